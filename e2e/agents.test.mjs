@@ -37,6 +37,11 @@ test('sub-agents work at the same time, nested too, and return their last messag
   }
   const inner = of(messages, asking.tool_calls[1].id)[1].tool_calls[0];
   assert.equal(inner.result, 'from inside');
+  const user = await fixture.rest.get('/api/auth/me');
+  await eventually('an administrator finds them by their owner', async () => {
+    const { items } = await fixture.rest.get(`/api/admin/runs?kind=fork&owner_id=${user.id}&session_id=${view.session}`);
+    return items.length === 3;
+  });
   assert.equal(of(messages, inner.id).length, 2);
   const total = messages.reduce((n, m) => n + m.usage.input_tokens, 0);
   assert.equal(run.end.usage.input_tokens, total, 'their tokens count on the chat');

@@ -266,7 +266,10 @@ test('an administrator ends a run with a reason', async () => {
     return session?.status === 'running' ? found : undefined;
   });
   const workflow = `dag/${id}/${made.id}`;
-  const listed = await eventually('the run is listed', async () => (await fixture.rest.get('/api/admin/runs?kind=dag&status=running&limit=200')).items.find((r) => r.workflow_id === workflow));
+  const user = await fixture.rest.get('/api/auth/me');
+  const list = async (owner) => (await fixture.rest.get(`/api/admin/runs?kind=dag&status=running&limit=200&owner_id=${owner}`)).items;
+  const listed = await eventually('the run is listed', async () => (await list(user.id)).find((r) => r.workflow_id === workflow));
+  assert.deepEqual(await list('01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21'), []);
   assert.deepEqual([listed.work.part_of, listed.work.waiting.reason, listed.actions], [id, 'child', ['cancel', 'force_fail', 'resume']], JSON.stringify(listed));
   await fixture.rest.post(`/api/admin/runs/${encodeURIComponent(workflow)}/force-fail`, { reason: 'The source is gone.' });
   const failed = await over(id, made.id);

@@ -17,6 +17,17 @@ type openFork struct {
 	resumed int  // number of the last Resume signal that it was sent
 }
 
+// forkAttributes are those by which operators find the run of a sub-agent: its owner is that
+// of the run which starts it.
+func forkAttributes(ctx workflow.Context, sessionID string) temporal.SearchAttributes {
+	found := []temporal.SearchAttributeUpdate{durable.SessionID.ValueSet(sessionID), durable.Kind.ValueSet("fork")}
+	if owner, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(durable.OwnerID); known {
+		found = append(found, durable.OwnerID.ValueSet(owner))
+	}
+
+	return temporal.NewSearchAttributes(found...)
+}
+
 // runFork starts the child workflow of a sub-agent's call, and waits for its end.
 func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 	l.receiveAsked(ctx)
@@ -30,7 +41,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 		WorkflowID: durable.ForkWorkflowID(l.chatID, call.ID), StaticSummary: call.Summary,
 		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
-		TypedSearchAttributes: temporal.NewSearchAttributes(durable.SessionID.ValueSet(l.sessionID), durable.Kind.ValueSet("fork")),
+		TypedSearchAttributes: forkAttributes(ctx, l.sessionID),
 	})
 
 	var out contract.ForkOut

@@ -51,6 +51,15 @@ type Runs struct {
 	// Namespace is that of the client; empty: everloop.
 	Namespace string
 	Archive   string // the id of the run that archives; empty: durable.ArchiveWorkflowID
+	// Owners knows whose the runs of DAGs, issues and scheduled tasks are; nil: operators do
+	// not find them by their owner.
+	Owners Owners
+}
+
+// Owners knows whose work is.
+type Owners interface {
+	// OwnerOfWork is the owner of the work that a run of a kind carries; empty: it is gone.
+	OwnerOfWork(ctx context.Context, kind, id string) (string, error)
 }
 
 const defaultNamespace = "everloop"

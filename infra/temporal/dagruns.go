@@ -8,10 +8,13 @@ import (
 	"everloop/internal/durable"
 )
 
+// kindDAG is the kind of runs of DAGs, for operators.
+const kindDAG = "dag"
+
 // StartDAGRun starts the workflow that carries a run of a DAG.
 func (r Runs) StartDAGRun(ctx context.Context, solutionID, runID string) error {
 	return r.start(ctx, run{
-		id: durable.DAGRunWorkflowID(solutionID, runID), kind: "dag", title: "Run of a DAG",
+		id: durable.DAGRunWorkflowID(solutionID, runID), kind: kindDAG, work: runID, title: "Run of a DAG",
 		workflow: contract.WorkflowDAGRun, input: contract.DAGRunInput{RunID: runID},
 	})
 }

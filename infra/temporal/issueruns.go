@@ -14,7 +14,7 @@ const kindIssue = "issue"
 // StartIssueRun starts the workflow that carries the work of an agent on an issue.
 func (r Runs) StartIssueRun(ctx context.Context, runID string) error {
 	return r.start(ctx, run{
-		id: durable.IssueRunWorkflowID(runID), kind: kindIssue, title: "Run of an agent on an issue",
+		id: durable.IssueRunWorkflowID(runID), kind: kindIssue, work: runID, title: "Run of an agent on an issue",
 		workflow: contract.WorkflowIssueRun, input: contract.IssueRunInput{RunID: runID},
 	})
 }

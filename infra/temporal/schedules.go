@@ -26,7 +26,7 @@ const scheduleCatchup = time.Minute
 // StartScheduledRun starts the workflow that carries a run of a scheduled task.
 func (r Runs) StartScheduledRun(ctx context.Context, runID string) error {
 	return r.start(ctx, run{
-		id: durable.ScheduledRunWorkflowID(runID), kind: kindSchedule, title: "Run of a scheduled task",
+		id: durable.ScheduledRunWorkflowID(runID), kind: kindSchedule, work: runID, title: "Run of a scheduled task",
 		workflow: contract.WorkflowScheduledRun, input: contract.ScheduledRunInput{RunID: runID},
 	})
 }

@@ -21,11 +21,21 @@ type run struct {
 	id, kind           string
 	title              string // for operators: it holds no text of users
 	sessionID, ownerID string
+	work               string // the id of the work whose owner Owners knows; empty: ownerID says it
 	workflow           string
 	input              any
 }
 
 func (r Runs) start(ctx context.Context, in run) error {
+	if in.work != "" && r.Owners != nil {
+		owner, err := r.Owners.OwnerOfWork(ctx, in.kind, in.work)
+		if err != nil {
+			return err
+		}
+
+		in.ownerID = owner
+	}
+
 	options := r.options(in)
 	options.EnableEagerStart = true
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
@@ -47,7 +57,7 @@ func (r Runs) options(in run) client.StartWorkflowOptions {
 }
 
 // attributes are those by which operators find the run. One that is about no
-// session has its kind alone.
+// session has its kind and its owner, if it has one.
 func (in run) attributes() temporal.SearchAttributes {
 	switch {
 	case in.sessionID == "" && in.ownerID == "":

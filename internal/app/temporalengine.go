@@ -105,7 +105,7 @@ func openTemporal(ctx context.Context, b *backend) (err error) {
 	}
 
 	b.closers = append(b.closers, b.temporal.Close)
-	b.runs = temporal.Runs{Client: b.temporal, Namespace: b.settings.TemporalNamespace}
+	b.runs = temporal.Runs{Client: b.temporal, Namespace: b.settings.TemporalNamespace, Owners: b.db}
 
 	return nil
 }

@@ -38,7 +38,7 @@ func newWorks(t *testing.T) *works {
 	s.graphs, err = production.New(s.db, noSkills{})
 	require.NoError(t, err)
 
-	engine := temporal.Runs{Client: s.client, Queue: s.queue}
+	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}
 	s.runs, err = dagruns.New(
 		dagruns.Config{Records: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Logger: s.logger},
 	)

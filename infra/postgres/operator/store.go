@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,6 +77,29 @@ func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]
 	}
 
 	return s.Jobs(ctx, map[string][]string{kind: ids})
+}
+
+// owners read the owner of the work $1, for the kinds whose workflows are not started with it.
+var owners = map[string]string{
+	"schedule": `SELECT t.owner_id FROM scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
+	"issue":    `SELECT owner_id FROM issue_runs WHERE id = $1`,
+	"dag":      `SELECT owner_id FROM dag_runs WHERE id = $1`,
+}
+
+// OwnerOfWork is the owner of the work that a run of a kind carries; empty: it is gone, or
+// the kind has none here.
+func (s *Store) OwnerOfWork(ctx context.Context, kind, id string) (owner string, err error) {
+	sql, known := owners[kind]
+	if !known {
+		return "", nil
+	}
+
+	err = s.db.Pool.QueryRow(ctx, sql, id).Scan(&owner)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+
+	return owner, pg.Fault("read the owner of a run", err)
 }
 
 // EndCompaction fails a compaction that a client has asked for. With false it is over.
