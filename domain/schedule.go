@@ -116,7 +116,8 @@ type ScheduledRun struct {
 	SessionID    *string     `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
 	Status       RunStatus   `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
 	Outcome      TickOutcome `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
-	ReasonCode   *string     `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome or status; null: there is nothing to say." example:"previous_run_active"`
+	ReasonCode   *string     `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say." example:"previous_run_active"`
+	ErrorCode    *string     `json:"error_code" db:"error_code" nullable:"true" doc:"Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran." example:"schema_mismatch"`
 	Error        *string     `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
 	ScheduledFor time.Time   `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
 	TriggeredAt  time.Time   `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`

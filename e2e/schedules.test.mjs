@@ -167,7 +167,7 @@ test('a run that is not over: skip, buffer_one, cancel_other', async () => {
   const last = await runNow(task);
   for (const run of [first, waits]) {
     const over = await ended(task, run);
-    assert.deepEqual([over.status, over.reason_code], ['failed', 'cancelled_by_next_run']);
+    assert.deepEqual([over.status, over.reason_code, over.error_code], ['failed', 'run_now', 'cancelled_by_next_run']);
   }
   assert.equal((await release(ended(task, last))).status, 'completed');
   assert.equal((await read(task)).consecutive_failures, 0);
@@ -193,7 +193,7 @@ test('a result that does not follow the schema fails the run, and failures disab
   });
   for (let i = 0; i < 2; i++) {
     const run = await ended(task, await runNow(task));
-    assert.deepEqual([run.status, run.reason_code], ['failed', 'schema_mismatch']);
+    assert.deepEqual([run.status, run.reason_code, run.error_code], ['failed', 'run_now', 'schema_mismatch']);
   }
   const paused = await read(task);
   assert.deepEqual([paused.enabled, paused.consecutive_failures], [false, 2]);

@@ -122,7 +122,7 @@ test('a run that does not meet it is failed, and says what is missing', async ()
     prompt: steps({ text: 'nothing done' }), pause_on_failure_after: 1, files: ['report/*.md'], commands: ['echo why >&2; exit 3'],
   });
   const run = await ended(task, await runNow(task));
-  assert.deepEqual([run.status, run.reason_code], ['failed', 'outcome_not_met']);
+  assert.deepEqual([run.status, run.reason_code, run.error_code], ['failed', 'run_now', 'outcome_not_met']);
   assert.equal(
     run.error,
     'the outcome contract is not met: command "echo why >&2; exit 3": exit code 3; file "report/*.md": no file matches',
@@ -163,7 +163,7 @@ test('a run that the next one replaces is not checked to its end', async () => {
   const { session_id: session } = await checking(task, first);
   await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { commands: [] });
   const second = await runNow(task);
-  assert.deepEqual([(await ended(task, first)).reason_code, (await ended(task, second)).status], ['cancelled_by_next_run', 'completed']);
+  assert.deepEqual([(await ended(task, first)).error_code, (await ended(task, second)).status], ['cancelled_by_next_run', 'completed']);
   assert.ok(session);
 });
 

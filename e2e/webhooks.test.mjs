@@ -128,7 +128,7 @@ test('the events of a scheduled task reach the webhooks that it names', async ()
   const run = await fixture.rest.post(`/api/scheduled-tasks/${task.id}/run`);
   const failed = await receiver.got('/named', 'the failed run', (r) => r.event.type === 'schedule.run_failed');
   assert.deepEqual(
-    [failed.event.data.task_id, failed.event.data.runs[0].id, failed.event.data.runs[0].reason_code],
+    [failed.event.data.task_id, failed.event.data.runs[0].id, failed.event.data.runs[0].error_code],
     [task.id, run.id, 'schema_mismatch'],
   );
   const paused = await receiver.got('/named', 'the pause', (r) => r.event.type === 'schedule.paused');

@@ -198,8 +198,8 @@ func (s *operated) issue(file string) piece {
 		workflow: durable.IssueRunWorkflowID(read().ID), table: "issue_runs", id: read().ID, session: *read().SessionID,
 		state: func() (status, code, message string) {
 			now := read()
-			if now.ReasonCode != nil {
-				code = *now.ReasonCode
+			if now.ErrorCode != nil {
+				code = *now.ErrorCode
 			}
 
 			if now.Error != nil {
@@ -241,8 +241,8 @@ func (s *operated) schedule(file string) piece {
 		workflow: durable.ScheduledRunWorkflowID(run.ID), table: "scheduled_runs", id: run.ID, session: *read().SessionID,
 		state: func() (status, code, message string) {
 			now := read()
-			if now.ReasonCode != nil {
-				code = *now.ReasonCode
+			if now.ErrorCode != nil {
+				code = *now.ErrorCode
 			}
 
 			if now.Error != nil {

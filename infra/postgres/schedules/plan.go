@@ -209,7 +209,8 @@ func (t *taking) notifyMissed() error {
 func (t *taking) cancelOthers() error {
 	end := domain.EndOfRun("", "", "", true)
 	rows, _ := t.tx.Query(t.ctx, `
-		UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
+		UPDATE scheduled_runs
+		SET    state = 'ended', status = $2, reason_code = coalesce(reason_code, $3), error_code = $3, error = $4, finished_at = now()
 		WHERE  task_id = $1 AND state = 'waiting' RETURNING `+runColumns, t.task.ID, end.Status, end.Reason, end.Error)
 
 	cancelled, err := pgx.CollectRows(rows, scanRun)

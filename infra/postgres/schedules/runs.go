@@ -14,7 +14,7 @@ import (
 )
 
 var runColumns = `
-	id, task_id, session_id, status, outcome, reason_code, error, scheduled_for, triggered_at, finished_at,
+	id, task_id, session_id, status, outcome, reason_code, error_code, error, scheduled_for, triggered_at, finished_at,
 	(extract(epoch FROM coalesce(started_at, triggered_at) - scheduled_for) * 1000)::bigint, attempt, checks, ` +
 	sessions.UsageColumns("scheduled_runs")
 
@@ -22,7 +22,7 @@ func scanRun(row pgx.CollectableRow) (domain.ScheduledRun, error) {
 	var r domain.ScheduledRun
 
 	err := row.Scan(append([]any{
-		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
+		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.ErrorCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
 		&r.FinishedAt, &r.DriftMS, &r.Attempt, &r.Checks,
 	}, sessions.UsageFields(&r.Usage)...)...)
 
@@ -44,7 +44,7 @@ type openRun struct {
 }
 
 // cancelledByAdministrator is the end of a run that an administrator has cancelled. Its
-// reason is written when that is asked for.
+// code is written when that is asked for.
 var cancelledByAdministrator = domain.RunEnd{Status: domain.RunFailed, Reason: "cancelled", Error: "an administrator cancelled the run"}
 
 // stopped is the end of a run that was cancelled: by an administrator, else for the next one.
@@ -79,7 +79,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT session_id, chat_id, cancel_requested, cancel_requested AND reason_code IS NOT DISTINCT FROM $2
+		SELECT session_id, chat_id, cancel_requested, cancel_requested AND coalesce(error_code = $2 OR reason_code = $2, false)
 		FROM   scheduled_runs WHERE id = $1 AND state = 'running'`, runID, cancelledByAdministrator.Reason).
 		Scan(&run.sessionID, &run.chatID, &run.cancelled, &run.ended)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -179,8 +179,8 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 		}
 
 		if _, err := tx.Exec(ctx, `
-			UPDATE scheduled_runs SET outcome = $2, session_id = NULL WHERE id = $1
-			    AND chat_id IS NULL`, runID, domain.TickBlocked); err != nil {
+			UPDATE scheduled_runs SET outcome = $2, reason_code = $3, session_id = NULL WHERE id = $1
+			    AND chat_id IS NULL`, runID, domain.TickBlocked, code); err != nil {
 			return err
 		}
 
@@ -206,7 +206,8 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 		end := cancelledByAdministrator
 
 		tag, err := tx.Exec(ctx, `
-			UPDATE scheduled_runs SET state = 'ended', status = $2, reason_code = $3, error = $4, finished_at = now()
+			UPDATE scheduled_runs
+			SET    state = 'ended', status = $2, reason_code = coalesce(reason_code, $3), error_code = $3, error = $4, finished_at = now()
 			WHERE  id = $1 AND state = 'waiting'`, runID, end.Status, end.Reason, end.Error)
 		if err != nil || tag.RowsAffected() == 1 {
 			open = err == nil
@@ -223,7 +224,7 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
 		}
 
-		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true, reason_code = $2 WHERE id = $1`, runID, end.Reason)
+		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true, error_code = $2 WHERE id = $1`, runID, end.Reason)
 
 		return err
 	})
@@ -366,12 +367,12 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.Run
 }
 
 // endRun ends a run, counts it for its task, which may be disabled by it, and promotes
-// the oldest run that waits.
+// the oldest run that waits. The reason of its outcome, such as run_now, stays.
 func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domain.RunEnd, plan *domain.TickPlan) error {
 	ended, err := oneRun(ctx, tx, `
 		UPDATE scheduled_runs
-		SET    state = 'ended', status = @status, reason_code = coalesce(nullif(@reason, ''), reason_code), error = nullif(@error, ''),
-		       finished_at = clock_timestamp()
+		SET    state = 'ended', status = @status, reason_code = coalesce(reason_code, nullif(@reason, '')),
+		       error_code = nullif(@reason, ''), error = nullif(@error, ''), finished_at = clock_timestamp()
 		WHERE  id = @id RETURNING `+runColumns,
 		pgx.NamedArgs{"id": runID, "status": end.Status, "reason": end.Reason, "error": end.Error})
 	if err != nil {

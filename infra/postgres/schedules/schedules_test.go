@@ -75,6 +75,10 @@ func (s timetable) outcomes(taskID string) (all []string) {
 			text += " " + *runs[i].ReasonCode
 		}
 
+		if code := runs[i].ErrorCode; code != nil && *code != *runs[i].ReasonCode {
+			text += " " + *code
+		}
+
 		all = append(all, text)
 	}
 
@@ -229,7 +233,7 @@ func TestRunNow_overlap(t *testing.T) {
 				claimed, _, err := s.db.ClaimRun(t.Context(), started[0])
 				require.NoError(t, err)
 				require.True(t, claimed.Ended, "it was cancelled before it began")
-				require.Equal(t, "fired failed cancelled_by_next_run", s.outcomes(task.ID)[0])
+				require.Equal(t, "fired failed run_now cancelled_by_next_run", s.outcomes(task.ID)[0])
 			}
 
 			if overlap == domain.OverlapBufferAll {
@@ -325,13 +329,14 @@ func TestEndChecks(t *testing.T) {
 
 	missing := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Reason: "no file matches"}
 	run = end(begin(domain.FinishCompleted), missing)
-	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ReasonCode})
+	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ErrorCode})
+	require.Equal(t, domain.ReasonRunNow, *run.ReasonCode, "its failure does not hide that it was asked for")
 	require.Equal(t, `the outcome contract is not met: file "*.md": no file matches`, *run.Error)
 
 	id := begin(domain.FinishCompleted)
 	_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, id)
 	require.NoError(t, err)
-	require.Equal(t, domain.ReasonCancelled, *end(id).ReasonCode, "it was cancelled while it was checked")
+	require.Equal(t, domain.ReasonCancelled, *end(id).ErrorCode, "it was cancelled while it was checked")
 
 	id = begin(domain.FinishCompleted)
 	_, err = s.db.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now()`)
@@ -339,7 +344,7 @@ func TestEndChecks(t *testing.T) {
 	gone, found, err := s.db.RunToCheck(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true}, []bool{found, gone.Cancelled})
-	require.Equal(t, domain.ReasonSessionDeleted, *end(id, met).ReasonCode)
+	require.Equal(t, domain.ReasonSessionDeleted, *end(id, met).ErrorCode)
 }
 
 func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
@@ -356,7 +361,7 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 
 	ended, _ = s.end(plan.Run.ID)
 	require.True(t, ended)
-	require.Equal(t, []string{"fired failed session_deleted"}, s.outcomes(task.ID))
+	require.Equal(t, []string{"fired failed run_now session_deleted"}, s.outcomes(task.ID))
 }
 
 func TestClaimRun_persistent(t *testing.T) {

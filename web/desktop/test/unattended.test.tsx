@@ -47,6 +47,7 @@ describe('runs of schedules', () => {
     expect([outcomeOf(run({})), outcomeOf(run({ reason_code: 'run_now' })), outcomeOf(run({ outcome: 'coalesced' }))]).toEqual(['fired', 'run now', 'coalesced']);
     expect(reasonOf(run({ outcome: 'skipped', reason_code: 'previous_run_active' }))).toBe('an earlier run was not over');
     expect(reasonOf(run({ reason_code: 'max_steps' }))).toBe('max steps');
+    expect(reasonOf(run({ reason_code: 'run_now', error_code: 'outcome_not_met' }))).toBe('the outcome contract is not met');
     expect(reasonOf(run({ reason_code: 'outcome_not_met', error: 'file "a": no file matches' }))).toBe('file "a": no file matches');
   });
 });

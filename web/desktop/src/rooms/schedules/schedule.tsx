@@ -104,7 +104,7 @@ function Runs({ id }: { id: string }) {
 
 function RunRow({ run }: { run: Run }) {
   const [open, setOpen] = useState(false);
-  const reason = run.reason_code === 'run_now' ? '' : reasonOf(run);
+  const reason = run.reason_code === 'run_now' && run.status !== 'failed' ? '' : reasonOf(run);
   const ran = run.outcome === 'fired' || run.outcome === 'caught_up';
   return (
     <li className="px-3 py-2 text-sm">

@@ -22,4 +22,7 @@ export function outcomeOf(run: Run): string {
 }
 
 /** reasonOf says why, in words where there are some. */
-export const reasonOf = (run: Run): string => (run.error || (run.reason_code ? reasons[run.reason_code] ?? run.reason_code.replaceAll('_', ' ') : ''));
+export function reasonOf(run: Run): string {
+  const code = run.error_code ?? run.reason_code;
+  return run.error || (code ? reasons[code] ?? code.replaceAll('_', ' ') : '');
+}
