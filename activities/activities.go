@@ -42,6 +42,7 @@ type Activities struct {
 	Captures     Captures // nil: files are not captured
 	Metrics      Metrics
 	Tracer       trace.Tracer // of model calls and tools; nil: they are not traced
+	Meter        ModelMeter   // of model calls; nil: they are not measured
 	Logger       *slog.Logger
 
 	// NoFastPaths turns off what fastpath.go does. Tests run both ways.

@@ -19,6 +19,7 @@ type Asker struct {
 	Models   Models
 	Accounts Accounts
 	Tracer   trace.Tracer // of model calls; nil: they are not traced
+	Meter    ModelMeter   // of model calls; nil: they are not measured
 	Logger   *slog.Logger
 }
 
@@ -43,7 +44,7 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 		return "", modelTrouble(err)
 	}
 
-	reply, err := traced{a.Models, a.Tracer}.stream(ctx, domain.Prompt{
+	reply, err := traced{a.Models, a.Tracer, a.Meter}.stream(ctx, domain.Prompt{
 		Model: model.ID, Messages: []domain.PromptMessage{text("system", q.System), text("user", q.Text)},
 	}, func(domain.Delta) error { return nil },
 		attribute.String("everloop.session_id", q.SessionID), attribute.String("everloop.chat_id", q.ChatID))

@@ -242,7 +242,7 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	m.transcript = transcript
-	reply, err := traced{m.Models, m.Tracer}.stream(ctx, prompt, m.stream.Add, aboutTurn(m.key)...)
+	reply, err := traced{m.Models, m.Tracer, m.Meter}.stream(ctx, prompt, m.stream.Add, aboutTurn(m.key)...)
 
 	m.used = m.model.Price.Charge(reply.Usage)
 	if err == nil {

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -17,10 +18,36 @@ import (
 type traced struct {
 	models Models
 	tracer trace.Tracer // nil: no spans
+	meter  ModelMeter   // nil: it is not measured
 }
 
-// stream is Models.Stream in a span.
+// ModelMeter measures model calls: the model that was requested, the one that answered, the
+// kind of the fault (empty: none), the tokens, where they are known, and the time.
+type ModelMeter interface {
+	ModelCalled(ctx context.Context, requested, answered, fault string, input, output int64, took time.Duration)
+}
+
+// stream is Models.Stream, measured and in a span.
 func (t traced) stream(
+	ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error, about ...attribute.KeyValue,
+) (domain.Reply, error) {
+	began := time.Now()
+	reply, err := t.inSpan(ctx, p, onDelta, about...)
+
+	if t.meter != nil {
+		fault := ""
+		if err != nil {
+			fault = errorType(err)
+		}
+
+		t.meter.ModelCalled(ctx, p.Model, reply.Model, fault, reply.Usage.InputTokens, reply.Usage.OutputTokens, time.Since(began))
+	}
+
+	return reply, err
+}
+
+// inSpan is Models.Stream in a span.
+func (t traced) inSpan(
 	ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error, about ...attribute.KeyValue,
 ) (domain.Reply, error) {
 	if t.tracer == nil {

@@ -87,7 +87,7 @@ func (l *failureLog) Handle(err error) {
 	defer l.mu.Unlock()
 
 	if now := l.now(); l.last.IsZero() || now.Sub(l.last) >= l.every {
-		l.logger.Warn("failed to export traces", "error", err, "failures_not_logged", l.unlogged)
+		l.logger.Warn("failed to export traces or metrics", "error", err, "failures_not_logged", l.unlogged)
 		l.last, l.unlogged = now, 0
 
 		return

@@ -1,8 +1,8 @@
-// Package tracing sends traces to an OpenTelemetry collector, and instruments
-// Temporal and PostgreSQL for it. A trace begins with a request of a client: work
-// that no request has asked for leaves no spans. What leaves the process of a span
-// is its name, its times, whether it failed, and the attributes that the exporter
-// knows: never what users, models or tools wrote.
+// Package tracing sends traces, and the metrics of model calls, to an OpenTelemetry
+// collector, and instruments Temporal and PostgreSQL for it. A trace begins with a
+// request of a client: work that no request has asked for leaves no spans. What leaves
+// the process of a span is its name, its times, whether it failed, and the attributes
+// that the exporter knows: never what users, models or tools wrote.
 package tracing
 
 import (
@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -54,6 +55,7 @@ func Check(endpoint string) error {
 // Tracing is the traces of one process. The nil one has none, at no cost.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
+	metrics  *modelMetrics // nil: there are none
 	failures *failureLog
 }
 
@@ -99,7 +101,12 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
 	)
 
-	return &Tracing{provider, failures}, nil
+	metrics, err := openMetrics(ctx, cfg, about)
+	if err != nil {
+		return nil, err
+	}
+
+	return &Tracing{provider, metrics, failures}, nil
 }
 
 // client reaches the collector. An endpoint for traces alone, which only the SDK
@@ -126,7 +133,7 @@ func (c Config) client() otlptrace.Client {
 // closeTimeout bounds how long the end of a process waits for the collector.
 const closeTimeout = 5 * time.Second
 
-// Close sends the spans that have ended, for five seconds at most.
+// Close sends the spans that have ended and the last metrics, for five seconds at most.
 func (t *Tracing) Close() {
 	if t == nil {
 		return
@@ -135,9 +142,20 @@ func (t *Tracing) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 
+	var rest sync.WaitGroup
+	if t.metrics != nil {
+		rest.Go(func() {
+			if err := t.metrics.provider.Shutdown(ctx); err != nil {
+				t.failures.Handle(fmt.Errorf("send the last metrics: %w", err))
+			}
+		})
+	}
+
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.failures.Handle(fmt.Errorf("send the last spans: %w", err))
 	}
+
+	rest.Wait()
 }
 
 const scope = "everloop"

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	otlpmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	otlp "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 
@@ -55,6 +56,52 @@ func (c grpcCollector) Export(_ context.Context, r *otlp.ExportTraceServiceReque
 	return &otlp.ExportTraceServiceResponse{}, nil
 }
 
+// grpcMetrics receives metrics by OTLP over gRPC.
+type grpcMetrics struct {
+	otlpmetrics.UnimplementedMetricsServiceServer
+	received chan *otlpmetrics.ExportMetricsServiceRequest
+}
+
+func (c grpcMetrics) Export(_ context.Context, r *otlpmetrics.ExportMetricsServiceRequest) (
+	*otlpmetrics.ExportMetricsServiceResponse, error,
+) {
+	c.received <- r
+	return &otlpmetrics.ExportMetricsServiceResponse{}, nil
+}
+
+func TestTracing_ModelCalled_ofAFailedCall(t *testing.T) {
+	t.Parallel()
+	collector := testkit.Traces(t)
+	traces := open(t, collector.URL, &bytes.Buffer{})
+	traces.ModelCalled(t.Context(), "m", "", "timeout", 0, 0, 2*time.Second)
+	traces.Close()
+
+	require.Empty(t, collector.Points("gen_ai.client.token.usage"), "its tokens are not known")
+	points := collector.Points("gen_ai.client.operation.duration")
+	require.Len(t, points, 1)
+	require.Equal(t, map[string]string{
+		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "m", "error.type": "timeout",
+	}, points[0].Attributes)
+	require.InDelta(t, 2, points[0].GetSum(), 0.001)
+
+	var none *Tracing
+
+	none.ModelCalled(t.Context(), "m", "", "", 1, 1, time.Second)
+}
+
+func TestOpen_withoutMetrics(t *testing.T) {
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+
+	collector := testkit.Traces(t)
+	traces := open(t, collector.URL, &bytes.Buffer{})
+	traces.ModelCalled(t.Context(), "m", "m", "", 1, 1, time.Second)
+	_, span := traces.Requests().Start(t.Context(), "request")
+	span.End()
+	traces.Close()
+	require.Len(t, collector.Spans(), 1)
+	require.Empty(t, collector.Points("gen_ai.client.operation.duration"))
+}
+
 func TestOpen_gRPC(t *testing.T) {
 	t.Parallel()
 
@@ -64,7 +111,10 @@ func TestOpen_gRPC(t *testing.T) {
 	collector := grpcCollector{received: make(chan *otlp.ExportTraceServiceRequest, 1)}
 	server := grpc.NewServer()
 
+	measured := grpcMetrics{received: make(chan *otlpmetrics.ExportMetricsServiceRequest, 1)}
+
 	otlp.RegisterTraceServiceServer(server, collector)
+	otlpmetrics.RegisterMetricsServiceServer(server, measured)
 	go func() { _ = server.Serve(listener) }()
 
 	defer server.Stop()
@@ -75,7 +125,9 @@ func TestOpen_gRPC(t *testing.T) {
 	require.NoError(t, err)
 	_, span := traces.Requests().Start(t.Context(), "request")
 	span.End()
+	traces.ModelCalled(t.Context(), "m", "m", "", 3, 4, time.Second)
 	traces.Close()
+	require.Len(t, (<-measured.received).ResourceMetrics[0].ScopeMetrics[0].Metrics, 2)
 	require.Equal(t, "request", (<-collector.received).ResourceSpans[0].ScopeSpans[0].Spans[0].Name)
 }
 

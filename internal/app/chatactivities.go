@@ -34,7 +34,7 @@ func (b *backend) newActivities(
 		Captures:    b.captures,
 
 		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
-		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
+		Metrics: counts, Tracer: b.tracing.Work(), Meter: b.tracing, Logger: b.logger,
 	}
 	if b.speech != nil {
 		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.objects}

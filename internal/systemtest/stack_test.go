@@ -156,7 +156,7 @@ func newStackOn(
 		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
 		Tools: registry, Workspaces: workspaces, Profiles: s, ModelRetry: domain.DefaultModelRetry,
 		Environment: secrets.Buckets{Records: s.journal, Recent: secrets.NewRecent()},
-		Metrics:     metrics.NewWork(metrics.New()), Tracer: traces.Work(), Logger: logger,
+		Metrics:     metrics.NewWork(metrics.New()), Tracer: traces.Work(), Meter: traces, Logger: logger,
 		NoFastPaths: noFastPaths(t),
 	}
 	s.startWorker()

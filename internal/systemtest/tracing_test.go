@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,9 +169,66 @@ func TestChat_isOneTrace(t *testing.T) {
 	request := found["POST /api/sessions/{session_id}/chat"].Attributes
 	require.Equal(t, "/api/sessions/{session_id}/chat", request["http.route"])
 
-	require.False(t, collector.Holds("s3cret"), "something that was said is in a trace")
+	modelCallsAreMeasured(t, collector)
+	require.False(t, collector.Holds("s3cret"), "something that was said is in a trace or a metric")
 	require.False(t, collector.Holds(key), "the API key is in a trace")
 	require.False(t, collector.Holds(s.caller.User.ID), "a parameter of a statement is in a trace")
+}
+
+// modelCallsAreMeasured holds the metrics of model calls to their spans.
+func modelCallsAreMeasured(t *testing.T, collector *testkit.Collector) {
+	t.Helper()
+
+	var calls, tokens uint64
+
+	for _, span := range collector.Spans() {
+		if span.Attributes["gen_ai.operation.name"] != "chat" {
+			continue
+		}
+
+		calls++
+
+		for _, kind := range []string{"input", "output"} {
+			used, err := strconv.ParseUint(span.Attributes["gen_ai.usage."+kind+"_tokens"], 10, 64)
+			require.NoError(t, err)
+
+			tokens += used
+		}
+	}
+
+	var measured uint64
+
+	for _, point := range collector.Points("gen_ai.client.operation.duration") {
+		measured += point.Count
+		require.Equal(t, "s", point.Unit)
+		require.Positive(t, point.GetSum())
+		require.Equal(t, []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92},
+			point.ExplicitBounds)
+		require.Equal(t, []string{"chat", "openai"},
+			[]string{point.Attributes["gen_ai.operation.name"], point.Attributes["gen_ai.provider.name"]})
+		require.NotEmpty(t, point.Attributes["gen_ai.request.model"])
+		require.NotEmpty(t, point.Attributes["gen_ai.response.model"])
+		require.NotContains(t, point.Attributes, "error.type")
+	}
+
+	require.Equal(t, calls, measured)
+
+	var sum float64
+
+	kinds := map[string]bool{}
+
+	for _, point := range collector.Points("gen_ai.client.token.usage") {
+		sum += point.GetSum()
+		kinds[point.Attributes["gen_ai.token.type"]] = true
+
+		require.Equal(t, "{token}", point.Unit)
+		require.Equal(t, []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864},
+			point.ExplicitBounds)
+		require.Equal(t, "chat", point.Attributes["gen_ai.operation.name"])
+	}
+
+	require.InDelta(t, float64(tokens), sum, 0.1)
+	require.Equal(t, map[string]bool{"input": true, "output": true}, kinds)
 }
 
 // A collector that takes requests and never answers holds up no chat.

@@ -10,18 +10,29 @@ import (
 	"sync"
 	"testing"
 
+	metrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metric "go.opentelemetry.io/proto/otlp/metrics/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector receives traces by OTLP over HTTP.
+// Collector receives traces and metrics by OTLP over HTTP.
 type Collector struct {
 	URL string
 
 	mu       sync.Mutex
 	received bytes.Buffer
 	spans    []Span
+	points   map[string][]Point // by metric, as they were received last
+}
+
+// Point is one combination of attributes of a histogram.
+type Point struct {
+	*metric.HistogramDataPoint
+	Unit       string
+	Attributes map[string]string
 }
 
 // Span is one span that a collector received.
@@ -51,8 +62,46 @@ func Traces(t testing.TB) *Collector {
 	return c
 }
 
+// receiveMetrics keeps the points of an export: they are cumulative.
+func (c *Collector) receiveMetrics(w http.ResponseWriter, body []byte) {
+	request := &metrics.ExportMetricsServiceRequest{}
+	if proto.Unmarshal(body, request) != nil {
+		http.Error(w, "no metrics", http.StatusBadRequest)
+		return
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.received.Write(body)
+
+	c.points = map[string][]Point{}
+
+	for _, of := range request.ResourceMetrics {
+		for _, scope := range of.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				for _, point := range m.GetHistogram().GetDataPoints() {
+					c.points[m.Name] = append(c.points[m.Name], Point{point, m.Unit, attributes(point.Attributes)})
+				}
+			}
+		}
+	}
+}
+
+// Points gives the points of a histogram as they were received last.
+func (c *Collector) Points(name string) []Point {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return append([]Point(nil), c.points[name]...)
+}
+
 func (c *Collector) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	if err == nil && r.URL.Path == "/v1/metrics" {
+		c.receiveMetrics(w, body)
+		return
+	}
 
 	request := &collector.ExportTraceServiceRequest{}
 	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, request) != nil {
@@ -68,16 +117,16 @@ func (c *Collector) receive(w http.ResponseWriter, r *http.Request) {
 	for _, of := range request.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, span := range scope.Spans {
-				c.spans = append(c.spans, Span{span, attributes(span)})
+				c.spans = append(c.spans, Span{span, attributes(span.Attributes)})
 			}
 		}
 	}
 }
 
-func attributes(span *trace.Span) map[string]string {
+func attributes(given []*common.KeyValue) map[string]string {
 	found := map[string]string{}
 
-	for _, a := range span.Attributes {
+	for _, a := range given {
 		text := a.Value.GetStringValue()
 		for _, entry := range a.Value.GetArrayValue().GetValues() {
 			text += entry.GetStringValue() + ";"
