@@ -117,6 +117,30 @@ test('three agents and a human gate', async () => {
   assert.deepEqual((await fixture.rest.get(dagOf(id, '/runs'))).items.map((r) => r.id), [made.id]);
 });
 
+test('a code node runs its script on what it is given', async () => {
+  const code = (id, script, more = {}) => ({ id, type: 'code', config: { code: script }, ...more });
+  const object = { type: 'object' };
+  const id = await publish(graph([
+    code('given', 'echo "$INPUTS"', { inputs: { word: '{{input.word}}', count: 3 }, output_schema: object }),
+    code('before', 'text="{{no reference}}"\necho "$INPUTS"', { output_schema: object }),
+    code('broken', 'echo "it broke" >&2; exit 3', { on_error: 'continue' }),
+  ], ['s', 'given'], ['given', 'before'], ['before', 'broken'], ['broken', 'z']));
+  const made = await run(id, { inputs: { word: "it's $HOME" } });
+  const done = await over(id, made.id);
+  assert.equal(done.status, 'completed', JSON.stringify(done));
+  const given = { word: "it's $HOME", count: 3 };
+  assert.deepEqual([nodeOf(done, 'given').outputs, nodeOf(done, 'before').outputs], [given, { given }]);
+  const broken = nodeOf(done, 'broken');
+  assert.deepEqual([broken.status, broken.error.code, broken.attempt], ['failed', 'tool_failed', 1]);
+  assert.match(broken.error.message, /it broke[^]*exit code 3/);
+  const [, turn] = await fixture.rest.messages(nodeOf(done, 'given').session_id);
+  assert.deepEqual(turn.tool_calls.map((c) => [c.tool_name, c.status]), [['Bash', 'done']]);
+
+  const empty = graph([code('a', ' ')], ['s', 'a'], ['a', 'z']);
+  const { valid, errors } = await fixture.rest.post(dagOf(id, '/validate'), { dag: empty });
+  assert.deepEqual([valid, errors.map((e) => [e.code, e.node_id, e.path])], [false, [['missing_config', 'a', 'nodes[1].config.code']]]);
+});
+
 test('what cannot run is refused', async () => {
   const made = await fixture.rest.post('/api/prod_solution', { name: 'Refused' });
   const post = (rest, body = {}) => rest.call('POST', dagOf(made.id, '/runs'), body);

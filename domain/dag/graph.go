@@ -15,6 +15,7 @@ import (
 const (
 	MaxNodes = 1000
 	MaxEdges = 5000
+	MaxCode  = 64 << 10 // bytes of the script of a code node
 )
 
 // NodeType says what a node does.
@@ -99,7 +100,7 @@ type Config struct {
 	Mode           string                     `json:"mode,omitempty" enum:"planning,executing" doc:"The mode of the session of an agent."`
 	Options        []string                   `json:"options,omitempty" nullable:"true" maxItems:"20" doc:"The answers that a human node offers."`
 	ProdSolutionID string                     `json:"prod_solution_id,omitempty" maxLength:"128" doc:"Of a subflow: the production solution whose DAG it runs."`
-	Code           string                     `json:"code,omitempty" maxLength:"200000" doc:"Of a code node, which cannot run yet: the script."`
+	Code           string                     `json:"code,omitempty" maxLength:"200000" doc:"Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS." example:"echo \"$INPUTS\" | jq .total"`
 	WaitS          int                        `json:"wait_s,omitempty" minimum:"0" maximum:"31536000" doc:"Of a wait node: seconds." example:"60"`
 }
 

@@ -309,7 +309,11 @@ func (v *validator) checkConfig(n *Node, at string) {
 	case Subflow:
 		need(c.ProdSolutionID != "", "config.prod_solution_id", "a prod_solution_id")
 	case Code:
-		fail(CodeMissingConfig, "type", "node %s of the type code cannot run: use a tool node with Bash", n.ID)
+		need(strings.TrimSpace(c.Code) != "", "config.code", "a script as code")
+
+		if len(c.Code) > MaxCode {
+			fail(CodeTypeMismatch, "config.code", "the code of node %s has %d bytes; at most %d are possible", n.ID, len(c.Code), MaxCode)
+		}
 	case Wait:
 		need(c.WaitS > 0, "config.wait_s", "a wait_s above 0")
 	case Condition:
@@ -355,6 +359,10 @@ func (v *validator) checkBounds(n *Node, at string) {
 	}
 	if c := n.config(); c.AgentID != "" && c.Skill != "" {
 		unused("config.skill", "the skills are those of the production agent")
+	}
+
+	if n.Type != Code && n.config().Code != "" {
+		unused("config.code", "only a node of the type code runs it")
 	}
 
 	if n.HeartbeatS != nil {

@@ -68,7 +68,16 @@ func TestValidate(t *testing.T) {
 		"agent":             {around(node("a", `"type":"agent"`), ``), []string{"missing_config nodes[1].config.prompt"}},
 		"tool":              {around(node("a", `"type":"tool","config":{}`), ``), []string{"missing_config nodes[1].config.tool"}},
 		"human":             {around(node("a", `"type":"human"`), ``), []string{"missing_config nodes[1].config.prompt"}},
-		"code":              {around(node("a", `"type":"code"`), ``), []string{"missing_config nodes[1].type"}},
+		"code":              {around(node("a", `"type":"code"`), ``), []string{"missing_config nodes[1].config.code"}},
+		"empty code":        {around(node("a", `"type":"code","config":{"code":" \n"}`), ``), []string{"missing_config nodes[1].config.code"}},
+		"code that runs":    {around(node("a", `"type":"code","config":{"code":"echo {{x}}"}`), ``), nil},
+		"long code": {
+			around(node("a", `"type":"code","config":{"code":"`+strings.Repeat("x", MaxCode+1)+`"}`), ``),
+			[]string{"type_mismatch nodes[1].config.code"},
+		},
+		"code of a tool": {
+			around(node("a", `"type":"tool","config":{"tool":"Bash","code":"true"}`), ``), []string{"warning type_mismatch nodes[1].config.code"},
+		},
 		"wait":              {around(node("a", `"type":"wait"`), ``), []string{"missing_config nodes[1].config.wait_s"}},
 		"subflow":           {around(node("a", `"type":"subflow"`), ``), []string{"missing_config nodes[1].config.prod_solution_id"}},
 		"map":               {around(node("a", `"type":"map"`), ``), []string{"missing_config nodes[1].inputs.items", "missing_config nodes[1].config"}},
@@ -134,7 +143,7 @@ func TestValidate(t *testing.T) {
 			around(node("a", `"type":"tool","config":{"tool":"Bash","arguments":{"env":[{"K":"`+secret+`"}]}}`), ``),
 			[]string{"secret_in_prompt nodes[1].config.arguments.env[0].K"},
 		},
-		"secret in code": {around(node("a", `"type":"code","config":{"code":"K=`+secret+`"}`), ``), []string{"missing_config nodes[1].type", "secret_in_prompt nodes[1].config.code"}},
+		"secret in code": {around(node("a", `"type":"code","config":{"code":"K=`+secret+`"}`), ``), []string{"secret_in_prompt nodes[1].config.code"}},
 		"perhaps a secret": {
 			around(node("a", `"type":"agent","config":{"prompt":"password: hunter2hunter2"}`), ``), []string{"warning secret_in_prompt nodes[1].config.prompt"},
 		},

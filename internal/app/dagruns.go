@@ -31,7 +31,9 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 		return nil, err
 	}
 
-	return dagruns.New(dagruns.Config{Records: b.store, Runs: b.runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger})
+	return dagruns.New(dagruns.Config{
+		Records: b.store, Runs: b.runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger, CodeTimeout: b.settings.BashMost,
+	})
 }
 
 // dagRunWork is what a worker does for runs of DAGs: their activities, and the repair of

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"time"
 
 	"everloop/domain"
 	"everloop/domain/dag"
@@ -63,6 +64,9 @@ type Config struct {
 	Graphs  Graphs
 	Agents  Agents
 	Logger  *slog.Logger
+	// CodeTimeout is how long the code of a node may take; a node with a shorter timeout_s
+	// ends it earlier.
+	CodeTimeout time.Duration
 }
 
 // Service runs DAGs.
@@ -70,8 +74,9 @@ type Service struct{ cfg Config }
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Logger == nil {
-		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents and Logger")
+	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Logger == nil ||
+		cfg.CodeTimeout <= 0 {
+		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents, Logger and CodeTimeout")
 	}
 
 	return &Service{cfg}, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"everloop/domain"
 	"everloop/domain/dag"
@@ -63,7 +64,7 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID string, err error) {
 	u, n, run := work.Unit, work.Node, work.Run
 
-	session, send, err := messageOf(work)
+	session, send, err := messageOf(work, s.cfg.CodeTimeout)
 	if err != nil {
 		return "", err
 	}
@@ -108,8 +109,9 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 
 func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.User{ID: ownerID}} }
 
-// messageOf is the session of a unit's attempt, and what is sent to it.
-func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, err error) {
+// messageOf is the session of a unit's attempt, and what is sent to it. Limit is the longest
+// time that the code of a node may take.
+func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
 	u, n := work.Unit, work.Node
 	c := configOf(n)
 	text := ""
@@ -124,6 +126,9 @@ func messageOf(work dagrun.Work) (session domain.NewSession, send domain.Send, e
 	case n.Type == dag.Tool, n.Type == dag.Map && c.Tool != "":
 		text = "Run the tool " + c.Tool + "."
 		session.Setup.Script, err = call(c.Tool, u.Request.Arguments)
+	case n.Type == dag.Code:
+		text = "Run the code of node " + cmp.Or(n.Name, n.ID) + "."
+		session.Setup.Script, err = scriptOf(work, limit)
 	default:
 		text = u.Request.Message()
 

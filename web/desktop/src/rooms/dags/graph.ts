@@ -7,7 +7,7 @@ export type Finding = Schemas['Finding'];
 export type NodeType = Node['type'];
 
 /** types are the nodes that can be added. */
-export const types: Exclude<NodeType, 'code'>[] = ['start', 'agent', 'tool', 'human', 'condition', 'join', 'map', 'subflow', 'wait', 'end'];
+export const types: NodeType[] = ['start', 'agent', 'tool', 'code', 'human', 'condition', 'join', 'map', 'subflow', 'wait', 'end'];
 
 export const typeNames: Record<NodeType, string> = {
   start: 'Start', agent: 'Agent', tool: 'Tool', human: 'Person', condition: 'Condition', join: 'Join', map: 'Map', subflow: 'Subflow', wait: 'Wait', end: 'End', code: 'Code',

@@ -17,7 +17,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
   const put = (next: Node) => change(replaced(graph, node.id, next));
   const field = <Key extends keyof Node>(key: Key, value: Node[Key] | undefined | '') => put(set(node, key, value));
   const setting = <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') => put({ ...node, config: set(config, key, value) });
-  const works = node.type === 'agent' || node.type === 'tool' || node.type === 'map' || node.type === 'subflow' || node.type === 'human';
+  const works = node.type === 'agent' || node.type === 'tool' || node.type === 'code' || node.type === 'map' || node.type === 'subflow' || node.type === 'human';
   const others = (graph.nodes ?? []).filter((one) => one.id !== node.id);
   const edges = (graph.edges ?? []).filter((one) => one.source === node.id);
   const own = findings.filter((one) => one.node_id === node.id || edges.some((edge) => edge.id === one.edge_id));
@@ -33,7 +33,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
         <Field label="Id">{(ids) => <IdInput ids={ids} id={node.id} taken={others.map((one) => one.id)} rename={(id) => { put({ ...node, id }); choose(id); }} />}</Field>
         <Field label="Type">{(ids) => (
           <Select {...ids} value={node.type} onChange={(event) => field('type', event.target.value as NodeType)}>
-            {types.map((one) => <option key={one} value={one}>{typeNames[one]}</option>)}{node.type === 'code' && <option value="code">Code</option>}
+            {types.map((one) => <option key={one} value={one}>{typeNames[one]}</option>)}
           </Select>
         )}</Field>
       </div>
@@ -56,6 +56,11 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           <Field label="Tool" hint="As Bash, Read, WebFetch, or a tool of a tool server.">{(ids) => <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />}</Field>
           <JsonField label="Arguments" value={config.arguments} change={(value) => setting('arguments', value)} />
         </>
+      )}
+      {node.type === 'code' && (
+        <Field label="Script" hint={<>For Bash; <code>$INPUTS</code> holds its inputs as JSON, else the outputs before it.</>}>
+          {(ids) => <Area {...ids} rows={6} value={config.code ?? ''} onChange={(event) => setting('code', event.target.value)} spellCheck={false} />}
+        </Field>
       )}
       {node.type === 'map' && (
         <>
