@@ -30,6 +30,9 @@ type options struct {
 	waiting  int
 	grown    int
 	chats    int
+	tasks    int
+	commands int
+	dormant  int
 	heap     string
 }
 
@@ -58,6 +61,9 @@ var parts = []part{
 	{"messages", "reading 10,000 turns", measureMessages},
 	{"grown", "what things cost beside the data of years", measureGrown},
 	{"session", "reading one session, over and over", measureSession},
+	{"schedules", "scheduled tasks that are due at the same time", measureSchedules},
+	{"dag", "a DAG of 200 nodes that do nothing, and one of commands side by side", measureDAG},
+	{"dormant", "schedules that are not due, and runs that wait", measureDormant},
 }
 
 func main() {
@@ -137,6 +143,9 @@ func parseOptions() (options, error) {
 	flag.IntVar(&o.waiting, "waiting", 4000, "sessions in part waiting")
 	flag.IntVar(&o.grown, "grown", 100_000, "sessions that part grown adds to the database")
 	flag.IntVar(&o.chats, "chats", 6000, "chats in part plateau")
+	flag.IntVar(&o.tasks, "tasks", 1000, "scheduled tasks that are due at once in part schedules")
+	flag.IntVar(&o.commands, "commands", 198, "nodes that run a command in part dag, at most 198")
+	flag.IntVar(&o.dormant, "dormant", 10_000, "schedules, and runs that wait, in part dormant")
 	flag.StringVar(&o.heap, "heap", "", "file for a heap profile of the service at the end of part plateau")
 	flag.Parse()
 
@@ -149,8 +158,8 @@ func parseOptions() (options, error) {
 		o.parts = append(o.parts, name)
 	}
 
-	if o.sessions < 1 || o.waiting < 1 || o.grown < 1 || o.chats < 1 {
-		return o, errors.New("-sessions, -waiting, -grown and -chats must be at least 1")
+	if min(o.sessions, o.waiting, o.grown, o.chats, o.tasks, o.commands, o.dormant) < 1 {
+		return o, errors.New("-sessions, -waiting, -grown, -chats, -tasks, -commands and -dormant must be at least 1")
 	}
 
 	if _, err := os.Stat(o.binary); err != nil {
