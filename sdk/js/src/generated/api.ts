@@ -851,7 +851,7 @@ export interface paths {
         put?: never;
         /**
          * Make an agent instance of a production agent
-         * @description On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now.
+         * @description On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now. With start_session it has a session at once.
          */
         post: operations["instantiate-prod-agent"];
         delete?: never;
@@ -1863,7 +1863,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the caller's scheduled tasks, newest first */
+        /**
+         * List the caller's scheduled tasks, newest first
+         * @description With workspace_id instead the tasks of that production workspace that the caller may see: those of its members, if the caller is one, and the caller's own. At most 2,000 are given.
+         */
         get: operations["list-scheduled-tasks"];
         put?: never;
         /**
@@ -1884,7 +1887,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a scheduled task */
+        /**
+         * Get a scheduled task
+         * @description The caller's own, or one of a production workspace of which the caller and its owner are members.
+         */
         get: operations["get-scheduled-task"];
         put?: never;
         post?: never;
@@ -1897,7 +1903,7 @@ export interface paths {
         head?: never;
         /**
          * Update a scheduled task
-         * @description Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, budget, persistent, skip_confirmations or question_policy the next run begins a new session.
+         * @description Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, budget, workspace_id, persistent, skip_confirmations or question_policy the next run begins a new session.
          */
         patch: operations["update-scheduled-task"];
         trace?: never;
@@ -4879,7 +4885,7 @@ export interface components {
             arguments?: {
                 [key: string]: unknown;
             };
-            /** @description Of a code node, which cannot run yet: the script. */
+            /** @description Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS. */
             code?: string;
             /**
              * @description The mode of the session of an agent.
@@ -6144,13 +6150,19 @@ export interface components {
             instance_id: string;
             /** @description Its runtime. */
             runtime_id: string;
-            /** @description Always null: it has no session yet. */
+            /** @description Its first session, of the caller; null: start_session was not set. */
             session_id: string | null;
             /**
              * @description What it is doing.
              * @enum {string}
              */
             status: "idle" | "working" | "blocked" | "error" | "offline";
+        } & {
+            [key: string]: unknown;
+        };
+        InstantiateProdAgentRequest: {
+            /** @description true: the instance gets a session of the caller at once, and its init script runs there. */
+            start_session?: boolean | null;
         } & {
             [key: string]: unknown;
         };
@@ -7563,6 +7575,8 @@ export interface components {
             timezone?: string | null;
             /** @description Its title. */
             title: string;
+            /** @description A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none. */
+            workspace_id?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -9063,6 +9077,8 @@ export interface components {
             drift_ms: number;
             /** @description Why it failed, in words; null: it did not. */
             error: string | null;
+            /** @description Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran. */
+            error_code: string | null;
             /**
              * Format: date-time
              * @description Time of its end; null: it is not over.
@@ -9075,7 +9091,7 @@ export interface components {
              * @enum {string}
              */
             outcome: "fired" | "caught_up" | "missed" | "skipped" | "coalesced" | "blocked";
-            /** @description Why it has this outcome or status; null: there is nothing to say. */
+            /** @description Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say. */
             reason_code: string | null;
             /**
              * Format: date-time
@@ -9195,6 +9211,8 @@ export interface components {
              * @description Time of its last change.
              */
             updated_at: string;
+            /** @description The production workspace whose members may read the task, its runs and its sessions, if its owner is a member of it; null: none. */
+            workspace_id: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -9285,6 +9303,8 @@ export interface components {
             timezone?: string | null;
             /** @description Its title. */
             title?: string | null;
+            /** @description A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none. */
+            workspace_id?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -11348,7 +11368,7 @@ export interface operations {
                 kind?: "chat" | "fork" | "task" | "compaction" | "replay" | "history" | "import" | "archive" | "deletion" | "schedule" | "issue" | "dag";
                 /** @description Maximum number of entries. */
                 limit?: number;
-                /** @description Only runs of this user's sessions. */
+                /** @description Only runs of this user: of their sessions, DAGs, issues and scheduled tasks. */
                 owner_id?: string;
                 /** @description next_page of the answer before. */
                 page?: string;
@@ -12882,7 +12902,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstantiateProdAgentRequest"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -14898,7 +14922,10 @@ export interface operations {
     };
     "list-scheduled-tasks": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only tasks of this production workspace. */
+                workspace_id?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

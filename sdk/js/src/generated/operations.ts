@@ -1273,11 +1273,12 @@ export class Api {
   /** Make an agent instance of a production agent. POST /api/prod_agents/{record_id}/instantiate */
   instantiateProdAgent(
     record_id: string,
+    body?: Body<'instantiate-prod-agent'>,
     options: CallOptions = {},
   ): Promise<Reply<'instantiate-prod-agent', 200>> {
     return this.transport.json(
       'POST', '/api/prod_agents/{record_id}/instantiate',
-      { record_id }, undefined, options,
+      { record_id }, body, options,
     );
   }
 
@@ -1674,7 +1675,7 @@ export class Api {
 
   /** List the caller's scheduled tasks, newest first. GET /api/scheduled-tasks */
   listScheduledTasks(
-    options: CallOptions = {},
+    options: CallOptions & { query?: Query<'list-scheduled-tasks'> } = {},
   ): Promise<Reply<'list-scheduled-tasks', 200>> {
     return this.transport.json(
       'GET', '/api/scheduled-tasks',

@@ -910,7 +910,7 @@ class Config(TypedDict):
     arguments: NotRequired[dict[str, Any]]
     """Arguments of the tool: literals, or text with references."""
     code: NotRequired[str]
-    """Of a code node, which cannot run yet: the script."""
+    """Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS."""
     mode: NotRequired[Literal["planning", "executing"]]
     """The mode of the session of an agent."""
     model: NotRequired[str]
@@ -1775,6 +1775,11 @@ class InstalledSkill(TypedDict):
     """The version."""
 
 
+class InstantiateProdAgentRequest(TypedDict):
+    start_session: NotRequired[bool | None]
+    """true: the instance gets a session of the caller at once, and its init script runs there."""
+
+
 class Instantiated(TypedDict):
     agent_id: str
     """The production agent's name for programs."""
@@ -1783,7 +1788,7 @@ class Instantiated(TypedDict):
     runtime_id: str
     """Its runtime."""
     session_id: str | None
-    """Always null: it has no session yet."""
+    """Its first session, of the caller; null: start_session was not set."""
     status: Literal["idle", "working", "blocked", "error", "offline"]
     """What it is doing."""
 
@@ -2700,6 +2705,8 @@ class NewScheduledTask(TypedDict):
     """IANA time zone of the expression; default: that of the system."""
     title: str
     """Its title."""
+    workspace_id: NotRequired[str | None]
+    """A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none."""
 
 
 class NewScheduledTaskBudget(TypedDict):
@@ -3731,6 +3738,8 @@ class ScheduledRun(TypedDict):
     """Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran."""
     error: str | None
     """Why it failed, in words; null: it did not."""
+    error_code: str | None
+    """Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran."""
     finished_at: str | None
     """Time of its end; null: it is not over."""
     id: str
@@ -3738,7 +3747,7 @@ class ScheduledRun(TypedDict):
     outcome: Literal["fired", "caught_up", "missed", "skipped", "coalesced", "blocked"]
     """What became of the tick."""
     reason_code: str | None
-    """Why it has this outcome or status; null: there is nothing to say."""
+    """Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say."""
     scheduled_for: str
     """Time of the tick, without its jitter."""
     session_id: str | None
@@ -3814,6 +3823,8 @@ class ScheduledTask(TypedDict):
     """Its title."""
     updated_at: str
     """Time of its last change."""
+    workspace_id: str | None
+    """The production workspace whose members may read the task, its runs and its sessions, if its owner is a member of it; null: none."""
 
 
 class ScheduledTaskChange(TypedDict):
@@ -3857,6 +3868,8 @@ class ScheduledTaskChange(TypedDict):
     """IANA time zone of the expression; default: that of the system."""
     title: NotRequired[str | None]
     """Its title."""
+    workspace_id: NotRequired[str | None]
+    """A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none."""
 
 
 class ScheduledTaskChangeBudget(TypedDict):

@@ -2296,6 +2296,7 @@ class Api:
     async def instantiate_prod_agent(
         self,
         record_id: str,
+        body: models.InstantiateProdAgentRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -2306,7 +2307,7 @@ class Api:
             "POST",
             "/api/prod_agents/{record_id}/instantiate",
             {"record_id": record_id},
-            None,
+            body,
             {},
             timeout,
             headers,
@@ -3075,6 +3076,7 @@ class Api:
     async def list_scheduled_tasks(
         self,
         *,
+        workspace_id: str | None = None,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> list[models.ScheduledTask]:
@@ -3084,7 +3086,7 @@ class Api:
             "/api/scheduled-tasks",
             {},
             None,
-            {},
+            {"workspace_id": workspace_id},
             timeout,
             headers,
         )
