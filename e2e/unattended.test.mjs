@@ -1,0 +1,47 @@
+// The worked examples of docs/unattended.md: the page is run as it stands, and what it
+// prints is what it says.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { Fixture } from './lib/fixture.mjs';
+
+const patience = 300_000;
+
+let fixture;
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
+
+const page = readFileSync(new URL('../docs/unattended.md', import.meta.url), 'utf8');
+const [opening, ...sections] = page.split(/^## /m);
+const blocks = (text) => [...text.matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, code]) => code).join('');
+const printed = (code) => code.split('\n').filter((line) => line.startsWith('# ')).map((line) => line.slice(2));
+
+// shell runs commands and gives what they print; the first that fails ends it.
+async function shell(code) {
+  const child = spawn('bash', ['-euo', 'pipefail', '-c', code], {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, LANG: 'C.UTF-8', URL: fixture.server.url, KEY: fixture.server.key },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const clock = setTimeout(() => child.kill('SIGKILL'), patience);
+  let out = '';
+  let errors = '';
+  child.stdout.setEncoding('utf8').on('data', (text) => { out += text; });
+  child.stderr.setEncoding('utf8').on('data', (text) => { errors += text; });
+  const status = await new Promise((resolve) => child.once('close', (code, signal) => resolve(signal ?? code)));
+  clearTimeout(clock);
+  return { status, errors, lines: out.split('\n').filter((line) => line !== '') };
+}
+
+describe('the page on unattended work', () => {
+  for (const section of sections) {
+    test(section.slice(0, section.indexOf('\n')), async () => {
+      const code = blocks(section);
+      const expected = printed(code);
+      assert.ok(expected.length > 4, 'the section shows nothing');
+      const run = await shell(blocks(opening) + code);
+      assert.deepEqual(run.lines, expected, run.errors);
+      assert.equal(run.status, 0, run.errors);
+    });
+  }
+});
