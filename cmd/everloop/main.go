@@ -35,6 +35,8 @@ type commands struct {
 	Migrate  app.Migrate  `cmd:"" help:"Migrate the database to this version."`
 	Temporal app.Temporal `cmd:"" help:"Run Temporal with its web UI, on a PostgreSQL server."`
 	Deploy   app.Deploy   `cmd:"" help:"Show and choose the build of the workers that gets new runs."`
+	Backup   app.Backup   `cmd:"" help:"Write the state of a deployment into one file, while it runs."`
+	Restore  app.Restore  `cmd:"" help:"Restore a backup into an empty place."`
 	Engines  app.Engines  `cmd:"" help:"Run the embedded engines alone, for tests and development."`
 	Chat     chatCmd      `cmd:"" help:"Chat with a running service from the terminal."`
 	Check    app.Check    `cmd:"" help:"Request the health of every component of a deployment, in the order in which they start."`

@@ -13,3 +13,6 @@ var migrations embed.FS
 const schemaLock = 0x65766572_6964656e // "everiden"
 
 var records = schema.Schema{Name: "identity", Lock: schemaLock, Files: migrations}
+
+// Records is the schema of the service, for backups.
+func Records() schema.Schema { return records }

@@ -12,3 +12,6 @@ var migrations embed.FS
 // records is the registry's schema. Its lock is not that of the agent's migrations, which
 // may run in the same database.
 var records = schema.Schema{Name: "registry", Lock: 0x7265_6769_7374_7279, Files: migrations} // "registry"
+
+// Records is the schema of the service, for backups.
+func Records() schema.Schema { return records }

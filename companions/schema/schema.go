@@ -24,6 +24,24 @@ type Schema struct {
 // Migrate brings the schema of a database to its newest version. Several processes may
 // start at once: one migrates under the lock, the others wait.
 func (s Schema) Migrate(ctx context.Context, url string) error {
+	return s.MigrateTo(ctx, url, s.Newest())
+}
+
+// Newest is the version of the schema that this program knows.
+func (s Schema) Newest() (newest int64) {
+	_ = fs.WalkDir(s.Files, ".", func(_ string, d fs.DirEntry, err error) error {
+		if version, failed := goose.NumericComponent(d.Name()); err == nil && failed == nil {
+			newest = max(newest, version)
+		}
+
+		return nil
+	})
+
+	return newest
+}
+
+// MigrateTo is Migrate to an earlier version, for rows that were written with it.
+func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error {
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		return fmt.Errorf("the database address of the %s service is not valid", s.Name) // it holds a password
@@ -50,7 +68,7 @@ func (s Schema) Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("read migrations of schema %s: %w", s.Name, err)
 	}
 
-	if _, err := provider.Up(ctx); err != nil {
+	if _, err := provider.UpTo(ctx, version); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", s.Name, err)
 	}
 

@@ -16,9 +16,14 @@ import (
 // drops it with the process, however that ends, so a leftover file means nothing.
 type dirLock struct{ file *os.File }
 
+const lockName = "lock"
+
+// ErrUsed says that another process uses the data directory.
+var ErrUsed = errors.New("in use")
+
 // lockDir claims dir or says which process holds it.
 func lockDir(dir string) (*dirLock, error) {
-	path := filepath.Join(dir, "lock")
+	path := filepath.Join(dir, lockName)
 
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -34,8 +39,8 @@ func lockDir(dir string) (*dirLock, error) {
 
 		holder, _ := io.ReadAll(io.LimitReader(file, 32))
 
-		return nil, fmt.Errorf("data directory %s is in use by process %s: stop it, or set DATA_DIR to another directory",
-			dir, strings.TrimSpace(string(holder)))
+		return nil, fmt.Errorf("data directory %s is %w by process %s: stop it, or set DATA_DIR to another directory",
+			dir, ErrUsed, strings.TrimSpace(string(holder)))
 	}
 
 	pid := strconv.Itoa(os.Getpid()) + "\n"

@@ -23,7 +23,10 @@ var migrations embed.FS
 
 // Migrate brings the database at url to the newest schema. Several processes
 // may start at once: one migrates under an advisory lock, the others wait.
-func Migrate(ctx context.Context, url string) error {
+func Migrate(ctx context.Context, url string) error { return MigrateTo(ctx, url, Newest()) }
+
+// MigrateTo is [Migrate] to an earlier version, for rows that were written with it.
+func MigrateTo(ctx context.Context, url string, version int64) error {
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		return fmt.Errorf("open database for migration: %w", err)
@@ -45,11 +48,24 @@ func Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("read migrations: %w", err)
 	}
 
-	if _, err := provider.Up(ctx); err != nil {
+	if _, err := provider.UpTo(ctx, version); err != nil {
 		return fmt.Errorf("migrate database: %w", err)
 	}
 
 	return nil
+}
+
+// Newest is the version of the schema that this program knows.
+func Newest() (newest int64) {
+	_ = fs.WalkDir(migrations, ".", func(_ string, d fs.DirEntry, err error) error {
+		if version, failed := goose.NumericComponent(d.Name()); err == nil && failed == nil {
+			newest = max(newest, version)
+		}
+
+		return nil
+	})
+
+	return newest
 }
 
 // MigrationsHash names the schema: it changes whenever a migration does.

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"everloop/activities/contract"
 	"everloop/domain"
@@ -137,4 +138,21 @@ func (r Runs) workersAreIdle(ctx context.Context) (bool, error) {
 	})
 
 	return polled && queue.GetStats().GetApproximateBacklogCount() == 0, nil
+}
+
+// CountOpen counts the open runs of a namespace but those of Temporal itself; there are
+// none in a namespace that does not exist.
+func CountOpen(ctx context.Context, c client.Client, namespace string) (int64, error) {
+	counted, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType NOT STARTS_WITH 'temporal-sys-'",
+	})
+	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
+		return 0, nil
+	}
+
+	if err != nil {
+		return 0, fmt.Errorf("count open runs in Temporal: %w", err)
+	}
+
+	return counted.GetCount(), nil
 }

@@ -107,6 +107,7 @@ func (s *settings) check() error {
 		s.tracingSettings.check(),
 		s.signInSettings.check(),
 		checkPublished(s.EncryptionKey, s.AgentAddr),
+		checkRestored(s.DataDir),
 	}
 	if s.BootstrapKey != "" {
 		faults = append(faults, auth.CheckBootstrapKey(s.BootstrapKey))

@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 	"api/sessiondetail": {"domain", "api/access", "api/fields", "api/httpx"},
 	"api/openapi":       {"domain", "auth", "api/httpx"},
 	"api/httpx":         {"domain", "auth", "internal/clients", "internal/hosts"},
+	"infra/backup":      {"internal/release"},
 	"infra/embedded":    {"internal/hosts", "internal/pgprograms"},
 	"infra/events":      {"domain"},
 	"infra/external":    {"domain", "internal/pgprograms"},

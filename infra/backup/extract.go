@@ -1,0 +1,178 @@
+package backup
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// target is a tree that is being restored. Nothing is written outside of its directory:
+// os.Root refuses names and links that lead out of it.
+type target struct {
+	root *os.Root
+	// dirs get their modes and times at the end, when nothing is written below them.
+	dirs []*tar.Header
+}
+
+// openTarget makes the directory, which must be empty.
+func openTarget(dir string) (*target, error) {
+	if err := Occupied(dir); err != nil {
+		return nil, err
+	}
+
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, err
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	return &target{root: root}, nil
+}
+
+// take writes one entry, whose name has lost the prefix of its tree.
+func (t *target) take(header *tar.Header, name, prefix string, body io.Reader) error {
+	name = strings.TrimSuffix(name, "/")
+	if name == "" {
+		name = "."
+	}
+
+	local := *header
+	local.Name = name
+
+	var err error
+
+	switch header.Typeflag {
+	case tar.TypeDir:
+		t.dirs = append(t.dirs, &local)
+
+		if name != "." {
+			err = t.root.MkdirAll(name, 0o700)
+		}
+	case tar.TypeReg:
+		err = t.file(&local, body)
+	case tar.TypeSymlink:
+		err = t.symlink(&local)
+	case tar.TypeLink:
+		first, within := strings.CutPrefix(header.Linkname, prefix)
+		if !within {
+			return fmt.Errorf("the backup has a link out of its target: %q to %q", header.Name, header.Linkname)
+		}
+
+		err = errors.Join(t.remove(name), t.root.Link(first, name))
+	default:
+		return fmt.Errorf("the backup has an entry of an unknown kind: %q", header.Name)
+	}
+
+	if err != nil {
+		return fmt.Errorf("restore %q: %w", header.Name, err)
+	}
+
+	return nil
+}
+
+// remove makes place for an entry that the backup holds twice: the last one counts.
+func (t *target) remove(name string) error {
+	if err := t.root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+func (t *target) file(header *tar.Header, body io.Reader) error {
+	if err := t.remove(header.Name); err != nil {
+		return err
+	}
+
+	file, err := t.root.OpenFile(header.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(file, body)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+
+	return t.attributes(header)
+}
+
+func (t *target) symlink(header *tar.Header) error {
+	if err := errors.Join(t.remove(header.Name), t.root.Symlink(header.Linkname, header.Name)); err != nil {
+		return err
+	}
+
+	return t.owner(header)
+}
+
+// owner gives an entry its owner, which only root can.
+func (t *target) owner(header *tar.Header) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+
+	return t.root.Lchown(header.Name, header.Uid, header.Gid)
+}
+
+func (t *target) attributes(header *tar.Header) error {
+	err := t.owner(header) // before the mode: a change of the owner takes bits away
+	if err == nil {
+		err = t.root.Chmod(header.Name, header.FileInfo().Mode())
+	}
+
+	if err == nil {
+		err = t.root.Chtimes(header.Name, header.ModTime, header.ModTime)
+	}
+
+	return err
+}
+
+// close gives the directories their attributes, the deepest first.
+func (t *target) close() error {
+	defer t.root.Close()
+
+	for _, header := range slices.Backward(t.dirs) {
+		if err := t.attributes(header); err != nil {
+			return fmt.Errorf("restore %q: %w", header.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// keep writes a single file, which must not exist.
+func (f File) keep(body io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(f.Path), 0o711); err != nil {
+		return err
+	}
+
+	file, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(file, body)
+
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// free refuses a file that exists.
+func (f File) free() error {
+	if _, err := os.Lstat(f.Path); err == nil {
+		return fmt.Errorf("%s exists: a restore needs an empty place", f.Path)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}

@@ -1,0 +1,151 @@
+// Package backup writes the state of a deployment into one file, while the service
+// runs, and restores it into an empty place. It knows databases, a bucket and directory
+// trees, and must not know what any of them means: the caller names them.
+package backup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+	"time"
+
+	"everloop/internal/release"
+)
+
+// format is the version of the backup's layout.
+const format = 1
+
+// Names of the first and the last entry of a backup.
+const (
+	headName     = "backup.json"
+	manifestName = "manifest.json"
+)
+
+// Head is the first entry: what a reader must know before it reads the rest.
+type Head struct {
+	Format  int       `json:"format"`
+	Version string    `json:"version"` // of the program that wrote it
+	Time    time.Time `json:"time"`    // of the records: nothing in the backup is older
+	// Sealed is a known text under the encryption key of the deployment, so that a restore
+	// with another key is refused.
+	Sealed []byte `json:"sealed,omitempty"`
+}
+
+// Manifest is the last entry. A backup without it was cut off.
+type Manifest struct {
+	Head
+	Finished  time.Time           `json:"finished"`
+	Parts     []Part              `json:"parts"`
+	Databases map[string]Contents `json:"databases"`
+}
+
+// Part is one of the things that a backup holds, such as a database or a tree of files.
+type Part struct {
+	Name    string `json:"name"`
+	Entries int64  `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	// Digest is the SHA-256 over the names, modes, owners and contents of the entries, in
+	// their order.
+	Digest string `json:"sha256"`
+}
+
+// Contents says what the backup holds of one database.
+type Contents struct {
+	Schemas   map[string]int64 `json:"schemas"` // versions
+	Tables    []Table          `json:"tables"`
+	Sequences map[string]int64 `json:"sequences"` // last values
+	// Gone are the ids that Database.Live listed at the time of the records and did not at
+	// the end: what belongs to them may be missing from the backup.
+	Gone []string `json:"gone"`
+}
+
+// Table is one table with the columns that its entries have, in their order.
+type Table struct {
+	Schema  string   `json:"schema"`
+	Name    string   `json:"name"`
+	Columns []string `json:"columns"`
+}
+
+// check refuses a backup that this program cannot restore.
+func (h Head) check() error {
+	if h.Format > format {
+		return fmt.Errorf("the backup has format %d, written by version %s: this program, %s, knows format %d: use the newer program",
+			h.Format, h.Version, release.Version, format)
+	}
+
+	if h.Format < 1 {
+		return errors.New("the backup is none of Everloop: it does not begin with " + headName)
+	}
+
+	wrote, err := release.Parse(h.Version)
+	if err != nil {
+		return fmt.Errorf("the backup does not say which version wrote it: %w", err)
+	}
+
+	own, err := release.Parse(release.Version)
+	if err != nil {
+		return err
+	}
+
+	if wrote.Compare(own) > 0 {
+		return fmt.Errorf("the backup was written by version %s, this program is %s: restore it with version %s or newer",
+			h.Version, release.Version, h.Version)
+	}
+
+	return nil
+}
+
+// tally collects what a part holds.
+type tally struct {
+	Part
+	sum hash.Hash
+}
+
+// tallies are the parts in the order of their first entries.
+type tallies struct {
+	list  []*tally
+	named map[string]*tally
+}
+
+func (t *tallies) of(part string) *tally {
+	if found, ok := t.named[part]; ok {
+		return found
+	}
+
+	if t.named == nil {
+		t.named = map[string]*tally{}
+	}
+
+	added := &tally{Part: Part{Name: part}, sum: sha256.New()}
+	t.named[part] = added
+	t.list = append(t.list, added)
+
+	return added
+}
+
+func (t *tallies) parts() []Part {
+	all := make([]Part, 0, len(t.list))
+
+	for _, one := range t.list {
+		one.Digest = hex.EncodeToString(one.sum.Sum(nil))
+		all = append(all, one.Part)
+	}
+
+	return all
+}
+
+// partOf is the part of an entry: the first two segments of its name, such as
+// files/workspace; the first of objects.
+func partOf(name string) string {
+	first, rest, _ := strings.Cut(name, "/")
+	if first == objectsPart {
+		return first
+	}
+
+	second, _, _ := strings.Cut(rest, "/")
+
+	return first + "/" + second
+}

@@ -1,0 +1,144 @@
+package backup
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// objectsPart begins the names of entries of objects. Their keys are records: they are no
+// names of files.
+const objectsPart = "objects"
+
+// Records of an entry in the extended format of tar.
+const (
+	records     = "EVERLOOP."
+	keyRecord   = records + "key"
+	typeRecord  = records + "content-type"
+	metaRecords = records + "meta."
+)
+
+// Bucket is a bucket of an S3 server.
+type Bucket struct {
+	Client *minio.Client
+	Name   string
+}
+
+// objects writes all objects of a bucket. One that is removed meanwhile is left out.
+func (a *archive) objects(ctx context.Context, b Bucket) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the listing
+
+	n := 0
+
+	for found := range b.Client.ListObjects(ctx, b.Name, minio.ListObjectsOptions{Recursive: true}) {
+		if found.Err != nil {
+			return fmt.Errorf("list the objects: %w", found.Err)
+		}
+
+		n++
+		if err := a.object(ctx, b, found.Key, n); err != nil {
+			return fmt.Errorf("back up object %q: %w", found.Key, err)
+		}
+	}
+
+	return ctx.Err()
+}
+
+func (a *archive) object(ctx context.Context, b Bucket, key string, n int) error {
+	body, info, _, err := (&minio.Core{Client: b.Client}).GetObject(ctx, b.Name, key, minio.GetObjectOptions{})
+	if missing(err) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+
+	header := &tar.Header{
+		Name: fmt.Sprintf("%s/%08d", objectsPart, n), Typeflag: tar.TypeReg, Mode: 0o600, Size: info.Size, ModTime: info.LastModified,
+		PAXRecords: map[string]string{keyRecord: key, typeRecord: info.ContentType},
+	}
+	for name, value := range info.UserMetadata {
+		header.PAXRecords[metaRecords+name] = value
+	}
+
+	// Objects never change their size in place: a short one is a fault of the connection.
+	return a.add(header, &exact{from: body, left: info.Size})
+}
+
+// exact fails when a reader ends early.
+type exact struct {
+	from io.Reader
+	left int64
+}
+
+func (e *exact) Read(p []byte) (int, error) {
+	n, err := e.from.Read(p)
+	e.left -= int64(n)
+
+	if errors.Is(err, io.EOF) && e.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+
+	return n, err
+}
+
+func missing(err error) bool {
+	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && answer.StatusCode == http.StatusNotFound
+}
+
+// empty refuses a bucket with objects, and makes it when it is missing.
+func (b Bucket) empty(ctx context.Context) error {
+	found, err := b.Client.BucketExists(ctx, b.Name)
+	if err != nil {
+		return fmt.Errorf("reach the object store: %w", err)
+	}
+
+	if !found {
+		return b.Client.MakeBucket(ctx, b.Name, minio.MakeBucketOptions{})
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	for object := range b.Client.ListObjects(ctx, b.Name, minio.ListObjectsOptions{Recursive: true, MaxKeys: 1}) {
+		if object.Err != nil {
+			return fmt.Errorf("list the objects: %w", object.Err)
+		}
+
+		return fmt.Errorf("the bucket %s is not empty: a restore needs an empty one", b.Name)
+	}
+
+	return nil
+}
+
+// put writes one object.
+func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) error {
+	key := header.PAXRecords[keyRecord]
+	if key == "" {
+		return fmt.Errorf("%w: %s has no key", ErrDamaged, header.Name)
+	}
+
+	options := minio.PutObjectOptions{ContentType: header.PAXRecords[typeRecord], UserMetadata: map[string]string{}}
+
+	for name, value := range header.PAXRecords {
+		if name, ok := strings.CutPrefix(name, metaRecords); ok {
+			options.UserMetadata[name] = value
+		}
+	}
+
+	if _, err := b.Client.PutObject(ctx, b.Name, key, body, header.Size, options); err != nil {
+		return fmt.Errorf("restore object %q: %w", key, err)
+	}
+
+	return nil
+}

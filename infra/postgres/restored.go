@@ -1,0 +1,16 @@
+package postgres
+
+// LiveSessions lists the sessions that have files and objects, for backups.
+const LiveSessions = `SELECT id FROM sessions WHERE deleted_at IS NULL`
+
+// DeleteGone deletes the sessions that were deleted while a backup was written: it may
+// lack files of theirs. What is left of them is removed by the job for deleted sessions.
+const DeleteGone = `UPDATE sessions SET deleted_at = now(), shared = false WHERE id = ANY ($1) AND deleted_at IS NULL`
+
+// ForgetEngine makes the records forget what they know of a Temporal server that holds
+// nothing after a restore: every schedule is made again there.
+const ForgetEngine = `UPDATE scheduled_tasks SET version = version + 1, synced_until = NULL WHERE version = synced_version`
+
+// ResumeDAGRuns has the reconciler start the workflows of all open runs of DAGs: it looks
+// for those that are overdue, and the next step of a run computes the time again.
+const ResumeDAGRuns = `UPDATE dag_runs SET wake_at = now() - interval '1 minute' WHERE finished_at IS NULL`

@@ -1,0 +1,306 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"everloop/companions/identity"
+	"everloop/companions/registry"
+	"everloop/companions/schema"
+	"everloop/infra/backup"
+	"everloop/infra/embedded"
+	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+)
+
+// Backup writes the state of a deployment into one file. The service may run, or not.
+type Backup struct {
+	File       string `arg:"" type:"path" help:"Backup to write; it must not exist."`
+	deployment `embed:""`
+}
+
+// Run implements the command.
+func (c *Backup) Run(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+
+	if c.DatabaseURL == "" {
+		if _, err := os.Stat(filepath.Join(c.DataDir, "postgres", "data", "PG_VERSION")); err != nil {
+			return fmt.Errorf("%s holds no data of Everloop: set DATA_DIR, or DATABASE_URL of an external PostgreSQL", c.DataDir)
+		}
+	}
+
+	began := time.Now()
+
+	d, stop, err := c.open(ctx, true)
+	if err != nil {
+		return err
+	}
+
+	m, err := backup.Write(ctx, c.File, d)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+
+	size := int64(0)
+	if info, err := os.Stat(c.File); err == nil {
+		size = info.Size()
+	}
+
+	writeParts(os.Stdout, m)
+	fmt.Fprintf(os.Stdout, "\nWrote %s (%d bytes) in %.1f s: the records of %s\n", c.File, size, time.Since(began).Seconds(),
+		m.Time.Format(time.RFC3339))
+
+	if c.EncryptionKey != "" {
+		fmt.Fprintln(os.Stdout, "The backup does not have ENCRYPTION_KEY: keep it, a restore needs it.")
+	}
+
+	return nil
+}
+
+func writeParts(w io.Writer, m backup.Manifest) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PART\tENTRIES\tBYTES\t")
+
+	for _, part := range m.Parts {
+		fmt.Fprintf(table, "%s\t%d\t%d\t\n", part.Name, part.Entries, part.Bytes)
+	}
+
+	_ = table.Flush() // a text for people
+}
+
+// deployment says where the state of a deployment is. The engines that no variable names
+// are those of `everloop up`.
+type deployment struct {
+	DataDir             string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
+	SolutionsDir        string `env:"SOLUTIONS_DIR" type:"path" help:"Directory of further solutions; default: solutions below DATA_DIR."`
+	EncryptionKey       string `env:"ENCRYPTION_KEY" help:"Key for values encrypted at rest, where it is configured; the backup has the one in KEY_DIR, and never this one."`
+	IdentityDatabaseURL string `env:"IDENTITY_DATABASE_URL" help:"PostgreSQL of the identity service; DATABASE_URL when unset."`
+	RegistryDatabaseURL string `name:"registry-database-url" env:"REGISTRY_DATABASE_URL" help:"PostgreSQL of the skill registry; DATABASE_URL when unset."`
+	PostgresBinDir      string `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
+
+	keySettings      `embed:""`
+	postgresSettings `embed:""`
+	objectsSettings  `embed:""`
+}
+
+// engines are those that hold state. Temporal's is made again from the records, and so
+// is the event log: docs/decisions/0013-backups-hold-records-and-files.md.
+func (c *deployment) engines() []engine { return []engine{postgresEngine(), objectsEngine()} }
+
+func (c *deployment) settings() settings {
+	s := settings{DataDir: c.DataDir, EncryptionKey: c.EncryptionKey, keySettings: c.keySettings, SolutionsDir: c.SolutionsDir}
+	s.postgresSettings, s.objectsSettings = c.postgresSettings, c.objectsSettings
+
+	return s
+}
+
+// check finds the faults of the settings, and makes paths absolute.
+func (c *deployment) check() error {
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("DATA_DIR: %w", err)
+	}
+
+	c.DataDir = dir
+
+	s := c.settings()
+	faults := make([]error, 0, 4)
+
+	for _, e := range c.engines() {
+		faults = append(faults, e.options(&s))
+	}
+
+	c.objectsSettings = s.objectsSettings // with the transport that was made of its files
+
+	for variable, url := range map[string]string{
+		"IDENTITY_DATABASE_URL": c.IdentityDatabaseURL, "REGISTRY_DATABASE_URL": c.RegistryDatabaseURL,
+	} {
+		if url != "" && databaseURL(url) != nil {
+			faults = append(faults, errors.New(variable+" must be as postgres://user:password@host:5432/database"))
+		}
+	}
+
+	return errors.Join(faults...)
+}
+
+// open starts the engines that are embedded, or, with attach, reaches those of the
+// process that runs. stop ends what was started.
+func (c *deployment) open(ctx context.Context, attach bool) (d backup.Deployment, stop func() error, err error) {
+	s := c.settings()
+	stop = func() error { return nil }
+	start := embedded.Config{Dir: c.DataDir}
+
+	for _, e := range c.engines() {
+		if e.address(&s) == "" {
+			start.Engines = append(start.Engines, e.embed(embedding{postgresBinDir: c.PostgresBinDir})...)
+		}
+	}
+
+	if len(start.Engines) > 0 {
+		engines, err := embedded.Start(ctx, start)
+
+		switch {
+		case err == nil:
+			stop = func() error { return stopEngines(engines) }
+
+			for _, e := range c.engines() {
+				e.adopt(&s, engines)
+			}
+		case attach && errors.Is(err, embedded.ErrUsed):
+			if stop, err = c.attach(ctx, &s); err != nil {
+				return d, stop, err
+			}
+		default:
+			return d, stop, err
+		}
+	}
+
+	if d, err = c.contents(&s); err != nil {
+		return d, stop, errors.Join(err, stop())
+	}
+
+	return d, stop, nil
+}
+
+// attach reaches the engines of the process that uses the data directory.
+func (c *deployment) attach(ctx context.Context, s *settings) (stop func() error, err error) {
+	stop = func() error { return nil }
+
+	if s.DatabaseURL == "" {
+		if s.DatabaseURL, err = embedded.AttachPostgres(c.DataDir, "everloop"); err != nil {
+			return stop, err
+		}
+	}
+
+	if s.S3Endpoint == "" {
+		server, err := embedded.AttachObjects(ctx, c.DataDir, slog.Default())
+		if err != nil {
+			return stop, err
+		}
+
+		s.S3Endpoint, s.S3Bucket = server.Endpoint(), embedded.Bucket
+		s.S3AccessKey, s.S3SecretKey = server.AccessKey(), server.SecretKey()
+		stop = func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+			defer cancel()
+
+			return server.Stop(ctx)
+		}
+	}
+
+	return stop, nil
+}
+
+// encryptionKeyFile is the name of the key in KEY_DIR and in backups.
+const encryptionKeyFile = "encryption-key"
+
+// contents lists what a backup holds.
+func (c *deployment) contents(s *settings) (d backup.Deployment, err error) {
+	client, err := minio.New(s.S3Endpoint, &minio.Options{
+		Creds: credentials.NewStaticV4(s.S3AccessKey, s.S3SecretKey, ""), Secure: s.S3UseTLS, Transport: s.s3Transport,
+	})
+	if err != nil {
+		return d, fmt.Errorf("object store at %s: %w", s.S3Endpoint, err)
+	}
+
+	below := func(name string) string { return filepath.Join(c.DataDir, name) }
+	keys := cmp.Or(c.KeyDir, c.DataDir)
+
+	return backup.Deployment{
+		Databases: c.databases(s.DatabaseURL),
+		Bucket:    backup.Bucket{Client: client, Name: s.S3Bucket},
+		Trees: []backup.Tree{
+			{Name: "workspace", Dir: below("workspace"), Skip: []string{".everloop-staging"}},
+			{Name: "git", Dir: below("git"), Skip: []string{"lock", "work", "empty.git", "hooks"}},
+			{Name: "agent_env", Dir: below("agent_env")},
+			{Name: "solutions", Dir: s.solutionsDir()},
+			{Name: "config", Dir: below("config")},
+		},
+		Files: []backup.File{
+			{Name: encryptionKeyFile, Path: filepath.Join(keys, encryptionKeyFile)},
+			{Name: "gateway-key", Path: filepath.Join(keys, "gateway-key")},
+			{Name: "bootstrap-key", Path: below("bootstrap-key")},
+			{Name: "identity-admin-password", Path: passwordFile(c.DataDir)},
+		},
+		Seal: func(text []byte) ([]byte, error) {
+			if _, err := os.Stat(filepath.Join(keys, encryptionKeyFile)); err != nil && c.EncryptionKey == "" {
+				return nil, fmt.Errorf("the encryption key is missing: set ENCRYPTION_KEY, or KEY_DIR where the file is: %w", err)
+			}
+
+			box, err := s.secretBox()
+			if err != nil {
+				return nil, err
+			}
+
+			return box.Seal(sealPurpose, text)
+		},
+		Progress: func(what string) { slog.Info("backup part in progress", "part", what) },
+	}, nil
+}
+
+const sealPurpose = "backup"
+
+// databases lists those of the agent and of the companions, which may share one.
+func (c *deployment) databases(url string) []backup.Database {
+	migrated := func(s schema.Schema) backup.Schema {
+		return backup.Schema{Name: s.Name, Newest: s.Newest(), Migrate: s.MigrateTo}
+	}
+
+	all := []backup.Database{{
+		Name: "everloop", URL: url, Live: postgres.LiveSessions,
+		Schemas:  []backup.Schema{{Name: "public", Newest: postgres.Newest(), Migrate: postgres.MigrateTo}},
+		Restored: []backup.Statement{{SQL: postgres.DeleteGone, Gone: true}, {SQL: postgres.ForgetEngine}, {SQL: postgres.ResumeDAGRuns}},
+	}}
+
+	for _, companion := range []struct {
+		url    string
+		schema schema.Schema
+	}{{c.IdentityDatabaseURL, identity.Records()}, {c.RegistryDatabaseURL, registry.Records()}} {
+		if companion.url == "" || companion.url == url {
+			all[0].Schemas = append(all[0].Schemas, migrated(companion.schema))
+			continue
+		}
+
+		all = append(all, backup.Database{
+			Name: companion.schema.Name, URL: companion.url, Schemas: []backup.Schema{migrated(companion.schema)},
+		})
+	}
+
+	return all
+}
+
+// checkKey holds the key that a restored deployment will use against the backup.
+func (c *deployment) checkKey(archive backup.Checked) error {
+	key := c.EncryptionKey
+	if key == "" {
+		key = string(archive.Key)
+	}
+
+	if key == "" {
+		return errors.New("the backup was written with ENCRYPTION_KEY, which it does not hold: set it as it was then")
+	}
+
+	box, err := secrets.NewBox(key)
+	if err != nil {
+		return fmt.Errorf("ENCRYPTION_KEY: %w", err)
+	}
+
+	if text, err := box.Open(sealPurpose, archive.Sealed); err != nil || string(text) != backup.SealedText {
+		return errors.New("ENCRYPTION_KEY is not the one of the backup: set it as it was when the backup was written")
+	}
+
+	return nil
+}
