@@ -1,0 +1,17 @@
+#!/bin/sh
+# Writes the secrets of docker-compose.yml into .env, mode 0600, each random and its own.
+# Those that are set there stay; all other settings too.
+#
+#   build/secrets.sh [FILE]      default: .env beside docker-compose.yml
+set -eu
+file=${1:-$(cd "$(dirname "$0")/.." && pwd)/.env}
+umask 077
+touch "$file"
+chmod 600 "$file"
+for name in POSTGRES_PASSWORD NATS_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY; do
+  if ! grep -q "^$name=." "$file"; then
+    # A letter first: the password of NATS is part of an address.
+    printf '%s=s%s\n' "$name" "$(od -An -tx1 -N24 /dev/urandom | tr -d ' \n')" >>"$file"
+    echo "made $name in $file"
+  fi
+done
