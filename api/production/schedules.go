@@ -131,7 +131,7 @@ func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {
 	}
 
 	if c.WorkspaceID.Present {
-		spec.WorkspaceID = orNil(c.WorkspaceID.Value)
+		spec.WorkspaceID = fields.OrNil(c.WorkspaceID.Value)
 	}
 
 	if c.Budget.Present {

@@ -5,10 +5,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -16,6 +18,7 @@ import (
 	"everloop/internal/app"
 	"everloop/internal/memlimit"
 	"everloop/internal/release"
+	"everloop/internal/sbom"
 )
 
 // commands is the command line. A role is a struct of internal/app, whose fields are
@@ -92,10 +95,21 @@ func (f logFlags) logger() *slog.Logger {
 }
 
 // versionCmd prints the version.
-type versionCmd struct{}
+type versionCmd struct {
+	SBOM bool `name:"sbom" help:"Print the modules that the program is made of, as CycloneDX JSON."`
+}
 
 // Run implements the command.
-func (versionCmd) Run() error {
+func (c versionCmd) Run() error {
+	if c.SBOM {
+		build, ok := debug.ReadBuildInfo()
+		if !ok {
+			return errors.New("the program was built without a list of its modules")
+		}
+
+		return sbom.Write(os.Stdout, "everloop", release.Version, build)
+	}
+
 	_, err := fmt.Println(release.Version)
 	return err
 }

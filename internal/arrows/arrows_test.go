@@ -140,7 +140,8 @@ var allowed = map[string][]string{
 	"companions/gateway": {
 		"companions/credentials", "companions/edge", "internal/clients", "internal/hosts", "internal/release",
 	},
-	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "terminal"},
+	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
+	"internal/sbom":          {},
 	"internal/release":       {},
 	"terminal/components":    {"internal/release"},
 	"terminal":               {},
