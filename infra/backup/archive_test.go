@@ -201,8 +201,10 @@ func TestRead_refused(t *testing.T) {
 		"absolute":      {forged(t, own, true, file("/etc/passwd")), "outside of its target"},
 		"not a backup": {func() []byte {
 			var out bytes.Buffer
+
 			pack, err := zstd.NewWriter(&out)
 			require.NoError(t, err)
+
 			entries := tar.NewWriter(pack)
 			require.NoError(t, entries.WriteHeader(&tar.Header{Name: "something"}))
 			require.NoError(t, entries.Close())
@@ -215,10 +217,8 @@ func TestRead_refused(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 	}
 
-	changed := forged(t, own, false, file("files/workspace/a"))
-	require.NotEmpty(t, changed)
-
 	var out bytes.Buffer
+
 	a, err := newArchive(&out, own)
 	require.NoError(t, err)
 	require.NoError(t, a.add(file("files/workspace/a"), strings.NewReader("content")))
@@ -273,12 +273,14 @@ func TestArchive_add_fileBecomesShorter(t *testing.T) {
 	own := Head{Format: format, Version: release.Version}
 
 	var out bytes.Buffer
+
 	a, err := newArchive(&out, own)
 	require.NoError(t, err)
 	require.NoError(t, a.add(&tar.Header{Name: "files/workspace/a", Typeflag: tar.TypeReg, Size: 10}, strings.NewReader("abc")))
 	require.NoError(t, a.finish(Manifest{Head: own, Parts: a.parts.parts()}))
 
 	var got []byte
+
 	_, err = read(bytes.NewReader(out.Bytes()), func(_ *tar.Header, body io.Reader) error {
 		got, err = io.ReadAll(body)
 		return err

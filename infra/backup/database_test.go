@@ -99,7 +99,8 @@ func content(t *testing.T, url string) map[string]string {
 	rows, err := conn.Query(t.Context(), `
 		SELECT format('%I.%I', n.nspname, c.relname),
 		       (xpath('/row/t/text()', query_to_xml(format(
-		           'SELECT coalesce(string_agg(t::text, E''\n'' ORDER BY t::text), '''') AS t FROM %I.%I t', n.nspname, c.relname), true, true, '')))[1]::text
+		           'SELECT coalesce(string_agg(t::text, E''\n'' ORDER BY t::text), '''') AS t FROM %I.%I t',
+		           n.nspname, c.relname), true, true, '')))[1]::text
 		FROM   pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE  n.nspname IN ('public', 'identity') AND c.relkind = 'r' AND c.relname <> 'goose_db_version'`)
 	require.NoError(t, err)

@@ -122,7 +122,7 @@ func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {
 func (l *load) close(ctx context.Context) {
 	if l.rows != nil {
 		_ = l.rows.CloseWithError(errors.New("the restore was ended"))
-		<-l.done
+		_ = <-l.done // the restore has failed already
 	}
 
 	_ = l.conn.Close(context.WithoutCancel(ctx))
@@ -220,6 +220,7 @@ func (l *load) take(ctx context.Context, entry string, body io.Reader) error {
 
 func (l *load) beginTable(ctx context.Context, table Table) {
 	from, to := io.Pipe()
+
 	l.table, l.rows, l.done = table, to, make(chan error, 1)
 
 	go func() {

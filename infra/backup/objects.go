@@ -60,6 +60,7 @@ func (a *archive) object(ctx context.Context, b Bucket, key string, n int) error
 	if err != nil {
 		return err
 	}
+
 	defer body.Close()
 
 	header := &tar.Header{
@@ -110,15 +111,16 @@ func (b Bucket) empty(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	for object := range b.Client.ListObjects(ctx, b.Name, minio.ListObjectsOptions{Recursive: true, MaxKeys: 1}) {
-		if object.Err != nil {
-			return fmt.Errorf("list the objects: %w", object.Err)
-		}
+	first, some := <-b.Client.ListObjects(ctx, b.Name, minio.ListObjectsOptions{Recursive: true, MaxKeys: 1})
 
+	switch {
+	case !some:
+		return nil
+	case first.Err != nil:
+		return fmt.Errorf("list the objects: %w", first.Err)
+	default:
 		return fmt.Errorf("the bucket %s is not empty: a restore needs an empty one", b.Name)
 	}
-
-	return nil
 }
 
 // put writes one object.
