@@ -149,7 +149,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await dialog.getByLabel('Name').fill('Plain worker');
     await dialog.getByLabel('Variables').fill('TOKEN=x=y');
     await dialog.getByRole('button', { name: 'Create' }).click();
-    await page.getByText('1 variables').waitFor();
+    await page.getByText('1 variable').waitFor();
     await menu(page, 'Actions of Plain worker', 'Archive');
     await page.getByText('Plain worker', { exact: true }).waitFor({ state: 'detached' });
     await page.getByLabel('Show archived ones').check();
@@ -299,7 +299,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     // Back to the empty version, and what would change.
     await page.getByRole('main').getByRole('link', { name: 'Reports' }).click();
     await page.getByRole('tab', { name: 'Runs' }).click();
-    await page.getByText(/version 2, retried 1 times/).waitFor();
+    await page.getByText(/version 2, retried 1 time/).waitFor();
     await desktop.clean(page, 'runs of a DAG');
     await page.getByRole('tab', { name: 'Versions' }).click();
     await menu(page, 'Actions of version 1', 'Compare with the newest');

@@ -2,13 +2,17 @@ import tailwind from '@tailwindcss/vite';
 import react from '@vitejs/plugin-react';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { budget } from './build/budget.ts';
 import { compress } from './build/compress.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const agent = process.env.EVERLOOP_URL ?? 'http://127.0.0.1:8020';
 
 export default defineConfig({
-  plugins: [react(), tailwind(), compress()],
+  plugins: [
+    react(), tailwind(), compress(),
+    budget({ limit: 300_000, rooms: ['/rooms/chat/new-chat.tsx', '/rooms/chat/chat.tsx'], choices: /\/texts\/\w+\/start\.json$/ }),
+  ],
   resolve: {
     // The SDK is compiled from its sources, with the Socket.IO client of this project.
     alias: { '@': here('./src'), '@everloop/sdk': here('../../sdk/js/src/index.ts') },

@@ -1,5 +1,6 @@
 import { Bot, CalendarClock, Inbox, Library, Settings, ShieldCheck, SquareKanban, Webhook, Workflow } from 'lucide-react';
 import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
+import { roomTexts, t } from './lib/i18n';
 import { InboxBadge } from './rooms/inbox/badge';
 
 /**
@@ -12,27 +13,33 @@ export interface Room {
   nav?: { label: string; icon: ComponentType<{ size?: number; className?: string }>; group: 'work' | 'library' | 'settings'; admin?: boolean; badge?: ComponentType };
 }
 
+// The texts of a room come before its modules, which take theirs when they are loaded.
+const room = (load: () => Promise<{ default: ComponentType }>) => lazy(async () => {
+  await roomTexts();
+  return load();
+});
+
 /** rooms lists all pages; the sidebar has them in this order. */
 export const rooms: Room[] = [
   { path: '/', component: lazy(() => import('./rooms/chat/new-chat')) },
   { path: '/s/$sessionId', component: lazy(() => import('./rooms/chat/chat')) },
-  { path: '/s/$sessionId/files', component: lazy(() => import('./rooms/files/files')) },
-  { path: '/s/$sessionId/history', component: lazy(() => import('./rooms/history/history')) },
-  { path: '/inbox', component: lazy(() => import('./rooms/inbox/inbox')), nav: { label: 'Inbox', icon: Inbox, group: 'work', badge: InboxBadge } },
-  { path: '/schedules', component: lazy(() => import('./rooms/schedules/schedules')), nav: { label: 'Schedules', icon: CalendarClock, group: 'work' } },
-  { path: '/schedules/new', component: lazy(() => import('./rooms/schedules/edit')) },
-  { path: '/schedules/$taskId', component: lazy(() => import('./rooms/schedules/schedule')) },
-  { path: '/schedules/$taskId/edit', component: lazy(() => import('./rooms/schedules/edit')) },
-  { path: '/board', component: lazy(() => import('./rooms/board/workspaces')), nav: { label: 'Board', icon: SquareKanban, group: 'work' } },
-  { path: '/board/$workspaceId', component: lazy(() => import('./rooms/board/board')) },
-  { path: '/board/$workspaceId/$issueId', component: lazy(() => import('./rooms/board/issue')) },
-  { path: '/dags', component: lazy(() => import('./rooms/dags/dags')), nav: { label: 'DAGs', icon: Workflow, group: 'work' } },
-  { path: '/dags/$dagId', component: lazy(() => import('./rooms/dags/dag')) },
-  { path: '/dags/$dagId/runs/$runId', component: lazy(() => import('./rooms/dags/run')) },
-  { path: '/agents', component: lazy(() => import('./rooms/agents/agents')), nav: { label: 'Agents', icon: Bot, group: 'work' } },
-  { path: '/webhooks', component: lazy(() => import('./rooms/webhooks/webhooks')), nav: { label: 'Webhooks', icon: Webhook, group: 'work' } },
-  { path: '/webhooks/$webhookId', component: lazy(() => import('./rooms/webhooks/webhook')) },
-  { path: '/library', component: lazy(() => import('./rooms/library/library')), nav: { label: 'Library', icon: Library, group: 'library' } },
-  { path: '/admin', component: lazy(() => import('./rooms/admin/admin')), nav: { label: 'Administration', icon: ShieldCheck, group: 'settings', admin: true } },
-  { path: '/settings', component: lazy(() => import('./rooms/settings/settings')), nav: { label: 'Settings', icon: Settings, group: 'settings' } },
+  { path: '/s/$sessionId/files', component: room(() => import('./rooms/files/files')) },
+  { path: '/s/$sessionId/history', component: room(() => import('./rooms/history/history')) },
+  { path: '/inbox', component: room(() => import('./rooms/inbox/inbox')), nav: { label: t('Inbox'), icon: Inbox, group: 'work', badge: InboxBadge } },
+  { path: '/schedules', component: room(() => import('./rooms/schedules/schedules')), nav: { label: t('Schedules'), icon: CalendarClock, group: 'work' } },
+  { path: '/schedules/new', component: room(() => import('./rooms/schedules/edit')) },
+  { path: '/schedules/$taskId', component: room(() => import('./rooms/schedules/schedule')) },
+  { path: '/schedules/$taskId/edit', component: room(() => import('./rooms/schedules/edit')) },
+  { path: '/board', component: room(() => import('./rooms/board/workspaces')), nav: { label: t('Board'), icon: SquareKanban, group: 'work' } },
+  { path: '/board/$workspaceId', component: room(() => import('./rooms/board/board')) },
+  { path: '/board/$workspaceId/$issueId', component: room(() => import('./rooms/board/issue')) },
+  { path: '/dags', component: room(() => import('./rooms/dags/dags')), nav: { label: t('DAGs'), icon: Workflow, group: 'work' } },
+  { path: '/dags/$dagId', component: room(() => import('./rooms/dags/dag')) },
+  { path: '/dags/$dagId/runs/$runId', component: room(() => import('./rooms/dags/run')) },
+  { path: '/agents', component: room(() => import('./rooms/agents/agents')), nav: { label: t('Agents'), icon: Bot, group: 'work' } },
+  { path: '/webhooks', component: room(() => import('./rooms/webhooks/webhooks')), nav: { label: t('Webhooks'), icon: Webhook, group: 'work' } },
+  { path: '/webhooks/$webhookId', component: room(() => import('./rooms/webhooks/webhook')) },
+  { path: '/library', component: room(() => import('./rooms/library/library')), nav: { label: t('Library'), icon: Library, group: 'library' } },
+  { path: '/admin', component: room(() => import('./rooms/admin/admin')), nav: { label: t('Administration'), icon: ShieldCheck, group: 'settings', admin: true } },
+  { path: '/settings', component: room(() => import('./rooms/settings/settings')), nav: { label: t('Settings'), icon: Settings, group: 'settings' } },
 ];

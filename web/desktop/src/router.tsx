@@ -1,11 +1,12 @@
 import { createRootRoute, createRoute, createRouter, Link } from '@tanstack/react-router';
+import { t } from './lib/i18n';
 import { rooms } from './rooms';
 import { Layout } from './shell/layout';
 import { Empty, Failure } from './ui/page';
 
 const root = createRootRoute({
   component: Layout,
-  notFoundComponent: () => <Empty title="There is no such page" action={<Link to="/" className="text-accent underline">Go to the start</Link>} />,
+  notFoundComponent: () => <Empty title={t('There is no such page')} action={<Link to="/" className="text-accent underline">{t('Go to the start')}</Link>} />,
   errorComponent: ({ error, reset }) => <div className="p-4"><Failure error={error} retry={reset} /></div>,
 });
 

@@ -31,9 +31,9 @@ describe('Prose', () => {
     for (const link of container.querySelectorAll('a')) expect(link.getAttribute('href') ?? '').not.toMatch(/^javascript:/);
     expect(screen.getByRole('link', { name: 'Picture: p' }).getAttribute('rel')).toContain('noopener');
   });
-  test('code has colours by classes, not by HTML', () => {
+  test('code has colours by classes, not by HTML', async () => {
     const { container } = show(<Prose text={'```js\nconst x = "</code><script>1</script>";\n```'} />);
-    expect(container.querySelector('.hljs-keyword')?.textContent).toBe('const');
+    await waitFor(() => expect(container.querySelector('.hljs-keyword')?.textContent).toBe('const'));
     expect(container.querySelector('script')).toBeNull();
   });
 });

@@ -14,7 +14,7 @@ import { bounded } from '../src/ui/code';
 describe('format', () => {
   test('units change where the number would be long', () => {
     expect([bytes(999), bytes(1500), bytes(999_700), bytes(12_000_000)]).toEqual(['999 B', '1.5 kB', '1.0 MB', '12 MB']);
-    expect([compact(950), compact(1234), compact(33_900), compact(2_500_000)]).toEqual(['950', '1.2k', '34k', '2.5M']);
+    expect([compact(950), compact(1234), compact(33_900), compact(2_500_000)]).toEqual(['950', '1.2K', '33.9K', '2.5M']);
     expect([duration(250), duration(1500), duration(61_000), duration(7_260_000)]).toEqual(['250 ms', '1.5 s', '1 min 1 s', '2 h 1 min']);
   });
 });

@@ -3,7 +3,6 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import { Tooltip } from 'radix-ui';
 import { afterEach, describe, expect, test } from 'vitest';
-import { counted } from '../src/lib/format';
 import { newQuestions } from '../src/lib/notifications';
 import { defaults, readPreferences } from '../src/lib/preferences';
 import { byDay, daysBetween, tokensOf } from '../src/lib/usage';
@@ -23,7 +22,6 @@ import { Bars, ceiling, topSeries } from '../src/ui/chart';
 afterEach(cleanup);
 
 describe('preferences', () => {
-  test('a number has its noun', () => expect([counted(1, 'skill'), counted(2, 'skill'), counted(0, 'entry', 'entries')]).toEqual(['1 skill', '2 skills', '0 entries']));
   test('what is not known of a stored text has its default', () => {
     for (const text of [null, '', '[]', '{"mode":7,"send":"never"', '{"mode":"fly","model":1,"send":"x"}']) expect(readPreferences(text)).toEqual(defaults);
     expect(readPreferences('{"mode":"planning","model":"m","send":"ctrl-enter","later":1}')).toEqual({ mode: 'planning', model: 'm', send: 'ctrl-enter' });

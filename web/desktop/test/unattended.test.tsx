@@ -158,6 +158,6 @@ describe('pieces', () => {
     expect(linesOf(' a \n\nb\n')).toEqual(['a', 'b']);
     expect([secondsText(3600), secondsText(7200), secondsText(90), secondsText(86_400)]).toEqual(['1 hour', '2 hours', '90 seconds', '1 day']);
     expect([eventsText(['*']), eventsText([]), eventsText(['a', 'b', 'c', 'd'])]).toEqual(['all events', 'only events of schedules that name it', 'a, b and 2 more']);
-    expect([usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 })]).toEqual(['', '1.2k in, 10 out, $0.50']);
+    expect([usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 })]).toEqual(['', '1.2K in, 10 out, $0.50']);
   });
 });

@@ -1,5 +1,6 @@
 import { Everloop, EverloopError, type Schemas } from '@everloop/sdk';
 import { useSyncExternalStore } from 'react';
+import { t } from './i18n';
 
 /** SignInWay is a way to sign in that the service offers. A further one is added here and in shell/sign-in.tsx. */
 export type SignInWay = 'password' | 'api_key';
@@ -38,7 +39,7 @@ export function useAuth(): AuthState {
 
 /** account is who is signed in; for code that runs only then. */
 export function account(): Account {
-  if (state.status !== 'in') throw new Error('nobody is signed in');
+  if (state.status !== 'in') throw new Error('no account is signed in');
   return state;
 }
 
@@ -87,7 +88,7 @@ export async function restore(): Promise<void> {
   } catch (error) {
     const refused = error instanceof EverloopError && (error.status === 401 || error.status === 403);
     if (refused) forget();
-    set({ status: 'out', ways: offered, ...(refused ? {} : { notice: `${(error as Error).message}. Try again in a moment.` }) });
+    set({ status: 'out', ways: offered, ...(refused ? {} : { notice: t('{message}. Try again in a moment.', { message: (error as Error).message }) }) });
   }
 }
 
@@ -101,7 +102,7 @@ async function identity(path: string, body: object): Promise<void> {
   const answer = await fetch(`/api/v1/auth/${path}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
   if (answer.ok) return;
   const problem = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
-  throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? 'the identity service refused the request', { status: answer.status });
+  throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? t('the identity service refused the request'), { status: answer.status });
 }
 
 export async function signInWithPassword(username: string, password: string): Promise<void> {
@@ -115,7 +116,7 @@ export async function changePassword(current: string, next: string): Promise<voi
   try {
     await identity('password', { current_password: current, new_password: next });
   } catch (error) {
-    if (error instanceof EverloopError && error.status === 401) throw new Error('The current password is wrong.', { cause: error });
+    if (error instanceof EverloopError && error.status === 401) throw new Error(t('The current password is wrong.'), { cause: error });
     throw error;
   }
 }
@@ -123,7 +124,7 @@ export async function changePassword(current: string, next: string): Promise<voi
 /** signOutEverywhere ends the sign-ins of all browsers and programs, this one included. */
 export async function signOutEverywhere(): Promise<void> {
   await identity('logout', { everywhere: true });
-  await signOut('You have signed out everywhere.');
+  await signOut(t('You have signed out everywhere.'));
 }
 
 /** signOut ends the sign-in; `notice` says why when the service ended it. */

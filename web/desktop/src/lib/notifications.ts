@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useSyncExternalStore } from 'react';
+import { t } from './i18n';
 import { api } from './query';
 
 const name = 'everloop.notifications'; // in the local storage: a browser decides for itself
@@ -73,8 +74,8 @@ export function useQuestionNotifications(open: (sessionId: string) => void): voi
     seen.current = new Set(items.map((item) => item.question_id));
     if (document.visibilityState === 'visible' && document.hasFocus()) return;
     for (const item of fresh.slice(0, 3)) {
-      const shown = new Notification(item.kind === 'permission' ? 'A tool needs your permission' : 'A question for you', {
-        body: item.intent || 'In a session', tag: item.question_id, icon: '/favicon.svg',
+      const shown = new Notification(item.kind === 'permission' ? t('A tool needs your permission') : t('A question for you'), {
+        body: item.intent || t('In a session'), tag: item.question_id, icon: '/favicon.svg',
       });
       shown.onclick = () => {
         window.focus();

@@ -1,4 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { t } from './i18n';
 import { api, useAction } from './query';
 
 /** Preferences are kept by the service, so that they hold in each browser of a person. */
@@ -38,5 +39,5 @@ export function usePreferences() {
 
 export function useSetPreferences() {
   const client = useQueryClient();
-  return useAction(async (next: Preferences) => client.setQueryData(key, await api().setPreference(name, { value: JSON.stringify(next) })), { done: 'The preference was saved.' });
+  return useAction(async (next: Preferences) => client.setQueryData(key, await api().setPreference(name, { value: JSON.stringify(next) })), { done: t('The preference was saved.') });
 }

@@ -1,5 +1,6 @@
 import { EverloopError, type Api } from '@everloop/sdk';
 import { QueryCache, QueryClient, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
+import { t } from './i18n';
 import { toast } from '../ui/toast';
 import { account, signOut } from './auth';
 
@@ -10,11 +11,11 @@ export const api = (): Api => account().client.api;
 export function errorText(error: unknown): string {
   if (!(error instanceof EverloopError)) return error instanceof Error ? error.message : String(error);
   const text = error.message.charAt(0).toUpperCase() + error.message.slice(1);
-  return error.code === 'network_error' ? 'The service cannot be reached. Check the connection and try again.' : text;
+  return error.code === 'network_error' ? t('The service cannot be reached. Check the connection and try again.') : text;
 }
 
 function ended(error: unknown): void {
-  if (error instanceof EverloopError && error.status === 401) void signOut('Your sign-in has ended. Sign in again.');
+  if (error instanceof EverloopError && error.status === 401) void signOut(t('Your sign-in has ended. Sign in again.'));
 }
 
 export const queryClient = new QueryClient({

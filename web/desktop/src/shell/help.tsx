@@ -1,10 +1,11 @@
+import { t } from '../lib/i18n';
 import { Dialog } from '../ui/dialog';
 import { shortcuts } from './shortcuts';
 
 /** Help lists the shortcuts. */
 export default function Help({ close }: { close: () => void }) {
   return (
-    <Dialog open onOpenChange={close} title="Keyboard shortcuts" description="Cmd instead of Ctrl on a Mac.">
+    <Dialog open onOpenChange={close} title={t('Keyboard shortcuts')} description={t('Cmd instead of Ctrl on a Mac.')}>
       <div className="space-y-4">
         {shortcuts.map(({ group, items }) => (
           <section key={group} aria-label={group}>

@@ -2,6 +2,7 @@ import { Outlet, useNavigate, useRouterState } from '@tanstack/react-router';
 import { PanelLeft } from 'lucide-react';
 import { lazy, Suspense, useCallback, useEffect, useState } from 'react';
 import { cn } from '../lib/cn';
+import { t } from '../lib/i18n';
 import { useQuestionNotifications } from '../lib/notifications';
 import { IconButton } from '../ui/button';
 import { Spinner } from '../ui/page';
@@ -49,14 +50,14 @@ export function Layout() {
 
   return (
     <div className="relative flex h-full overflow-hidden">
-      <a href="#room" className="sr-only z-50 rounded bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:absolute focus:top-2 focus:left-2">Skip to the content</a>
+      <a href="#room" className="sr-only z-50 rounded bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:absolute focus:top-2 focus:left-2">{t('Skip to the content')}</a>
       {open && <div className="absolute inset-0 z-20 bg-black/40 md:hidden" onClick={() => setOpen(false)} aria-hidden />}
       <div className={cn('z-30 w-72 shrink-0 max-md:absolute max-md:inset-y-0 max-md:left-0 max-md:shadow-xl', !open && 'hidden')}>
         <Sidebar onHide={() => setOpen(false)} />
       </div>
       <main id="room" tabIndex={-1} className="relative min-w-0 flex-1 outline-none">
         {!open && (
-          <div className="absolute top-2 left-2 z-10"><IconButton label="Show the sidebar (Ctrl+B)" onClick={() => setOpen(true)}><PanelLeft size={18} /></IconButton></div>
+          <div className="absolute top-2 left-2 z-10"><IconButton label={t('Show the sidebar (Ctrl+B)')} onClick={() => setOpen(true)}><PanelLeft size={18} /></IconButton></div>
         )}
         <div className={cn('h-full', !open && 'sidebar-hidden')}>
           <Suspense fallback={<div className="p-4 pl-14"><Spinner /></div>}><Outlet /></Suspense>

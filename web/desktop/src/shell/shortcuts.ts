@@ -1,3 +1,5 @@
+import { t } from '../lib/i18n';
+
 /** Shortcut is a key that works everywhere, or where its text says. */
 export interface Shortcut {
   keys: readonly string[];
@@ -5,13 +7,13 @@ export interface Shortcut {
 }
 
 export const shortcuts: readonly { group: string; items: readonly Shortcut[] }[] = [
-  { group: 'Everywhere', items: [
-    { keys: ['Ctrl+K'], text: 'Open the command palette: sessions, rooms and actions' }, { keys: ['Ctrl+B'], text: 'Show or hide the sidebar' },
-    { keys: ['Alt+N'], text: 'New session' }, { keys: ['?'], text: 'Show this list' }, { keys: ['Escape'], text: 'Close what lies over the page' },
+  { group: t('Everywhere'), items: [
+    { keys: ['Ctrl+K'], text: t('Open the command palette: sessions, rooms and actions') }, { keys: ['Ctrl+B'], text: t('Show or hide the sidebar') },
+    { keys: ['Alt+N'], text: t('New session') }, { keys: ['?'], text: t('Show this list') }, { keys: ['Escape'], text: t('Close what lies over the page') },
   ] },
-  { group: 'Messages', items: [{ keys: ['Enter', 'Ctrl+Enter'], text: 'Send, as the preference says' }, { keys: ['Shift+Enter'], text: 'New line' }] },
-  { group: 'Files', items: [{ keys: ['Ctrl+S'], text: 'Save the file' }, { keys: ['Ctrl+F'], text: 'Find in the file' }] },
-  { group: 'Lists and tabs', items: [{ keys: ['↑', '↓'], text: 'Move in menus and in the palette' }, { keys: ['←', '→'], text: 'Move between tabs' }] },
+  { group: t('Messages'), items: [{ keys: ['Enter', 'Ctrl+Enter'], text: t('Send, as the preference says') }, { keys: ['Shift+Enter'], text: t('New line') }] },
+  { group: t('Files'), items: [{ keys: ['Ctrl+S'], text: t('Save the file') }, { keys: ['Ctrl+F'], text: t('Find in the file') }] },
+  { group: t('Lists and tabs'), items: [{ keys: ['↑', '↓'], text: t('Move in menus and in the palette') }, { keys: ['←', '→'], text: t('Move between tabs') }] },
 ];
 
 type Pressed = Pick<KeyboardEvent, 'key' | 'ctrlKey' | 'metaKey' | 'altKey' | 'shiftKey' | 'code'>;

@@ -6,6 +6,7 @@ import { useDeferredValue, useEffect, useRef, useState } from 'react';
 import { signOut, useAuth } from '../lib/auth';
 import { cn } from '../lib/cn';
 import { ago } from '../lib/format';
+import { t } from '../lib/i18n';
 import { api, useAction, usePages } from '../lib/query';
 import { setTheme, useTheme } from '../lib/theme';
 import { rooms } from '../rooms';
@@ -27,22 +28,22 @@ export function Sidebar({ onHide }: { onHide: () => void }) {
   useRefresh(sessions.items);
 
   return (
-    <aside aria-label="Sidebar" className="flex h-full flex-col border-r bg-panel">
+    <aside aria-label={t('Sidebar')} className="flex h-full flex-col border-r bg-panel">
       <div className="flex h-12 items-center gap-1 px-2">
-        <IconButton label="Hide the sidebar (Ctrl+B)" onClick={onHide}><PanelLeft size={18} /></IconButton>
+        <IconButton label={t('Hide the sidebar (Ctrl+B)')} onClick={onHide}><PanelLeft size={18} /></IconButton>
         <span className="flex-1 px-1 font-semibold">Everloop</span>
-        <Link to="/" aria-label="New session" title="New session" className="inline-flex size-8 items-center justify-center rounded-md text-soft hover:bg-hover hover:text-ink"><Plus size={18} /></Link>
+        <Link to="/" aria-label={t('New session')} title={t('New session')} className="inline-flex size-8 items-center justify-center rounded-md text-soft hover:bg-hover hover:text-ink"><Plus size={18} /></Link>
       </div>
       <label className="relative mx-2 mb-1 block">
-        <span className="sr-only">Search sessions and their messages</span>
+        <span className="sr-only">{t('Search sessions and their messages')}</span>
         <Search size={15} className="absolute top-2 left-2.5 text-soft" aria-hidden />
-        <Input type="search" value={text} onChange={(event) => setText(event.target.value)} placeholder="Search" className="pl-8" />
+        <Input type="search" value={text} onChange={(event) => setText(event.target.value)} placeholder={t('Search')} className="pl-8" />
       </label>
-      <nav aria-label="Sessions" className="min-h-0 flex-1 overflow-y-auto px-2 py-1">
+      <nav aria-label={t('Sessions')} className="min-h-0 flex-1 overflow-y-auto px-2 py-1">
         {sessions.items === undefined && (sessions.error
           ? <Failure error={sessions.error} retry={() => void sessions.refetch()} /> : <div className="p-2"><Spinner /></div>)}
         {sessions.items?.length === 0 && (
-          <p className="px-2 py-6 text-center text-sm text-soft">{q ? 'No session has this text.' : 'No sessions yet. Write a first message to begin one.'}</p>
+          <p className="px-2 py-6 text-center text-sm text-soft">{q ? t('No session has this text.') : t('No sessions yet. Write a first message to begin one.')}</p>
         )}
         <ul className="space-y-px">
           {sessions.items?.map((item) => <SessionItem key={item.id} item={item} change={(what) => setChanging({ what, item })} />)}
@@ -72,7 +73,7 @@ function useRefresh(items: Item[] | undefined): void {
 function SessionItem({ item, change }: { item: Item; change: (what: 'rename' | 'delete') => void }) {
   const { sessionId } = useParams({ strict: false }) as { sessionId?: string };
   const pin = useAction((pinned: boolean) => api().pinSession(item.id, { pinned }), { refresh: [['sessions']] });
-  const name = item.intent || 'New session';
+  const name = item.intent || t('New session');
   return (
     <li className={cn('group relative flex items-center rounded-md hover:bg-hover', sessionId === item.id && 'bg-hover')}>
       <Link
@@ -82,16 +83,16 @@ function SessionItem({ item, change }: { item: Item; change: (what: 'rename' | '
         <Mark item={item} />
         <span className="min-w-0 flex-1 truncate" dir="auto" title={name}>{name}</span>
       </Link>
-      {item.is_pinned && <Pin size={12} className="mx-1 shrink-0 text-soft group-focus-within:hidden group-hover:hidden" aria-label="pinned" />}
+      {item.is_pinned && <Pin size={12} className="mx-1 shrink-0 text-soft group-focus-within:hidden group-hover:hidden" aria-label={t('pinned')} />}
       <span className="pr-2 pl-1 text-xs text-soft group-focus-within:hidden group-hover:hidden">{ago(item.updated_at)}</span>
       <span className="hidden pr-1 group-focus-within:block group-hover:block has-data-[state=open]:block">
         <Menu
-          trigger={<IconButton label={`Actions of ${name}`} small><Ellipsis size={16} /></IconButton>}
+          trigger={<IconButton label={t('Actions of {name}', { name })} small><Ellipsis size={16} /></IconButton>}
           items={[
-            item.is_pinned ? { label: 'Unpin', icon: <PinOff size={15} />, run: () => pin.mutate(false) } : { label: 'Pin', icon: <Pin size={15} />, run: () => pin.mutate(true) },
-            { label: 'Rename', icon: <Pencil size={15} />, run: () => change('rename') },
+            item.is_pinned ? { label: t('Unpin'), icon: <PinOff size={15} />, run: () => pin.mutate(false) } : { label: t('Pin'), icon: <Pin size={15} />, run: () => pin.mutate(true) },
+            { label: t('Rename'), icon: <Pencil size={15} />, run: () => change('rename') },
             null,
-            { label: 'Delete', icon: <Trash2 size={15} />, danger: true, run: () => change('delete') },
+            { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => change('delete') },
           ]}
         />
       </span>
@@ -102,10 +103,10 @@ function SessionItem({ item, change }: { item: Item; change: (what: 'rename' | '
 /** Mark says by a sign and a text whether a session runs, waits for a person, or has failed. */
 function Mark({ item }: { item: Item }) {
   if (item.status === 'running') {
-    return <span role="img" aria-label="running" title="running" className="size-2 shrink-0 animate-pulse rounded-full bg-accent" />;
+    return <span role="img" aria-label={t('running')} title={t('running')} className="size-2 shrink-0 animate-pulse rounded-full bg-accent" />;
   }
-  if (item.status === 'waiting_for_input') return <CircleHelp size={14} className="-mx-[3px] shrink-0 text-warn" aria-label="waits for your answer" />;
-  if (item.status === 'failed') return <TriangleAlert size={14} className="-mx-[3px] shrink-0 text-bad" aria-label="failed" />;
+  if (item.status === 'waiting_for_input') return <CircleHelp size={14} className="-mx-[3px] shrink-0 text-warn" aria-label={t('waits for your answer')} />;
+  if (item.status === 'failed') return <TriangleAlert size={14} className="-mx-[3px] shrink-0 text-bad" aria-label={t('failed')} />;
   return <span className="size-2 shrink-0" />;
 }
 
@@ -127,8 +128,8 @@ function Rename({ item, done }: { item: Item; done: () => void }) {
   const [name, setName] = useState(item.intent);
   const rename = useAction(() => api().updateSession(item.id, { intent: name.trim() }), { refresh: [['sessions'], ['session', item.id]] });
   return (
-    <FormDialog open onOpenChange={done} title="Rename the session" confirm="Rename" submit={() => rename.mutateAsync()}>
-      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required autoFocus maxLength={500} />}</Field>
+    <FormDialog open onOpenChange={done} title={t('Rename the session')} confirm={t('Rename')} submit={() => rename.mutateAsync()}>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required autoFocus maxLength={500} />}</Field>
     </FormDialog>
   );
 }
@@ -136,15 +137,15 @@ function Rename({ item, done }: { item: Item; done: () => void }) {
 function Delete({ item, done }: { item: Item; done: () => void }) {
   const navigate = useNavigate();
   const { sessionId } = useParams({ strict: false }) as { sessionId?: string };
-  const remove = useAction(() => api().deleteSession(item.id), { done: 'The session was deleted.', refresh: [['sessions']] });
+  const remove = useAction(() => api().deleteSession(item.id), { done: t('The session was deleted.'), refresh: [['sessions']] });
   const submit = async () => {
     await remove.mutateAsync();
     if (sessionId === item.id) await navigate({ to: '/' });
   };
   return (
     <FormDialog
-      open onOpenChange={done} danger title="Delete the session?" confirm="Delete" submit={submit}
-      description={<>“{item.intent || 'New session'}”, its messages and its files are removed for good. What runs in it is stopped.</>}
+      open onOpenChange={done} danger title={t('Delete the session?')} confirm={t('Delete')} submit={submit}
+      description={<>{t('“{name}”, its messages and its files are removed for good. What runs in it is stopped.', { name: item.intent || t('New session') })}</>}
     />
   );
 }
@@ -153,7 +154,7 @@ function Rooms({ administrator }: { administrator: boolean }) {
   const shown = rooms.filter((room) => room.nav && (!room.nav.admin || administrator));
   if (shown.length === 0) return null;
   return (
-    <nav aria-label="Rooms" className="max-h-[45%] overflow-y-auto border-t px-2 py-1.5">
+    <nav aria-label={t('Rooms')} className="max-h-[45%] overflow-y-auto border-t px-2 py-1.5">
       <ul>
         {shown.map(({ path, nav }) => nav && (
           <li key={path}>
@@ -176,14 +177,14 @@ function Account() {
     <div className="flex items-center gap-1 border-t p-2">
       <span className="min-w-0 flex-1 truncate px-1 text-soft" dir="auto" title={me.email || me.username}>{me.name || me.username}</span>
       <Menu
-        trigger={<IconButton label="Theme">{theme === 'dark' ? <Moon size={16} /> : theme === 'light' ? <Sun size={16} /> : <Monitor size={16} />}</IconButton>}
+        trigger={<IconButton label={t('Theme')}>{theme === 'dark' ? <Moon size={16} /> : theme === 'light' ? <Sun size={16} /> : <Monitor size={16} />}</IconButton>}
         items={[
-          { label: 'System', icon: <Monitor size={15} />, run: () => setTheme('system'), checked: theme === 'system' },
-          { label: 'Light', icon: <Sun size={15} />, run: () => setTheme('light'), checked: theme === 'light' },
-          { label: 'Dark', icon: <Moon size={15} />, run: () => setTheme('dark'), checked: theme === 'dark' },
+          { label: t('System'), icon: <Monitor size={15} />, run: () => setTheme('system'), checked: theme === 'system' },
+          { label: t('Light'), icon: <Sun size={15} />, run: () => setTheme('light'), checked: theme === 'light' },
+          { label: t('Dark'), icon: <Moon size={15} />, run: () => setTheme('dark'), checked: theme === 'dark' },
         ]}
       />
-      <IconButton label="Sign out" onClick={() => void signOut()}><LogOut size={16} /></IconButton>
+      <IconButton label={t('Sign out')} onClick={() => void signOut()}><LogOut size={16} /></IconButton>
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import { cn } from '../lib/cn';
+import { plural, t } from '../lib/i18n';
 
 export interface Point {
   label: string;
@@ -14,7 +15,7 @@ export function topSeries(names: string[], points: Point[], most = 5): { names: 
   const kept = order.slice(0, most - 1);
   const rest = order.slice(most - 1);
   return {
-    names: [...kept.map((index) => names[index] ?? ''), `${rest.length} others`],
+    names: [...kept.map((index) => names[index] ?? ''), plural(rest.length, '{count} other', '{count} others')],
     points: points.map((point) => ({
       label: point.label, values: [...kept.map((index) => point.values[index] ?? 0), rest.reduce((sum, index) => sum + (point.values[index] ?? 0), 0)],
     })),
@@ -44,12 +45,12 @@ export function Bars({ title, names, points: given, format, tones }: {
     <figure className="min-w-0 rounded-lg border bg-raised p-3">
       <figcaption className="mb-2 flex flex-wrap items-baseline gap-x-2">
         <span className="font-medium">{title}</span><span className="flex-1 text-sm text-soft tabular-nums">{format(total)}</span>
-        {total > 0 && <button type="button" aria-pressed={table} aria-label={`${title} as a table`} className="text-xs text-accent underline underline-offset-2" onClick={() => setTable(!table)}>{table ? 'Chart' : 'Table'}</button>}
+        {total > 0 && <button type="button" aria-pressed={table} aria-label={t('{title} as a table', { title })} className="text-xs text-accent underline underline-offset-2" onClick={() => setTable(!table)}>{table ? t('Chart') : t('Table')}</button>}
       </figcaption>
-      {total === 0 ? <p className="grid h-36 place-items-center text-sm text-soft">Nothing in this time</p> : table ? (
-        <div className="max-h-56 overflow-auto" tabIndex={0} role="region" aria-label={`Table: ${title}`}>
+      {total === 0 ? <p className="grid h-36 place-items-center text-sm text-soft">{t('Nothing in this time')}</p> : table ? (
+        <div className="max-h-56 overflow-auto" tabIndex={0} role="region" aria-label={t('Table: {title}', { title })}>
           <table className="w-full text-right text-xs tabular-nums">
-            <thead><tr><th scope="col" className="pr-2 text-left font-medium">Time</th>{shown.map((name) => <th key={name} scope="col" className="pl-2 font-medium">{name}</th>)}</tr></thead>
+            <thead><tr><th scope="col" className="pr-2 text-left font-medium">{t('Time')}</th>{shown.map((name) => <th key={name} scope="col" className="pl-2 font-medium">{name}</th>)}</tr></thead>
             <tbody>{points.map((point) => <tr key={point.label} className="border-t"><th scope="row" className="pr-2 text-left font-normal whitespace-nowrap">{point.label}</th>{point.values.map((value, index) => <td key={index} className="pl-2">{format(value)}</td>)}</tr>)}</tbody>
           </table>
         </div>
@@ -69,7 +70,7 @@ export function Bars({ title, names, points: given, format, tones }: {
             </div>
           </div>
           <div aria-hidden className="mt-1 flex justify-between pl-13 text-xs text-soft"><span>{points[0]?.label}</span><span>{points.length > 1 && points.at(-1)?.label}</span></div>
-          <p className="sr-only">{format(total)} in all{shown.length > 1 && `, of ${shown.join(', ')}`}.</p>
+          <p className="sr-only">{shown.length > 1 ? t('{total} in all, of {names}.', { total: format(total), names: shown.join(', ') }) : t('{total} in all.', { total: format(total) })}</p>
         </>
       )}
       {shown.length > 1 && !table && total > 0 && (

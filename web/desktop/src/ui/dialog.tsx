@@ -2,6 +2,7 @@ import { X } from 'lucide-react';
 import { Dialog as Radix } from 'radix-ui';
 import { type FormEvent, type ReactNode, useState } from 'react';
 import { cn } from '../lib/cn';
+import { t } from '../lib/i18n';
 import { Button, IconButton } from './button';
 
 /** Dialog is a window over the page; Escape closes it. */
@@ -26,7 +27,7 @@ export function Dialog({ open, onOpenChange, title, description, wide, children 
               <Radix.Title className="text-base font-semibold">{title}</Radix.Title>
               {description !== undefined && <Radix.Description className="text-sm text-soft">{description}</Radix.Description>}
             </div>
-            <Radix.Close asChild><IconButton label="Close" small><X size={16} /></IconButton></Radix.Close>
+            <Radix.Close asChild><IconButton label={t('Close')} small><X size={16} /></IconButton></Radix.Close>
           </div>
           <div className="min-h-0 flex-1 overflow-y-auto px-4 pt-2 pb-4">{children}</div>
         </Radix.Content>
@@ -58,7 +59,7 @@ export function FormDialog({ open, onOpenChange, title, description, confirm, da
       <form onSubmit={(event) => void send(event)} className="space-y-3">
         {children}
         <div className="flex justify-end gap-2 pt-1">
-          <Button onClick={() => onOpenChange(false)}>Cancel</Button>
+          <Button onClick={() => onOpenChange(false)}>{t('Cancel')}</Button>
           <Button type="submit" look={danger ? 'danger' : 'primary'} busy={busy}>{confirm}</Button>
         </div>
       </form>

@@ -1,6 +1,7 @@
 import { diffLines } from 'diff';
 import { memo, useMemo } from 'react';
 import { cn } from '../lib/cn';
+import { plural, t } from '../lib/i18n';
 
 export interface DiffLine {
   kind: 'same' | 'added' | 'removed' | 'gap';
@@ -24,7 +25,7 @@ export function lineDiff(before: string, after: string, around = 3): DiffLine[] 
   }
   const shown: DiffLine[] = [];
   let hidden = 0;
-  const gap = () => { if (hidden > 0) shown.push({ kind: 'gap', text: `${hidden} unchanged lines` }); hidden = 0; };
+  const gap = () => { if (hidden > 0) shown.push({ kind: 'gap', text: plural(hidden, '{count} unchanged line', '{count} unchanged lines') }); hidden = 0; };
   for (const [index, line] of all.entries()) {
     if (!near[index]) {
       hidden++;
@@ -50,7 +51,7 @@ export function unifiedLines(text: string): DiffLine[] {
 const signs = { same: ' ', added: '+', removed: '−', gap: '' };
 
 /** Diff shows lines that were added and removed, by sign and colour. */
-export const Diff = memo(function Diff({ lines, label = 'Difference' }: { lines: DiffLine[]; label?: string }) {
+export const Diff = memo(function Diff({ lines, label = t('Difference') }: { lines: DiffLine[]; label?: string }) {
   const shown = useMemo(() => lines.slice(0, maxLines), [lines]);
   return (
     <pre tabIndex={0} aria-label={label} className="code max-h-96 overflow-auto rounded-md border bg-panel py-1">
@@ -60,12 +61,12 @@ export const Diff = memo(function Diff({ lines, label = 'Difference' }: { lines:
             'bg-good-soft': line.kind === 'added', 'bg-bad-soft': line.kind === 'removed', 'bg-hover text-soft': line.kind === 'gap',
           })}>
             <span aria-hidden className="inline-block w-4 text-soft select-none">{signs[line.kind]}</span>
-            {line.kind === 'added' && <span className="sr-only">added: </span>}
-            {line.kind === 'removed' && <span className="sr-only">removed: </span>}
+            {line.kind === 'added' && <span className="sr-only">{t('added:')} </span>}
+            {line.kind === 'removed' && <span className="sr-only">{t('removed:')} </span>}
             {line.text.length > 5000 ? `${line.text.slice(0, 5000)} …` : line.text}{'\n'}
           </span>
         ))}
-        {lines.length > maxLines && <span className="block px-3 text-soft">… {lines.length - maxLines} more lines</span>}
+        {lines.length > maxLines && <span className="block px-3 text-soft">{plural(lines.length - maxLines, '… {count} more line', '… {count} more lines')}</span>}
       </code>
     </pre>
   );

@@ -2,6 +2,7 @@ import { memo, useMemo } from 'react';
 import Markdown, { type Components, defaultUrlTransform } from 'react-markdown';
 import rehypeSanitize, { defaultSchema } from 'rehype-sanitize';
 import remarkGfm from 'remark-gfm';
+import { t } from '../lib/i18n';
 import { Code, CopyButton } from './code';
 
 const schema = { ...defaultSchema, clobberPrefix: 'text-' };
@@ -11,7 +12,7 @@ const components: Components = {
   a: ({ href, children }) => <a href={href} target="_blank" rel="noopener noreferrer nofollow">{children}</a>,
   // No request goes to another origin: a picture from elsewhere is a link.
   img: ({ src, alt }) => (typeof src === 'string' && src
-    ? <a href={src} target="_blank" rel="noopener noreferrer nofollow">Picture: {alt || src}</a> : <span>Picture: {alt}</span>),
+    ? <a href={src} target="_blank" rel="noopener noreferrer nofollow">{t('Picture: {alt}', { alt: alt || src })}</a> : <span>{t('Picture: {alt}', { alt })}</span>),
   pre: ({ children }) => <>{children}</>,
   code: ({ className, children }) => {
     const text = String(children ?? '');
@@ -20,7 +21,7 @@ const components: Components = {
     return (
       <div className="group/code relative">
         <Code text={text.replace(/\n$/, '')} language={language} tall />
-        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100"><CopyButton text={text} label="Copy the code" /></span>
+        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100"><CopyButton text={text} label={t('Copy the code')} /></span>
       </div>
     );
   },

@@ -1,6 +1,7 @@
 import { DropdownMenu as Radix } from 'radix-ui';
 import type { ReactNode } from 'react';
 import { cn } from '../lib/cn';
+import { t } from '../lib/i18n';
 
 export interface MenuItem {
   label: string;
@@ -26,7 +27,7 @@ export function Menu({ trigger, items, align = 'end' }: { trigger: ReactNode; it
                 item.danger && 'text-bad',
               )}
             >
-              {item.icon}<span className="min-w-0 flex-1 truncate">{item.label}</span>{item.checked && <span aria-label="chosen">✓</span>}
+              {item.icon}<span className="min-w-0 flex-1 truncate">{item.label}</span>{item.checked && <span aria-label={t('chosen')}>✓</span>}
             </Radix.Item>
           ))}
         </Radix.Content>

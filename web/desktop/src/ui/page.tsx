@@ -1,6 +1,7 @@
 import { CircleAlert, Loader } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { cn } from '../lib/cn';
+import { t } from '../lib/i18n';
 import { errorText } from '../lib/query';
 import { Button } from './button';
 
@@ -19,7 +20,7 @@ export function Page({ title, actions, children, narrow }: { title: ReactNode; a
   );
 }
 
-export function Spinner({ label = 'Loading' }: { label?: string }) {
+export function Spinner({ label = t('Loading') }: { label?: string }) {
   return <span role="status" className="inline-flex items-center gap-2 text-sm text-soft"><Loader size={16} className="animate-spin" aria-hidden />{label}…</span>;
 }
 
@@ -40,7 +41,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: (() => void)
     <div role="alert" className="flex flex-wrap items-center gap-3 rounded-lg border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">
       <CircleAlert size={16} className="shrink-0" aria-hidden />
       <span className="min-w-0 flex-1 break-words">{errorText(error)}</span>
-      {retry && <Button small onClick={retry}>Try again</Button>}
+      {retry && <Button small onClick={retry}>{t('Try again')}</Button>}
     </div>
   );
 }
@@ -58,7 +59,7 @@ export function Loaded<Data>({ query, empty, isEmpty, children }: {
 /** More loads the next page of a list. */
 export function More({ pages }: { pages: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown } }) {
   if (!pages.hasNextPage) return null;
-  return <div className="flex justify-center p-3"><Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>Show more</Button></div>;
+  return <div className="flex justify-center p-3"><Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>{t('Show more')}</Button></div>;
 }
 
 const tones = { neutral: 'bg-hover text-soft', good: 'bg-good-soft text-good', bad: 'bg-bad-soft text-bad', warn: 'bg-warn-soft text-warn', accent: 'bg-accent-soft text-accent' };

@@ -1,6 +1,7 @@
 import { X } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
 import { cn } from '../lib/cn';
+import { t } from '../lib/i18n';
 
 interface Toast {
   id: number;
@@ -44,7 +45,7 @@ export function Toasts() {
           {one.action && (
             <button type="button" className="shrink-0 font-medium text-accent" onClick={() => { one.action?.run(); drop(one.id); }}>{one.action.label}</button>
           )}
-          <button type="button" aria-label="Dismiss" className="mt-0.5 shrink-0 opacity-70 hover:opacity-100" onClick={() => drop(one.id)}><X size={14} /></button>
+          <button type="button" aria-label={t('Dismiss')} className="mt-0.5 shrink-0 opacity-70 hover:opacity-100" onClick={() => drop(one.id)}><X size={14} /></button>
         </div>
       ))}
     </div>

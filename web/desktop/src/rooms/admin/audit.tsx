@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { ScrollText } from 'lucide-react';
 import { useDeferredValue, useState } from 'react';
 import { dateTime } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api, usePages } from '../../lib/query';
 import { Field, Input, Select } from '../../ui/field';
 import { Badge, Empty, Loaded, More } from '../../ui/page';
@@ -15,21 +16,21 @@ export function Audit() {
   const users = useQuery({ queryKey: ['admin', 'users'], queryFn: ({ signal }) => api().listUsers({ signal }), staleTime: 60_000 });
   const list = usePages(['admin', 'audit', by], (page, signal) => api().listAudit({ query: { ...page, ...by }, signal }), 50);
   return (
-    <Section title="Audit trail" note="What users and administrators did, newest first.">
+    <Section title={t('Audit trail')} note={t('What users and administrators did, newest first.')}>
       <div className="mb-3 grid gap-3 sm:grid-cols-3">
-        <Field label="Who">{(ids) => <Select {...ids} value={actor} onChange={(event) => setActor(event.target.value)}><option value="">anybody</option>{users.data?.items.map((user) => <option key={user.id} value={user.id}>{user.name || user.username}</option>)}</Select>}</Field>
-        <Field label="Action">{(ids) => <Input {...ids} placeholder="as user.create" value={action} onChange={(event) => setAction(event.target.value)} />}</Field>
-        <Field label="Target">{(ids) => <Input {...ids} placeholder="an id" value={target} onChange={(event) => setTarget(event.target.value)} />}</Field>
+        <Field label={t('Who')}>{(ids) => <Select {...ids} value={actor} onChange={(event) => setActor(event.target.value)}><option value="">{t('anybody')}</option>{users.data?.items.map((user) => <option key={user.id} value={user.id}>{user.name || user.username}</option>)}</Select>}</Field>
+        <Field label={t('Action')}>{(ids) => <Input {...ids} placeholder={t('as user.create')} value={action} onChange={(event) => setAction(event.target.value)} />}</Field>
+        <Field label={t('Target')}>{(ids) => <Input {...ids} placeholder={t('an id')} value={target} onChange={(event) => setTarget(event.target.value)} />}</Field>
       </div>
-      <Loaded query={{ data: list.items, error: list.error, refetch: list.refetch }} empty={<Empty icon={<ScrollText size={28} />} title="There is no such record">An action is written in full, as run.cancel; leave the fields empty to see all.</Empty>}>
+      <Loaded query={{ data: list.items, error: list.error, refetch: list.refetch }} empty={<Empty icon={<ScrollText size={28} />} title={t('There is no such record')}>{t('An action is written in full, as run.cancel; leave the fields empty to see all.')}</Empty>}>
         {(items) => (
-          <Rows label="Audit records">
+          <Rows label={t('Audit records')}>
             {items.map((record) => (
               <Row
-                key={record.id} title={record.action} badges={record.action === 'auth.refused' && <Badge tone="warn">refused</Badge>}
+                key={record.id} title={record.action} badges={record.action === 'auth.refused' && <Badge tone="warn">{t('refused')}</Badge>}
                 note={(
                   <>
-                    {[record.actor_name || record.actor_id || 'unknown', dateTime(record.created_at)].join(' · ')}
+                    {[record.actor_name || record.actor_id || t('unknown'), dateTime(record.created_at)].join(' · ')}
                     {record.target && <code className="code block break-all">{record.target}</code>}
                     {Object.keys(record.details).length > 0 && <span className="block text-xs break-words">{Object.entries(record.details).map(([name, value]) => `${name}: ${value}`).join(' · ')}</span>}
                   </>

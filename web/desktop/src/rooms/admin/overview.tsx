@@ -3,6 +3,7 @@ import type { Schemas } from '@everloop/sdk';
 import { ExternalLink } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { useState } from 'react';
+import { locale, plural, t } from '../../lib/i18n';
 import { api } from '../../lib/query';
 import { Bars } from '../../ui/chart';
 import { Field, Select } from '../../ui/field';
@@ -27,6 +28,10 @@ async function recentChats(signal: AbortSignal): Promise<{ runs: Schemas['Operat
   return { runs, more: page !== '' };
 }
 
+const titles = {
+  model: { tokens: t('Tokens by model'), cost: t('Cost by model') }, user: { tokens: t('Tokens by user'), cost: t('Cost by user') },
+};
+
 const Count = ({ label, children }: { label: string; children: ReactNode }) => (
   <div className="rounded-lg border bg-raised px-3 py-2"><dt className="text-sm text-soft">{label}</dt><dd className="text-xl font-semibold tabular-nums">{children}</dd></div>
 );
@@ -42,23 +47,23 @@ export function Overview() {
   });
   return (
     <>
-      <Section title="Chats" note="Of the last 6 hours, by the hour of their run’s start." actions={<Links />}>
+      <Section title={t('Chats')} note={t('Of the last 6 hours, by the hour of their run’s start.')} actions={<Links />}>
         <Loaded query={chats}>
           {({ runs, more }) => {
             const failures = failuresByCause(runs);
             return (
               <div className="space-y-3">
                 <dl className="grid grid-cols-2 gap-3 sm:grid-cols-4">
-                  <Count label="Running">{runs.filter((run) => run.status === 'running' && run.chat_status !== 'awaiting_answer').length}</Count>
-                  <Count label="Wait for an answer">{runs.filter((run) => run.status === 'running' && run.chat_status === 'awaiting_answer').length}</Count>
-                  <Count label="Lost runs">{lost.data ? `${lost.data.items.length}${lost.data.next_page ? '+' : ''}` : '…'}</Count>
-                  <Count label="Users">{users.data?.items.length ?? '…'}</Count>
+                  <Count label={t('Running')}>{runs.filter((run) => run.status === 'running' && run.chat_status !== 'awaiting_answer').length}</Count>
+                  <Count label={t('Wait for an answer')}>{runs.filter((run) => run.status === 'running' && run.chat_status === 'awaiting_answer').length}</Count>
+                  <Count label={t('Lost runs')}>{lost.data ? `${lost.data.items.length}${lost.data.next_page ? '+' : ''}` : '…'}</Count>
+                  <Count label={t('Users')}>{users.data?.items.length ?? '…'}</Count>
                 </dl>
                 <div className="grid gap-3 md:grid-cols-2">
-                  <Bars title="Chats" names={['went well', 'failed or ended early']} points={chatsByHour(runs, Date.now())} format={(value) => (value < 1 && value > 0 ? '' : value.toLocaleString())} tones={['bg-accent', 'bg-bad']} />
+                  <Bars title={t('Chats')} names={[t('went well'), t('failed or ended early')]} points={chatsByHour(runs, Date.now())} format={(value) => (value < 1 && value > 0 ? '' : value.toLocaleString(locale))} tones={['bg-accent', 'bg-bad']} />
                   <div className="rounded-lg border bg-raised p-3">
-                    <h3 className="mb-2 font-medium">Failures by cause</h3>
-                    {failures.length === 0 ? <p className="text-sm text-soft">No chat has failed.</p> : (
+                    <h3 className="mb-2 font-medium">{t('Failures by cause')}</h3>
+                    {failures.length === 0 ? <p className="text-sm text-soft">{t('No chat has failed.')}</p> : (
                       <dl className="space-y-1 text-sm">
                         {failures.slice(0, 8).map(([cause, count]) => (
                           <div key={cause} className="grid grid-cols-[1fr_5rem_2.5rem] items-center gap-2">
@@ -71,17 +76,17 @@ export function Overview() {
                     )}
                   </div>
                 </div>
-                {more && <p className="text-sm text-soft">Only the newest {runs.length} runs are counted.</p>}
+                {more && <p className="text-sm text-soft">{plural(runs.length, 'Only the newest run is counted.', 'Only the newest {count} runs are counted.')}</p>}
               </div>
             );
           }}
         </Loaded>
       </Section>
       <Section
-        title="Usage" note="Of all users, in the last 30 days."
-        actions={<Field label="Usage by">{(ids) => <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as 'model' | 'user')}><option value="model">model</option><option value="user">user</option></Select>}</Field>}
+        title={t('Usage')} note={t('Of all users, in the last 30 days.')}
+        actions={<Field label={t('Usage by')}>{(ids) => <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as 'model' | 'user')}><option value="model">{t('model')}</option><option value="user">{t('user')}</option></Select>}</Field>}
       >
-        <Loaded query={usage}>{(report) => <UsageCharts report={report} by={by} series={(item) => (by === 'model' ? item.model : item.username || item.user_id) ?? ''} />}</Loaded>
+        <Loaded query={usage}>{(report) => <UsageCharts report={report} titles={titles[by]} series={(item) => (by === 'model' ? item.model : item.username || item.user_id) ?? ''} />}</Loaded>
       </Section>
     </>
   );
@@ -91,9 +96,9 @@ function Links() {
   const ui = temporalUI(useConfiguration().data);
   const look = 'inline-flex items-center gap-1 text-sm text-accent underline underline-offset-2';
   return (
-    <nav aria-label="Further tools" className="flex flex-wrap gap-3">
-      <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={look}>API reference<ExternalLink size={13} aria-hidden /></a>
-      {ui && <a href={ui} target="_blank" rel="noopener noreferrer" className={look}>Temporal UI<ExternalLink size={13} aria-hidden /></a>}
+    <nav aria-label={t('Further tools')} className="flex flex-wrap gap-3">
+      <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={look}>{t('API reference')}<ExternalLink size={13} aria-hidden /></a>
+      {ui && <a href={ui} target="_blank" rel="noopener noreferrer" className={look}>{t('Temporal UI')}<ExternalLink size={13} aria-hidden /></a>}
     </nav>
   );
 }

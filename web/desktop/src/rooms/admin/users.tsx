@@ -4,6 +4,7 @@ import { ShieldCheck, ShieldOff, Trash2, UserCog, UserPlus } from 'lucide-react'
 import { useState } from 'react';
 import { account } from '../../lib/auth';
 import { dateTime } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -22,23 +23,23 @@ export function Users() {
   const close = () => setAsking(undefined);
   return (
     <Section
-      title="Users" note="People who sign in with a password are added by their first sign-in; those made here sign in with a key."
-      actions={<Button look="primary" onClick={() => setAsking({ what: 'create' })}><UserPlus size={15} aria-hidden />Create a user</Button>}
+      title={t('Users')} note={t('People who sign in with a password are added by their first sign-in; those made here sign in with a key.')}
+      actions={<Button look="primary" onClick={() => setAsking({ what: 'create' })}><UserPlus size={15} aria-hidden />{t('Create a user')}</Button>}
     >
       <Loaded query={users}>
         {({ items }) => (
-          <Rows label="Users">
+          <Rows label={t('Users')}>
             {items.map((user) => (
               <Row
-                key={user.id} title={user.name || user.username} badges={<>{user.administrator && <Badge tone="accent">administrator</Badge>}{user.id === account().me.id && <Badge>you</Badge>}</>}
-                note={[user.username, user.email, `since ${dateTime(user.created_at)}`].filter(Boolean).join(' · ')}
+                key={user.id} title={user.name || user.username} badges={<>{user.administrator && <Badge tone="accent">{t('administrator')}</Badge>}{user.id === account().me.id && <Badge>{t('you')}</Badge>}</>}
+                note={[user.username, user.email, t('since {time}', { time: dateTime(user.created_at) })].filter(Boolean).join(' · ')}
                 actions={(
                   <>
-                    <IconButton label={`Roles of ${user.username}`} onClick={() => setAsking({ what: 'roles', user })}><UserCog size={16} /></IconButton>
-                    <IconButton label={user.administrator ? `Revoke the administrator rights of ${user.username}` : `Make ${user.username} an administrator`} onClick={() => setAsking({ what: 'rights', user })}>
+                    <IconButton label={t('Roles of {username}', { username: user.username })} onClick={() => setAsking({ what: 'roles', user })}><UserCog size={16} /></IconButton>
+                    <IconButton label={user.administrator ? t('Revoke the administrator rights of {username}', { username: user.username }) : t('Make {username} an administrator', { username: user.username })} onClick={() => setAsking({ what: 'rights', user })}>
                       {user.administrator ? <ShieldOff size={16} /> : <ShieldCheck size={16} />}
                     </IconButton>
-                    <IconButton label={`Delete ${user.username}`} disabled={user.id === account().me.id} onClick={() => setAsking({ what: 'delete', user })}><Trash2 size={16} /></IconButton>
+                    <IconButton label={t('Delete {username}', { username: user.username })} disabled={user.id === account().me.id} onClick={() => setAsking({ what: 'delete', user })}><Trash2 size={16} /></IconButton>
                   </>
                 )}
               />
@@ -50,7 +51,7 @@ export function Users() {
       {asking?.what === 'roles' && <Roles user={asking.user} done={close} />}
       {asking?.what === 'rights' && <Rights user={asking.user} done={close} />}
       {asking?.what === 'delete' && <Delete user={asking.user} done={close} />}
-      {made && <SecretDialog title={`The API key of ${made.name}`} secret={made.secret} note="Give it to them now: it is not shown again." close={() => setMade(undefined)} />}
+      {made && <SecretDialog title={t('The API key of {name}', { name: made.name })} secret={made.secret} note={t('Give it to them now: it is not shown again.')} close={() => setMade(undefined)} />}
     </Section>
   );
 }
@@ -66,32 +67,32 @@ function Create({ done, made }: { done: () => void; made: (made: { name: string;
     made({ name: result.user.username, secret: result.api_key.plaintext });
   };
   return (
-    <FormDialog open onOpenChange={done} title="Create a user" confirm="Create" submit={submit} description="They get an API key, which is shown once.">
-      <Field label="User name" hint="Without spaces and slashes">{(ids) => <Input {...ids} required autoFocus maxLength={128} pattern="[^\s\/]+" value={username} onChange={(event) => setUsername(event.target.value)} />}</Field>
-      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} />}</Field>
-      <Field label="E-mail">{(ids) => <Input {...ids} type="email" value={email} onChange={(event) => setEmail(event.target.value)} />}</Field>
-      <Check label="Administrator" hint="May see and change everything of the service" checked={administrator} onChange={(event) => setAdministrator(event.target.checked)} />
+    <FormDialog open onOpenChange={done} title={t('Create a user')} confirm={t('Create')} submit={submit} description={t('They get an API key, which is shown once.')}>
+      <Field label={t('User name')} hint={t('Without spaces and slashes')}>{(ids) => <Input {...ids} required autoFocus maxLength={128} pattern="[^\s\/]+" value={username} onChange={(event) => setUsername(event.target.value)} />}</Field>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} />}</Field>
+      <Field label={t('E-mail')}>{(ids) => <Input {...ids} type="email" value={email} onChange={(event) => setEmail(event.target.value)} />}</Field>
+      <Check label={t('Administrator')} hint={t('May see and change everything of the service')} checked={administrator} onChange={(event) => setAdministrator(event.target.checked)} />
     </FormDialog>
   );
 }
 
 function Rights({ user, done }: { user: User; done: () => void }) {
-  const change = useAction(() => (user.administrator ? api().revokeAdministrator(user.id) : api().grantAdministrator({ user_id: user.id })), { done: 'The rights were changed.', refresh });
+  const change = useAction(() => (user.administrator ? api().revokeAdministrator(user.id) : api().grantAdministrator({ user_id: user.id })), { done: t('The rights were changed.'), refresh });
   return (
     <FormDialog
-      open onOpenChange={done} danger={user.administrator} confirm={user.administrator ? 'Revoke' : 'Grant'} submit={() => change.mutateAsync()}
-      title={user.administrator ? 'Revoke administrator rights?' : 'Make an administrator?'}
-      description={user.administrator ? `${user.username} no longer administers the service.` : `${user.username} may see and change everything of the service.`}
+      open onOpenChange={done} danger={user.administrator} confirm={user.administrator ? t('Revoke') : t('Grant')} submit={() => change.mutateAsync()}
+      title={user.administrator ? t('Revoke administrator rights?') : t('Make an administrator?')}
+      description={user.administrator ? t('{username} no longer administers the service.', { username: user.username }) : t('{username} may see and change everything of the service.', { username: user.username })}
     />
   );
 }
 
 function Delete({ user, done }: { user: User; done: () => void }) {
-  const remove = useAction(() => api().deleteUser(user.id), { done: 'The user was deleted.', refresh });
+  const remove = useAction(() => api().deleteUser(user.id), { done: t('The user was deleted.'), refresh });
   return (
     <FormDialog
-      open onOpenChange={done} danger title="Delete the user?" confirm="Delete" submit={() => remove.mutateAsync()}
-      description={`${user.username} can no longer sign in, and all their API keys are revoked.`}
+      open onOpenChange={done} danger title={t('Delete the user?')} confirm={t('Delete')} submit={() => remove.mutateAsync()}
+      description={t('{username} can no longer sign in, and all their API keys are revoked.', { username: user.username })}
     />
   );
 }
@@ -107,17 +108,17 @@ function Roles({ user, done }: { user: User; done: () => void }) {
   });
   const [changed, setChanged] = useState<{ solution: string; roles: string[] }>();
   const roles = changed && changed.solution === solution?.id ? changed.roles : allowed.data?.default_all ? [] : allowed.data?.biz_role_ids ?? [];
-  const save = useAction(() => api().setAllowedBizRoles(user.id, { biz_role_ids: roles }, { query: { solution_id: solution?.id ?? '' } }), { done: 'The roles were saved.', refresh: [['admin', 'roles', user.id]] });
+  const save = useAction(() => api().setAllowedBizRoles(user.id, { biz_role_ids: roles }, { query: { solution_id: solution?.id ?? '' } }), { done: t('The roles were saved.'), refresh: [['admin', 'roles', user.id]] });
   return (
-    <FormDialog open onOpenChange={done} title={`Roles of ${user.username}`} confirm="Save" description="Which roles of a solution they may take. When none is chosen, they may take all." submit={() => save.mutateAsync()}>
-      <Loaded query={solutions} isEmpty={() => offered.length === 0} empty={<p className="text-sm text-soft">No solution has roles.</p>}>
+    <FormDialog open onOpenChange={done} title={t('Roles of {username}', { username: user.username })} confirm={t('Save')} description={t('Which roles of a solution they may take. When none is chosen, they may take all.')} submit={() => save.mutateAsync()}>
+      <Loaded query={solutions} isEmpty={() => offered.length === 0} empty={<p className="text-sm text-soft">{t('No solution has roles.')}</p>}>
         {() => (
           <>
-            <Field label="Solution">{(ids) => <Select {...ids} value={solution?.id} onChange={(event) => setChosen(event.target.value)}>{offered.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>
+            <Field label={t('Solution')}>{(ids) => <Select {...ids} value={solution?.id} onChange={(event) => setChosen(event.target.value)}>{offered.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>
             <Loaded query={allowed}>
               {() => (
                 <fieldset className="space-y-1.5">
-                  <legend className="mb-1 text-sm font-medium">Roles</legend>
+                  <legend className="mb-1 text-sm font-medium">{t('Roles')}</legend>
                   {solution?.roles.map((role) => (
                     <Check
                       key={role.id} label={role.name || role.id} hint={role.description} checked={roles.includes(role.id)}

@@ -4,7 +4,8 @@ import { useNavigate } from '@tanstack/react-router';
 import { Bot, Cpu, Ellipsis, MessageSquarePlus, Plus, Server } from 'lucide-react';
 import { useState } from 'react';
 import { account } from '../../lib/auth';
-import { ago } from '../../lib/format';
+import { relative } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -24,16 +25,16 @@ export default function Agents() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-0 flex-1 truncate text-base font-semibold">Agents</h1>
-        {tab === 'agents' && <Button look="primary" onClick={() => setMaking('agent')}><Plus size={15} aria-hidden />New agent</Button>}
-        {tab === 'instances' && <Button look="primary" onClick={() => setMaking('instance')}><Plus size={15} aria-hidden />New instance</Button>}
+        <h1 className="min-w-0 flex-1 truncate text-base font-semibold">{t('Agents')}</h1>
+        {tab === 'agents' && <Button look="primary" onClick={() => setMaking('agent')}><Plus size={15} aria-hidden />{t('New agent')}</Button>}
+        {tab === 'instances' && <Button look="primary" onClick={() => setMaking('instance')}><Plus size={15} aria-hidden />{t('New instance')}</Button>}
       </header>
       <div className="min-h-0 flex-1">
         <Tabs
-          label="Agents" value={tab} change={setTab}
+          label={t('Agents')} value={tab} change={setTab}
           parts={[
-            { id: 'agents', label: 'Agents', content: <Templates make={() => setMaking('agent')} /> }, { id: 'instances', label: 'Instances', content: <Instances make={() => setMaking('instance')} /> },
-            { id: 'runtimes', label: 'Runtimes', content: <Runtimes /> },
+            { id: 'agents', label: t('Agents'), content: <Templates make={() => setMaking('agent')} /> }, { id: 'instances', label: t('Instances'), content: <Instances make={() => setMaking('instance')} /> },
+            { id: 'runtimes', label: t('Runtimes'), content: <Runtimes /> },
           ]}
         />
       </div>
@@ -52,7 +53,7 @@ function Templates({ make }: { make: () => void }) {
     <div className={list}>
       <Loaded
         query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<Bot size={28} />} title="There is no agent yet" action={<Button look="primary" onClick={make}>New agent</Button>}>An agent is a template: a solution, a role, instructions and skills. Begin sessions with it, or make instances to which issues are assigned.</Empty>}
+        empty={<Empty icon={<Bot size={28} />} title={t('There is no agent yet')} action={<Button look="primary" onClick={make}>{t('New agent')}</Button>}>{t('An agent is a template: a solution, a role, instructions and skills. Begin sessions with it, or make instances to which issues are assigned.')}</Empty>}
       >
         {() => <ul className="space-y-2">{pages.items?.map((one) => <Template key={one.record_id} agent={one} />)}</ul>}
       </Loaded>
@@ -69,26 +70,26 @@ function Template({ agent }: { agent: Summary }) {
     const { session_id } = await api().startProdAgentSession(agent.record_id);
     await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
   }, { refresh: [['sessions']] });
-  const instantiate = useAction(() => api().instantiateProdAgent(agent.record_id), { done: 'The instance was made.', refresh: [['agents']] });
-  const remove = useAction(() => api().deleteProdAgent(agent.record_id), { done: 'The agent was deleted.', refresh: [['agents']] });
+  const instantiate = useAction(() => api().instantiateProdAgent(agent.record_id), { done: t('The instance was made.'), refresh: [['agents']] });
+  const remove = useAction(() => api().deleteProdAgent(agent.record_id), { done: t('The agent was deleted.'), refresh: [['agents']] });
   const details = useQuery({ queryKey: ['agents', 'template', agent.record_id], enabled: asking === 'edit', queryFn: ({ signal }) => api().getProdAgent(agent.record_id, { signal }), staleTime: 0 });
   return (
     <li className={row}>
       <Bot size={20} className="shrink-0 text-soft" aria-hidden />
       <div className="min-w-0 flex-1">
-        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{agent.name}</span>{agent.status === 'unavailable' && <Badge tone="bad">solution is missing</Badge>}{agent.visibility !== 'workspace' && <Badge>private</Badge>}</p>
+        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{agent.name}</span>{agent.status === 'unavailable' && <Badge tone="bad">{t('solution is missing')}</Badge>}{agent.visibility !== 'workspace' && <Badge>{t('private')}</Badge>}</p>
         <p className="truncate text-sm text-soft">{agent.solution_id} / {agent.biz_role_id} · {agent.agent_id}</p>
       </div>
-      <Button small busy={start.isPending} disabled={agent.status !== 'active'} onClick={() => start.mutate()}><MessageSquarePlus size={14} aria-hidden /><span className="max-sm:sr-only">Begin a session</span></Button>
+      <Button small busy={start.isPending} disabled={agent.status !== 'active'} onClick={() => start.mutate()}><MessageSquarePlus size={14} aria-hidden /><span className="max-sm:sr-only">{t('Begin a session')}</span></Button>
       <Menu
-        trigger={<IconButton small label={`Actions of ${agent.name}`}><Ellipsis size={15} /></IconButton>}
+        trigger={<IconButton small label={t('Actions of {name}', { name: agent.name })}><Ellipsis size={15} /></IconButton>}
         items={[
-          { label: 'Make an instance', run: () => instantiate.mutate(), disabled: agent.status !== 'active' }, { label: 'Edit', run: () => setAsking('edit'), disabled: !own },
-          null, { label: 'Delete', danger: true, run: () => setAsking('delete'), disabled: !own },
+          { label: t('Make an instance'), run: () => instantiate.mutate(), disabled: agent.status !== 'active' }, { label: t('Edit'), run: () => setAsking('edit'), disabled: !own },
+          null, { label: t('Delete'), danger: true, run: () => setAsking('delete'), disabled: !own },
         ]}
       />
       {asking === 'edit' && details.data && <AgentForm agent={details.data.agent} close={() => setAsking(undefined)} />}
-      <FormDialog open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={`Delete ${agent.name}?`} confirm="Delete" submit={() => remove.mutateAsync()} description="Its sessions and instances stay as they are." />
+      <FormDialog open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={t('Delete {name}?', { name: agent.name })} confirm={t('Delete')} submit={() => remove.mutateAsync()} description={t('Its sessions and instances stay as they are.')} />
     </li>
   );
 }
@@ -99,10 +100,10 @@ function Instances({ make }: { make: () => void }) {
   const runtimes = useRuntimes();
   return (
     <div className={list}>
-      <div className="flex justify-end"><Check label="Show archived ones" checked={archived} onChange={(event) => setArchived(event.target.checked)} /></div>
+      <div className="flex justify-end"><Check label={t('Show archived ones')} checked={archived} onChange={(event) => setArchived(event.target.checked)} /></div>
       <Loaded
         query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<Cpu size={28} />} title="There is no instance yet" action={<Button look="primary" onClick={make}>New instance</Button>}>Issues are assigned to instances of agents. Make one of an agent, or a plain one.</Empty>}
+        empty={<Empty icon={<Cpu size={28} />} title={t('There is no instance yet')} action={<Button look="primary" onClick={make}>{t('New instance')}</Button>}>{t('Issues are assigned to instances of agents. Make one of an agent, or a plain one.')}</Empty>}
       >
         {() => <ul className="space-y-2">{pages.items?.map((one) => <InstanceRow key={one.id} instance={one} runtime={runtimes.data?.items.find((runtime) => runtime.id === one.runtime_id)?.name ?? one.runtime_id} />)}</ul>}
       </Loaded>
@@ -116,22 +117,22 @@ function InstanceRow({ instance, runtime }: { instance: Instance; runtime: strin
   const own = instance.owner_id === account().me.id;
   const archived = instance.archived_at !== null;
   const archive = useAction(() => api().updateAgentInstance(instance.id, { archived: !archived }), { refresh: [['agents']] });
-  const remove = useAction(() => api().deleteAgentInstance(instance.id), { done: 'The instance was deleted.', refresh: [['agents']] });
+  const remove = useAction(() => api().deleteAgentInstance(instance.id), { done: t('The instance was deleted.'), refresh: [['agents']] });
   return (
     <li className={row}>
       <Cpu size={20} className="shrink-0 text-soft" aria-hidden />
       <div className="min-w-0 flex-1">
-        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{instance.name}</span><State value={instance.status} tone={instance.status === 'blocked' ? 'warn' : instance.status === 'idle' ? 'good' : instance.status === 'offline' ? 'bad' : 'accent'} />{archived && <Badge>archived</Badge>}{instance.visibility !== 'workspace' && <Badge>private</Badge>}</p>
-        <p className="truncate text-sm text-soft">{[`runtime ${runtime}`, instance.model, `${instance.max_concurrent_tasks} at once`, instance.has_env && `${instance.env_key_count} variables`, instance.description].filter(Boolean).join(' · ')}</p>
+        <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium" dir="auto">{instance.name}</span><State value={instance.status} tone={instance.status === 'blocked' ? 'warn' : instance.status === 'idle' ? 'good' : instance.status === 'offline' ? 'bad' : 'accent'} />{archived && <Badge>{t('archived')}</Badge>}{instance.visibility !== 'workspace' && <Badge>{t('private')}</Badge>}</p>
+        <p className="truncate text-sm text-soft">{[t('runtime {name}', { name: runtime }), instance.model, t('{count} at once', { count: instance.max_concurrent_tasks }), instance.has_env && plural(instance.env_key_count, '{count} variable', '{count} variables'), instance.description].filter(Boolean).join(' · ')}</p>
       </div>
       {own && (
         <Menu
-          trigger={<IconButton small label={`Actions of ${instance.name}`}><Ellipsis size={15} /></IconButton>}
-          items={[{ label: 'Edit', run: () => setAsking('edit') }, { label: archived ? 'Bring back' : 'Archive', run: () => archive.mutate() }, null, { label: 'Delete', danger: true, run: () => setAsking('delete') }]}
+          trigger={<IconButton small label={t('Actions of {name}', { name: instance.name })}><Ellipsis size={15} /></IconButton>}
+          items={[{ label: t('Edit'), run: () => setAsking('edit') }, { label: archived ? t('Bring back') : t('Archive'), run: () => archive.mutate() }, null, { label: t('Delete'), danger: true, run: () => setAsking('delete') }]}
         />
       )}
       {asking === 'edit' && <InstanceForm instance={instance} close={() => setAsking(undefined)} />}
-      <FormDialog open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={`Delete ${instance.name}?`} confirm="Delete" submit={() => remove.mutateAsync()} description="Its sessions stay. Issues that are assigned to it get no more runs." />
+      <FormDialog open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={t('Delete {name}?', { name: instance.name })} confirm={t('Delete')} submit={() => remove.mutateAsync()} description={t('Its sessions stay. Issues that are assigned to it get no more runs.')} />
     </li>
   );
 }
@@ -142,7 +143,7 @@ function Runtimes() {
   const runtimes = useRuntimes();
   return (
     <div className={list}>
-      <Loaded query={runtimes} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Server size={28} />} title="There is no runtime">Workers announce their runtime when they start. Without one, nothing can be carried out.</Empty>}>
+      <Loaded query={runtimes} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Server size={28} />} title={t('There is no runtime')}>{t('Workers announce their runtime when they start. Without one, nothing can be carried out.')}</Empty>}>
         {(data) => (
           <ul className="space-y-2">
             {data.items.map((one) => (
@@ -150,10 +151,10 @@ function Runtimes() {
                 <Server size={20} className="shrink-0 text-soft" aria-hidden />
                 <div className="min-w-0 flex-1">
                   <p className="flex flex-wrap items-center gap-x-2"><span className="min-w-0 truncate font-medium">{one.name}</span><State value={one.status} tone={one.status === 'online' ? 'good' : one.status === 'draining' ? 'warn' : 'bad'} /></p>
-                  <p className="truncate text-sm text-soft">{[one.provider, one.version, `${one.metadata.workers} ${one.metadata.workers === 1 ? 'worker' : 'workers'}`, one.device_info.os && `${one.device_info.os} ${one.device_info.arch}, ${one.device_info.cpus} processors`, one.last_seen_at && one.status !== 'online' && `seen ${ago(one.last_seen_at)} ago`].filter(Boolean).join(' · ')}</p>
+                  <p className="truncate text-sm text-soft">{[one.provider, one.version, plural(one.metadata.workers, '{count} worker', '{count} workers'), one.device_info.os && plural(one.device_info.cpus ?? 0, '{system}, {count} processor', '{system}, {count} processors', { system: `${one.device_info.os} ${one.device_info.arch}` }), one.last_seen_at && one.status !== 'online' && t('seen {time}', { time: relative(one.last_seen_at) })].filter(Boolean).join(' · ')}</p>
                 </div>
                 <div className="w-28 shrink-0 text-xs text-soft">
-                  <p className="text-right tabular-nums">{one.capacity.used} of {one.capacity.slots} in use</p>
+                  <p className="text-right tabular-nums">{t('{used} of {slots} in use', { used: one.capacity.used, slots: one.capacity.slots })}</p>
                   <span className="mt-1 block h-1.5 overflow-hidden rounded-full bg-hover" aria-hidden><span className="block h-full bg-accent" style={{ width: `${Math.min(100, (one.capacity.used / Math.max(1, one.capacity.slots)) * 100)}%` }} /></span>
                 </div>
               </li>

@@ -1,7 +1,8 @@
+import { t } from '../../lib/i18n';
 import { Select } from '../../ui/field';
 import { type Candidate, useCandidates } from './data';
 
-const groups = { agent: 'Agents', squad: 'Squads', member: 'Members' };
+const groups = { agent: t('Agents'), squad: t('Squads'), member: t('Members') };
 
 /** AssigneeSelect chooses an agent, a squad or a member. */
 export function AssigneeSelect({ workspace, value, change, ids, disabled }: {
@@ -11,7 +12,7 @@ export function AssigneeSelect({ workspace, value, change, ids, disabled }: {
   const list = candidates.data ?? [];
   return (
     <Select {...ids} value={value} disabled={disabled || !candidates.data} onChange={(event) => change(list.find((one) => one.key === event.target.value))}>
-      <option value="">not assigned</option>
+      <option value="">{t('not assigned')}</option>
       {value && !list.some((one) => one.key === value) && <option value={value}>…</option>}
       {(['agent', 'squad', 'member'] as const).map((type) => {
         const some = list.filter((one) => one.type === type);

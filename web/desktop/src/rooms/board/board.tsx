@@ -4,7 +4,9 @@ import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { Bot, CircleHelp, Ellipsis, Plus, Trash2, User, Users } from 'lucide-react';
 import { type DragEvent, type KeyboardEvent, useDeferredValue, useEffect, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
+import { t } from '../../lib/i18n';
 import { api, errorText, useAction } from '../../lib/query';
+import { word } from '../../lib/words';
 import { Button, IconButton } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
 import { Input } from '../../ui/field';
@@ -50,7 +52,7 @@ export default function Board() {
   const columns = board.data && columnsOf(board.data.groups);
   const writable = workspace.data !== undefined && workspace.data.role !== 'viewer';
   const administers = workspace.data?.role === 'owner' || workspace.data?.role === 'admin';
-  const remove = useAction(() => api().deleteProdWorkspace(id), { done: 'The workspace was deleted.', refresh: [['board', 'workspaces']] });
+  const remove = useAction(() => api().deleteProdWorkspace(id), { done: t('The workspace was deleted.'), refresh: [['board', 'workspaces']] });
 
   // The move is shown at once, and taken back when the service refuses it.
   const put = async (issue: Issue, to: Place) => {
@@ -87,7 +89,7 @@ export default function Board() {
   }, [heldId]);
 
   const shown = columns && held ? moved(columns, held.issue, held.at) : columns;
-  const say = (issue: Issue, at: Place) => setSaid(`${issue.identifier}: ${statusNames[at.status]}, place ${at.index + 1}.`);
+  const say = (issue: Issue, at: Place) => setSaid(t('{issue}: {column}, place {place}.', { issue: issue.identifier, column: statusNames[at.status], place: at.index + 1 }));
   const keys = (event: KeyboardEvent, issue: Issue) => {
     if (!columns || !writable || event.altKey || event.ctrlKey || event.metaKey) return;
     if (held) {
@@ -99,12 +101,12 @@ export default function Board() {
       } else if (event.key === ' ' || event.key === 'Enter') {
         event.preventDefault();
         setHeld(undefined);
-        setSaid(`${held.issue.identifier} was put down in ${statusNames[held.at.status]}.`);
+        setSaid(t('{issue} was put down in {column}.', { issue: held.issue.identifier, column: statusNames[held.at.status] }));
         void put(held.issue, held.at);
       } else if (event.key === 'Escape') {
         event.preventDefault();
         setHeld(undefined);
-        setSaid(`${held.issue.identifier} is where it was.`);
+        setSaid(t('{issue} is where it was.', { issue: held.issue.identifier }));
       }
       return;
     }
@@ -113,7 +115,7 @@ export default function Board() {
       const at = placeOf(columns, issue.id);
       if (!at) return;
       setHeld({ issue, at });
-      setSaid(`${issue.identifier} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.`);
+      setSaid(t('{issue} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.', { issue: issue.identifier }));
     }
   };
   const drag = (issue: Issue | undefined) => {
@@ -131,23 +133,23 @@ export default function Board() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/board" label="Board">{workspace.data?.name ?? '…'}</Crumbs></h1>
-        <label className="w-40 max-sm:order-last max-sm:w-full"><span className="sr-only">Search issues</span><Input type="search" placeholder="Search issues" value={text} onChange={(event) => setText(event.target.value)} /></label>
-        {writable && <Button small look="primary" onClick={() => setMaking('todo')}><Plus size={14} aria-hidden />New issue</Button>}
+        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/board" label={t('Board')}>{workspace.data?.name ?? '…'}</Crumbs></h1>
+        <label className="w-40 max-sm:order-last max-sm:w-full"><span className="sr-only">{t('Search issues')}</span><Input type="search" placeholder={t('Search issues')} value={text} onChange={(event) => setText(event.target.value)} /></label>
+        {writable && <Button small look="primary" onClick={() => setMaking('todo')}><Plus size={14} aria-hidden />{t('New issue')}</Button>}
         <Menu
-          trigger={<IconButton label="Actions of the workspace"><Ellipsis size={16} /></IconButton>}
+          trigger={<IconButton label={t('Actions of the workspace')}><Ellipsis size={16} /></IconButton>}
           items={[
-            { label: 'Members and squads', icon: <Users size={15} />, run: () => setMembers(true) },
-            ...(workspace.data?.role === 'owner' ? [null, { label: 'Delete the workspace', icon: <Trash2 size={15} />, danger: true, run: () => setDeleting(true) }] : []),
+            { label: t('Members and squads'), icon: <Users size={15} />, run: () => setMembers(true) },
+            ...(workspace.data?.role === 'owner' ? [null, { label: t('Delete the workspace'), icon: <Trash2 size={15} />, danger: true, run: () => setDeleting(true) }] : []),
           ]}
         />
       </header>
       <p className="sr-only" role="status" aria-live="assertive">{said}</p>
-      <p id="board-keys" className="sr-only">Press space to pick the issue up and move it with the arrow keys, Enter to open it.</p>
+      <p id="board-keys" className="sr-only">{t('Press space to pick the issue up and move it with the arrow keys, Enter to open it.')}</p>
       <div className="min-h-0 flex-1">
         <Loaded query={board}>
           {(data) => (
-            <div role="group" aria-label="Columns" className="flex h-full snap-x scroll-px-3 gap-3 overflow-x-auto p-3">
+            <div role="group" aria-label={t('Columns')} className="flex h-full snap-x scroll-px-3 gap-3 overflow-x-auto p-3">
               {shown && statuses.map((status) => (
                 <Column
                   key={status} status={status} issues={shown[status]} total={data.groups.find((group) => group.key.id === status)?.total ?? 0}
@@ -172,8 +174,8 @@ export default function Board() {
       {making && <NewIssue workspace={id} status={making} close={() => setMaking(undefined)} />}
       {members && <Members workspace={id} administers={administers} close={() => setMembers(false)} />}
       <FormDialog
-        open={deleting} onOpenChange={() => setDeleting(false)} danger title="Delete the workspace?" confirm="Delete"
-        description={`“${workspace.data?.name ?? ''}”, its issues and their comments are removed for good. The sessions of the agents stay.`}
+        open={deleting} onOpenChange={() => setDeleting(false)} danger title={t('Delete the workspace?')} confirm={t('Delete')}
+        description={t('“{name}”, its issues and their comments are removed for good. The sessions of the agents stay.', { name: workspace.data?.name ?? '' })}
         submit={async () => { await remove.mutateAsync(); await navigate({ to: '/board' }); }}
       />
     </div>
@@ -201,13 +203,13 @@ function Column({ status, issues, total, add, over, onOver, onDrop, children }: 
       <div className="flex items-center gap-2 px-3 pt-2 pb-1">
         <h2 className="text-sm font-semibold">{statusNames[status]}</h2><span className="text-xs text-soft tabular-nums">{total}</span>
         <span className="flex-1" />
-        {add && <IconButton small label={`New issue in ${statusNames[status]}`} onClick={add}><Plus size={15} /></IconButton>}
+        {add && <IconButton small label={t('New issue in {column}', { column: statusNames[status] })} onClick={add}><Plus size={15} /></IconButton>}
       </div>
       <ul ref={list} className="flex min-h-0 flex-1 flex-col gap-2 overflow-y-auto px-2 pb-2" tabIndex={-1}>
         {issues.flatMap((issue, index) => [over === index && line, children(issue, index)])}
         {over === issues.length && line}
-        {issues.length === 0 && over === undefined && <li className="px-2 py-3 text-center text-xs text-soft">No issues</li>}
-        {total > issues.length && issues.length >= perColumn && <li className="px-2 py-2 text-center text-xs text-soft">{total - issues.length} more: use the search</li>}
+        {issues.length === 0 && over === undefined && <li className="px-2 py-3 text-center text-xs text-soft">{t('No issues')}</li>}
+        {total > issues.length && issues.length >= perColumn && <li className="px-2 py-2 text-center text-xs text-soft">{t('{count} more: use the search', { count: total - issues.length })}</li>}
       </ul>
     </section>
   );
@@ -235,18 +237,18 @@ function Card({ workspace, issue, writable, held, dragging, onKeys, drag, dragEn
     >
       <div className="flex items-center gap-1.5 text-xs text-soft">
         <span>{issue.identifier}</span>
-        {issue.priority !== 'none' && <Badge tone={priorityTones[issue.priority]}>{issue.priority}</Badge>}
+        {issue.priority !== 'none' && <Badge tone={priorityTones[issue.priority]}>{word(issue.priority)}</Badge>}
         <span className="flex-1" />
         {issue.active_run && (issue.active_run.status === 'waiting'
-          ? <span className="inline-flex items-center gap-1 text-warn"><CircleHelp size={13} aria-hidden />waits</span>
-          : <span className="inline-flex items-center gap-1.5 text-accent"><span className="size-2 animate-pulse rounded-full bg-accent" aria-hidden />{issue.active_run.status === 'queued' ? 'queued' : 'works'}</span>)}
+          ? <span className="inline-flex items-center gap-1 text-warn"><CircleHelp size={13} aria-hidden />{t('waits')}</span>
+          : <span className="inline-flex items-center gap-1.5 text-accent"><span className="size-2 animate-pulse rounded-full bg-accent" aria-hidden />{issue.active_run.status === 'queued' ? t('queued') : t('works')}</span>)}
         {writable && (
           <span className="relative z-10 -my-1 -mr-1">
             <Menu
-              trigger={<IconButton small label={`Move ${issue.identifier}`}><Ellipsis size={15} /></IconButton>}
+              trigger={<IconButton small label={t('Move {issue}', { issue: issue.identifier })}><Ellipsis size={15} /></IconButton>}
               items={[
-                { label: 'Up', run: () => nudge(-1) }, { label: 'Down', run: () => nudge(1) }, null,
-                ...statuses.filter((one) => one !== issue.status).map((one) => ({ label: `To ${statusNames[one]}`, run: () => move(one) })),
+                { label: t('Up'), run: () => nudge(-1) }, { label: t('Down'), run: () => nudge(1) }, null,
+                ...statuses.filter((one) => one !== issue.status).map((one) => ({ label: t('To {column}', { column: statusNames[one] }), run: () => move(one) })),
               ]}
             />
           </span>

@@ -5,15 +5,17 @@ import { Bot, ChevronRight, Pencil, Play, Square, User } from 'lucide-react';
 import { type FormEvent, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { ago, compact, cost, dateTime, duration } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { answering, questionOf, useInbox } from '../../lib/inbox';
 import { api, useAction } from '../../lib/query';
+import { word } from '../../lib/words';
 import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { Prose } from '../../ui/markdown';
 import { Failure, Loaded, More, Spinner } from '../../ui/page';
 import { QuestionForm } from '../chat/questions';
-import { linesOf, Section, SessionLink, State, usageText, words } from '../unattended/pieces';
+import { linesOf, Section, SessionLink, State, usageText } from '../unattended/pieces';
 import { AssigneeSelect } from './assignee';
 import { type Candidate, candidateKey, useCandidates, useWorkspace } from './data';
 import { type Issue, priorities, type Status, statuses, statusNames } from './place';
@@ -35,7 +37,7 @@ export default function IssueRoom() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 items-center gap-1 border-b py-1.5 pr-3 pl-4">
-        <Link to="/board" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">Board</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
+        <Link to="/board" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">{t('Board')}</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
         <Link to="/board/$workspaceId" params={{ workspaceId: workspace }} className="max-w-[40%] truncate text-soft hover:text-ink hover:underline">{board.data?.name ?? '…'}</Link><ChevronRight size={14} className="shrink-0 text-soft" aria-hidden />
         <span className="min-w-0 truncate font-semibold">{issue.data?.identifier ?? '…'}</span>
       </header>
@@ -47,7 +49,7 @@ export default function IssueRoom() {
                 <Title workspace={workspace} issue={found} writable={writable} />
                 <Open workspace={workspace} issue={found} />
               </div>
-              <aside aria-label="Facts" className="min-w-0 space-y-6 lg:row-span-2">
+              <aside aria-label={t('Facts')} className="min-w-0 space-y-6 lg:row-span-2">
                 <Properties workspace={workspace} issue={found} writable={writable} />
                 <Runs workspace={workspace} issue={found} writable={writable} />
                 <Usage workspace={workspace} issue={found} />
@@ -81,12 +83,12 @@ function Title({ workspace, issue, writable }: Part) {
     <div>
       <div className="flex items-start gap-2">
         <h1 className="min-w-0 flex-1 text-xl font-semibold break-words" dir="auto">{issue.title}</h1>
-        {writable && <Button small onClick={edit}><Pencil size={14} aria-hidden />Edit</Button>}
+        {writable && <Button small onClick={edit}><Pencil size={14} aria-hidden />{t('Edit')}</Button>}
       </div>
-      <div className="mt-2 text-sm">{issue.description ? <Prose text={issue.description} /> : <p className="text-soft">No description.</p>}</div>
-      <FormDialog open={editing} onOpenChange={setEditing} title={`Edit ${issue.identifier}`} confirm="Save" submit={() => save.mutateAsync()}>
-        <Field label="Title">{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} dir="auto" />}</Field>
-        <Field label="Description">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={8} dir="auto" />}</Field>
+      <div className="mt-2 text-sm">{issue.description ? <Prose text={issue.description} /> : <p className="text-soft">{t('No description.')}</p>}</div>
+      <FormDialog open={editing} onOpenChange={setEditing} title={t('Edit {name}', { name: issue.identifier })} confirm={t('Save')} submit={() => save.mutateAsync()}>
+        <Field label={t('Title')}>{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} dir="auto" />}</Field>
+        <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={8} dir="auto" />}</Field>
       </FormDialog>
     </div>
   );
@@ -111,22 +113,22 @@ function Properties({ workspace, issue, writable }: Part) {
   };
   return (
     <div className="grid grid-cols-2 gap-3 lg:grid-cols-1">
-      <Field label="Status">{(ids) => <Select {...ids} disabled={off} value={issue.status} onChange={(event) => change.mutate({ status: event.target.value as Status })}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
-      <Field label="Assigned to">{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={key} disabled={off} change={assign} />}</Field>
-      <Field label="Priority">{(ids) => <Select {...ids} disabled={off} value={issue.priority} onChange={(event) => change.mutate({ priority: event.target.value as Issue['priority'] })}>{priorities.map((one) => <option key={one}>{one}</option>)}</Select>}</Field>
-      <Field label="Labels" hint="Separated by commas.">{(ids) => (
+      <Field label={t('Status')}>{(ids) => <Select {...ids} disabled={off} value={issue.status} onChange={(event) => change.mutate({ status: event.target.value as Status })}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
+      <Field label={t('Assigned to')}>{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={key} disabled={off} change={assign} />}</Field>
+      <Field label={t('Priority')}>{(ids) => <Select {...ids} disabled={off} value={issue.priority} onChange={(event) => change.mutate({ priority: event.target.value as Issue['priority'] })}>{priorities.map((one) => <option key={one} value={one}>{word(one)}</option>)}</Select>}</Field>
+      <Field label={t('Labels')} hint={t('Separated by commas.')}>{(ids) => (
         <Input
           {...ids} disabled={!writable} value={labels ?? issue.labels.join(', ')} onChange={(event) => setLabels(event.target.value)}
           onBlur={() => { if (labels !== undefined && labels !== issue.labels.join(', ')) change.mutate({ labels: linesOf(labels.replaceAll(',', '\n')) }); setLabels(undefined); }}
         />
       )}</Field>
       <FormDialog
-        open={chosen !== undefined} onOpenChange={() => setChosen(undefined)} title={`Assign to ${chosen?.name ?? ''}`} confirm="Assign"
-        description="The agent is sent the title, the description, the comments and your note."
+        open={chosen !== undefined} onOpenChange={() => setChosen(undefined)} title={t('Assign to {name}', { name: chosen?.name ?? '' })} confirm={t('Assign')}
+        description={t('The agent is sent the title, the description, the comments and your note.')}
         submit={() => change.mutateAsync({ assignee_type: chosen?.type ?? null, assignee_id: chosen?.id ?? null, ...(note.trim() ? { handoff_note: note.trim() } : {}), ...(begin ? {} : { suppress_run: true }) })}
       >
-        <Field label="Note">{(ids) => <Area {...ids} value={note} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
-        <Check label="Begin a run now" checked={begin} onChange={(event) => setBegin(event.target.checked)} />
+        <Field label={t('Note')}>{(ids) => <Area {...ids} value={note} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
+        <Check label={t('Begin a run now')} checked={begin} onChange={(event) => setBegin(event.target.checked)} />
       </FormDialog>
     </div>
   );
@@ -150,20 +152,20 @@ function Runs({ workspace, issue, writable }: Part) {
   const runs = useRuns(workspace, issue);
   const refresh = [['board', workspace]];
   const [note, setNote] = useState<string>();
-  const start = useAction((text: string) => api().startIssueRun(workspace, issue.id, text.trim() ? { handoff_note: text.trim() } : {}), { done: 'The run has begun.', refresh });
-  const stop = useAction((run: string) => api().cancelIssueRun(workspace, issue.id, run), { done: 'The run was stopped.', refresh });
+  const start = useAction((text: string) => api().startIssueRun(workspace, issue.id, text.trim() ? { handoff_note: text.trim() } : {}), { done: t('The run has begun.'), refresh });
+  const stop = useAction((run: string) => api().cancelIssueRun(workspace, issue.id, run), { done: t('The run was stopped.'), refresh });
   const assigned = issue.assignee_type === 'agent' || issue.assignee_type === 'squad';
   const some = (runs.data?.items.length ?? 0) > 0;
   return (
     <Section
-      title="Runs"
-      actions={writable && assigned && !issue.active_run && <Button small onClick={() => setNote('')}><Play size={14} aria-hidden />{some ? 'Retry' : 'Start'}</Button>}
+      title={t('Runs')}
+      actions={writable && assigned && !issue.active_run && <Button small onClick={() => setNote('')}><Play size={14} aria-hidden />{some ? t('Retry') : t('Start')}</Button>}
     >
-      <Loaded query={runs} isEmpty={(data) => data.items.length === 0} empty={<p className="text-sm text-soft">{assigned ? 'The agent has not begun.' : 'Assign the issue to an agent, and it works on it.'}</p>}>
+      <Loaded query={runs} isEmpty={(data) => data.items.length === 0} empty={<p className="text-sm text-soft">{assigned ? t('The agent has not begun.') : t('Assign the issue to an agent, and it works on it.')}</p>}>
         {(data) => <ul className="space-y-2">{data.items.map((run) => <RunItem key={run.id} run={run} stop={writable ? () => stop.mutate(run.id) : undefined} />)}</ul>}
       </Loaded>
-      <FormDialog open={note !== undefined} onOpenChange={() => setNote(undefined)} title={some ? 'Retry' : 'Start a run'} confirm="Start" submit={() => start.mutateAsync(note ?? '')} description="The agent goes on in the session that it has for this issue.">
-        <Field label="Note to the agent">{(ids) => <Area {...ids} value={note ?? ''} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
+      <FormDialog open={note !== undefined} onOpenChange={() => setNote(undefined)} title={some ? t('Retry') : t('Start a run')} confirm={t('Start')} submit={() => start.mutateAsync(note ?? '')} description={t('The agent goes on in the session that it has for this issue.')}>
+        <Field label={t('Note to the agent')}>{(ids) => <Area {...ids} value={note ?? ''} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
       </FormDialog>
     </Section>
   );
@@ -176,13 +178,13 @@ function RunItem({ run, stop }: { run: Run; stop: (() => void) | undefined }) {
   return (
     <li className="rounded-md border bg-raised px-2.5 py-2 text-sm">
       <div className="flex flex-wrap items-center gap-2">
-        <State value={run.status} /><span className="text-soft">{words(run.trigger.kind)}{run.attempt > 1 ? `, attempt ${run.attempt} of ${run.max_attempts}` : ''}</span><span className="flex-1" />
+        <State value={run.status} /><span className="text-soft">{[word(run.trigger.kind), run.attempt > 1 && t('attempt {attempt} of {most}', { attempt: run.attempt, most: run.max_attempts })].filter(Boolean).join(', ')}</span><span className="flex-1" />
         {run.session_id && <SessionLink id={run.session_id} />}
-        {open && stop && <Button small onClick={stop}><Square size={12} fill="currentColor" aria-hidden />Stop</Button>}
+        {open && stop && <Button small onClick={stop}><Square size={12} fill="currentColor" aria-hidden />{t('Stop')}</Button>}
       </div>
       <p className="mt-0.5 text-xs text-soft">{[dateTime(run.created_at), took, usageText(used)].filter(Boolean).join(' · ')}</p>
       {(run.error ?? run.failure_reason) && <p className="mt-1 break-words text-bad">{run.error ?? run.failure_reason}</p>}
-      {run.status === 'cancelled' && run.reason_code && <p className="mt-1 text-soft">{words(run.reason_code)}</p>}
+      {run.status === 'cancelled' && run.reason_code && <p className="mt-1 text-soft">{word(run.reason_code)}</p>}
     </li>
   );
 }
@@ -192,12 +194,12 @@ function Usage({ workspace, issue }: Part) {
   if (!usage.data || usage.data.run_count === 0) return null;
   const { data } = usage;
   return (
-    <Section title="Usage">
+    <Section title={t('Usage')}>
       <dl className="grid grid-cols-2 gap-y-1 text-sm">
-        <dt className="text-soft">Runs</dt><dd>{data.run_count}, {duration(data.duration_s * 1000)}</dd>
-        <dt className="text-soft">Tokens in</dt><dd>{compact(data.input_tokens)}</dd>
-        <dt className="text-soft">Tokens out</dt><dd>{compact(data.output_tokens)}</dd>
-        {data.cost_usd > 0 && <><dt className="text-soft">Cost</dt><dd>{cost(data.cost_usd)}</dd></>}
+        <dt className="text-soft">{t('Runs')}</dt><dd>{data.run_count}, {duration(data.duration_s * 1000)}</dd>
+        <dt className="text-soft">{t('Tokens in')}</dt><dd>{compact(data.input_tokens)}</dd>
+        <dt className="text-soft">{t('Tokens out')}</dt><dd>{compact(data.output_tokens)}</dd>
+        {data.cost_usd > 0 && <><dt className="text-soft">{t('Cost')}</dt><dd>{cost(data.cost_usd)}</dd></>}
         {data.by_model.map((one) => <div key={one.model} className="contents"><dt className="truncate text-soft" title={one.model}>{one.model}</dt><dd>{compact(one.input_tokens + one.output_tokens)}</dd></div>)}
       </dl>
     </Section>
@@ -217,22 +219,22 @@ function Timeline({ workspace, issue, writable }: Part) {
     event.preventDefault();
     if (comment.trim()) await say.mutateAsync().then(() => setComment(''), () => {});
   };
-  const name = (entry: Entry): string => (entry.actor_type === 'system' ? 'Everloop' : candidates.data?.find((one) => one.id === entry.actor_id)?.name ?? (entry.actor_type === 'agent' ? 'Agent' : 'Member'));
+  const name = (entry: Entry): string => (entry.actor_type === 'system' ? 'Everloop' : candidates.data?.find((one) => one.id === entry.actor_id)?.name ?? (entry.actor_type === 'agent' ? t('Agent') : t('Member')));
   // Pages come newest first, entries of each oldest first.
   const list = entries.data?.pages.toReversed().flatMap((page) => page.items) ?? [];
   return (
-    <Section title="Timeline">
+    <Section title={t('Timeline')}>
       {entries.data === undefined && (entries.error ? <Failure error={entries.error} retry={() => void entries.refetch()} /> : <Spinner />)}
       <More pages={entries} />
-      <ol aria-label="What happened" className="space-y-2.5">
+      <ol aria-label={t('What happened')} className="space-y-2.5">
         {list.filter((entry) => entry.type !== 'run').map((entry) => <EntryItem key={`${entry.type} ${entry.id}`} entry={entry} name={name(entry)} issue={issue} nameOf={(id) => candidates.data?.find((one) => one.id === id)?.name} />)}
       </ol>
       {writable && (
         <form onSubmit={(event) => void submit(event)} className="space-y-2 pt-2">
-          <Field label="Comment" hint={issue.active_run?.status === 'waiting' ? 'The agent waits: your comment is its answer.' : issue.active_run ? 'The agent gets it when its turn has ended.' : undefined}>
+          <Field label={t('Comment')} hint={issue.active_run?.status === 'waiting' ? t('The agent waits: your comment is its answer.') : issue.active_run ? t('The agent gets it when its turn has ended.') : undefined}>
             {(ids) => <Area {...ids} value={comment} onChange={(event) => setComment(event.target.value)} rows={3} dir="auto" />}
           </Field>
-          <div className="flex justify-end"><Button type="submit" look="primary" disabled={!comment.trim()} busy={say.isPending}>Comment</Button></div>
+          <div className="flex justify-end"><Button type="submit" look="primary" disabled={!comment.trim()} busy={say.isPending}>{t('Comment|verb')}</Button></div>
         </form>
       )}
     </Section>
@@ -245,7 +247,7 @@ function EntryItem({ entry, name, issue, nameOf }: { entry: Entry; name: string;
   if (entry.type === 'comment') {
     return (
       <li className={cn('rounded-lg border bg-raised', entry.parent_id && 'ml-6')}>
-        <div className="flex items-center gap-2 border-b px-3 py-1.5 text-sm"><Icon size={15} className="shrink-0 text-soft" aria-hidden /><span className="min-w-0 flex-1 truncate font-medium" dir="auto">{name}</span>{entry.resolved_at && <span className="text-xs text-good">answered</span>}{when}</div>
+        <div className="flex items-center gap-2 border-b px-3 py-1.5 text-sm"><Icon size={15} className="shrink-0 text-soft" aria-hidden /><span className="min-w-0 flex-1 truncate font-medium" dir="auto">{name}</span>{entry.resolved_at && <span className="text-xs text-good">{t('answered')}</span>}{when}</div>
         <div className="px-3 py-2 text-sm"><Prose text={entry.content ?? ''} /></div>
       </li>
     );
@@ -260,19 +262,19 @@ export function activityText(entry: Entry, issue: Pick<Issue, 'identifier'>, nam
   const { from, to } = (entry.details ?? {}) as { from?: unknown; to?: unknown };
   const status = (value: unknown): string => statusNames[shown(value) as Status] ?? shown(value);
   switch (entry.action) {
-    case 'created': return `created ${issue.identifier}`;
-    case 'status_changed': return `moved it from ${status(from)} to ${status(to)}`;
-    case 'priority_changed': return `set the priority from ${shown(from)} to ${shown(to)}`;
+    case 'created': return t('created {issue}', { issue: issue.identifier });
+    case 'status_changed': return t('moved it from {from} to {to}', { from: status(from), to: status(to) });
+    case 'priority_changed': return t('set the priority from {from} to {to}', { from: word(shown(from)), to: word(shown(to)) });
     case 'assignee_changed': {
       const id = shown(to).split(':').at(-1) ?? '';
-      return to ? `assigned it to ${nameOf(id) ?? 'another assignee'}` : 'took the assignee away';
+      return to ? t('assigned it to {name}', { name: nameOf(id) ?? t('another assignee') }) : t('took the assignee away');
     }
-    case 'title_changed': return `changed the title to “${shown(to)}”`;
-    case 'description_updated': return 'changed the description';
-    case 'due_date_changed': return to ? `set the due date to ${shown(to)}` : 'took the due date away';
-    case 'label_changed': return 'changed the labels';
-    case 'run_started': return 'began to work';
-    case 'run_finished': return `ended the run${to ? `: ${words(shown(to))}` : ''}`;
-    default: return words(entry.action ?? '');
+    case 'title_changed': return t('changed the title to “{title}”', { title: shown(to) });
+    case 'description_updated': return t('changed the description');
+    case 'due_date_changed': return to ? t('set the due date to {date}', { date: shown(to) }) : t('took the due date away');
+    case 'label_changed': return t('changed the labels');
+    case 'run_started': return t('began to work');
+    case 'run_finished': return to ? t('ended the run: {outcome}', { outcome: word(shown(to)) }) : t('ended the run');
+    default: return word(entry.action ?? '');
   }
 }

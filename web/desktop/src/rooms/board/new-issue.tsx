@@ -1,5 +1,7 @@
 import { useState } from 'react';
+import { t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
+import { word } from '../../lib/words';
 import { FormDialog } from '../../ui/dialog';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { linesOf } from '../unattended/pieces';
@@ -20,18 +22,18 @@ export function NewIssue({ workspace, status, close }: { workspace: string; stat
   const make = useAction(() => api().createIssue(workspace, {
     title: title.trim(), description, status: at, priority, labels: linesOf(labels.replaceAll(',', '\n')),
     ...(assignee ? { assignee_type: assignee.type, assignee_id: assignee.id } : {}), ...(works && wait ? { suppress_run: true } : {}),
-  }), { done: (issue) => `${issue.identifier} was created.`, refresh: [['board', workspace]] });
+  }), { done: (issue) => t('{name} was created.', { name: issue.identifier }), refresh: [['board', workspace]] });
   return (
-    <FormDialog open onOpenChange={close} title="New issue" confirm="Create" submit={() => make.mutateAsync()}>
-      <Field label="Title">{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} autoFocus dir="auto" />}</Field>
-      <Field label="Description" hint="An agent is sent it as its task.">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={4} dir="auto" />}</Field>
+    <FormDialog open onOpenChange={close} title={t('New issue')} confirm={t('Create')} submit={() => make.mutateAsync()}>
+      <Field label={t('Title')}>{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} autoFocus dir="auto" />}</Field>
+      <Field label={t('Description')} hint={t('An agent is sent it as its task.')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={4} dir="auto" />}</Field>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Status">{(ids) => <Select {...ids} value={at} onChange={(event) => setAt(event.target.value as Status)}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
-        <Field label="Priority">{(ids) => <Select {...ids} value={priority} onChange={(event) => setPriority(event.target.value as Issue['priority'])}>{priorities.map((one) => <option key={one}>{one}</option>)}</Select>}</Field>
-        <Field label="Assigned to">{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={assignee?.key ?? ''} change={setAssignee} />}</Field>
-        <Field label="Labels" hint="Separated by commas.">{(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}</Field>
+        <Field label={t('Status')}>{(ids) => <Select {...ids} value={at} onChange={(event) => setAt(event.target.value as Status)}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
+        <Field label={t('Priority')}>{(ids) => <Select {...ids} value={priority} onChange={(event) => setPriority(event.target.value as Issue['priority'])}>{priorities.map((one) => <option key={one} value={one}>{word(one)}</option>)}</Select>}</Field>
+        <Field label={t('Assigned to')}>{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={assignee?.key ?? ''} change={setAssignee} />}</Field>
+        <Field label={t('Labels')} hint={t('Separated by commas.')}>{(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}</Field>
       </div>
-      {works && <Check label="Do not begin yet" hint="The agent begins when you start a run." checked={wait} onChange={(event) => setWait(event.target.checked)} />}
+      {works && <Check label={t('Do not begin yet')} hint={t('The agent begins when you start a run.')} checked={wait} onChange={(event) => setWait(event.target.checked)} />}
     </FormDialog>
   );
 }

@@ -1,4 +1,5 @@
 import type { Schemas } from '@everloop/sdk';
+import { t } from '../../lib/i18n';
 
 export type Issue = Schemas['Issue'];
 export type Status = Issue['status'];
@@ -7,7 +8,7 @@ export type Status = Issue['status'];
 export const statuses: Status[] = ['backlog', 'todo', 'in_progress', 'in_review', 'blocked', 'done', 'cancelled'];
 
 export const statusNames: Record<Status, string> = {
-  backlog: 'Backlog', todo: 'To do', in_progress: 'In progress', in_review: 'In review', blocked: 'Blocked', done: 'Done', cancelled: 'Cancelled',
+  backlog: t('Backlog'), todo: t('To do'), in_progress: t('In progress'), in_review: t('In review'), blocked: t('Blocked'), done: t('Done'), cancelled: t('Cancelled'),
 };
 
 export const priorities: Issue['priority'][] = ['urgent', 'high', 'medium', 'low', 'none'];

@@ -2,6 +2,7 @@ import type { Schemas } from '@everloop/sdk';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { SquareKanban, Plus } from 'lucide-react';
 import { useState } from 'react';
+import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -14,12 +15,12 @@ export type Workspace = Schemas['ProdWorkspace'];
 export default function Workspaces() {
   const pages = usePages<Workspace>(['board', 'workspaces'], (query, signal) => api().listProdWorkspaces({ query, signal }));
   const [making, setMaking] = useState(false);
-  const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />New workspace</Button>;
+  const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />{t('New workspace')}</Button>;
   return (
-    <Page title="Board" actions={button}>
+    <Page title={t('Board')} actions={button}>
       <Loaded
         query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<SquareKanban size={28} />} title="There is no workspace yet" action={button}>A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.</Empty>}
+        empty={<Empty icon={<SquareKanban size={28} />} title={t('There is no workspace yet')} action={button}>{t('A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.')}</Empty>}
       >
         {() => (
           <ul className="mx-auto grid max-w-5xl gap-3 sm:grid-cols-2 lg:grid-cols-3">
@@ -30,7 +31,9 @@ export default function Workspaces() {
                   <Badge>{one.role}</Badge>
                 </div>
                 {one.description && <p className="mt-1 line-clamp-2 text-sm text-soft" dir="auto">{one.description}</p>}
-                <p className="mt-2 text-xs text-soft">{one.issue_prefix} · {one.member_count} {one.member_count === 1 ? 'member' : 'members'} · {one.agent_count} {one.agent_count === 1 ? 'agent' : 'agents'}</p>
+                <p className="mt-2 text-xs text-soft">{[
+                  one.issue_prefix, plural(one.member_count, '{count} member', '{count} members'), plural(one.agent_count, '{count} agent', '{count} agents'),
+                ].join(' · ')}</p>
               </li>
             ))}
           </ul>
@@ -58,16 +61,16 @@ function NewWorkspace({ close }: { close: () => void }) {
     await navigate({ to: '/board/$workspaceId', params: { workspaceId: made.id } });
   };
   return (
-    <FormDialog open onOpenChange={close} title="New workspace" confirm="Create" submit={submit}>
-      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label="Description">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} maxLength={1000} className="min-h-14" dir="auto" />}</Field>
-      <Field label="Prefix of issues" hint="As WEB for WEB-1; empty: made of the name.">
+    <FormDialog open onOpenChange={close} title={t('New workspace')} confirm={t('Create')} submit={submit}>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
+      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} maxLength={1000} className="min-h-14" dir="auto" />}</Field>
+      <Field label={t('Prefix of issues')} hint={t('As WEB for WEB-1; empty: made of the name.')}>
         {(ids) => <Input {...ids} value={prefix} onChange={(event) => setPrefix(event.target.value)} maxLength={10} pattern="[A-Za-z][A-Za-z0-9]*" />}
       </Field>
-      <Field label="Attempts of a run" hint="After the last one the issue is blocked.">
+      <Field label={t('Attempts of a run')} hint={t('After the last one the issue is blocked.')}>
         {(ids) => <Input {...ids} type="number" min={1} max={5} required value={attempts} onChange={(event) => setAttempts(Math.trunc(event.target.valueAsNumber) || 1)} />}
       </Field>
-      <Check label="A comment begins a run" hint="When a member comments on an issue whose agent is not at work." checked={onComment} onChange={(event) => setOnComment(event.target.checked)} />
+      <Check label={t('A comment begins a run')} hint={t('When a member comments on an issue whose agent is not at work.')} checked={onComment} onChange={(event) => setOnComment(event.target.checked)} />
     </FormDialog>
   );
 }

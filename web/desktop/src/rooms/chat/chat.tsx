@@ -1,6 +1,7 @@
 import { useParams } from '@tanstack/react-router';
 import { WifiOff } from 'lucide-react';
 import { useCallback, useState } from 'react';
+import { plural, t } from '../../lib/i18n';
 import { useAction } from '../../lib/query';
 import { useDetail, useSession, type Followed } from '../../lib/session';
 import { Failure, Spinner } from '../../ui/page';
@@ -17,15 +18,15 @@ export default function Chat() {
   return (
     <SessionFrame id={sessionId} state={followed?.state}>
       {error ? <div className="p-4"><Failure error={error} /></div>
-        : !followed ? <div className="p-4"><Spinner label="Opening the session" /></div> : <Room key={sessionId} followed={followed} />}
+        : !followed ? <div className="p-4"><Spinner label={t('Opening the session')} /></div> : <Room key={sessionId} followed={followed} />}
     </SessionFrame>
   );
 }
 
 const words: Record<string, string> = {
-  model: 'The model is working', model_unavailable: 'The model server does not answer; the call is made again', rate_limit: 'The model server asks to wait; the call is made again',
-  tool: 'Tools are running', question: 'Waiting for your answer', permission: 'Waiting for your permission', child: 'Sub-agents are working', slot: 'A sub-agent waits for its turn',
-  budget: 'The budget of this session is used up', queued: 'The message waits for its run', worker_missing: 'No worker is running, or none can be reached',
+  model: t('The model is working'), model_unavailable: t('The model server does not answer; the call is made again'), rate_limit: t('The model server asks to wait; the call is made again'),
+  tool: t('Tools are running'), question: t('Waiting for your answer'), permission: t('Waiting for your permission'), child: t('Sub-agents are working'), slot: t('A sub-agent waits for its turn'),
+  budget: t('The budget of this session is used up'), queued: t('The message waits for its run'), worker_missing: t('No worker is running, or none can be reached'),
 };
 
 /** waitingText says in words why a session makes no progress. */
@@ -36,7 +37,7 @@ function Room({ followed: { session, state } }: { followed: Followed }) {
   const [mode, setMode] = useState<'planning' | 'executing'>();
   const [quoted, setQuoted] = useState<{ text: string; at: number }>();
   const quote = useCallback((text: string) => setQuoted({ text, at: Date.now() }), []);
-  const stop = useAction(() => session.stop(), { done: (stopped) => (stopped ? undefined : 'Nothing was running.') });
+  const stop = useAction(() => session.stop(), { done: (stopped) => (stopped ? undefined : t('Nothing was running.')) });
   const clear = useAction(() => session.stop({ scope: 'chat_and_queue' }));
   const running = state.status === 'running' || state.chat !== undefined;
   const owner = detail.data === undefined || detail.data.viewer_role === 'owner';
@@ -46,7 +47,7 @@ function Room({ followed: { session, state } }: { followed: Followed }) {
     let stored: string[] = [];
     if (out.files.length > 0) {
       const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
-      if (failed.length > 0) toast(`${failed[0]?.path ?? 'A file'} could not be stored: ${failed[0]?.message ?? ''}`, 'bad');
+      if (failed.length > 0) toast(t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }), 'bad');
       stored = uploaded;
     }
     const chosen = mode && !(running && out.delivery === 'steer') ? { mode } : {};
@@ -59,16 +60,16 @@ function Room({ followed: { session, state } }: { followed: Followed }) {
       {detail.data?.replay_state && <ReplayBar id={session.id} state={detail.data.replay_state} />}
       <div className="mx-auto w-full max-w-3xl px-3 pb-3">
         {!state.online && (
-          <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn"><WifiOff size={14} aria-hidden />The connection is lost. It is made again by itself; nothing gets lost.</p>
+          <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn"><WifiOff size={14} aria-hidden />{t('The connection is lost. It is made again by itself; nothing gets lost.')}</p>
         )}
         <div className="flex min-h-6 items-center gap-2 px-1 text-xs text-soft" role="status">
           {running && waiting && <><span className="size-1.5 animate-pulse rounded-full bg-accent" aria-hidden />{waiting}</>}
           {!running && state.waitingReason === 'budget' && waiting}
-          {!running && state.lastEnd?.status === 'failed' && <span className="text-bad">The chat has failed: {state.lastEnd.error?.message ?? state.lastEnd.finish_reason}</span>}
+          {!running && state.lastEnd?.status === 'failed' && <span className="text-bad">{t('The chat has failed: {message}', { message: state.lastEnd.error?.message ?? state.lastEnd.finish_reason })}</span>}
         </div>
         {state.queueLength > 0 && (
-          <section aria-label="Queue" className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
-            <p className="flex items-center text-xs text-soft"><span className="flex-1">{state.queueLength} in the queue</span><button type="button" className="text-bad hover:underline" onClick={() => clear.mutate()}>Stop and clear</button></p>
+          <section aria-label={t('Queue')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
+            <p className="flex items-center text-xs text-soft"><span className="flex-1">{plural(state.queueLength, '{count} message in the queue', '{count} messages in the queue')}</span><button type="button" className="text-bad hover:underline" onClick={() => clear.mutate()}>{t('Stop and clear')}</button></p>
             <ol>{state.queue.map((one) => <li key={one.turn_id} className="truncate" dir="auto">{one.preview}</li>)}</ol>
           </section>
         )}
@@ -77,7 +78,7 @@ function Room({ followed: { session, state } }: { followed: Followed }) {
             draftKey={session.id} running={running} send={send} stop={() => stop.mutate()} quoted={quoted}
             tools={<ModeChoice value={mode ?? (detail.data?.session_setup.mode as 'planning' | 'executing' | undefined) ?? 'executing'} change={setMode} model={state.model ?? detail.data?.model} />}
           />
-        ) : <p className="rounded-lg border bg-panel px-3 py-2 text-sm text-soft">You can read this session; only its owner can write to it.</p>}
+        ) : <p className="rounded-lg border bg-panel px-3 py-2 text-sm text-soft">{t('You can read this session; only its owner can write to it.')}</p>}
       </div>
     </div>
   );

@@ -3,6 +3,7 @@ import { ArrowUp, ChevronDown, FileText, Paperclip, Square, X } from 'lucide-rea
 import { type ClipboardEvent, type DragEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { usePreferences } from '../../lib/preferences';
 import { errorText } from '../../lib/query';
 import { IconButton } from '../../ui/button';
@@ -30,7 +31,7 @@ const pictureTypes = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 const readPicture = (file: File): Promise<string> => new Promise((resolve, reject) => {
   const reader = new FileReader();
   reader.onload = () => resolve(String(reader.result));
-  reader.onerror = () => reject(new Error(`${file.name} could not be read`));
+  reader.onerror = () => reject(new Error(t('{name} could not be read', { name: file.name })));
   reader.readAsDataURL(file);
 });
 
@@ -46,9 +47,9 @@ export function messageOf(text: string, pictures: string[], stored: string[]): M
 }
 
 const deliveries: Record<Exclude<Delivery, 'reject'>, { label: string; hint: string }> = {
-  steer: { label: 'Steer', hint: 'Join the running chat' },
-  enqueue: { label: 'Queue', hint: 'Next, when the chat has ended' },
-  interrupt: { label: 'Interrupt', hint: 'Stop the chat, then this' },
+  steer: { label: t('Steer'), hint: t('Join the running chat') },
+  enqueue: { label: t('Queue|verb'), hint: t('Next, when the chat has ended') },
+  interrupt: { label: t('Interrupt'), hint: t('Stop the chat, then this') },
 };
 
 /** Composer writes messages. `draftKey` keeps what is not sent while other rooms are open. */
@@ -95,7 +96,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
     if ((!said && attached.length === 0) || busy || disabled) return;
     const pictures = attached.filter((one) => one.preview);
     if (pictures.reduce((sum, one) => sum + one.file.size, 0) > maxPictures) {
-      toast(`Pictures may have ${bytes(maxPictures)} together.`, 'bad');
+      toast(t('Pictures may have {size} together.', { size: bytes(maxPictures) }), 'bad');
       return;
     }
     setBusy(true);
@@ -131,19 +132,19 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
       onDragOver={(event) => { if (event.dataTransfer.types.includes('Files')) { event.preventDefault(); setOver(true); } }} onDragLeave={() => setOver(false)} onDrop={drop}
     >
       {attached.length > 0 && (
-        <ul aria-label="Attachments" className="flex flex-wrap gap-2 px-3 pt-3">
+        <ul aria-label={t('Attachments')} className="flex flex-wrap gap-2 px-3 pt-3">
           {attached.map((one, index) => (
             <li key={index} className="flex max-w-60 items-center gap-2 rounded-md border bg-panel py-1 pr-1 pl-2 text-xs">
               {one.preview ? <img src={one.preview} alt="" className="size-8 rounded object-cover" /> : <FileText size={16} className="shrink-0 text-soft" aria-hidden />}
               <span className="truncate" dir="auto">{one.file.name}</span><span className="shrink-0 text-soft">{bytes(one.file.size)}</span>
-              <IconButton small label={`Remove ${one.file.name}`} onClick={() => detach(one)}><X size={13} /></IconButton>
+              <IconButton small label={t('Remove {name}', { name: one.file.name })} onClick={() => detach(one)}><X size={13} /></IconButton>
             </li>
           ))}
         </ul>
       )}
       <textarea
-        ref={area} rows={1} value={text} onChange={(event) => setText(event.target.value)} onPaste={paste} disabled={disabled} aria-label="Message" dir="auto"
-        placeholder={placeholder ?? (running ? 'Write to the running chat' : 'Write a message')}
+        ref={area} rows={1} value={text} onChange={(event) => setText(event.target.value)} onPaste={paste} disabled={disabled} aria-label={t('Message')} dir="auto"
+        placeholder={placeholder ?? (running ? t('Write to the running chat') : t('Write a message'))}
         className="block max-h-65 w-full resize-none bg-transparent px-3.5 pt-3 pb-1 outline-none"
         onKeyDown={(event) => {
           const sends = event.ctrlKey || event.metaKey || (preferences.send === 'enter' && !event.shiftKey);
@@ -154,7 +155,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
         }}
       />
       <div className="flex flex-wrap items-center gap-1 px-2 pb-2">
-        <IconButton label="Attach files" onClick={() => picker.current?.click()}><Paperclip size={16} /></IconButton>
+        <IconButton label={t('Attach files')} onClick={() => picker.current?.click()}><Paperclip size={16} /></IconButton>
         <input ref={picker} type="file" multiple hidden onChange={(event) => { attach(event.target.files ?? []); event.target.value = ''; }} />
         {tools}
         <span className="flex-1" />
@@ -166,8 +167,8 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
             }))}
           />
         )}
-        {running && stop && <IconButton label="Stop" look="plain" onClick={stop}><Square size={14} fill="currentColor" /></IconButton>}
-        <IconButton label="Send" look="primary" busy={busy} disabled={disabled || (!text.trim() && attached.length === 0)} onClick={() => void submit()}><ArrowUp size={18} /></IconButton>
+        {running && stop && <IconButton label={t('Stop')} look="plain" onClick={stop}><Square size={14} fill="currentColor" /></IconButton>}
+        <IconButton label={t('Send')} look="primary" busy={busy} disabled={disabled || (!text.trim() && attached.length === 0)} onClick={() => void submit()}><ArrowUp size={18} /></IconButton>
       </div>
     </div>
   );

@@ -2,6 +2,7 @@ import type { Question, Session, Snapshot, TurnView } from '@everloop/sdk';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { ArrowDown, MessageSquare } from 'lucide-react';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { t } from '../../lib/i18n';
 import { IconButton } from '../../ui/button';
 import { Empty, Spinner } from '../../ui/page';
 import { QuestionForm } from './questions';
@@ -56,14 +57,14 @@ export function Conversation({ session, state, quote }: { session: Session; stat
   if (rows.length === 0) {
     return (
       <div className="min-h-0 flex-1 overflow-y-auto">
-        {state.loaded ? <Empty icon={<MessageSquare size={28} />} title="Nothing was said yet">Write what should be done. The agent can run commands, edit files and ask you.</Empty>
-          : <div className="p-4"><Spinner label="Loading the messages" /></div>}
+        {state.loaded ? <Empty icon={<MessageSquare size={28} />} title={t('Nothing was said yet')}>{t('Write what should be done. The agent can run commands, edit files and ask you.')}</Empty>
+          : <div className="p-4"><Spinner label={t('Loading the messages')} /></div>}
       </div>
     );
   }
   return (
     <div className="relative min-h-0 flex-1">
-      <div ref={box} onScroll={scrolled} tabIndex={0} role="region" aria-label="Conversation" className="h-full overflow-y-auto [overflow-anchor:none]">
+      <div ref={box} onScroll={scrolled} tabIndex={0} role="region" aria-label={t('Conversation')} className="h-full overflow-y-auto [overflow-anchor:none]">
         <div className="relative mx-auto w-full max-w-3xl" style={{ height: size }}>
           {virtual.getVirtualItems().map((item) => {
             const row = rows[item.index];
@@ -76,7 +77,7 @@ export function Conversation({ session, state, quote }: { session: Session; stat
           })}
         </div>
       </div>
-      {!atEnd && <IconButton label="To the end" look="plain" className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md" onClick={toEnd}><ArrowDown size={16} /></IconButton>}
+      {!atEnd && <IconButton label={t('To the end')} look="plain" className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md" onClick={toEnd}><ArrowDown size={16} /></IconButton>}
     </div>
   );
 }

@@ -6,12 +6,13 @@ import { Popover } from 'radix-ui';
 import type { ReactNode } from 'react';
 import { cn } from '../../lib/cn';
 import { compact, cost } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api } from '../../lib/query';
 import { useDetail } from '../../lib/session';
 
 const tabs = [
-  { to: '/s/$sessionId', label: 'Chat', icon: MessageSquare }, { to: '/s/$sessionId/files', label: 'Files', icon: FolderOpen },
-  { to: '/s/$sessionId/history', label: 'History', icon: GitBranch },
+  { to: '/s/$sessionId', label: t('Chat'), icon: MessageSquare }, { to: '/s/$sessionId/files', label: t('Files'), icon: FolderOpen },
+  { to: '/s/$sessionId/history', label: t('History'), icon: GitBranch },
 ] as const;
 
 /** SessionFrame is the frame of the rooms of one session: its name, the way between them, and what it has used. */
@@ -21,10 +22,10 @@ export function SessionFrame({ id, state, actions, children }: { id: string; sta
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 items-center gap-2 border-b py-1 pr-3 pl-4">
-        <h1 className="min-w-0 flex-1 truncate font-semibold" dir="auto" title={name}>{name || 'New session'}</h1>
+        <h1 className="min-w-0 flex-1 truncate font-semibold" dir="auto" title={name}>{name || t('New session')}</h1>
         {actions}
         <ContextMeter id={id} />
-        <nav aria-label="Session" className="flex rounded-lg bg-panel p-0.5">
+        <nav aria-label={t('Session')} className="flex rounded-lg bg-panel p-0.5">
           {tabs.map(({ to, label, icon: Icon }) => (
             <Link
               key={to} to={to} params={{ sessionId: id }} activeOptions={{ exact: true }} aria-label={label}
@@ -41,7 +42,7 @@ export function SessionFrame({ id, state, actions, children }: { id: string; sta
 }
 
 const categories: Record<string, string> = {
-  system_prompt: 'System prompt', tools: 'Tools', skills: 'Skills', memories: 'Memories', messages: 'Messages', tool_results: 'Results of tools', files: 'Files', summary: 'Summary',
+  system_prompt: t('System prompt'), tools: t('Tools'), skills: t('Skills'), memories: t('Memories'), messages: t('Messages'), tool_results: t('Results of tools'), files: t('Files'), summary: t('Summary'),
 };
 
 /** ContextMeter shows how full the model's context is, of what, and what the session has cost. */
@@ -54,14 +55,14 @@ function ContextMeter({ id }: { id: string }) {
   const full = percent >= stats.threshold_pct - 10;
   return (
     <Popover.Root>
-      <Popover.Trigger aria-label={`Context: ${percent} percent used`} className="flex h-7 items-center gap-2 rounded-md px-2 text-xs text-soft hover:bg-hover">
+      <Popover.Trigger aria-label={t('Context: {percent} percent used', { percent })} className="flex h-7 items-center gap-2 rounded-md px-2 text-xs text-soft hover:bg-hover">
         <span className="h-1.5 w-14 overflow-hidden rounded-full bg-hover max-sm:w-7"><span className={cn('block h-full', full ? 'bg-warn' : 'bg-accent')} style={{ width: `${Math.max(2, percent)}%` }} /></span>
         <span className="tabular-nums">{percent}%</span>
       </Popover.Trigger>
       <Popover.Portal>
-        <Popover.Content align="end" sideOffset={4} collisionPadding={8} aria-label="Context and usage" className="z-40 w-76 rounded-lg border bg-raised p-3 text-sm shadow-lg">
-          <p className="font-medium">{compact(stats.used_tokens)} of {compact(stats.context_window)} tokens{stats.estimated ? ', estimated' : ''}</p>
-          <p className="mb-2 text-xs text-soft">{stats.model}; summarised at {stats.threshold_pct}%</p>
+        <Popover.Content align="end" sideOffset={4} collisionPadding={8} aria-label={t('Context and usage')} className="z-40 w-76 rounded-lg border bg-raised p-3 text-sm shadow-lg">
+          <p className="font-medium">{t(stats.estimated ? '{used} of {window} tokens, estimated' : '{used} of {window} tokens', { used: compact(stats.used_tokens), window: compact(stats.context_window) })}</p>
+          <p className="mb-2 text-xs text-soft">{t('{model}; summarised at {percent}%', { model: stats.model, percent: stats.threshold_pct })}</p>
           <dl className="space-y-1">
             {stats.categories.filter((one) => one.tokens > 0).map((one) => (
               <div key={one.name} className="grid grid-cols-[1fr_4rem_3rem] items-center gap-2">
@@ -73,7 +74,7 @@ function ContextMeter({ id }: { id: string }) {
           </dl>
           {usage.data && (
             <p className="mt-3 border-t pt-2 text-soft">
-              Used in all: {compact(usage.data.input_tokens)} in, {compact(usage.data.output_tokens)} out{usage.data.cost_usd ? `, ${cost(usage.data.cost_usd)}` : ''}
+              {t('Used in all: {input} in, {output} out', { input: compact(usage.data.input_tokens), output: compact(usage.data.output_tokens) })}{usage.data.cost_usd ? `, ${cost(usage.data.cost_usd)}` : ''}
             </p>
           )}
         </Popover.Content>

@@ -3,6 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { account } from '../../lib/auth';
+import { t } from '../../lib/i18n';
 import { usePreferences } from '../../lib/preferences';
 import { api, useAction } from '../../lib/query';
 import { Select } from '../../ui/field';
@@ -30,7 +31,7 @@ export default function NewChat() {
       let stored: string[] = [];
       if (out.files.length > 0) {
         const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
-        if (failed.length > 0) toast(`${failed[0]?.path ?? 'A file'} could not be stored: ${failed[0]?.message ?? ''}`, 'bad');
+        if (failed.length > 0) toast(t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }), 'bad');
         stored = uploaded;
       }
       await session.send(messageOf(out.text, out.pictures, stored));
@@ -47,34 +48,34 @@ export default function NewChat() {
     form.append('file', file);
     const { session_id } = await api().importSession(form, { timeoutMs: 600_000 });
     await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
-  }, { done: 'The session was imported.', refresh: [['sessions']] });
+  }, { done: t('The session was imported.'), refresh: [['sessions']] });
 
   const offered = solutions.data?.items ?? [];
   return (
     <div className="grid h-full place-items-center overflow-y-auto p-4">
       <div className="w-full max-w-2xl pb-[12vh]">
-        <h1 className="mb-5 text-center text-2xl font-semibold">What should be done?</h1>
+        <h1 className="mb-5 text-center text-2xl font-semibold">{t('What should be done?')}</h1>
         <Composer
-          draftKey="new" running={false} send={send} placeholder="Describe a task, or ask something"
+          draftKey="new" running={false} send={send} placeholder={t('Describe a task, or ask something')}
           tools={(
             <>
               <ModeChoice value={mode} change={setMode} />
-              <Select aria-label="Model" value={model} onChange={(event) => setModel(event.target.value)} className="w-auto max-w-48 border-transparent bg-transparent text-soft">
-                <option value="">{models.data ? `${models.data.default} (default)` : 'Default model'}</option>
+              <Select aria-label={t('Model')} value={model} onChange={(event) => setModel(event.target.value)} className="w-auto max-w-48 border-transparent bg-transparent text-soft">
+                <option value="">{models.data ? t('{model} (default)', { model: models.data.default }) : t('Default model')}</option>
                 {models.data?.models.filter((one) => one.id !== models.data.default).map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
               </Select>
               {offered.length > 0 && (
-                <Select aria-label="Solution" value={solution} onChange={(event) => setSolution(event.target.value)} className="w-auto max-w-44 border-transparent bg-transparent text-soft">
-                  <option value="">No solution</option>
+                <Select aria-label={t('Solution')} value={solution} onChange={(event) => setSolution(event.target.value)} className="w-auto max-w-44 border-transparent bg-transparent text-soft">
+                  <option value="">{t('No solution')}</option>
                   {offered.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
                 </Select>
               )}
             </>
           )}
         />
-        <p className="mt-4 text-center text-sm text-soft">{preferences.send === 'enter' ? 'Enter sends, Shift+Enter makes a new line.' : 'Ctrl+Enter sends.'} Drop or paste files and pictures.</p>
+        <p className="mt-4 text-center text-sm text-soft">{preferences.send === 'enter' ? t('Enter sends, Shift+Enter makes a new line.') : t('Ctrl+Enter sends.')} {t('Drop or paste files and pictures.')}</p>
         <p className="mt-1 text-center text-sm">
-          <button type="button" disabled={take.isPending} className="text-accent underline underline-offset-2 disabled:opacity-50" onClick={() => picker.current?.click()}>{take.isPending ? 'Importing…' : 'Import an exported session'}</button>
+          <button type="button" disabled={take.isPending} className="text-accent underline underline-offset-2 disabled:opacity-50" onClick={() => picker.current?.click()}>{take.isPending ? t('Importing…') : t('Import an exported session')}</button>
           <input ref={picker} type="file" accept=".zip" hidden onChange={(event) => { const file = event.target.files?.[0]; if (file) take.mutate(file); event.target.value = ''; }} />
         </p>
       </div>

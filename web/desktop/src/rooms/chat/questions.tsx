@@ -5,6 +5,7 @@ import { useAction } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { Area } from '../../ui/field';
 import { dateTime } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { toast } from '../../ui/toast';
 
 interface Draft {
@@ -27,7 +28,7 @@ export function answerOf(item: QuestionItem, draft: Draft): Answer[number] | und
 export function QuestionForm({ question, session }: { question: Question; session: Pick<Session, 'answer'> }) {
   const [drafts, setDrafts] = useState<Draft[]>(() => question.questions.map(() => blank));
   const send = useAction((answer: Answer) => session.answer(question, answer), {
-    done: (result) => (result.resolved ? undefined : 'This question was answered before.'),
+    done: (result) => (result.resolved ? undefined : t('This question was answered before.')),
   });
   const permission = question.permission_for !== undefined && question.permission_for !== null;
   const change = (index: number, part: Partial<Draft>) => setDrafts((all) => all.map((one, at) => (at === index ? { ...one, ...part } : one)));
@@ -35,16 +36,16 @@ export function QuestionForm({ question, session }: { question: Question; sessio
     event.preventDefault();
     const answers = question.questions.map((item, index) => answerOf(item, drafts[index] ?? blank));
     const open = answers.findIndex((one) => one === undefined);
-    if (open >= 0) return toast(`Answer question ${open + 1} first.`, 'bad');
+    if (open >= 0) return toast(t('Answer question {number} first.', { number: open + 1 }), 'bad');
     return send.mutate(answers as Answer);
   };
   const Icon = permission ? ShieldQuestion : MessageCircleQuestion;
   return (
-    <form onSubmit={submit} aria-label={permission ? 'Permission' : 'Question'} className="my-3 rounded-xl border-2 border-warn/50 bg-raised p-4">
+    <form onSubmit={submit} aria-label={permission ? t('Permission') : t('Question')} className="my-3 rounded-xl border-2 border-warn/50 bg-raised p-4">
       <p className="mb-3 flex items-center gap-2 font-semibold text-warn">
         <Icon size={17} aria-hidden />
-        {permission ? 'A tool needs your permission' : question.questions.length > 1 ? `${question.questions.length} questions for you` : 'A question for you'}
-        {question.source_loop && <span className="text-xs font-normal text-soft">of a sub-agent</span>}
+        {permission ? t('A tool needs your permission') : question.questions.length > 1 ? plural(question.questions.length, '{count} question for you', '{count} questions for you') : t('A question for you')}
+        {question.source_loop && <span className="text-xs font-normal text-soft">{t('of a sub-agent')}</span>}
       </p>
       <div className="space-y-5">
         {question.questions.map((item, index) => (
@@ -52,8 +53,8 @@ export function QuestionForm({ question, session }: { question: Question; sessio
         ))}
       </div>
       <div className="mt-4 flex flex-wrap items-center gap-3">
-        <Button type="submit" look="primary" busy={send.isPending}>{permission ? 'Decide' : 'Answer'}</Button>
-        {question.expires_at && <span className="text-xs text-soft">Decided without you at {dateTime(question.expires_at)}</span>}
+        <Button type="submit" look="primary" busy={send.isPending}>{permission ? t('Decide') : t('Answer|verb')}</Button>
+        {question.expires_at && <span className="text-xs text-soft">{t('Decided without you at {time}', { time: dateTime(question.expires_at) })}</span>}
       </div>
     </form>
   );
@@ -72,7 +73,7 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
       <legend className="mb-1.5 font-medium break-words" dir="auto">
         {item.header && <span className="mr-2 rounded bg-hover px-1.5 py-0.5 text-xs text-soft">{item.header}</span>}
         {item.question}
-        {item.multiSelect && <span className="ml-2 text-xs font-normal text-soft">several are possible</span>}
+        {item.multiSelect && <span className="ml-2 text-xs font-normal text-soft">{t('several are possible')}</span>}
       </legend>
       <div className="space-y-1">
         {options.map((option, index) => (
@@ -84,11 +85,11 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
         {options.length > 0 && (
           <label className="flex cursor-pointer items-center gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
             <input type={kind} name={name} checked={draft.custom} onChange={() => change({ custom: item.multiSelect ? !draft.custom : true, chosen: [] })} className="accent-(--accent)" />
-            <span>Something else</span>
+            <span>{t('Something else')}</span>
           </label>
         )}
         {(draft.custom || options.length === 0) && (
-          <Area aria-label={`Answer: ${item.question}`} value={draft.text} onChange={(event) => change({ text: event.target.value })} rows={2} className="min-h-16" />
+          <Area aria-label={t('Answer: {question}', { question: item.question })} value={draft.text} onChange={(event) => change({ text: event.target.value })} rows={2} className="min-h-16" />
         )}
       </div>
     </fieldset>

@@ -3,6 +3,7 @@ import { Bot, ChevronRight, CircleAlert, CircleCheck, CircleDashed, CircleSlash,
 import { type ComponentType, memo, type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { duration } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { bounded, Code, CopyButton, languageOf } from '../../ui/code';
 import { Diff, lineDiff } from '../../ui/diff';
 import { Prose } from '../../ui/markdown';
@@ -42,7 +43,7 @@ function Output({ call, label }: { call: CallView; label: string }) {
     const box = place.current?.querySelector('pre');
     if (box && running(call)) box.scrollTop = box.scrollHeight;
   });
-  if (!shown) return running(call) ? null : <p className="text-xs text-soft">No output.</p>;
+  if (!shown) return running(call) ? null : <p className="text-xs text-soft">{t('No output.')}</p>;
   return <div ref={place}><Code text={shown} label={label} className="max-h-72" /></div>;
 }
 
@@ -54,7 +55,7 @@ function Edited({ args, result, status }: { args: Arguments; result: string; sta
   const before = text(args.old_string);
   const after = text(args.new_string ?? args.content);
   const lines = useMemo(() => lineDiff(before, after), [before, after]);
-  return <>{status === 'error' && <p className="text-sm text-bad">{bounded(result)}</p>}<Diff lines={lines} label={`Changes of ${text(args.file_path)}`} /></>;
+  return <>{status === 'error' && <p className="text-sm text-bad">{bounded(result)}</p>}<Diff lines={lines} label={t('Changes of {path}', { path: text(args.file_path) })} /></>;
 }
 
 /** sourcesOf finds the pages that a search or a fetch names. */
@@ -86,7 +87,7 @@ const host = (url: string): string => {
 function Sources({ call }: { call: CallView }) {
   const sources = useMemo(() => sourcesOf(call.result), [call.result]);
   if (running(call)) return null;
-  if (call.status === 'error' || sources.length === 0) return <Code text={call.result} label="Result" />;
+  if (call.status === 'error' || sources.length === 0) return <Code text={call.result} label={t('Result')} />;
   return (
     <ul className="space-y-1">
       {sources.map(({ url, title }) => (
@@ -104,28 +105,28 @@ function Fetched({ call }: { call: CallView }) {
   const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(head)?.[1];
   const url = field('URL');
   if (running(call)) return null;
-  if (!url || call.status === 'error') return <Code text={call.result} label="Result" />;
+  if (!url || call.status === 'error') return <Code text={call.result} label={t('Result')} />;
   return (
     <div className="space-y-2">
       <p className="flex min-w-0 flex-wrap items-baseline gap-x-2">
         <a href={url} target="_blank" rel="noopener noreferrer nofollow" className="truncate text-accent underline underline-offset-2">{field('Title') ?? url}</a>
         <span className="text-xs text-soft">{host(url)} · {field('Status')}</span>
       </p>
-      <div className="max-h-80 overflow-auto rounded-md border bg-panel p-3 text-sm" tabIndex={0} role="region" aria-label="Page"><Prose text={bounded(rest.join('\n\n'))} /></div>
+      <div className="max-h-80 overflow-auto rounded-md border bg-panel p-3 text-sm" tabIndex={0} role="region" aria-label={t('Page')}><Prose text={bounded(rest.join('\n\n'))} /></div>
     </div>
   );
 }
 
 const taskMarks: Record<string, ReactNode> = {
-  pending: <CircleDashed size={15} className="text-soft" aria-label="pending" />, in_progress: <Loader size={15} className="text-accent" aria-label="in progress" />,
-  completed: <CircleCheck size={15} className="text-good" aria-label="completed" />, cancelled: <CircleSlash size={15} className="text-soft" aria-label="cancelled" />,
+  pending: <CircleDashed size={15} className="text-soft" aria-label={t('pending')} />, in_progress: <Loader size={15} className="text-accent" aria-label={t('in progress')} />,
+  completed: <CircleCheck size={15} className="text-good" aria-label={t('completed')} />, cancelled: <CircleSlash size={15} className="text-soft" aria-label={t('cancelled')} />,
 };
 
 function Task({ args }: { args: Arguments }) {
   return (
     <p className="flex items-center gap-2 text-sm">
       {taskMarks[text(args.status) || 'pending'] ?? taskMarks.pending}
-      <span dir="auto">{text(args.subject) || `Task ${text(args.task_id)}`}</span>
+      <span dir="auto">{text(args.subject) || t('Task {id}', { id: text(args.task_id) })}</span>
       {args.owner !== undefined && <span className="text-xs text-soft">{text(args.owner)}</span>}
     </p>
   );
@@ -141,7 +142,7 @@ function Answers({ call, args }: { call: CallView; args: Arguments }) {
         <div key={index}>
           <dt className="text-soft" dir="auto">{text(one.question)}</dt>
           <dd className="font-medium" dir="auto">
-            {[...(given[index]?.selected ?? []), given[index]?.custom].filter(Boolean).join(', ') || 'not answered'}
+            {[...(given[index]?.selected ?? []), given[index]?.custom].filter(Boolean).join(', ') || t('not answered')}
           </dd>
         </div>
       ))}
@@ -158,7 +159,7 @@ export function picturesOf(result: string): { src: string; label: string }[] {
     const part = value as Arguments;
     const kind = text(part.mimeType ?? part.mime_type);
     if (part.type === 'image' && /^image\/(png|jpeg|gif|webp)$/.test(kind) && /^[A-Za-z0-9+/=\s]+$/.test(text(part.data))) {
-      pictures.push({ src: `data:${kind};base64,${text(part.data)}`, label: `Picture of the tool (${kind})` });
+      pictures.push({ src: `data:${kind};base64,${text(part.data)}`, label: t('Picture of the tool ({kind})', { kind }) });
       return;
     }
     for (const one of Object.values(part)) visit(one, depth + 1);
@@ -184,14 +185,16 @@ function Other({ call, args }: { call: CallView; args: Arguments }) {
   }, [call.result]);
   return (
     <div className="space-y-2">
-      {Object.keys(args).length > 0 && <Labelled label="Arguments"><Code text={JSON.stringify(args, null, 2)} language="json" label="Arguments" /></Labelled>}
+      {Object.keys(args).length > 0 && <Labelled label={t('Arguments')}><Code text={JSON.stringify(args, null, 2)} language="json" label={t('Arguments')} /></Labelled>}
       {pictures.map((one, index) => <img key={index} src={one.src} alt={one.label} className="max-h-96 max-w-full rounded-md border" />)}
       {(call.result || call.progress) && pictures.length === 0 && (
-        <Labelled label={running(call) ? 'Progress' : 'Result'}><Code text={pretty ?? (call.result || call.progress)} language={pretty ? 'json' : undefined} label="Result" /></Labelled>
+        <Labelled label={running(call) ? t('Progress') : t('Result')}><Code text={pretty ?? (call.result || call.progress)} language={pretty ? 'json' : undefined} label={t('Result')} /></Labelled>
       )}
     </div>
   );
 }
+
+const within = (pattern: string, place: string): string => (pattern && place ? t('{pattern} in {place}', { pattern, place }) : pattern || place);
 
 const lineNumbers = /^ *\d+\t/gm;
 
@@ -200,19 +203,19 @@ const tools: Record<string, Tool> = {
     icon: SquareTerminal, summary: (args) => text(args.description) || text(args.command), open: running,
     body: ({ call, args }) => (
       <div className="space-y-2">
-        <div className="relative"><Code text={text(args.command)} language="bash" label="Command" className="pr-9 whitespace-pre-wrap" /><span className="absolute top-1 right-1"><CopyButton text={text(args.command)} label="Copy the command" /></span></div>
-        <Output call={call} label="Output" />
+        <div className="relative"><Code text={text(args.command)} language="bash" label={t('Command')} className="pr-9 whitespace-pre-wrap" /><span className="absolute top-1 right-1"><CopyButton text={text(args.command)} label={t('Copy the command')} /></span></div>
+        <Output call={call} label={t('Output')} />
       </div>
     ),
   },
   Read: {
-    icon: FileText, summary: (args) => text(args.file_path) + (args.offset ? ` from line ${text(args.offset)}` : ''),
+    icon: FileText, summary: (args) => (args.offset ? t('{path} from line {line}', { path: text(args.file_path), line: text(args.offset) }) : text(args.file_path)),
     body: ({ call, args }) => <Code text={call.status === 'error' ? call.result : call.result.replace(lineNumbers, '')} language={languageOf(text(args.file_path))} label={text(args.file_path)} />,
   },
   Write: { icon: FilePen, summary: (args) => text(args.file_path), open: (call) => call.arguments.length < 3000, body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} /> },
   Edit: { icon: FilePen, summary: (args) => text(args.file_path), open: (call) => call.arguments.length < 8000, body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} /> },
-  Glob: { icon: Search, summary: (args) => [text(args.pattern), text(args.path)].filter(Boolean).join(' in '), body: ({ call }) => <Code text={call.result} label="Files" /> },
-  Grep: { icon: Search, summary: (args) => [text(args.pattern), text(args.path ?? args.glob)].filter(Boolean).join(' in '), body: ({ call }) => <Code text={call.result} label="Matches" /> },
+  Glob: { icon: Search, summary: (args) => within(text(args.pattern), text(args.path)), body: ({ call }) => <Code text={call.result} label={t('Files')} /> },
+  Grep: { icon: Search, summary: (args) => within(text(args.pattern), text(args.path ?? args.glob)), body: ({ call }) => <Code text={call.result} label={t('Matches')} /> },
   WebFetch: { icon: Globe, summary: (args) => text(args.url), body: ({ call }) => <Fetched call={call} /> },
   WebSearch: { icon: Globe, summary: (args) => text(args.query), open: (call) => call.status === 'done', body: ({ call }) => <Sources call={call} /> },
   TaskCreate: { icon: ListChecks, summary: (args) => text(args.subject) || text(args.status), open: () => true, body: ({ args }) => <Task args={args} /> },
@@ -222,9 +225,9 @@ const tools: Record<string, Tool> = {
     icon: Bot, summary: (args) => [text(args.description), text(args.subagent_type)].filter(Boolean).join(' · '), open: running,
     body: ({ call, args, children, nested }) => (
       <div className="space-y-3">
-        {(!children || children.length === 0) && <Labelled label="Task"><Prose text={text(args.prompt)} /></Labelled>}
+        {(!children || children.length === 0) && <Labelled label={t('Task')}><Prose text={text(args.prompt)} /></Labelled>}
         {children?.map((turn) => <Turn key={turn.turn_id} turn={turn} nested={nested} inner />)}
-        {!running(call) && call.result && <Labelled label="Result"><Prose text={bounded(call.result)} /></Labelled>}
+        {!running(call) && call.result && <Labelled label={t('Result')}><Prose text={bounded(call.result)} /></Labelled>}
       </div>
     ),
   },
@@ -232,11 +235,11 @@ const tools: Record<string, Tool> = {
 
 function Status({ call }: { call: CallView }) {
   switch (call.status) {
-    case 'done': return <CircleCheck size={15} className="shrink-0 text-good" aria-label="done" />;
-    case 'error': return <CircleAlert size={15} className="shrink-0 text-bad" aria-label="failed" />;
-    case 'cancelled': return <CircleSlash size={15} className="shrink-0 text-soft" aria-label="cancelled" />;
-    case 'awaiting_answer': return <MessageCircleQuestion size={15} className="shrink-0 text-warn" aria-label="waits for your answer" />;
-    default: return <Loader size={15} className="shrink-0 animate-spin text-accent" aria-label="running" />;
+    case 'done': return <CircleCheck size={15} className="shrink-0 text-good" aria-label={t('done')} />;
+    case 'error': return <CircleAlert size={15} className="shrink-0 text-bad" aria-label={t('failed')} />;
+    case 'cancelled': return <CircleSlash size={15} className="shrink-0 text-soft" aria-label={t('cancelled')} />;
+    case 'awaiting_answer': return <MessageCircleQuestion size={15} className="shrink-0 text-warn" aria-label={t('waits for your answer')} />;
+    default: return <Loader size={15} className="shrink-0 animate-spin text-accent" aria-label={t('running')} />;
   }
 }
 
@@ -263,7 +266,7 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
       {open && (
         <div className="space-y-2 border-t px-2.5 py-2">
           {Body ? <Body call={call} args={args} nested={nested} {...(children ? { children } : {})} /> : <Other call={call} args={args} />}
-          {call.connections && call.connections.length > 0 && <p className="text-xs text-soft">Network: {call.connections.map((one) => text((one as Arguments).host ?? one)).join(', ')}</p>}
+          {call.connections && call.connections.length > 0 && <p className="text-xs text-soft">{t('Network: {hosts}', { hosts: call.connections.map((one) => text((one as Arguments).host ?? one)).join(', ') })}</p>}
         </div>
       )}
     </div>

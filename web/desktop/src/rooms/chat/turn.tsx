@@ -4,6 +4,7 @@ import { Brain, ChevronRight, Info, Link2, MessageSquareQuote, RefreshCw } from 
 import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { compact, cost, dateTime, duration } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api } from '../../lib/query';
 import { IconButton } from '../../ui/button';
 import { copyText, CopyButton } from '../../ui/code';
@@ -37,7 +38,7 @@ export const textOf = (turn: TurnView): string => turn.blocks.filter((block) => 
 
 function User({ turn, quote, inner }: { turn: TurnView; quote?: ((text: string) => void) | undefined; inner: boolean }) {
   return (
-    <article aria-label="Your message" className="group/turn flex flex-col items-end py-2">
+    <article aria-label={t('Your message')} className="group/turn flex flex-col items-end py-2">
       <div className={cn('max-w-[85%] min-w-0 rounded-2xl px-3.5 py-2', inner ? 'border bg-panel text-sm' : 'bg-accent-soft')}>
         {turn.blocks.map((block, index) => (block.type === 'image'
           ? <Picture key={index} block={block} turn={turn} /> : <p key={index} className="break-words whitespace-pre-wrap" dir="auto">{block.content}</p>))}
@@ -61,15 +62,15 @@ function Picture({ block }: { block: Block; turn: TurnView }) {
     setSrc(url);
     return () => URL.revokeObjectURL(url);
   }, [picture.data]);
-  if (block.content.startsWith('data:image/')) return <img src={block.content} alt="Attached picture" className="my-1 max-h-72 rounded-lg" />;
-  if (!own) return <a href={/^https?:/.test(block.content) ? block.content : undefined} target="_blank" rel="noopener noreferrer" className="text-accent underline">Picture</a>;
-  if (picture.error) return <span className="text-sm text-soft">The picture could not be loaded.</span>;
-  return src ? <img src={src} alt="Attached picture" className="my-1 max-h-72 rounded-lg" /> : <Spinner />;
+  if (block.content.startsWith('data:image/')) return <img src={block.content} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" />;
+  if (!own) return <a href={/^https?:/.test(block.content) ? block.content : undefined} target="_blank" rel="noopener noreferrer" className="text-accent underline">{t('Picture')}</a>;
+  if (picture.error) return <span className="text-sm text-soft">{t('The picture could not be loaded.')}</span>;
+  return src ? <img src={src} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" /> : <Spinner />;
 }
 
 function System({ turn }: { turn: TurnView }) {
   return (
-    <article aria-label="Note of the service" className="my-2 flex gap-2 rounded-lg bg-panel px-3 py-2 text-sm text-soft">
+    <article aria-label={t('Note of the service')} className="my-2 flex gap-2 rounded-lg bg-panel px-3 py-2 text-sm text-soft">
       <Info size={15} className="mt-0.5 shrink-0" aria-hidden />
       <div className="min-w-0 break-words whitespace-pre-wrap" dir="auto">{turn.blocks.map((block) => block.content).join('\n')}</div>
     </article>
@@ -79,10 +80,12 @@ function System({ turn }: { turn: TurnView }) {
 function Compaction({ turn }: { turn: TurnView }) {
   const [open, setOpen] = useState(false);
   return (
-    <article aria-label="Summary of the history" className="my-3 border-y py-2 text-sm">
+    <article aria-label={t('Summary of the history')} className="my-3 border-y py-2 text-sm">
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex w-full items-center gap-2 text-soft">
         <ChevronRight size={14} className={cn('transition-transform', open && 'rotate-90')} aria-hidden />
-        The history before was summarised{turn.tokens_before && turn.tokens_after ? `: ${compact(turn.tokens_before)} to ${compact(turn.tokens_after)} tokens` : ''}
+        {turn.tokens_before && turn.tokens_after
+          ? t('The history before was summarised: {before} to {after} tokens', { before: compact(turn.tokens_before), after: compact(turn.tokens_after) })
+          : t('The history before was summarised')}
       </button>
       {open && <div className="mt-2"><Prose text={turn.summary_full ?? turn.summary_preview ?? ''} /></div>}
     </article>
@@ -113,7 +116,7 @@ function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nes
   const parts = useMemo(() => partsOf(turn).filter((part) => part.kind === 'block' || !isOpenQuestion(part.call)), [turn]);
   const streaming = turn.status === 'streaming';
   return (
-    <article aria-label={inner ? 'Answer of the sub-agent' : 'Answer'} className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}>
+    <article aria-label={inner ? t('Answer of the sub-agent') : t('Answer')} className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}>
       {parts.map((part, index) => {
         if (part.kind === 'call') return <ToolCard key={part.call.id} call={part.call} nested={nested} {...given(nested, part.call.id)} />;
         const { block } = part;
@@ -122,10 +125,10 @@ function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nes
         if (block.type === 'image') return <Picture key={index} block={block} turn={turn} />;
         return <Prose key={index} text={block.content} />;
       })}
-      {streaming && parts.length === 0 && !turn.retry && <span role="status" className="inline-block animate-pulse py-1 text-sm text-soft">Thinking…</span>}
+      {streaming && parts.length === 0 && !turn.retry && <span role="status" className="inline-block animate-pulse py-1 text-sm text-soft">{t('Thinking…')}</span>}
       {turn.retry && <RetryNote retry={turn.retry} />}
-      {turn.status === 'failed' && <p role="alert" className="my-1 rounded-md bg-bad-soft px-3 py-1.5 text-sm text-bad">{turn.failure_reason || 'This turn failed.'}</p>}
-      {turn.status === 'interrupted' && <p className="my-1 text-sm text-soft">Stopped.</p>}
+      {turn.status === 'failed' && <p role="alert" className="my-1 rounded-md bg-bad-soft px-3 py-1.5 text-sm text-bad">{turn.failure_reason || t('This turn failed.')}</p>}
+      {turn.status === 'interrupted' && <p className="my-1 text-sm text-soft">{t('Stopped.')}</p>}
       {!inner && !streaming && <Actions turn={turn} quote={quote} over={turn.tool_calls.length > 0} />}
     </article>
   );
@@ -143,7 +146,7 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
     <div className="my-1 text-sm text-soft">
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex max-w-full items-center gap-1.5 rounded hover:text-ink">
         <Brain size={14} className={cn('shrink-0', live && 'animate-pulse text-accent')} aria-hidden />
-        <span className="shrink-0">{live ? 'Thinking' : 'Thought'}</span>
+        <span className="shrink-0">{live ? t('Thinking') : t('Thought')}</span>
         {!open && <span className="min-w-0 truncate opacity-90" dir="auto">{last.slice(0, 160)}</span>}
         <ChevronRight size={13} className={cn('shrink-0 transition-transform', open && 'rotate-90')} aria-hidden />
       </button>
@@ -167,13 +170,13 @@ function Plan({ text }: { text: string }) {
   }, [text]);
   if (!Array.isArray(plan.steps)) return <Prose text={text} />;
   return (
-    <section aria-label="Plan" className="my-2 rounded-lg border border-accent/40 bg-raised px-3.5 py-3">
-      <h3 className="mb-2 font-semibold" dir="auto">Plan: {plan.title}</h3>
+    <section aria-label={t('Plan')} className="my-2 rounded-lg border border-accent/40 bg-raised px-3.5 py-3">
+      <h3 className="mb-2 font-semibold" dir="auto">{t('Plan: {title}', { title: plan.title })}</h3>
       <ol className="list-decimal space-y-1.5 pl-5">
         {plan.steps.map((step) => (
           <li key={step.id} dir="auto">
             <span className="font-medium">{step.title}</span>
-            {step.depends_on && step.depends_on.length > 0 && <span className="ml-2 text-xs text-soft">after {step.depends_on.join(', ')}</span>}
+            {step.depends_on && step.depends_on.length > 0 && <span className="ml-2 text-xs text-soft">{t('after {steps}', { steps: step.depends_on.join(', ') })}</span>}
             {step.detail && <div className="text-sm text-soft"><Prose text={step.detail} /></div>}
           </li>
         ))}
@@ -192,7 +195,7 @@ function RetryNote({ retry }: { retry: NonNullable<TurnView['retry']> }) {
   return (
     <p role="status" className="my-1 flex items-start gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn">
       <RefreshCw size={14} className="mt-1 shrink-0" aria-hidden />
-      <span>The model did not answer (attempt {retry.attempt}). {left > 0 ? `Next attempt in ${left} s.` : 'Trying again now.'} <span className="opacity-90">{retry.reason}</span></span>
+      <span>{t('The model did not answer (attempt {attempt}).', { attempt: retry.attempt })} {left > 0 ? t('Next attempt in {seconds} s.', { seconds: left }) : t('Trying again now.')} <span className="opacity-90">{retry.reason}</span></span>
     </p>
   );
 }
@@ -203,20 +206,20 @@ function Actions({ turn, quote, over }: { turn: TurnView; quote?: ((text: string
   const link = () => {
     const url = new URL(location.href);
     url.hash = turn.turn_id;
-    void copyText(url.href).then(() => toast('The link was copied.'));
+    void copyText(url.href).then(() => toast(t('The link was copied.')));
   };
   return (
     <div className={cn(
       'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100',
       over && 'absolute -top-5 right-0 rounded-md border bg-raised', // steps follow each other without gaps
     )}>
-      {said && <CopyButton text={said} label="Copy the text" />}
-      {said && quote && <IconButton small label="Quote" onClick={() => quote(said)}><MessageSquareQuote size={14} /></IconButton>}
-      <IconButton small label="Copy a link to this turn" onClick={link}><Link2 size={14} /></IconButton>
+      {said && <CopyButton text={said} label={t('Copy the text')} />}
+      {said && quote && <IconButton small label={t('Quote')} onClick={() => quote(said)}><MessageSquareQuote size={14} /></IconButton>}
+      <IconButton small label={t('Copy a link to this turn')} onClick={link}><Link2 size={14} /></IconButton>
       <span className="px-1.5">
         {[
           dateTime(turn.started_at), turn.role === 'assistant' ? turn.model : '', turn.duration_ms > 0 && duration(turn.duration_ms),
-          usage.output_tokens > 0 && `${compact(usage.input_tokens)} in, ${compact(usage.output_tokens)} out`, usage.cost_usd ? cost(usage.cost_usd) : '',
+          usage.output_tokens > 0 && t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }), usage.cost_usd ? cost(usage.cost_usd) : '',
         ].filter(Boolean).join(' · ')}
       </span>
     </div>

@@ -6,7 +6,8 @@ import {
 import { Bot, CircleHelp, CirclePlay, CircleStop, Code as CodeIcon, GitFork, Hourglass, Merge, Repeat, Split, User, Wrench } from 'lucide-react';
 import { type ComponentType, type CSSProperties, memo, useEffect, useMemo, useRef } from 'react';
 import { cn } from '../../lib/cn';
-import { words } from '../unattended/pieces';
+import { plural, t } from '../../lib/i18n';
+import { word } from '../../lib/words';
 import { type Graph, layered, type NodeType, size, typeNames } from './graph';
 
 /** Mark is what is shown at a node besides its name. */
@@ -39,6 +40,8 @@ const inks: Record<string, string> = {
 const Box = memo(function Box({ data }: NodeProps<FlowNode<Shown>>) {
   const { label, type, mark, chosen, linkable } = data;
   const Icon = typeIcons[type] ?? Bot;
+  const errors = plural(mark.errors ?? 0, '{count} error', '{count} errors');
+  const warnings = plural(mark.warnings ?? 0, '{count} warning', '{count} warnings');
   return (
     <div
       style={size}
@@ -53,11 +56,11 @@ const Box = memo(function Box({ data }: NodeProps<FlowNode<Shown>>) {
         <span className="block truncate text-sm font-medium" dir="auto">{label}</span>
         <span className={cn('flex items-center gap-1 truncate text-xs', inks[mark.status ?? ''] ?? 'text-soft')}>
           {mark.status === 'running' && <span className="size-1.5 animate-pulse rounded-full bg-accent" aria-hidden />}{mark.status === 'waiting' && <CircleHelp size={12} aria-hidden />}
-          {mark.status ? `${words(mark.status)}${mark.note ? ` · ${mark.note}` : ''}` : typeNames[type]}
+          {mark.status ? `${word(mark.status)}${mark.note ? ` · ${mark.note}` : ''}` : typeNames[type]}
         </span>
       </span>
-      {(mark.errors ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-bad text-xs font-bold text-bg" title={`${mark.errors} ${mark.errors === 1 ? 'error' : 'errors'}`}>{mark.errors}<span className="sr-only"> {mark.errors === 1 ? 'error' : 'errors'}</span></span>}
-      {!mark.errors && (mark.warnings ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-warn text-xs font-bold text-bg" title={`${mark.warnings} ${mark.warnings === 1 ? 'warning' : 'warnings'}`}>{mark.warnings}<span className="sr-only"> {mark.warnings === 1 ? 'warning' : 'warnings'}</span></span>}
+      {(mark.errors ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-bad text-xs font-bold text-bg" title={errors}><span aria-hidden>{mark.errors}</span><span className="sr-only">{errors}</span></span>}
+      {!mark.errors && (mark.warnings ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-warn text-xs font-bold text-bg" title={warnings}><span aria-hidden>{mark.warnings}</span><span className="sr-only">{warnings}</span></span>}
       {type !== 'end' && <Handle type="source" position={Position.Bottom} isConnectable={linkable} />}
     </div>
   );
@@ -93,7 +96,7 @@ function Drawing({ graph, marks, chosen, choose, connect, place }: CanvasProps) 
     data: { label: node.name || node.id, type: node.type, mark: marks.get(node.id) ?? {}, chosen: node.id === chosen, linkable },
   })), [graph.nodes, places, marks, chosen, linkable]);
   const edges = useMemo<FlowEdge[]>(() => (graph.edges ?? []).map((edge) => {
-    const label = edge.label || edge.source_handle || edge.condition || (edge.kind === 'error' ? 'on error' : '');
+    const label = edge.label || edge.source_handle || edge.condition || (edge.kind === 'error' ? t('on error') : '');
     const running = marks.get(edge.target)?.status === 'running';
     return {
       id: edge.id, source: edge.source, target: edge.target, label: label.length > 28 ? `${label.slice(0, 27)}…` : label, animated: running, markerEnd: { type: MarkerType.ArrowClosed, color: edge.kind === 'error' ? 'var(--bad)' : 'var(--line-strong)' },
@@ -121,7 +124,7 @@ function Drawing({ graph, marks, chosen, choose, connect, place }: CanvasProps) 
   return (
     <div ref={box} className="h-full w-full">
       <ReactFlow
-        nodes={nodes} edges={edges} nodeTypes={nodeTypes} style={colours} aria-label="DAG" minZoom={0.2} maxZoom={1.6} fitView fitViewOptions={{ padding: 0.15, maxZoom: 1 }}
+        nodes={nodes} edges={edges} nodeTypes={nodeTypes} style={colours} aria-label={t('DAG')} minZoom={0.2} maxZoom={1.6} fitView fitViewOptions={{ padding: 0.15, maxZoom: 1 }}
         nodesDraggable={place !== undefined} nodesConnectable={linkable} edgesFocusable={false} deleteKeyCode={null} selectionKeyCode={null} multiSelectionKeyCode={null} proOptions={{ hideAttribution: true }}
         onNodesChange={(changes) => {
           changed(changes);

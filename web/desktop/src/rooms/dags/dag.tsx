@@ -4,6 +4,7 @@ import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { Archive, Ellipsis, Pencil, Play, Plus, Trash2, Upload } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
 import { ago, dateTime, duration } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
@@ -27,38 +28,38 @@ export default function Dag() {
   const document = useQuery({ queryKey: ['dags', id, 'document'], queryFn: ({ signal }) => api().getDag(id, { signal }) });
   const [tab, setTab] = useState('graph');
   const [asking, setAsking] = useState<'rename' | 'delete' | 'run'>();
-  const remove = useAction(() => api().deleteProdSolution(id), { done: 'The DAG was deleted.', refresh: [['dags', 'list']] });
+  const remove = useAction(() => api().deleteProdSolution(id), { done: t('The DAG was deleted.'), refresh: [['dags', 'list']] });
   const archive = useAction((status: 'archived' | 'draft') => api().changeProdSolution(id, { status }), { refresh: [['dags']] });
   const archived = solution.data?.status === 'archived';
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/dags" label="DAGs">{solution.data?.name ?? '…'}</Crumbs></h1>
+        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/dags" label={t('DAGs')}>{solution.data?.name ?? '…'}</Crumbs></h1>
         {solution.data && <State value={solution.data.status} />}
-        <Button small look="primary" disabled={!solution.data?.dag.published_version || archived} onClick={() => setAsking('run')} title={solution.data?.dag.published_version ? undefined : 'Publish a version first'}><Play size={14} aria-hidden />Run</Button>
+        <Button small look="primary" disabled={!solution.data?.dag.published_version || archived} onClick={() => setAsking('run')} title={solution.data?.dag.published_version ? undefined : t('Publish a version first')}><Play size={14} aria-hidden />{t('Run|verb')}</Button>
         <Menu
-          trigger={<IconButton label="Actions of the DAG"><Ellipsis size={16} /></IconButton>}
+          trigger={<IconButton label={t('Actions of the DAG')}><Ellipsis size={16} /></IconButton>}
           items={[
-            { label: 'Name and description', icon: <Pencil size={15} />, run: () => setAsking('rename') },
-            { label: archived ? 'Bring back from the archive' : 'Archive', icon: <Archive size={15} />, run: () => archive.mutate(archived ? 'draft' : 'archived') },
-            null, { label: 'Delete', icon: <Trash2 size={15} />, danger: true, run: () => setAsking('delete') },
+            { label: t('Name and description'), icon: <Pencil size={15} />, run: () => setAsking('rename') },
+            { label: archived ? t('Bring back from the archive') : t('Archive'), icon: <Archive size={15} />, run: () => archive.mutate(archived ? 'draft' : 'archived') },
+            null, { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setAsking('delete') },
           ]}
         />
       </header>
       <div className="min-h-0 flex-1">
         <Tabs
-          label="Parts of the DAG" value={tab} change={setTab}
+          label={t('Parts of the DAG')} value={tab} change={setTab}
           parts={[
-            { id: 'graph', label: 'Graph', content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded> },
-            { id: 'runs', label: 'Runs', content: <Runs id={id} /> }, { id: 'versions', label: 'Versions', content: <Versions id={id} readOnly={archived} /> },
+            { id: 'graph', label: t('Graph'), content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded> },
+            { id: 'runs', label: t('Runs'), content: <Runs id={id} /> }, { id: 'versions', label: t('Versions'), content: <Versions id={id} readOnly={archived} /> },
           ]}
         />
       </div>
       {asking === 'rename' && solution.data && <Rename solution={solution.data} close={() => setAsking(undefined)} />}
       {asking === 'run' && solution.data?.dag.published_version && <Start id={id} version={solution.data.dag.published_version} close={() => setAsking(undefined)} />}
       <FormDialog
-        open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title="Delete the DAG?" confirm="Delete"
-        description={`“${solution.data?.name ?? ''}”, all its versions and its runs are removed for good. The sessions of its nodes stay.`}
+        open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={t('Delete the DAG?')} confirm={t('Delete')}
+        description={t('“{name}”, all its versions and its runs are removed for good. The sessions of its nodes stay.', { name: solution.data?.name ?? '' })}
         submit={async () => { await remove.mutateAsync(); await navigate({ to: '/dags' }); }}
       />
     </div>
@@ -114,7 +115,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
     drafts.delete(solution);
     setDraft({ base: saved.version, graph });
     return saved;
-  }, { done: (saved) => `Version ${saved.version} was saved.`, refresh: [['dags', solution]] });
+  }, { done: (saved) => t('Version {version} was saved.', { version: saved.version }), refresh: [['dags', solution]] });
   const store = () => save.mutate(draft.base, { onError: (error) => { if (error instanceof EverloopError && error.code === 'version_conflict') void client.invalidateQueries({ queryKey: ['dags', solution] }); } });
   const node = graph.nodes?.find((one) => one.id === chosen);
   const add = (type: NodeType) => {
@@ -130,22 +131,24 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
       <div className="flex flex-wrap items-center gap-1.5 border-b px-3 py-1.5">
         {!readOnly && (
           <Menu
-            align="start" trigger={<Button small><Plus size={14} aria-hidden />Node</Button>}
+            align="start" trigger={<Button small><Plus size={14} aria-hidden />{t('Node')}</Button>}
             items={types.map((type) => { const Icon = typeIcons[type]; return { label: typeNames[type], icon: <Icon size={15} />, run: () => add(type) }; })}
           />
         )}
-        <Button small onClick={() => setJson(true)}>JSON</Button>
+        <Button small onClick={() => setJson(true)}>{t('JSON')}</Button>
         <span className="min-w-0 flex-1 truncate px-1 text-sm text-soft" role="status">
-          Version {draft.base}{document.published_version ? (published && !dirty ? ', published' : `, published is ${document.published_version}`) : ''}{dirty && <span className="text-warn"> · not saved</span>}
+          {!document.published_version ? t('Version {version}', { version: draft.base }) : published && !dirty ? t('Version {version}, published', { version: draft.base })
+            : t('Version {version}, published is {published}', { version: draft.base, published: document.published_version })}
+          {dirty && <span className="text-warn"> · {t('not saved')}</span>}
         </span>
-        {dirty && <Button small look="ghost" onClick={() => reset(document)}>Discard</Button>}
-        {!readOnly && <Button small look={dirty ? 'primary' : 'plain'} disabled={!dirty || stale} busy={save.isPending} onClick={store}>Save</Button>}
-        {!readOnly && <Button small disabled={dirty || empty || published || errors.length > 0} onClick={() => setPublishing(true)}><Upload size={14} aria-hidden />Publish</Button>}
+        {dirty && <Button small look="ghost" onClick={() => reset(document)}>{t('Discard')}</Button>}
+        {!readOnly && <Button small look={dirty ? 'primary' : 'plain'} disabled={!dirty || stale} busy={save.isPending} onClick={store}>{t('Save')}</Button>}
+        {!readOnly && <Button small disabled={dirty || empty || published || errors.length > 0} onClick={() => setPublishing(true)}><Upload size={14} aria-hidden />{t('Publish')}</Button>}
       </div>
       {dirty && stale && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">Version {document.version} was saved meanwhile; yours was made from {draft.base}.</span>
-          <Button small onClick={() => reset(document)}>Take theirs</Button><Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>Save mine over it</Button>
+          <span className="min-w-0 flex-1">{t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}</span>
+          <Button small onClick={() => reset(document)}>{t('Take theirs')}</Button><Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>{t('Save mine over it')}</Button>
         </div>
       )}
       <div className="flex min-h-0 flex-1 max-md:flex-col max-md:overflow-y-auto">
@@ -157,18 +160,18 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
           {empty && (
             <div className="pointer-events-none absolute inset-0 grid place-items-center">
               <div className="pointer-events-auto"><Empty
-                title="The DAG is empty" action={readOnly ? undefined : <Button look="primary" onClick={() => { change(example); setChosen('work'); }}>Begin with an example</Button>}
-              >Add nodes, and lead them to each other. A run begins at the start and is over at the end.</Empty></div>
+                title={t('The DAG is empty')} action={readOnly ? undefined : <Button look="primary" onClick={() => { change(example); setChosen('work'); }}>{t('Begin with an example')}</Button>}
+              >{t('Add nodes, and lead them to each other. A run begins at the start and is over at the end.')}</Empty></div>
             </div>
           )}
         </div>
-        <aside aria-label="Node" className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t max-md:border-l-0">
+        <aside aria-label={t('Node')} className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t max-md:border-l-0">
           {node ? (
             <fieldset disabled={readOnly} className="min-w-0"><NodeForm key={node.id} solution={solution} graph={graph} node={node} findings={all} change={change} choose={setChosen} /></fieldset>
           ) : (
             <div className="space-y-4">
               {all.length > 0 && <Findings list={all} choose={setChosen} />}
-              {!empty && validation && errors.length === 0 && <p className="text-sm text-good">The DAG is valid.</p>}
+              {!empty && validation && errors.length === 0 && <p className="text-sm text-good">{t('The DAG is valid.')}</p>}
               <NodeList graph={graph} marks={marks} choose={setChosen} />
             </div>
           )}
@@ -183,8 +186,8 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
 const example: Graph = {
   nodes: [
     { id: 'start', type: 'start', output_schema: { type: 'object', required: ['topic'], properties: { topic: { type: 'string' } } } },
-    { id: 'work', type: 'agent', config: { prompt: 'Write a short note on {{input.topic}}.' } },
-    { id: 'ask', type: 'human', config: { prompt: 'Is this good? {{nodes.work.output}}', options: ['yes', 'no'] } }, { id: 'end', type: 'end' },
+    { id: 'work', type: 'agent', config: { prompt: t('Write a short note on {{input.topic}}.') } },
+    { id: 'ask', type: 'human', config: { prompt: t('Is this good? {{nodes.work.output}}'), options: ['yes', 'no'] } }, { id: 'end', type: 'end' },
   ],
   edges: [{ id: 'start-work', source: 'start', target: 'work' }, { id: 'work-ask', source: 'work', target: 'ask' }, { id: 'ask-end', source: 'ask', target: 'end' }],
 };
@@ -206,8 +209,8 @@ function useValidation(solution: string, graph: Graph): Schemas['Validation'] | 
 function NodeList({ graph, marks, choose }: { graph: Graph; marks: ReadonlyMap<string, Mark>; choose: (id: string) => void }) {
   if ((graph.nodes ?? []).length === 0) return null;
   return (
-    <section aria-label="Nodes">
-      <h2 className="mb-1 text-sm font-semibold">Nodes</h2>
+    <section aria-label={t('Nodes')}>
+      <h2 className="mb-1 text-sm font-semibold">{t('Nodes')}</h2>
       <ul className="space-y-px">
         {graph.nodes?.map((node) => {
           const Icon = typeIcons[node.type];
@@ -215,7 +218,7 @@ function NodeList({ graph, marks, choose }: { graph: Graph; marks: ReadonlyMap<s
             <li key={node.id}>
               <button type="button" className="flex w-full items-center gap-2 rounded-md px-2 py-1 text-left text-sm hover:bg-hover" onClick={() => choose(node.id)}>
                 <Icon size={15} className="shrink-0 text-soft" /><span className="min-w-0 flex-1 truncate" dir="auto">{node.name || node.id}</span>
-                {(marks.get(node.id)?.errors ?? 0) > 0 && <Badge tone="bad">{marks.get(node.id)?.errors} wrong</Badge>}
+                {(marks.get(node.id)?.errors ?? 0) > 0 && <Badge tone="bad">{plural(marks.get(node.id)?.errors ?? 0, '{count} error', '{count} errors')}</Badge>}
               </button>
             </li>
           );
@@ -228,13 +231,13 @@ function NodeList({ graph, marks, choose }: { graph: Graph; marks: ReadonlyMap<s
 function JsonDialog({ graph, readOnly, change, close }: { graph: Graph; readOnly: boolean; change: (graph: Graph) => void; close: () => void }) {
   const [text, setText] = useState(() => JSON.stringify(graph, null, 2));
   const read = objectOf(text);
-  const shape = 'value' in read && (!Array.isArray(read.value?.nodes ?? []) || !Array.isArray(read.value?.edges ?? [])) ? 'nodes and edges are lists.' : undefined;
+  const shape = 'value' in read && (!Array.isArray(read.value?.nodes ?? []) || !Array.isArray(read.value?.edges ?? [])) ? t('nodes and edges are lists.') : undefined;
   const error = 'error' in read ? read.error : shape;
   return (
-    <Dialog open onOpenChange={close} wide title="The DAG as JSON">
+    <Dialog open onOpenChange={close} wide title={t('The DAG as JSON')}>
       <form onSubmit={(event) => { event.preventDefault(); if ('value' in read && !error) { change((read.value ?? {}) as Graph); close(); } }} className="space-y-3">
-        <Field label="Document" error={error}>{(ids) => <Area {...ids} rows={22} readOnly={readOnly} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
-        <div className="flex justify-end gap-2"><Button onClick={close}>Cancel</Button>{!readOnly && <Button type="submit" look="primary" disabled={error !== undefined}>Take over</Button>}</div>
+        <Field label={t('Document')} error={error}>{(ids) => <Area {...ids} rows={22} readOnly={readOnly} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
+        <div className="flex justify-end gap-2"><Button onClick={close}>{t('Cancel')}</Button>{!readOnly && <Button type="submit" look="primary" disabled={error !== undefined}>{t('Take over')}</Button>}</div>
       </form>
     </Dialog>
   );
@@ -242,10 +245,10 @@ function JsonDialog({ graph, readOnly, change, close }: { graph: Graph; readOnly
 
 function Publish({ id, version, close }: { id: string; version: number; close: () => void }) {
   const [message, setMessage] = useState('');
-  const publish = useAction(() => api().publishDag(id, { version, ...(message.trim() ? { message: message.trim() } : {}) }), { done: (made) => `Version ${made.version} is published.`, refresh: [['dags']] });
+  const publish = useAction(() => api().publishDag(id, { version, ...(message.trim() ? { message: message.trim() } : {}) }), { done: (made) => t('Version {version} is published.', { version: made.version }), refresh: [['dags']] });
   return (
-    <FormDialog open onOpenChange={close} title={`Publish version ${version}`} confirm="Publish" submit={() => publish.mutateAsync()} description="New runs use the published version; those that work keep theirs.">
-      <Field label="Message">{(ids) => <Input {...ids} value={message} onChange={(event) => setMessage(event.target.value)} maxLength={500} autoFocus />}</Field>
+    <FormDialog open onOpenChange={close} title={t('Publish version {version}', { version })} confirm={t('Publish')} submit={() => publish.mutateAsync()} description={t('New runs use the published version; those that work keep theirs.')}>
+      <Field label={t('Message')}>{(ids) => <Input {...ids} value={message} onChange={(event) => setMessage(event.target.value)} maxLength={500} autoFocus />}</Field>
     </FormDialog>
   );
 }
@@ -255,9 +258,9 @@ function Rename({ solution, close }: { solution: Solution; close: () => void }) 
   const [description, setDescription] = useState(solution.description);
   const save = useAction(() => api().changeProdSolution(solution.id, { name: name.trim(), description }), { refresh: [['dags']] });
   return (
-    <FormDialog open onOpenChange={close} title="Name and description" confirm="Save" submit={() => save.mutateAsync()}>
-      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label="Description">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={3} dir="auto" />}</Field>
+    <FormDialog open onOpenChange={close} title={t('Name and description')} confirm={t('Save')} submit={() => save.mutateAsync()}>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
+      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={3} dir="auto" />}</Field>
     </FormDialog>
   );
 }
@@ -265,7 +268,7 @@ function Rename({ solution, close }: { solution: Solution; close: () => void }) 
 function Start({ id, version, close }: { id: string; version: number; close: () => void }) {
   const document = useQuery({ queryKey: ['dags', id, 'version', version], queryFn: ({ signal }) => api().getDagVersion(id, String(version), { signal }), staleTime: Infinity });
   return (
-    <Dialog open onOpenChange={close} title={`Run version ${version}`} description="What its nodes refer to as input.">
+    <Dialog open onOpenChange={close} title={t('Run version {version}', { version })} description={t('What its nodes refer to as input.')}>
       <Loaded query={document}>{(found) => <Inputs id={id} graph={found.dag} close={close} />}</Loaded>
     </Dialog>
   );
@@ -289,11 +292,11 @@ function Inputs({ id, graph, close }: { id: string; graph: Graph; close: () => v
       {!raw && simple ? fields.map(([name, value]) => (
         <Field key={name} label={name}>{(ids) => <Area {...ids} rows={1} className="min-h-9" required value={String(value)} onChange={(event) => setText(JSON.stringify({ ...('value' in read ? read.value : {}), [name]: event.target.value }, null, 2))} dir="auto" />}</Field>
       )) : (
-        <Field label="Inputs" hint="A JSON object." error={'error' in read ? read.error : undefined}>{(ids) => <Area {...ids} rows={6} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
+        <Field label={t('Inputs')} hint={t('A JSON object.')} error={'error' in read ? read.error : undefined}>{(ids) => <Area {...ids} rows={6} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
       )}
       <div className="flex items-center justify-end gap-2">
-        {simple && <button type="button" className="mr-auto text-sm text-accent hover:underline" onClick={() => setRaw(!raw)}>{raw ? 'As fields' : 'As JSON'}</button>}
-        <Button onClick={close}>Cancel</Button><Button type="submit" look="primary" busy={start.isPending} disabled={'error' in read}>Start</Button>
+        {simple && <button type="button" className="mr-auto text-sm text-accent hover:underline" onClick={() => setRaw(!raw)}>{raw ? t('As fields') : t('As JSON')}</button>}
+        <Button onClick={close}>{t('Cancel')}</Button><Button type="submit" look="primary" busy={start.isPending} disabled={'error' in read}>{t('Start')}</Button>
       </div>
     </form>
   );
@@ -309,14 +312,17 @@ function Runs({ id }: { id: string }) {
   }, [open, refetch]);
   return (
     <div className="mx-auto max-w-4xl p-4">
-      <Loaded query={pages} isEmpty={() => pages.items?.length === 0} empty={<Empty icon={<Play size={26} />} title="It has not run yet">Publish a version, then run it. A run can be followed here, node by node.</Empty>}>
+      <Loaded query={pages} isEmpty={() => pages.items?.length === 0} empty={<Empty icon={<Play size={26} />} title={t('It has not run yet')}>{t('Publish a version, then run it. A run can be followed here, node by node.')}</Empty>}>
         {() => (
           <ul className="divide-y rounded-lg border bg-raised">
             {pages.items?.map((run) => (
               <li key={run.id} className="relative flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm hover:bg-hover">
                 <State value={run.status} />
                 <Link to="/dags/$dagId/runs/$runId" params={{ dagId: id, runId: run.id }} className="after:absolute after:inset-0"><time dateTime={run.created_at}>{dateTime(run.created_at)}</time></Link>
-                <span className="text-soft">version {run.version}{run.retries > 0 ? `, retried ${run.retries} times` : ''}{run.trigger === 'subflow' ? ', as a subflow' : ''}</span><span className="flex-1" />
+                <span className="text-soft">{[
+                  t('version {version}', { version: run.version }), run.retries > 0 && plural(run.retries, 'retried {count} time', 'retried {count} times'),
+                  run.trigger === 'subflow' && t('as a subflow'),
+                ].filter(Boolean).join(', ')}</span><span className="flex-1" />
                 <span className="text-xs text-soft">{[run.started_at && run.finished_at && duration(new Date(run.finished_at).getTime() - new Date(run.started_at).getTime()), usageText(run.usage)].filter(Boolean).join(' · ')}</span>
                 {run.error && <p className="w-full break-words text-bad">{run.error.message}</p>}
               </li>
@@ -334,9 +340,9 @@ function Versions({ id, readOnly }: { id: string; readOnly: boolean }) {
   const refresh = [['dags', id], ['dags', 'list']];
   const [compared, setCompared] = useState<number>();
   const newest = pages.items?.[0]?.version ?? 0;
-  const publish = useAction((version: number) => api().publishDag(id, { version }), { done: (made) => `Version ${made.version} is published.`, refresh });
-  const back = useAction((version: number) => api().rollBackDag(id, { from_version: version }), { done: (made) => `Version ${made.version} has the content of version ${made.from_version}.`, refresh });
-  const remove = useAction((version: number) => api().deleteDagVersion(id, String(version)), { done: 'The version was deleted.', refresh });
+  const publish = useAction((version: number) => api().publishDag(id, { version }), { done: (made) => t('Version {version} is published.', { version: made.version }), refresh });
+  const back = useAction((version: number) => api().rollBackDag(id, { from_version: version }), { done: (made) => t('Version {version} has the content of version {from}.', { version: made.version, from: made.from_version }), refresh });
+  const remove = useAction((version: number) => api().deleteDagVersion(id, String(version)), { done: t('The version was deleted.'), refresh });
   return (
     <div className="mx-auto max-w-4xl p-4">
       <Loaded query={pages}>
@@ -344,17 +350,17 @@ function Versions({ id, readOnly }: { id: string; readOnly: boolean }) {
           <ul className="divide-y rounded-lg border bg-raised">
             {pages.items?.map((one) => (
               <li key={one.version} className="flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm">
-                <span className="font-medium">Version {one.version}</span>
-                {one.published && <Badge tone="good">published</Badge>}
+                <span className="font-medium">{t('Version {version}', { version: one.version })}</span>
+                {one.published && <Badge tone="good">{t('published')}</Badge>}
                 <span className="min-w-0 flex-1 truncate text-soft" dir="auto">{one.message}</span>
-                <span className="text-xs text-soft">{one.node_count} nodes · {one.runs} {one.runs === 1 ? 'run' : 'runs'} · <time dateTime={one.created_at} title={dateTime(one.created_at)}>{ago(one.created_at)}</time></span>
+                <span className="text-xs text-soft">{plural(one.node_count, '{count} node', '{count} nodes')} · {plural(one.runs, '{count} run', '{count} runs')} · <time dateTime={one.created_at} title={dateTime(one.created_at)}>{ago(one.created_at)}</time></span>
                 <Menu
-                  trigger={<IconButton small label={`Actions of version ${one.version}`}><Ellipsis size={15} /></IconButton>}
+                  trigger={<IconButton small label={t('Actions of version {version}', { version: one.version })}><Ellipsis size={15} /></IconButton>}
                   items={[
-                    { label: 'Compare with the newest', run: () => setCompared(one.version), disabled: one.version === newest },
-                    { label: 'Publish', run: () => publish.mutate(one.version), disabled: readOnly || one.published || one.node_count === 0 },
-                    { label: 'Go back to this version', run: () => back.mutate(one.version), disabled: readOnly || one.version === newest },
-                    null, { label: 'Delete', danger: true, run: () => remove.mutate(one.version), disabled: readOnly || one.version === newest || one.published },
+                    { label: t('Compare with the newest'), run: () => setCompared(one.version), disabled: one.version === newest },
+                    { label: t('Publish'), run: () => publish.mutate(one.version), disabled: readOnly || one.published || one.node_count === 0 },
+                    { label: t('Go back to this version'), run: () => back.mutate(one.version), disabled: readOnly || one.version === newest },
+                    null, { label: t('Delete'), danger: true, run: () => remove.mutate(one.version), disabled: readOnly || one.version === newest || one.published },
                   ]}
                 />
               </li>
@@ -371,19 +377,19 @@ function Versions({ id, readOnly }: { id: string; readOnly: boolean }) {
 function Compare({ id, from, to, close }: { id: string; from: number; to: number; close: () => void }) {
   const difference = useQuery({ queryKey: ['dags', id, 'diff', from, to], queryFn: ({ signal }) => api().compareDagVersions(id, { query: { from, to }, signal }) });
   const part = (title: string, tone: 'good' | 'bad' | 'accent', list: { id: string; text?: string }[]) => list.length > 0 && (
-    <li key={title} className="space-y-1">{list.map((one) => <div key={one.id}><Badge tone={tone}>{title}</Badge> <code>{one.id}</code>{one.text && <Code text={one.text} language="json" className="mt-1" label={`Changes of ${one.id}`} />}</div>)}</li>
+    <li key={title} className="space-y-1">{list.map((one) => <div key={one.id}><Badge tone={tone}>{title}</Badge> <code>{one.id}</code>{one.text && <Code text={one.text} language="json" className="mt-1" label={t('Changes of {id}', { id: one.id })} />}</div>)}</li>
   );
   const changed = (list: Schemas['ElementChange'][]) => list.map((one) => ({ id: one.id, text: one.fields.map((field) => `${field.field}: ${JSON.stringify(field.from) ?? '–'} → ${JSON.stringify(field.to) ?? '–'}`).join('\n') }));
   return (
-    <Dialog open onOpenChange={close} wide title={`From version ${from} to ${to}`}>
+    <Dialog open onOpenChange={close} wide title={t('From version {from} to {to}', { from, to })}>
       <Loaded query={difference}>
         {({ nodes, edges }) => {
           const some = [nodes.added, nodes.removed, nodes.changed, edges.added, edges.removed, edges.changed].some((list) => list.length > 0);
-          if (!some) return <p className="text-sm text-soft">They are the same.</p>;
+          if (!some) return <p className="text-sm text-soft">{t('They are the same.')}</p>;
           return (
             <ul className="space-y-2 text-sm">
-              {part('node added', 'good', nodes.added)}{part('node removed', 'bad', nodes.removed)}{part('node changed', 'accent', changed(nodes.changed))}
-              {part('edge added', 'good', edges.added)}{part('edge removed', 'bad', edges.removed)}{part('edge changed', 'accent', changed(edges.changed))}
+              {part(t('node added'), 'good', nodes.added)}{part(t('node removed'), 'bad', nodes.removed)}{part(t('node changed'), 'accent', changed(nodes.changed))}
+              {part(t('edge added'), 'good', edges.added)}{part(t('edge removed'), 'bad', edges.removed)}{part(t('edge changed'), 'accent', changed(edges.changed))}
             </ul>
           );
         }}

@@ -3,6 +3,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { Plus, Workflow } from 'lucide-react';
 import { useState } from 'react';
 import { ago, dateTime } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -14,12 +15,12 @@ import { State } from '../unattended/pieces';
 export default function Dags() {
   const pages = usePages<Schemas['ProdSolution']>(['dags', 'list'], (query, signal) => api().listProdSolutions({ query, signal }));
   const [making, setMaking] = useState(false);
-  const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />New DAG</Button>;
+  const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />{t('New DAG')}</Button>;
   return (
-    <Page title="DAGs" actions={button}>
+    <Page title={t('DAGs')} actions={button}>
       <Loaded
         query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<Workflow size={28} />} title="There is no DAG yet" action={button}>A DAG carries out agents, tools and questions to people in their order, side by side where it can. A run lasts as long as it takes, also over crashes.</Empty>}
+        empty={<Empty icon={<Workflow size={28} />} title={t('There is no DAG yet')} action={button}>{t('A DAG carries out agents, tools and questions to people in their order, side by side where it can. A run lasts as long as it takes, also over crashes.')}</Empty>}
       >
         {() => (
           <ul className="mx-auto max-w-4xl space-y-2">
@@ -29,11 +30,11 @@ export default function Dags() {
                   <div className="flex flex-wrap items-center gap-x-2">
                     <Link to="/dags/$dagId" params={{ dagId: one.id }} className="min-w-0 truncate font-medium after:absolute after:inset-0" dir="auto">{one.name}</Link>
                     <State value={one.status} />
-                    {one.last_run && <span className="text-xs text-soft">last run <State value={one.last_run.status} /></span>}
+                    {one.last_run && <span className="text-xs text-soft">{t('last run')} <State value={one.last_run.status} /></span>}
                   </div>
                   {one.description && <p className="truncate text-sm text-soft" dir="auto">{one.description}</p>}
                 </div>
-                <span className="shrink-0 text-xs text-soft" title={dateTime(one.updated_at)}>v{one.dag.current_version} · {ago(one.updated_at)}</span>
+                <span className="shrink-0 text-xs text-soft" title={dateTime(one.updated_at)}>{t('version {version}', { version: one.dag.current_version })} · {ago(one.updated_at)}</span>
               </li>
             ))}
           </ul>
@@ -55,9 +56,9 @@ function NewDag({ close }: { close: () => void }) {
     await navigate({ to: '/dags/$dagId', params: { dagId: made.id } });
   };
   return (
-    <FormDialog open onOpenChange={close} title="New DAG" confirm="Create" submit={submit}>
-      <Field label="Name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label="Description">{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} className="min-h-14" dir="auto" />}</Field>
+    <FormDialog open onOpenChange={close} title={t('New DAG')} confirm={t('Create')} submit={submit}>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
+      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} className="min-h-14" dir="auto" />}</Field>
     </FormDialog>
   );
 }

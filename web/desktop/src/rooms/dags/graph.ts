@@ -1,4 +1,5 @@
 import type { Schemas } from '@everloop/sdk';
+import { t } from '../../lib/i18n';
 
 export type Node = Schemas['Node'];
 export type Edge = Schemas['Edge'];
@@ -10,7 +11,7 @@ export type NodeType = Node['type'];
 export const types: NodeType[] = ['start', 'agent', 'tool', 'code', 'human', 'condition', 'join', 'map', 'subflow', 'wait', 'end'];
 
 export const typeNames: Record<NodeType, string> = {
-  start: 'Start', agent: 'Agent', tool: 'Tool', human: 'Person', condition: 'Condition', join: 'Join', map: 'Map', subflow: 'Subflow', wait: 'Wait', end: 'End', code: 'Code',
+  start: t('Start|node'), agent: t('Agent'), tool: t('Tool'), human: t('Person'), condition: t('Condition'), join: t('Join'), map: t('Map'), subflow: t('Subflow'), wait: t('Wait'), end: t('End'), code: t('Code'),
 };
 
 export const size = { width: 190, height: 58 };

@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { Plus, Trash2, X } from 'lucide-react';
 import { type ReactNode, useId, useState } from 'react';
+import { rich, t } from '../../lib/i18n';
 import { api } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
@@ -25,27 +26,27 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
     <div className="space-y-3">
       <div className="flex items-center gap-2">
         <h2 className="min-w-0 flex-1 truncate font-semibold" dir="auto">{node.name || node.id}</h2>
-        <IconButton small label="Delete the node" onClick={() => { change(removed(graph, node.id)); choose(undefined); }}><Trash2 size={14} /></IconButton>
-        <IconButton small label="Close the node" onClick={() => choose(undefined)}><X size={15} /></IconButton>
+        <IconButton small label={t('Delete the node')} onClick={() => { change(removed(graph, node.id)); choose(undefined); }}><Trash2 size={14} /></IconButton>
+        <IconButton small label={t('Close the node')} onClick={() => choose(undefined)}><X size={15} /></IconButton>
       </div>
       {own.length > 0 && <Findings list={own} />}
       <div className="grid grid-cols-2 gap-3">
-        <Field label="Id">{(ids) => <IdInput ids={ids} id={node.id} taken={others.map((one) => one.id)} rename={(id) => { put({ ...node, id }); choose(id); }} />}</Field>
-        <Field label="Type">{(ids) => (
+        <Field label={t('Id')}>{(ids) => <IdInput ids={ids} id={node.id} taken={others.map((one) => one.id)} rename={(id) => { put({ ...node, id }); choose(id); }} />}</Field>
+        <Field label={t('Type')}>{(ids) => (
           <Select {...ids} value={node.type} onChange={(event) => field('type', event.target.value as NodeType)}>
             {types.map((one) => <option key={one} value={one}>{typeNames[one]}</option>)}
           </Select>
         )}</Field>
       </div>
-      <Field label="Name">{(ids) => <Input {...ids} value={node.name ?? ''} placeholder={node.id} onChange={(event) => field('name', event.target.value)} dir="auto" />}</Field>
+      <Field label={t('Name')}>{(ids) => <Input {...ids} value={node.name ?? ''} placeholder={node.id} onChange={(event) => field('name', event.target.value)} dir="auto" />}</Field>
 
       {(node.type === 'agent' || node.type === 'human') && (
-        <Field label={node.type === 'human' ? 'Question' : 'Prompt'} hint={<>As in <code>{'{{input.topic}}'}</code> or <code>{'{{nodes.draft.output}}'}</code>.</>}>
+        <Field label={node.type === 'human' ? t('Question') : t('Prompt')} hint={rich('As in {first} or {second}.', { first: <code key="first">{'{{input.topic}}'}</code>, second: <code key="second">{'{{nodes.draft.output}}'}</code> })}>
           {(ids) => <Area {...ids} rows={4} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />}
         </Field>
       )}
       {node.type === 'human' && (
-        <Field label="Options" hint="One a line; none: the answer is a text.">
+        <Field label={t('Options')} hint={t('One a line; none: the answer is a text.')}>
           {(ids) => <Lines ids={ids} value={config.options ?? []} change={(options) => setting('options', options.length > 0 ? options : undefined)} />}
         </Field>
       )}
@@ -53,50 +54,50 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
       {(node.type === 'subflow' || node.type === 'map') && <SubflowField own={solution} value={config.prod_solution_id ?? ''} optional={node.type === 'map'} change={(id) => setting('prod_solution_id', id)} />}
       {(node.type === 'tool' || (node.type === 'map' && !config.prod_solution_id)) && (
         <>
-          <Field label="Tool" hint="As Bash, Read, WebFetch, or a tool of a tool server.">{(ids) => <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />}</Field>
-          <JsonField label="Arguments" value={config.arguments} change={(value) => setting('arguments', value)} />
+          <Field label={t('Tool')} hint={t('As Bash, Read, WebFetch, or a tool of a tool server.')}>{(ids) => <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />}</Field>
+          <JsonField label={t('Arguments')} value={config.arguments} change={(value) => setting('arguments', value)} />
         </>
       )}
       {node.type === 'code' && (
-        <Field label="Script" hint={<>For Bash; <code>$INPUTS</code> holds its inputs as JSON, else the outputs before it.</>}>
+        <Field label={t('Script')} hint={t('For Bash; $INPUTS holds its inputs as JSON, else the outputs before it.')}>
           {(ids) => <Area {...ids} rows={6} value={config.code ?? ''} onChange={(event) => setting('code', event.target.value)} spellCheck={false} />}
         </Field>
       )}
       {node.type === 'map' && (
         <>
           {!config.prod_solution_id && !config.tool && (
-            <Field label="Prompt" hint={<>Without a tool an agent does the work; <code>{'{{item}}'}</code> is the item.</>}>{(ids) => <Area {...ids} rows={3} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />}</Field>
+            <Field label={t('Prompt')} hint={rich('Without a tool an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}>{(ids) => <Area {...ids} rows={3} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />}</Field>
           )}
-          <NumberField label="At once" value={node.concurrency} change={(value) => field('concurrency', value)} />
+          <NumberField label={t('At once')} value={node.concurrency} change={(value) => field('concurrency', value)} />
         </>
       )}
-      {node.type === 'wait' && <NumberField label="Seconds" value={config.wait_s} change={(value) => setting('wait_s', value)} />}
-      {node.type !== 'start' && node.type !== 'wait' && <JsonField label="Inputs" value={node.inputs} change={(value) => field('inputs', value)} hint={node.type === 'map' ? 'items is the list, as {"items": "{{nodes.find.output}}"}.' : 'JSON, with references in its texts.'} />}
-      {(works || node.type === 'start') && <JsonField label={node.type === 'start' ? 'JSON Schema of the inputs' : 'JSON Schema of the output'} value={node.output_schema} change={(value) => field('output_schema', value)} />}
+      {node.type === 'wait' && <NumberField label={t('Seconds')} value={config.wait_s} change={(value) => setting('wait_s', value)} />}
+      {node.type !== 'start' && node.type !== 'wait' && <JsonField label={t('Inputs')} value={node.inputs} change={(value) => field('inputs', value)} hint={node.type === 'map' ? t('items is the list, as {example}.', { example: '{"items": "{{nodes.find.output}}"}' }) : t('JSON, with references in its texts.')} />}
+      {(works || node.type === 'start') && <JsonField label={node.type === 'start' ? t('JSON Schema of the inputs') : t('JSON Schema of the output')} value={node.output_schema} change={(value) => field('output_schema', value)} />}
 
       {works && (
         <details className="rounded-lg border">
-          <summary className="cursor-pointer px-3 py-1.5 text-sm font-medium">Failures and limits</summary>
+          <summary className="cursor-pointer px-3 py-1.5 text-sm font-medium">{t('Failures and limits')}</summary>
           <div className="space-y-3 border-t p-3">
-            <Check label="Ask me before it begins" checked={node.approval?.policy === 'required'} onChange={(event) => field('approval', event.target.checked ? { policy: 'required' } : undefined)} />
-            <Field label="When it has failed">{(ids) => (
+            <Check label={t('Ask me before it begins')} checked={node.approval?.policy === 'required'} onChange={(event) => field('approval', event.target.checked ? { policy: 'required' } : undefined)} />
+            <Field label={t('When it has failed')}>{(ids) => (
               <Select {...ids} value={node.on_error ?? 'fail'} onChange={(event) => field('on_error', event.target.value === 'fail' ? undefined : event.target.value as Node['on_error'])}>
-                <option value="fail">the run fails</option><option value="continue">go on without its output</option><option value="route">take the error edges</option>
+                <option value="fail">{t('the run fails')}</option><option value="continue">{t('go on without its output')}</option><option value="route">{t('take the error edges')}</option>
               </Select>
             )}</Field>
             <div className="grid grid-cols-2 gap-3">
-              <NumberField label="Attempts" value={node.retry?.max_attempts} change={(value) => field('retry', value ? { ...node.retry, max_attempts: value } : undefined)} />
-              <NumberField label="Time limit (seconds)" value={node.timeout_s} change={(value) => field('timeout_s', value)} />
-              <NumberField label="Budget in tokens" value={node.budget?.max_tokens} change={(value) => field('budget', value ? { ...node.budget, max_tokens: value } : undefined)} />
+              <NumberField label={t('Attempts')} value={node.retry?.max_attempts} change={(value) => field('retry', value ? { ...node.retry, max_attempts: value } : undefined)} />
+              <NumberField label={t('Time limit (seconds)')} value={node.timeout_s} change={(value) => field('timeout_s', value)} />
+              <NumberField label={t('Budget in tokens')} value={node.budget?.max_tokens} change={(value) => field('budget', value ? { ...node.budget, max_tokens: value } : undefined)} />
             </div>
-            <Check label="Use an earlier output for the same input" checked={node.idempotency === 'by_input'} onChange={(event) => field('idempotency', event.target.checked ? 'by_input' : undefined)} />
+            <Check label={t('Use an earlier output for the same input')} checked={node.idempotency === 'by_input'} onChange={(event) => field('idempotency', event.target.checked ? 'by_input' : undefined)} />
           </div>
         </details>
       )}
 
       {node.type !== 'end' && (
         <fieldset className="space-y-2">
-          <legend className="text-sm font-semibold">Leads to</legend>
+          <legend className="text-sm font-semibold">{t('Leads to')}</legend>
           {edges.map((edge) => (
             <EdgeForm
               key={edge.id} edge={edge} node={node} others={others}
@@ -104,7 +105,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
               remove={() => change({ ...graph, edges: (graph.edges ?? []).filter((one) => one.id !== edge.id) })}
             />
           ))}
-          {edges.length === 0 && <p className="text-sm text-soft">It leads nowhere yet.</p>}
+          {edges.length === 0 && <p className="text-sm text-soft">{t('It leads nowhere yet.')}</p>}
           <NextNode others={others.filter((one) => one.type !== 'start')} add={(target) => change(connected(graph, node.id, target))} />
         </fieldset>
       )}
@@ -117,26 +118,26 @@ function AgentFields({ config, setting }: { config: Config; setting: <Key extend
   const models = useQuery({ queryKey: ['models'], queryFn: ({ signal }) => api().listModels({ signal }), staleTime: 60_000 });
   return (
     <div className="grid grid-cols-2 gap-3">
-      <Field label="Agent">{(ids) => (
+      <Field label={t('Agent')}>{(ids) => (
         <Select {...ids} value={config.agent_id ?? ''} onChange={(event) => setting('agent_id', event.target.value)}>
-          <option value="">without a template</option>
+          <option value="">{t('without a template')}</option>
           {config.agent_id && !agents.data?.items.some((one) => one.agent_id === config.agent_id) && <option value={config.agent_id}>{config.agent_id}</option>}
           {agents.data?.items.map((one) => <option key={one.record_id} value={one.agent_id}>{one.name}</option>)}
         </Select>
       )}</Field>
-      <Field label="Model">{(ids) => (
+      <Field label={t('Model')}>{(ids) => (
         <Select {...ids} value={config.model ?? ''} onChange={(event) => setting('model', event.target.value)}>
-          <option value="">default</option>
+          <option value="">{t('default')}</option>
           {config.model && !models.data?.models.some((one) => one.id === config.model) && <option value={config.model}>{config.model}</option>}
           {models.data?.models.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
         </Select>
       )}</Field>
-      <Field label="Mode">{(ids) => (
+      <Field label={t('Mode')}>{(ids) => (
         <Select {...ids} value={config.mode ?? ''} onChange={(event) => setting('mode', (event.target.value || undefined) as Config['mode'])}>
-          <option value="">default</option><option value="executing">act</option><option value="planning">plan</option>
+          <option value="">{t('default')}</option><option value="executing">{t('act')}</option><option value="planning">{t('plan')}</option>
         </Select>
       )}</Field>
-      <Field label="Skill">{(ids) => <Input {...ids} value={config.skill ?? ''} onChange={(event) => setting('skill', event.target.value)} spellCheck={false} />}</Field>
+      <Field label={t('Skill')}>{(ids) => <Input {...ids} value={config.skill ?? ''} onChange={(event) => setting('skill', event.target.value)} spellCheck={false} />}</Field>
     </div>
   );
 }
@@ -145,9 +146,9 @@ function SubflowField({ own, value, optional, change }: { own: string; value: st
   const solutions = useQuery({ queryKey: ['dags', 'all'], queryFn: ({ signal }) => api().listProdSolutions({ query: { limit: 200 }, signal }), staleTime: 60_000 });
   const list = solutions.data?.items.filter((one) => one.id !== own) ?? [];
   return (
-    <Field label={optional ? 'DAG for each item' : 'DAG'}>{(ids) => (
+    <Field label={optional ? t('DAG for each item') : t('DAG')}>{(ids) => (
       <Select {...ids} value={value} onChange={(event) => change(event.target.value)}>
-        <option value="">{optional ? 'none: a tool or an agent' : 'choose'}</option>
+        <option value="">{optional ? t('none: a tool or an agent') : t('choose')}</option>
         {value && !list.some((one) => one.id === value) && <option value={value}>{value}</option>}
         {list.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}
       </Select>
@@ -159,26 +160,26 @@ function EdgeForm({ edge, node, others, change, remove }: { edge: Edge; node: No
   const name = others.find((one) => one.id === edge.target);
   const label = name?.name || edge.target;
   return (
-    <div role="group" aria-label={`Edge to ${label}`} className="space-y-2 rounded-md border p-2">
+    <div role="group" aria-label={t('Edge to {label}', { label })} className="space-y-2 rounded-md border p-2">
       <div className="flex items-center gap-2">
-        <Select aria-label="Target" value={edge.target} onChange={(event) => change({ ...edge, target: event.target.value })}>
-          {!name && <option value={edge.target}>{edge.target} (missing)</option>}
+        <Select aria-label={t('Target')} value={edge.target} onChange={(event) => change({ ...edge, target: event.target.value })}>
+          {!name && <option value={edge.target}>{t('{name} (missing)', { name: edge.target })}</option>}
           {others.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
         </Select>
-        <IconButton small label={`Remove the edge to ${label}`} onClick={remove}><X size={14} /></IconButton>
+        <IconButton small label={t('Remove the edge to {label}', { label })} onClick={remove}><X size={14} /></IconButton>
       </div>
       <div className="flex flex-wrap gap-2">
         {node.on_error === 'route' && (
-          <Select aria-label="Taken" className="w-auto!" value={edge.kind === 'error' ? 'error' : ''} onChange={(event) => change(set(edge, 'kind', (event.target.value || undefined) as Edge['kind']))}>
-            <option value="">when it has worked</option><option value="error">when it has failed</option>
+          <Select aria-label={t('Taken')} className="w-auto!" value={edge.kind === 'error' ? 'error' : ''} onChange={(event) => change(set(edge, 'kind', (event.target.value || undefined) as Edge['kind']))}>
+            <option value="">{t('when it has worked')}</option><option value="error">{t('when it has failed')}</option>
           </Select>
         )}
         {node.type === 'human' && (node.config?.options ?? []).length > 0 && (
-          <Select aria-label="For the answer" className="w-auto!" value={edge.source_handle ?? ''} onChange={(event) => change(set(edge, 'source_handle', event.target.value))}>
-            <option value="">any answer</option>{node.config?.options?.map((one) => <option key={one} value={one}>answer: {one}</option>)}
+          <Select aria-label={t('For the answer')} className="w-auto!" value={edge.source_handle ?? ''} onChange={(event) => change(set(edge, 'source_handle', event.target.value))}>
+            <option value="">{t('any answer')}</option>{node.config?.options?.map((one) => <option key={one} value={one}>{t('answer: {answer}', { answer: one })}</option>)}
           </Select>
         )}
-        <Input aria-label="Condition" placeholder={'Condition, as {{nodes.a.output.score}} > 7'} value={edge.condition ?? ''} onChange={(event) => change(set(edge, 'condition', event.target.value))} spellCheck={false} className="min-w-40 flex-1 font-mono text-xs" />
+        <Input aria-label={t('Condition')} placeholder={t('Condition, as {example}', { example: '{{nodes.a.output.score}} > 7' })} value={edge.condition ?? ''} onChange={(event) => change(set(edge, 'condition', event.target.value))} spellCheck={false} className="min-w-40 flex-1 font-mono text-xs" />
       </div>
     </div>
   );
@@ -189,8 +190,8 @@ function NextNode({ others, add }: { others: Node[]; add: (target: string) => vo
   if (others.length === 0) return null;
   return (
     <div className="flex items-center gap-2">
-      <Select aria-label="Node to lead to" value={target} onChange={(event) => setTarget(event.target.value)}><option value="">choose a node</option>{others.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>
-      <Button small disabled={!target} onClick={() => { add(target); setTarget(''); }}><Plus size={13} aria-hidden />Edge</Button>
+      <Select aria-label={t('Node to lead to')} value={target} onChange={(event) => setTarget(event.target.value)}><option value="">{t('choose a node')}</option>{others.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>
+      <Button small disabled={!target} onClick={() => { add(target); setTarget(''); }}><Plus size={13} aria-hidden />{t('Edge')}</Button>
     </div>
   );
 }
@@ -235,7 +236,7 @@ export function JsonField({ label, value, change, hint }: { label: string; value
 export function Findings({ list, choose }: { list: Finding[]; choose?: (id: string) => void }) {
   const id = useId();
   return (
-    <ul aria-label="Findings" className="space-y-1 rounded-md border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">
+    <ul aria-label={t('Findings')} className="space-y-1 rounded-md border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">
       {list.map((one, index) => (
         <li key={`${id}${index}`} className="break-words">
           {choose && one.node_id ? <button type="button" className="font-medium underline underline-offset-2" onClick={() => choose(one.node_id ?? '')}>{one.node_id}</button> : one.node_id && <span className="font-medium">{one.node_id}</span>}{one.node_id && ': '}{one.message}

@@ -4,15 +4,17 @@ import { Link, useParams } from '@tanstack/react-router';
 import { ChevronRight, RotateCcw, Square, X } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
 import { dateTime, duration } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { answering, questionOf, useInbox } from '../../lib/inbox';
 import { api, useAction } from '../../lib/query';
+import { word } from '../../lib/words';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
 import { FormDialog } from '../../ui/dialog';
 import { Prose } from '../../ui/markdown';
 import { Failure, Loaded } from '../../ui/page';
 import { QuestionForm } from '../chat/questions';
-import { Facts, jsonText, SessionLink, State, usageText, words } from '../unattended/pieces';
+import { Facts, jsonText, SessionLink, State, usageText } from '../unattended/pieces';
 import { Canvas, type Mark, typeIcons } from './canvas';
 import { type Graph, typeNames } from './graph';
 
@@ -40,28 +42,28 @@ export default function DagRun() {
   const [chosen, setChosen] = useState<string>();
   const [asking, setAsking] = useState(false);
   const refresh = [['dags', dagId]];
-  const cancel = useAction(() => api().cancelDagRun(dagId, runId), { done: 'The run is being stopped.', refresh });
-  const retry = useAction((from: string | undefined) => api().retryDagRun(dagId, runId, from === undefined ? {} : { from_node_id: from }), { done: 'The run begins again.', refresh });
+  const cancel = useAction(() => api().cancelDagRun(dagId, runId), { done: t('The run is being stopped.'), refresh });
+  const retry = useAction((from: string | undefined) => api().retryDagRun(dagId, runId, from === undefined ? {} : { from_node_id: from }), { done: t('The run begins again.'), refresh });
   const open = run.data !== undefined && !over(run.data);
   useProgress(dagId, runId, open);
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
         <h1 className="flex min-w-32 flex-1 items-center gap-1 text-base font-semibold">
-          <Link to="/dags" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">DAGs</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
+          <Link to="/dags" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">{t('DAGs')}</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
           <Link to="/dags/$dagId" params={{ dagId }} className="min-w-0 truncate text-soft hover:text-ink hover:underline" dir="auto">{solution.data?.name ?? '…'}</Link><ChevronRight size={14} className="shrink-0 text-soft" aria-hidden />
-          <span className="shrink-0">Run</span>
+          <span className="shrink-0">{t('Run')}</span>
         </h1>
         {run.data && <span role="status"><State value={run.data.status} /></span>}
-        {open && <Button small onClick={() => setAsking(true)}><Square size={12} fill="currentColor" aria-hidden />Stop</Button>}
-        {run.data && (run.data.status === 'failed' || run.data.status === 'cancelled') && <Button small busy={retry.isPending} onClick={() => retry.mutate(undefined)}><RotateCcw size={14} aria-hidden />Retry</Button>}
+        {open && <Button small onClick={() => setAsking(true)}><Square size={12} fill="currentColor" aria-hidden />{t('Stop')}</Button>}
+        {run.data && (run.data.status === 'failed' || run.data.status === 'cancelled') && <Button small busy={retry.isPending} onClick={() => retry.mutate(undefined)}><RotateCcw size={14} aria-hidden />{t('Retry')}</Button>}
       </header>
       <div className="min-h-0 flex-1">
         <Loaded query={run}>
           {(found) => <Loaded query={document}>{({ dag }) => <Shown dag={dagId} graph={dag} run={found} chosen={chosen} choose={setChosen} retry={over(found) && found.status !== 'completed' ? (node) => retry.mutate(node) : undefined} />}</Loaded>}
         </Loaded>
       </div>
-      <FormDialog open={asking} onOpenChange={setAsking} danger title="Stop the run?" confirm="Stop" submit={() => cancel.mutateAsync()} description="What its nodes do is stopped. It can be retried: outputs that are there are used again." />
+      <FormDialog open={asking} onOpenChange={setAsking} danger title={t('Stop the run?')} confirm={t('Stop')} submit={() => cancel.mutateAsync()} description={t('What its nodes do is stopped. It can be retried: outputs that are there are used again.')} />
     </div>
   );
 }
@@ -120,17 +122,17 @@ function Shown({ dag, graph, run, chosen, choose, retry }: {
   return (
     <div className="flex h-full min-h-0 max-md:flex-col max-md:overflow-y-auto">
       <div className="min-h-60 min-w-0 flex-1 max-md:flex-none max-md:basis-[42dvh]"><Canvas graph={graph} marks={marks} chosen={chosen} choose={choose} /></div>
-      <aside aria-label="Progress" className="w-96 shrink-0 space-y-4 overflow-y-auto border-l p-4 text-sm max-md:w-full max-md:overflow-visible max-md:border-t max-md:border-l-0">
+      <aside aria-label={t('Progress')} className="w-96 shrink-0 space-y-4 overflow-y-auto border-l p-4 text-sm max-md:w-full max-md:overflow-visible max-md:border-t max-md:border-l-0">
         {questions.map((item) => <QuestionForm key={item.question_id} question={questionOf(item)} session={answering([['dags', dag]])} />)}
         {node ? <NodeDetails key={node.id} dag={dag} run={run} node={node.id} name={node.name || node.id} type={typeNames[node.type]} record={record} now={now} close={() => choose(undefined)} retry={retry} /> : (
           <>
             {run.error && <Failure error={new Error(run.error.message)} />}
             <Facts list={[
-              ['Version', String(run.version)], ['Begun', run.started_at && dateTime(run.started_at)], ['Took', took(run, now)], ['Waits', run.waiting_reason !== 'none' && working && words(run.waiting_reason)],
-              ['Retried', run.retries > 0 && `${run.retries} times`], ['Used', usageText(run.usage)],
+              [t('Version'), String(run.version)], [t('Begun'), run.started_at && dateTime(run.started_at)], [t('Took'), took(run, now)], [t('Waits'), run.waiting_reason !== 'none' && working && word(run.waiting_reason)],
+              [t('Retried'), run.retries > 0 && plural(run.retries, '{count} time', '{count} times')], [t('Used'), usageText(run.usage)],
             ]} />
-            <section aria-label="Nodes">
-              <h2 className="mb-1 font-semibold">Nodes</h2>
+            <section aria-label={t('Nodes')}>
+              <h2 className="mb-1 font-semibold">{t('Nodes')}</h2>
               <ul className="space-y-px">
                 {graph.nodes?.map((one) => {
                   const Icon = typeIcons[one.type];
@@ -146,8 +148,8 @@ function Shown({ dag, graph, run, chosen, choose, retry }: {
                 })}
               </ul>
             </section>
-            <Value title="Inputs" value={run.inputs} />
-            {run.status === 'completed' && <Value title="Outputs" value={run.outputs} />}
+            <Value title={t('Inputs')} value={run.inputs} />
+            {run.status === 'completed' && <Value title={t('Outputs')} value={run.outputs} />}
           </>
         )}
       </aside>
@@ -161,18 +163,18 @@ function NodeDetails({ dag, run, node, name, type, record, now, close, retry }: 
   return (
     <>
       <div className="flex items-center gap-2">
-        <h2 className="min-w-0 flex-1 truncate font-semibold" dir="auto">{name}</h2><State value={record?.status ?? 'pending'} /><IconButton small label="Close the node" onClick={close}><X size={15} /></IconButton>
+        <h2 className="min-w-0 flex-1 truncate font-semibold" dir="auto">{name}</h2><State value={record?.status ?? 'pending'} /><IconButton small label={t('Close the node')} onClick={close}><X size={15} /></IconButton>
       </div>
       <Facts list={[
-        ['Type', type], ['Begun', record?.started_at && dateTime(record.started_at)], ['Took', record && took(record, now)], ['Attempt', record && record.attempt > 1 && String(record.attempt)],
-        ['Waits', record?.status === 'waiting' && words(record.waiting_reason)], ['Output', record?.reuse_reason && (record.reused_from ? `used again: ${words(record.reuse_reason)}` : words(record.reuse_reason))],
-        ['Used', record && usageText(record.usage)], ['Session', record?.session_id && <SessionLink id={record.session_id} label="Open the session" />],
-        ['Run', record?.child_run_id && <span className="break-all">{record.child_run_id}</span>],
+        [t('Type'), type], [t('Begun'), record?.started_at && dateTime(record.started_at)], [t('Took'), record && took(record, now)], [t('Attempt'), record && record.attempt > 1 && String(record.attempt)],
+        [t('Waits'), record?.status === 'waiting' && word(record.waiting_reason)], [t('Output'), record?.reuse_reason && (record.reused_from ? t('used again: {reason}', { reason: word(record.reuse_reason) }) : word(record.reuse_reason))],
+        [t('Used'), record && usageText(record.usage)], [t('Session'), record?.session_id && <SessionLink id={record.session_id} label={t('Open the session')} />],
+        [t('Run'), record?.child_run_id && <span className="break-all">{record.child_run_id}</span>],
       ]} />
       {record?.error && <Failure error={new Error(`${record.error.message} (${record.error.code})`)} />}
-      {retry && <Button small onClick={() => retry(node)}><RotateCcw size={14} aria-hidden />Retry from here</Button>}
+      {retry && <Button small onClick={() => retry(node)}><RotateCcw size={14} aria-hidden />{t('Retry from here')}</Button>}
       {record?.items && <Items dag={dag} run={run} node={node} />}
-      {record && record.outputs !== null && record.outputs !== undefined && <Value title="Output" value={record.outputs} />}
+      {record && record.outputs !== null && record.outputs !== undefined && <Value title={t('Output')} value={record.outputs} />}
     </>
   );
 }
@@ -182,8 +184,8 @@ function Items({ dag, run, node }: { dag: string; run: Run; node: string }) {
     queryKey: ['dags', dag, 'run', run.id, 'items', node], queryFn: ({ signal }) => api().listDagRunItems(dag, run.id, node, { query: { limit: 200 }, signal }), refetchInterval: over(run) ? false : 4000,
   });
   return (
-    <section aria-label="Items">
-      <h3 className="mb-1 font-medium">Items</h3>
+    <section aria-label={t('Items')}>
+      <h3 className="mb-1 font-medium">{t('Items')}</h3>
       <Loaded query={items}>
         {(data) => (
           <>
@@ -192,7 +194,7 @@ function Items({ dag, run, node }: { dag: string; run: Run; node: string }) {
                 <li key={one.run_node_id} className="flex flex-wrap items-center gap-2"><span className="w-8 text-soft tabular-nums">{one.item}</span><State value={one.status} />{one.session_id && <SessionLink id={one.session_id} />}<span className="min-w-0 flex-1 truncate text-soft">{one.error?.message ?? (one.outputs === null ? '' : jsonText(one.outputs))}</span></li>
               ))}
             </ul>
-            {data.total > data.items.length && <p className="text-soft">{data.total - data.items.length} more</p>}
+            {data.total > data.items.length && <p className="text-soft">{t('{count} more', { count: data.total - data.items.length })}</p>}
           </>
         )}
       </Loaded>

@@ -13,6 +13,7 @@ import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from '@lezer/highlight';
 import { useEffect, useRef } from 'react';
 import { nonce } from '../../lib/nonce';
+import { t } from '../../lib/i18n';
 
 const languages: Record<string, () => Extension> = {
   css, go, html, htm: html, js: javascript, mjs: javascript, cjs: javascript, jsx: () => javascript({ jsx: true }),
@@ -55,7 +56,7 @@ export function Editor({ path, text, version, readOnly, change, save }: {
           EditorView.cspNonce.of(nonce), lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(), highlightSelectionMatches(),
           keymap.of([{ key: 'Mod-s', run: () => { calls.current.save(); return true; } }, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
           syntaxHighlighting(colours), theme, EditorState.readOnly.of(readOnly), EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ 'aria-label': `Content of ${path}` }),
+          EditorView.contentAttributes.of({ 'aria-label': t('Content of {path}', { path }) }),
           EditorView.updateListener.of((update) => { if (update.docChanged) calls.current.change(update.state.doc.toString()); }),
           ...(language ? [language()] : []),
         ],

@@ -5,6 +5,7 @@ import { ChevronRight, Download, Ellipsis, File as FileIcon, FilePlus, Folder, F
 import { type ChangeEvent, type DragEvent, useEffect, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { api, errorText, useAction } from '../../lib/query';
 import { useDetail, useSession } from '../../lib/session';
 import { Button, IconButton } from '../../ui/button';
@@ -42,9 +43,11 @@ export default function Files() {
   const upload = useAction(async (files: { file: File; path: string }[]) => {
     const session = followed?.session as Session;
     const { uploaded, failed } = await session.upload('', Object.fromEntries(files.map((one) => [one.path, one.file])), { timeoutMs: 3_600_000 });
-    if (failed.length > 0) throw new EverloopError('upload_failed', `${uploaded.length} stored, ${failed.length} not: ${failed[0]?.path ?? ''}: ${failed[0]?.message ?? ''}`);
+    if (failed.length > 0) throw new EverloopError('upload_failed', t('{stored} stored, {failed} not: {path}: {message}', {
+        stored: uploaded.length, failed: failed.length, path: failed[0]?.path, message: failed[0]?.message,
+      }));
     return uploaded.length;
-  }, { done: (count) => `${count} ${count === 1 ? 'file was' : 'files were'} stored.`, refresh });
+  }, { done: (count) => plural(count, '{count} file was stored.', '{count} files were stored.'), refresh });
   const picked = (event: ChangeEvent<HTMLInputElement>) => {
     const files = [...event.target.files ?? []].map((file) => ({ file, path: file.webkitRelativePath || file.name }));
     if (files.length > 0) upload.mutate(files);
@@ -62,27 +65,27 @@ export default function Files() {
       {error ? <div className="p-4"><Failure error={error} /></div> : (
         <div className="flex h-full min-h-0 max-md:flex-col">
           <section
-            aria-label="Files of the session" className={cn('flex w-72 shrink-0 flex-col border-r max-md:w-full max-md:border-r-0', path && 'max-md:hidden', over && 'bg-accent-soft')}
+            aria-label={t('Files of the session')} className={cn('flex w-72 shrink-0 flex-col border-r max-md:w-full max-md:border-r-0', path && 'max-md:hidden', over && 'bg-accent-soft')}
             onDragOver={(event) => { if (writable) { event.preventDefault(); setOver(true); } }} onDragLeave={() => setOver(false)} onDrop={(event) => { if (writable) void drop(event); }}
           >
             <div className="flex items-center gap-0.5 border-b px-2 py-1">
-              <span className="flex-1 px-1 text-sm font-medium">Workspace</span>
-              {upload.isPending && <Spinner label="Storing" />}
+              <span className="flex-1 px-1 text-sm font-medium">{t('Workspace')}</span>
+              {upload.isPending && <Spinner label={t('Storing')} />}
               {writable && <>
-                <IconButton small label="New file" onClick={() => setMaking(true)}><FilePlus size={15} /></IconButton>
-                <IconButton small label="Upload files" onClick={() => picker.current?.click()}><Upload size={15} /></IconButton>
-                <IconButton small label="Upload a folder" onClick={() => folder.current?.click()}><FolderInput size={15} /></IconButton>
+                <IconButton small label={t('New file')} onClick={() => setMaking(true)}><FilePlus size={15} /></IconButton>
+                <IconButton small label={t('Upload files')} onClick={() => picker.current?.click()}><Upload size={15} /></IconButton>
+                <IconButton small label={t('Upload a folder')} onClick={() => folder.current?.click()}><FolderInput size={15} /></IconButton>
               </>}
-              <IconButton small label="Download all as ZIP" onClick={() => void download(id, '', true)}><Download size={15} /></IconButton>
-              <IconButton small label="Read again" onClick={() => void client.invalidateQueries({ queryKey: ['files', id] })}><RefreshCw size={14} /></IconButton>
+              <IconButton small label={t('Download all as ZIP')} onClick={() => void download(id, '', true)}><Download size={15} /></IconButton>
+              <IconButton small label={t('Read again')} onClick={() => void client.invalidateQueries({ queryKey: ['files', id] })}><RefreshCw size={14} /></IconButton>
               <input ref={picker} type="file" multiple hidden onChange={picked} />
               <input ref={folder} type="file" hidden onChange={picked} {...{ webkitdirectory: '' }} />
             </div>
             <div className="min-h-0 flex-1 overflow-y-auto p-1"><Directory id={id} dir="" level={0} open={path} choose={setPath} writable={writable} /></div>
           </section>
-          <section aria-label="File" className={cn('min-h-0 min-w-0 flex-1', !path && 'max-md:hidden')}>
+          <section aria-label={t('File')} className={cn('min-h-0 min-w-0 flex-1', !path && 'max-md:hidden')}>
             {path ? <Opened key={path} id={id} path={path} writable={writable} session={followed?.session} close={() => setPath(undefined)} />
-              : <Empty icon={<FolderOpen size={28} />} title="No file is open">Choose one of the workspace. The agent works with the same files.</Empty>}
+              : <Empty icon={<FolderOpen size={28} />} title={t('No file is open')}>{t('Choose one of the workspace. The agent works with the same files.')}</Empty>}
           </section>
         </div>
       )}
@@ -96,7 +99,7 @@ function Directory({ id, dir, level, open, choose, writable }: {
 }) {
   const list = useQuery({ queryKey: ['files', id, 'ls', dir], queryFn: ({ signal }) => api().listFiles(id, dir, { signal }) as Promise<Entry[]> });
   return (
-    <Loaded query={list} empty={level === 0 ? <Empty title="The workspace is empty">Upload files, drop them here, or let the agent write some.</Empty> : <p className="py-0.5 text-xs text-soft" style={{ paddingLeft: 28 + level * 14 }}>empty</p>}>
+    <Loaded query={list} empty={level === 0 ? <Empty title={t('The workspace is empty')}>{t('Upload files, drop them here, or let the agent write some.')}</Empty> : <p className="py-0.5 text-xs text-soft" style={{ paddingLeft: 28 + level * 14 }}>{t('empty')}</p>}>
       {(entries) => <ul>{entries.map((entry) => <Row key={entry.name} id={id} entry={entry} dir={dir} level={level} open={open} choose={choose} writable={writable} />)}</ul>}
     </Loaded>
   );
@@ -118,7 +121,7 @@ function Row({ id, entry, dir, level, open, choose, writable }: {
   const remove = useAction(async () => {
     await api().deleteFile(id, path);
     if (open === path || open?.startsWith(`${path}/`)) choose(undefined);
-  }, { done: `${entry.name} was deleted.`, refresh });
+  }, { done: t('{name} was deleted.', { name: entry.name }), refresh });
   const copy = useAction(() => api().copyFile(id, path, {}), { refresh });
   return (
     <li>
@@ -134,24 +137,24 @@ function Row({ id, entry, dir, level, open, choose, writable }: {
         {entry.size !== undefined && <span className="px-1.5 text-xs text-soft group-focus-within:hidden group-hover:hidden">{bytes(entry.size)}</span>}
         <span className="hidden group-focus-within:block group-hover:block has-data-[state=open]:block">
           <Menu
-            trigger={<IconButton small label={`Actions of ${entry.name}`}><Ellipsis size={15} /></IconButton>}
+            trigger={<IconButton small label={t('Actions of {name}', { name: entry.name })}><Ellipsis size={15} /></IconButton>}
             items={[
-              { label: isDir ? 'Download as ZIP' : 'Download', icon: <Download size={15} />, run: () => void download(id, path, isDir) },
+              { label: isDir ? t('Download as ZIP') : t('Download'), icon: <Download size={15} />, run: () => void download(id, path, isDir) },
               ...(writable ? [
-                { label: 'Rename', icon: <Pencil size={15} />, run: () => setChanging('rename') }, { label: 'Duplicate', icon: <FilePlus size={15} />, run: () => copy.mutate() }, null,
-                { label: 'Delete', icon: <Trash2 size={15} />, danger: true, run: () => setChanging('delete') },
+                { label: t('Rename'), icon: <Pencil size={15} />, run: () => setChanging('rename') }, { label: t('Duplicate'), icon: <FilePlus size={15} />, run: () => copy.mutate() }, null,
+                { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setChanging('delete') },
               ] : []),
             ]}
           />
         </span>
       </div>
       {isDir && unfolded && <Directory id={id} dir={path} level={level + 1} open={open} choose={choose} writable={writable} />}
-      <FormDialog open={changing === 'rename'} onOpenChange={() => setChanging(undefined)} title={`Rename ${entry.name}`} confirm="Rename" submit={() => rename.mutateAsync()}>
-        <Field label="New name">{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={255} autoFocus />}</Field>
+      <FormDialog open={changing === 'rename'} onOpenChange={() => setChanging(undefined)} title={t('Rename {name}', { name: entry.name })} confirm={t('Rename')} submit={() => rename.mutateAsync()}>
+        <Field label={t('New name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={255} autoFocus />}</Field>
       </FormDialog>
       <FormDialog
-        open={changing === 'delete'} onOpenChange={() => setChanging(undefined)} danger title={`Delete ${entry.name}?`} confirm="Delete" submit={() => remove.mutateAsync()}
-        description={isDir ? 'With all that is in it. A rewind to an earlier checkpoint brings it back.' : 'A rewind to an earlier checkpoint brings it back.'}
+        open={changing === 'delete'} onOpenChange={() => setChanging(undefined)} danger title={t('Delete {name}?', { name: entry.name })} confirm={t('Delete')} submit={() => remove.mutateAsync()}
+        description={isDir ? t('With all that is in it. A rewind to an earlier checkpoint brings it back.') : t('A rewind to an earlier checkpoint brings it back.')}
       />
     </li>
   );
@@ -205,7 +208,7 @@ function Opened({ id, path, writable, session, close }: { id: string; path: stri
     const answer = await api().readFile(id, path, { headers: { range: 'bytes=0-0' } });
     setBase({ text: draft, etag: answer.headers.get('etag') ?? '' });
     setConflict(false);
-    toast('The file was saved.');
+    toast(t('The file was saved.'));
     await client.invalidateQueries({ queryKey: ['files', id] });
   });
   const reload = () => {
@@ -220,28 +223,28 @@ function Opened({ id, path, writable, session, close }: { id: string; path: stri
   return (
     <div className="flex h-full min-h-0 flex-col">
       <div className="flex min-h-9 flex-wrap items-center gap-1 border-b px-2 py-0.5">
-        <Button small look="ghost" className="md:hidden" onClick={close}>Back</Button>
-        <h2 className="min-w-0 flex-1 truncate px-1 text-sm font-medium" title={path}><bdi>{path}</bdi>{dirty && <span className="ml-2 text-xs font-normal text-warn">not saved</span>}</h2>
-        {kind === 'text' && hasPreview(path) && <Button small look="ghost" aria-pressed={preview} onClick={() => setPreview(!preview)}>{preview ? 'Edit' : 'Preview'}</Button>}
-        {kind === 'text' && editable && <Button small look="primary" disabled={!dirty || conflict} busy={save.isPending} onClick={() => save.mutate(base?.etag)}>Save</Button>}
-        <IconButton small label="Download" onClick={() => void download(id, path, false)}><Download size={15} /></IconButton>
+        <Button small look="ghost" className="md:hidden" onClick={close}>{t('Back')}</Button>
+        <h2 className="min-w-0 flex-1 truncate px-1 text-sm font-medium" title={path}><bdi>{path}</bdi>{dirty && <span className="ml-2 text-xs font-normal text-warn">{t('not saved')}</span>}</h2>
+        {kind === 'text' && hasPreview(path) && <Button small look="ghost" aria-pressed={preview} onClick={() => setPreview(!preview)}>{preview ? t('Edit') : t('Preview')}</Button>}
+        {kind === 'text' && editable && <Button small look="primary" disabled={!dirty || conflict} busy={save.isPending} onClick={() => save.mutate(base?.etag)}>{t('Save')}</Button>}
+        <IconButton small label={t('Download')} onClick={() => void download(id, path, false)}><Download size={15} /></IconButton>
       </div>
       {conflict && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">The file was changed meanwhile, by the agent or somebody else.</span>
-          <Button small onClick={() => void file.refetch().then(reload)}>Take theirs</Button>
-          <Button small look="danger" busy={save.isPending} onClick={() => save.mutate(undefined)}>Keep mine</Button>
+          <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or somebody else.')}</span>
+          <Button small onClick={() => void file.refetch().then(reload)}>{t('Take theirs')}</Button>
+          <Button small look="danger" busy={save.isPending} onClick={() => save.mutate(undefined)}>{t('Keep mine')}</Button>
         </div>
       )}
       <div className="min-h-0 flex-1">
         {kind !== 'text' ? <BinaryPreview id={id} path={path} version="" /> : (
           <Loaded query={file}>
             {(read) => {
-              if (read.binary) return <Empty title="This file is no text" action={<Button onClick={() => void download(id, path, false)}>Download</Button>}>{bytes(read.whole)}</Empty>;
+              if (read.binary) return <Empty title={t('This file is no text')} action={<Button onClick={() => void download(id, path, false)}>{t('Download')}</Button>}>{bytes(read.whole)}</Empty>;
               if (preview) return <TextPreview path={path} text={draft ?? read.text} />;
               return (
                 <div className="flex h-full flex-col">
-                  {cut && <p className="bg-panel px-3 py-1 text-xs text-soft">The first {bytes(maxEdited)} of {bytes(read.whole)}; too large to be edited here.</p>}
+                  {cut && <p className="bg-panel px-3 py-1 text-xs text-soft">{t('The first {part} of {whole}; too large to be edited here.', { part: bytes(maxEdited), whole: bytes(read.whole) })}</p>}
                   <div className="min-h-0 flex-1">{base && <Editor path={path} text={base.text} version={base.etag} readOnly={!editable} change={setDraft} save={() => { if (dirty && !conflict) save.mutate(base.etag); }} />}</div>
                 </div>
               );
@@ -257,8 +260,8 @@ function NewFile({ id, done }: { id: string; done: (made?: string) => void }) {
   const [path, setPath] = useState('');
   const make = useAction(() => api().writeFile(id, path.trim(), { content: '' }, { headers: { 'if-none-match': '*' } }), { refresh: [['files', id]] });
   return (
-    <FormDialog open onOpenChange={() => done()} title="New file" confirm="Make" submit={async () => { await make.mutateAsync(); done(path.trim()); }}>
-      <Field label="Path" hint="Directories are made, as in notes/today.md.">{(ids) => <Input {...ids} value={path} onChange={(event) => setPath(event.target.value)} required autoFocus />}</Field>
+    <FormDialog open onOpenChange={() => done()} title={t('New file')} confirm={t('Create')} submit={async () => { await make.mutateAsync(); done(path.trim()); }}>
+      <Field label={t('Path')} hint={t('Directories are made, as in notes/today.md.')}>{(ids) => <Input {...ids} value={path} onChange={(event) => setPath(event.target.value)} required autoFocus />}</Field>
     </FormDialog>
   );
 }

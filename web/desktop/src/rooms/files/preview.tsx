@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useMemo, useState } from 'react';
 import { bytes } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { api } from '../../lib/query';
 import { Prose } from '../../ui/markdown';
 import { Empty, Loaded } from '../../ui/page';
@@ -40,7 +41,7 @@ export function BinaryPreview({ id, path, version }: { id: string; path: string;
     queryFn: async ({ signal }) => new Blob([await (await api().readFile(id, path, { signal, timeoutMs: 300_000 })).arrayBuffer()], { type: mimes[endingOf(path)] ?? '' }),
   });
   const url = useURL(content.data);
-  if (kind === 'other') return <Empty title="This file cannot be shown">Download it to open it with another program.</Empty>;
+  if (kind === 'other') return <Empty title={t('This file cannot be shown')}>{t('Download it to open it with another program.')}</Empty>;
   return (
     <Loaded query={content}>
       {(blob) => (url === undefined ? null : kind === 'image'
@@ -80,18 +81,18 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
   const html = useMemo(() => (ending.startsWith('htm') ? new Blob([text], { type: 'text/html' }) : undefined), [ending, text]);
   const url = useURL(html);
   // The frame has an origin of its own and no scripts, and inherits the policy of this page: nothing is loaded for it.
-  if (html) return url === undefined ? null : <iframe title={`Preview of ${path}`} src={url} sandbox="" className="h-full w-full border-0 bg-white" />;
+  if (html) return url === undefined ? null : <iframe title={t('Preview of {path}', { path })} src={url} sandbox="" className="h-full w-full border-0 bg-white" />;
   if (ending === 'csv' || ending === 'tsv') {
     const [head = [], ...rows] = parseTable(text, ending === 'tsv' ? '\t' : ',', maxRows + 1);
     return (
-      <div className="h-full overflow-auto p-3" tabIndex={0} role="region" aria-label={`Table ${path}`}>
+      <div className="h-full overflow-auto p-3" tabIndex={0} role="region" aria-label={t('Table {path}', { path })}>
         <table className="border-collapse text-sm">
           <thead><tr>{head.map((cell, index) => <th key={index} scope="col" className="border bg-panel px-2 py-0.5 text-left font-medium">{cell}</th>)}</tr></thead>
           <tbody>{rows.map((row, index) => <tr key={index}>{row.map((cell, column) => <td key={column} className="border px-2 py-0.5" dir="auto">{cell}</td>)}</tr>)}</tbody>
         </table>
-        {rows.length >= maxRows && <p className="mt-2 text-xs text-soft">The first {maxRows} rows.</p>}
+        {rows.length >= maxRows && <p className="mt-2 text-xs text-soft">{plural(maxRows, 'The first row.', 'The first {count} rows.')}</p>}
       </div>
     );
   }
-  return <div className="h-full overflow-auto p-4" tabIndex={0} role="region" aria-label={`Preview of ${path}`}><div className="mx-auto max-w-3xl"><Prose text={text} /></div></div>;
+  return <div className="h-full overflow-auto p-4" tabIndex={0} role="region" aria-label={t('Preview of {path}', { path })}><div className="mx-auto max-w-3xl"><Prose text={text} /></div></div>;
 }

@@ -1,3 +1,4 @@
+import { t } from '../../lib/i18n';
 import { TabbedPage } from '../../ui/tabs';
 import { Apps } from './apps';
 import { Memories } from './memories';
@@ -10,15 +11,15 @@ import { ToolServers } from './tool-servers';
 export default function Library() {
   return (
     <TabbedPage
-      title="Library"
+      title={t('Library')}
       tabs={[
-        { id: 'skills', label: 'Skills', content: <Skills /> },
-        { id: 'tools', label: 'Tool servers', content: <ToolServers /> },
-        { id: 'memories', label: 'Memories', content: <Memories /> },
-        { id: 'solutions', label: 'Solutions', content: <Solutions /> },
-        { id: 'apps', label: 'Apps', content: <Apps /> },
-        { id: 'shared', label: 'Shared', content: <Shared /> },
-        { id: 'tasks', label: 'Background tasks', content: <Tasks /> },
+        { id: 'skills', label: t('Skills'), content: <Skills /> },
+        { id: 'tools', label: t('Tool servers'), content: <ToolServers /> },
+        { id: 'memories', label: t('Memories'), content: <Memories /> },
+        { id: 'solutions', label: t('Solutions'), content: <Solutions /> },
+        { id: 'apps', label: t('Apps'), content: <Apps /> },
+        { id: 'shared', label: t('Shared'), content: <Shared /> },
+        { id: 'tasks', label: t('Background tasks'), content: <Tasks /> },
       ]}
     />
   );

@@ -1,3 +1,5 @@
+import { t } from '../../lib/i18n';
+
 /** PackageFile is a file of a skill as the service takes it. */
 export type PackageFile = {
   path: string;
@@ -10,9 +12,9 @@ const most = 30_000_000; // bytes of all files
 /** innerPaths gives paths relative to the directory that has SKILL.md; a chosen directory is the first part of all paths. */
 export function innerPaths(paths: readonly string[]): string[] {
   const skill = paths.filter((path) => path === 'SKILL.md' || path.endsWith('/SKILL.md')).sort((a, b) => a.split('/').length - b.split('/').length)[0];
-  if (skill === undefined) throw new Error('The package has no SKILL.md.');
+  if (skill === undefined) throw new Error(t('The package has no SKILL.md.'));
   const root = skill.slice(0, -'SKILL.md'.length);
-  if (paths.some((path) => !path.startsWith(root))) throw new Error('A file is beside the directory that has SKILL.md.');
+  if (paths.some((path) => !path.startsWith(root))) throw new Error(t('A file is beside the directory that has SKILL.md.'));
   return paths.map((path) => path.slice(root.length));
 }
 
@@ -20,13 +22,13 @@ export function innerPaths(paths: readonly string[]): string[] {
 export function skillName(text: string): string {
   const front = /^---\r?\n([^]*?)\r?\n---/.exec(text)?.[1] ?? '';
   const name = /^name:\s*["']?([^"'\r\n#]*?)["']?\s*(?:#.*)?$/m.exec(front)?.[1]?.trim() ?? '';
-  if (!name) throw new Error('SKILL.md names no skill: its front matter needs a name.');
+  if (!name) throw new Error(t('SKILL.md names no skill: its front matter needs a name.'));
   return name;
 }
 
 /** readPackage reads chosen files; those that are no text are encoded. */
 export async function readPackage(files: readonly File[]): Promise<{ name: string; files: PackageFile[] }> {
-  if (files.reduce((sum, file) => sum + file.size, 0) > most) throw new Error('A package may have 30 MB here; publish larger ones to the registry.');
+  if (files.reduce((sum, file) => sum + file.size, 0) > most) throw new Error(t('A package may have 30 MB here; publish larger ones to the registry.'));
   const paths = innerPaths(files.map((file) => file.webkitRelativePath || file.name));
   const read = await Promise.all(files.map(async (file, index): Promise<PackageFile> => {
     const bytes = new Uint8Array(await file.arrayBuffer());

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { Boxes, Plus } from 'lucide-react';
 import { useState } from 'react';
+import { t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -13,14 +14,14 @@ export function Solutions() {
   const solutions = useQuery({ queryKey: ['solutions'], queryFn: ({ signal }) => api().listSolutions({ signal }) });
   const [starting, setStarting] = useState<string>();
   return (
-    <Section title="Solutions" note="Ways of working that sessions are made with: a prompt, roles, sub-agents and rules.">
-      <Loaded query={solutions} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Boxes size={28} />} title="There is no solution">The operator puts solutions into a directory of the service.</Empty>}>
+    <Section title={t('Solutions')} note={t('Ways of working that sessions are made with: a prompt, roles, sub-agents and rules.')}>
+      <Loaded query={solutions} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Boxes size={28} />} title={t('There is no solution')}>{t('The operator puts solutions into a directory of the service.')}</Empty>}>
         {({ items }) => (
-          <Rows label="Solutions">
+          <Rows label={t('Solutions')}>
             {items.map((solution) => (
               <Row
                 key={solution.id} title={solution.name || solution.id} badges={solution.version && <Badge>{solution.version}</Badge>} note={solution.description}
-                actions={<Button small onClick={() => setStarting(solution.id)}><Plus size={14} aria-hidden />New session<span className="sr-only"> with {solution.name || solution.id}</span></Button>}
+                actions={<Button small onClick={() => setStarting(solution.id)}><Plus size={14} aria-hidden />{t('New session')}<span className="sr-only"> {t('with {name}', { name: solution.name || solution.id })}</span></Button>}
               >
                 {solution.roles.length > 0 && (
                   <dl className="mt-1 space-y-0.5 text-sm">
@@ -48,9 +49,9 @@ function Start({ id, done }: { id: string; done: () => void }) {
     await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
   };
   return (
-    <FormDialog open onOpenChange={done} title="New session" confirm="Create" submit={submit} description={`With the solution ${id}.`}>
-      <Field label="Name" hint="It may be empty: the first message gives one.">{(ids) => <Input {...ids} autoFocus maxLength={500} value={intent} onChange={(event) => setIntent(event.target.value)} />}</Field>
-      <Field label="Role" hint={roles.data?.items.find((one) => one.id === role)?.description}>{(ids) => <Select {...ids} value={role} onChange={(event) => setRole(event.target.value)}><option value="">none</option>{roles.data?.items.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>
+    <FormDialog open onOpenChange={done} title={t('New session')} confirm={t('Create')} submit={submit} description={t('With the solution {id}.', { id })}>
+      <Field label={t('Name')} hint={t('It may be empty: the first message gives one.')}>{(ids) => <Input {...ids} autoFocus maxLength={500} value={intent} onChange={(event) => setIntent(event.target.value)} />}</Field>
+      <Field label={t('Role')} hint={roles.data?.items.find((one) => one.id === role)?.description}>{(ids) => <Select {...ids} value={role} onChange={(event) => setRole(event.target.value)}><option value="">{t('none')}</option>{roles.data?.items.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>
     </FormDialog>
   );
 }

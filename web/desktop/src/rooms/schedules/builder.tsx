@@ -2,12 +2,13 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { EverloopError } from '@everloop/sdk';
 import { useEffect, useState } from 'react';
 import { cn } from '../../lib/cn';
+import { plural, t } from '../../lib/i18n';
 import { api, errorText } from '../../lib/query';
 import { Field, Input, Select } from '../../ui/field';
-import { cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdays, zones } from './cron';
+import { cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdayShort, weekdays, zones } from './cron';
 
 const kinds: Record<Plan['kind'], string> = {
-  minutes: 'Every few minutes', hourly: 'Every hour', daily: 'Every day', weekly: 'On days of the week', monthly: 'Every month', expression: 'Cron expression',
+  minutes: t('Every few minutes'), hourly: t('Every hour'), daily: t('Every day'), weekly: t('On days of the week'), monthly: t('Every month'), expression: t('Cron expression'),
 };
 const two = (value: number) => String(value).padStart(2, '0');
 
@@ -21,9 +22,9 @@ export function CronBuilder({ cron, zone, change }: { cron: string; zone: string
   const timed = plan.kind === 'daily' || plan.kind === 'weekly' || plan.kind === 'monthly' ? plan : undefined;
   return (
     <fieldset className="min-w-0 space-y-3 rounded-lg border p-3">
-      <legend className="px-1 text-sm font-medium">When</legend>
+      <legend className="px-1 text-sm font-medium">{t('When')}</legend>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Repeats">
+        <Field label={t('Repeats')}>
           {(ids) => (
             <Select {...ids} value={plan.kind} onChange={(event) => set(turnedInto(plan, event.target.value as Plan['kind']))}>
               {Object.entries(kinds).map(([kind, label]) => <option key={kind} value={kind}>{label}</option>)}
@@ -31,19 +32,19 @@ export function CronBuilder({ cron, zone, change }: { cron: string; zone: string
           )}
         </Field>
         {plan.kind === 'minutes' && (
-          <Field label="Minutes">{(ids) => (
+          <Field label={t('Minutes')}>{(ids) => (
             <Select {...ids} value={plan.every} onChange={(event) => set({ kind: 'minutes', every: Number(event.target.value) })}>
-              {steps.map((every) => <option key={every} value={every}>{every === 1 ? 'every minute' : `every ${every} minutes`}</option>)}
+              {steps.map((every) => <option key={every} value={every}>{plural(every, 'every minute', 'every {count} minutes')}</option>)}
             </Select>
           )}</Field>
         )}
         {plan.kind === 'hourly' && (
-          <Field label="At minute">{(ids) => (
+          <Field label={t('At minute')}>{(ids) => (
             <Input {...ids} type="number" min={0} max={59} required value={plan.minute} onChange={(event) => set({ kind: 'hourly', minute: Math.min(59, Math.max(0, Math.trunc(event.target.valueAsNumber) || 0)) })} />
           )}</Field>
         )}
         {timed && (
-          <Field label="At">{(ids) => (
+          <Field label={t('At')}>{(ids) => (
             <Input
               {...ids} type="time" required value={`${two(timed.hour)}:${two(timed.minute)}`}
               onChange={(event) => { const [hour, minute] = event.target.value.split(':').map(Number); if (hour !== undefined && minute !== undefined) set({ ...timed, hour, minute }); }}
@@ -51,21 +52,21 @@ export function CronBuilder({ cron, zone, change }: { cron: string; zone: string
           )}</Field>
         )}
         {plan.kind === 'expression' && (
-          <Field label="Expression" hint="Minute, hour, day of the month, month, day of the week; or @daily and the like.">{(ids) => (
+          <Field label={t('Expression')} hint={t('Minute, hour, day of the month, month, day of the week; or @daily and the like.')}>{(ids) => (
             <Input {...ids} value={plan.text} onChange={(event) => set({ kind: 'expression', text: event.target.value })} required maxLength={100} spellCheck={false} className="font-mono" />
           )}</Field>
         )}
         {plan.kind === 'monthly' && (
-          <Field label="On day" hint={plan.day > 28 ? 'Months without this day are left out.' : undefined}>{(ids) => (
+          <Field label={t('On day')} hint={plan.day > 28 ? t('Months without this day are left out.') : undefined}>{(ids) => (
             <Input {...ids} type="number" min={1} max={31} required value={plan.day} onChange={(event) => set({ ...plan, day: Math.min(31, Math.max(1, Math.trunc(event.target.valueAsNumber) || 1)) })} />
           )}</Field>
         )}
-        <Field label="Time zone">{(ids) => (
+        <Field label={t('Time zone')}>{(ids) => (
           <Select {...ids} value={zone} onChange={(event) => change({ timezone: event.target.value })}>{zones(zone).map((one) => <option key={one} value={one}>{one}</option>)}</Select>
         )}</Field>
       </div>
       {plan.kind === 'weekly' && (
-        <div role="group" aria-label="Days" className="flex flex-wrap gap-1.5">
+        <div role="group" aria-label={t('Days')} className="flex flex-wrap gap-1.5">
           {weekdays.map((name, index) => {
             const on = plan.days.includes(index + 1);
             return (
@@ -74,7 +75,7 @@ export function CronBuilder({ cron, zone, change }: { cron: string; zone: string
                   type="checkbox" className="sr-only" checked={on} aria-label={name}
                   onChange={() => { const days = on ? plan.days.filter((one) => one !== index + 1) : [...plan.days, index + 1]; if (days.length > 0) set({ ...plan, days }); }}
                 />
-                {name.slice(0, 3)}
+                {weekdayShort(index)}
               </label>
             );
           })}
@@ -96,7 +97,7 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
     queryKey: ['schedules', 'preview', asked], enabled: asked.cron !== '', placeholderData: keepPreviousData, staleTime: 30_000,
     queryFn: ({ signal }) => api().previewSchedule({ query: { cron: asked.cron, timezone: asked.zone, count: 5 }, signal }),
   });
-  if (cron === '') return <p className="text-sm text-soft">Say when it is due.</p>;
+  if (cron === '') return <p className="text-sm text-soft">{t('Say when it is due.')}</p>;
   if (preview.error) {
     const fields = preview.error instanceof EverloopError ? preview.error.errors : [];
     return <p role="alert" className="text-sm text-bad">{fields[0]?.message ?? errorText(preview.error)}</p>;
@@ -105,8 +106,8 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
   return (
     <div className="rounded-md bg-panel px-3 py-2 text-sm" aria-live="polite">
       <p className="font-medium">{preview.data.cron_text} <span className="font-mono text-xs font-normal text-soft">{cron}</span></p>
-      {preview.data.occurrences.length === 0 ? <p className="text-soft">It is never due.</p> : (
-        <ol aria-label="Next runs" className="mt-1 text-soft">
+      {preview.data.occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
+        <ol aria-label={t('Next runs')} className="mt-1 text-soft">
           {preview.data.occurrences.map((at) => <li key={at}><time dateTime={at}>{inZone(at, preview.data.timezone)}</time></li>)}
         </ol>
       )}

@@ -1,3 +1,5 @@
+import { locale } from '../../lib/i18n';
+
 /** Plan is a cron expression as people say it; what has no such form stays an expression. */
 export type Plan =
   | { kind: 'minutes'; every: number }
@@ -10,7 +12,12 @@ export type Plan =
 /** steps are the intervals that divide an hour, so that they are the same over its end. */
 export const steps = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30];
 
-export const weekdays = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
+const weekday = (index: number, form: 'long' | 'short'): string => new Date(2024, 0, index + 1).toLocaleDateString(locale, { weekday: form }); // 1 January 2024 was a Monday
+
+/** weekdays have their names, Monday first. */
+export const weekdays = Array.from({ length: 7 }, (_, index) => weekday(index, 'long'));
+
+export const weekdayShort = (index: number): string => weekday(index, 'short');
 
 /** cronOf writes a plan as five fields. Days of the week are 1 (Monday) to 7. */
 export function cronOf(plan: Plan): string {
@@ -110,7 +117,7 @@ export function turnedInto(plan: Plan, kind: Plan['kind']): Plan {
 /** inZone writes a time as the clocks of a zone show it. */
 export function inZone(iso: string, zone: string): string {
   try {
-    return new Date(iso).toLocaleString(undefined, { timeZone: zone, weekday: 'short', year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
+    return new Date(iso).toLocaleString(locale, { timeZone: zone, weekday: 'short', year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
   } catch {
     return new Date(iso).toISOString(); // a zone that this browser does not know
   }

@@ -3,6 +3,7 @@ import { EverloopError } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
+import { t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
@@ -17,7 +18,7 @@ export default function EditSchedule() {
   const { taskId } = useParams({ strict: false }) as { taskId?: string };
   const task = useQuery({ queryKey: ['schedules', taskId], enabled: taskId !== undefined, queryFn: ({ signal }) => api().getScheduledTask(taskId ?? '', { signal }), staleTime: 0, refetchOnWindowFocus: false });
   return (
-    <Page narrow title={<Crumbs to="/schedules" label="Schedules">{taskId ? task.data?.title ?? '…' : 'New schedule'}</Crumbs>}>
+    <Page narrow title={<Crumbs to="/schedules" label={t('Schedules')}>{taskId ? task.data?.title ?? '…' : t('New schedule')}</Crumbs>}>
       {taskId === undefined ? <Form /> : <Loaded query={task}>{(found) => <Form key={found.id} task={found} />}</Loaded>}
     </Page>
   );
@@ -89,7 +90,7 @@ function Form({ task }: { task?: Task }) {
   const webhooks = useQuery({ queryKey: ['webhooks', 'list'], queryFn: ({ signal }) => api().listWebhooks({ signal }), staleTime: 60_000 });
   const change = (part: Partial<Draft>) => setDraft((was) => ({ ...was, ...part }));
   const save = useAction(() => (task ? api().updateScheduledTask(task.id, bodyOf(draft)) : api().createScheduledTask(bodyOf(draft))), {
-    done: task ? 'The schedule was saved.' : 'The schedule was created.', refresh: [['schedules']],
+    done: task ? t('The schedule was saved.') : t('The schedule was created.'), refresh: [['schedules']],
   });
   const schema = objectOf(draft.schema);
   const schemaError = 'error' in schema ? schema.error : undefined;
@@ -108,74 +109,74 @@ function Form({ task }: { task?: Task }) {
   const back = () => void (task ? navigate({ to: '/schedules/$taskId', params: { taskId: task.id } }) : navigate({ to: '/schedules' }));
   return (
     <form onSubmit={(event) => void submit(event)} className="space-y-5 pb-8">
-      <Field label="Title" error={at('title')}>{(ids) => <Input {...ids} value={draft.title} onChange={(event) => change({ title: event.target.value })} required maxLength={200} autoFocus={!task} />}</Field>
-      <Field label="Prompt" error={at('prompt')} hint="What the agent is sent at each time. Say what result you expect.">
+      <Field label={t('Title')} error={at('title')}>{(ids) => <Input {...ids} value={draft.title} onChange={(event) => change({ title: event.target.value })} required maxLength={200} autoFocus={!task} />}</Field>
+      <Field label={t('Prompt')} error={at('prompt')} hint={t('What the agent is sent at each time. Say what result you expect.')}>
         {(ids) => <Area {...ids} value={draft.prompt} onChange={(event) => change({ prompt: event.target.value })} required rows={5} dir="auto" />}
       </Field>
       <CronBuilder cron={draft.cron} zone={draft.timezone} change={(part) => change(part)} />
       {at('cron') && <p role="alert" className="text-sm text-bad">{at('cron')}</p>}
-      <Check label="Enabled" hint="A disabled schedule is due never; it can be run by the button." checked={draft.enabled} onChange={(event) => change({ enabled: event.target.checked })} />
+      <Check label={t('Enabled')} hint={t('A disabled schedule is due never; it can be run by the button.')} checked={draft.enabled} onChange={(event) => change({ enabled: event.target.checked })} />
 
-      <Part title="Session of a run" open={task !== undefined && (task.model !== null || task.persistent || task.skip_confirmations || Boolean(task.budget))}>
+      <Part title={t('Session of a run')} open={task !== undefined && (task.model !== null || task.persistent || task.skip_confirmations || Boolean(task.budget))}>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Model" error={at('model')}>{(ids) => (
+          <Field label={t('Model')} error={at('model')}>{(ids) => (
             <Select {...ids} value={draft.model} onChange={(event) => change({ model: event.target.value })}>
-              <option value="">{models.data ? `${models.data.default} (default)` : 'Default model'}</option>
+              <option value="">{models.data ? t('{model} (default)', { model: models.data.default }) : t('Default model')}</option>
               {draft.model && !models.data?.models.some((one) => one.id === draft.model) && <option value={draft.model}>{draft.model}</option>}
               {models.data?.models.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
             </Select>
           )}</Field>
           <span className="max-sm:hidden" />
-          <Field label="Budget in tokens" error={at('budget.max_tokens')} hint="Empty: no limit.">{(ids) => <Input {...ids} type="number" min={1} value={draft.tokens} onChange={(event) => change({ tokens: event.target.value })} />}</Field>
-          <Field label="Budget in money (USD)" error={at('budget.max_cost')} hint="Empty: no limit.">{(ids) => <Input {...ids} type="number" min={0} step="any" value={draft.cost} onChange={(event) => change({ cost: event.target.value })} />}</Field>
+          <Field label={t('Budget in tokens')} error={at('budget.max_tokens')} hint={t('Empty: no limit.')}>{(ids) => <Input {...ids} type="number" min={1} value={draft.tokens} onChange={(event) => change({ tokens: event.target.value })} />}</Field>
+          <Field label={t('Budget in money (USD)')} error={at('budget.max_cost')} hint={t('Empty: no limit.')}>{(ids) => <Input {...ids} type="number" min={0} step="any" value={draft.cost} onChange={(event) => change({ cost: event.target.value })} />}</Field>
         </div>
-        <Check label="All runs share one session" hint="They see what was said before." checked={draft.persistent} onChange={(event) => change({ persistent: event.target.checked })} />
+        <Check label={t('All runs share one session')} hint={t('They see what was said before.')} checked={draft.persistent} onChange={(event) => change({ persistent: event.target.checked })} />
         <Check
-          label="Go on without asking" hint="Permission requests are granted, except for network access; questions go back to the model."
+          label={t('Go on without asking')} hint={t('Permission requests are granted, except for network access; questions go back to the model.')}
           checked={draft.skip_confirmations} onChange={(event) => change({ skip_confirmations: event.target.checked })}
         />
       </Part>
 
-      <Part title="When a run is late, or the one before is not over" open={task !== undefined && (task.overlap !== 'skip' || task.expires_at !== null || task.jitter_s > 0)}>
+      <Part title={t('When a run is late, or the one before is not over')} open={task !== undefined && (task.overlap !== 'skip' || task.expires_at !== null || task.jitter_s > 0)}>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="While an earlier run is not over">{(ids) => (
+          <Field label={t('While an earlier run is not over')}>{(ids) => (
             <Select {...ids} value={draft.overlap} onChange={(event) => change({ overlap: event.target.value as Draft['overlap'] })}>
               {Object.entries(overlaps).map(([id, label]) => <option key={id} value={id}>{label}</option>)}
             </Select>
           )}</Field>
-          <Field label="A late run still begins within (minutes)" error={at('catchup_window_s')} hint="As after a time in which the service was away.">{(ids) => (
+          <Field label={t('A late run still begins within (minutes)')} error={at('catchup_window_s')} hint={t('As after a time in which the service was away.')}>{(ids) => (
             <Input {...ids} type="number" min={0} max={43_200} required value={draft.catchup} onChange={(event) => change({ catchup: event.target.value })} />
           )}</Field>
-          <Field label="Disable after failures in a row" error={at('pause_on_failure_after')} hint="0: never.">{(ids) => (
+          <Field label={t('Disable after failures in a row')} error={at('pause_on_failure_after')} hint={t('0: never.')}>{(ids) => (
             <Input {...ids} type="number" min={0} max={1000} required value={draft.pause} onChange={(event) => change({ pause: event.target.value })} />
           )}</Field>
-          <Field label="Delay each run by up to (seconds)" error={at('jitter_s')} hint="So that not all begin at once.">{(ids) => (
+          <Field label={t('Delay each run by up to (seconds)')} error={at('jitter_s')} hint={t('So that not all begin at once.')}>{(ids) => (
             <Input {...ids} type="number" min={0} required value={draft.jitter} onChange={(event) => change({ jitter: event.target.value })} />
           )}</Field>
-          <Field label="Ends" error={at('expires_at')} hint="No run at or after this time; empty: never.">{(ids) => (
+          <Field label={t('Ends')} error={at('expires_at')} hint={t('No run at or after this time; empty: never.')}>{(ids) => (
             <Input {...ids} type="datetime-local" value={draft.expires} onChange={(event) => change({ expires: event.target.value })} />
           )}</Field>
         </div>
       </Part>
 
-      <Part title="Questions and notices" open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0)}>
-        <p className="text-sm text-soft">A question waits in the inbox, and the run with it, unless this says otherwise.</p>
+      <Part title={t('Questions and notices')} open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0)}>
+        <p className="text-sm text-soft">{t('A question waits in the inbox, and the run with it, unless this says otherwise.')}</p>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Decide without you after (minutes)" error={at('question_policy.timeout_s')} hint="Empty: the question waits.">{(ids) => (
+          <Field label={t('Decide without you after (minutes)')} error={at('question_policy.timeout_s')} hint={t('Empty: the question waits.')}>{(ids) => (
             <Input {...ids} type="number" min={1} max={43_200} value={draft.timeout} onChange={(event) => change({ timeout: event.target.value })} />
           )}</Field>
-          <Field label="Then">{(ids) => (
+          <Field label={t('Then')}>{(ids) => (
             <Select {...ids} value={draft.on_timeout} disabled={draft.timeout === ''} onChange={(event) => change({ on_timeout: event.target.value as Draft['on_timeout'] })}>
-              <option value="choose">the model chooses</option><option value="first_option">the first option is taken</option>
+              <option value="choose">{t('the model chooses')}</option><option value="first_option">{t('the first option is taken')}</option>
             </Select>
           )}</Field>
-          <Field label="Notify webhooks of an open question after (minutes)" error={at('question_policy.escalate_after_s')}>{(ids) => (
+          <Field label={t('Notify webhooks of an open question after (minutes)')} error={at('question_policy.escalate_after_s')}>{(ids) => (
             <Input {...ids} type="number" min={1} max={43_200} value={draft.escalate} onChange={(event) => change({ escalate: event.target.value })} />
           )}</Field>
         </div>
         {(webhooks.data?.items ?? []).length > 0 && (
           <fieldset className="space-y-1">
-            <legend className="text-sm font-medium">Webhooks that are sent its events</legend>
+            <legend className="text-sm font-medium">{t('Webhooks that are sent its events')}</legend>
             {webhooks.data?.items.map((hook) => (
               <Check
                 key={hook.id} label={<span className="break-all">{hook.description || hook.url}</span>} checked={draft.notify.includes(hook.id)}
@@ -186,22 +187,22 @@ function Form({ task }: { task?: Task }) {
         )}
       </Part>
 
-      <Part title="Outcome contract" open={task !== undefined && (task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null)}>
-        <p className="text-sm text-soft">What must hold after a run, or it counts as failed. The agent does not see this: say in the prompt what is expected.</p>
-        <Field label="Files" error={at('files')} hint="Patterns, one a line, as report/*.md. A file of the workspace must match each.">{(ids) => (
+      <Part title={t('Outcome contract')} open={task !== undefined && (task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null)}>
+        <p className="text-sm text-soft">{t('What must hold after a run, or it counts as failed. The agent does not see this: say in the prompt what is expected.')}</p>
+        <Field label={t('Files')} error={at('files')} hint={t('Patterns, one a line, as report/*.md. A file of the workspace must match each.')}>{(ids) => (
           <Area {...ids} value={draft.files} onChange={(event) => change({ files: event.target.value })} rows={2} className="min-h-14 font-mono" spellCheck={false} />
         )}</Field>
-        <Field label="Commands" error={at('commands')} hint="One a line. Each must end with exit code 0; they may run again after a crash.">{(ids) => (
+        <Field label={t('Commands')} error={at('commands')} hint={t('One a line. Each must end with exit code 0; they may run again after a crash.')}>{(ids) => (
           <Area {...ids} value={draft.commands} onChange={(event) => change({ commands: event.target.value })} rows={2} className="min-h-14 font-mono" spellCheck={false} />
         )}</Field>
-        <Field label="JSON Schema of the result" error={schemaError ?? at('output_schema')} hint="Empty: the result is a text.">{(ids) => (
+        <Field label={t('JSON Schema of the result')} error={schemaError ?? at('output_schema')} hint={t('Empty: the result is a text.')}>{(ids) => (
           <Area {...ids} value={draft.schema} onChange={(event) => change({ schema: event.target.value })} rows={4} className="font-mono" spellCheck={false} />
         )}</Field>
       </Part>
 
       <div className="flex justify-end gap-2 border-t pt-4">
-        <Button onClick={back}>Cancel</Button>
-        <Button type="submit" look="primary" busy={save.isPending}>{task ? 'Save' : 'Create'}</Button>
+        <Button onClick={back}>{t('Cancel')}</Button>
+        <Button type="submit" look="primary" busy={save.isPending}>{task ? t('Save') : t('Create')}</Button>
       </div>
     </form>
   );

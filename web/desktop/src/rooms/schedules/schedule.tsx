@@ -3,7 +3,8 @@ import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { CircleCheck, CircleX, Pencil, Play, Trash2 } from 'lucide-react';
 import { useState } from 'react';
-import { dateTime, duration } from '../../lib/format';
+import { cost, dateTime, duration } from '../../lib/format';
+import { plural, t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
@@ -25,19 +26,19 @@ export default function Schedule() {
   const task = useQuery({ queryKey: ['schedules', id], queryFn: ({ signal }) => api().getScheduledTask(id, { signal }), refetchInterval: 10_000 });
   const [deleting, setDeleting] = useState(false);
   const run = useAction(() => api().runScheduledTask(id), {
-    done: (made) => (made.status === 'failed' ? `It did not run: ${reasonOf(made)}.` : 'The run has begun.'), refresh: [['schedules']],
+    done: (made) => (made.status === 'failed' ? t('It did not run: {reason}.', { reason: reasonOf(made) }) : t('The run has begun.')), refresh: [['schedules']],
   });
-  const remove = useAction(() => api().deleteScheduledTask(id), { done: 'The schedule was deleted.', refresh: [['schedules', 'list']] });
+  const remove = useAction(() => api().deleteScheduledTask(id), { done: t('The schedule was deleted.'), refresh: [['schedules', 'list']] });
   const enable = useAction((enabled: boolean) => (enabled ? api().startScheduledTask(id) : api().stopScheduledTask(id)), { refresh: [['schedules']] });
   return (
     <Page
-      title={<Crumbs to="/schedules" label="Schedules">{task.data?.title ?? '…'}</Crumbs>}
+      title={<Crumbs to="/schedules" label={t('Schedules')}>{task.data?.title ?? '…'}</Crumbs>}
       actions={task.data && (
         <>
-          <Button small busy={run.isPending} onClick={() => run.mutate()}><Play size={14} aria-hidden />Run now</Button>
-          <Button small busy={enable.isPending} onClick={() => enable.mutate(!task.data.enabled)}>{task.data.enabled ? 'Disable' : 'Enable'}</Button>
-          <Link to="/schedules/$taskId/edit" params={{ taskId: id }} className="inline-flex h-7 items-center gap-1.5 rounded-md border bg-raised px-2 text-xs font-medium hover:bg-hover"><Pencil size={14} aria-hidden />Edit</Link>
-          <IconButton small label="Delete the schedule" onClick={() => setDeleting(true)}><Trash2 size={15} /></IconButton>
+          <Button small busy={run.isPending} onClick={() => run.mutate()}><Play size={14} aria-hidden />{t('Run now')}</Button>
+          <Button small busy={enable.isPending} onClick={() => enable.mutate(!task.data.enabled)}>{task.data.enabled ? t('Disable') : t('Enable')}</Button>
+          <Link to="/schedules/$taskId/edit" params={{ taskId: id }} className="inline-flex h-7 items-center gap-1.5 rounded-md border bg-raised px-2 text-xs font-medium hover:bg-hover"><Pencil size={14} aria-hidden />{t('Edit')}</Link>
+          <IconButton small label={t('Delete the schedule')} onClick={() => setDeleting(true)}><Trash2 size={15} /></IconButton>
         </>
       )}
     >
@@ -46,8 +47,8 @@ export default function Schedule() {
         <Runs id={id} />
       </div>
       <FormDialog
-        open={deleting} onOpenChange={() => setDeleting(false)} danger title="Delete the schedule?" confirm="Delete"
-        description="The records of its runs are removed for good. Its sessions stay, and a run that works goes on in its session."
+        open={deleting} onOpenChange={() => setDeleting(false)} danger title={t('Delete the schedule?')} confirm={t('Delete')}
+        description={t('The records of its runs are removed for good. Its sessions stay, and a run that works goes on in its session.')}
         submit={async () => { await remove.mutateAsync(); await navigate({ to: '/schedules' }); }}
       />
     </Page>
@@ -61,23 +62,24 @@ function About({ task }: { task: Task }) {
       {task.paused_reason && <p role="alert" className="rounded-lg border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">{task.paused_reason}</p>}
       <div className="grid gap-4 md:grid-cols-2">
         <div className="space-y-3">
-          {task.enabled ? <Preview cron={task.cron} zone={task.timezone} /> : <p className="rounded-md bg-panel px-3 py-2 text-sm"><span className="font-medium">{task.cron_text}</span> <span className="text-soft">· disabled: due never</span></p>}
+          {task.enabled ? <Preview cron={task.cron} zone={task.timezone} /> : <p className="rounded-md bg-panel px-3 py-2 text-sm"><span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: due never')}</span></p>}
           <Facts list={[
-            ['Time zone', task.timezone], ['Meanwhile', `while a run is not over: ${overlaps[task.overlap]}`], ['Late', `runs begin up to ${secondsText(task.catchup_window_s)} late`],
-            ['Ends', task.expires_at && dateTime(task.expires_at)], ['Model', task.model], ['Session', task.persistent && 'all runs share one'],
-            ['Asks', task.skip_confirmations ? 'never' : policy?.timeout_s ? `decided without you after ${secondsText(policy.timeout_s)}` : 'in the inbox'],
-            ['Budget', budget && [budget.max_tokens && `${budget.max_tokens.toLocaleString()} tokens`, budget.max_cost && `$${budget.max_cost}`].filter(Boolean).join(', ')],
-            ['Failed in a row', task.consecutive_failures > 0 && `${task.consecutive_failures}${task.pause_on_failure_after > 0 ? ` of ${task.pause_on_failure_after}` : ''}`],
+            [t('Time zone'), task.timezone], [t('Meanwhile'), t('while a run is not over: {rule}', { rule: overlaps[task.overlap] })], [t('Late'), t('runs begin up to {time} late', { time: secondsText(task.catchup_window_s) })],
+            [t('Ends'), task.expires_at && dateTime(task.expires_at)], [t('Model'), task.model], [t('Session'), task.persistent && t('all runs share one')],
+            [t('Asks'), task.skip_confirmations ? t('never') : policy?.timeout_s ? t('decided without you after {time}', { time: secondsText(policy.timeout_s) }) : t('in the inbox')],
+            [t('Budget'), budget && [budget.max_tokens && plural(budget.max_tokens, '{count} token', '{count} tokens'), budget.max_cost && cost(budget.max_cost)].filter(Boolean).join(', ')],
+            [t('Failed in a row'), task.consecutive_failures > 0 && (task.pause_on_failure_after > 0
+              ? t('{count} of {most}', { count: task.consecutive_failures, most: task.pause_on_failure_after }) : String(task.consecutive_failures))],
           ]} />
         </div>
-        <section aria-label="Prompt" className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm" tabIndex={0}><Prose text={task.prompt} /></section>
+        <section aria-label={t('Prompt')} className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm" tabIndex={0}><Prose text={task.prompt} /></section>
       </div>
       {(task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null) && (
-        <Section title="Outcome contract">
+        <Section title={t('Outcome contract')}>
           <Facts list={[
-            ['Files', task.files.length > 0 && <ul>{task.files.map((one) => <li key={one}><code>{one}</code></li>)}</ul>],
-            ['Commands', task.commands.length > 0 && <ul>{task.commands.map((one) => <li key={one}><code className="break-all">{one}</code></li>)}</ul>],
-            ['Schema', task.output_schema !== null && <details><summary className="cursor-pointer">of the result</summary><Code text={JSON.stringify(task.output_schema, null, 2)} language="json" /></details>],
+            [t('Files'), task.files.length > 0 && <ul>{task.files.map((one) => <li key={one}><code>{one}</code></li>)}</ul>],
+            [t('Commands'), task.commands.length > 0 && <ul>{task.commands.map((one) => <li key={one}><code className="break-all">{one}</code></li>)}</ul>],
+            [t('Schema'), task.output_schema !== null && <details><summary className="cursor-pointer">{t('of the result')}</summary><Code text={JSON.stringify(task.output_schema, null, 2)} language="json" /></details>],
           ]} />
         </Section>
       )}
@@ -93,8 +95,8 @@ function Runs({ id }: { id: string }) {
     refetchInterval: ({ state }) => (state.data?.pages[0]?.some((run) => run.status === 'running') ? 2500 : 15_000),
   });
   return (
-    <Section title="Runs">
-      <Loaded query={runs} isEmpty={(data) => data.pages[0]?.length === 0} empty={<Empty title="It has not run yet">Each time that it is due has a record here, also when nothing ran, with the reason.</Empty>}>
+    <Section title={t('Runs')}>
+      <Loaded query={runs} isEmpty={(data) => data.pages[0]?.length === 0} empty={<Empty title={t('It has not run yet')}>{t('Each time that it is due has a record here, also when nothing ran, with the reason.')}</Empty>}>
         {(data) => <ul className="divide-y rounded-lg border bg-raised">{data.pages.flat().map((run) => <RunRow key={run.id} run={run} />)}</ul>}
       </Loaded>
       <More pages={runs} />
@@ -111,11 +113,13 @@ function RunRow({ run }: { run: Run }) {
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         {ran ? <State value={run.status} /> : <Badge tone={run.outcome === 'blocked' || run.outcome === 'missed' ? 'bad' : 'warn'}>{outcomeOf(run)}</Badge>}
         <time dateTime={run.scheduled_for}>{dateTime(run.scheduled_for)}</time>
-        {ran && <span className="text-soft">{outcomeOf(run)}{run.drift_ms > 0 && run.reason_code !== 'run_now' ? `, drift ${duration(run.drift_ms)}` : ''}{run.attempt > 1 ? `, attempt ${run.attempt}` : ''}</span>}
+        {ran && <span className="text-soft">{[
+          outcomeOf(run), run.drift_ms > 0 && run.reason_code !== 'run_now' && t('drift {time}', { time: duration(run.drift_ms) }), run.attempt > 1 && t('attempt {attempt}', { attempt: run.attempt }),
+        ].filter(Boolean).join(', ')}</span>}
         <span className="flex-1" />
         {ran && run.finished_at && <span className="text-xs text-soft">{duration(new Date(run.finished_at).getTime() - new Date(run.triggered_at).getTime())}</span>}
         {usageText(run.usage) && <span className="text-xs text-soft">{usageText(run.usage)}</span>}
-        {run.checks.length > 0 && <button type="button" aria-expanded={open} className="text-accent hover:underline" onClick={() => setOpen(!open)}>Checks {run.checks.filter((one) => one.met).length}/{run.checks.length}</button>}
+        {run.checks.length > 0 && <button type="button" aria-expanded={open} className="text-accent hover:underline" onClick={() => setOpen(!open)}>{t('Checks {met}/{count}', { met: run.checks.filter((one) => one.met).length, count: run.checks.length })}</button>}
         {run.session_id && <SessionLink id={run.session_id} />}
       </div>
       {reason && <p className="mt-0.5 break-words text-soft">{reason}</p>}
@@ -124,10 +128,10 @@ function RunRow({ run }: { run: Run }) {
           {run.checks.map((check, index) => (
             <li key={index}>
               <p className="flex items-start gap-2">
-                {check.met ? <CircleCheck size={15} className="mt-0.5 shrink-0 text-good" aria-label="met" /> : <CircleX size={15} className="mt-0.5 shrink-0 text-bad" aria-label="not met" />}
+                {check.met ? <CircleCheck size={15} className="mt-0.5 shrink-0 text-good" aria-label={t('met')} /> : <CircleX size={15} className="mt-0.5 shrink-0 text-bad" aria-label={t('not met')} />}
                 <span className="min-w-0 break-words">{check.kind} <code>{check.subject}</code>{check.reason && <span className="text-bad">: {check.reason}</span>}</span>
               </p>
-              {check.output && <Code text={check.output} className="mt-1 ml-6" label={`Output of ${check.subject}`} />}
+              {check.output && <Code text={check.output} className="mt-1 ml-6" label={t('Output of {title}', { title: check.subject })} />}
             </li>
           ))}
         </ul>

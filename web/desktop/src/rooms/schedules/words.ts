@@ -1,23 +1,25 @@
 import type { Schemas } from '@everloop/sdk';
+import { t } from '../../lib/i18n';
+import { word } from '../../lib/words';
 
 type Run = Schemas['ScheduledRun'];
 
 /** overlaps says what becomes of a run that is due while an earlier one is not over. */
 export const overlaps: Record<Schemas['ScheduledTask']['overlap'], string> = {
-  skip: 'skip the new run', buffer_one: 'let one wait', buffer_all: 'let all wait', cancel_other: 'stop the earlier run', allow_all: 'run side by side',
+  skip: t('skip the new run'), buffer_one: t('let one wait'), buffer_all: t('let all wait'), cancel_other: t('stop the earlier run'), allow_all: t('run side by side'),
 };
 
 const reasons: Record<string, string> = {
-  run_now: 'started by the button', catchup_window_over: 'found too late', previous_run_active: 'an earlier run was not over', previous_run_waiting: 'an earlier one waits and stands for it',
-  too_many_runs: '100 runs were open', cancelled_by_next_run: 'stopped by the next run', outcome_not_met: 'the outcome contract is not met', schema_mismatch: 'the result does not follow its schema',
+  run_now: t('started by the button'), catchup_window_over: t('found too late'), previous_run_active: t('an earlier run was not over'), previous_run_waiting: t('an earlier one waits and stands for it'),
+  too_many_runs: t('100 runs were open'), cancelled_by_next_run: t('stopped by the next run'), outcome_not_met: t('the outcome contract is not met'), schema_mismatch: t('the result does not follow its schema'),
 };
 
 /** outcomeOf says what became of a tick, in one word. */
 export function outcomeOf(run: Run): string {
   switch (run.outcome) {
-    case 'fired': return run.reason_code === 'run_now' ? 'run now' : 'fired';
-    case 'caught_up': return 'caught up';
-    default: return run.outcome;
+    case 'fired': return run.reason_code === 'run_now' ? t('run now') : word('fired');
+    case 'caught_up': return t('caught up');
+    default: return word(run.outcome);
   }
 }
 

@@ -3,6 +3,7 @@ import { KeyRound, LogOut } from 'lucide-react';
 import { useState } from 'react';
 import { changePassword, signOut, signOutEverywhere, useAuth } from '../../lib/auth';
 import { dateTime } from '../../lib/format';
+import { t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -19,25 +20,25 @@ export function AccountPart() {
   const { me, way } = auth;
   return (
     <>
-      <Section title="Who you are" note={me.issuer ? `Your account comes from ${me.issuer}.` : 'Your account is known to this service alone.'}>
+      <Section title={t('Who you are')} note={me.issuer ? t('Your account comes from {issuer}.', { issuer: me.issuer }) : t('Your account is known to this service alone.')}>
         <Facts items={[
-          ['Name', me.name || me.username], ['User name', me.username], me.email ? ['E-mail', me.email] : undefined,
-          ['Rights', me.administrator ? <Badge tone="accent">administrator</Badge> : 'user'],
-          ['Signed in with', way === 'password' ? 'a user name and password' : 'an API key, in this tab'],
-          ['The sign-in ends', me.expires_at ? dateTime(me.expires_at) : 'when you end it'],
-          ['Restricted to', me.scopes === null ? 'nothing: it may do all that you may' : me.scopes.join(', ')],
-          ['Member since', dateTime(me.created_at)], ['Id', <code key="id" className="code">{me.id}</code>],
+          [t('Name'), me.name || me.username], [t('User name'), me.username], me.email ? ['E-mail', me.email] : undefined,
+          [t('Rights'), me.administrator ? <Badge tone="accent">{t('administrator')}</Badge> : t('user')],
+          [t('Signed in with'), way === 'password' ? t('a user name and password') : t('an API key, in this tab')],
+          [t('The sign-in ends'), me.expires_at ? dateTime(me.expires_at) : t('when you end it')],
+          [t('Restricted to'), me.scopes === null ? t('nothing: it may do all that you may') : me.scopes.join(', ')],
+          [t('Member since'), dateTime(me.created_at)], [t('Id'), <code key="id" className="code">{me.id}</code>],
         ]} />
       </Section>
-      <Section title="Sign-ins" note={way === 'password' ? undefined : 'Sign in with a user name and password to change the password or to sign out everywhere.'}>
+      <Section title={t('Sign-ins')} note={way === 'password' ? undefined : t('Sign in with a user name and password to change the password or to sign out everywhere.')}>
         <div className="flex flex-wrap gap-2">
-          {way === 'password' && <Button onClick={() => setAsking('password')}><KeyRound size={15} aria-hidden />Change the password</Button>}
-          <Button onClick={() => void signOut()}><LogOut size={15} aria-hidden />Sign out here</Button>
-          {way === 'password' && <Button look="danger" onClick={() => setAsking('everywhere')}>Sign out everywhere</Button>}
+          {way === 'password' && <Button onClick={() => setAsking('password')}><KeyRound size={15} aria-hidden />{t('Change the password')}</Button>}
+          <Button onClick={() => void signOut()}><LogOut size={15} aria-hidden />{t('Sign out here')}</Button>
+          {way === 'password' && <Button look="danger" onClick={() => setAsking('everywhere')}>{t('Sign out everywhere')}</Button>}
         </div>
       </Section>
-      <Section title="Your usage" note="What your model calls of the last 30 days have used.">
-        <Loaded query={usage}>{(report) => <UsageCharts report={report} series={(item) => item.model ?? ''} by="model" />}</Loaded>
+      <Section title={t('Your usage')} note={t('What your model calls of the last 30 days have used.')}>
+        <Loaded query={usage}>{(report) => <UsageCharts report={report} series={(item) => item.model ?? ''} titles={{ tokens: t('Tokens by model'), cost: t('Cost by model') }} />}</Loaded>
       </Section>
       {asking === 'password' && <Password done={() => setAsking(undefined)} />}
       {asking === 'everywhere' && <Everywhere done={() => setAsking(undefined)} />}
@@ -49,16 +50,16 @@ function Password({ done }: { done: () => void }) {
   const [current, setCurrent] = useState('');
   const [next, setNext] = useState('');
   const [again, setAgain] = useState('');
-  const change = useAction(() => changePassword(current, next), { done: 'The password was changed. Your other sign-ins have ended.' });
+  const change = useAction(() => changePassword(current, next), { done: t('The password was changed. Your other sign-ins have ended.') });
   const differs = again !== '' && again !== next;
   return (
     <FormDialog
-      open onOpenChange={done} title="Change the password" confirm="Change" description="Your other sign-ins end."
-      submit={() => (again === next ? change.mutateAsync() : Promise.reject(new Error('the passwords differ')))}
+      open onOpenChange={done} title={t('Change the password')} confirm={t('Change')} description={t('Your other sign-ins end.')}
+      submit={() => (again === next ? change.mutateAsync() : Promise.reject(new Error(t('the passwords differ'))))}
     >
-      <Field label="Current password">{(ids) => <Input {...ids} type="password" autoComplete="current-password" required autoFocus value={current} onChange={(event) => setCurrent(event.target.value)} />}</Field>
-      <Field label="New password" hint="10 characters or more">{(ids) => <Input {...ids} type="password" autoComplete="new-password" required minLength={10} value={next} onChange={(event) => setNext(event.target.value)} />}</Field>
-      <Field label="New password, again" error={differs ? 'This differs from the new password.' : undefined}>
+      <Field label={t('Current password')}>{(ids) => <Input {...ids} type="password" autoComplete="current-password" required autoFocus value={current} onChange={(event) => setCurrent(event.target.value)} />}</Field>
+      <Field label={t('New password')} hint={t('10 characters or more')}>{(ids) => <Input {...ids} type="password" autoComplete="new-password" required minLength={10} value={next} onChange={(event) => setNext(event.target.value)} />}</Field>
+      <Field label={t('New password, again')} error={differs ? t('This differs from the new password.') : undefined}>
         {(ids) => <Input {...ids} type="password" autoComplete="new-password" required value={again} onChange={(event) => setAgain(event.target.value)} />}
       </Field>
     </FormDialog>
@@ -69,8 +70,8 @@ function Everywhere({ done }: { done: () => void }) {
   const end = useAction(() => signOutEverywhere());
   return (
     <FormDialog
-      open onOpenChange={done} danger title="Sign out everywhere?" confirm="Sign out" submit={() => end.mutateAsync()}
-      description="All browsers and programs that are signed in with your password are signed out, this one too. API keys stay."
+      open onOpenChange={done} danger title={t('Sign out everywhere?')} confirm={t('Sign out')} submit={() => end.mutateAsync()}
+      description={t('All browsers and programs that are signed in with your password are signed out, this one too. API keys stay.')}
     />
   );
 }

@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useId, useState } from 'react';
+import { chooseLanguage, chosenLanguage, type Language, languages, t } from '../../lib/i18n';
 import { turnOff, turnOn, useNotifications } from '../../lib/notifications';
 import { type Preferences, usePreferences, useSetPreferences } from '../../lib/preferences';
 import { api } from '../../lib/query';
@@ -43,26 +44,34 @@ export function PreferencesPart() {
   };
   return (
     <>
-      <Section title="In this browser">
+      <Section title={t('In this browser')}>
         <div className="space-y-4">
-          <Choice<Theme> label="Theme" value={theme} change={setTheme} options={[['system', 'As the system'], ['light', 'Light'], ['dark', 'Dark']]} />
+          <Choice<Theme> label={t('Theme')} value={theme} change={setTheme} options={[['system', t('As the system')], ['light', t('Light')], ['dark', t('Dark')]]} />
+          <Field label={t('Language')} hint={t('The page is loaded again in it.')}>
+            {(ids) => (
+              <Select {...ids} className="max-w-80" value={chosenLanguage() ?? ''} onChange={(event) => chooseLanguage((event.target.value || undefined) as Language | undefined)}>
+                <option value="">{t('As the browser')}</option>
+                {Object.entries(languages).map(([id, name]) => <option key={id} value={id} lang={id}>{name}</option>)}
+              </Select>
+            )}
+          </Field>
           <NotificationChoice />
         </div>
       </Section>
-      <Section title="Wherever you sign in" note="The service keeps these.">
+      <Section title={t('Wherever you sign in')} note={t('The service keeps these.')}>
         {kept.error ? <Failure error={kept.error} retry={() => void kept.refetch()} /> : (
           <div className="space-y-4">
-            <Choice<Preferences['mode']> label="New sessions begin with" value={preferences.mode} disabled={waits} change={(mode) => change({ mode })} options={[['executing', 'Act: use tools'], ['planning', 'Plan: only read']]} />
-            <Field label="Model of new sessions">
+            <Choice<Preferences['mode']> label={t('New sessions begin with')} value={preferences.mode} disabled={waits} change={(mode) => change({ mode })} options={[['executing', t('Act: use tools')], ['planning', t('Plan: only read')]]} />
+            <Field label={t('Model of new sessions')}>
               {(ids) => (
                 <Select {...ids} className="max-w-80" value={preferences.model} disabled={waits} onChange={(event) => change({ model: event.target.value })}>
-                  <option value="">{models.data ? `The service’s default (${models.data.default})` : 'The service’s default'}</option>
+                  <option value="">{models.data ? t('The service’s default ({model})', { model: models.data.default }) : t('The service’s default')}</option>
                   {preferences.model && !models.data?.models.some((one) => one.id === preferences.model) && <option value={preferences.model}>{preferences.model}</option>}
                   {models.data?.models.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
                 </Select>
               )}
             </Field>
-            <Choice<Preferences['send']> label="A message is sent with" value={preferences.send} disabled={waits} change={(send) => change({ send })} options={[['enter', 'Enter'], ['ctrl-enter', 'Ctrl+Enter or Cmd+Enter']]} />
+            <Choice<Preferences['send']> label={t('A message is sent with')} value={preferences.send} disabled={waits} change={(send) => change({ send })} options={[['enter', t('Enter')], ['ctrl-enter', t('Ctrl+Enter or Cmd+Enter')]]} />
           </div>
         )}
       </Section>
@@ -74,14 +83,14 @@ function NotificationChoice() {
   const state = useNotifications();
   return (
     <div>
-      <p className="mb-1 text-sm font-medium">Notifications</p>
-      {state === 'on' && <Button onClick={turnOff}>Turn notifications off</Button>}
-      {state === 'off' && <Button onClick={() => void turnOn()}>Turn notifications on</Button>}
+      <p className="mb-1 text-sm font-medium">{t('Notifications')}</p>
+      {state === 'on' && <Button onClick={turnOff}>{t('Turn notifications off')}</Button>}
+      {state === 'off' && <Button onClick={() => void turnOn()}>{t('Turn notifications on')}</Button>}
       <p className="mt-1 text-sm text-soft" role="status">
-        {state === 'unsupported' ? 'This browser shows no notifications on this page.'
-          : state === 'blocked' ? 'This browser blocks notifications of this page. Allow them in its settings.'
-            : state === 'on' ? 'When an agent asks a question while you are elsewhere, the browser shows it.'
-              : 'The browser can show when an agent asks a question. It asks you for the right to do so.'}
+        {state === 'unsupported' ? t('This browser shows no notifications on this page.')
+          : state === 'blocked' ? t('This browser blocks notifications of this page. Allow them in its settings.')
+            : state === 'on' ? t('When an agent asks a question while you are elsewhere, the browser shows it.')
+              : t('The browser can show when an agent asks a question. It asks you for the right to do so.')}
       </p>
     </div>
   );

@@ -1,3 +1,4 @@
+import { t } from '../../lib/i18n';
 import { TabbedPage } from '../../ui/tabs';
 import { AccountPart } from './account';
 import { Environment } from './environment';
@@ -7,12 +8,12 @@ import { PreferencesPart } from './preferences';
 export default function Settings() {
   return (
     <TabbedPage
-      title="Settings"
+      title={t('Settings')}
       tabs={[
-        { id: 'account', label: 'Account', content: <AccountPart /> },
-        { id: 'preferences', label: 'Preferences', content: <PreferencesPart /> },
-        { id: 'keys', label: 'API keys', content: <Keys /> },
-        { id: 'environment', label: 'Environment', content: <Environment /> },
+        { id: 'account', label: t('Account'), content: <AccountPart /> },
+        { id: 'preferences', label: t('Preferences'), content: <PreferencesPart /> },
+        { id: 'keys', label: t('API keys'), content: <Keys /> },
+        { id: 'environment', label: t('Environment'), content: <Environment /> },
       ]}
     />
   );

@@ -1,3 +1,5 @@
+import { t } from '../../lib/i18n';
+
 /** Variable is a row of the form. */
 export interface Variable {
   name: string;
@@ -13,8 +15,8 @@ export function envOf(rows: readonly Variable[]): { env: Record<string, string>;
   for (const { name: written, value } of rows) {
     const name = written.trim();
     if (!name && !value) continue;
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return { env, fault: name ? `${name} is no name of a variable: use letters, digits and _.` : 'A value has no name.' };
-    if (Object.hasOwn(env, name)) return { env, fault: `${name} is there twice.` };
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) return { env, fault: name ? t('{name} is no name of a variable: use letters, digits and _.', { name }) : t('A value has no name.') };
+    if (Object.hasOwn(env, name)) return { env, fault: t('{name} is there twice.', { name }) };
     env[name] = value;
   }
   return { env };

@@ -3,6 +3,8 @@ import { ChevronRight } from 'lucide-react';
 import { Tabs as Radix } from 'radix-ui';
 import type { ReactNode } from 'react';
 import { compact, cost } from '../../lib/format';
+import { locale, t } from '../../lib/i18n';
+import { word } from '../../lib/words';
 import { Badge, type Tone } from '../../ui/page';
 
 const tones: Record<string, Tone> = {
@@ -11,12 +13,9 @@ const tones: Record<string, Tone> = {
   completed: 'good', done: 'good', reused: 'good', delivered: 'good', online: 'good', published: 'good', active: 'good',
 };
 
-/** words makes a text of a value of the interface: `in_progress` is "in progress". */
-export const words = (value: string): string => value.replaceAll('_', ' ');
-
 /** State is the status of something that runs, in its colour. */
 export function State({ value, tone }: { value: string; tone?: Tone }) {
-  return <Badge tone={tone ?? tones[value] ?? 'neutral'}>{words(value)}</Badge>;
+  return <Badge tone={tone ?? tones[value] ?? 'neutral'}>{word(value)}</Badge>;
 }
 
 /** Crumbs are a title with the way back. */
@@ -52,14 +51,14 @@ export function Tabs({ label, parts, value, change }: {
 }
 
 /** SessionLink leads to the session in which something was done. */
-export function SessionLink({ id, label = 'Session' }: { id: string; label?: string }) {
+export function SessionLink({ id, label = t('Session') }: { id: string; label?: string }) {
   return <Link to="/s/$sessionId" params={{ sessionId: id }} className="text-accent underline-offset-2 hover:underline">{label}</Link>;
 }
 
 /** usageText is what something has used: tokens and, where prices are known, its cost. */
 export function usageText(usage: { input_tokens: number; output_tokens: number; cost_usd?: number }): string {
   if (usage.input_tokens + usage.output_tokens === 0) return '';
-  return `${compact(usage.input_tokens)} in, ${compact(usage.output_tokens)} out${usage.cost_usd ? `, ${cost(usage.cost_usd)}` : ''}`;
+  return [t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }), usage.cost_usd && cost(usage.cost_usd)].filter(Boolean).join(', ');
 }
 
 /** Facts is a list of names and values. */
@@ -92,9 +91,9 @@ export function objectOf(text: string): { value: Record<string, unknown> | null 
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { value: value as Record<string, unknown> };
-    return { error: 'This is no JSON object.' };
+    return { error: t('This is no JSON object.') };
   } catch (error) {
-    return { error: `This is no JSON: ${(error as Error).message}` };
+    return { error: t('This is no JSON: {message}', { message: (error as Error).message }) };
   }
 }
 
@@ -104,7 +103,9 @@ export const jsonText = (value: unknown): string => (typeof value === 'string' ?
 /** secondsText says a time in the largest unit that fits. */
 export function secondsText(seconds: number): string {
   for (const [unit, size] of [['day', 86_400], ['hour', 3600], ['minute', 60]] as const) {
-    if (seconds >= size && seconds % size === 0) return `${seconds / size} ${unit}${seconds === size ? '' : 's'}`;
+    if (seconds >= size && seconds % size === 0) return units(unit, seconds / size);
   }
-  return `${seconds} ${seconds === 1 ? 'second' : 'seconds'}`;
+  return units('second', seconds);
 }
+
+const units = (unit: string, count: number): string => new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(count);
