@@ -302,12 +302,96 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByText(/version 2, retried 1 time/).waitFor();
     await desktop.clean(page, 'runs of a DAG');
     await page.getByRole('tab', { name: 'Versions' }).click();
-    await menu(page, 'Actions of version 1', 'Compare with the newest');
+    const act = async (item) => {
+      await page.getByRole('region', { name: 'DAG', exact: true }).getByRole('button', { name: 'Actions of version 1', exact: true }).click();
+      await page.getByRole('menuitem', { name: item, exact: true }).click();
+    };
+    await act('Compare with the newest');
     await page.getByRole('dialog').getByText('node added').first().waitFor();
     await desktop.clean(page, 'versions compared');
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
-    await menu(page, 'Actions of version 1', 'Go back to this version');
+    await act('Go back to this version');
     await page.getByText('Version 3 has the content of version 1.').waitFor();
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('an architecture is drawn; the assistant edits both documents', async () => {
+    const { id } = await fixture.rest.post('/api/prod_solution', { name: 'Shop' });
+    const page = await desktop.open(`/dags/${id}`);
+    await page.getByRole('tab', { name: 'Architecture' }).click();
+    await page.getByText('The architecture is empty').waitFor();
+    const add = async (type, name) => {
+      await page.getByRole('button', { name: 'Component', exact: true }).click();
+      await page.getByRole('menuitem', { name: type, exact: true }).click();
+      await page.getByLabel('Name').fill(name);
+    };
+    await add('Service', 'Web shop');
+    await page.getByLabel('Technology').fill('Go');
+    await add('Data store', 'Orders'); // linked from the service, which was chosen
+    await page.getByRole('button', { name: 'Close the component' }).click();
+    await page.getByRole('region', { name: 'Components' }).getByRole('button', { name: 'Web shop' }).click();
+    await page.getByRole('group', { name: 'Link to Orders' }).getByLabel('Protocol').fill('SQL');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Version 2 was saved.').waitFor();
+    const saved = (await fixture.rest.get(`/api/prod_solution/architecture/${id}`)).architecture.nodes;
+    assert.deepEqual(saved.map((node) => [node.type, node.name, node.technology, node.links?.[0]?.protocol]), [['service', 'Web shop', 'Go', 'SQL'], ['data_store', 'Orders', undefined, undefined]]);
+    await page.getByRole('button', { name: 'Publish' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Publish' }).click();
+    await page.getByText('Version 2 is published.').waitFor();
+    await desktop.clean(page, 'architecture');
+
+    // The assistant adds a node, which appears by itself; what it says is beside the drawing.
+    await page.getByRole('tab', { name: 'Graph' }).click();
+    await page.getByText('The DAG is empty').waitFor();
+    await page.getByRole('button', { name: 'Assistant', exact: true }).click();
+    await desktop.clean(page, 'assistant, off');
+    await page.getByRole('button', { name: 'Turn the assistant on' }).click();
+    const box = page.getByRole('complementary', { name: 'Assistant' }).getByRole('textbox', { name: 'Message' });
+    const edit = { base_version: 1, set_nodes: [{ id: 'begin', type: 'start' }, { id: 'finish', type: 'end' }], set_edges: [{ id: 'e', source: 'begin', target: 'finish' }] };
+    await box.fill(steps({ calls: [call('ReadDAG', {})] }, { calls: [call('EditDAG', edit)] }, { text: 'Two nodes are there.' }));
+    await box.press('Enter');
+    await page.getByText('Two nodes are there.').waitFor();
+    await page.getByRole('region', { name: 'Nodes' }).getByRole('button', { name: 'finish' }).waitFor();
+    await desktop.clean(page, 'assistant');
+    await page.getByRole('button', { name: 'Turn off' }).click();
+    await page.getByRole('button', { name: 'Turn the assistant on' }).waitFor();
+    assert.equal((await fixture.rest.get(`/api/prod_solution/${id}`)).ai_assist, false);
+    await page.getByRole('button', { name: 'Close the assistant' }).click();
+    await page.getByRole('tab', { name: 'Versions' }).click();
+    await page.getByRole('region', { name: 'Architecture' }).getByText('published').waitFor();
+    await desktop.clean(page, 'versions');
+    assert.deepEqual(desktop.faults, []);
+    await page.context().close();
+  });
+
+  test('a squad is made, changed and deleted', async () => {
+    await fixture.rest.post('/api/agent-instances', { name: 'Lead', runtime_id: 'builtin' });
+    await fixture.rest.post('/api/agent-instances', { name: 'Helper', runtime_id: 'builtin' });
+    const { id: workspace } = await fixture.rest.post('/api/prod_workspaces', { name: 'Crew' });
+    const page = await desktop.open(`/board/${workspace}`);
+    await menu(page, 'Actions of the workspace', 'Members and squads');
+    await page.getByText('There is no squad').waitFor();
+    await page.getByRole('button', { name: 'New squad' }).click();
+    const form = page.getByRole('dialog', { name: 'New squad' });
+    await form.getByLabel('Name').fill('Painters');
+    await form.getByLabel('Leader').selectOption({ label: 'Lead' });
+    await form.getByLabel('Instructions').fill('Use the big brush.');
+    await form.getByLabel('Helper', { exact: true }).check();
+    await form.getByLabel('What Helper does in it').fill('mixes colours');
+    await desktop.clean(page, 'new squad');
+    await form.getByRole('button', { name: 'Create' }).click();
+    await page.getByText('leader: Lead · 1 member').waitFor();
+    await page.getByRole('button', { name: 'Edit Painters' }).click();
+    await page.getByRole('dialog', { name: 'Edit Painters' }).getByLabel('Name').fill('Decorators');
+    await page.getByRole('dialog', { name: 'Edit Painters' }).getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('list', { name: 'Squads' }).getByText('Decorators').waitFor();
+    const [squad] = (await fixture.rest.get(`/api/prod_workspaces/${workspace}/squads`)).items;
+    assert.deepEqual([squad.name, squad.instructions, squad.members.map((one) => one.role)], ['Decorators', 'Use the big brush.', ['mixes colours']]);
+    await desktop.clean(page, 'members and squads');
+    await page.getByRole('button', { name: 'Delete Decorators' }).click();
+    await page.getByRole('dialog', { name: 'Delete Decorators?' }).getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('There is no squad').waitFor();
     assert.deepEqual(desktop.faults, []);
     await page.context().close();
   });

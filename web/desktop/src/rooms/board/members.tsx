@@ -11,7 +11,7 @@ import { Dialog } from '../../ui/dialog';
 import { Field, Input, Select } from '../../ui/field';
 import { Loaded } from '../../ui/page';
 import { Section } from '../unattended/pieces';
-import { useCandidates } from './data';
+import { Squads } from './squads';
 
 type Role = Schemas['WorkspaceMembership']['role'];
 
@@ -21,23 +21,13 @@ const roles: Record<Role, string> = { viewer: t('viewer: reads'), member: t('mem
 export function Members({ workspace, administers, close }: { workspace: string; administers: boolean; close: () => void }) {
   const refresh = [['board', workspace], ['board', 'workspaces']];
   const members = useQuery({ queryKey: ['board', workspace, 'members'], queryFn: ({ signal }) => api().listProdWorkspaceMembers(workspace, { signal }) });
-  const squads = useQuery({ queryKey: ['board', workspace, 'squads'], queryFn: ({ signal }) => api().listSquads(workspace, { signal }) });
-  const candidates = useCandidates(workspace);
   const [user, setUser] = useState('');
   const [role, setRole] = useState<Role>('member');
-  const [squad, setSquad] = useState('');
-  const [leader, setLeader] = useState('');
   const set = useAction((body: { user_id: string; role: Role }) => api().setProdWorkspaceMember(workspace, body), { refresh });
   const remove = useAction((id: string) => api().removeProdWorkspaceMember(workspace, id), { done: t('The member was removed.'), refresh });
-  const make = useAction(() => api().createSquad(workspace, { name: squad.trim(), leader_id: leader }), { done: t('The squad was created.'), refresh });
-  const agents = candidates.data?.filter((one) => one.type === 'agent') ?? [];
   const add = async (event: FormEvent) => {
     event.preventDefault();
     await set.mutateAsync({ user_id: user.trim(), role }).then(() => setUser(''), () => {});
-  };
-  const found = async (event: FormEvent) => {
-    event.preventDefault();
-    await make.mutateAsync().then(() => setSquad(''), () => {});
   };
   return (
     <Dialog open onOpenChange={close} title={t('Members and squads')}>
@@ -70,19 +60,7 @@ export function Members({ workspace, administers, close }: { workspace: string; 
             </form>
           )}
         </Section>
-        <Section title={t('Squads')}>
-          <p className="text-sm text-soft">{t('Issues that are assigned to a squad are worked on by its leader, an agent.')}</p>
-          <Loaded query={squads} isEmpty={(data) => data.items.length === 0} empty={<p className="text-sm text-soft">{t('There is no squad.')}</p>}>
-            {(data) => <ul className="text-sm">{data.items.map((one) => <li key={one.id} className="py-1">{one.name} <span className="text-soft">· {agents.find((agent) => agent.id === one.leader_id)?.name ?? t('leader')}</span></li>)}</ul>}
-          </Loaded>
-          {administers && agents.length > 0 && (
-            <form onSubmit={(event) => void found(event)} className="flex flex-wrap items-end gap-2">
-              <div className="min-w-40 flex-1"><Field label={t('Name of a new squad')}>{(ids) => <Input {...ids} value={squad} onChange={(event) => setSquad(event.target.value)} required maxLength={128} />}</Field></div>
-              <Field label={t('Leader')}>{(ids) => <Select {...ids} value={leader} required onChange={(event) => setLeader(event.target.value)}><option value="">{t('choose')}</option>{agents.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}</Select>}</Field>
-              <Button type="submit" busy={make.isPending}>{t('Create')}</Button>
-            </form>
-          )}
-        </Section>
+        <Squads workspace={workspace} administers={administers} members={members.data?.items ?? []} />
       </div>
     </Dialog>
   );

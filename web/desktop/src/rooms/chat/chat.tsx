@@ -32,7 +32,8 @@ const words: Record<string, string> = {
 /** waitingText says in words why a session makes no progress. */
 export const waitingText = (reason: string): string | undefined => words[reason];
 
-function Room({ followed: { session, state } }: { followed: Followed }) {
+/** Room is the conversation of a session with its composer. */
+export function Room({ followed: { session, state } }: { followed: Followed }) {
   const detail = useDetail(session.id);
   const [mode, setMode] = useState<'planning' | 'executing'>();
   const [quoted, setQuoted] = useState<{ text: string; at: number }>();

@@ -20,13 +20,18 @@ export interface Mark {
 
 interface Shown extends Record<string, unknown> {
   label: string;
-  type: NodeType;
+  icon: Icon;
+  kind: string; // the name of its type
+  target: boolean; // edges lead to it
+  source: boolean; // edges leave it
   mark: Mark;
   chosen: boolean;
   linkable: boolean;
 }
 
-export const typeIcons: Record<NodeType, ComponentType<{ size?: number; className?: string }>> = {
+type Icon = ComponentType<{ size?: number; className?: string }>;
+
+export const typeIcons: Record<NodeType, Icon> = {
   start: CirclePlay, agent: Bot, tool: Wrench, human: User, condition: Split, join: Merge, map: Repeat, subflow: GitFork, wait: Hourglass, end: CircleStop, code: CodeIcon,
 };
 
@@ -38,8 +43,7 @@ const inks: Record<string, string> = {
 };
 
 const Box = memo(function Box({ data }: NodeProps<FlowNode<Shown>>) {
-  const { label, type, mark, chosen, linkable } = data;
-  const Icon = typeIcons[type] ?? Bot;
+  const { label, icon: Icon, kind, mark, chosen, linkable } = data;
   const errors = plural(mark.errors ?? 0, '{count} error', '{count} errors');
   const warnings = plural(mark.warnings ?? 0, '{count} warning', '{count} warnings');
   return (
@@ -50,18 +54,18 @@ const Box = memo(function Box({ data }: NodeProps<FlowNode<Shown>>) {
         chosen && 'ring-2 ring-accent ring-offset-1 ring-offset-bg', mark.status === 'skipped' && 'border-dashed opacity-60',
       )}
     >
-      {type !== 'start' && <Handle type="target" position={Position.Top} isConnectable={linkable} />}
+      {data.target && <Handle type="target" position={Position.Top} isConnectable={linkable} />}
       <Icon size={18} className={cn('shrink-0', inks[mark.status ?? ''] ?? 'text-soft')} />
       <span className="min-w-0 flex-1 leading-tight">
         <span className="block truncate text-sm font-medium" dir="auto">{label}</span>
         <span className={cn('flex items-center gap-1 truncate text-xs', inks[mark.status ?? ''] ?? 'text-soft')}>
           {mark.status === 'running' && <span className="size-1.5 animate-pulse rounded-full bg-accent" aria-hidden />}{mark.status === 'waiting' && <CircleHelp size={12} aria-hidden />}
-          {mark.status ? `${word(mark.status)}${mark.note ? ` · ${mark.note}` : ''}` : typeNames[type]}
+          {mark.status ? `${word(mark.status)}${mark.note ? ` · ${mark.note}` : ''}` : kind}
         </span>
       </span>
       {(mark.errors ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-bad text-xs font-bold text-bg" title={errors}><span aria-hidden>{mark.errors}</span><span className="sr-only">{errors}</span></span>}
       {!mark.errors && (mark.warnings ?? 0) > 0 && <span className="absolute -top-2 -right-2 grid size-5 place-items-center rounded-full bg-warn text-xs font-bold text-bg" title={warnings}><span aria-hidden>{mark.warnings}</span><span className="sr-only">{warnings}</span></span>}
-      {type !== 'end' && <Handle type="source" position={Position.Bottom} isConnectable={linkable} />}
+      {data.source && <Handle type="source" position={Position.Bottom} isConnectable={linkable} />}
     </div>
   );
 });
@@ -74,8 +78,28 @@ const colours = {
   '--xy-controls-button-color-hover': 'var(--ink)', '--xy-controls-button-border-color': 'var(--line)', '--xy-connectionline-stroke': 'var(--accent)',
 } as CSSProperties;
 
+/** Drawn is what is drawn: a DAG, or another document in its form. */
+export interface Drawn {
+  nodes?: { id: string; name?: string; type: string; position?: { x: number; y: number } }[] | null;
+  edges?: Graph['edges'];
+}
+
+/** Look is how the nodes of a type look. */
+export interface Look {
+  icon: Icon;
+  name: string;
+  first?: boolean; // no edge leads to it
+  last?: boolean; // no edge leaves it
+}
+
+const lookOf = (type: string): Look => ({
+  icon: typeIcons[type as NodeType] ?? Bot, name: typeNames[type as NodeType] ?? type, first: type === 'start', last: type === 'end',
+});
+
 interface CanvasProps {
-  graph: Graph;
+  graph: Drawn;
+  label?: string;
+  look?: (type: string) => Look;
   marks: ReadonlyMap<string, Mark>;
   chosen: string | undefined;
   choose: (id: string | undefined) => void;
@@ -88,13 +112,16 @@ export function Canvas(props: CanvasProps) {
   return <ReactFlowProvider><Drawing {...props} /></ReactFlowProvider>;
 }
 
-function Drawing({ graph, marks, chosen, choose, connect, place }: CanvasProps) {
-  const places = useMemo(() => layered(graph), [graph]);
+function Drawing({ graph, label = t('DAG'), look = lookOf, marks, chosen, choose, connect, place }: CanvasProps) {
+  const places = useMemo(() => layered(graph as Graph), [graph]);
   const linkable = connect !== undefined;
-  const wanted = useMemo<FlowNode<Shown>[]>(() => (graph.nodes ?? []).map((node) => ({
-    id: node.id, type: 'box', position: places.get(node.id) ?? { x: 0, y: 0 }, ariaLabel: `${typeNames[node.type]} ${node.name || node.id}`,
-    data: { label: node.name || node.id, type: node.type, mark: marks.get(node.id) ?? {}, chosen: node.id === chosen, linkable },
-  })), [graph.nodes, places, marks, chosen, linkable]);
+  const wanted = useMemo<FlowNode<Shown>[]>(() => (graph.nodes ?? []).map((node) => {
+    const { icon, name, first, last } = look(node.type);
+    return {
+      id: node.id, type: 'box', position: places.get(node.id) ?? { x: 0, y: 0 }, ariaLabel: `${name} ${node.name || node.id}`,
+      data: { label: node.name || node.id, icon, kind: name, target: !first, source: !last, mark: marks.get(node.id) ?? {}, chosen: node.id === chosen, linkable },
+    };
+  }), [graph.nodes, places, marks, chosen, linkable, look]);
   const edges = useMemo<FlowEdge[]>(() => (graph.edges ?? []).map((edge) => {
     const label = edge.label || edge.source_handle || edge.condition || (edge.kind === 'error' ? t('on error') : '');
     const running = marks.get(edge.target)?.status === 'running';
@@ -124,7 +151,7 @@ function Drawing({ graph, marks, chosen, choose, connect, place }: CanvasProps) 
   return (
     <div ref={box} className="h-full w-full">
       <ReactFlow
-        nodes={nodes} edges={edges} nodeTypes={nodeTypes} style={colours} aria-label={t('DAG')} minZoom={0.2} maxZoom={1.6} fitView fitViewOptions={{ padding: 0.15, maxZoom: 1 }}
+        nodes={nodes} edges={edges} nodeTypes={nodeTypes} style={colours} aria-label={label} minZoom={0.2} maxZoom={1.6} fitView fitViewOptions={{ padding: 0.15, maxZoom: 1 }}
         nodesDraggable={place !== undefined} nodesConnectable={linkable} edgesFocusable={false} deleteKeyCode={null} selectionKeyCode={null} multiSelectionKeyCode={null} proOptions={{ hideAttribution: true }}
         onNodesChange={(changes) => {
           changed(changes);

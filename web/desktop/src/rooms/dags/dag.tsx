@@ -1,21 +1,26 @@
 import { EverloopError, type Schemas } from '@everloop/sdk';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { Archive, Ellipsis, Pencil, Play, Plus, Trash2, Upload } from 'lucide-react';
+import { Archive, Ellipsis, Pencil, Play, Plus, Sparkles, Trash2, Upload } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
-import { ago, dateTime, duration } from '../../lib/format';
+import { cn } from '../../lib/cn';
+import { dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
 import { api, useAction, usePages } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
-import { Code } from '../../ui/code';
 import { Dialog, FormDialog } from '../../ui/dialog';
 import { Area, Field, Input } from '../../ui/field';
 import { Menu } from '../../ui/menu';
 import { Badge, Empty, Loaded, More } from '../../ui/page';
-import { Crumbs, objectOf, State, Tabs, usageText } from '../unattended/pieces';
+import { Crumbs, objectOf, Section, State, Tabs, usageText } from '../unattended/pieces';
+import { Architecture } from './architecture';
+import { Assistant } from './assistant';
 import { Canvas, type Mark, typeIcons } from './canvas';
+import { useDraft } from './draft';
 import { added, connected, type Finding, type Graph, inputsOf, type NodeType, replaced, typeNames, types } from './graph';
+import { JsonDialog } from './json-dialog';
 import { Findings, NodeForm } from './node-form';
+import { Publish, Versions } from './versions';
 
 type Solution = Schemas['ProdSolution'];
 type Document = Schemas['GraphBody'];
@@ -25,7 +30,11 @@ export default function Dag() {
   const { dagId: id } = useParams({ strict: false }) as { dagId: string };
   const navigate = useNavigate();
   const solution = useQuery({ queryKey: ['dags', id], queryFn: ({ signal }) => api().getProdSolution(id, { signal }) });
-  const document = useQuery({ queryKey: ['dags', id, 'document'], queryFn: ({ signal }) => api().getDag(id, { signal }) });
+  const [assisted, setAssisted] = useState(false);
+  // The assistant saves versions while it is looked at.
+  const refetchInterval = assisted ? 2500 : false;
+  const document = useQuery({ queryKey: ['dags', id, 'document'], queryFn: ({ signal }) => api().getDag(id, { signal }), refetchInterval });
+  const architecture = useQuery({ queryKey: ['dags', id, 'architecture'], queryFn: ({ signal }) => api().getArchitecture(id, { signal }), refetchInterval });
   const [tab, setTab] = useState('graph');
   const [asking, setAsking] = useState<'rename' | 'delete' | 'run'>();
   const remove = useAction(() => api().deleteProdSolution(id), { done: t('The DAG was deleted.'), refresh: [['dags', 'list']] });
@@ -36,6 +45,7 @@ export default function Dag() {
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
         <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/dags" label={t('DAGs')}>{solution.data?.name ?? '…'}</Crumbs></h1>
         {solution.data && <State value={solution.data.status} />}
+        <Button small aria-pressed={assisted} onClick={() => setAssisted(!assisted)}><Sparkles size={14} aria-hidden />{t('Assistant')}</Button>
         <Button small look="primary" disabled={!solution.data?.dag.published_version || archived} onClick={() => setAsking('run')} title={solution.data?.dag.published_version ? undefined : t('Publish a version first')}><Play size={14} aria-hidden />{t('Run|verb')}</Button>
         <Menu
           trigger={<IconButton label={t('Actions of the DAG')}><Ellipsis size={16} /></IconButton>}
@@ -46,14 +56,29 @@ export default function Dag() {
           ]}
         />
       </header>
-      <div className="min-h-0 flex-1">
-        <Tabs
-          label={t('Parts of the DAG')} value={tab} change={setTab}
-          parts={[
-            { id: 'graph', label: t('Graph'), content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded> },
-            { id: 'runs', label: t('Runs'), content: <Runs id={id} /> }, { id: 'versions', label: t('Versions'), content: <Versions id={id} readOnly={archived} /> },
-          ]}
-        />
+      <div className="flex min-h-0 flex-1">
+        <div className={cn('min-w-0 flex-1', assisted && 'max-lg:hidden')}>
+          <Tabs
+            label={t('Parts of the DAG')} value={tab} change={setTab}
+            parts={[
+              { id: 'graph', label: t('Graph'), content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded> },
+              {
+                id: 'architecture', label: t('Architecture'),
+                content: <Loaded query={architecture}>{(found) => <Architecture solution={id} document={found} readOnly={archived} />}</Loaded>,
+              },
+              { id: 'runs', label: t('Runs'), content: <Runs id={id} /> },
+              {
+                id: 'versions', label: t('Versions'), content: (
+                  <div className="mx-auto max-w-4xl space-y-6 p-4">
+                    <Section title={t('DAG')}><Versions id={id} kind="dag" readOnly={archived} /></Section>
+                    <Section title={t('Architecture')}><Versions id={id} kind="architecture" readOnly={archived} /></Section>
+                  </div>
+                ),
+              },
+            ]}
+          />
+        </div>
+        {assisted && solution.data && <Assistant solution={solution.data} archived={archived} close={() => setAssisted(false)} />}
       </div>
       {asking === 'rename' && solution.data && <Rename solution={solution.data} close={() => setAsking(undefined)} />}
       {asking === 'run' && solution.data?.dag.published_version && <Start id={id} version={solution.data.dag.published_version} close={() => setAsking(undefined)} />}
@@ -68,38 +93,13 @@ export default function Dag() {
 
 const noFindings: Finding[] = [];
 
-// What is edited and not saved; it stays while other parts of the page are looked at.
-const drafts = new Map<string, { base: number; graph: Graph }>();
-
 function Editor({ solution, document, readOnly }: { solution: string; document: Document; readOnly: boolean }) {
   const client = useQueryClient();
-  const [draft, setDraft] = useState(() => drafts.get(solution) ?? { base: document.version, graph: document.dag });
+  const draft = useDraft(`dag ${solution}`, document.version, document.dag);
+  const { content: graph, dirty, stale, change } = draft;
   const [chosen, setChosen] = useState<string>();
   const [json, setJson] = useState(false);
   const [publishing, setPublishing] = useState(false);
-  const { graph } = draft;
-  const dirty = drafts.has(solution);
-  const stale = document.version > draft.base;
-  const reset = (to: Document) => {
-    drafts.delete(solution);
-    setDraft({ base: to.version, graph: to.dag });
-  };
-  const change = (next: Graph) => setDraft((was) => {
-    const now = { base: was.base, graph: next };
-    drafts.set(solution, now);
-    return now;
-  });
-  // Without changes of one's own the newest version is shown.
-  useEffect(() => {
-    if (stale && !drafts.has(solution)) setDraft({ base: document.version, graph: document.dag });
-  }, [stale, solution, document]);
-  useEffect(() => {
-    if (!dirty) return undefined;
-    const warn = (event: BeforeUnloadEvent) => event.preventDefault();
-    addEventListener('beforeunload', warn);
-    return () => removeEventListener('beforeunload', warn);
-  }, [dirty]);
-
   const validation = useValidation(solution, graph);
   const errors = validation?.errors ?? noFindings;
   const warnings = validation?.warnings ?? noFindings;
@@ -112,8 +112,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
 
   const save = useAction(async (base: number) => {
     const saved = await api().saveDag(solution, { base_version: base, dag: graph });
-    drafts.delete(solution);
-    setDraft({ base: saved.version, graph });
+    draft.saved(saved.version);
     return saved;
   }, { done: (saved) => t('Version {version} was saved.', { version: saved.version }), refresh: [['dags', solution]] });
   const store = () => save.mutate(draft.base, { onError: (error) => { if (error instanceof EverloopError && error.code === 'version_conflict') void client.invalidateQueries({ queryKey: ['dags', solution] }); } });
@@ -141,14 +140,14 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
             : t('Version {version}, published is {published}', { version: draft.base, published: document.published_version })}
           {dirty && <span className="text-warn"> · {t('not saved')}</span>}
         </span>
-        {dirty && <Button small look="ghost" onClick={() => reset(document)}>{t('Discard')}</Button>}
+        {dirty && <Button small look="ghost" onClick={draft.discard}>{t('Discard')}</Button>}
         {!readOnly && <Button small look={dirty ? 'primary' : 'plain'} disabled={!dirty || stale} busy={save.isPending} onClick={store}>{t('Save')}</Button>}
         {!readOnly && <Button small disabled={dirty || empty || published || errors.length > 0} onClick={() => setPublishing(true)}><Upload size={14} aria-hidden />{t('Publish')}</Button>}
       </div>
       {dirty && stale && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
           <span className="min-w-0 flex-1">{t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}</span>
-          <Button small onClick={() => reset(document)}>{t('Take theirs')}</Button><Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>{t('Save mine over it')}</Button>
+          <Button small onClick={draft.discard}>{t('Take theirs')}</Button><Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>{t('Save mine over it')}</Button>
         </div>
       )}
       <div className="flex min-h-0 flex-1 max-md:flex-col max-md:overflow-y-auto">
@@ -177,8 +176,10 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
           )}
         </aside>
       </div>
-      {json && <JsonDialog graph={graph} readOnly={readOnly} change={change} close={() => setJson(false)} />}
-      {publishing && <Publish id={solution} version={document.version} close={() => setPublishing(false)} />}
+      {json && (
+        <JsonDialog title={t('The DAG as JSON')} document={graph} lists={['nodes', 'edges']} readOnly={readOnly} change={change} close={() => setJson(false)} />
+      )}
+      {publishing && <Publish id={solution} kind="dag" version={document.version} close={() => setPublishing(false)} />}
     </div>
   );
 }
@@ -225,31 +226,6 @@ function NodeList({ graph, marks, choose }: { graph: Graph; marks: ReadonlyMap<s
         })}
       </ul>
     </section>
-  );
-}
-
-function JsonDialog({ graph, readOnly, change, close }: { graph: Graph; readOnly: boolean; change: (graph: Graph) => void; close: () => void }) {
-  const [text, setText] = useState(() => JSON.stringify(graph, null, 2));
-  const read = objectOf(text);
-  const shape = 'value' in read && (!Array.isArray(read.value?.nodes ?? []) || !Array.isArray(read.value?.edges ?? [])) ? t('nodes and edges are lists.') : undefined;
-  const error = 'error' in read ? read.error : shape;
-  return (
-    <Dialog open onOpenChange={close} wide title={t('The DAG as JSON')}>
-      <form onSubmit={(event) => { event.preventDefault(); if ('value' in read && !error) { change((read.value ?? {}) as Graph); close(); } }} className="space-y-3">
-        <Field label={t('Document')} error={error}>{(ids) => <Area {...ids} rows={22} readOnly={readOnly} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
-        <div className="flex justify-end gap-2"><Button onClick={close}>{t('Cancel')}</Button>{!readOnly && <Button type="submit" look="primary" disabled={error !== undefined}>{t('Take over')}</Button>}</div>
-      </form>
-    </Dialog>
-  );
-}
-
-function Publish({ id, version, close }: { id: string; version: number; close: () => void }) {
-  const [message, setMessage] = useState('');
-  const publish = useAction(() => api().publishDag(id, { version, ...(message.trim() ? { message: message.trim() } : {}) }), { done: (made) => t('Version {version} is published.', { version: made.version }), refresh: [['dags']] });
-  return (
-    <FormDialog open onOpenChange={close} title={t('Publish version {version}', { version })} confirm={t('Publish')} submit={() => publish.mutateAsync()} description={t('New runs use the published version; those that work keep theirs.')}>
-      <Field label={t('Message')}>{(ids) => <Input {...ids} value={message} onChange={(event) => setMessage(event.target.value)} maxLength={500} autoFocus />}</Field>
-    </FormDialog>
   );
 }
 
@@ -332,68 +308,5 @@ function Runs({ id }: { id: string }) {
       </Loaded>
       <More pages={pages} />
     </div>
-  );
-}
-
-function Versions({ id, readOnly }: { id: string; readOnly: boolean }) {
-  const pages = usePages<Schemas['DocumentVersionItem']>(['dags', id, 'versions'], (query, signal) => api().listDagVersions(id, { query, signal }));
-  const refresh = [['dags', id], ['dags', 'list']];
-  const [compared, setCompared] = useState<number>();
-  const newest = pages.items?.[0]?.version ?? 0;
-  const publish = useAction((version: number) => api().publishDag(id, { version }), { done: (made) => t('Version {version} is published.', { version: made.version }), refresh });
-  const back = useAction((version: number) => api().rollBackDag(id, { from_version: version }), { done: (made) => t('Version {version} has the content of version {from}.', { version: made.version, from: made.from_version }), refresh });
-  const remove = useAction((version: number) => api().deleteDagVersion(id, String(version)), { done: t('The version was deleted.'), refresh });
-  return (
-    <div className="mx-auto max-w-4xl p-4">
-      <Loaded query={pages}>
-        {() => (
-          <ul className="divide-y rounded-lg border bg-raised">
-            {pages.items?.map((one) => (
-              <li key={one.version} className="flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm">
-                <span className="font-medium">{t('Version {version}', { version: one.version })}</span>
-                {one.published && <Badge tone="good">{t('published')}</Badge>}
-                <span className="min-w-0 flex-1 truncate text-soft" dir="auto">{one.message}</span>
-                <span className="text-xs text-soft">{plural(one.node_count, '{count} node', '{count} nodes')} · {plural(one.runs, '{count} run', '{count} runs')} · <time dateTime={one.created_at} title={dateTime(one.created_at)}>{ago(one.created_at)}</time></span>
-                <Menu
-                  trigger={<IconButton small label={t('Actions of version {version}', { version: one.version })}><Ellipsis size={15} /></IconButton>}
-                  items={[
-                    { label: t('Compare with the newest'), run: () => setCompared(one.version), disabled: one.version === newest },
-                    { label: t('Publish'), run: () => publish.mutate(one.version), disabled: readOnly || one.published || one.node_count === 0 },
-                    { label: t('Go back to this version'), run: () => back.mutate(one.version), disabled: readOnly || one.version === newest },
-                    null, { label: t('Delete'), danger: true, run: () => remove.mutate(one.version), disabled: readOnly || one.version === newest || one.published },
-                  ]}
-                />
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
-      <More pages={pages} />
-      {compared !== undefined && <Compare id={id} from={compared} to={newest} close={() => setCompared(undefined)} />}
-    </div>
-  );
-}
-
-function Compare({ id, from, to, close }: { id: string; from: number; to: number; close: () => void }) {
-  const difference = useQuery({ queryKey: ['dags', id, 'diff', from, to], queryFn: ({ signal }) => api().compareDagVersions(id, { query: { from, to }, signal }) });
-  const part = (title: string, tone: 'good' | 'bad' | 'accent', list: { id: string; text?: string }[]) => list.length > 0 && (
-    <li key={title} className="space-y-1">{list.map((one) => <div key={one.id}><Badge tone={tone}>{title}</Badge> <code>{one.id}</code>{one.text && <Code text={one.text} language="json" className="mt-1" label={t('Changes of {id}', { id: one.id })} />}</div>)}</li>
-  );
-  const changed = (list: Schemas['ElementChange'][]) => list.map((one) => ({ id: one.id, text: one.fields.map((field) => `${field.field}: ${JSON.stringify(field.from) ?? '–'} → ${JSON.stringify(field.to) ?? '–'}`).join('\n') }));
-  return (
-    <Dialog open onOpenChange={close} wide title={t('From version {from} to {to}', { from, to })}>
-      <Loaded query={difference}>
-        {({ nodes, edges }) => {
-          const some = [nodes.added, nodes.removed, nodes.changed, edges.added, edges.removed, edges.changed].some((list) => list.length > 0);
-          if (!some) return <p className="text-sm text-soft">{t('They are the same.')}</p>;
-          return (
-            <ul className="space-y-2 text-sm">
-              {part(t('node added'), 'good', nodes.added)}{part(t('node removed'), 'bad', nodes.removed)}{part(t('node changed'), 'accent', changed(nodes.changed))}
-              {part(t('edge added'), 'good', edges.added)}{part(t('edge removed'), 'bad', edges.removed)}{part(t('edge changed'), 'accent', changed(edges.changed))}
-            </ul>
-          );
-        }}
-      </Loaded>
-    </Dialog>
   );
 }

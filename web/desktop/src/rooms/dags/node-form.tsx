@@ -196,8 +196,8 @@ function NextNode({ others, add }: { others: Node[]; add: (target: string) => vo
   );
 }
 
-// The id is taken over when the field is left, so that references are not broken at every key.
-function IdInput({ ids, id, taken, rename }: { ids: object; id: string; taken: string[]; rename: (id: string) => void }) {
+/** IdInput takes an id over when the field is left, so that references are not broken at every key. */
+export function IdInput({ ids, id, taken, rename }: { ids: object; id: string; taken: string[]; rename: (id: string) => void }) {
   const [text, setText] = useState<string>();
   return (
     <Input
