@@ -22,10 +22,11 @@ const (
 	perAddress  = 4000
 )
 
-// Config of the service. All fields but Identity and Hosts are needed.
+// Config of the service. All fields but Identity, Own and Hosts are needed.
 type Config struct {
 	Agent    *url.URL // its interface is served below /api and /socket.io
 	Identity *url.URL // the identity service, below /api/v1/auth; nil: people sign in with API keys
+	Own      *url.URL // where the identity service sends browsers back to; nil: no sign-in by OpenID Connect
 	Files    fs.FS    // the built front end, with index.html at its root
 	Hosts    hosts.List
 	Log      *slog.Logger
@@ -49,7 +50,10 @@ func New(cfg Config) (*Service, error) {
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
 	mux.Handle("/apps/", agent) // published apps, which the agent sends without an origin of their own
-	mux.Handle("/api/v1/auth/", identity(cfg))
+	people := identity(cfg)
+	mux.Handle("/api/v1/auth/", people)
+	mux.Handle("/oauth/token", people) // of the OpenID provider, what pages call; browsers are led to the rest
+	mux.Handle("/.well-known/openid-configuration", people)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		edge.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
@@ -73,9 +77,13 @@ type description struct {
 	SignIn []string `json:"sign_in"` // ways that are possible, the preferred one first
 }
 
-func (c Config) describe(w http.ResponseWriter, _ *http.Request) {
+func (c Config) describe(w http.ResponseWriter, r *http.Request) {
 	ways := []string{"api_key"}
-	if c.Identity != nil {
+
+	switch {
+	case c.Identity != nil && c.Own != nil && c.Own.Host == r.Host: // browsers come back to this address alone
+		ways = []string{"password", "openid", "api_key"}
+	case c.Identity != nil:
 		ways = []string{"password", "api_key"}
 	}
 

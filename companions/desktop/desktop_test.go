@@ -192,6 +192,31 @@ func TestService_forwards(t *testing.T) {
 	require.JSONEq(t, `{"sign_in": ["password", "api_key"]}`, ways)
 }
 
+// TestService_openID checks that sign-in by OpenID Connect is offered at the registered
+// address alone, and which paths of the provider pages can call.
+func TestService_openID(t *testing.T) {
+	t.Parallel()
+
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.Path) }))
+	t.Cleanup(provider.Close)
+
+	at := start(t, Config{Agent: address(t, provider.URL), Identity: address(t, provider.URL), Own: address(t, "http://localhost:1")})
+
+	_, ways := get(t, at+"/desktop.json", http.Header{})
+	require.JSONEq(t, `{"sign_in": ["password", "api_key"]}`, ways)
+
+	_, ways = get(t, at+"/desktop.json", http.Header{"Host": {"localhost:1"}})
+	require.JSONEq(t, `{"sign_in": ["password", "openid", "api_key"]}`, ways)
+
+	for path, want := range map[string]string{
+		"/oauth/token": "/oauth/token", "/.well-known/openid-configuration": "/.well-known/openid-configuration",
+		"/oauth/authorize": `<meta`, "/oauth/userinfo": `<meta`, // pages of the front end
+	} {
+		_, body := get(t, at+path, http.Header{})
+		require.Contains(t, body, want, path)
+	}
+}
+
 func TestService_withoutOthers(t *testing.T) {
 	t.Parallel()
 

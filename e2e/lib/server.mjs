@@ -92,7 +92,7 @@ export class Server {
         GATEWAY_ADDR: at(gateway),
         REGISTRY_ADDR: at(registry),
         IDENTITY_ADDR: at(identity),
-        DESKTOP_ADDR: at(desktop),
+        DESKTOP_ADDR: at(desktop), DESKTOP_URL: this.desktopURL,
         GIT_ADDR: at(git),
         ...this.env,
       },

@@ -27,7 +27,7 @@ func desktopCompanion() companion {
 		label: "Desktop", variable: "DESKTOP_ADDR", listen: listenDesktop,
 		address: func(c *Up) string { return c.DesktopAddr },
 		open: func(_ context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			return openDesktop(c.ownURL(), c.IdentityURL, c.hostSettings, front)
+			return openDesktop(c.ownURL(), c.IdentityURL, c.DesktopURL, c.hostSettings, front)
 		},
 	}
 }
@@ -47,8 +47,8 @@ func listenDesktop(variable, addr string) (net.Listener, error) {
 }
 
 // openDesktop makes the desktop of an agent. Without an identity service, API keys alone
-// sign in.
-func openDesktop(agent, identity string, names hostSettings, front net.Listener) (lifecycle.Service, error) {
+// sign in; own is where that service sends browsers back to.
+func openDesktop(agent, identity, own string, names hostSettings, front net.Listener) (lifecycle.Service, error) {
 	cfg := desktop.Config{Hosts: names.allowed(), Log: slog.Default()}
 
 	var built bool
@@ -63,6 +63,12 @@ func openDesktop(agent, identity string, names hostSettings, front net.Listener)
 
 	if identity != "" {
 		if cfg.Identity, err = serviceURL("IDENTITY_URL", identity); err != nil {
+			return nil, err
+		}
+	}
+
+	if own != "" && own != "none" {
+		if cfg.Own, err = serviceURL("DESKTOP_URL", own); err != nil {
 			return nil, err
 		}
 	}
@@ -90,6 +96,7 @@ type Desktop struct {
 	Addr         string `default:"127.0.0.1:80" env:"DESKTOP_ADDR" help:"Where the desktop listens; port 8080 where 80 may not be bound."`
 	AgentURL     string `name:"agent-url" default:"http://127.0.0.1:8020" env:"AGENT_URL" help:"The agent that it shows."`
 	IdentityURL  string `name:"identity-url" env:"IDENTITY_URL" help:"The identity service, where people sign in with a password; API keys alone when unset."`
+	DesktopURL   string `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of this desktop, as the identity service has it: there it offers sign-in by OpenID Connect; none: nowhere."`
 	hostSettings `embed:""`
 }
 
@@ -112,7 +119,7 @@ func (c *Desktop) Run(ctx context.Context) error {
 	}
 	defer front.Close()
 
-	service, err := openDesktop(c.AgentURL, c.IdentityURL, c.hostSettings, front)
+	service, err := openDesktop(c.AgentURL, c.IdentityURL, c.DesktopURL, c.hostSettings, front)
 	if err != nil {
 		return err
 	}

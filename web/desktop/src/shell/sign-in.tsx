@@ -1,16 +1,21 @@
+import { EverloopError } from '@everloop/sdk';
 import { type FormEvent, useState } from 'react';
-import { type SignInWay, signInWithKey, signInWithPassword } from '../lib/auth';
+import { type SignInWay, signInWithKey, signInWithOpenID, signInWithPassword } from '../lib/auth';
 import { t } from '../lib/i18n';
 import { errorText } from '../lib/query';
 import { Button } from '../ui/button';
 import { Field, Input } from '../ui/field';
+
+const others: Record<SignInWay, string> = {
+  password: t('Use a user name and password'), openid: t('Use the sign-in page'), api_key: t('Use an API key'),
+};
 
 /** SignIn offers the ways that the service knows, the preferred one first. */
 export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | undefined }) {
   const [way, setWay] = useState<SignInWay>(ways[0] ?? 'api_key');
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
-  const other = ways.find((one) => one !== way);
+  const [coded, setCoded] = useState(false); // the account has a second factor
 
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -19,10 +24,13 @@ export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | 
     setBusy(true);
     setError(undefined);
     try {
-      if (way === 'password') await signInWithPassword(text('username').trim(), text('password'));
+      if (way === 'password') await signInWithPassword(text('username').trim(), text('password'), text('code').trim());
+      else if (way === 'openid') await signInWithOpenID();
       else await signInWithKey(text('key').trim());
     } catch (failure) {
-      setError(errorText(failure));
+      const asked = failure instanceof EverloopError && failure.code === 'code_required' && !coded;
+      if (asked) setCoded(true);
+      else setError(errorText(failure));
       setBusy(false);
     }
   };
@@ -34,22 +42,35 @@ export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | 
         <h1 className="mt-3 mb-4 text-xl font-semibold">{t('Sign in to Everloop')}</h1>
         {(error ?? notice) && <p role="alert" className="mb-4 rounded-md bg-bad-soft px-3 py-2 text-sm text-bad">{error ?? notice}</p>}
         <form key={way} onSubmit={(event) => void submit(event)} className="space-y-4">
-          {way === 'password' ? (
+          {way === 'password' && (
             <>
               <Field label={t('User name')}>{(ids) => <Input {...ids} name="username" autoComplete="username" autoCapitalize="off" required autoFocus />}</Field>
               <Field label={t('Password')}>{(ids) => <Input {...ids} name="password" type="password" autoComplete="current-password" required />}</Field>
+              {coded && (
+                <Field label={t('Code')} hint={t('Of your authenticator app, or a recovery code')}>
+                  {(ids) => <Input {...ids} name="code" autoComplete="one-time-code" spellCheck={false} required autoFocus maxLength={64} />}
+                </Field>
+              )}
             </>
-          ) : (
+          )}
+          {way === 'openid' && <p className="text-sm text-soft">{t('The identity service asks who you are, and leads you back.')}</p>}
+          {way === 'api_key' && (
             <Field label={t('API key')} hint={t('Kept in this tab only, until you close it. The first key was printed when the service started for the first time.')}>
               {(ids) => <Input {...ids} name="key" type="password" autoComplete="off" spellCheck={false} required autoFocus />}
             </Field>
           )}
           <Button type="submit" look="primary" busy={busy} className="w-full">{t('Sign in')}</Button>
         </form>
-        {other && (
-          <button type="button" className="mt-4 text-sm text-accent underline underline-offset-2" onClick={() => { setWay(other); setError(undefined); }}>
-            {other === 'password' ? t('Use a user name and password') : t('Use an API key')}
-          </button>
+        {ways.length > 1 && (
+          <ul className="mt-4 space-y-1 text-sm">
+            {ways.filter((one) => one !== way).map((one) => (
+              <li key={one}>
+                <button type="button" className="text-accent underline underline-offset-2" onClick={() => { setWay(one); setError(undefined); setCoded(false); }}>
+                  {others[one]}
+                </button>
+              </li>
+            ))}
+          </ul>
         )}
       </div>
     </main>

@@ -11,6 +11,7 @@ import { Field, Input } from '../../ui/field';
 import { Badge, Loaded } from '../../ui/page';
 import { Facts, Section } from '../../ui/rows';
 import { UsageCharts } from '../../ui/usage';
+import { SignIns } from './sign-ins';
 
 export function AccountPart() {
   const auth = useAuth();
@@ -22,20 +23,21 @@ export function AccountPart() {
     <>
       <Section title={t('Who you are')} note={me.issuer ? t('Your account comes from {issuer}.', { issuer: me.issuer }) : t('Your account is known to this service alone.')}>
         <Facts items={[
-          [t('Name'), me.name || me.username], [t('User name'), me.username], me.email ? ['E-mail', me.email] : undefined,
+          [t('Name'), me.name || me.username], [t('User name'), me.username], me.email ? [t('E-mail'), me.email] : undefined,
           [t('Rights'), me.administrator ? <Badge tone="accent">{t('administrator')}</Badge> : t('user')],
-          [t('Signed in with'), way === 'password' ? t('a user name and password') : t('an API key, in this tab')],
+          [t('Signed in with'), { password: t('a user name and password'), openid: t('the sign-in page'), api_key: t('an API key, in this tab') }[way]],
           [t('The sign-in ends'), me.expires_at ? dateTime(me.expires_at) : t('when you end it')],
           [t('Restricted to'), me.scopes === null ? t('nothing: it may do all that you may') : me.scopes.join(', ')],
           [t('Member since'), dateTime(me.created_at)], [t('Id'), <code key="id" className="code">{me.id}</code>],
         ]} />
       </Section>
-      <Section title={t('Sign-ins')} note={way === 'password' ? undefined : t('Sign in with a user name and password to change the password or to sign out everywhere.')}>
+      <Section title={t('Sign-ins')} note={way !== 'api_key' ? undefined : t('Sign in with a user name and password to change the password or to sign out everywhere.')}>
         <div className="flex flex-wrap gap-2">
-          {way === 'password' && <Button onClick={() => setAsking('password')}><KeyRound size={15} aria-hidden />{t('Change the password')}</Button>}
+          {way !== 'api_key' && <Button onClick={() => setAsking('password')}><KeyRound size={15} aria-hidden />{t('Change the password')}</Button>}
           <Button onClick={() => void signOut()}><LogOut size={15} aria-hidden />{t('Sign out here')}</Button>
-          {way === 'password' && <Button look="danger" onClick={() => setAsking('everywhere')}>{t('Sign out everywhere')}</Button>}
+          {way !== 'api_key' && <Button look="danger" onClick={() => setAsking('everywhere')}>{t('Sign out everywhere')}</Button>}
         </div>
+        {way !== 'api_key' && <SignIns />}
       </Section>
       <Section title={t('Your usage')} note={t('What your model calls of the last 30 days have used.')}>
         <Loaded query={usage}>{(report) => <UsageCharts report={report} series={(item) => item.model ?? ''} titles={{ tokens: t('Tokens by model'), cost: t('Cost by model') }} />}</Loaded>
