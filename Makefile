@@ -6,8 +6,9 @@ SPEC     ?= ../shared/spec
 VERSION  ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//')
 TOOL     := $(GO) tool -modfile=build/tools/go.mod
 DESKTOP  := web/desktop
-DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/build sdk/js/src -type f) \
-	$(addprefix $(DESKTOP)/,index.html vite.config.ts tsconfig.json package.json)
+DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/build sdk/js/src docs -type f) \
+	$(addprefix $(DESKTOP)/,index.html vite.config.ts tsconfig.json package.json) \
+	README.md CONTRIBUTING.md CHANGELOG.md $(wildcard sdk/*/README.md)
 LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help

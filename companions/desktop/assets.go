@@ -75,7 +75,7 @@ func (a *assets) add(name string, content []byte) {
 
 		file, known := a.files[plain]
 		if !known {
-			file = asset{content: map[string][]byte{}, mime: mime.TypeByExtension(path.Ext(plain))}
+			file = asset{content: map[string][]byte{}, mime: typeOf(plain)}
 		}
 
 		file.content[encoding.name] = content
@@ -83,6 +83,16 @@ func (a *assets) add(name string, content []byte) {
 
 		return
 	}
+}
+
+// typeOf gives the media type of a file by its name. Pages of the documentation are
+// Markdown, which not every system knows.
+func typeOf(name string) string {
+	if path.Ext(name) == ".md" {
+		return "text/markdown; charset=utf-8"
+	}
+
+	return mime.TypeByExtension(path.Ext(name))
 }
 
 // ServeHTTP implements http.Handler.

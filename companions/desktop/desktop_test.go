@@ -33,6 +33,7 @@ func start(t *testing.T, cfg Config) string {
 		"assets/a-1.js.gz":   {Data: []byte(zipped.String())},
 		"assets/a-1.js.br":   {Data: []byte("brotli")},
 		"assets/only.css.br": {Data: []byte("brotli")},
+		"assets/page.md":     {Data: []byte("# Page")},
 	}
 	cfg.Log = slog.New(slog.DiscardHandler)
 	service, err := New(cfg)
@@ -124,6 +125,8 @@ func TestService_assets(t *testing.T) {
 
 	answer, _ := get(t, at+"/assets/only.css", http.Header{})
 	require.Equal(t, http.StatusNotAcceptable, answer.StatusCode)
+	page, _ := get(t, at+"/assets/page.md", http.Header{})
+	require.Equal(t, "text/markdown; charset=utf-8", page.Header.Get("Content-Type"))
 }
 
 func TestService_forwards(t *testing.T) {

@@ -23,6 +23,6 @@ export default defineConfig({
     chunkSizeWarningLimit: 900,
   },
   // For `npm run dev`: the agent has to allow this origin where sign-ins use cookies.
-  server: { proxy: { '/api': agent, '/socket.io': { target: agent, ws: true } } },
+  server: { fs: { allow: [here('../..')] }, proxy: { '/api': agent, '/socket.io': { target: agent, ws: true } } },
   test: { environment: 'happy-dom', include: ['test/**/*.test.{ts,tsx}'], restoreMocks: true },
 });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import type { Plugin } from 'vite';
 
-const texts = /\.(js|css|svg|html|json|webmanifest)$/;
+const texts = /\.(js|css|svg|html|json|md|webmanifest)$/;
 
 /** compress writes brotli and gzip forms beside the built files, which the service sends to clients that take them. */
 export function compress(): Plugin {

@@ -5,8 +5,9 @@ import { shortcuts } from './shortcuts';
 /** Help lists the shortcuts. */
 export default function Help({ close }: { close: () => void }) {
   return (
-    <Dialog open onOpenChange={close} title={t('Keyboard shortcuts')} description={t('Cmd instead of Ctrl on a Mac.')}>
+    <Dialog open onOpenChange={close} title={t('Help')} description={t('Keyboard shortcuts; Cmd instead of Ctrl on a Mac.')}>
       <div className="space-y-4">
+        <p className="text-sm"><a href="/docs" target="_blank" rel="noopener noreferrer" className="text-accent underline underline-offset-2">{t('Documentation')}</a></p>
         {shortcuts.map(({ group, items }) => (
           <section key={group} aria-label={group}>
             <h3 className="mb-1 text-sm font-semibold">{group}</h3>

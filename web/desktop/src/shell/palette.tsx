@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { Keyboard, LogOut, MessageSquare, Monitor, Moon, Plus, Search, Sun } from 'lucide-react';
+import { BookOpen, Keyboard, LogOut, MessageSquare, Monitor, Moon, Plus, Search, Sun } from 'lucide-react';
 import { Dialog as Radix } from 'radix-ui';
 import { type ComponentType, type KeyboardEvent, useDeferredValue, useEffect, useId, useRef, useState } from 'react';
 import { signOut, useAuth } from '../lib/auth';
@@ -54,7 +54,8 @@ export default function Palette({ close, help }: { close: () => void; help: () =
     { id: 'light', group: 'actions', label: t('Theme: light'), icon: Sun, run: () => setTheme('light') },
     { id: 'dark', group: 'actions', label: t('Theme: dark'), icon: Moon, run: () => setTheme('dark') },
     { id: 'system', group: 'actions', label: t('Theme: as the system'), icon: Monitor, run: () => setTheme('system') },
-    { id: 'help', group: 'actions', label: t('Keyboard shortcuts'), icon: Keyboard, run: help },
+    { id: 'help', group: 'actions', label: t('Help: keyboard shortcuts'), icon: Keyboard, run: help },
+    { id: 'docs', group: 'actions', label: t('Documentation'), icon: BookOpen, run: () => window.open('/docs', '_blank', 'noopener') },
     { id: 'out', group: 'actions', label: t('Sign out'), icon: LogOut, run: () => signOut() },
   ];
   const found: Entry[] = (sessions.data?.items ?? []).filter((one) => !sessions.isPlaceholderData || matches(one.intent, q)).map((one) => ({

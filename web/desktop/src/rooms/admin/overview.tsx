@@ -97,6 +97,7 @@ function Links() {
   const look = 'inline-flex items-center gap-1 text-sm text-accent underline underline-offset-2';
   return (
     <nav aria-label={t('Further tools')} className="flex flex-wrap gap-3">
+      <a href="/docs" target="_blank" rel="noopener noreferrer" className={look}>{t('Documentation')}<ExternalLink size={13} aria-hidden /></a>
       <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={look}>{t('API reference')}<ExternalLink size={13} aria-hidden /></a>
       {ui && <a href={ui} target="_blank" rel="noopener noreferrer" className={look}>{t('Temporal UI')}<ExternalLink size={13} aria-hidden /></a>}
     </nav>
