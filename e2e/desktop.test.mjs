@@ -2,7 +2,8 @@
 // scripted model.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { launch, program, violations } from './lib/browser.mjs';
+import { program, violations } from './lib/browser.mjs';
+import { Desktop } from './lib/desktop.mjs';
 import { Fixture, bash, call, steps } from './lib/fixture.mjs';
 
 const waits = { timeout: 90_000 }; // for a slow machine; everything is awaited by what is seen
@@ -10,8 +11,8 @@ const waits = { timeout: 90_000 }; // for a slow machine; everything is awaited 
 const chromium = program();
 const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets it: there nothing is left out
 let fixture;
-let browser;
-const faults = [];
+let desktop;
+let faults;
 
 const missing = 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM';
 
@@ -19,37 +20,16 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: 'correct horse battery' });
-    browser = await launch(chromium);
+    desktop = await Desktop.start(fixture, chromium);
+    faults = desktop.faults;
   });
   after(async () => {
-    await browser?.close();
+    await desktop?.close();
     await fixture?.close();
   });
 
-  // open gives a page whose errors are failures, except those that a lost connection makes.
-  async function open(options = {}) {
-    const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
-    context.setDefaultTimeout(waits.timeout);
-    const page = await context.newPage();
-    const origin = fixture.server.desktopURL;
-    page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
-    page.on('console', (message) => {
-      const expected = /ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/;
-      if (message.type() === 'error' && !expected.test(message.text())) faults.push(message.text());
-    });
-    page.on('request', (request) => {
-      if (!request.url().startsWith(origin) && !/^(blob|data|ws):/.test(request.url())) faults.push(`request to ${request.url()}`);
-    });
-    await page.goto(`${origin}/`);
-    return page;
-  }
-
-  async function signIn(page) {
-    await page.getByRole('button', { name: 'Use an API key' }).click();
-    await page.getByLabel('API key').fill(fixture.server.key);
-    await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
-  }
+  const open = (options) => desktop.open('/', { signedIn: false, expected: /ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/, ...options });
+  const signIn = (page) => desktop.signIn(page);
 
   async function say(page, text) {
     const box = page.getByRole('textbox', { name: 'Message' });

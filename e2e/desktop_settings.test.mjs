@@ -6,7 +6,8 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { launch, program, violations } from './lib/browser.mjs';
+import { program, violations } from './lib/browser.mjs';
+import { Desktop } from './lib/desktop.mjs';
 import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 import { Rest } from './lib/rest.mjs';
 import { zip } from './lib/zip.mjs';
@@ -17,45 +18,24 @@ const chromium = program();
 const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets it: there nothing is left out
 const password = 'correct horse battery';
 let fixture;
-let browser;
-const faults = [];
+let desktop;
+let faults;
 
 describe('desktop settings', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password });
-    browser = await launch(chromium);
+    desktop = await Desktop.start(fixture, chromium);
+    faults = desktop.faults;
   });
   after(async () => {
-    await browser?.close();
+    await desktop?.close();
     await fixture?.close();
   });
 
-  async function open(options = {}) {
-    const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
-    context.setDefaultTimeout(waits.timeout);
-    const page = await context.newPage();
-    const origin = fixture.server.desktopURL;
-    page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
-    page.on('console', (message) => { if (message.type() === 'error') faults.push(message.text()); });
-    page.on('request', (request) => {
-      if (!request.url().startsWith(origin) && !/^(blob|data|ws):/.test(request.url())) faults.push(`request to ${request.url()}`);
-    });
-    await page.goto(`${origin}/`);
-    return page;
-  }
-
-  async function signIn(page) {
-    await page.getByRole('button', { name: 'Use an API key' }).click();
-    await page.getByLabel('API key').fill(fixture.server.key);
-    await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('heading', { name: 'What should be done?' }).waitFor();
-  }
-
-  // show keeps a picture when a directory for it is given.
-  async function show(page, name) {
-    if (process.env.EVERLOOP_E2E_SHOTS) await page.screenshot({ path: join(process.env.EVERLOOP_E2E_SHOTS, `${name}.png`) });
-  }
+  const open = (options) => desktop.open('/', { signedIn: false, ...options });
+  const signIn = (page) => desktop.signIn(page);
+  const show = (page, name) => desktop.show(page, name);
 
   // look opens a tab, and checks it in both themes and in a narrow window.
   async function look(page, tab) {
