@@ -6,8 +6,21 @@ import { Empty, Failure } from './ui/page';
 
 const root = createRootRoute({
   component: Layout,
-  notFoundComponent: () => <Empty title={t('There is no such page')} action={<Link to="/" className="text-accent underline">{t('Go to the start')}</Link>} />,
-  errorComponent: ({ error, reset }) => <div className="p-4"><Failure error={error} retry={reset} /></div>,
+  notFoundComponent: () => (
+    <Empty
+      title={t('There is no such page')}
+      action={
+        <Link to="/" className="text-accent underline">
+          {t('Go to the start')}
+        </Link>
+      }
+    />
+  ),
+  errorComponent: ({ error, reset }) => (
+    <div className="p-4">
+      <Failure error={error} retry={reset} />
+    </div>
+  ),
 });
 
 const routes = rooms.map((room) => createRoute({ getParentRoute: () => root, path: room.path, component: room.component }));

@@ -1,7 +1,7 @@
 import type { Schemas } from '@everloop/sdk';
 import { describe, expect, test } from 'vitest';
 import { bodyOf as answerBody, questionOf } from '../src/lib/inbox';
-import { activityText } from '../src/rooms/board/issue';
+import { activityText } from '../src/rooms/board/timeline';
 import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
 import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
 import { cronOf, inZone, planOf, turnedInto, zones } from '../src/rooms/schedules/cron';

@@ -36,18 +36,34 @@ const heading = (Tag: 'h1' | 'h2' | 'h3' | 'h4') => function Heading({ id, child
 export const Article = memo(function Article({ file, text, open }: { file: string; text: string; open: (path: string) => void }) {
   const components = useMemo<Components>(() => {
     return {
-      h1: heading('h1'), h2: heading('h2'), h3: heading('h3'), h4: heading('h4'),
+      h1: heading('h1'),
+      h2: heading('h2'),
+      h3: heading('h3'),
+      h4: heading('h4'),
       a: ({ href = '', children }: ComponentProps<'a'>) => {
         const target = targetOf(file, href);
         if ('file' in target) return <span title={target.file}>{children}</span>;
-        if ('outside' in target) return <a href={target.outside} target="_blank" rel="noopener noreferrer">{children}</a>;
-        return <DocLink to={target.page} open={open}>{children}</DocLink>;
+        if ('outside' in target)
+          return (
+            <a href={target.outside} target="_blank" rel="noopener noreferrer">
+              {children}
+            </a>
+          );
+        return (
+          <DocLink to={target.page} open={open}>
+            {children}
+          </DocLink>
+        );
       },
       img: ({ src, alt }: ComponentProps<'img'>) => {
         const picture = typeof src === 'string' ? pictureOf(file, src) : undefined;
         return picture ? <img src={picture} alt={alt ?? ''} className="max-w-full rounded border" /> : <span>{alt}</span>;
       },
-      table: ({ children }) => <div className="overflow-x-auto" tabIndex={0} role="group" aria-label={t('Table')}><table>{children}</table></div>,
+      table: ({ children }) => (
+        <div className="overflow-x-auto" tabIndex={0} role="group" aria-label={t('Table')}>
+          <table>{children}</table>
+        </div>
+      ),
       pre: ({ children }) => <>{children}</>,
       code: ({ className, children }) => {
         const code = String(children ?? '');
@@ -64,7 +80,13 @@ export const Article = memo(function Article({ file, text, open }: { file: strin
       },
     };
   }, [file, open]);
-  return <article lang="en" className="prose docs min-w-0 break-words"><Markdown remarkPlugins={[remarkGfm]} rehypePlugins={[headingIds]} components={components}>{text}</Markdown></article>;
+  return (
+    <article lang="en" className="prose docs min-w-0 break-words">
+      <Markdown remarkPlugins={[remarkGfm]} rehypePlugins={[headingIds]} components={components}>
+        {text}
+      </Markdown>
+    </article>
+  );
 });
 
 /** DocLink opens a page of the documentation without loading the site again. */

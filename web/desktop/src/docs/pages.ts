@@ -2,7 +2,10 @@
 
 const found = import.meta.glob(
   [
-    '../../../../docs/*.md', '../../../../docs/decisions/*.md', '../../../../{README,CONTRIBUTING,CHANGELOG}.md', '../../../../sdk/{js,python}/README.md',
+    '../../../../docs/*.md',
+    '../../../../docs/decisions/*.md',
+    '../../../../{README,CONTRIBUTING,CHANGELOG}.md',
+    '../../../../sdk/{js,python}/README.md',
   ],
   { query: '?url', import: 'default', eager: true },
 ) as Record<string, string>;
@@ -27,7 +30,8 @@ export function addressOf(file: string): string {
 }
 
 /** fileAt is the file that an address shows. */
-export const fileAt = (path: string): string | undefined => [...sources.keys()].find((file) => addressOf(file) === (path.replace(/\/+$/, '') || '/docs'));
+export const fileAt = (path: string): string | undefined =>
+  [...sources.keys()].find((file) => addressOf(file) === (path.replace(/\/+$/, '') || '/docs'));
 
 // A path relative to a file, as one of the repository.
 function resolved(from: string, to: string): string {
@@ -73,7 +77,12 @@ export interface Part {
 }
 
 // What is shown of Markdown, without its signs.
-const plain = (text: string): string => text.replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1').replace(/`([^`]+)`/g, '$1').replace(/\*{1,2}([^*]+)\*{1,2}/g, '$1').trim();
+const plain = (text: string): string =>
+  text
+    .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replace(/`([^`]+)`/g, '$1')
+    .replace(/\*{1,2}([^*]+)\*{1,2}/g, '$1')
+    .trim();
 
 /** partsOf cuts a page at its headings. */
 export function partsOf(text: string): Part[] {
@@ -135,10 +144,18 @@ export function search(pages: readonly { file: string; text: string }[], query: 
     for (const part of parts) {
       const title = part.title.toLowerCase();
       const whole = `${page.toLowerCase()} ${title} ${part.text.toLowerCase()}`;
-      if (!words.every((word) => whole.includes(word)) || !words.some((word) => title.includes(word) || part.text.toLowerCase().includes(word))) continue;
+      if (
+        !words.every((word) => whole.includes(word)) ||
+        !words.some((word) => title.includes(word) || part.text.toLowerCase().includes(word))
+      )
+        continue;
       const inTitle = words.filter((word) => title.includes(word)).length;
       hits.push({
-        path: addressOf(file) + (part.level > 1 ? `#${part.id}` : ''), page, title: part.title || page, excerpt: excerptOf(part.text, words), rank: inTitle * 10 - part.level,
+        path: addressOf(file) + (part.level > 1 ? `#${part.id}` : ''),
+        page,
+        title: part.title || page,
+        excerpt: excerptOf(part.text, words),
+        rank: inTitle * 10 - part.level,
       });
     }
   }

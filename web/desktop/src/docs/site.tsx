@@ -66,24 +66,53 @@ export default function Docs() {
 
   return (
     <div className="flex h-full flex-col">
-      <header className="flex min-h-12 items-center gap-3 border-b px-4 py-1.5">
-        <span className="md:hidden"><IconButton label={t('Contents')} aria-expanded={menu} onClick={() => setMenu(!menu)}>{menu ? <X size={18} /> : <MenuIcon size={18} />}</IconButton></span>
-        <DocLink to="/docs" open={go} className="font-semibold whitespace-nowrap">{t('Documentation')}</DocLink>
-        <search className="relative ml-auto w-72 max-w-full">
+      <header className="flex min-h-12 flex-wrap items-center gap-x-3 gap-y-1.5 border-b px-4 py-1.5">
+        <span className="md:hidden">
+          <IconButton label={t('Contents')} aria-expanded={menu} onClick={() => setMenu(!menu)}>
+            {menu ? <X size={18} /> : <MenuIcon size={18} />}
+          </IconButton>
+        </span>
+        <DocLink to="/docs" open={go} className="font-semibold whitespace-nowrap">
+          {t('Documentation')}
+        </DocLink>
+        <search className="relative ml-auto w-72 max-w-full max-sm:order-last max-sm:w-full">
           <Search size={15} className="absolute top-2 left-2.5 text-soft" aria-hidden />
-          <Input type="search" aria-label={t('Search the documentation')} placeholder={t('Search')} className="pl-8" value={text} onChange={(event) => setText(event.target.value)} />
+          <Input
+            type="search"
+            aria-label={t('Search the documentation')}
+            placeholder={t('Search')}
+            className="pl-8"
+            value={text}
+            onChange={(event) => setText(event.target.value)}
+          />
         </search>
-        <a href="/" className="text-sm whitespace-nowrap text-accent underline-offset-2 hover:underline">{t('Desktop')}</a>
+        <a href="/" className="text-sm whitespace-nowrap max-sm:ml-auto text-accent underline-offset-2 hover:underline">
+          {t('Desktop')}
+        </a>
       </header>
       <div className="flex min-h-0 flex-1">
-        <nav aria-label={t('Contents')} className={cn('w-64 shrink-0 overflow-y-auto border-r bg-panel p-3 max-md:w-full max-md:border-r-0', !menu && 'max-md:hidden')}>
+        <nav
+          aria-label={t('Contents')}
+          className={cn('w-64 shrink-0 overflow-y-auto border-r bg-panel p-3 max-md:w-full max-md:border-r-0', !menu && 'max-md:hidden')}
+        >
           <Contents groups={contents} path={path} open={go} />
         </nav>
         <main ref={body} tabIndex={-1} className={cn('min-w-0 flex-1 overflow-y-auto outline-none', menu && 'max-md:hidden')}>
           <div className="mx-auto max-w-4xl px-5 py-6">
-            {q !== '' ? <Results query={q} open={go} /> : file === undefined ? (
-              <Empty title={t('There is no such page')} action={<DocLink to="/docs" open={go} className="text-accent underline">{t('To the contents')}</DocLink>} />
-            ) : <Loaded query={page}>{(content) => <Article file={file} text={content} open={go} />}</Loaded>}
+            {q !== '' ? (
+              <Results query={q} open={go} />
+            ) : file === undefined ? (
+              <Empty
+                title={t('There is no such page')}
+                action={
+                  <DocLink to="/docs" open={go} className="text-accent underline">
+                    {t('To the contents')}
+                  </DocLink>
+                }
+              />
+            ) : (
+              <Loaded query={page}>{(content) => <Article file={file} text={content} open={go} />}</Loaded>
+            )}
           </div>
         </main>
       </div>
@@ -101,7 +130,12 @@ function Contents({ groups, path, open }: { groups: Group[]; path: string; open:
           <ul>
             {group.pages.map((page) => (
               <li key={page.path}>
-                <DocLink to={page.path} open={open} aria-current={page.path === path ? 'page' : undefined} className={cn(look, page.path === path ? 'bg-hover text-ink' : 'text-soft')}>
+                <DocLink
+                  to={page.path}
+                  open={open}
+                  aria-current={page.path === path ? 'page' : undefined}
+                  className={cn(look, page.path === path ? 'bg-hover text-ink' : 'text-soft')}
+                >
                   {page.title}
                 </DocLink>
               </li>
@@ -112,9 +146,21 @@ function Contents({ groups, path, open }: { groups: Group[]; path: string; open:
       <section>
         <h2 className="px-2 pb-1 font-semibold">{t('For programs')}</h2>
         <ul>
-          <li><DocLink to={addressOf('sdk/js/README.md')} open={open} className={cn(look, 'text-soft')}>{t('SDK for JavaScript')}</DocLink></li>
-          <li><DocLink to={addressOf('sdk/python/README.md')} open={open} className={cn(look, 'text-soft')}>{t('SDK for Python')}</DocLink></li>
-          <li><a href="/api/docs" target="_blank" rel="noopener noreferrer" className={cn(look, 'text-soft')}>{t('API reference')}</a></li>
+          <li>
+            <DocLink to={addressOf('sdk/js/README.md')} open={open} className={cn(look, 'text-soft')}>
+              {t('SDK for JavaScript')}
+            </DocLink>
+          </li>
+          <li>
+            <DocLink to={addressOf('sdk/python/README.md')} open={open} className={cn(look, 'text-soft')}>
+              {t('SDK for Python')}
+            </DocLink>
+          </li>
+          <li>
+            <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={cn(look, 'text-soft')}>
+              {t('API reference')}
+            </a>
+          </li>
         </ul>
       </section>
     </div>
@@ -127,19 +173,26 @@ function Results({ query, open }: { query: string; open: (to: string) => void })
   const pages = useQueries({
     queries: files.map(read),
     combine: (results) => ({
-      waits: results.some((one) => one.isPending), pages: results.flatMap((one, index) => (one.data === undefined ? [] : [{ file: files[index] ?? '', text: one.data }])),
+      waits: results.some((one) => one.isPending),
+      pages: results.flatMap((one, index) => (one.data === undefined ? [] : [{ file: files[index] ?? '', text: one.data }])),
     }),
   });
   const hits = useMemo(() => search(pages.pages, query), [pages.pages, query]);
   if (pages.waits) return <Spinner />;
   return (
     <section aria-label={t('Results')}>
-      <h1 className="mb-3 text-lg font-semibold" role="status">{hits.length === 0 ? t('Nothing was found') : t('Results for “{query}”', { query })}</h1>
+      <h1 className="mb-3 text-lg font-semibold" role="status">
+        {hits.length === 0 ? t('Nothing was found') : t('Results for “{query}”', { query })}
+      </h1>
       <ol className="space-y-4">
         {hits.map((hit) => (
           <li key={hit.path}>
-            <DocLink to={hit.path} open={open} className="font-medium text-accent underline-offset-2 hover:underline">{hit.title === hit.page ? hit.page : `${hit.page}: ${hit.title}`}</DocLink>
-            <p className="text-sm break-words text-soft" lang="en">{hit.excerpt}</p>
+            <DocLink to={hit.path} open={open} className="font-medium text-accent underline-offset-2 hover:underline">
+              {hit.title === hit.page ? hit.page : `${hit.page}: ${hit.title}`}
+            </DocLink>
+            <p className="text-sm break-words text-soft" lang="en">
+              {hit.excerpt}
+            </p>
           </li>
         ))}
       </ol>

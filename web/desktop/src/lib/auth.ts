@@ -89,7 +89,11 @@ export async function restore(): Promise<void> {
   const failed = (error: unknown): void => {
     const refused = error instanceof EverloopError && (error.status === 401 || error.status === 403);
     if (refused) forget();
-    set({ status: 'out', ways: offered, ...(refused ? {} : { notice: t('{message}. Try again in a moment.', { message: (error as Error).message }) }) });
+    set({
+      status: 'out',
+      ways: offered,
+      ...(refused ? {} : { notice: t('{message}. Try again in a moment.', { message: (error as Error).message }) }),
+    });
   };
   try {
     if (location.pathname === callbackPath) return await returned(offered);
@@ -140,7 +144,9 @@ async function identity<Answer = void>(method: string, path: string, body?: obje
   } catch {
     // Not of the identity service.
   }
-  throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? t('the identity service refused the request'), { status: answer.status });
+  throw new EverloopError(problem.code ?? `http_${answer.status}`, problem.detail ?? t('the identity service refused the request'), {
+    status: answer.status,
+  });
 }
 
 /** signInWithPassword fails with `code_required` where the account has a second factor: then its code is sent, too. */

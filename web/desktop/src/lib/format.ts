@@ -2,7 +2,8 @@
 
 import { locale, t } from './i18n';
 
-const fixed = (value: number, digits: number): string => value.toLocaleString(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const fixed = (value: number, digits: number): string =>
+  value.toLocaleString(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 export function bytes(count: number): string {
   if (count < 1000) return t('{size} B', { size: count });
@@ -31,7 +32,13 @@ export function duration(ms: number): string {
 
 export function cost(usd: number): string {
   const digits = usd > 0 && usd < 0.01 ? 4 : 2;
-  return usd.toLocaleString(locale, { style: 'currency', currency: 'USD', currencyDisplay: 'narrowSymbol', minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return usd.toLocaleString(locale, {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
 }
 
 export function dateTime(iso: string): string {

@@ -56,7 +56,9 @@ const preferred = navigator.languages ?? [navigator.language];
 export const language: Language = chosenLanguage() ?? languageOf(preferred);
 
 /** locale is for Intl: the reader's own form of the language, as en-GB, where the browser names one. */
-export const locale: string = preferred.find((one) => languageOf([one]) === language && one.toLowerCase().startsWith(language)) ?? (language === 'zh' ? 'zh-CN' : language);
+export const locale: string =
+  preferred.find((one) => languageOf([one]) === language && one.toLowerCase().startsWith(language)) ??
+  (language === 'zh' ? 'zh-CN' : language);
 
 document.documentElement.lang = language === 'zh' ? 'zh-Hans' : language;
 
@@ -102,7 +104,8 @@ export function t(key: string, values?: Record<string, Value>): string {
 export function plural(count: number, one: string, many: string, values?: Record<string, Value>): string {
   const message = messages.get(many);
   const form = category.select(count);
-  const text = message === undefined ? (count === 1 ? one : many) : typeof message === 'string' ? message : message[form] ?? message.other ?? many;
+  const text =
+    message === undefined ? (count === 1 ? one : many) : typeof message === 'string' ? message : (message[form] ?? message.other ?? many);
   return filled(text, { count, ...values });
 }
 

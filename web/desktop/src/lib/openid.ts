@@ -34,7 +34,11 @@ const begunName = 'everloop.openid';
 export const callbackPath = '/signin/callback';
 
 const redirect = (): string => `${location.origin}${callbackPath}`;
-const encoded = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+const encoded = (bytes: Uint8Array): string =>
+  btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replaceAll('=', '');
 const random = (): string => encoded(crypto.getRandomValues(new Uint8Array(32)));
 
 /** challengeOf is what the identity service gets of a verifier at first. */
@@ -54,7 +58,13 @@ async function discover(): Promise<Discovery> {
 /** begin leaves the page for the identity service; `silent` asks it not to show anything. */
 export async function begin(silent = false): Promise<never> {
   const { issuer, authorization_endpoint: at } = await discover();
-  const begun: Begun = { state: random(), verifier: random(), issuer, silent, path: location.pathname === callbackPath ? '/' : location.pathname + location.search + location.hash };
+  const begun: Begun = {
+    state: random(),
+    verifier: random(),
+    issuer,
+    silent,
+    path: location.pathname === callbackPath ? '/' : location.pathname + location.search + location.hash,
+  };
   sessionStorage.setItem(begunName, JSON.stringify(begun));
   const query = new URLSearchParams({
     client_id: client, response_type: 'code', redirect_uri: redirect(), scope: 'openid offline_access', state: begun.state,
@@ -79,7 +89,10 @@ export async function finish(query: URLSearchParams): Promise<Returned> {
   }
   if (code === null) {
     const silent = begun.silent || query.get('error') === 'access_denied';
-    return { path: begun.path, ...(silent ? {} : { notice: query.get('error_description') ?? query.get('error') ?? t('The sign-in has failed.') }) };
+    return {
+      path: begun.path,
+      ...(silent ? {} : { notice: query.get('error_description') ?? query.get('error') ?? t('The sign-in has failed.') }),
+    };
   }
   const answer = await token({ grant_type: 'authorization_code', code, redirect_uri: redirect(), code_verifier: begun.verifier });
   return { tokens: new Tokens(answer), path: begun.path };
@@ -91,7 +104,9 @@ async function token(fields: Record<string, string>): Promise<Answer> {
   if (answer.ok) return body;
   // A grant that no longer counts is the end of the sign-in.
   const status = body.error === 'invalid_grant' ? 401 : answer.status;
-  throw new EverloopError(body.error ?? `http_${answer.status}`, body.error_description ?? t('the identity service refused the request'), { status });
+  throw new EverloopError(body.error ?? `http_${answer.status}`, body.error_description ?? t('the identity service refused the request'), {
+    status,
+  });
 }
 
 const early = 30_000; // ms before its end an access token is replaced
@@ -125,7 +140,9 @@ export class Tokens {
   async end(): Promise<never> {
     const { end_session_endpoint: at } = await discover();
     const query = new URLSearchParams({
-      client_id: client, post_logout_redirect_uri: `${location.origin}/`, ...(this.answer.id_token === undefined ? {} : { id_token_hint: this.answer.id_token }),
+      client_id: client,
+      post_logout_redirect_uri: `${location.origin}/`,
+      ...(this.answer.id_token === undefined ? {} : { id_token_hint: this.answer.id_token }),
     });
     location.assign(`${at}?${query}`);
     return new Promise(() => {});

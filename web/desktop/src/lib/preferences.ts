@@ -39,5 +39,8 @@ export function usePreferences() {
 
 export function useSetPreferences() {
   const client = useQueryClient();
-  return useAction(async (next: Preferences) => client.setQueryData(key, await api().setPreference(name, { value: JSON.stringify(next) })), { done: t('The preference was saved.') });
+  return useAction(
+    async (next: Preferences) => client.setQueryData(key, await api().setPreference(name, { value: JSON.stringify(next) })),
+    { done: t('The preference was saved.') },
+  );
 }

@@ -7,12 +7,17 @@ type Item = Schemas['UsageItem'];
 export function daysBetween(from: string, to: string): string[] {
   const days: string[] = [];
   const end = Date.parse(`${to}T00:00:00Z`);
-  for (let at = Date.parse(`${from}T00:00:00Z`); at < end && days.length < 366; at += 86_400_000) days.push(new Date(at).toISOString().slice(0, 10));
+  for (let at = Date.parse(`${from}T00:00:00Z`); at < end && days.length < 366; at += 86_400_000)
+    days.push(new Date(at).toISOString().slice(0, 10));
   return days;
 }
 
 /** byDay makes a point for each day of a report, with a value for each series that it has. */
-export function byDay(report: { from: string; to: string; items: readonly Item[] }, series: (item: Item) => string, value: (item: Item) => number): { names: string[]; points: Point[] } {
+export function byDay(
+  report: { from: string; to: string; items: readonly Item[] },
+  series: (item: Item) => string,
+  value: (item: Item) => number,
+): { names: string[]; points: Point[] } {
   const names = [...new Set(report.items.map(series))];
   const place = new Map(names.map((name, index) => [name, index]));
   const points = daysBetween(report.from, report.to).map((label) => ({ label, values: names.map(() => 0) }));

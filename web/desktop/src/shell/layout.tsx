@@ -50,21 +50,40 @@ export function Layout() {
 
   return (
     <div className="relative flex h-full overflow-hidden">
-      <a href="#room" className="sr-only z-50 rounded bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:absolute focus:top-2 focus:left-2">{t('Skip to the content')}</a>
+      <a
+        href="#room"
+        className="sr-only z-50 rounded bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:absolute focus:top-2 focus:left-2"
+      >
+        {t('Skip to the content')}
+      </a>
       {open && <div className="absolute inset-0 z-20 bg-black/40 md:hidden" onClick={() => setOpen(false)} aria-hidden />}
       <div className={cn('z-30 w-72 shrink-0 max-md:absolute max-md:inset-y-0 max-md:left-0 max-md:shadow-xl', !open && 'hidden')}>
         <Sidebar onHide={() => setOpen(false)} />
       </div>
       <main id="room" tabIndex={-1} className="relative min-w-0 flex-1 outline-none">
         {!open && (
-          <div className="absolute top-2 left-2 z-10"><IconButton label={t('Show the sidebar (Ctrl+B)')} onClick={() => setOpen(true)}><PanelLeft size={18} /></IconButton></div>
+          <div className="absolute top-2 left-2 z-10">
+            <IconButton label={t('Show the sidebar (Ctrl+B)')} onClick={() => setOpen(true)}>
+              <PanelLeft size={18} />
+            </IconButton>
+          </div>
         )}
         <div className={cn('h-full', !open && 'sidebar-hidden')}>
-          <Suspense fallback={<div className="p-4 pl-14"><Spinner /></div>}><Outlet /></Suspense>
+          <Suspense
+            fallback={
+              <div className="p-4 pl-14">
+                <Spinner />
+              </div>
+            }
+          >
+            <Outlet />
+          </Suspense>
         </div>
       </main>
       {over !== undefined && (
-        <Suspense fallback={null}>{over === 'palette' ? <Palette close={close} help={() => setOver('help')} /> : <Help close={close} />}</Suspense>
+        <Suspense fallback={null}>
+          {over === 'palette' ? <Palette close={close} help={() => setOver('help')} /> : <Help close={close} />}
+        </Suspense>
       )}
     </div>
   );

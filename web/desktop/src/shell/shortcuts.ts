@@ -7,13 +7,37 @@ export interface Shortcut {
 }
 
 export const shortcuts: readonly { group: string; items: readonly Shortcut[] }[] = [
-  { group: t('Everywhere'), items: [
-    { keys: ['Ctrl+K'], text: t('Open the command palette: sessions, rooms and actions') }, { keys: ['Ctrl+B'], text: t('Show or hide the sidebar') },
-    { keys: ['Alt+N'], text: t('New session') }, { keys: ['?'], text: t('Show this list') }, { keys: ['Escape'], text: t('Close what lies over the page') },
-  ] },
-  { group: t('Messages'), items: [{ keys: ['Enter', 'Ctrl+Enter'], text: t('Send, as the preference says') }, { keys: ['Shift+Enter'], text: t('New line') }] },
-  { group: t('Files'), items: [{ keys: ['Ctrl+S'], text: t('Save the file') }, { keys: ['Ctrl+F'], text: t('Find in the file') }] },
-  { group: t('Lists and tabs'), items: [{ keys: ['↑', '↓'], text: t('Move in menus and in the palette') }, { keys: ['←', '→'], text: t('Move between tabs') }] },
+  {
+    group: t('Everywhere'),
+    items: [
+      { keys: ['Ctrl+K'], text: t('Open the command palette: sessions, rooms and actions') },
+      { keys: ['Ctrl+B'], text: t('Show or hide the sidebar') },
+      { keys: ['Alt+N'], text: t('New session') },
+      { keys: ['?'], text: t('Show this list') },
+      { keys: ['Escape'], text: t('Close what lies over the page') },
+    ],
+  },
+  {
+    group: t('Messages'),
+    items: [
+      { keys: ['Enter', 'Ctrl+Enter'], text: t('Send, as the preference says') },
+      { keys: ['Shift+Enter'], text: t('New line') },
+    ],
+  },
+  {
+    group: t('Files'),
+    items: [
+      { keys: ['Ctrl+S'], text: t('Save the file') },
+      { keys: ['Ctrl+F'], text: t('Find in the file') },
+    ],
+  },
+  {
+    group: t('Lists and tabs'),
+    items: [
+      { keys: ['↑', '↓'], text: t('Move in menus and in the palette') },
+      { keys: ['←', '→'], text: t('Move between tabs') },
+    ],
+  },
 ];
 
 type Pressed = Pick<KeyboardEvent, 'key' | 'ctrlKey' | 'metaKey' | 'altKey' | 'shiftKey' | 'code'>;

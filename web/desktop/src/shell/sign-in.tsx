@@ -40,36 +40,61 @@ export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | 
       <div className="w-full max-w-sm rounded-xl border bg-raised p-6 shadow-sm">
         <img src="/favicon.svg" alt="" width={36} height={36} />
         <h1 className="mt-3 mb-4 text-xl font-semibold">{t('Sign in to Everloop')}</h1>
-        {(error ?? notice) && <p role="alert" className="mb-4 rounded-md bg-bad-soft px-3 py-2 text-sm text-bad">{error ?? notice}</p>}
+        {(error ?? notice) && (
+          <p role="alert" className="mb-4 rounded-md bg-bad-soft px-3 py-2 text-sm text-bad">
+            {error ?? notice}
+          </p>
+        )}
         <form key={way} onSubmit={(event) => void submit(event)} className="space-y-4">
           {way === 'password' && (
             <>
-              <Field label={t('User name')}>{(ids) => <Input {...ids} name="username" autoComplete="username" autoCapitalize="off" required autoFocus />}</Field>
-              <Field label={t('Password')}>{(ids) => <Input {...ids} name="password" type="password" autoComplete="current-password" required />}</Field>
+              <Field label={t('User name')}>
+                {(ids) => <Input {...ids} name="username" autoComplete="username" autoCapitalize="off" required autoFocus />}
+              </Field>
+              <Field label={t('Password')}>
+                {(ids) => <Input {...ids} name="password" type="password" autoComplete="current-password" required />}
+              </Field>
               {coded && (
                 <Field label={t('Code')} hint={t('Of your authenticator app, or a recovery code')}>
-                  {(ids) => <Input {...ids} name="code" autoComplete="one-time-code" spellCheck={false} required autoFocus maxLength={64} />}
+                  {(ids) => (
+                    <Input {...ids} name="code" autoComplete="one-time-code" spellCheck={false} required autoFocus maxLength={64} />
+                  )}
                 </Field>
               )}
             </>
           )}
           {way === 'openid' && <p className="text-sm text-soft">{t('The identity service asks who you are, and leads you back.')}</p>}
           {way === 'api_key' && (
-            <Field label={t('API key')} hint={t('Kept in this tab only, until you close it. The first key was printed when the service started for the first time.')}>
+            <Field
+              label={t('API key')}
+              hint={t('Kept in this tab only, until you close it. The first key was printed when the service started for the first time.')}
+            >
               {(ids) => <Input {...ids} name="key" type="password" autoComplete="off" spellCheck={false} required autoFocus />}
             </Field>
           )}
-          <Button type="submit" look="primary" busy={busy} className="w-full">{t('Sign in')}</Button>
+          <Button type="submit" look="primary" busy={busy} className="w-full">
+            {t('Sign in')}
+          </Button>
         </form>
         {ways.length > 1 && (
           <ul className="mt-4 space-y-1 text-sm">
-            {ways.filter((one) => one !== way).map((one) => (
-              <li key={one}>
-                <button type="button" className="text-accent underline underline-offset-2" onClick={() => { setWay(one); setError(undefined); setCoded(false); }}>
-                  {others[one]}
-                </button>
-              </li>
-            ))}
+            {ways
+              .filter((one) => one !== way)
+              .map((one) => (
+                <li key={one}>
+                  <button
+                    type="button"
+                    className="text-accent underline underline-offset-2"
+                    onClick={() => {
+                      setWay(one);
+                      setError(undefined);
+                      setCoded(false);
+                    }}
+                  >
+                    {others[one]}
+                  </button>
+                </li>
+              ))}
           </ul>
         )}
       </div>

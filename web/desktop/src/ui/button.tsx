@@ -20,10 +20,14 @@ export interface ButtonProps extends ComponentProps<'button'> {
 export function Button({ look = 'plain', small, busy, className, disabled, ...rest }: ButtonProps) {
   return (
     <button
-      type="button" disabled={disabled || busy} aria-busy={busy || undefined}
+      type="button"
+      disabled={disabled || busy}
+      aria-busy={busy || undefined}
       className={cn(
         'inline-flex shrink-0 items-center justify-center gap-1.5 rounded-md font-medium whitespace-nowrap disabled:cursor-default disabled:opacity-50',
-        small ? 'h-7 px-2 text-xs' : 'h-8 px-3 text-sm', looks[look], className,
+        small ? 'h-7 px-2 text-xs' : 'h-8 px-3 text-sm',
+        looks[look],
+        className,
       )}
       {...rest}
     />
@@ -31,12 +35,29 @@ export function Button({ look = 'plain', small, busy, className, disabled, ...re
 }
 
 /** IconButton has a picture, whose meaning is its accessible name and its tooltip. */
-export function IconButton({ label, children, className, look = 'ghost', small, busy, disabled, ...rest }: ButtonProps & { label: string; children: ReactNode }) {
+export function IconButton({
+  label,
+  children,
+  className,
+  look = 'ghost',
+  small,
+  busy,
+  disabled,
+  ...rest
+}: ButtonProps & { label: string; children: ReactNode }) {
   return (
     <Tip text={label}>
       <button
-        type="button" aria-label={label} disabled={disabled || busy} aria-busy={busy || undefined}
-        className={cn('inline-flex shrink-0 items-center justify-center rounded-md disabled:cursor-default disabled:opacity-40', small ? 'size-7' : 'size-8', looks[look], className)}
+        type="button"
+        aria-label={label}
+        disabled={disabled || busy}
+        aria-busy={busy || undefined}
+        className={cn(
+          'inline-flex shrink-0 items-center justify-center rounded-md disabled:cursor-default disabled:opacity-40',
+          small ? 'size-7' : 'size-8',
+          looks[look],
+          className,
+        )}
         {...rest}
       >
         {children}
@@ -50,7 +71,9 @@ export function Tip({ text, children }: { text: ReactNode; children: ReactNode }
     <Tooltip.Root>
       <Tooltip.Trigger asChild>{children}</Tooltip.Trigger>
       <Tooltip.Portal>
-        <Tooltip.Content sideOffset={4} collisionPadding={8} className="z-50 max-w-72 rounded-md bg-ink px-2 py-1 text-xs text-bg">{text}</Tooltip.Content>
+        <Tooltip.Content sideOffset={4} collisionPadding={8} className="z-50 max-w-72 rounded-md bg-ink px-2 py-1 text-xs text-bg">
+          {text}
+        </Tooltip.Content>
       </Tooltip.Portal>
     </Tooltip.Root>
   );

@@ -17,7 +17,8 @@ export function topSeries(names: string[], points: Point[], most = 5): { names: 
   return {
     names: [...kept.map((index) => names[index] ?? ''), plural(rest.length, '{count} other', '{count} others')],
     points: points.map((point) => ({
-      label: point.label, values: [...kept.map((index) => point.values[index] ?? 0), rest.reduce((sum, index) => sum + (point.values[index] ?? 0), 0)],
+      label: point.label,
+      values: [...kept.map((index) => point.values[index] ?? 0), rest.reduce((sum, index) => sum + (point.values[index] ?? 0), 0)],
     })),
   };
 }
@@ -44,38 +45,101 @@ export function Bars({ title, names, points: given, format, tones }: {
   return (
     <figure className="min-w-0 rounded-lg border bg-raised p-3">
       <figcaption className="mb-2 flex flex-wrap items-baseline gap-x-2">
-        <span className="font-medium">{title}</span><span className="flex-1 text-sm text-soft tabular-nums">{format(total)}</span>
-        {total > 0 && <button type="button" aria-pressed={table} aria-label={t('{title} as a table', { title })} className="text-xs text-accent underline underline-offset-2" onClick={() => setTable(!table)}>{table ? t('Chart') : t('Table')}</button>}
+        <span className="font-medium">{title}</span>
+        <span className="flex-1 text-sm text-soft tabular-nums">{format(total)}</span>
+        {total > 0 && (
+          <button
+            type="button"
+            aria-pressed={table}
+            aria-label={t('{title} as a table', { title })}
+            className="text-xs text-accent underline underline-offset-2"
+            onClick={() => setTable(!table)}
+          >
+            {table ? t('Chart') : t('Table')}
+          </button>
+        )}
       </figcaption>
-      {total === 0 ? <p className="grid h-36 place-items-center text-sm text-soft">{t('Nothing in this time')}</p> : table ? (
+      {total === 0 ? (
+        <p className="grid h-36 place-items-center text-sm text-soft">{t('Nothing in this time')}</p>
+      ) : table ? (
         <div className="max-h-56 overflow-auto" tabIndex={0} role="region" aria-label={t('Table: {title}', { title })}>
           <table className="w-full text-right text-xs tabular-nums">
-            <thead><tr><th scope="col" className="pr-2 text-left font-medium">{t('Time')}</th>{shown.map((name) => <th key={name} scope="col" className="pl-2 font-medium">{name}</th>)}</tr></thead>
-            <tbody>{points.map((point) => <tr key={point.label} className="border-t"><th scope="row" className="pr-2 text-left font-normal whitespace-nowrap">{point.label}</th>{point.values.map((value, index) => <td key={index} className="pl-2">{format(value)}</td>)}</tr>)}</tbody>
+            <thead>
+              <tr>
+                <th scope="col" className="pr-2 text-left font-medium">
+                  {t('Time')}
+                </th>
+                {shown.map((name) => (
+                  <th key={name} scope="col" className="pl-2 font-medium">
+                    {name}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {points.map((point) => (
+                <tr key={point.label} className="border-t">
+                  <th scope="row" className="pr-2 text-left font-normal whitespace-nowrap">
+                    {point.label}
+                  </th>
+                  {point.values.map((value, index) => (
+                    <td key={index} className="pl-2">
+                      {format(value)}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
           </table>
         </div>
       ) : (
         <>
           <div aria-hidden className="flex gap-1.5">
-            <div className="flex h-36 w-11 shrink-0 flex-col justify-between text-right text-xs leading-none text-soft tabular-nums"><span>{format(top)}</span><span>{format(top / 2)}</span><span>{format(0)}</span></div>
+            <div className="flex h-36 w-11 shrink-0 flex-col justify-between text-right text-xs leading-none text-soft tabular-nums">
+              <span>{format(top)}</span>
+              <span>{format(top / 2)}</span>
+              <span>{format(0)}</span>
+            </div>
             <div className="flex h-36 min-w-0 flex-1 items-end gap-px border-b border-l bg-[linear-gradient(var(--line),var(--line))] bg-size-[100%_1px] bg-position-[0_50%] bg-no-repeat px-px">
               {points.map((point) => (
                 <div
-                  key={point.label} className="flex h-full min-w-0 flex-1 flex-col-reverse hover:bg-hover"
+                  key={point.label}
+                  className="flex h-full min-w-0 flex-1 flex-col-reverse hover:bg-hover"
                   title={`${point.label}: ${shown.length === 1 ? format(sum(point)) : shown.map((name, index) => `${name} ${format(point.values[index] ?? 0)}`).join(', ')}`}
                 >
-                  {point.values.map((value, index) => value > 0 && <span key={index} className={cn('block min-h-px w-full', colour(index))} style={{ height: `${(value / top) * 100}%` }} />)}
+                  {point.values.map(
+                    (value, index) =>
+                      value > 0 && (
+                        <span
+                          key={index}
+                          className={cn('block min-h-px w-full', colour(index))}
+                          style={{ height: `${(value / top) * 100}%` }}
+                        />
+                      ),
+                  )}
                 </div>
               ))}
             </div>
           </div>
-          <div aria-hidden className="mt-1 flex justify-between pl-13 text-xs text-soft"><span>{points[0]?.label}</span><span>{points.length > 1 && points.at(-1)?.label}</span></div>
-          <p className="sr-only">{shown.length > 1 ? t('{total} in all, of {names}.', { total: format(total), names: shown.join(', ') }) : t('{total} in all.', { total: format(total) })}</p>
+          <div aria-hidden className="mt-1 flex justify-between pl-13 text-xs text-soft">
+            <span>{points[0]?.label}</span>
+            <span>{points.length > 1 && points.at(-1)?.label}</span>
+          </div>
+          <p className="sr-only">
+            {shown.length > 1
+              ? t('{total} in all, of {names}.', { total: format(total), names: shown.join(', ') })
+              : t('{total} in all.', { total: format(total) })}
+          </p>
         </>
       )}
       {shown.length > 1 && !table && total > 0 && (
         <ul className="mt-2 flex flex-wrap gap-x-3 gap-y-0.5 text-xs text-soft">
-          {shown.map((name, index) => <li key={name} className="flex min-w-0 items-center gap-1.5"><span aria-hidden className={cn('size-2.5 shrink-0 rounded-sm', colour(index))} /><span className="truncate">{name}</span></li>)}
+          {shown.map((name, index) => (
+            <li key={name} className="flex min-w-0 items-center gap-1.5">
+              <span aria-hidden className={cn('size-2.5 shrink-0 rounded-sm', colour(index))} />
+              <span className="truncate">{name}</span>
+            </li>
+          ))}
         </ul>
       )}
     </figure>

@@ -39,7 +39,10 @@ const cutOff = (count: number): string => plural(count, '… {count} more charac
 export function bounded(text: string): string {
   let shown = text.length > maxShown ? `${text.slice(0, maxShown)}\n${cutOff(text.length - maxShown)}` : text;
   if (shown.length > maxLine) {
-    shown = shown.split('\n').map((line) => (line.length > maxLine ? `${line.slice(0, maxLine)} ${cutOff(line.length - maxLine)}` : line)).join('\n');
+    shown = shown
+      .split('\n')
+      .map((line) => (line.length > maxLine ? `${line.slice(0, maxLine)} ${cutOff(line.length - maxLine)}` : line))
+      .join('\n');
   }
   return shown;
 }
@@ -53,7 +56,11 @@ export const Code = memo(function Code({ text, language, className, tall, label 
     return colours && language && text.length <= maxColoured ? colours.highlighted(whole, language) : whole;
   }, [text, language, colours]);
   return (
-    <pre tabIndex={0} aria-label={label} className={cn('code overflow-auto rounded-md border bg-panel px-3 py-2 whitespace-pre', !tall && 'max-h-96', className)}>
+    <pre
+      tabIndex={0}
+      aria-label={label}
+      className={cn('code overflow-auto rounded-md border bg-panel px-3 py-2 whitespace-pre', !tall && 'max-h-96', className)}
+    >
       <code>{shown}</code>
     </pre>
   );
@@ -66,7 +73,11 @@ export function CopyButton({ text, label = t('Copy'), small = true }: { text: st
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };
-  return <IconButton label={done ? t('Copied') : label} small={small} onClick={() => void copy()}>{done ? <Check size={14} /> : <Copy size={14} />}</IconButton>;
+  return (
+    <IconButton label={done ? t('Copied') : label} small={small} onClick={() => void copy()}>
+      {done ? <Check size={14} /> : <Copy size={14} />}
+    </IconButton>
+  );
 }
 
 /** copyText works on pages without TLS, too, where there is no clipboard interface. */

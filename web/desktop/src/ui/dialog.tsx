@@ -16,7 +16,10 @@ export function Dialog({ open, onOpenChange, title, description, wide, children 
         <Radix.Content
           {...(description === undefined ? { 'aria-describedby': undefined } : {})}
           // Not the first button: its tooltip would open, and take the first Escape.
-          onOpenAutoFocus={(event) => { event.preventDefault(); (event.currentTarget as HTMLElement).focus(); }}
+          onOpenAutoFocus={(event) => {
+            event.preventDefault();
+            (event.currentTarget as HTMLElement).focus();
+          }}
           className={cn(
             'fixed top-1/2 left-1/2 z-40 flex outline-none max-h-[92dvh] w-[calc(100vw-24px)] -translate-x-1/2 -translate-y-1/2 flex-col rounded-xl border bg-raised shadow-xl',
             wide ? 'max-w-4xl' : 'max-w-lg',
@@ -27,7 +30,11 @@ export function Dialog({ open, onOpenChange, title, description, wide, children 
               <Radix.Title className="text-base font-semibold">{title}</Radix.Title>
               {description !== undefined && <Radix.Description className="text-sm text-soft">{description}</Radix.Description>}
             </div>
-            <Radix.Close asChild><IconButton label={t('Close')} small><X size={16} /></IconButton></Radix.Close>
+            <Radix.Close asChild>
+              <IconButton label={t('Close')} small>
+                <X size={16} />
+              </IconButton>
+            </Radix.Close>
           </div>
           <div className="min-h-0 flex-1 overflow-y-auto px-4 pt-2 pb-4">{children}</div>
         </Radix.Content>

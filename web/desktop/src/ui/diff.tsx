@@ -25,7 +25,10 @@ export function lineDiff(before: string, after: string, around = 3): DiffLine[] 
   }
   const shown: DiffLine[] = [];
   let hidden = 0;
-  const gap = () => { if (hidden > 0) shown.push({ kind: 'gap', text: plural(hidden, '{count} unchanged line', '{count} unchanged lines') }); hidden = 0; };
+  const gap = () => {
+    if (hidden > 0) shown.push({ kind: 'gap', text: plural(hidden, '{count} unchanged line', '{count} unchanged lines') });
+    hidden = 0;
+  };
   for (const [index, line] of all.entries()) {
     if (!near[index]) {
       hidden++;
@@ -57,16 +60,26 @@ export const Diff = memo(function Diff({ lines, label = t('Difference') }: { lin
     <pre tabIndex={0} aria-label={label} className="code max-h-96 overflow-auto rounded-md border bg-panel py-1">
       <code className="block w-max min-w-full">
         {shown.map((line, index) => (
-          <span key={index} className={cn('block px-3', {
-            'bg-good-soft': line.kind === 'added', 'bg-bad-soft': line.kind === 'removed', 'bg-hover text-soft': line.kind === 'gap',
-          })}>
-            <span aria-hidden className="inline-block w-4 text-soft select-none">{signs[line.kind]}</span>
+          <span
+            key={index}
+            className={cn('block px-3', {
+              'bg-good-soft': line.kind === 'added',
+              'bg-bad-soft': line.kind === 'removed',
+              'bg-hover text-soft': line.kind === 'gap',
+            })}
+          >
+            <span aria-hidden className="inline-block w-4 text-soft select-none">
+              {signs[line.kind]}
+            </span>
             {line.kind === 'added' && <span className="sr-only">{t('added:')} </span>}
             {line.kind === 'removed' && <span className="sr-only">{t('removed:')} </span>}
-            {line.text.length > 5000 ? `${line.text.slice(0, 5000)} …` : line.text}{'\n'}
+            {line.text.length > 5000 ? `${line.text.slice(0, 5000)} …` : line.text}
+            {'\n'}
           </span>
         ))}
-        {lines.length > maxLines && <span className="block px-3 text-soft">{plural(lines.length - maxLines, '… {count} more line', '… {count} more lines')}</span>}
+        {lines.length > maxLines && (
+          <span className="block px-3 text-soft">{plural(lines.length - maxLines, '… {count} more line', '… {count} more lines')}</span>
+        )}
       </code>
     </pre>
   );

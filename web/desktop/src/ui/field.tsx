@@ -17,16 +17,30 @@ export function Select({ className, ...rest }: ComponentProps<'select'>) {
 }
 
 /** Field puts a label and a hint to an input, which gets the ids. */
-export function Field({ label, hint, error, children }: {
-  label: string; hint?: ReactNode; error?: string | undefined; children: (ids: { id: string; 'aria-describedby': string | undefined; 'aria-invalid': boolean }) => ReactNode;
+export function Field({
+  label,
+  hint,
+  error,
+  children,
+}: {
+  label: string;
+  hint?: ReactNode;
+  error?: string | undefined;
+  children: (ids: { id: string; 'aria-describedby': string | undefined; 'aria-invalid': boolean }) => ReactNode;
 }) {
   const id = useId();
   const note = error ?? hint;
   return (
     <div className="space-y-1">
-      <label htmlFor={id} className="block text-sm font-medium">{label}</label>
+      <label htmlFor={id} className="block text-sm font-medium">
+        {label}
+      </label>
       {children({ id, 'aria-describedby': note ? `${id}-note` : undefined, 'aria-invalid': error !== undefined })}
-      {note && <p id={`${id}-note`} className={cn('text-xs', error ? 'text-bad' : 'text-soft')}>{note}</p>}
+      {note && (
+        <p id={`${id}-note`} className={cn('text-xs', error ? 'text-bad' : 'text-soft')}>
+          {note}
+        </p>
+      )}
     </div>
   );
 }

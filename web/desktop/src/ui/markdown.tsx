@@ -9,10 +9,20 @@ const schema = { ...defaultSchema, clobberPrefix: 'text-' };
 
 const components: Components = {
   // Links leave the page in a new tab, which gets no access to this one.
-  a: ({ href, children }) => <a href={href} target="_blank" rel="noopener noreferrer nofollow">{children}</a>,
+  a: ({ href, children }) => (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  ),
   // No request goes to another origin: a picture from elsewhere is a link.
-  img: ({ src, alt }) => (typeof src === 'string' && src
-    ? <a href={src} target="_blank" rel="noopener noreferrer nofollow">{t('Picture: {alt}', { alt: alt || src })}</a> : <span>{t('Picture: {alt}', { alt })}</span>),
+  img: ({ src, alt }) =>
+    typeof src === 'string' && src ? (
+      <a href={src} target="_blank" rel="noopener noreferrer nofollow">
+        {t('Picture: {alt}', { alt: alt || src })}
+      </a>
+    ) : (
+      <span>{t('Picture: {alt}', { alt })}</span>
+    ),
   pre: ({ children }) => <>{children}</>,
   code: ({ className, children }) => {
     const text = String(children ?? '');
@@ -21,7 +31,9 @@ const components: Components = {
     return (
       <div className="group/code relative">
         <Code text={text.replace(/\n$/, '')} language={language} tall />
-        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100"><CopyButton text={text} label={t('Copy the code')} /></span>
+        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100">
+          <CopyButton text={text} label={t('Copy the code')} />
+        </span>
       </div>
     );
   },
@@ -29,7 +41,14 @@ const components: Components = {
 
 const Block = memo(function Block({ text }: { text: string }) {
   return (
-    <Markdown remarkPlugins={[remarkGfm]} rehypePlugins={[[rehypeSanitize, schema]]} components={components} urlTransform={defaultUrlTransform}>{text}</Markdown>
+    <Markdown
+      remarkPlugins={[remarkGfm]}
+      rehypePlugins={[[rehypeSanitize, schema]]}
+      components={components}
+      urlTransform={defaultUrlTransform}
+    >
+      {text}
+    </Markdown>
   );
 });
 

@@ -6,7 +6,17 @@ import { errorText } from '../lib/query';
 import { Button } from './button';
 
 /** Page is the frame of a room: a heading with its actions, and a body that scrolls. */
-export function Page({ title, actions, children, narrow }: { title: ReactNode; actions?: ReactNode; children: ReactNode; narrow?: boolean }) {
+export function Page({
+  title,
+  actions,
+  children,
+  narrow,
+}: {
+  title: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  narrow?: boolean;
+}) {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4 room-header">
@@ -21,7 +31,12 @@ export function Page({ title, actions, children, narrow }: { title: ReactNode; a
 }
 
 export function Spinner({ label = t('Loading') }: { label?: string }) {
-  return <span role="status" className="inline-flex items-center gap-2 text-sm text-soft"><Loader size={16} className="animate-spin" aria-hidden />{label}…</span>;
+  return (
+    <span role="status" className="inline-flex items-center gap-2 text-sm text-soft">
+      <Loader size={16} className="animate-spin" aria-hidden />
+      {label}…
+    </span>
+  );
 }
 
 /** Empty teaches what would be here, and how it gets there. */
@@ -47,11 +62,26 @@ export function Failure({ error, retry }: { error: unknown; retry?: (() => void)
 }
 
 /** Loaded shows the data of a query, or that it loads, or why it failed, or `empty` when there is none. */
-export function Loaded<Data>({ query, empty, isEmpty, children }: {
-  query: { data: Data | undefined; error: unknown; refetch: () => unknown }; empty?: ReactNode; isEmpty?: (data: Data) => boolean; children: (data: Data) => ReactNode;
+export function Loaded<Data>({
+  query,
+  empty,
+  isEmpty,
+  children,
+}: {
+  query: { data: Data | undefined; error: unknown; refetch: () => unknown };
+  empty?: ReactNode;
+  isEmpty?: (data: Data) => boolean;
+  children: (data: Data) => ReactNode;
 }) {
   const { data, error } = query;
-  if (data === undefined) return error ? <Failure error={error} retry={() => void query.refetch()} /> : <div className="p-4"><Spinner /></div>;
+  if (data === undefined)
+    return error ? (
+      <Failure error={error} retry={() => void query.refetch()} />
+    ) : (
+      <div className="p-4">
+        <Spinner />
+      </div>
+    );
   if (empty !== undefined && (isEmpty ? isEmpty(data) : Array.isArray(data) && data.length === 0)) return empty;
   return children(data);
 }
@@ -59,15 +89,31 @@ export function Loaded<Data>({ query, empty, isEmpty, children }: {
 /** More loads the next page of a list. */
 export function More({ pages }: { pages: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown } }) {
   if (!pages.hasNextPage) return null;
-  return <div className="flex justify-center p-3"><Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>{t('Show more')}</Button></div>;
+  return (
+    <div className="flex justify-center p-3">
+      <Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+        {t('Show more')}
+      </Button>
+    </div>
+  );
 }
 
-const tones = { neutral: 'bg-hover text-soft', good: 'bg-good-soft text-good', bad: 'bg-bad-soft text-bad', warn: 'bg-warn-soft text-warn', accent: 'bg-accent-soft text-accent' };
+const tones = {
+  neutral: 'bg-hover text-soft',
+  good: 'bg-good-soft text-good',
+  bad: 'bg-bad-soft text-bad',
+  warn: 'bg-warn-soft text-warn',
+  accent: 'bg-accent-soft text-accent',
+};
 export type Tone = keyof typeof tones;
 
 /** Badge is a short state. */
 export function Badge({ tone = 'neutral', children }: { tone?: Tone; children: ReactNode }) {
-  return <span className={cn('inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap', tones[tone])}>{children}</span>;
+  return (
+    <span className={cn('inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap', tones[tone])}>
+      {children}
+    </span>
+  );
 }
 
 export function Card({ children, className }: { children: ReactNode; className?: string }) {

@@ -10,9 +10,16 @@ export function SecretDialog({ title, secret, note = t('Keep it now: it is not s
   return (
     <Dialog open onOpenChange={close} title={title} description={note}>
       <div className="flex items-center gap-2 rounded-md border bg-panel px-3 py-2">
-        <code aria-label={label} role="textbox" aria-readonly tabIndex={0} className="code min-w-0 flex-1 break-all">{secret}</code><CopyButton text={secret} label={t('Copy')} />
+        <code aria-label={label} role="textbox" aria-readonly tabIndex={0} className="code min-w-0 flex-1 break-all">
+          {secret}
+        </code>
+        <CopyButton text={secret} label={t('Copy')} />
       </div>
-      <div className="mt-4 flex justify-end"><Button look="primary" onClick={close}>{t('Done|verb')}</Button></div>
+      <div className="mt-4 flex justify-end">
+        <Button look="primary" onClick={close}>
+          {t('Done|verb')}
+        </Button>
+      </div>
     </Dialog>
   );
 }

@@ -18,13 +18,18 @@ export function TabbedPage({ title, tabs }: { title: string; tabs: Tab[] }) {
     void list.current?.querySelector('[data-state="active"]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }, [open]);
   return (
-    <Radix.Root value={open} onValueChange={(id) => void navigate({ to: '.', hash: id, replace: true, hashScrollIntoView: false })} className="flex h-full min-h-0 flex-col">
+    <Radix.Root
+      value={open}
+      onValueChange={(id) => void navigate({ to: '.', hash: id, replace: true, hashScrollIntoView: false })}
+      className="flex h-full min-h-0 flex-col"
+    >
       <header className="border-b">
         <h1 className="room-header flex min-h-12 items-center pr-3 pl-4 text-base font-semibold">{title}</h1>
         <Radix.List ref={list} aria-label={title} className="flex gap-1 overflow-x-auto px-2">
           {tabs.map((tab) => (
             <Radix.Trigger
-              key={tab.id} value={tab.id}
+              key={tab.id}
+              value={tab.id}
               className="-mb-px shrink-0 border-b-2 border-transparent px-2.5 py-1.5 text-sm text-soft hover:text-ink focus-visible:-outline-offset-2 data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink"
             >
               {tab.label}

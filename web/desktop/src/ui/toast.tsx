@@ -37,15 +37,34 @@ export function Toasts() {
   return (
     <div role="status" aria-live="polite" className="pointer-events-none fixed inset-x-3 bottom-3 z-50 flex flex-col items-end gap-2">
       {list.map((one) => (
-        <div key={one.id} className={cn(
-          'pointer-events-auto flex max-w-md items-start gap-3 rounded-lg border px-3 py-2 text-sm shadow-lg',
-          one.kind === 'bad' ? 'border-bad/40 bg-bad-soft text-bad' : 'bg-raised',
-        )}>
+        <div
+          key={one.id}
+          className={cn(
+            'pointer-events-auto flex max-w-md items-start gap-3 rounded-lg border px-3 py-2 text-sm shadow-lg',
+            one.kind === 'bad' ? 'border-bad/40 bg-bad-soft text-bad' : 'bg-raised',
+          )}
+        >
           <span className="min-w-0 break-words">{one.text}</span>
           {one.action && (
-            <button type="button" className="shrink-0 font-medium text-accent" onClick={() => { one.action?.run(); drop(one.id); }}>{one.action.label}</button>
+            <button
+              type="button"
+              className="shrink-0 font-medium text-accent"
+              onClick={() => {
+                one.action?.run();
+                drop(one.id);
+              }}
+            >
+              {one.action.label}
+            </button>
           )}
-          <button type="button" aria-label={t('Dismiss')} className="mt-0.5 shrink-0 opacity-70 hover:opacity-100" onClick={() => drop(one.id)}><X size={14} /></button>
+          <button
+            type="button"
+            aria-label={t('Dismiss')}
+            className="mt-0.5 shrink-0 opacity-70 hover:opacity-100"
+            onClick={() => drop(one.id)}
+          >
+            <X size={14} />
+          </button>
         </div>
       ))}
     </div>

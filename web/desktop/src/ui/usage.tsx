@@ -7,7 +7,15 @@ import { Bars } from './chart';
 type Report = Schemas['UsageReport'];
 
 /** UsageCharts shows the tokens and the cost of a report that is grouped by day and something else. */
-export function UsageCharts({ report, series, titles }: { report: Report; series: (item: Schemas['UsageItem']) => string; titles: { tokens: string; cost: string } }) {
+export function UsageCharts({
+  report,
+  series,
+  titles,
+}: {
+  report: Report;
+  series: (item: Schemas['UsageItem']) => string;
+  titles: { tokens: string; cost: string };
+}) {
   const unpriced = report.total.uncosted.input_tokens + report.total.uncosted.output_tokens;
   return (
     <>
@@ -19,9 +27,12 @@ export function UsageCharts({ report, series, titles }: { report: Report; series
         {[
           plural(report.total.calls, '{count} model call', '{count} model calls'),
           t('{input} tokens in, {output} out', { input: compact(report.total.input_tokens), output: compact(report.total.output_tokens) }),
-          report.total.cache_read_tokens > 0 && t('{tokens} of the input from the cache', { tokens: compact(report.total.cache_read_tokens) }),
-        ].filter(Boolean).join(', ')}.
-        {unpriced > 0 && ` ${t('{tokens} tokens are of models without a price.', { tokens: compact(unpriced) })}`}
+          report.total.cache_read_tokens > 0 &&
+            t('{tokens} of the input from the cache', { tokens: compact(report.total.cache_read_tokens) }),
+        ]
+          .filter(Boolean)
+          .join(', ')}
+        .{unpriced > 0 && ` ${t('{tokens} tokens are of models without a price.', { tokens: compact(unpriced) })}`}
         {report.more && ` ${t('Only the first entries are shown.')}`}
       </p>
     </>

@@ -11,7 +11,8 @@ import { Users } from './users';
 
 export default function Administration() {
   const auth = useAuth();
-  if (auth.status !== 'in' || !auth.me.administrator) return <Empty title={t('This page is for administrators')}>{t('An administrator can give you the right to see it.')}</Empty>;
+  if (auth.status !== 'in' || !auth.me.administrator)
+    return <Empty title={t('This page is for administrators')}>{t('An administrator can give you the right to see it.')}</Empty>;
   return (
     <TabbedPage
       title={t('Administration')}

@@ -13,27 +13,49 @@ export function Configuration() {
   return (
     <>
       <div className="flex flex-wrap items-end gap-x-4 gap-y-2">
-        <div className="w-72 max-w-full"><Field label={t('Find a setting')}>{(ids) => <Input {...ids} type="search" value={text} onChange={(event) => setText(event.target.value)} />}</Field></div>
-        <Check label={t('Only those that differ from their default')} checked={changed} onChange={(event) => setChanged(event.target.checked)} />
+        <div className="w-72 max-w-full">
+          <Field label={t('Find a setting')}>
+            {(ids) => <Input {...ids} type="search" value={text} onChange={(event) => setText(event.target.value)} />}
+          </Field>
+        </div>
+        <Check
+          label={t('Only those that differ from their default')}
+          checked={changed}
+          onChange={(event) => setChanged(event.target.checked)}
+        />
       </div>
       <Loaded query={config}>
-        {(groups) => groups.map(({ group, items }) => {
-          const shown = items.filter((item) => (!changed || item.value !== item.default) && `${item.env_var} ${item.remark}`.toLowerCase().includes(wanted));
-          return (
-            <Section key={group} title={group} note={t('Set by variables and flags at the start. Secrets are masked.')}>
-              {shown.length === 0 ? <Empty title={t('No setting is like that')} /> : (
-                <Rows label={group}>
-                  {shown.map((item) => (
-                    <Row
-                      key={item.env_var} title={<span className="code">{item.env_var}</span>} badges={item.value !== item.default && <Badge tone="accent">{t('set')}</Badge>}
-                      note={<><code className="code block break-all text-ink">{item.value || t('empty')}</code>{item.remark}{item.value !== item.default && item.default && ` ${t('Default: {value}.', { value: item.default })}`}</>}
-                    />
-                  ))}
-                </Rows>
-              )}
-            </Section>
-          );
-        })}
+        {(groups) =>
+          groups.map(({ group, items }) => {
+            const shown = items.filter(
+              (item) => (!changed || item.value !== item.default) && `${item.env_var} ${item.remark}`.toLowerCase().includes(wanted),
+            );
+            return (
+              <Section key={group} title={group} note={t('Set by variables and flags at the start. Secrets are masked.')}>
+                {shown.length === 0 ? (
+                  <Empty title={t('No setting is like that')} />
+                ) : (
+                  <Rows label={group}>
+                    {shown.map((item) => (
+                      <Row
+                        key={item.env_var}
+                        title={<span className="code">{item.env_var}</span>}
+                        badges={item.value !== item.default && <Badge tone="accent">{t('set')}</Badge>}
+                        note={
+                          <>
+                            <code className="code block break-all text-ink">{item.value || t('empty')}</code>
+                            {item.remark}
+                            {item.value !== item.default && item.default && ` ${t('Default: {value}.', { value: item.default })}`}
+                          </>
+                        }
+                      />
+                    ))}
+                  </Rows>
+                )}
+              </Section>
+            );
+          })
+        }
       </Loaded>
     </>
   );

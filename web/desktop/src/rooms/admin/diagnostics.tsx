@@ -9,8 +9,10 @@ import { Row, Rows, Section } from '../../ui/rows';
 import { type CheckView, withEvent } from './checks';
 
 const marks = {
-  ok: <CircleCheck size={16} className="text-good" aria-label={t('good')} />, warn: <TriangleAlert size={16} className="text-warn" aria-label={t('warning')} />,
-  fail: <CircleAlert size={16} className="text-bad" aria-label={t('failed')} />, skipped: <CircleDashed size={16} className="text-soft" aria-label={t('left out')} />,
+  ok: <CircleCheck size={16} className="text-good" aria-label={t('good')} />,
+  warn: <TriangleAlert size={16} className="text-warn" aria-label={t('warning')} />,
+  fail: <CircleAlert size={16} className="text-bad" aria-label={t('failed')} />,
+  skipped: <CircleDashed size={16} className="text-soft" aria-label={t('left out')} />,
 };
 
 export function Diagnostics() {
@@ -44,15 +46,46 @@ export function Diagnostics() {
 
   const count = (status: string) => checks.filter((one) => one.result?.status === status).length;
   return (
-    <Section title={t('Diagnostics')} note={t('What the service depends on, checked one by one.')} actions={<Button busy={running} onClick={() => void run()}><Play size={15} aria-hidden />{t('Check again')}</Button>}>
-      <p role="status" className="mb-2 text-sm text-soft">{running ? t('Checking…') : checks.length > 0 && t('Good: {good}. With a warning: {warnings}. Failed: {failed}.', { good: count('ok'), warnings: count('warn'), failed: count('fail') })}</p>
-      {error !== undefined && <div className="mb-3"><Failure error={error} retry={() => void run()} /></div>}
+    <Section
+      title={t('Diagnostics')}
+      note={t('What the service depends on, checked one by one.')}
+      actions={
+        <Button busy={running} onClick={() => void run()}>
+          <Play size={15} aria-hidden />
+          {t('Check again')}
+        </Button>
+      }
+    >
+      <p role="status" className="mb-2 text-sm text-soft">
+        {running
+          ? t('Checking…')
+          : checks.length > 0 &&
+            t('Good: {good}. With a warning: {warnings}. Failed: {failed}.', {
+              good: count('ok'),
+              warnings: count('warn'),
+              failed: count('fail'),
+            })}
+      </p>
+      {error !== undefined && (
+        <div className="mb-3">
+          <Failure error={error} retry={() => void run()} />
+        </div>
+      )}
       {checks.length > 0 && (
         <Rows label={t('Checks')}>
           {checks.map(({ id, title, result }) => (
             <Row
-              key={id} title={title} badges={result ? marks[result.status] : <Loader size={16} className="animate-spin text-accent" aria-label={t('running')} />}
-              note={result && <>{result.message}{result.hint && <span className="block text-ink">{result.hint}</span>}</>}
+              key={id}
+              title={title}
+              badges={result ? marks[result.status] : <Loader size={16} className="animate-spin text-accent" aria-label={t('running')} />}
+              note={
+                result && (
+                  <>
+                    {result.message}
+                    {result.hint && <span className="block text-ink">{result.hint}</span>}
+                  </>
+                )
+              }
               actions={result && <span className="text-xs text-soft tabular-nums">{duration(result.duration_ms)}</span>}
             />
           ))}

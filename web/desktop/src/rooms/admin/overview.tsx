@@ -33,12 +33,19 @@ const titles = {
 };
 
 const Count = ({ label, children }: { label: string; children: ReactNode }) => (
-  <div className="rounded-lg border bg-raised px-3 py-2"><dt className="text-sm text-soft">{label}</dt><dd className="text-xl font-semibold tabular-nums">{children}</dd></div>
+  <div className="rounded-lg border bg-raised px-3 py-2">
+    <dt className="text-sm text-soft">{label}</dt>
+    <dd className="text-xl font-semibold tabular-nums">{children}</dd>
+  </div>
 );
 
 export function Overview() {
   const chats = useQuery({ queryKey: ['admin', 'chats'], queryFn: ({ signal }) => recentChats(signal), refetchInterval: 30_000 });
-  const lost = useQuery({ queryKey: ['admin', 'lost'], queryFn: ({ signal }) => api().listRuns({ query: { status: 'lost', limit: 50 }, signal }), refetchInterval: 30_000 });
+  const lost = useQuery({
+    queryKey: ['admin', 'lost'],
+    queryFn: ({ signal }) => api().listRuns({ query: { status: 'lost', limit: 50 }, signal }),
+    refetchInterval: 30_000,
+  });
   const users = useQuery({ queryKey: ['admin', 'users'], queryFn: ({ signal }) => api().listUsers({ signal }), staleTime: 60_000 });
   const [by, setBy] = useState<'model' | 'user'>('model');
   const usage = useQuery({
@@ -54,21 +61,35 @@ export function Overview() {
             return (
               <div className="space-y-3">
                 <dl className="grid grid-cols-2 gap-3 sm:grid-cols-4">
-                  <Count label={t('Running')}>{runs.filter((run) => run.status === 'running' && run.chat_status !== 'awaiting_answer').length}</Count>
-                  <Count label={t('Wait for an answer')}>{runs.filter((run) => run.status === 'running' && run.chat_status === 'awaiting_answer').length}</Count>
+                  <Count label={t('Running')}>
+                    {runs.filter((run) => run.status === 'running' && run.chat_status !== 'awaiting_answer').length}
+                  </Count>
+                  <Count label={t('Wait for an answer')}>
+                    {runs.filter((run) => run.status === 'running' && run.chat_status === 'awaiting_answer').length}
+                  </Count>
                   <Count label={t('Lost runs')}>{lost.data ? `${lost.data.items.length}${lost.data.next_page ? '+' : ''}` : '…'}</Count>
                   <Count label={t('Users')}>{users.data?.items.length ?? '…'}</Count>
                 </dl>
                 <div className="grid gap-3 md:grid-cols-2">
-                  <Bars title={t('Chats')} names={[t('went well'), t('failed or ended early')]} points={chatsByHour(runs, Date.now())} format={(value) => (value < 1 && value > 0 ? '' : value.toLocaleString(locale))} tones={['bg-accent', 'bg-bad']} />
+                  <Bars
+                    title={t('Chats')}
+                    names={[t('went well'), t('failed or ended early')]}
+                    points={chatsByHour(runs, Date.now())}
+                    format={(value) => (value < 1 && value > 0 ? '' : value.toLocaleString(locale))}
+                    tones={['bg-accent', 'bg-bad']}
+                  />
                   <div className="rounded-lg border bg-raised p-3">
                     <h3 className="mb-2 font-medium">{t('Failures by cause')}</h3>
-                    {failures.length === 0 ? <p className="text-sm text-soft">{t('No chat has failed.')}</p> : (
+                    {failures.length === 0 ? (
+                      <p className="text-sm text-soft">{t('No chat has failed.')}</p>
+                    ) : (
                       <dl className="space-y-1 text-sm">
                         {failures.slice(0, 8).map(([cause, count]) => (
                           <div key={cause} className="grid grid-cols-[1fr_5rem_2.5rem] items-center gap-2">
                             <dt className="truncate">{cause}</dt>
-                            <dd aria-hidden className="h-2 overflow-hidden rounded-full bg-hover"><span className="block h-full bg-bad" style={{ width: `${(count / (failures[0]?.[1] ?? 1)) * 100}%` }} /></dd>
+                            <dd aria-hidden className="h-2 overflow-hidden rounded-full bg-hover">
+                              <span className="block h-full bg-bad" style={{ width: `${(count / (failures[0]?.[1] ?? 1)) * 100}%` }} />
+                            </dd>
                             <dd className="text-right tabular-nums">{count}</dd>
                           </div>
                         ))}
@@ -76,17 +97,39 @@ export function Overview() {
                     )}
                   </div>
                 </div>
-                {more && <p className="text-sm text-soft">{plural(runs.length, 'Only the newest run is counted.', 'Only the newest {count} runs are counted.')}</p>}
+                {more && (
+                  <p className="text-sm text-soft">
+                    {plural(runs.length, 'Only the newest run is counted.', 'Only the newest {count} runs are counted.')}
+                  </p>
+                )}
               </div>
             );
           }}
         </Loaded>
       </Section>
       <Section
-        title={t('Usage')} note={t('Of all users, in the last 30 days.')}
-        actions={<Field label={t('Usage by')}>{(ids) => <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as 'model' | 'user')}><option value="model">{t('model')}</option><option value="user">{t('user')}</option></Select>}</Field>}
+        title={t('Usage')}
+        note={t('Of all users, in the last 30 days.')}
+        actions={
+          <Field label={t('Usage by')}>
+            {(ids) => (
+              <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as 'model' | 'user')}>
+                <option value="model">{t('model')}</option>
+                <option value="user">{t('user')}</option>
+              </Select>
+            )}
+          </Field>
+        }
       >
-        <Loaded query={usage}>{(report) => <UsageCharts report={report} titles={titles[by]} series={(item) => (by === 'model' ? item.model : item.username || item.user_id) ?? ''} />}</Loaded>
+        <Loaded query={usage}>
+          {(report) => (
+            <UsageCharts
+              report={report}
+              titles={titles[by]}
+              series={(item) => (by === 'model' ? item.model : item.username || item.user_id) ?? ''}
+            />
+          )}
+        </Loaded>
       </Section>
     </>
   );
@@ -97,11 +140,23 @@ function Links() {
   const look = 'inline-flex items-center gap-1 text-sm text-accent underline underline-offset-2';
   return (
     <nav aria-label={t('Further tools')} className="flex flex-wrap gap-3">
-      <a href="/docs" target="_blank" rel="noopener noreferrer" className={look}>{t('Documentation')}<ExternalLink size={13} aria-hidden /></a>
-      <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={look}>{t('API reference')}<ExternalLink size={13} aria-hidden /></a>
-      {ui && <a href={ui} target="_blank" rel="noopener noreferrer" className={look}>{t('Temporal UI')}<ExternalLink size={13} aria-hidden /></a>}
+      <a href="/docs" target="_blank" rel="noopener noreferrer" className={look}>
+        {t('Documentation')}
+        <ExternalLink size={13} aria-hidden />
+      </a>
+      <a href="/api/docs" target="_blank" rel="noopener noreferrer" className={look}>
+        {t('API reference')}
+        <ExternalLink size={13} aria-hidden />
+      </a>
+      {ui && (
+        <a href={ui} target="_blank" rel="noopener noreferrer" className={look}>
+          {t('Temporal UI')}
+          <ExternalLink size={13} aria-hidden />
+        </a>
+      )}
     </nav>
   );
 }
 
-export const useConfiguration = () => useQuery({ queryKey: ['admin', 'config'], queryFn: ({ signal }) => api().getEnvConfig({ signal }), staleTime: 300_000 });
+export const useConfiguration = () =>
+  useQuery({ queryKey: ['admin', 'config'], queryFn: ({ signal }) => api().getEnvConfig({ signal }), staleTime: 300_000 });

@@ -23,25 +23,56 @@ export function Users() {
   const close = () => setAsking(undefined);
   return (
     <Section
-      title={t('Users')} note={t('People who sign in with a password are added by their first sign-in; those made here sign in with a key.')}
-      actions={<Button look="primary" onClick={() => setAsking({ what: 'create' })}><UserPlus size={15} aria-hidden />{t('Create a user')}</Button>}
+      title={t('Users')}
+      note={t('People who sign in with a password are added by their first sign-in; those made here sign in with a key.')}
+      actions={
+        <Button look="primary" onClick={() => setAsking({ what: 'create' })}>
+          <UserPlus size={15} aria-hidden />
+          {t('Create a user')}
+        </Button>
+      }
     >
       <Loaded query={users}>
         {({ items }) => (
           <Rows label={t('Users')}>
             {items.map((user) => (
               <Row
-                key={user.id} title={user.name || user.username} badges={<>{user.administrator && <Badge tone="accent">{t('administrator')}</Badge>}{user.id === account().me.id && <Badge>{t('you')}</Badge>}</>}
-                note={[user.username, user.email, t('since {time}', { time: dateTime(user.created_at) })].filter(Boolean).join(' · ')}
-                actions={(
+                key={user.id}
+                title={user.name || user.username}
+                badges={
                   <>
-                    <IconButton label={t('Roles of {username}', { username: user.username })} onClick={() => setAsking({ what: 'roles', user })}><UserCog size={16} /></IconButton>
-                    <IconButton label={user.administrator ? t('Revoke the administrator rights of {username}', { username: user.username }) : t('Make {username} an administrator', { username: user.username })} onClick={() => setAsking({ what: 'rights', user })}>
+                    {user.administrator && <Badge tone="accent">{t('administrator')}</Badge>}
+                    {user.id === account().me.id && <Badge>{t('you')}</Badge>}
+                  </>
+                }
+                note={[user.username, user.email, t('since {time}', { time: dateTime(user.created_at) })].filter(Boolean).join(' · ')}
+                actions={
+                  <>
+                    <IconButton
+                      label={t('Roles of {username}', { username: user.username })}
+                      onClick={() => setAsking({ what: 'roles', user })}
+                    >
+                      <UserCog size={16} />
+                    </IconButton>
+                    <IconButton
+                      label={
+                        user.administrator
+                          ? t('Revoke the administrator rights of {username}', { username: user.username })
+                          : t('Make {username} an administrator', { username: user.username })
+                      }
+                      onClick={() => setAsking({ what: 'rights', user })}
+                    >
                       {user.administrator ? <ShieldOff size={16} /> : <ShieldCheck size={16} />}
                     </IconButton>
-                    <IconButton label={t('Delete {username}', { username: user.username })} disabled={user.id === account().me.id} onClick={() => setAsking({ what: 'delete', user })}><Trash2 size={16} /></IconButton>
+                    <IconButton
+                      label={t('Delete {username}', { username: user.username })}
+                      disabled={user.id === account().me.id}
+                      onClick={() => setAsking({ what: 'delete', user })}
+                    >
+                      <Trash2 size={16} />
+                    </IconButton>
                   </>
-                )}
+                }
               />
             ))}
           </Rows>
@@ -51,7 +82,14 @@ export function Users() {
       {asking?.what === 'roles' && <Roles user={asking.user} done={close} />}
       {asking?.what === 'rights' && <Rights user={asking.user} done={close} />}
       {asking?.what === 'delete' && <Delete user={asking.user} done={close} />}
-      {made && <SecretDialog title={t('The API key of {name}', { name: made.name })} secret={made.secret} note={t('Give it to them now: it is not shown again.')} close={() => setMade(undefined)} />}
+      {made && (
+        <SecretDialog
+          title={t('The API key of {name}', { name: made.name })}
+          secret={made.secret}
+          note={t('Give it to them now: it is not shown again.')}
+          close={() => setMade(undefined)}
+        />
+      )}
     </Section>
   );
 }
@@ -67,22 +105,59 @@ function Create({ done, made }: { done: () => void; made: (made: { name: string;
     made({ name: result.user.username, secret: result.api_key.plaintext });
   };
   return (
-    <FormDialog open onOpenChange={done} title={t('Create a user')} confirm={t('Create')} submit={submit} description={t('They get an API key, which is shown once.')}>
-      <Field label={t('User name')} hint={t('Without spaces and slashes')}>{(ids) => <Input {...ids} required autoFocus maxLength={128} pattern="[^\s\/]+" value={username} onChange={(event) => setUsername(event.target.value)} />}</Field>
+    <FormDialog
+      open
+      onOpenChange={done}
+      title={t('Create a user')}
+      confirm={t('Create')}
+      submit={submit}
+      description={t('They get an API key, which is shown once.')}
+    >
+      <Field label={t('User name')} hint={t('Without spaces and slashes')}>
+        {(ids) => (
+          <Input
+            {...ids}
+            required
+            autoFocus
+            maxLength={128}
+            pattern="[^\s\/]+"
+            value={username}
+            onChange={(event) => setUsername(event.target.value)}
+          />
+        )}
+      </Field>
       <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} />}</Field>
-      <Field label={t('E-mail')}>{(ids) => <Input {...ids} type="email" value={email} onChange={(event) => setEmail(event.target.value)} />}</Field>
-      <Check label={t('Administrator')} hint={t('May see and change everything of the service')} checked={administrator} onChange={(event) => setAdministrator(event.target.checked)} />
+      <Field label={t('E-mail')}>
+        {(ids) => <Input {...ids} type="email" value={email} onChange={(event) => setEmail(event.target.value)} />}
+      </Field>
+      <Check
+        label={t('Administrator')}
+        hint={t('May see and change everything of the service')}
+        checked={administrator}
+        onChange={(event) => setAdministrator(event.target.checked)}
+      />
     </FormDialog>
   );
 }
 
 function Rights({ user, done }: { user: User; done: () => void }) {
-  const change = useAction(() => (user.administrator ? api().revokeAdministrator(user.id) : api().grantAdministrator({ user_id: user.id })), { done: t('The rights were changed.'), refresh });
+  const change = useAction(
+    () => (user.administrator ? api().revokeAdministrator(user.id) : api().grantAdministrator({ user_id: user.id })),
+    { done: t('The rights were changed.'), refresh },
+  );
   return (
     <FormDialog
-      open onOpenChange={done} danger={user.administrator} confirm={user.administrator ? t('Revoke') : t('Grant')} submit={() => change.mutateAsync()}
+      open
+      onOpenChange={done}
+      danger={user.administrator}
+      confirm={user.administrator ? t('Revoke') : t('Grant')}
+      submit={() => change.mutateAsync()}
       title={user.administrator ? t('Revoke administrator rights?') : t('Make an administrator?')}
-      description={user.administrator ? t('{username} no longer administers the service.', { username: user.username }) : t('{username} may see and change everything of the service.', { username: user.username })}
+      description={
+        user.administrator
+          ? t('{username} no longer administers the service.', { username: user.username })
+          : t('{username} may see and change everything of the service.', { username: user.username })
+      }
     />
   );
 }
@@ -107,22 +182,55 @@ function Roles({ user, done }: { user: User; done: () => void }) {
     queryFn: ({ signal }) => api().getAllowedBizRoles(user.id, { query: { solution_id: solution?.id ?? '' }, signal }),
   });
   const [changed, setChanged] = useState<{ solution: string; roles: string[] }>();
-  const roles = changed && changed.solution === solution?.id ? changed.roles : allowed.data?.default_all ? [] : allowed.data?.biz_role_ids ?? [];
-  const save = useAction(() => api().setAllowedBizRoles(user.id, { biz_role_ids: roles }, { query: { solution_id: solution?.id ?? '' } }), { done: t('The roles were saved.'), refresh: [['admin', 'roles', user.id]] });
+  const roles =
+    changed && changed.solution === solution?.id ? changed.roles : allowed.data?.default_all ? [] : (allowed.data?.biz_role_ids ?? []);
+  const save = useAction(() => api().setAllowedBizRoles(user.id, { biz_role_ids: roles }, { query: { solution_id: solution?.id ?? '' } }), {
+    done: t('The roles were saved.'),
+    refresh: [['admin', 'roles', user.id]],
+  });
   return (
-    <FormDialog open onOpenChange={done} title={t('Roles of {username}', { username: user.username })} confirm={t('Save')} description={t('Which roles of a solution they may take. When none is chosen, they may take all.')} submit={() => save.mutateAsync()}>
-      <Loaded query={solutions} isEmpty={() => offered.length === 0} empty={<p className="text-sm text-soft">{t('No solution has roles.')}</p>}>
+    <FormDialog
+      open
+      onOpenChange={done}
+      title={t('Roles of {username}', { username: user.username })}
+      confirm={t('Save')}
+      description={t('Which roles of a solution they may take. When none is chosen, they may take all.')}
+      submit={() => save.mutateAsync()}
+    >
+      <Loaded
+        query={solutions}
+        isEmpty={() => offered.length === 0}
+        empty={<p className="text-sm text-soft">{t('No solution has roles.')}</p>}
+      >
         {() => (
           <>
-            <Field label={t('Solution')}>{(ids) => <Select {...ids} value={solution?.id} onChange={(event) => setChosen(event.target.value)}>{offered.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>
+            <Field label={t('Solution')}>
+              {(ids) => (
+                <Select {...ids} value={solution?.id} onChange={(event) => setChosen(event.target.value)}>
+                  {offered.map((one) => (
+                    <option key={one.id} value={one.id}>
+                      {one.name || one.id}
+                    </option>
+                  ))}
+                </Select>
+              )}
+            </Field>
             <Loaded query={allowed}>
               {() => (
                 <fieldset className="space-y-1.5">
                   <legend className="mb-1 text-sm font-medium">{t('Roles')}</legend>
                   {solution?.roles.map((role) => (
                     <Check
-                      key={role.id} label={role.name || role.id} hint={role.description} checked={roles.includes(role.id)}
-                      onChange={(event) => setChanged({ solution: solution.id, roles: event.target.checked ? [...roles, role.id] : roles.filter((one) => one !== role.id) })}
+                      key={role.id}
+                      label={role.name || role.id}
+                      hint={role.description}
+                      checked={roles.includes(role.id)}
+                      onChange={(event) =>
+                        setChanged({
+                          solution: solution.id,
+                          roles: event.target.checked ? [...roles, role.id] : roles.filter((one) => one !== role.id),
+                        })
+                      }
                     />
                   ))}
                 </fieldset>

@@ -5,9 +5,18 @@ import { t } from '../../lib/i18n';
 type Wait = Schemas['RunWait'];
 
 const reasons: Record<Exclude<Wait['reason'], 'none'>, string> = {
-  model: t('the model works'), model_unavailable: t('the model server does not answer'), rate_limit: t('the model server asks to wait'), tool: t('tools run'),
-  question: t('waits for an answer'), permission: t('waits for a permission'), child: t('sub-agents work'), slot: t('a sub-agent waits for its turn'),
-  budget: t('the budget is used up'), queued: t('waits for its run'), worker_missing: t('no worker is running'), timer: t('waits for its time'),
+  model: t('the model works'),
+  model_unavailable: t('the model server does not answer'),
+  rate_limit: t('the model server asks to wait'),
+  tool: t('tools run'),
+  question: t('waits for an answer'),
+  permission: t('waits for a permission'),
+  child: t('sub-agents work'),
+  slot: t('a sub-agent waits for its turn'),
+  budget: t('the budget is used up'),
+  queued: t('waits for its run'),
+  worker_missing: t('no worker is running'),
+  timer: t('waits for its time'),
 };
 
 /** waitText says why a run makes no progress, since when and until when; '' when it works. */

@@ -38,8 +38,10 @@ export default function Board() {
   const q = useDeferredValue(text.trim());
   const key = ['board', id, 'groups', { q }];
   const board = useQuery({
-    queryKey: key, refetchInterval: 6000,
-    queryFn: ({ signal }) => api().groupIssues(id, { query: { group_by: 'status', sort: 'position', limit: perColumn, ...(q ? { q } : {}) }, signal }),
+    queryKey: key,
+    refetchInterval: 6000,
+    queryFn: ({ signal }) =>
+      api().groupIssues(id, { query: { group_by: 'status', sort: 'position', limit: perColumn, ...(q ? { q } : {}) }, signal }),
   });
   const [making, setMaking] = useState<Status>();
   const [members, setMembers] = useState(false);
@@ -52,7 +54,10 @@ export default function Board() {
   const columns = board.data && columnsOf(board.data.groups);
   const writable = workspace.data !== undefined && workspace.data.role !== 'viewer';
   const administers = workspace.data?.role === 'owner' || workspace.data?.role === 'admin';
-  const remove = useAction(() => api().deleteProdWorkspace(id), { done: t('The workspace was deleted.'), refresh: [['board', 'workspaces']] });
+  const remove = useAction(() => api().deleteProdWorkspace(id), {
+    done: t('The workspace was deleted.'),
+    refresh: [['board', 'workspaces']],
+  });
 
   // The move is shown at once, and taken back when the service refuses it.
   const put = async (issue: Issue, to: Place) => {
@@ -63,15 +68,29 @@ export default function Board() {
     const placed = next[to.status][to.index];
     await client.cancelQueries({ queryKey: key });
     const before = client.getQueryData(key);
-    client.setQueryData<Schemas['IssueGroups']>(key, (was) => was && {
-      ...was, groups: statuses.filter((status) => next[status].length > 0 || was.groups.some((group) => group.key.id === status)).map((status) => {
-        const group = was.groups.find((one) => one.key.id === status);
-        const change = next[status].length - (group?.items.length ?? 0);
-        return { ...(group ?? { id: status, key: { id: status, name: status, type: 'status' } }), items: next[status], total: (group?.total ?? 0) + change } as Schemas['IssueGroup'];
-      }),
-    });
+    client.setQueryData<Schemas['IssueGroups']>(
+      key,
+      (was) =>
+        was && {
+          ...was,
+          groups: statuses
+            .filter((status) => next[status].length > 0 || was.groups.some((group) => group.key.id === status))
+            .map((status) => {
+              const group = was.groups.find((one) => one.key.id === status);
+              const change = next[status].length - (group?.items.length ?? 0);
+              return {
+                ...(group ?? { id: status, key: { id: status, name: status, type: 'status' } }),
+                items: next[status],
+                total: (group?.total ?? 0) + change,
+              } as Schemas['IssueGroup'];
+            }),
+        },
+    );
     try {
-      await api().updateIssue(id, issue.id, { position: placed?.position ?? 0, ...(from?.status === to.status ? {} : { status: to.status }) });
+      await api().updateIssue(id, issue.id, {
+        position: placed?.position ?? 0,
+        ...(from?.status === to.status ? {} : { status: to.status }),
+      });
     } catch (error) {
       client.setQueryData(key, before);
       toast(errorText(error), 'bad');
@@ -89,7 +108,8 @@ export default function Board() {
   }, [heldId]);
 
   const shown = columns && held ? moved(columns, held.issue, held.at) : columns;
-  const say = (issue: Issue, at: Place) => setSaid(t('{issue}: {column}, place {place}.', { issue: issue.identifier, column: statusNames[at.status], place: at.index + 1 }));
+  const say = (issue: Issue, at: Place) =>
+    setSaid(t('{issue}: {column}, place {place}.', { issue: issue.identifier, column: statusNames[at.status], place: at.index + 1 }));
   const keys = (event: KeyboardEvent, issue: Issue) => {
     if (!columns || !writable || event.altKey || event.ctrlKey || event.metaKey) return;
     if (held) {
@@ -115,7 +135,11 @@ export default function Board() {
       const at = placeOf(columns, issue.id);
       if (!at) return;
       setHeld({ issue, at });
-      setSaid(t('{issue} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.', { issue: issue.identifier }));
+      setSaid(
+        t('{issue} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.', {
+          issue: issue.identifier,
+        }),
+      );
     }
   };
   const drag = (issue: Issue | undefined) => {
@@ -133,40 +157,77 @@ export default function Board() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/board" label={t('Board')}>{workspace.data?.name ?? '…'}</Crumbs></h1>
-        <label className="w-40 max-sm:order-last max-sm:w-full"><span className="sr-only">{t('Search issues')}</span><Input type="search" placeholder={t('Search issues')} value={text} onChange={(event) => setText(event.target.value)} /></label>
-        {writable && <Button small look="primary" onClick={() => setMaking('todo')}><Plus size={14} aria-hidden />{t('New issue')}</Button>}
+        <h1 className="min-w-32 flex-1 text-base font-semibold">
+          <Crumbs to="/board" label={t('Board')}>
+            {workspace.data?.name ?? '…'}
+          </Crumbs>
+        </h1>
+        <label className="w-40 max-sm:order-last max-sm:w-full">
+          <span className="sr-only">{t('Search issues')}</span>
+          <Input type="search" placeholder={t('Search issues')} value={text} onChange={(event) => setText(event.target.value)} />
+        </label>
+        {writable && (
+          <Button small look="primary" onClick={() => setMaking('todo')}>
+            <Plus size={14} aria-hidden />
+            {t('New issue')}
+          </Button>
+        )}
         <Menu
-          trigger={<IconButton label={t('Actions of the workspace')}><Ellipsis size={16} /></IconButton>}
+          trigger={
+            <IconButton label={t('Actions of the workspace')}>
+              <Ellipsis size={16} />
+            </IconButton>
+          }
           items={[
             { label: t('Members and squads'), icon: <Users size={15} />, run: () => setMembers(true) },
-            ...(workspace.data?.role === 'owner' ? [null, { label: t('Delete the workspace'), icon: <Trash2 size={15} />, danger: true, run: () => setDeleting(true) }] : []),
+            ...(workspace.data?.role === 'owner'
+              ? [null, { label: t('Delete the workspace'), icon: <Trash2 size={15} />, danger: true, run: () => setDeleting(true) }]
+              : []),
           ]}
         />
       </header>
-      <p className="sr-only" role="status" aria-live="assertive">{said}</p>
-      <p id="board-keys" className="sr-only">{t('Press space to pick the issue up and move it with the arrow keys, Enter to open it.')}</p>
+      <p className="sr-only" role="status" aria-live="assertive">
+        {said}
+      </p>
+      <p id="board-keys" className="sr-only">
+        {t('Press space to pick the issue up and move it with the arrow keys, Enter to open it.')}
+      </p>
       <div className="min-h-0 flex-1">
         <Loaded query={board}>
           {(data) => (
             <div role="group" aria-label={t('Columns')} className="flex h-full snap-x scroll-px-3 gap-3 overflow-x-auto p-3">
-              {shown && statuses.map((status) => (
-                <Column
-                  key={status} status={status} issues={shown[status]} total={data.groups.find((group) => group.key.id === status)?.total ?? 0}
-                  {...(writable ? { add: () => setMaking(status) } : {})}
-                  over={dragged && over?.status === status ? over.index : undefined}
-                  onOver={(index) => { if (dragging.current && (over?.status !== status || over.index !== index)) setOver({ status, index }); }} onDrop={(index) => drop(status, index)}
-                >
-                  {(issue, index) => (
-                    <Card
-                      key={issue.id} workspace={id} issue={issue} writable={writable} held={held?.issue.id === issue.id} dragging={dragged?.id === issue.id} onKeys={keys}
-                      drag={drag} dragEnd={() => drag(undefined)}
-                      move={(to) => void put(issue, { status: to, index: (columns as Columns)[to].length })} index={index}
-                      nudge={(by) => void put(issue, { status: issue.status, index: Math.max(0, index + by) })}
-                    />
-                  )}
-                </Column>
-              ))}
+              {shown &&
+                statuses.map((status) => (
+                  <Column
+                    key={status}
+                    status={status}
+                    issues={shown[status]}
+                    total={data.groups.find((group) => group.key.id === status)?.total ?? 0}
+                    {...(writable ? { add: () => setMaking(status) } : {})}
+                    over={dragged && over?.status === status ? over.index : undefined}
+                    onOver={(index) => {
+                      if (dragging.current && (over?.status !== status || over.index !== index)) setOver({ status, index });
+                    }}
+                    onDrop={(index) => drop(status, index)}
+                  >
+                    {(issue, index) => (
+                      <Card
+                        key={issue.id}
+                        workspace={id}
+                        issue={issue}
+                        writable={writable}
+                        held={held?.issue.id === issue.id}
+                        dragging={dragged?.id === issue.id}
+                        onKeys={keys}
+                        drag={drag}
+                        dragEnd={() => drag(undefined)}
+                        move={(to) => void put(issue, { status: to, index: (columns as Columns)[to].length })}
+                        index={index}
+                        nudge={(by) => void put(issue, { status: issue.status, index: Math.max(0, index + by) })}
+                      />
+                    )}
+                  </Column>
+                ))}
             </div>
           )}
         </Loaded>
@@ -174,42 +235,78 @@ export default function Board() {
       {making && <NewIssue workspace={id} status={making} close={() => setMaking(undefined)} />}
       {members && <Members workspace={id} administers={administers} close={() => setMembers(false)} />}
       <FormDialog
-        open={deleting} onOpenChange={() => setDeleting(false)} danger title={t('Delete the workspace?')} confirm={t('Delete')}
-        description={t('“{name}”, its issues and their comments are removed for good. The sessions of the agents stay.', { name: workspace.data?.name ?? '' })}
-        submit={async () => { await remove.mutateAsync(); await navigate({ to: '/board' }); }}
+        open={deleting}
+        onOpenChange={() => setDeleting(false)}
+        danger
+        title={t('Delete the workspace?')}
+        confirm={t('Delete')}
+        description={t('“{name}”, its issues and their comments are removed for good. The sessions of the agents stay.', {
+          name: workspace.data?.name ?? '',
+        })}
+        submit={async () => {
+          await remove.mutateAsync();
+          await navigate({ to: '/board' });
+        }}
       />
     </div>
   );
 }
 
-function Column({ status, issues, total, add, over, onOver, onDrop, children }: {
-  status: Status; issues: Issue[]; total: number; add?: () => void; over: number | undefined; onOver: (index: number) => void; onDrop: (index: number) => void;
+function Column({
+  status,
+  issues,
+  total,
+  add,
+  over,
+  onOver,
+  onDrop,
+  children,
+}: {
+  status: Status;
+  issues: Issue[];
+  total: number;
+  add?: () => void;
+  over: number | undefined;
+  onOver: (index: number) => void;
+  onDrop: (index: number) => void;
   children: (issue: Issue, index: number) => React.ReactNode;
 }) {
   const list = useRef<HTMLUListElement>(null);
   // Which card the pointer is above, by the middles of the cards.
   const above = (event: DragEvent): number => {
     event.preventDefault();
-    const cards = [...list.current?.children ?? []].filter((one) => one.hasAttribute('data-card'));
-    const index = cards.findIndex((card) => { const box = card.getBoundingClientRect(); return event.clientY < box.top + box.height / 2; });
+    const cards = [...(list.current?.children ?? [])].filter((one) => one.hasAttribute('data-card'));
+    const index = cards.findIndex((card) => {
+      const box = card.getBoundingClientRect();
+      return event.clientY < box.top + box.height / 2;
+    });
     return index < 0 ? cards.length : index;
   };
   const line = <li key="line" aria-hidden className="h-0.5 shrink-0 rounded bg-accent" />;
   return (
     <section
-      aria-label={statusNames[status]} onDragOver={(event) => onOver(above(event))} onDrop={(event) => onDrop(above(event))}
+      aria-label={statusNames[status]}
+      onDragOver={(event) => onOver(above(event))}
+      onDrop={(event) => onDrop(above(event))}
       className="flex h-full w-68 shrink-0 snap-start flex-col rounded-lg bg-panel max-sm:w-[82vw]"
     >
       <div className="flex items-center gap-2 px-3 pt-2 pb-1">
-        <h2 className="text-sm font-semibold">{statusNames[status]}</h2><span className="text-xs text-soft tabular-nums">{total}</span>
+        <h2 className="text-sm font-semibold">{statusNames[status]}</h2>
+        <span className="text-xs text-soft tabular-nums">{total}</span>
         <span className="flex-1" />
-        {add && <IconButton small label={t('New issue in {column}', { column: statusNames[status] })} onClick={add}><Plus size={15} /></IconButton>}
+        {add && (
+          <IconButton small label={t('New issue in {column}', { column: statusNames[status] })} onClick={add}>
+            <Plus size={15} />
+          </IconButton>
+        )}
       </div>
       <ul ref={list} className="flex min-h-0 flex-1 flex-col gap-2 overflow-y-auto px-2 pb-2" tabIndex={-1}>
         {issues.flatMap((issue, index) => [over === index && line, children(issue, index)])}
         {over === issues.length && line}
         {issues.length === 0 && over === undefined && <li className="px-2 py-3 text-center text-xs text-soft">{t('No issues')}</li>}
-        {total > issues.length && issues.length >= perColumn && <li className="px-2 py-2 text-center text-xs text-soft">{t('{count} more: use the search', { count: total - issues.length })}</li>}
+        {total > issues.length && issues.length >= perColumn && (
+          <li className="px-2 py-2 text-center text-xs text-soft">{t('{count} more: use the search', { count: total - issues.length })}</li>
+        )}
       </ul>
     </section>
   );
@@ -217,9 +314,30 @@ function Column({ status, issues, total, add, over, onOver, onDrop, children }: 
 
 const assigneeIcons = { agent: Bot, squad: Users, member: User };
 
-function Card({ workspace, issue, writable, held, dragging, onKeys, drag, dragEnd, move, nudge, index }: {
-  workspace: string; issue: Issue; writable: boolean; held: boolean; dragging: boolean; onKeys: (event: KeyboardEvent, issue: Issue) => void;
-  drag: (issue: Issue) => void; dragEnd: () => void; move: (to: Status) => void; nudge: (by: number) => void; index: number;
+function Card({
+  workspace,
+  issue,
+  writable,
+  held,
+  dragging,
+  onKeys,
+  drag,
+  dragEnd,
+  move,
+  nudge,
+  index,
+}: {
+  workspace: string;
+  issue: Issue;
+  writable: boolean;
+  held: boolean;
+  dragging: boolean;
+  onKeys: (event: KeyboardEvent, issue: Issue) => void;
+  drag: (issue: Issue) => void;
+  dragEnd: () => void;
+  move: (to: Status) => void;
+  nudge: (by: number) => void;
+  index: number;
 }) {
   const link = useRef<HTMLAnchorElement>(null);
   const place = `${issue.status} ${index}`;
@@ -232,37 +350,81 @@ function Card({ workspace, issue, writable, held, dragging, onKeys, drag, dragEn
   const Icon = issue.assignee_type ? assigneeIcons[issue.assignee_type] : undefined;
   return (
     <li
-      data-card draggable={writable} onDragStart={(event) => { event.dataTransfer.effectAllowed = 'move'; event.dataTransfer.setData('text/plain', issue.identifier); drag(issue); }} onDragEnd={dragEnd}
-      className={cn('group relative rounded-md border bg-raised p-2.5 shadow-xs hover:border-line-strong', held && 'border-accent ring-2 ring-accent', dragging && 'opacity-50', writable && 'cursor-grab')}
+      data-card
+      draggable={writable}
+      onDragStart={(event) => {
+        event.dataTransfer.effectAllowed = 'move';
+        event.dataTransfer.setData('text/plain', issue.identifier);
+        drag(issue);
+      }}
+      onDragEnd={dragEnd}
+      className={cn(
+        'group relative rounded-md border bg-raised p-2.5 shadow-xs hover:border-line-strong',
+        held && 'border-accent ring-2 ring-accent',
+        dragging && 'opacity-50',
+        writable && 'cursor-grab',
+      )}
     >
       <div className="flex items-center gap-1.5 text-xs text-soft">
         <span>{issue.identifier}</span>
         {issue.priority !== 'none' && <Badge tone={priorityTones[issue.priority]}>{word(issue.priority)}</Badge>}
         <span className="flex-1" />
-        {issue.active_run && (issue.active_run.status === 'waiting'
-          ? <span className="inline-flex items-center gap-1 text-warn"><CircleHelp size={13} aria-hidden />{t('waits')}</span>
-          : <span className="inline-flex items-center gap-1.5 text-accent"><span className="size-2 animate-pulse rounded-full bg-accent" aria-hidden />{issue.active_run.status === 'queued' ? t('queued') : t('works')}</span>)}
+        {issue.active_run &&
+          (issue.active_run.status === 'waiting' ? (
+            <span className="inline-flex items-center gap-1 text-warn">
+              <CircleHelp size={13} aria-hidden />
+              {t('waits')}
+            </span>
+          ) : (
+            <span className="inline-flex items-center gap-1.5 text-accent">
+              <span className="size-2 animate-pulse rounded-full bg-accent" aria-hidden />
+              {issue.active_run.status === 'queued' ? t('queued') : t('works')}
+            </span>
+          ))}
         {writable && (
           <span className="relative z-10 -my-1 -mr-1">
             <Menu
-              trigger={<IconButton small label={t('Move {issue}', { issue: issue.identifier })}><Ellipsis size={15} /></IconButton>}
+              trigger={
+                <IconButton small label={t('Move {issue}', { issue: issue.identifier })}>
+                  <Ellipsis size={15} />
+                </IconButton>
+              }
               items={[
-                { label: t('Up'), run: () => nudge(-1) }, { label: t('Down'), run: () => nudge(1) }, null,
-                ...statuses.filter((one) => one !== issue.status).map((one) => ({ label: t('To {column}', { column: statusNames[one] }), run: () => move(one) })),
+                { label: t('Up'), run: () => nudge(-1) },
+                { label: t('Down'), run: () => nudge(1) },
+                null,
+                ...statuses
+                  .filter((one) => one !== issue.status)
+                  .map((one) => ({ label: t('To {column}', { column: statusNames[one] }), run: () => move(one) })),
               ]}
             />
           </span>
         )}
       </div>
       <Link
-        ref={link} to="/board/$workspaceId/$issueId" params={{ workspaceId: workspace, issueId: issue.id }} draggable={false} dir="auto"
-        onKeyDown={(event) => onKeys(event, issue)} data-issue={issue.id} aria-describedby={writable ? 'board-keys' : undefined}
+        ref={link}
+        to="/board/$workspaceId/$issueId"
+        params={{ workspaceId: workspace, issueId: issue.id }}
+        draggable={false}
+        dir="auto"
+        onKeyDown={(event) => onKeys(event, issue)}
+        data-issue={issue.id}
+        aria-describedby={writable ? 'board-keys' : undefined}
         className="mt-0.5 block text-sm font-medium break-words after:absolute after:inset-0"
-      >{issue.title}</Link>
+      >
+        {issue.title}
+      </Link>
       {(issue.assignee || issue.labels.length > 0) && (
         <div className="mt-1.5 flex flex-wrap items-center gap-1.5 text-xs text-soft">
-          {issue.assignee && Icon && <span className="inline-flex min-w-0 items-center gap-1"><Icon size={13} className="shrink-0" aria-hidden /><span className="truncate">{issue.assignee.name}</span></span>}
-          {issue.labels.map((label) => <Badge key={label}>{label}</Badge>)}
+          {issue.assignee && Icon && (
+            <span className="inline-flex min-w-0 items-center gap-1">
+              <Icon size={13} className="shrink-0" aria-hidden />
+              <span className="truncate">{issue.assignee.name}</span>
+            </span>
+          )}
+          {issue.labels.map((label) => (
+            <Badge key={label}>{label}</Badge>
+          ))}
         </div>
       )}
     </li>

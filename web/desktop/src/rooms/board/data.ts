@@ -2,7 +2,8 @@ import type { Schemas } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
 import { api } from '../../lib/query';
 
-export const useWorkspace = (id: string) => useQuery({ queryKey: ['board', id], queryFn: ({ signal }) => api().getProdWorkspace(id, { signal }), staleTime: 30_000 });
+export const useWorkspace = (id: string) =>
+  useQuery({ queryKey: ['board', id], queryFn: ({ signal }) => api().getProdWorkspace(id, { signal }), staleTime: 30_000 });
 
 export type AssigneeType = NonNullable<Schemas['Issue']['assignee_type']>;
 
@@ -22,11 +23,14 @@ export function useCandidates(workspace: string) {
     queryKey: ['board', workspace, 'candidates'], staleTime: 30_000,
     queryFn: async ({ signal }): Promise<Candidate[]> => {
       const [agents, squads, members] = await Promise.all([
-        api().listProdWorkspaceAgents(workspace, { query: { limit: 200 }, signal }), api().listSquads(workspace, { signal }), api().listProdWorkspaceMembers(workspace, { signal }),
+        api().listProdWorkspaceAgents(workspace, { query: { limit: 200 }, signal }),
+        api().listSquads(workspace, { signal }),
+        api().listProdWorkspaceMembers(workspace, { signal }),
       ]);
       const candidate = (type: AssigneeType, id: string, name: string): Candidate => ({ key: candidateKey(type, id), type, id, name });
       return [
-        ...agents.items.map((one) => candidate('agent', one.id, one.name)), ...squads.items.map((one) => candidate('squad', one.id, one.name)),
+        ...agents.items.map((one) => candidate('agent', one.id, one.name)),
+        ...squads.items.map((one) => candidate('squad', one.id, one.name)),
         ...members.items.map((one) => candidate('member', one.user_id, one.name || one.email || one.user_id)),
       ];
     },

@@ -1,10 +1,9 @@
 import type { Schemas } from '@everloop/sdk';
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import { Bot, ChevronRight, Pencil, Play, Square, User } from 'lucide-react';
-import { type FormEvent, useState } from 'react';
-import { cn } from '../../lib/cn';
-import { ago, compact, cost, dateTime, duration } from '../../lib/format';
+import { ChevronRight, Pencil, Play, Square } from 'lucide-react';
+import { useState } from 'react';
+import { compact, cost, dateTime, duration } from '../../lib/format';
 import { t } from '../../lib/i18n';
 import { answering, questionOf, useInbox } from '../../lib/inbox';
 import { api, useAction } from '../../lib/query';
@@ -13,14 +12,14 @@ import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { Prose } from '../../ui/markdown';
-import { Failure, Loaded, More, Spinner } from '../../ui/page';
+import { Loaded } from '../../ui/page';
 import { QuestionForm } from '../chat/questions';
 import { linesOf, Section, SessionLink, State, usageText } from '../unattended/pieces';
 import { AssigneeSelect } from './assignee';
-import { type Candidate, candidateKey, useCandidates, useWorkspace } from './data';
+import { type Candidate, candidateKey, useWorkspace } from './data';
 import { type Issue, priorities, type Status, statuses, statusNames } from './place';
+import { Timeline } from './timeline';
 
-type Entry = Schemas['TimelineEntry'];
 type Run = Schemas['IssueRun'];
 
 const openRuns = ['queued', 'dispatched', 'running', 'waiting'];
@@ -37,8 +36,18 @@ export default function IssueRoom() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 items-center gap-1 border-b py-1.5 pr-3 pl-4">
-        <Link to="/board" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">{t('Board')}</Link><ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
-        <Link to="/board/$workspaceId" params={{ workspaceId: workspace }} className="max-w-[40%] truncate text-soft hover:text-ink hover:underline">{board.data?.name ?? '…'}</Link><ChevronRight size={14} className="shrink-0 text-soft" aria-hidden />
+        <Link to="/board" className="shrink-0 text-soft hover:text-ink hover:underline max-sm:hidden">
+          {t('Board')}
+        </Link>
+        <ChevronRight size={14} className="shrink-0 text-soft max-sm:hidden" aria-hidden />
+        <Link
+          to="/board/$workspaceId"
+          params={{ workspaceId: workspace }}
+          className="max-w-[40%] truncate text-soft hover:text-ink hover:underline"
+        >
+          {board.data?.name ?? '…'}
+        </Link>
+        <ChevronRight size={14} className="shrink-0 text-soft" aria-hidden />
         <span className="min-w-0 truncate font-semibold">{issue.data?.identifier ?? '…'}</span>
       </header>
       <div className="min-h-0 flex-1 overflow-y-auto" tabIndex={-1}>
@@ -54,7 +63,9 @@ export default function IssueRoom() {
                 <Runs workspace={workspace} issue={found} writable={writable} />
                 <Usage workspace={workspace} issue={found} />
               </aside>
-              <div className="min-w-0"><Timeline workspace={workspace} issue={found} writable={writable} /></div>
+              <div className="min-w-0">
+                <Timeline workspace={workspace} issue={found} writable={writable} />
+              </div>
             </div>
           )}
         </Loaded>
@@ -73,7 +84,10 @@ function Title({ workspace, issue, writable }: Part) {
   const [editing, setEditing] = useState(false);
   const [title, setTitle] = useState('');
   const [description, setDescription] = useState('');
-  const save = useAction(() => api().updateIssue(workspace, issue.id, { title: title.trim(), description, expected_revision: issue.revision }), { refresh: [['board', workspace]] });
+  const save = useAction(
+    () => api().updateIssue(workspace, issue.id, { title: title.trim(), description, expected_revision: issue.revision }),
+    { refresh: [['board', workspace]] },
+  );
   const edit = () => {
     setTitle(issue.title);
     setDescription(issue.description);
@@ -82,20 +96,41 @@ function Title({ workspace, issue, writable }: Part) {
   return (
     <div>
       <div className="flex items-start gap-2">
-        <h1 className="min-w-0 flex-1 text-xl font-semibold break-words" dir="auto">{issue.title}</h1>
-        {writable && <Button small onClick={edit}><Pencil size={14} aria-hidden />{t('Edit')}</Button>}
+        <h1 className="min-w-0 flex-1 text-xl font-semibold break-words" dir="auto">
+          {issue.title}
+        </h1>
+        {writable && (
+          <Button small onClick={edit}>
+            <Pencil size={14} aria-hidden />
+            {t('Edit')}
+          </Button>
+        )}
       </div>
-      <div className="mt-2 text-sm">{issue.description ? <Prose text={issue.description} /> : <p className="text-soft">{t('No description.')}</p>}</div>
-      <FormDialog open={editing} onOpenChange={setEditing} title={t('Edit {name}', { name: issue.identifier })} confirm={t('Save')} submit={() => save.mutateAsync()}>
-        <Field label={t('Title')}>{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} dir="auto" />}</Field>
-        <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={8} dir="auto" />}</Field>
+      <div className="mt-2 text-sm">
+        {issue.description ? <Prose text={issue.description} /> : <p className="text-soft">{t('No description.')}</p>}
+      </div>
+      <FormDialog
+        open={editing}
+        onOpenChange={setEditing}
+        title={t('Edit {name}', { name: issue.identifier })}
+        confirm={t('Save')}
+        submit={() => save.mutateAsync()}
+      >
+        <Field label={t('Title')}>
+          {(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} dir="auto" />}
+        </Field>
+        <Field label={t('Description')}>
+          {(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={8} dir="auto" />}
+        </Field>
       </FormDialog>
     </div>
   );
 }
 
 function Properties({ workspace, issue, writable }: Part) {
-  const change = useAction((body: Schemas['IssueChangeBody']) => api().updateIssue(workspace, issue.id, body), { refresh: [['board', workspace]] });
+  const change = useAction((body: Schemas['IssueChangeBody']) => api().updateIssue(workspace, issue.id, body), {
+    refresh: [['board', workspace]],
+  });
   const [chosen, setChosen] = useState<Candidate>();
   const [note, setNote] = useState('');
   const [begin, setBegin] = useState(true);
@@ -113,21 +148,74 @@ function Properties({ workspace, issue, writable }: Part) {
   };
   return (
     <div className="grid grid-cols-2 gap-3 lg:grid-cols-1">
-      <Field label={t('Status')}>{(ids) => <Select {...ids} disabled={off} value={issue.status} onChange={(event) => change.mutate({ status: event.target.value as Status })}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
-      <Field label={t('Assigned to')}>{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={key} disabled={off} change={assign} />}</Field>
-      <Field label={t('Priority')}>{(ids) => <Select {...ids} disabled={off} value={issue.priority} onChange={(event) => change.mutate({ priority: event.target.value as Issue['priority'] })}>{priorities.map((one) => <option key={one} value={one}>{word(one)}</option>)}</Select>}</Field>
-      <Field label={t('Labels')} hint={t('Separated by commas.')}>{(ids) => (
-        <Input
-          {...ids} disabled={!writable} value={labels ?? issue.labels.join(', ')} onChange={(event) => setLabels(event.target.value)}
-          onBlur={() => { if (labels !== undefined && labels !== issue.labels.join(', ')) change.mutate({ labels: linesOf(labels.replaceAll(',', '\n')) }); setLabels(undefined); }}
-        />
-      )}</Field>
+      <Field label={t('Status')}>
+        {(ids) => (
+          <Select
+            {...ids}
+            disabled={off}
+            value={issue.status}
+            onChange={(event) => change.mutate({ status: event.target.value as Status })}
+          >
+            {statuses.map((one) => (
+              <option key={one} value={one}>
+                {statusNames[one]}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label={t('Assigned to')}>
+        {(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={key} disabled={off} change={assign} />}
+      </Field>
+      <Field label={t('Priority')}>
+        {(ids) => (
+          <Select
+            {...ids}
+            disabled={off}
+            value={issue.priority}
+            onChange={(event) => change.mutate({ priority: event.target.value as Issue['priority'] })}
+          >
+            {priorities.map((one) => (
+              <option key={one} value={one}>
+                {word(one)}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label={t('Labels')} hint={t('Separated by commas.')}>
+        {(ids) => (
+          <Input
+            {...ids}
+            disabled={!writable}
+            value={labels ?? issue.labels.join(', ')}
+            onChange={(event) => setLabels(event.target.value)}
+            onBlur={() => {
+              if (labels !== undefined && labels !== issue.labels.join(', '))
+                change.mutate({ labels: linesOf(labels.replaceAll(',', '\n')) });
+              setLabels(undefined);
+            }}
+          />
+        )}
+      </Field>
       <FormDialog
-        open={chosen !== undefined} onOpenChange={() => setChosen(undefined)} title={t('Assign to {name}', { name: chosen?.name ?? '' })} confirm={t('Assign')}
+        open={chosen !== undefined}
+        onOpenChange={() => setChosen(undefined)}
+        title={t('Assign to {name}', { name: chosen?.name ?? '' })}
+        confirm={t('Assign')}
         description={t('The agent is sent the title, the description, the comments and your note.')}
-        submit={() => change.mutateAsync({ assignee_type: chosen?.type ?? null, assignee_id: chosen?.id ?? null, ...(note.trim() ? { handoff_note: note.trim() } : {}), ...(begin ? {} : { suppress_run: true }) })}
+        submit={() =>
+          change.mutateAsync({
+            assignee_type: chosen?.type ?? null,
+            assignee_id: chosen?.id ?? null,
+            ...(note.trim() ? { handoff_note: note.trim() } : {}),
+            ...(begin ? {} : { suppress_run: true }),
+          })
+        }
       >
-        <Field label={t('Note')}>{(ids) => <Area {...ids} value={note} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
+        <Field label={t('Note')}>
+          {(ids) => <Area {...ids} value={note} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}
+        </Field>
         <Check label={t('Begin a run now')} checked={begin} onChange={(event) => setBegin(event.target.checked)} />
       </FormDialog>
     </div>
@@ -140,32 +228,75 @@ function Open({ workspace, issue }: Part) {
   const inbox = useInbox(5000);
   const waiting = (runs.data?.items ?? []).filter((run) => run.status === 'waiting').map((run) => run.session_id);
   const items = waiting.length === 0 ? [] : (inbox.data?.items ?? []).filter((one) => waiting.includes(one.session_id));
-  return <>{items.map((item) => <QuestionForm key={item.question_id} question={questionOf(item)} session={answering([['board', workspace]])} />)}</>;
+  return (
+    <>
+      {items.map((item) => (
+        <QuestionForm key={item.question_id} question={questionOf(item)} session={answering([['board', workspace]])} />
+      ))}
+    </>
+  );
 }
 
-const useRuns = (workspace: string, issue: Issue) => useQuery({
-  queryKey: ['board', workspace, 'issue', issue.id, 'runs'], queryFn: ({ signal }) => api().listIssueRuns(workspace, issue.id, { query: { limit: 50 }, signal }),
-  refetchInterval: issue.active_run ? 2500 : 15_000,
-});
+const useRuns = (workspace: string, issue: Issue) =>
+  useQuery({
+    queryKey: ['board', workspace, 'issue', issue.id, 'runs'],
+    queryFn: ({ signal }) => api().listIssueRuns(workspace, issue.id, { query: { limit: 50 }, signal }),
+    refetchInterval: issue.active_run ? 2500 : 15_000,
+  });
 
 function Runs({ workspace, issue, writable }: Part) {
   const runs = useRuns(workspace, issue);
   const refresh = [['board', workspace]];
   const [note, setNote] = useState<string>();
-  const start = useAction((text: string) => api().startIssueRun(workspace, issue.id, text.trim() ? { handoff_note: text.trim() } : {}), { done: t('The run has begun.'), refresh });
+  const start = useAction((text: string) => api().startIssueRun(workspace, issue.id, text.trim() ? { handoff_note: text.trim() } : {}), {
+    done: t('The run has begun.'),
+    refresh,
+  });
   const stop = useAction((run: string) => api().cancelIssueRun(workspace, issue.id, run), { done: t('The run was stopped.'), refresh });
   const assigned = issue.assignee_type === 'agent' || issue.assignee_type === 'squad';
   const some = (runs.data?.items.length ?? 0) > 0;
   return (
     <Section
       title={t('Runs')}
-      actions={writable && assigned && !issue.active_run && <Button small onClick={() => setNote('')}><Play size={14} aria-hidden />{some ? t('Retry') : t('Start')}</Button>}
+      actions={
+        writable &&
+        assigned &&
+        !issue.active_run && (
+          <Button small onClick={() => setNote('')}>
+            <Play size={14} aria-hidden />
+            {some ? t('Retry') : t('Start')}
+          </Button>
+        )
+      }
     >
-      <Loaded query={runs} isEmpty={(data) => data.items.length === 0} empty={<p className="text-sm text-soft">{assigned ? t('The agent has not begun.') : t('Assign the issue to an agent, and it works on it.')}</p>}>
-        {(data) => <ul className="space-y-2">{data.items.map((run) => <RunItem key={run.id} run={run} stop={writable ? () => stop.mutate(run.id) : undefined} />)}</ul>}
+      <Loaded
+        query={runs}
+        isEmpty={(data) => data.items.length === 0}
+        empty={
+          <p className="text-sm text-soft">
+            {assigned ? t('The agent has not begun.') : t('Assign the issue to an agent, and it works on it.')}
+          </p>
+        }
+      >
+        {(data) => (
+          <ul className="space-y-2">
+            {data.items.map((run) => (
+              <RunItem key={run.id} run={run} stop={writable ? () => stop.mutate(run.id) : undefined} />
+            ))}
+          </ul>
+        )}
       </Loaded>
-      <FormDialog open={note !== undefined} onOpenChange={() => setNote(undefined)} title={some ? t('Retry') : t('Start a run')} confirm={t('Start')} submit={() => start.mutateAsync(note ?? '')} description={t('The agent goes on in the session that it has for this issue.')}>
-        <Field label={t('Note to the agent')}>{(ids) => <Area {...ids} value={note ?? ''} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}</Field>
+      <FormDialog
+        open={note !== undefined}
+        onOpenChange={() => setNote(undefined)}
+        title={some ? t('Retry') : t('Start a run')}
+        confirm={t('Start')}
+        submit={() => start.mutateAsync(note ?? '')}
+        description={t('The agent goes on in the session that it has for this issue.')}
+      >
+        <Field label={t('Note to the agent')}>
+          {(ids) => <Area {...ids} value={note ?? ''} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}
+        </Field>
       </FormDialog>
     </Section>
   );
@@ -174,13 +305,31 @@ function Runs({ workspace, issue, writable }: Part) {
 function RunItem({ run, stop }: { run: Run; stop: (() => void) | undefined }) {
   const open = openRuns.includes(run.status);
   const took = run.started_at && run.finished_at && duration(new Date(run.finished_at).getTime() - new Date(run.started_at).getTime());
-  const used = run.usage.reduce((sum, one) => ({ input_tokens: sum.input_tokens + one.input_tokens, output_tokens: sum.output_tokens + one.output_tokens, cost_usd: sum.cost_usd + (one.cost_usd ?? 0) }), { input_tokens: 0, output_tokens: 0, cost_usd: 0 });
+  const used = run.usage.reduce(
+    (sum, one) => ({
+      input_tokens: sum.input_tokens + one.input_tokens,
+      output_tokens: sum.output_tokens + one.output_tokens,
+      cost_usd: sum.cost_usd + (one.cost_usd ?? 0),
+    }),
+    { input_tokens: 0, output_tokens: 0, cost_usd: 0 },
+  );
   return (
     <li className="rounded-md border bg-raised px-2.5 py-2 text-sm">
       <div className="flex flex-wrap items-center gap-2">
-        <State value={run.status} /><span className="text-soft">{[word(run.trigger.kind), run.attempt > 1 && t('attempt {attempt} of {most}', { attempt: run.attempt, most: run.max_attempts })].filter(Boolean).join(', ')}</span><span className="flex-1" />
+        <State value={run.status} />
+        <span className="text-soft">
+          {[word(run.trigger.kind), run.attempt > 1 && t('attempt {attempt} of {most}', { attempt: run.attempt, most: run.max_attempts })]
+            .filter(Boolean)
+            .join(', ')}
+        </span>
+        <span className="flex-1" />
         {run.session_id && <SessionLink id={run.session_id} />}
-        {open && stop && <Button small onClick={stop}><Square size={12} fill="currentColor" aria-hidden />{t('Stop')}</Button>}
+        {open && stop && (
+          <Button small onClick={stop}>
+            <Square size={12} fill="currentColor" aria-hidden />
+            {t('Stop')}
+          </Button>
+        )}
       </div>
       <p className="mt-0.5 text-xs text-soft">{[dateTime(run.created_at), took, usageText(used)].filter(Boolean).join(' · ')}</p>
       {(run.error ?? run.failure_reason) && <p className="mt-1 break-words text-bad">{run.error ?? run.failure_reason}</p>}
@@ -190,91 +339,39 @@ function RunItem({ run, stop }: { run: Run; stop: (() => void) | undefined }) {
 }
 
 function Usage({ workspace, issue }: Part) {
-  const usage = useQuery({ queryKey: ['board', workspace, 'issue', issue.id, 'usage'], queryFn: ({ signal }) => api().getIssueUsage(workspace, issue.id, { signal }), refetchInterval: issue.active_run ? 5000 : false });
+  const usage = useQuery({
+    queryKey: ['board', workspace, 'issue', issue.id, 'usage'],
+    queryFn: ({ signal }) => api().getIssueUsage(workspace, issue.id, { signal }),
+    refetchInterval: issue.active_run ? 5000 : false,
+  });
   if (!usage.data || usage.data.run_count === 0) return null;
   const { data } = usage;
   return (
     <Section title={t('Usage')}>
       <dl className="grid grid-cols-2 gap-y-1 text-sm">
-        <dt className="text-soft">{t('Runs')}</dt><dd>{data.run_count}, {duration(data.duration_s * 1000)}</dd>
-        <dt className="text-soft">{t('Tokens in')}</dt><dd>{compact(data.input_tokens)}</dd>
-        <dt className="text-soft">{t('Tokens out')}</dt><dd>{compact(data.output_tokens)}</dd>
-        {data.cost_usd > 0 && <><dt className="text-soft">{t('Cost')}</dt><dd>{cost(data.cost_usd)}</dd></>}
-        {data.by_model.map((one) => <div key={one.model} className="contents"><dt className="truncate text-soft" title={one.model}>{one.model}</dt><dd>{compact(one.input_tokens + one.output_tokens)}</dd></div>)}
+        <dt className="text-soft">{t('Runs')}</dt>
+        <dd>
+          {data.run_count}, {duration(data.duration_s * 1000)}
+        </dd>
+        <dt className="text-soft">{t('Tokens in')}</dt>
+        <dd>{compact(data.input_tokens)}</dd>
+        <dt className="text-soft">{t('Tokens out')}</dt>
+        <dd>{compact(data.output_tokens)}</dd>
+        {data.cost_usd > 0 && (
+          <>
+            <dt className="text-soft">{t('Cost')}</dt>
+            <dd>{cost(data.cost_usd)}</dd>
+          </>
+        )}
+        {data.by_model.map((one) => (
+          <div key={one.model} className="contents">
+            <dt className="truncate text-soft" title={one.model}>
+              {one.model}
+            </dt>
+            <dd>{compact(one.input_tokens + one.output_tokens)}</dd>
+          </div>
+        ))}
       </dl>
     </Section>
   );
-}
-
-function Timeline({ workspace, issue, writable }: Part) {
-  const candidates = useCandidates(workspace);
-  const entries = useInfiniteQuery({
-    queryKey: ['board', workspace, 'issue', issue.id, 'timeline'], initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam, signal }) => api().getIssueTimeline(workspace, issue.id, { query: { limit: 100, ...(pageParam ? { before: pageParam } : {}) }, signal }),
-    getNextPageParam: (last) => last.before ?? undefined, refetchInterval: issue.active_run ? 2500 : 10_000,
-  });
-  const [comment, setComment] = useState('');
-  const say = useAction(() => api().createIssueComment(workspace, issue.id, { content: comment.trim() }), { refresh: [['board', workspace]] });
-  const submit = async (event: FormEvent) => {
-    event.preventDefault();
-    if (comment.trim()) await say.mutateAsync().then(() => setComment(''), () => {});
-  };
-  const name = (entry: Entry): string => (entry.actor_type === 'system' ? 'Everloop' : candidates.data?.find((one) => one.id === entry.actor_id)?.name ?? (entry.actor_type === 'agent' ? t('Agent') : t('Member')));
-  // Pages come newest first, entries of each oldest first.
-  const list = entries.data?.pages.toReversed().flatMap((page) => page.items) ?? [];
-  return (
-    <Section title={t('Timeline')}>
-      {entries.data === undefined && (entries.error ? <Failure error={entries.error} retry={() => void entries.refetch()} /> : <Spinner />)}
-      <More pages={entries} />
-      <ol aria-label={t('What happened')} className="space-y-2.5">
-        {list.filter((entry) => entry.type !== 'run').map((entry) => <EntryItem key={`${entry.type} ${entry.id}`} entry={entry} name={name(entry)} issue={issue} nameOf={(id) => candidates.data?.find((one) => one.id === id)?.name} />)}
-      </ol>
-      {writable && (
-        <form onSubmit={(event) => void submit(event)} className="space-y-2 pt-2">
-          <Field label={t('Comment')} hint={issue.active_run?.status === 'waiting' ? t('The agent waits: your comment is its answer.') : issue.active_run ? t('The agent gets it when its turn has ended.') : undefined}>
-            {(ids) => <Area {...ids} value={comment} onChange={(event) => setComment(event.target.value)} rows={3} dir="auto" />}
-          </Field>
-          <div className="flex justify-end"><Button type="submit" look="primary" disabled={!comment.trim()} busy={say.isPending}>{t('Comment|verb')}</Button></div>
-        </form>
-      )}
-    </Section>
-  );
-}
-
-function EntryItem({ entry, name, issue, nameOf }: { entry: Entry; name: string; issue: Issue; nameOf: (id: string) => string | undefined }) {
-  const when = <time dateTime={entry.created_at} title={dateTime(entry.created_at)} className="shrink-0 text-xs text-soft">{ago(entry.created_at)}</time>;
-  const Icon = entry.actor_type === 'agent' ? Bot : User;
-  if (entry.type === 'comment') {
-    return (
-      <li className={cn('rounded-lg border bg-raised', entry.parent_id && 'ml-6')}>
-        <div className="flex items-center gap-2 border-b px-3 py-1.5 text-sm"><Icon size={15} className="shrink-0 text-soft" aria-hidden /><span className="min-w-0 flex-1 truncate font-medium" dir="auto">{name}</span>{entry.resolved_at && <span className="text-xs text-good">{t('answered')}</span>}{when}</div>
-        <div className="px-3 py-2 text-sm"><Prose text={entry.content ?? ''} /></div>
-      </li>
-    );
-  }
-  return <li className="flex items-baseline gap-2 px-1 text-sm text-soft"><span className="min-w-0 flex-1 break-words"><span className="text-ink" dir="auto">{name}</span> {activityText(entry, issue, nameOf)}</span>{when}</li>;
-}
-
-const shown = (value: unknown): string => (typeof value === 'string' ? value : value === null || value === undefined ? '' : JSON.stringify(value));
-
-/** activityText says in words what was changed. */
-export function activityText(entry: Entry, issue: Pick<Issue, 'identifier'>, nameOf: (id: string) => string | undefined): string {
-  const { from, to } = (entry.details ?? {}) as { from?: unknown; to?: unknown };
-  const status = (value: unknown): string => statusNames[shown(value) as Status] ?? shown(value);
-  switch (entry.action) {
-    case 'created': return t('created {issue}', { issue: issue.identifier });
-    case 'status_changed': return t('moved it from {from} to {to}', { from: status(from), to: status(to) });
-    case 'priority_changed': return t('set the priority from {from} to {to}', { from: word(shown(from)), to: word(shown(to)) });
-    case 'assignee_changed': {
-      const id = shown(to).split(':').at(-1) ?? '';
-      return to ? t('assigned it to {name}', { name: nameOf(id) ?? t('another assignee') }) : t('took the assignee away');
-    }
-    case 'title_changed': return t('changed the title to “{title}”', { title: shown(to) });
-    case 'description_updated': return t('changed the description');
-    case 'due_date_changed': return to ? t('set the due date to {date}', { date: shown(to) }) : t('took the due date away');
-    case 'label_changed': return t('changed the labels');
-    case 'run_started': return t('began to work');
-    case 'run_finished': return to ? t('ended the run: {outcome}', { outcome: word(shown(to)) }) : t('ended the run');
-    default: return word(entry.action ?? '');
-  }
 }

@@ -25,15 +25,52 @@ export function NewIssue({ workspace, status, close }: { workspace: string; stat
   }), { done: (issue) => t('{name} was created.', { name: issue.identifier }), refresh: [['board', workspace]] });
   return (
     <FormDialog open onOpenChange={close} title={t('New issue')} confirm={t('Create')} submit={() => make.mutateAsync()}>
-      <Field label={t('Title')}>{(ids) => <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} autoFocus dir="auto" />}</Field>
-      <Field label={t('Description')} hint={t('An agent is sent it as its task.')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={4} dir="auto" />}</Field>
+      <Field label={t('Title')}>
+        {(ids) => (
+          <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} autoFocus dir="auto" />
+        )}
+      </Field>
+      <Field label={t('Description')} hint={t('An agent is sent it as its task.')}>
+        {(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={4} dir="auto" />}
+      </Field>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label={t('Status')}>{(ids) => <Select {...ids} value={at} onChange={(event) => setAt(event.target.value as Status)}>{statuses.map((one) => <option key={one} value={one}>{statusNames[one]}</option>)}</Select>}</Field>
-        <Field label={t('Priority')}>{(ids) => <Select {...ids} value={priority} onChange={(event) => setPriority(event.target.value as Issue['priority'])}>{priorities.map((one) => <option key={one} value={one}>{word(one)}</option>)}</Select>}</Field>
-        <Field label={t('Assigned to')}>{(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={assignee?.key ?? ''} change={setAssignee} />}</Field>
-        <Field label={t('Labels')} hint={t('Separated by commas.')}>{(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}</Field>
+        <Field label={t('Status')}>
+          {(ids) => (
+            <Select {...ids} value={at} onChange={(event) => setAt(event.target.value as Status)}>
+              {statuses.map((one) => (
+                <option key={one} value={one}>
+                  {statusNames[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Field label={t('Priority')}>
+          {(ids) => (
+            <Select {...ids} value={priority} onChange={(event) => setPriority(event.target.value as Issue['priority'])}>
+              {priorities.map((one) => (
+                <option key={one} value={one}>
+                  {word(one)}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Field label={t('Assigned to')}>
+          {(ids) => <AssigneeSelect workspace={workspace} ids={ids} value={assignee?.key ?? ''} change={setAssignee} />}
+        </Field>
+        <Field label={t('Labels')} hint={t('Separated by commas.')}>
+          {(ids) => <Input {...ids} value={labels} onChange={(event) => setLabels(event.target.value)} />}
+        </Field>
       </div>
-      {works && <Check label={t('Do not begin yet')} hint={t('The agent begins when you start a run.')} checked={wait} onChange={(event) => setWait(event.target.checked)} />}
+      {works && (
+        <Check
+          label={t('Do not begin yet')}
+          hint={t('The agent begins when you start a run.')}
+          checked={wait}
+          onChange={(event) => setWait(event.target.checked)}
+        />
+      )}
     </FormDialog>
   );
 }

@@ -8,7 +8,13 @@ export type Status = Issue['status'];
 export const statuses: Status[] = ['backlog', 'todo', 'in_progress', 'in_review', 'blocked', 'done', 'cancelled'];
 
 export const statusNames: Record<Status, string> = {
-  backlog: t('Backlog'), todo: t('To do'), in_progress: t('In progress'), in_review: t('In review'), blocked: t('Blocked'), done: t('Done'), cancelled: t('Cancelled'),
+  backlog: t('Backlog'),
+  todo: t('To do'),
+  in_progress: t('In progress'),
+  in_review: t('In review'),
+  blocked: t('Blocked'),
+  done: t('Done'),
+  cancelled: t('Cancelled'),
 };
 
 export const priorities: Issue['priority'][] = ['urgent', 'high', 'medium', 'low', 'none'];

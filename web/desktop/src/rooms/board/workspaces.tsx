@@ -19,21 +19,43 @@ export default function Workspaces() {
   return (
     <Page title={t('Board')} actions={button}>
       <Loaded
-        query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<SquareKanban size={28} />} title={t('There is no workspace yet')} action={button}>{t('A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.')}</Empty>}
+        query={pages}
+        isEmpty={() => pages.items?.length === 0}
+        empty={
+          <Empty icon={<SquareKanban size={28} />} title={t('There is no workspace yet')} action={button}>
+            {t(
+              'A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.',
+            )}
+          </Empty>
+        }
       >
         {() => (
           <ul className="mx-auto grid max-w-5xl gap-3 sm:grid-cols-2 lg:grid-cols-3">
             {pages.items?.map((one) => (
               <li key={one.id} className="relative rounded-lg border bg-raised p-4 hover:border-line-strong">
                 <div className="flex items-center gap-2">
-                  <Link to="/board/$workspaceId" params={{ workspaceId: one.id }} className="min-w-0 flex-1 truncate font-semibold after:absolute after:inset-0" dir="auto">{one.name}</Link>
+                  <Link
+                    to="/board/$workspaceId"
+                    params={{ workspaceId: one.id }}
+                    className="min-w-0 flex-1 truncate font-semibold after:absolute after:inset-0"
+                    dir="auto"
+                  >
+                    {one.name}
+                  </Link>
                   <Badge>{one.role}</Badge>
                 </div>
-                {one.description && <p className="mt-1 line-clamp-2 text-sm text-soft" dir="auto">{one.description}</p>}
-                <p className="mt-2 text-xs text-soft">{[
-                  one.issue_prefix, plural(one.member_count, '{count} member', '{count} members'), plural(one.agent_count, '{count} agent', '{count} agents'),
-                ].join(' · ')}</p>
+                {one.description && (
+                  <p className="mt-1 line-clamp-2 text-sm text-soft" dir="auto">
+                    {one.description}
+                  </p>
+                )}
+                <p className="mt-2 text-xs text-soft">
+                  {[
+                    one.issue_prefix,
+                    plural(one.member_count, '{count} member', '{count} members'),
+                    plural(one.agent_count, '{count} agent', '{count} agents'),
+                  ].join(' · ')}
+                </p>
               </li>
             ))}
           </ul>
@@ -62,15 +84,52 @@ function NewWorkspace({ close }: { close: () => void }) {
   };
   return (
     <FormDialog open onOpenChange={close} title={t('New workspace')} confirm={t('Create')} submit={submit}>
-      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} maxLength={1000} className="min-h-14" dir="auto" />}</Field>
+      <Field label={t('Name')}>
+        {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}
+      </Field>
+      <Field label={t('Description')}>
+        {(ids) => (
+          <Area
+            {...ids}
+            value={description}
+            onChange={(event) => setDescription(event.target.value)}
+            rows={2}
+            maxLength={1000}
+            className="min-h-14"
+            dir="auto"
+          />
+        )}
+      </Field>
       <Field label={t('Prefix of issues')} hint={t('As WEB for WEB-1; empty: made of the name.')}>
-        {(ids) => <Input {...ids} value={prefix} onChange={(event) => setPrefix(event.target.value)} maxLength={10} pattern="[A-Za-z][A-Za-z0-9]*" />}
+        {(ids) => (
+          <Input
+            {...ids}
+            value={prefix}
+            onChange={(event) => setPrefix(event.target.value)}
+            maxLength={10}
+            pattern="[A-Za-z][A-Za-z0-9]*"
+          />
+        )}
       </Field>
       <Field label={t('Attempts of a run')} hint={t('After the last one the issue is blocked.')}>
-        {(ids) => <Input {...ids} type="number" min={1} max={5} required value={attempts} onChange={(event) => setAttempts(Math.trunc(event.target.valueAsNumber) || 1)} />}
+        {(ids) => (
+          <Input
+            {...ids}
+            type="number"
+            min={1}
+            max={5}
+            required
+            value={attempts}
+            onChange={(event) => setAttempts(Math.trunc(event.target.valueAsNumber) || 1)}
+          />
+        )}
       </Field>
-      <Check label={t('A comment begins a run')} hint={t('When a member comments on an issue whose agent is not at work.')} checked={onComment} onChange={(event) => setOnComment(event.target.checked)} />
+      <Check
+        label={t('A comment begins a run')}
+        hint={t('When a member comments on an issue whose agent is not at work.')}
+        checked={onComment}
+        onChange={(event) => setOnComment(event.target.checked)}
+      />
     </FormDialog>
   );
 }

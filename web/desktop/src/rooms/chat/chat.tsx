@@ -17,16 +17,33 @@ export default function Chat() {
   const { followed, error } = useSession(sessionId);
   return (
     <SessionFrame id={sessionId} state={followed?.state}>
-      {error ? <div className="p-4"><Failure error={error} /></div>
-        : !followed ? <div className="p-4"><Spinner label={t('Opening the session')} /></div> : <Room key={sessionId} followed={followed} />}
+      {error ? (
+        <div className="p-4">
+          <Failure error={error} />
+        </div>
+      ) : !followed ? (
+        <div className="p-4">
+          <Spinner label={t('Opening the session')} />
+        </div>
+      ) : (
+        <Room key={sessionId} followed={followed} />
+      )}
     </SessionFrame>
   );
 }
 
 const words: Record<string, string> = {
-  model: t('The model is working'), model_unavailable: t('The model server does not answer; the call is made again'), rate_limit: t('The model server asks to wait; the call is made again'),
-  tool: t('Tools are running'), question: t('Waiting for your answer'), permission: t('Waiting for your permission'), child: t('Sub-agents are working'), slot: t('A sub-agent waits for its turn'),
-  budget: t('The budget of this session is used up'), queued: t('The message waits for its run'), worker_missing: t('No worker is running, or none can be reached'),
+  model: t('The model is working'),
+  model_unavailable: t('The model server does not answer; the call is made again'),
+  rate_limit: t('The model server asks to wait; the call is made again'),
+  tool: t('Tools are running'),
+  question: t('Waiting for your answer'),
+  permission: t('Waiting for your permission'),
+  child: t('Sub-agents are working'),
+  slot: t('A sub-agent waits for its turn'),
+  budget: t('The budget of this session is used up'),
+  queued: t('The message waits for its run'),
+  worker_missing: t('No worker is running, or none can be reached'),
 };
 
 /** waitingText says in words why a session makes no progress. */
@@ -48,7 +65,11 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
     let stored: string[] = [];
     if (out.files.length > 0) {
       const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
-      if (failed.length > 0) toast(t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }), 'bad');
+      if (failed.length > 0)
+        toast(
+          t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }),
+          'bad',
+        );
       stored = uploaded;
     }
     const chosen = mode && !(running && out.delivery === 'steer') ? { mode } : {};
@@ -61,25 +82,62 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
       {detail.data?.replay_state && <ReplayBar id={session.id} state={detail.data.replay_state} />}
       <div className="mx-auto w-full max-w-3xl px-3 pb-3">
         {!state.online && (
-          <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn"><WifiOff size={14} aria-hidden />{t('The connection is lost. It is made again by itself; nothing gets lost.')}</p>
+          <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn">
+            <WifiOff size={14} aria-hidden />
+            {t('The connection is lost. It is made again by itself; nothing gets lost.')}
+          </p>
         )}
         <div className="flex min-h-6 items-center gap-2 px-1 text-xs text-soft" role="status">
-          {running && waiting && <><span className="size-1.5 animate-pulse rounded-full bg-accent" aria-hidden />{waiting}</>}
+          {running && waiting && (
+            <>
+              <span className="size-1.5 animate-pulse rounded-full bg-accent" aria-hidden />
+              {waiting}
+            </>
+          )}
           {!running && state.waitingReason === 'budget' && waiting}
-          {!running && state.lastEnd?.status === 'failed' && <span className="text-bad">{t('The chat has failed: {message}', { message: state.lastEnd.error?.message ?? state.lastEnd.finish_reason })}</span>}
+          {!running && state.lastEnd?.status === 'failed' && (
+            <span className="text-bad">
+              {t('The chat has failed: {message}', { message: state.lastEnd.error?.message ?? state.lastEnd.finish_reason })}
+            </span>
+          )}
         </div>
         {state.queueLength > 0 && (
           <section aria-label={t('Queue')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
-            <p className="flex items-center text-xs text-soft"><span className="flex-1">{plural(state.queueLength, '{count} message in the queue', '{count} messages in the queue')}</span><button type="button" className="text-bad hover:underline" onClick={() => clear.mutate()}>{t('Stop and clear')}</button></p>
-            <ol>{state.queue.map((one) => <li key={one.turn_id} className="truncate" dir="auto">{one.preview}</li>)}</ol>
+            <p className="flex items-center text-xs text-soft">
+              <span className="flex-1">{plural(state.queueLength, '{count} message in the queue', '{count} messages in the queue')}</span>
+              <button type="button" className="text-bad hover:underline" onClick={() => clear.mutate()}>
+                {t('Stop and clear')}
+              </button>
+            </p>
+            <ol>
+              {state.queue.map((one) => (
+                <li key={one.turn_id} className="truncate" dir="auto">
+                  {one.preview}
+                </li>
+              ))}
+            </ol>
           </section>
         )}
         {owner ? (
           <Composer
-            draftKey={session.id} running={running} send={send} stop={() => stop.mutate()} quoted={quoted}
-            tools={<ModeChoice value={mode ?? (detail.data?.session_setup.mode as 'planning' | 'executing' | undefined) ?? 'executing'} change={setMode} model={state.model ?? detail.data?.model} />}
+            draftKey={session.id}
+            running={running}
+            send={send}
+            stop={() => stop.mutate()}
+            quoted={quoted}
+            tools={
+              <ModeChoice
+                value={mode ?? (detail.data?.session_setup.mode as 'planning' | 'executing' | undefined) ?? 'executing'}
+                change={setMode}
+                model={state.model ?? detail.data?.model}
+              />
+            }
           />
-        ) : <p className="rounded-lg border bg-panel px-3 py-2 text-sm text-soft">{t('You can read this session; only its owner can write to it.')}</p>}
+        ) : (
+          <p className="rounded-lg border bg-panel px-3 py-2 text-sm text-soft">
+            {t('You can read this session; only its owner can write to it.')}
+          </p>
+        )}
       </div>
     </div>
   );

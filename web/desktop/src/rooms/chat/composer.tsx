@@ -129,21 +129,44 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
   return (
     <div
       className={cn('rounded-xl border bg-raised shadow-sm focus-within:border-line-strong', over && 'border-accent bg-accent-soft')}
-      onDragOver={(event) => { if (event.dataTransfer.types.includes('Files')) { event.preventDefault(); setOver(true); } }} onDragLeave={() => setOver(false)} onDrop={drop}
+      onDragOver={(event) => {
+        if (event.dataTransfer.types.includes('Files')) {
+          event.preventDefault();
+          setOver(true);
+        }
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={drop}
     >
       {attached.length > 0 && (
         <ul aria-label={t('Attachments')} className="flex flex-wrap gap-2 px-3 pt-3">
           {attached.map((one, index) => (
             <li key={index} className="flex max-w-60 items-center gap-2 rounded-md border bg-panel py-1 pr-1 pl-2 text-xs">
-              {one.preview ? <img src={one.preview} alt="" className="size-8 rounded object-cover" /> : <FileText size={16} className="shrink-0 text-soft" aria-hidden />}
-              <span className="truncate" dir="auto">{one.file.name}</span><span className="shrink-0 text-soft">{bytes(one.file.size)}</span>
-              <IconButton small label={t('Remove {name}', { name: one.file.name })} onClick={() => detach(one)}><X size={13} /></IconButton>
+              {one.preview ? (
+                <img src={one.preview} alt="" className="size-8 rounded object-cover" />
+              ) : (
+                <FileText size={16} className="shrink-0 text-soft" aria-hidden />
+              )}
+              <span className="truncate" dir="auto">
+                {one.file.name}
+              </span>
+              <span className="shrink-0 text-soft">{bytes(one.file.size)}</span>
+              <IconButton small label={t('Remove {name}', { name: one.file.name })} onClick={() => detach(one)}>
+                <X size={13} />
+              </IconButton>
             </li>
           ))}
         </ul>
       )}
       <textarea
-        ref={area} rows={1} value={text} onChange={(event) => setText(event.target.value)} onPaste={paste} disabled={disabled} aria-label={t('Message')} dir="auto"
+        ref={area}
+        rows={1}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onPaste={paste}
+        disabled={disabled}
+        aria-label={t('Message')}
+        dir="auto"
         placeholder={placeholder ?? (running ? t('Write to the running chat') : t('Write a message'))}
         className="block max-h-65 w-full resize-none bg-transparent px-3.5 pt-3 pb-1 outline-none"
         onKeyDown={(event) => {
@@ -155,20 +178,53 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
         }}
       />
       <div className="flex flex-wrap items-center gap-1 px-2 pb-2">
-        <IconButton label={t('Attach files')} onClick={() => picker.current?.click()}><Paperclip size={16} /></IconButton>
-        <input ref={picker} type="file" multiple hidden onChange={(event) => { attach(event.target.files ?? []); event.target.value = ''; }} />
+        <IconButton label={t('Attach files')} onClick={() => picker.current?.click()}>
+          <Paperclip size={16} />
+        </IconButton>
+        <input
+          ref={picker}
+          type="file"
+          multiple
+          hidden
+          onChange={(event) => {
+            attach(event.target.files ?? []);
+            event.target.value = '';
+          }}
+        />
         {tools}
         <span className="flex-1" />
         {running && (
           <Menu
-            trigger={<button type="button" className="inline-flex h-8 items-center gap-1 rounded-md px-2 text-sm text-soft hover:bg-hover hover:text-ink">{deliveries[delivery].label}<ChevronDown size={14} aria-hidden /></button>}
+            trigger={
+              <button
+                type="button"
+                className="inline-flex h-8 items-center gap-1 rounded-md px-2 text-sm text-soft hover:bg-hover hover:text-ink"
+              >
+                {deliveries[delivery].label}
+                <ChevronDown size={14} aria-hidden />
+              </button>
+            }
             items={(Object.keys(deliveries) as (keyof typeof deliveries)[]).map((one) => ({
-              label: `${deliveries[one].label}: ${deliveries[one].hint}`, run: () => setDelivery(one), checked: delivery === one,
+              label: `${deliveries[one].label}: ${deliveries[one].hint}`,
+              run: () => setDelivery(one),
+              checked: delivery === one,
             }))}
           />
         )}
-        {running && stop && <IconButton label={t('Stop')} look="plain" onClick={stop}><Square size={14} fill="currentColor" /></IconButton>}
-        <IconButton label={t('Send')} look="primary" busy={busy} disabled={disabled || (!text.trim() && attached.length === 0)} onClick={() => void submit()}><ArrowUp size={18} /></IconButton>
+        {running && stop && (
+          <IconButton label={t('Stop')} look="plain" onClick={stop}>
+            <Square size={14} fill="currentColor" />
+          </IconButton>
+        )}
+        <IconButton
+          label={t('Send')}
+          look="primary"
+          busy={busy}
+          disabled={disabled || (!text.trim() && attached.length === 0)}
+          onClick={() => void submit()}
+        >
+          <ArrowUp size={18} />
+        </IconButton>
       </div>
     </div>
   );

@@ -22,8 +22,14 @@ export function Conversation({ session, state, quote }: { session: Session; stat
   const follows = useRef(true);
   const [atEnd, setAtEnd] = useState(true);
   const virtual = useVirtualizer({
-    count: rows.length, getScrollElement: () => box.current, estimateSize: () => 120, overscan: 8, getItemKey: (index) => rows[index]?.key ?? index,
-    paddingStart: 16, paddingEnd: 24, useFlushSync: false,
+    count: rows.length,
+    getScrollElement: () => box.current,
+    estimateSize: () => 120,
+    overscan: 8,
+    getItemKey: (index) => rows[index]?.key ?? index,
+    paddingStart: 16,
+    paddingEnd: 24,
+    useFlushSync: false,
   });
   const size = virtual.getTotalSize();
 
@@ -57,27 +63,60 @@ export function Conversation({ session, state, quote }: { session: Session; stat
   if (rows.length === 0) {
     return (
       <div className="min-h-0 flex-1 overflow-y-auto">
-        {state.loaded ? <Empty icon={<MessageSquare size={28} />} title={t('Nothing was said yet')}>{t('Write what should be done. The agent can run commands, edit files and ask you.')}</Empty>
-          : <div className="p-4"><Spinner label={t('Loading the messages')} /></div>}
+        {state.loaded ? (
+          <Empty icon={<MessageSquare size={28} />} title={t('Nothing was said yet')}>
+            {t('Write what should be done. The agent can run commands, edit files and ask you.')}
+          </Empty>
+        ) : (
+          <div className="p-4">
+            <Spinner label={t('Loading the messages')} />
+          </div>
+        )}
       </div>
     );
   }
   return (
     <div className="relative min-h-0 flex-1">
-      <div ref={box} onScroll={scrolled} tabIndex={0} role="region" aria-label={t('Conversation')} className="h-full overflow-y-auto [overflow-anchor:none]">
+      <div
+        ref={box}
+        onScroll={scrolled}
+        tabIndex={0}
+        role="region"
+        aria-label={t('Conversation')}
+        className="h-full overflow-y-auto [overflow-anchor:none]"
+      >
         <div className="relative mx-auto w-full max-w-3xl" style={{ height: size }}>
           {virtual.getVirtualItems().map((item) => {
             const row = rows[item.index];
             if (!row) return null;
             return (
-              <div key={item.key} data-index={item.index} ref={virtual.measureElement} className="absolute inset-x-0 top-0 px-4" style={{ transform: `translateY(${item.start}px)` }}>
-                {row.kind === 'turn' ? <Turn turn={row.turn} nested={state.children} quote={quote} /> : <QuestionForm question={row.question} session={session} />}
+              <div
+                key={item.key}
+                data-index={item.index}
+                ref={virtual.measureElement}
+                className="absolute inset-x-0 top-0 px-4"
+                style={{ transform: `translateY(${item.start}px)` }}
+              >
+                {row.kind === 'turn' ? (
+                  <Turn turn={row.turn} nested={state.children} quote={quote} />
+                ) : (
+                  <QuestionForm question={row.question} session={session} />
+                )}
               </div>
             );
           })}
         </div>
       </div>
-      {!atEnd && <IconButton label={t('To the end')} look="plain" className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md" onClick={toEnd}><ArrowDown size={16} /></IconButton>}
+      {!atEnd && (
+        <IconButton
+          label={t('To the end')}
+          look="plain"
+          className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-md"
+          onClick={toEnd}
+        >
+          <ArrowDown size={16} />
+        </IconButton>
+      )}
     </div>
   );
 }

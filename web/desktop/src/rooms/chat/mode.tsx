@@ -10,14 +10,29 @@ export function ModeChoice({ value, change, model }: { value: Mode; change: (mod
     <>
       <Menu
         align="start"
-        trigger={(
-          <button type="button" className="inline-flex h-8 items-center gap-1.5 rounded-md px-2 text-sm text-soft hover:bg-hover hover:text-ink">
-            {value === 'planning' ? <ListChecks size={15} aria-hidden /> : <Play size={14} aria-hidden />}{value === 'planning' ? t('Plan') : t('Act')}<ChevronDown size={14} aria-hidden />
+        trigger={
+          <button
+            type="button"
+            className="inline-flex h-8 items-center gap-1.5 rounded-md px-2 text-sm text-soft hover:bg-hover hover:text-ink"
+          >
+            {value === 'planning' ? <ListChecks size={15} aria-hidden /> : <Play size={14} aria-hidden />}
+            {value === 'planning' ? t('Plan') : t('Act')}
+            <ChevronDown size={14} aria-hidden />
           </button>
-        )}
+        }
         items={[
-          { label: t('Act: use tools and change files'), icon: <Play size={14} />, run: () => change('executing'), checked: value === 'executing' },
-          { label: t('Plan: only read, then propose'), icon: <ListChecks size={15} />, run: () => change('planning'), checked: value === 'planning' },
+          {
+            label: t('Act: use tools and change files'),
+            icon: <Play size={14} />,
+            run: () => change('executing'),
+            checked: value === 'executing',
+          },
+          {
+            label: t('Plan: only read, then propose'),
+            icon: <ListChecks size={15} />,
+            run: () => change('planning'),
+            checked: value === 'planning',
+          },
         ]}
       />
       {model && <span className="truncate px-1 text-xs text-soft max-sm:hidden">{model}</span>}

@@ -31,7 +31,8 @@ export function QuestionForm({ question, session }: { question: Question; sessio
     done: (result) => (result.resolved ? undefined : t('This question was answered before.')),
   });
   const permission = question.permission_for !== undefined && question.permission_for !== null;
-  const change = (index: number, part: Partial<Draft>) => setDrafts((all) => all.map((one, at) => (at === index ? { ...one, ...part } : one)));
+  const change = (index: number, part: Partial<Draft>) =>
+    setDrafts((all) => all.map((one, at) => (at === index ? { ...one, ...part } : one)));
   const submit = (event: FormEvent) => {
     event.preventDefault();
     const answers = question.questions.map((item, index) => answerOf(item, drafts[index] ?? blank));
@@ -41,10 +42,18 @@ export function QuestionForm({ question, session }: { question: Question; sessio
   };
   const Icon = permission ? ShieldQuestion : MessageCircleQuestion;
   return (
-    <form onSubmit={submit} aria-label={permission ? t('Permission') : t('Question')} className="my-3 rounded-xl border-2 border-warn/50 bg-raised p-4">
+    <form
+      onSubmit={submit}
+      aria-label={permission ? t('Permission') : t('Question')}
+      className="my-3 rounded-xl border-2 border-warn/50 bg-raised p-4"
+    >
       <p className="mb-3 flex items-center gap-2 font-semibold text-warn">
         <Icon size={17} aria-hidden />
-        {permission ? t('A tool needs your permission') : question.questions.length > 1 ? plural(question.questions.length, '{count} question for you', '{count} questions for you') : t('A question for you')}
+        {permission
+          ? t('A tool needs your permission')
+          : question.questions.length > 1
+            ? plural(question.questions.length, '{count} question for you', '{count} questions for you')
+            : t('A question for you')}
         {question.source_loop && <span className="text-xs font-normal text-soft">{t('of a sub-agent')}</span>}
       </p>
       <div className="space-y-5">
@@ -53,8 +62,12 @@ export function QuestionForm({ question, session }: { question: Question; sessio
         ))}
       </div>
       <div className="mt-4 flex flex-wrap items-center gap-3">
-        <Button type="submit" look="primary" busy={send.isPending}>{permission ? t('Decide') : t('Answer|verb')}</Button>
-        {question.expires_at && <span className="text-xs text-soft">{t('Decided without you at {time}', { time: dateTime(question.expires_at) })}</span>}
+        <Button type="submit" look="primary" busy={send.isPending}>
+          {permission ? t('Decide') : t('Answer|verb')}
+        </Button>
+        {question.expires_at && (
+          <span className="text-xs text-soft">{t('Decided without you at {time}', { time: dateTime(question.expires_at) })}</span>
+        )}
       </div>
     </form>
   );
@@ -63,10 +76,15 @@ export function QuestionForm({ question, session }: { question: Question; sessio
 function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; change: (part: Partial<Draft>) => void }) {
   const name = useId();
   const options = item.options ?? [];
-  const pick = (index: number) => change({
-    custom: false,
-    chosen: item.multiSelect ? (draft.chosen.includes(index) ? draft.chosen.filter((one) => one !== index) : [...draft.chosen, index]) : [index],
-  });
+  const pick = (index: number) =>
+    change({
+      custom: false,
+      chosen: item.multiSelect
+        ? draft.chosen.includes(index)
+          ? draft.chosen.filter((one) => one !== index)
+          : [...draft.chosen, index]
+        : [index],
+    });
   const kind = item.multiSelect ? 'checkbox' : 'radio';
   return (
     <fieldset className="min-w-0">
@@ -77,19 +95,43 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
       </legend>
       <div className="space-y-1">
         {options.map((option, index) => (
-          <label key={index} className="flex cursor-pointer items-start gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
-            <input type={kind} name={name} checked={!draft.custom && draft.chosen.includes(index)} onChange={() => pick(index)} className="mt-1 accent-(--accent)" />
-            <span className="min-w-0 break-words" dir="auto">{option.label}{option.description && <span className="block text-sm text-soft">{option.description}</span>}</span>
+          <label
+            key={index}
+            className="flex cursor-pointer items-start gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft"
+          >
+            <input
+              type={kind}
+              name={name}
+              checked={!draft.custom && draft.chosen.includes(index)}
+              onChange={() => pick(index)}
+              className="mt-1 accent-(--accent)"
+            />
+            <span className="min-w-0 break-words" dir="auto">
+              {option.label}
+              {option.description && <span className="block text-sm text-soft">{option.description}</span>}
+            </span>
           </label>
         ))}
         {options.length > 0 && (
           <label className="flex cursor-pointer items-center gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
-            <input type={kind} name={name} checked={draft.custom} onChange={() => change({ custom: item.multiSelect ? !draft.custom : true, chosen: [] })} className="accent-(--accent)" />
+            <input
+              type={kind}
+              name={name}
+              checked={draft.custom}
+              onChange={() => change({ custom: item.multiSelect ? !draft.custom : true, chosen: [] })}
+              className="accent-(--accent)"
+            />
             <span>{t('Something else')}</span>
           </label>
         )}
         {(draft.custom || options.length === 0) && (
-          <Area aria-label={t('Answer: {question}', { question: item.question })} value={draft.text} onChange={(event) => change({ text: event.target.value })} rows={2} className="min-h-16" />
+          <Area
+            aria-label={t('Answer: {question}', { question: item.question })}
+            value={draft.text}
+            onChange={(event) => change({ text: event.target.value })}
+            rows={2}
+            className="min-h-16"
+          />
         )}
       </div>
     </fieldset>

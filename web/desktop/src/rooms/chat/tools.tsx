@@ -1,5 +1,21 @@
 import type { CallView, TurnView } from '@everloop/sdk';
-import { Bot, ChevronRight, CircleAlert, CircleCheck, CircleDashed, CircleSlash, FilePen, FileText, Globe, ListChecks, Loader, MessageCircleQuestion, Search, SquareTerminal, Wrench } from 'lucide-react';
+import {
+  Bot,
+  ChevronRight,
+  CircleAlert,
+  CircleCheck,
+  CircleDashed,
+  CircleSlash,
+  FilePen,
+  FileText,
+  Globe,
+  ListChecks,
+  Loader,
+  MessageCircleQuestion,
+  Search,
+  SquareTerminal,
+  Wrench,
+} from 'lucide-react';
 import { type ComponentType, memo, type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { duration } from '../../lib/format';
@@ -21,20 +37,27 @@ export function parseArguments(text: string): Arguments {
   }
 }
 
-const text = (value: unknown): string => (typeof value === 'string' ? value : value === undefined || value === null ? '' : JSON.stringify(value));
+const text = (value: unknown): string =>
+  typeof value === 'string' ? value : value === undefined || value === null ? '' : JSON.stringify(value);
 
 interface Tool {
   icon: ComponentType<{ size?: number; className?: string }>;
   summary: (args: Arguments) => string;
   /** open: whether it is shown without being asked for. */
   open?: (call: CallView) => boolean;
-  body?: (props: { call: CallView; args: Arguments; children?: readonly TurnView[] | undefined; nested: ReadonlyMap<string, readonly TurnView[]> }) => ReactNode;
+  body?: (props: {
+    call: CallView;
+    args: Arguments;
+    children?: readonly TurnView[] | undefined;
+    nested: ReadonlyMap<string, readonly TurnView[]>;
+  }) => ReactNode;
 }
 
 const running = (call: CallView) => call.status === 'pending' || call.status === 'running';
 
 /** isOpenQuestion says whether a call asks something that is not answered yet: its form is shown, and no card. */
-export const isOpenQuestion = (call: CallView): boolean => call.tool_name === 'AskUserQuestion' && (running(call) || call.status === 'awaiting_answer');
+export const isOpenQuestion = (call: CallView): boolean =>
+  call.tool_name === 'AskUserQuestion' && (running(call) || call.status === 'awaiting_answer');
 
 function Output({ call, label }: { call: CallView; label: string }) {
   const shown = running(call) ? call.progress : call.result || call.progress;
@@ -55,7 +78,12 @@ function Edited({ args, result, status }: { args: Arguments; result: string; sta
   const before = text(args.old_string);
   const after = text(args.new_string ?? args.content);
   const lines = useMemo(() => lineDiff(before, after), [before, after]);
-  return <>{status === 'error' && <p className="text-sm text-bad">{bounded(result)}</p>}<Diff lines={lines} label={t('Changes of {path}', { path: text(args.file_path) })} /></>;
+  return (
+    <>
+      {status === 'error' && <p className="text-sm text-bad">{bounded(result)}</p>}
+      <Diff lines={lines} label={t('Changes of {path}', { path: text(args.file_path) })} />
+    </>
+  );
 }
 
 /** sourcesOf finds the pages that a search or a fetch names. */
@@ -92,7 +120,15 @@ function Sources({ call }: { call: CallView }) {
     <ul className="space-y-1">
       {sources.map(({ url, title }) => (
         <li key={url} className="flex min-w-0 items-baseline gap-2">
-          <a href={url} target="_blank" rel="noopener noreferrer nofollow" className="truncate text-accent underline underline-offset-2" dir="auto">{title || url}</a>
+          <a
+            href={url}
+            target="_blank"
+            rel="noopener noreferrer nofollow"
+            className="truncate text-accent underline underline-offset-2"
+            dir="auto"
+          >
+            {title || url}
+          </a>
           <span className="shrink-0 text-xs text-soft">{host(url)}</span>
         </li>
       ))}
@@ -109,17 +145,25 @@ function Fetched({ call }: { call: CallView }) {
   return (
     <div className="space-y-2">
       <p className="flex min-w-0 flex-wrap items-baseline gap-x-2">
-        <a href={url} target="_blank" rel="noopener noreferrer nofollow" className="truncate text-accent underline underline-offset-2">{field('Title') ?? url}</a>
-        <span className="text-xs text-soft">{host(url)} · {field('Status')}</span>
+        <a href={url} target="_blank" rel="noopener noreferrer nofollow" className="truncate text-accent underline underline-offset-2">
+          {field('Title') ?? url}
+        </a>
+        <span className="text-xs text-soft">
+          {host(url)} · {field('Status')}
+        </span>
       </p>
-      <div className="max-h-80 overflow-auto rounded-md border bg-panel p-3 text-sm" tabIndex={0} role="region" aria-label={t('Page')}><Prose text={bounded(rest.join('\n\n'))} /></div>
+      <div className="max-h-80 overflow-auto rounded-md border bg-panel p-3 text-sm" tabIndex={0} role="region" aria-label={t('Page')}>
+        <Prose text={bounded(rest.join('\n\n'))} />
+      </div>
     </div>
   );
 }
 
 const taskMarks: Record<string, ReactNode> = {
-  pending: <CircleDashed size={15} className="text-soft" aria-label={t('pending')} />, in_progress: <Loader size={15} className="text-accent" aria-label={t('in progress')} />,
-  completed: <CircleCheck size={15} className="text-good" aria-label={t('completed')} />, cancelled: <CircleSlash size={15} className="text-soft" aria-label={t('cancelled')} />,
+  pending: <CircleDashed size={15} className="text-soft" aria-label={t('pending')} />,
+  in_progress: <Loader size={15} className="text-accent" aria-label={t('in progress')} />,
+  completed: <CircleCheck size={15} className="text-good" aria-label={t('completed')} />,
+  cancelled: <CircleSlash size={15} className="text-soft" aria-label={t('cancelled')} />,
 };
 
 function Task({ args }: { args: Arguments }) {
@@ -185,49 +229,118 @@ function Other({ call, args }: { call: CallView; args: Arguments }) {
   }, [call.result]);
   return (
     <div className="space-y-2">
-      {Object.keys(args).length > 0 && <Labelled label={t('Arguments')}><Code text={JSON.stringify(args, null, 2)} language="json" label={t('Arguments')} /></Labelled>}
-      {pictures.map((one, index) => <img key={index} src={one.src} alt={one.label} className="max-h-96 max-w-full rounded-md border" />)}
+      {Object.keys(args).length > 0 && (
+        <Labelled label={t('Arguments')}>
+          <Code text={JSON.stringify(args, null, 2)} language="json" label={t('Arguments')} />
+        </Labelled>
+      )}
+      {pictures.map((one, index) => (
+        <img key={index} src={one.src} alt={one.label} className="max-h-96 max-w-full rounded-md border" />
+      ))}
       {(call.result || call.progress) && pictures.length === 0 && (
-        <Labelled label={running(call) ? t('Progress') : t('Result')}><Code text={pretty ?? (call.result || call.progress)} language={pretty ? 'json' : undefined} label={t('Result')} /></Labelled>
+        <Labelled label={running(call) ? t('Progress') : t('Result')}>
+          <Code text={pretty ?? (call.result || call.progress)} language={pretty ? 'json' : undefined} label={t('Result')} />
+        </Labelled>
       )}
     </div>
   );
 }
 
-const within = (pattern: string, place: string): string => (pattern && place ? t('{pattern} in {place}', { pattern, place }) : pattern || place);
+const within = (pattern: string, place: string): string =>
+  pattern && place ? t('{pattern} in {place}', { pattern, place }) : pattern || place;
 
 const lineNumbers = /^ *\d+\t/gm;
 
 const tools: Record<string, Tool> = {
   Bash: {
-    icon: SquareTerminal, summary: (args) => text(args.description) || text(args.command), open: running,
+    icon: SquareTerminal,
+    summary: (args) => text(args.description) || text(args.command),
+    open: running,
     body: ({ call, args }) => (
       <div className="space-y-2">
-        <div className="relative"><Code text={text(args.command)} language="bash" label={t('Command')} className="pr-9 whitespace-pre-wrap" /><span className="absolute top-1 right-1"><CopyButton text={text(args.command)} label={t('Copy the command')} /></span></div>
+        <div className="relative">
+          <Code text={text(args.command)} language="bash" label={t('Command')} className="pr-9 whitespace-pre-wrap" />
+          <span className="absolute top-1 right-1">
+            <CopyButton text={text(args.command)} label={t('Copy the command')} />
+          </span>
+        </div>
         <Output call={call} label={t('Output')} />
       </div>
     ),
   },
   Read: {
-    icon: FileText, summary: (args) => (args.offset ? t('{path} from line {line}', { path: text(args.file_path), line: text(args.offset) }) : text(args.file_path)),
-    body: ({ call, args }) => <Code text={call.status === 'error' ? call.result : call.result.replace(lineNumbers, '')} language={languageOf(text(args.file_path))} label={text(args.file_path)} />,
+    icon: FileText,
+    summary: (args) =>
+      args.offset ? t('{path} from line {line}', { path: text(args.file_path), line: text(args.offset) }) : text(args.file_path),
+    body: ({ call, args }) => (
+      <Code
+        text={call.status === 'error' ? call.result : call.result.replace(lineNumbers, '')}
+        language={languageOf(text(args.file_path))}
+        label={text(args.file_path)}
+      />
+    ),
   },
-  Write: { icon: FilePen, summary: (args) => text(args.file_path), open: (call) => call.arguments.length < 3000, body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} /> },
-  Edit: { icon: FilePen, summary: (args) => text(args.file_path), open: (call) => call.arguments.length < 8000, body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} /> },
-  Glob: { icon: Search, summary: (args) => within(text(args.pattern), text(args.path)), body: ({ call }) => <Code text={call.result} label={t('Files')} /> },
-  Grep: { icon: Search, summary: (args) => within(text(args.pattern), text(args.path ?? args.glob)), body: ({ call }) => <Code text={call.result} label={t('Matches')} /> },
+  Write: {
+    icon: FilePen,
+    summary: (args) => text(args.file_path),
+    open: (call) => call.arguments.length < 3000,
+    body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} />,
+  },
+  Edit: {
+    icon: FilePen,
+    summary: (args) => text(args.file_path),
+    open: (call) => call.arguments.length < 8000,
+    body: ({ call, args }) => <Edited args={args} result={call.result} status={call.status} />,
+  },
+  Glob: {
+    icon: Search,
+    summary: (args) => within(text(args.pattern), text(args.path)),
+    body: ({ call }) => <Code text={call.result} label={t('Files')} />,
+  },
+  Grep: {
+    icon: Search,
+    summary: (args) => within(text(args.pattern), text(args.path ?? args.glob)),
+    body: ({ call }) => <Code text={call.result} label={t('Matches')} />,
+  },
   WebFetch: { icon: Globe, summary: (args) => text(args.url), body: ({ call }) => <Fetched call={call} /> },
-  WebSearch: { icon: Globe, summary: (args) => text(args.query), open: (call) => call.status === 'done', body: ({ call }) => <Sources call={call} /> },
-  TaskCreate: { icon: ListChecks, summary: (args) => text(args.subject) || text(args.status), open: () => true, body: ({ args }) => <Task args={args} /> },
-  AskUserQuestion: { icon: MessageCircleQuestion, summary: (args) => (Array.isArray(args.questions) ? text((args.questions[0] as Arguments | undefined)?.question) : ''), open: () => true, body: ({ call, args }) => <Answers call={call} args={args} /> },
+  WebSearch: {
+    icon: Globe,
+    summary: (args) => text(args.query),
+    open: (call) => call.status === 'done',
+    body: ({ call }) => <Sources call={call} />,
+  },
+  TaskCreate: {
+    icon: ListChecks,
+    summary: (args) => text(args.subject) || text(args.status),
+    open: () => true,
+    body: ({ args }) => <Task args={args} />,
+  },
+  AskUserQuestion: {
+    icon: MessageCircleQuestion,
+    summary: (args) => (Array.isArray(args.questions) ? text((args.questions[0] as Arguments | undefined)?.question) : ''),
+    open: () => true,
+    body: ({ call, args }) => <Answers call={call} args={args} />,
+  },
   SubmitPlan: { icon: ListChecks, summary: (args) => text(args.title) },
   Agent: {
-    icon: Bot, summary: (args) => [text(args.description), text(args.subagent_type)].filter(Boolean).join(' · '), open: running,
+    icon: Bot,
+    summary: (args) => [text(args.description), text(args.subagent_type)].filter(Boolean).join(' · '),
+    open: running,
     body: ({ call, args, children, nested }) => (
       <div className="space-y-3">
-        {(!children || children.length === 0) && <Labelled label={t('Task')}><Prose text={text(args.prompt)} /></Labelled>}
-        {children?.map((turn) => <Turn key={turn.turn_id} turn={turn} nested={nested} inner />)}
-        {!running(call) && call.result && <Labelled label={t('Result')}><Prose text={bounded(call.result)} /></Labelled>}
+        {(!children || children.length === 0) && (
+          <Labelled label={t('Task')}>
+            <Prose text={text(args.prompt)} />
+          </Labelled>
+        )}
+        {children?.map((turn) => (
+          <Turn key={turn.turn_id} turn={turn} nested={nested} inner />
+        ))}
+        {!running(call) && call.result && (
+          <Labelled label={t('Result')}>
+            <Prose text={bounded(call.result)} />
+          </Labelled>
+        )}
       </div>
     ),
   },
@@ -235,11 +348,16 @@ const tools: Record<string, Tool> = {
 
 function Status({ call }: { call: CallView }) {
   switch (call.status) {
-    case 'done': return <CircleCheck size={15} className="shrink-0 text-good" aria-label={t('done')} />;
-    case 'error': return <CircleAlert size={15} className="shrink-0 text-bad" aria-label={t('failed')} />;
-    case 'cancelled': return <CircleSlash size={15} className="shrink-0 text-soft" aria-label={t('cancelled')} />;
-    case 'awaiting_answer': return <MessageCircleQuestion size={15} className="shrink-0 text-warn" aria-label={t('waits for your answer')} />;
-    default: return <Loader size={15} className="shrink-0 animate-spin text-accent" aria-label={t('running')} />;
+    case 'done':
+      return <CircleCheck size={15} className="shrink-0 text-good" aria-label={t('done')} />;
+    case 'error':
+      return <CircleAlert size={15} className="shrink-0 text-bad" aria-label={t('failed')} />;
+    case 'cancelled':
+      return <CircleSlash size={15} className="shrink-0 text-soft" aria-label={t('cancelled')} />;
+    case 'awaiting_answer':
+      return <MessageCircleQuestion size={15} className="shrink-0 text-warn" aria-label={t('waits for your answer')} />;
+    default:
+      return <Loader size={15} className="shrink-0 animate-spin text-accent" aria-label={t('running')} />;
   }
 }
 
@@ -255,10 +373,17 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
   const Body = tool.body;
   return (
     <div className="my-1.5 min-w-0 overflow-hidden rounded-lg border bg-raised">
-      <button type="button" aria-expanded={open} onClick={() => setChosen(!open)} className="flex w-full items-center gap-2 px-2.5 py-1.5 text-left text-sm hover:bg-hover">
+      <button
+        type="button"
+        aria-expanded={open}
+        onClick={() => setChosen(!open)}
+        className="flex w-full items-center gap-2 px-2.5 py-1.5 text-left text-sm hover:bg-hover"
+      >
         <Icon size={15} className="shrink-0 text-soft" />
         <span className="shrink-0 font-medium">{call.display_name || call.tool_name}</span>
-        <span className="min-w-0 flex-1 truncate text-soft" dir="auto">{tool.summary(args).slice(0, 300)}</span>
+        <span className="min-w-0 flex-1 truncate text-soft" dir="auto">
+          {tool.summary(args).slice(0, 300)}
+        </span>
         {call.duration_ms >= 100 && <span className="shrink-0 text-xs text-soft tabular-nums">{duration(call.duration_ms)}</span>}
         <Status call={call} />
         <ChevronRight size={14} aria-hidden className={cn('shrink-0 text-soft transition-transform', open && 'rotate-90')} />
@@ -266,7 +391,11 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
       {open && (
         <div className="space-y-2 border-t px-2.5 py-2">
           {Body ? <Body call={call} args={args} nested={nested} {...(children ? { children } : {})} /> : <Other call={call} args={args} />}
-          {call.connections && call.connections.length > 0 && <p className="text-xs text-soft">{t('Network: {hosts}', { hosts: call.connections.map((one) => text((one as Arguments).host ?? one)).join(', ') })}</p>}
+          {call.connections && call.connections.length > 0 && (
+            <p className="text-xs text-soft">
+              {t('Network: {hosts}', { hosts: call.connections.map((one) => text((one as Arguments).host ?? one)).join(', ') })}
+            </p>
+          )}
         </div>
       )}
     </div>

@@ -32,16 +32,28 @@ export const Turn = memo(function Turn({ turn, nested, inner, quote }: TurnProps
 }, (a, b) => a.turn === b.turn && a.quote === b.quote && sameCalls(a, b));
 
 // Calls of sub-agents change below a turn that stays the same.
-const sameCalls = (a: TurnProps, b: TurnProps): boolean => a.nested === b.nested || !a.turn.tool_calls.some((call) => b.nested.has(call.id));
+const sameCalls = (a: TurnProps, b: TurnProps): boolean =>
+  a.nested === b.nested || !a.turn.tool_calls.some((call) => b.nested.has(call.id));
 
-export const textOf = (turn: TurnView): string => turn.blocks.filter((block) => block.type === 'text').map((block) => block.content).join('\n\n');
+export const textOf = (turn: TurnView): string =>
+  turn.blocks
+    .filter((block) => block.type === 'text')
+    .map((block) => block.content)
+    .join('\n\n');
 
 function User({ turn, quote, inner }: { turn: TurnView; quote?: ((text: string) => void) | undefined; inner: boolean }) {
   return (
     <article aria-label={t('Your message')} className="group/turn flex flex-col items-end py-2">
       <div className={cn('max-w-[85%] min-w-0 rounded-2xl px-3.5 py-2', inner ? 'border bg-panel text-sm' : 'bg-accent-soft')}>
-        {turn.blocks.map((block, index) => (block.type === 'image'
-          ? <Picture key={index} block={block} turn={turn} /> : <p key={index} className="break-words whitespace-pre-wrap" dir="auto">{block.content}</p>))}
+        {turn.blocks.map((block, index) =>
+          block.type === 'image' ? (
+            <Picture key={index} block={block} turn={turn} />
+          ) : (
+            <p key={index} className="break-words whitespace-pre-wrap" dir="auto">
+              {block.content}
+            </p>
+          ),
+        )}
       </div>
       {!inner && <Actions turn={turn} quote={quote} />}
     </article>
@@ -62,8 +74,19 @@ function Picture({ block }: { block: Block; turn: TurnView }) {
     setSrc(url);
     return () => URL.revokeObjectURL(url);
   }, [picture.data]);
-  if (block.content.startsWith('data:image/')) return <img src={block.content} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" />;
-  if (!own) return <a href={/^https?:/.test(block.content) ? block.content : undefined} target="_blank" rel="noopener noreferrer" className="text-accent underline">{t('Picture')}</a>;
+  if (block.content.startsWith('data:image/'))
+    return <img src={block.content} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" />;
+  if (!own)
+    return (
+      <a
+        href={/^https?:/.test(block.content) ? block.content : undefined}
+        target="_blank"
+        rel="noopener noreferrer"
+        className="text-accent underline"
+      >
+        {t('Picture')}
+      </a>
+    );
   if (picture.error) return <span className="text-sm text-soft">{t('The picture could not be loaded.')}</span>;
   return src ? <img src={src} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" /> : <Spinner />;
 }
@@ -84,10 +107,17 @@ function Compaction({ turn }: { turn: TurnView }) {
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex w-full items-center gap-2 text-soft">
         <ChevronRight size={14} className={cn('transition-transform', open && 'rotate-90')} aria-hidden />
         {turn.tokens_before && turn.tokens_after
-          ? t('The history before was summarised: {before} to {after} tokens', { before: compact(turn.tokens_before), after: compact(turn.tokens_after) })
+          ? t('The history before was summarised: {before} to {after} tokens', {
+              before: compact(turn.tokens_before),
+              after: compact(turn.tokens_after),
+            })
           : t('The history before was summarised')}
       </button>
-      {open && <div className="mt-2"><Prose text={turn.summary_full ?? turn.summary_preview ?? ''} /></div>}
+      {open && (
+        <div className="mt-2">
+          <Prose text={turn.summary_full ?? turn.summary_preview ?? ''} />
+        </div>
+      )}
     </article>
   );
 }
@@ -112,11 +142,24 @@ export function partsOf(turn: TurnView): Part[] {
   return parts;
 }
 
-function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nested; inner: boolean; quote?: ((text: string) => void) | undefined }) {
+function Assistant({
+  turn,
+  nested,
+  inner,
+  quote,
+}: {
+  turn: TurnView;
+  nested: Nested;
+  inner: boolean;
+  quote?: ((text: string) => void) | undefined;
+}) {
   const parts = useMemo(() => partsOf(turn).filter((part) => part.kind === 'block' || !isOpenQuestion(part.call)), [turn]);
   const streaming = turn.status === 'streaming';
   return (
-    <article aria-label={inner ? t('Answer of the sub-agent') : t('Answer')} className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}>
+    <article
+      aria-label={inner ? t('Answer of the sub-agent') : t('Answer')}
+      className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}
+    >
       {parts.map((part, index) => {
         if (part.kind === 'call') return <ToolCard key={part.call.id} call={part.call} nested={nested} {...given(nested, part.call.id)} />;
         const { block } = part;
@@ -125,9 +168,17 @@ function Assistant({ turn, nested, inner, quote }: { turn: TurnView; nested: Nes
         if (block.type === 'image') return <Picture key={index} block={block} turn={turn} />;
         return <Prose key={index} text={block.content} />;
       })}
-      {streaming && parts.length === 0 && !turn.retry && <span role="status" className="inline-block animate-pulse py-1 text-sm text-soft">{t('Thinking…')}</span>}
+      {streaming && parts.length === 0 && !turn.retry && (
+        <span role="status" className="inline-block animate-pulse py-1 text-sm text-soft">
+          {t('Thinking…')}
+        </span>
+      )}
       {turn.retry && <RetryNote retry={turn.retry} />}
-      {turn.status === 'failed' && <p role="alert" className="my-1 rounded-md bg-bad-soft px-3 py-1.5 text-sm text-bad">{turn.failure_reason || t('This turn failed.')}</p>}
+      {turn.status === 'failed' && (
+        <p role="alert" className="my-1 rounded-md bg-bad-soft px-3 py-1.5 text-sm text-bad">
+          {turn.failure_reason || t('This turn failed.')}
+        </p>
+      )}
       {turn.status === 'interrupted' && <p className="my-1 text-sm text-soft">{t('Stopped.')}</p>}
       {!inner && !streaming && <Actions turn={turn} quote={quote} over={turn.tool_calls.length > 0} />}
     </article>
@@ -144,13 +195,26 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
   const last = text.trimEnd().split('\n').at(-1) ?? '';
   return (
     <div className="my-1 text-sm text-soft">
-      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex max-w-full items-center gap-1.5 rounded hover:text-ink">
+      <button
+        type="button"
+        aria-expanded={open}
+        onClick={() => setOpen(!open)}
+        className="flex max-w-full items-center gap-1.5 rounded hover:text-ink"
+      >
         <Brain size={14} className={cn('shrink-0', live && 'animate-pulse text-accent')} aria-hidden />
         <span className="shrink-0">{live ? t('Thinking') : t('Thought')}</span>
-        {!open && <span className="min-w-0 truncate opacity-90" dir="auto">{last.slice(0, 160)}</span>}
+        {!open && (
+          <span className="min-w-0 truncate opacity-90" dir="auto">
+            {last.slice(0, 160)}
+          </span>
+        )}
         <ChevronRight size={13} className={cn('shrink-0 transition-transform', open && 'rotate-90')} aria-hidden />
       </button>
-      {open && <p className="mt-1 border-l-2 pl-3 break-words whitespace-pre-wrap" dir="auto">{text}</p>}
+      {open && (
+        <p className="mt-1 border-l-2 pl-3 break-words whitespace-pre-wrap" dir="auto">
+          {text}
+        </p>
+      )}
     </div>
   );
 }
@@ -171,13 +235,21 @@ function Plan({ text }: { text: string }) {
   if (!Array.isArray(plan.steps)) return <Prose text={text} />;
   return (
     <section aria-label={t('Plan')} className="my-2 rounded-lg border border-accent/40 bg-raised px-3.5 py-3">
-      <h3 className="mb-2 font-semibold" dir="auto">{t('Plan: {title}', { title: plan.title })}</h3>
+      <h3 className="mb-2 font-semibold" dir="auto">
+        {t('Plan: {title}', { title: plan.title })}
+      </h3>
       <ol className="list-decimal space-y-1.5 pl-5">
         {plan.steps.map((step) => (
           <li key={step.id} dir="auto">
             <span className="font-medium">{step.title}</span>
-            {step.depends_on && step.depends_on.length > 0 && <span className="ml-2 text-xs text-soft">{t('after {steps}', { steps: step.depends_on.join(', ') })}</span>}
-            {step.detail && <div className="text-sm text-soft"><Prose text={step.detail} /></div>}
+            {step.depends_on && step.depends_on.length > 0 && (
+              <span className="ml-2 text-xs text-soft">{t('after {steps}', { steps: step.depends_on.join(', ') })}</span>
+            )}
+            {step.detail && (
+              <div className="text-sm text-soft">
+                <Prose text={step.detail} />
+              </div>
+            )}
           </li>
         ))}
       </ol>
@@ -195,7 +267,11 @@ function RetryNote({ retry }: { retry: NonNullable<TurnView['retry']> }) {
   return (
     <p role="status" className="my-1 flex items-start gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn">
       <RefreshCw size={14} className="mt-1 shrink-0" aria-hidden />
-      <span>{t('The model did not answer (attempt {attempt}).', { attempt: retry.attempt })} {left > 0 ? t('Next attempt in {seconds} s.', { seconds: left }) : t('Trying again now.')} <span className="opacity-90">{retry.reason}</span></span>
+      <span>
+        {t('The model did not answer (attempt {attempt}).', { attempt: retry.attempt })}{' '}
+        {left > 0 ? t('Next attempt in {seconds} s.', { seconds: left }) : t('Trying again now.')}{' '}
+        <span className="opacity-90">{retry.reason}</span>
+      </span>
     </p>
   );
 }
@@ -209,18 +285,32 @@ function Actions({ turn, quote, over }: { turn: TurnView; quote?: ((text: string
     void copyText(url.href).then(() => toast(t('The link was copied.')));
   };
   return (
-    <div className={cn(
-      'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100',
-      over && 'absolute -top-5 right-0 rounded-md border bg-raised', // steps follow each other without gaps
-    )}>
+    <div
+      className={cn(
+        'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100',
+        over && 'absolute -top-5 right-0 rounded-md border bg-raised', // steps follow each other without gaps
+      )}
+    >
       {said && <CopyButton text={said} label={t('Copy the text')} />}
-      {said && quote && <IconButton small label={t('Quote')} onClick={() => quote(said)}><MessageSquareQuote size={14} /></IconButton>}
-      <IconButton small label={t('Copy a link to this turn')} onClick={link}><Link2 size={14} /></IconButton>
+      {said && quote && (
+        <IconButton small label={t('Quote')} onClick={() => quote(said)}>
+          <MessageSquareQuote size={14} />
+        </IconButton>
+      )}
+      <IconButton small label={t('Copy a link to this turn')} onClick={link}>
+        <Link2 size={14} />
+      </IconButton>
       <span className="px-1.5">
         {[
-          dateTime(turn.started_at), turn.role === 'assistant' ? turn.model : '', turn.duration_ms > 0 && duration(turn.duration_ms),
-          usage.output_tokens > 0 && t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }), usage.cost_usd ? cost(usage.cost_usd) : '',
-        ].filter(Boolean).join(' · ')}
+          dateTime(turn.started_at),
+          turn.role === 'assistant' ? turn.model : '',
+          turn.duration_ms > 0 && duration(turn.duration_ms),
+          usage.output_tokens > 0 &&
+            t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }),
+          usage.cost_usd ? cost(usage.cost_usd) : '',
+        ]
+          .filter(Boolean)
+          .join(' · ')}
       </span>
     </div>
   );

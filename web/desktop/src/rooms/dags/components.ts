@@ -11,8 +11,14 @@ export type ComponentType = Component['type'];
 export const componentTypes: ComponentType[] = ['service', 'agent', 'data_store', 'queue', 'gateway', 'user', 'external', 'group'];
 
 export const componentNames: Record<ComponentType, string> = {
-  service: t('Service'), agent: t('Agent'), data_store: t('Data store'), queue: t('Queue|component'), gateway: t('Gateway'), user: t('User'),
-  external: t('External system'), group: t('Group'),
+  service: t('Service'),
+  agent: t('Agent'),
+  data_store: t('Data store'),
+  queue: t('Queue|component'),
+  gateway: t('Gateway'),
+  user: t('User'),
+  external: t('External system'),
+  group: t('Group'),
 };
 
 /** drawnOf is the drawing of an architecture: its components, and their links as edges. */

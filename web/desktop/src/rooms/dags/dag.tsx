@@ -1,25 +1,25 @@
 import { EverloopError, type Schemas } from '@everloop/sdk';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { Link, useNavigate, useParams } from '@tanstack/react-router';
+import { useNavigate, useParams } from '@tanstack/react-router';
 import { Archive, Ellipsis, Pencil, Play, Plus, Sparkles, Trash2, Upload } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
 import { cn } from '../../lib/cn';
-import { dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
-import { api, useAction, usePages } from '../../lib/query';
+import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
-import { Dialog, FormDialog } from '../../ui/dialog';
+import { FormDialog } from '../../ui/dialog';
 import { Area, Field, Input } from '../../ui/field';
 import { Menu } from '../../ui/menu';
-import { Badge, Empty, Loaded, More } from '../../ui/page';
-import { Crumbs, objectOf, Section, State, Tabs, usageText } from '../unattended/pieces';
+import { Badge, Empty, Loaded } from '../../ui/page';
+import { Crumbs, Section, State, Tabs } from '../unattended/pieces';
 import { Architecture } from './architecture';
 import { Assistant } from './assistant';
 import { Canvas, type Mark, typeIcons } from './canvas';
 import { useDraft } from './draft';
-import { added, connected, type Finding, type Graph, inputsOf, type NodeType, replaced, typeNames, types } from './graph';
+import { added, connected, type Finding, type Graph, type NodeType, replaced, typeNames, types } from './graph';
 import { JsonDialog } from './json-dialog';
 import { Findings, NodeForm } from './node-form';
+import { Runs, Start } from './runs';
 import { Publish, Versions } from './versions';
 
 type Solution = Schemas['ProdSolution'];
@@ -34,7 +34,11 @@ export default function Dag() {
   // The assistant saves versions while it is looked at.
   const refetchInterval = assisted ? 2500 : false;
   const document = useQuery({ queryKey: ['dags', id, 'document'], queryFn: ({ signal }) => api().getDag(id, { signal }), refetchInterval });
-  const architecture = useQuery({ queryKey: ['dags', id, 'architecture'], queryFn: ({ signal }) => api().getArchitecture(id, { signal }), refetchInterval });
+  const architecture = useQuery({
+    queryKey: ['dags', id, 'architecture'],
+    queryFn: ({ signal }) => api().getArchitecture(id, { signal }),
+    refetchInterval,
+  });
   const [tab, setTab] = useState('graph');
   const [asking, setAsking] = useState<'rename' | 'delete' | 'run'>();
   const remove = useAction(() => api().deleteProdSolution(id), { done: t('The DAG was deleted.'), refresh: [['dags', 'list']] });
@@ -43,35 +47,75 @@ export default function Dag() {
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4">
-        <h1 className="min-w-32 flex-1 text-base font-semibold"><Crumbs to="/dags" label={t('DAGs')}>{solution.data?.name ?? '…'}</Crumbs></h1>
+        <h1 className="min-w-32 flex-1 text-base font-semibold">
+          <Crumbs to="/dags" label={t('DAGs')}>
+            {solution.data?.name ?? '…'}
+          </Crumbs>
+        </h1>
         {solution.data && <State value={solution.data.status} />}
-        <Button small aria-pressed={assisted} onClick={() => setAssisted(!assisted)}><Sparkles size={14} aria-hidden />{t('Assistant')}</Button>
-        <Button small look="primary" disabled={!solution.data?.dag.published_version || archived} onClick={() => setAsking('run')} title={solution.data?.dag.published_version ? undefined : t('Publish a version first')}><Play size={14} aria-hidden />{t('Run|verb')}</Button>
+        <Button small aria-pressed={assisted} onClick={() => setAssisted(!assisted)}>
+          <Sparkles size={14} aria-hidden />
+          {t('Assistant')}
+        </Button>
+        <Button
+          small
+          look="primary"
+          disabled={!solution.data?.dag.published_version || archived}
+          onClick={() => setAsking('run')}
+          title={solution.data?.dag.published_version ? undefined : t('Publish a version first')}
+        >
+          <Play size={14} aria-hidden />
+          {t('Run|verb')}
+        </Button>
         <Menu
-          trigger={<IconButton label={t('Actions of the DAG')}><Ellipsis size={16} /></IconButton>}
+          trigger={
+            <IconButton label={t('Actions of the DAG')}>
+              <Ellipsis size={16} />
+            </IconButton>
+          }
           items={[
             { label: t('Name and description'), icon: <Pencil size={15} />, run: () => setAsking('rename') },
-            { label: archived ? t('Bring back from the archive') : t('Archive'), icon: <Archive size={15} />, run: () => archive.mutate(archived ? 'draft' : 'archived') },
-            null, { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setAsking('delete') },
+            {
+              label: archived ? t('Bring back from the archive') : t('Archive'),
+              icon: <Archive size={15} />,
+              run: () => archive.mutate(archived ? 'draft' : 'archived'),
+            },
+            null,
+            { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setAsking('delete') },
           ]}
         />
       </header>
       <div className="flex min-h-0 flex-1">
         <div className={cn('min-w-0 flex-1', assisted && 'max-lg:hidden')}>
           <Tabs
-            label={t('Parts of the DAG')} value={tab} change={setTab}
+            label={t('Parts of the DAG')}
+            value={tab}
+            change={setTab}
             parts={[
-              { id: 'graph', label: t('Graph'), content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded> },
               {
-                id: 'architecture', label: t('Architecture'),
-                content: <Loaded query={architecture}>{(found) => <Architecture solution={id} document={found} readOnly={archived} />}</Loaded>,
+                id: 'graph',
+                label: t('Graph'),
+                content: <Loaded query={document}>{(found) => <Editor solution={id} document={found} readOnly={archived} />}</Loaded>,
+              },
+              {
+                id: 'architecture',
+                label: t('Architecture'),
+                content: (
+                  <Loaded query={architecture}>{(found) => <Architecture solution={id} document={found} readOnly={archived} />}</Loaded>
+                ),
               },
               { id: 'runs', label: t('Runs'), content: <Runs id={id} /> },
               {
-                id: 'versions', label: t('Versions'), content: (
+                id: 'versions',
+                label: t('Versions'),
+                content: (
                   <div className="mx-auto max-w-4xl space-y-6 p-4">
-                    <Section title={t('DAG')}><Versions id={id} kind="dag" readOnly={archived} /></Section>
-                    <Section title={t('Architecture')}><Versions id={id} kind="architecture" readOnly={archived} /></Section>
+                    <Section title={t('DAG')}>
+                      <Versions id={id} kind="dag" readOnly={archived} />
+                    </Section>
+                    <Section title={t('Architecture')}>
+                      <Versions id={id} kind="architecture" readOnly={archived} />
+                    </Section>
                   </div>
                 ),
               },
@@ -81,11 +125,22 @@ export default function Dag() {
         {assisted && solution.data && <Assistant solution={solution.data} archived={archived} close={() => setAssisted(false)} />}
       </div>
       {asking === 'rename' && solution.data && <Rename solution={solution.data} close={() => setAsking(undefined)} />}
-      {asking === 'run' && solution.data?.dag.published_version && <Start id={id} version={solution.data.dag.published_version} close={() => setAsking(undefined)} />}
+      {asking === 'run' && solution.data?.dag.published_version && (
+        <Start id={id} version={solution.data.dag.published_version} close={() => setAsking(undefined)} />
+      )}
       <FormDialog
-        open={asking === 'delete'} onOpenChange={() => setAsking(undefined)} danger title={t('Delete the DAG?')} confirm={t('Delete')}
-        description={t('“{name}”, all its versions and its runs are removed for good. The sessions of its nodes stay.', { name: solution.data?.name ?? '' })}
-        submit={async () => { await remove.mutateAsync(); await navigate({ to: '/dags' }); }}
+        open={asking === 'delete'}
+        onOpenChange={() => setAsking(undefined)}
+        danger
+        title={t('Delete the DAG?')}
+        confirm={t('Delete')}
+        description={t('“{name}”, all its versions and its runs are removed for good. The sessions of its nodes stay.', {
+          name: solution.data?.name ?? '',
+        })}
+        submit={async () => {
+          await remove.mutateAsync();
+          await navigate({ to: '/dags' });
+        }}
       />
     </div>
   );
@@ -106,7 +161,11 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
   const marks = useMemo(() => {
     const map = new Map<string, Mark>();
     const source = (one: Finding) => one.node_id ?? graph.edges?.find((edge) => edge.id === one.edge_id)?.source;
-    for (const node of graph.nodes ?? []) map.set(node.id, { errors: errors.filter((one) => source(one) === node.id).length, warnings: warnings.filter((one) => source(one) === node.id).length });
+    for (const node of graph.nodes ?? [])
+      map.set(node.id, {
+        errors: errors.filter((one) => source(one) === node.id).length,
+        warnings: warnings.filter((one) => source(one) === node.id).length,
+      });
     return map;
   }, [graph, errors, warnings]);
 
@@ -115,7 +174,13 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
     draft.saved(saved.version);
     return saved;
   }, { done: (saved) => t('Version {version} was saved.', { version: saved.version }), refresh: [['dags', solution]] });
-  const store = () => save.mutate(draft.base, { onError: (error) => { if (error instanceof EverloopError && error.code === 'version_conflict') void client.invalidateQueries({ queryKey: ['dags', solution] }); } });
+  const store = () =>
+    save.mutate(draft.base, {
+      onError: (error) => {
+        if (error instanceof EverloopError && error.code === 'version_conflict')
+          void client.invalidateQueries({ queryKey: ['dags', solution] });
+      },
+    });
   const node = graph.nodes?.find((one) => one.id === chosen);
   const add = (type: NodeType) => {
     const made = added(graph, type, chosen);
@@ -130,43 +195,110 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
       <div className="flex flex-wrap items-center gap-1.5 border-b px-3 py-1.5">
         {!readOnly && (
           <Menu
-            align="start" trigger={<Button small><Plus size={14} aria-hidden />{t('Node')}</Button>}
-            items={types.map((type) => { const Icon = typeIcons[type]; return { label: typeNames[type], icon: <Icon size={15} />, run: () => add(type) }; })}
+            align="start"
+            trigger={
+              <Button small>
+                <Plus size={14} aria-hidden />
+                {t('Node')}
+              </Button>
+            }
+            items={types.map((type) => {
+              const Icon = typeIcons[type];
+              return { label: typeNames[type], icon: <Icon size={15} />, run: () => add(type) };
+            })}
           />
         )}
-        <Button small onClick={() => setJson(true)}>{t('JSON')}</Button>
+        <Button small onClick={() => setJson(true)}>
+          {t('JSON')}
+        </Button>
         <span className="min-w-0 flex-1 truncate px-1 text-sm text-soft" role="status">
-          {!document.published_version ? t('Version {version}', { version: draft.base }) : published && !dirty ? t('Version {version}, published', { version: draft.base })
-            : t('Version {version}, published is {published}', { version: draft.base, published: document.published_version })}
+          {!document.published_version
+            ? t('Version {version}', { version: draft.base })
+            : published && !dirty
+              ? t('Version {version}, published', { version: draft.base })
+              : t('Version {version}, published is {published}', { version: draft.base, published: document.published_version })}
           {dirty && <span className="text-warn"> · {t('not saved')}</span>}
         </span>
-        {dirty && <Button small look="ghost" onClick={draft.discard}>{t('Discard')}</Button>}
-        {!readOnly && <Button small look={dirty ? 'primary' : 'plain'} disabled={!dirty || stale} busy={save.isPending} onClick={store}>{t('Save')}</Button>}
-        {!readOnly && <Button small disabled={dirty || empty || published || errors.length > 0} onClick={() => setPublishing(true)}><Upload size={14} aria-hidden />{t('Publish')}</Button>}
+        {dirty && (
+          <Button small look="ghost" onClick={draft.discard}>
+            {t('Discard')}
+          </Button>
+        )}
+        {!readOnly && (
+          <Button small look={dirty ? 'primary' : 'plain'} disabled={!dirty || stale} busy={save.isPending} onClick={store}>
+            {t('Save')}
+          </Button>
+        )}
+        {!readOnly && (
+          <Button small disabled={dirty || empty || published || errors.length > 0} onClick={() => setPublishing(true)}>
+            <Upload size={14} aria-hidden />
+            {t('Publish')}
+          </Button>
+        )}
       </div>
       {dirty && stale && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">{t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}</span>
-          <Button small onClick={draft.discard}>{t('Take theirs')}</Button><Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>{t('Save mine over it')}</Button>
+          <span className="min-w-0 flex-1">
+            {t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}
+          </span>
+          <Button small onClick={draft.discard}>
+            {t('Take theirs')}
+          </Button>
+          <Button small look="danger" busy={save.isPending} onClick={() => save.mutate(document.version)}>
+            {t('Save mine over it')}
+          </Button>
         </div>
       )}
       <div className="flex min-h-0 flex-1 max-md:flex-col max-md:overflow-y-auto">
         <div className="relative min-h-72 min-w-0 flex-1 max-md:flex-none max-md:basis-[50dvh]">
           <Canvas
-            graph={graph} marks={marks} chosen={chosen} choose={setChosen}
-            {...(readOnly ? {} : { connect: (from: string, to: string) => change(connected(graph, from, to)), place: (id: string, position: { x: number; y: number }) => { const at = graph.nodes?.find((one) => one.id === id); if (at) change(replaced(graph, id, { ...at, position })); } })}
+            graph={graph}
+            marks={marks}
+            chosen={chosen}
+            choose={setChosen}
+            {...(readOnly
+              ? {}
+              : {
+                  connect: (from: string, to: string) => change(connected(graph, from, to)),
+                  place: (id: string, position: { x: number; y: number }) => {
+                    const at = graph.nodes?.find((one) => one.id === id);
+                    if (at) change(replaced(graph, id, { ...at, position }));
+                  },
+                })}
           />
           {empty && (
             <div className="pointer-events-none absolute inset-0 grid place-items-center">
-              <div className="pointer-events-auto"><Empty
-                title={t('The DAG is empty')} action={readOnly ? undefined : <Button look="primary" onClick={() => { change(example); setChosen('work'); }}>{t('Begin with an example')}</Button>}
-              >{t('Add nodes, and lead them to each other. A run begins at the start and is over at the end.')}</Empty></div>
+              <div className="pointer-events-auto">
+                <Empty
+                  title={t('The DAG is empty')}
+                  action={
+                    readOnly ? undefined : (
+                      <Button
+                        look="primary"
+                        onClick={() => {
+                          change(example);
+                          setChosen('work');
+                        }}
+                      >
+                        {t('Begin with an example')}
+                      </Button>
+                    )
+                  }
+                >
+                  {t('Add nodes, and lead them to each other. A run begins at the start and is over at the end.')}
+                </Empty>
+              </div>
             </div>
           )}
         </div>
-        <aside aria-label={t('Node')} className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t max-md:border-l-0">
+        <aside
+          aria-label={t('Node')}
+          className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t max-md:border-l-0"
+        >
           {node ? (
-            <fieldset disabled={readOnly} className="min-w-0"><NodeForm key={node.id} solution={solution} graph={graph} node={node} findings={all} change={change} choose={setChosen} /></fieldset>
+            <fieldset disabled={readOnly} className="min-w-0">
+              <NodeForm key={node.id} solution={solution} graph={graph} node={node} findings={all} change={change} choose={setChosen} />
+            </fieldset>
           ) : (
             <div className="space-y-4">
               {all.length > 0 && <Findings list={all} choose={setChosen} />}
@@ -177,7 +309,14 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
         </aside>
       </div>
       {json && (
-        <JsonDialog title={t('The DAG as JSON')} document={graph} lists={['nodes', 'edges']} readOnly={readOnly} change={change} close={() => setJson(false)} />
+        <JsonDialog
+          title={t('The DAG as JSON')}
+          document={graph}
+          lists={['nodes', 'edges']}
+          readOnly={readOnly}
+          change={change}
+          close={() => setJson(false)}
+        />
       )}
       {publishing && <Publish id={solution} kind="dag" version={document.version} close={() => setPublishing(false)} />}
     </div>
@@ -188,9 +327,14 @@ const example: Graph = {
   nodes: [
     { id: 'start', type: 'start', output_schema: { type: 'object', required: ['topic'], properties: { topic: { type: 'string' } } } },
     { id: 'work', type: 'agent', config: { prompt: t('Write a short note on {{input.topic}}.') } },
-    { id: 'ask', type: 'human', config: { prompt: t('Is this good? {{nodes.work.output}}'), options: ['yes', 'no'] } }, { id: 'end', type: 'end' },
+    { id: 'ask', type: 'human', config: { prompt: t('Is this good? {{nodes.work.output}}'), options: ['yes', 'no'] } },
+    { id: 'end', type: 'end' },
   ],
-  edges: [{ id: 'start-work', source: 'start', target: 'work' }, { id: 'work-ask', source: 'work', target: 'ask' }, { id: 'ask-end', source: 'ask', target: 'end' }],
+  edges: [
+    { id: 'start-work', source: 'start', target: 'work' },
+    { id: 'work-ask', source: 'work', target: 'ask' },
+    { id: 'ask-end', source: 'ask', target: 'end' },
+  ],
 };
 
 // useValidation asks the service what is wrong, a moment after the last change.
@@ -201,8 +345,12 @@ function useValidation(solution: string, graph: Graph): Schemas['Validation'] | 
     return () => clearTimeout(timer);
   }, [graph]);
   const validation = useQuery({
-    queryKey: ['dag-validation', solution, asked], queryFn: ({ signal }) => api().validateDag(solution, { dag: asked }, { signal }), enabled: (asked.nodes ?? []).length > 0,
-    placeholderData: (was) => was, staleTime: 60_000, gcTime: 60_000,
+    queryKey: ['dag-validation', solution, asked],
+    queryFn: ({ signal }) => api().validateDag(solution, { dag: asked }, { signal }),
+    enabled: (asked.nodes ?? []).length > 0,
+    placeholderData: (was) => was,
+    staleTime: 60_000,
+    gcTime: 60_000,
   });
   return (graph.nodes ?? []).length > 0 ? validation.data : undefined;
 }
@@ -217,9 +365,18 @@ function NodeList({ graph, marks, choose }: { graph: Graph; marks: ReadonlyMap<s
           const Icon = typeIcons[node.type];
           return (
             <li key={node.id}>
-              <button type="button" className="flex w-full items-center gap-2 rounded-md px-2 py-1 text-left text-sm hover:bg-hover" onClick={() => choose(node.id)}>
-                <Icon size={15} className="shrink-0 text-soft" /><span className="min-w-0 flex-1 truncate" dir="auto">{node.name || node.id}</span>
-                {(marks.get(node.id)?.errors ?? 0) > 0 && <Badge tone="bad">{plural(marks.get(node.id)?.errors ?? 0, '{count} error', '{count} errors')}</Badge>}
+              <button
+                type="button"
+                className="flex w-full items-center gap-2 rounded-md px-2 py-1 text-left text-sm hover:bg-hover"
+                onClick={() => choose(node.id)}
+              >
+                <Icon size={15} className="shrink-0 text-soft" />
+                <span className="min-w-0 flex-1 truncate" dir="auto">
+                  {node.name || node.id}
+                </span>
+                {(marks.get(node.id)?.errors ?? 0) > 0 && (
+                  <Badge tone="bad">{plural(marks.get(node.id)?.errors ?? 0, '{count} error', '{count} errors')}</Badge>
+                )}
               </button>
             </li>
           );
@@ -235,78 +392,12 @@ function Rename({ solution, close }: { solution: Solution; close: () => void }) 
   const save = useAction(() => api().changeProdSolution(solution.id, { name: name.trim(), description }), { refresh: [['dags']] });
   return (
     <FormDialog open onOpenChange={close} title={t('Name and description')} confirm={t('Save')} submit={() => save.mutateAsync()}>
-      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={3} dir="auto" />}</Field>
+      <Field label={t('Name')}>
+        {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}
+      </Field>
+      <Field label={t('Description')}>
+        {(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={3} dir="auto" />}
+      </Field>
     </FormDialog>
-  );
-}
-
-function Start({ id, version, close }: { id: string; version: number; close: () => void }) {
-  const document = useQuery({ queryKey: ['dags', id, 'version', version], queryFn: ({ signal }) => api().getDagVersion(id, String(version), { signal }), staleTime: Infinity });
-  return (
-    <Dialog open onOpenChange={close} title={t('Run version {version}', { version })} description={t('What its nodes refer to as input.')}>
-      <Loaded query={document}>{(found) => <Inputs id={id} graph={found.dag} close={close} />}</Loaded>
-    </Dialog>
-  );
-}
-
-function Inputs({ id, graph, close }: { id: string; graph: Graph; close: () => void }) {
-  const navigate = useNavigate();
-  const [text, setText] = useState(() => JSON.stringify(inputsOf(graph), null, 2));
-  const read = objectOf(text);
-  const fields = 'value' in read ? Object.entries(read.value ?? {}) : [];
-  const simple = fields.length > 0 && fields.every(([, value]) => typeof value === 'string');
-  const [raw, setRaw] = useState(!simple);
-  const start = useAction(async () => {
-    if ('error' in read) return;
-    const run = await api().createDagRun(id, { inputs: read.value ?? {} });
-    close();
-    await navigate({ to: '/dags/$dagId/runs/$runId', params: { dagId: id, runId: run.id } });
-  }, { refresh: [['dags', id], ['dags', 'list']] });
-  return (
-    <form onSubmit={(event) => { event.preventDefault(); start.mutate(); }} className="space-y-3">
-      {!raw && simple ? fields.map(([name, value]) => (
-        <Field key={name} label={name}>{(ids) => <Area {...ids} rows={1} className="min-h-9" required value={String(value)} onChange={(event) => setText(JSON.stringify({ ...('value' in read ? read.value : {}), [name]: event.target.value }, null, 2))} dir="auto" />}</Field>
-      )) : (
-        <Field label={t('Inputs')} hint={t('A JSON object.')} error={'error' in read ? read.error : undefined}>{(ids) => <Area {...ids} rows={6} className="font-mono text-xs" spellCheck={false} value={text} onChange={(event) => setText(event.target.value)} />}</Field>
-      )}
-      <div className="flex items-center justify-end gap-2">
-        {simple && <button type="button" className="mr-auto text-sm text-accent hover:underline" onClick={() => setRaw(!raw)}>{raw ? t('As fields') : t('As JSON')}</button>}
-        <Button onClick={close}>{t('Cancel')}</Button><Button type="submit" look="primary" busy={start.isPending} disabled={'error' in read}>{t('Start')}</Button>
-      </div>
-    </form>
-  );
-}
-
-function Runs({ id }: { id: string }) {
-  const pages = usePages<Schemas['RunRecord']>(['dags', id, 'runs'], (query, signal) => api().listDagRuns(id, { query, signal }));
-  const { refetch } = pages;
-  const open = pages.items?.some((run) => ['pending', 'running', 'waiting'].includes(run.status)) ?? false;
-  useEffect(() => {
-    const timer = setInterval(() => void refetch(), open ? 3000 : 15_000);
-    return () => clearInterval(timer);
-  }, [open, refetch]);
-  return (
-    <div className="mx-auto max-w-4xl p-4">
-      <Loaded query={pages} isEmpty={() => pages.items?.length === 0} empty={<Empty icon={<Play size={26} />} title={t('It has not run yet')}>{t('Publish a version, then run it. A run can be followed here, node by node.')}</Empty>}>
-        {() => (
-          <ul className="divide-y rounded-lg border bg-raised">
-            {pages.items?.map((run) => (
-              <li key={run.id} className="relative flex flex-wrap items-center gap-x-3 gap-y-1 px-3 py-2 text-sm hover:bg-hover">
-                <State value={run.status} />
-                <Link to="/dags/$dagId/runs/$runId" params={{ dagId: id, runId: run.id }} className="after:absolute after:inset-0"><time dateTime={run.created_at}>{dateTime(run.created_at)}</time></Link>
-                <span className="text-soft">{[
-                  t('version {version}', { version: run.version }), run.retries > 0 && plural(run.retries, 'retried {count} time', 'retried {count} times'),
-                  run.trigger === 'subflow' && t('as a subflow'),
-                ].filter(Boolean).join(', ')}</span><span className="flex-1" />
-                <span className="text-xs text-soft">{[run.started_at && run.finished_at && duration(new Date(run.finished_at).getTime() - new Date(run.started_at).getTime()), usageText(run.usage)].filter(Boolean).join(' · ')}</span>
-                {run.error && <p className="w-full break-words text-bad">{run.error.message}</p>}
-              </li>
-            ))}
-          </ul>
-        )}
-      </Loaded>
-      <More pages={pages} />
-    </div>
   );
 }

@@ -19,22 +19,49 @@ export default function Dags() {
   return (
     <Page title={t('DAGs')} actions={button}>
       <Loaded
-        query={pages} isEmpty={() => pages.items?.length === 0}
-        empty={<Empty icon={<Workflow size={28} />} title={t('There is no DAG yet')} action={button}>{t('A DAG carries out agents, tools and questions to people in their order, side by side where it can. A run lasts as long as it takes, also over crashes.')}</Empty>}
+        query={pages}
+        isEmpty={() => pages.items?.length === 0}
+        empty={
+          <Empty icon={<Workflow size={28} />} title={t('There is no DAG yet')} action={button}>
+            {t(
+              'A DAG carries out agents, tools and questions to people in their order, side by side where it can. A run lasts as long as it takes, also over crashes.',
+            )}
+          </Empty>
+        }
       >
         {() => (
           <ul className="mx-auto max-w-4xl space-y-2">
             {pages.items?.map((one) => (
-              <li key={one.id} className="relative flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong">
+              <li
+                key={one.id}
+                className="relative flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong"
+              >
                 <div className="min-w-0 flex-1">
                   <div className="flex flex-wrap items-center gap-x-2">
-                    <Link to="/dags/$dagId" params={{ dagId: one.id }} className="min-w-0 truncate font-medium after:absolute after:inset-0" dir="auto">{one.name}</Link>
+                    <Link
+                      to="/dags/$dagId"
+                      params={{ dagId: one.id }}
+                      className="min-w-0 truncate font-medium after:absolute after:inset-0"
+                      dir="auto"
+                    >
+                      {one.name}
+                    </Link>
                     <State value={one.status} />
-                    {one.last_run && <span className="text-xs text-soft">{t('last run')} <State value={one.last_run.status} /></span>}
+                    {one.last_run && (
+                      <span className="text-xs text-soft">
+                        {t('last run')} <State value={one.last_run.status} />
+                      </span>
+                    )}
                   </div>
-                  {one.description && <p className="truncate text-sm text-soft" dir="auto">{one.description}</p>}
+                  {one.description && (
+                    <p className="truncate text-sm text-soft" dir="auto">
+                      {one.description}
+                    </p>
+                  )}
                 </div>
-                <span className="shrink-0 text-xs text-soft" title={dateTime(one.updated_at)}>{t('version {version}', { version: one.dag.current_version })} · {ago(one.updated_at)}</span>
+                <span className="shrink-0 text-xs text-soft" title={dateTime(one.updated_at)}>
+                  {t('version {version}', { version: one.dag.current_version })} · {ago(one.updated_at)}
+                </span>
               </li>
             ))}
           </ul>
@@ -50,15 +77,31 @@ function NewDag({ close }: { close: () => void }) {
   const navigate = useNavigate();
   const [name, setName] = useState('');
   const [description, setDescription] = useState('');
-  const make = useAction(() => api().createProdSolution({ name: name.trim(), ...(description.trim() ? { description: description.trim() } : {}) }), { refresh: [['dags', 'list']] });
+  const make = useAction(
+    () => api().createProdSolution({ name: name.trim(), ...(description.trim() ? { description: description.trim() } : {}) }),
+    { refresh: [['dags', 'list']] },
+  );
   const submit = async () => {
     const made = await make.mutateAsync();
     await navigate({ to: '/dags/$dagId', params: { dagId: made.id } });
   };
   return (
     <FormDialog open onOpenChange={close} title={t('New DAG')} confirm={t('Create')} submit={submit}>
-      <Field label={t('Name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}</Field>
-      <Field label={t('Description')}>{(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={2} className="min-h-14" dir="auto" />}</Field>
+      <Field label={t('Name')}>
+        {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={128} autoFocus />}
+      </Field>
+      <Field label={t('Description')}>
+        {(ids) => (
+          <Area
+            {...ids}
+            value={description}
+            onChange={(event) => setDescription(event.target.value)}
+            rows={2}
+            className="min-h-14"
+            dir="auto"
+          />
+        )}
+      </Field>
     </FormDialog>
   );
 }

@@ -39,7 +39,11 @@ export function useDraft<Content>(key: string, version: number, content: Content
   }, [dirty]);
 
   return {
-    ...kept, dirty, stale, change: (next) => put({ base: kept.base, content: next }, true), discard: () => put({ base: version, content }, false),
+    ...kept,
+    dirty,
+    stale,
+    change: (next) => put({ base: kept.base, content: next }, true),
+    discard: () => put({ base: version, content }, false),
     saved: (made) => put({ base: made, content: kept.content }, false),
   };
 }

@@ -11,7 +11,17 @@ export type NodeType = Node['type'];
 export const types: NodeType[] = ['start', 'agent', 'tool', 'code', 'human', 'condition', 'join', 'map', 'subflow', 'wait', 'end'];
 
 export const typeNames: Record<NodeType, string> = {
-  start: t('Start|node'), agent: t('Agent'), tool: t('Tool'), human: t('Person'), condition: t('Condition'), join: t('Join'), map: t('Map'), subflow: t('Subflow'), wait: t('Wait'), end: t('End'), code: t('Code'),
+  start: t('Start|node'),
+  agent: t('Agent'),
+  tool: t('Tool'),
+  human: t('Person'),
+  condition: t('Condition'),
+  join: t('Join'),
+  map: t('Map'),
+  subflow: t('Subflow'),
+  wait: t('Wait'),
+  end: t('End'),
+  code: t('Code'),
 };
 
 export const size = { width: 190, height: 58 };
@@ -71,14 +81,16 @@ export function added(graph: Graph, type: NodeType, before?: string): { graph: G
   const edges = graph.edges ?? [];
   const id = freeId(type === 'human' ? 'ask' : type, nodes);
   const source = nodes.find((one) => one.id === before);
-  const edge: Edge[] = source && source.type !== 'end' && type !== 'start' ? [{ id: freeId(`${source.id}-${id}`, edges), source: source.id, target: id }] : [];
+  const edge: Edge[] =
+    source && source.type !== 'end' && type !== 'start' ? [{ id: freeId(`${source.id}-${id}`, edges), source: source.id, target: id }] : [];
   return { id, graph: { ...graph, nodes: [...nodes, { id, type }], edges: [...edges, ...edge] } };
 }
 
 /** connected gives the graph with an edge more; one that is there already is not made twice. */
 export function connected(graph: Graph, source: string, target: string): Graph {
   const edges = graph.edges ?? [];
-  if (source === target || edges.some((one) => one.source === source && one.target === target && !one.source_handle && !one.condition)) return graph;
+  if (source === target || edges.some((one) => one.source === source && one.target === target && !one.source_handle && !one.condition))
+    return graph;
   return { ...graph, edges: [...edges, { id: freeId(`${source}-${target}`, edges), source, target }] };
 }
 
@@ -97,7 +109,9 @@ export function replaced(graph: Graph, id: string, node: Node): Graph {
 /** removed gives the graph without a node and its edges. */
 export function removed(graph: Graph, id: string): Graph {
   return {
-    ...graph, nodes: (graph.nodes ?? []).filter((one) => one.id !== id), edges: (graph.edges ?? []).filter((one) => one.source !== id && one.target !== id),
+    ...graph,
+    nodes: (graph.nodes ?? []).filter((one) => one.id !== id),
+    edges: (graph.edges ?? []).filter((one) => one.source !== id && one.target !== id),
     steps: (graph.steps ?? []).filter((one) => one.node_id !== id),
   };
 }
@@ -112,7 +126,11 @@ export function set<Of extends object, Key extends keyof Of>(of: Of, key: Key, v
 export function inputsOf(graph: Graph): Record<string, unknown> {
   const schema = graph.nodes?.find((one) => one.type === 'start')?.output_schema;
   const properties = (schema?.properties ?? {}) as Record<string, { type?: string } | undefined>;
-  const names = new Set([...Object.keys(properties), ...(Array.isArray(schema?.required) ? schema.required as string[] : []), ...mentioned(graph)]);
+  const names = new Set([
+    ...Object.keys(properties),
+    ...(Array.isArray(schema?.required) ? (schema.required as string[]) : []),
+    ...mentioned(graph),
+  ]);
   const empty: Record<string, unknown> = { number: 0, integer: 0, boolean: false, array: [], object: {} };
   return Object.fromEntries([...names].map((name) => [name, empty[properties[name]?.type ?? ''] ?? '']));
 }

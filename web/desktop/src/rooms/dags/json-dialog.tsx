@@ -12,7 +12,9 @@ export function JsonDialog<Content extends object>({ title, document, lists, rea
   const [text, setText] = useState(() => JSON.stringify(document, null, 2));
   const read = objectOf(text);
   const fields = 'value' in read ? read.value ?? {} : {};
-  const shape = lists.every((name) => Array.isArray(fields[name] ?? [])) ? undefined : t('{names}: these are lists.', { names: lists.join(', ') });
+  const shape = lists.every((name) => Array.isArray(fields[name] ?? []))
+    ? undefined
+    : t('{names}: these are lists.', { names: lists.join(', ') });
   const error = 'error' in read ? read.error : shape;
   const take = () => {
     if (error !== undefined) return;

@@ -1,12 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
-import { Plus, Trash2, X } from 'lucide-react';
+import { Trash2, X } from 'lucide-react';
 import { type ReactNode, useId, useState } from 'react';
 import { rich, t } from '../../lib/i18n';
 import { api } from '../../lib/query';
-import { Button, IconButton } from '../../ui/button';
+import { IconButton } from '../../ui/button';
 import { Area, Check, Field, Input, Select } from '../../ui/field';
 import { linesOf, objectOf } from '../unattended/pieces';
-import { connected, type Edge, type Finding, type Graph, type Node, type NodeType, removed, replaced, set, typeNames, types } from './graph';
+import { EdgeForm, NextNode } from './edge-form';
+import { connected, type Finding, type Graph, type Node, type NodeType, removed, replaced, set, typeNames, types } from './graph';
 
 type Config = NonNullable<Node['config']>;
 
@@ -17,80 +18,211 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
   const config = node.config ?? {};
   const put = (next: Node) => change(replaced(graph, node.id, next));
   const field = <Key extends keyof Node>(key: Key, value: Node[Key] | undefined | '') => put(set(node, key, value));
-  const setting = <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') => put({ ...node, config: set(config, key, value) });
-  const works = node.type === 'agent' || node.type === 'tool' || node.type === 'code' || node.type === 'map' || node.type === 'subflow' || node.type === 'human';
+  const setting = <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') =>
+    put({ ...node, config: set(config, key, value) });
+  const works = ['agent', 'tool', 'code', 'map', 'subflow', 'human'].includes(node.type);
   const others = (graph.nodes ?? []).filter((one) => one.id !== node.id);
   const edges = (graph.edges ?? []).filter((one) => one.source === node.id);
   const own = findings.filter((one) => one.node_id === node.id || edges.some((edge) => edge.id === one.edge_id));
   return (
     <div className="space-y-3">
       <div className="flex items-center gap-2">
-        <h2 className="min-w-0 flex-1 truncate font-semibold" dir="auto">{node.name || node.id}</h2>
-        <IconButton small label={t('Delete the node')} onClick={() => { change(removed(graph, node.id)); choose(undefined); }}><Trash2 size={14} /></IconButton>
-        <IconButton small label={t('Close the node')} onClick={() => choose(undefined)}><X size={15} /></IconButton>
+        <h2 className="min-w-0 flex-1 truncate font-semibold" dir="auto">
+          {node.name || node.id}
+        </h2>
+        <IconButton
+          small
+          label={t('Delete the node')}
+          onClick={() => {
+            change(removed(graph, node.id));
+            choose(undefined);
+          }}
+        >
+          <Trash2 size={14} />
+        </IconButton>
+        <IconButton small label={t('Close the node')} onClick={() => choose(undefined)}>
+          <X size={15} />
+        </IconButton>
       </div>
       {own.length > 0 && <Findings list={own} />}
       <div className="grid grid-cols-2 gap-3">
-        <Field label={t('Id')}>{(ids) => <IdInput ids={ids} id={node.id} taken={others.map((one) => one.id)} rename={(id) => { put({ ...node, id }); choose(id); }} />}</Field>
-        <Field label={t('Type')}>{(ids) => (
-          <Select {...ids} value={node.type} onChange={(event) => field('type', event.target.value as NodeType)}>
-            {types.map((one) => <option key={one} value={one}>{typeNames[one]}</option>)}
-          </Select>
-        )}</Field>
+        <Field label={t('Id')}>
+          {(ids) => (
+            <IdInput
+              ids={ids}
+              id={node.id}
+              taken={others.map((one) => one.id)}
+              rename={(id) => {
+                put({ ...node, id });
+                choose(id);
+              }}
+            />
+          )}
+        </Field>
+        <Field label={t('Type')}>
+          {(ids) => (
+            <Select {...ids} value={node.type} onChange={(event) => field('type', event.target.value as NodeType)}>
+              {types.map((one) => (
+                <option key={one} value={one}>
+                  {typeNames[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
       </div>
-      <Field label={t('Name')}>{(ids) => <Input {...ids} value={node.name ?? ''} placeholder={node.id} onChange={(event) => field('name', event.target.value)} dir="auto" />}</Field>
+      <Field label={t('Name')}>
+        {(ids) => (
+          <Input
+            {...ids}
+            value={node.name ?? ''}
+            placeholder={node.id}
+            onChange={(event) => field('name', event.target.value)}
+            dir="auto"
+          />
+        )}
+      </Field>
 
       {(node.type === 'agent' || node.type === 'human') && (
-        <Field label={node.type === 'human' ? t('Question') : t('Prompt')} hint={rich('As in {first} or {second}.', { first: <code key="first">{'{{input.topic}}'}</code>, second: <code key="second">{'{{nodes.draft.output}}'}</code> })}>
-          {(ids) => <Area {...ids} rows={4} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />}
+        <Field
+          label={node.type === 'human' ? t('Question') : t('Prompt')}
+          hint={rich('As in {first} or {second}.', {
+            first: <code key="first">{'{{input.topic}}'}</code>,
+            second: <code key="second">{'{{nodes.draft.output}}'}</code>,
+          })}
+        >
+          {(ids) => (
+            <Area {...ids} rows={4} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />
+          )}
         </Field>
       )}
       {node.type === 'human' && (
         <Field label={t('Options')} hint={t('One a line; none: the answer is a text.')}>
-          {(ids) => <Lines ids={ids} value={config.options ?? []} change={(options) => setting('options', options.length > 0 ? options : undefined)} />}
+          {(ids) => (
+            <Lines
+              ids={ids}
+              value={config.options ?? []}
+              change={(options) => setting('options', options.length > 0 ? options : undefined)}
+            />
+          )}
         </Field>
       )}
       {node.type === 'agent' && <AgentFields config={config} setting={setting} />}
-      {(node.type === 'subflow' || node.type === 'map') && <SubflowField own={solution} value={config.prod_solution_id ?? ''} optional={node.type === 'map'} change={(id) => setting('prod_solution_id', id)} />}
+      {(node.type === 'subflow' || node.type === 'map') && (
+        <SubflowField
+          own={solution}
+          value={config.prod_solution_id ?? ''}
+          optional={node.type === 'map'}
+          change={(id) => setting('prod_solution_id', id)}
+        />
+      )}
       {(node.type === 'tool' || (node.type === 'map' && !config.prod_solution_id)) && (
         <>
-          <Field label={t('Tool')} hint={t('As Bash, Read, WebFetch, or a tool of a tool server.')}>{(ids) => <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />}</Field>
+          <Field label={t('Tool')} hint={t('As Bash, Read, WebFetch, or a tool of a tool server.')}>
+            {(ids) => (
+              <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />
+            )}
+          </Field>
           <JsonField label={t('Arguments')} value={config.arguments} change={(value) => setting('arguments', value)} />
         </>
       )}
       {node.type === 'code' && (
         <Field label={t('Script')} hint={t('For Bash; $INPUTS holds its inputs as JSON, else the outputs before it.')}>
-          {(ids) => <Area {...ids} rows={6} value={config.code ?? ''} onChange={(event) => setting('code', event.target.value)} spellCheck={false} />}
+          {(ids) => (
+            <Area
+              {...ids}
+              rows={6}
+              value={config.code ?? ''}
+              onChange={(event) => setting('code', event.target.value)}
+              spellCheck={false}
+            />
+          )}
         </Field>
       )}
       {node.type === 'map' && (
         <>
           {!config.prod_solution_id && !config.tool && (
-            <Field label={t('Prompt')} hint={rich('Without a tool an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}>{(ids) => <Area {...ids} rows={3} value={config.prompt ?? ''} onChange={(event) => setting('prompt', event.target.value)} dir="auto" />}</Field>
+            <Field
+              label={t('Prompt')}
+              hint={rich('Without a tool an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}
+            >
+              {(ids) => (
+                <Area
+                  {...ids}
+                  rows={3}
+                  value={config.prompt ?? ''}
+                  onChange={(event) => setting('prompt', event.target.value)}
+                  dir="auto"
+                />
+              )}
+            </Field>
           )}
           <NumberField label={t('At once')} value={node.concurrency} change={(value) => field('concurrency', value)} />
         </>
       )}
       {node.type === 'wait' && <NumberField label={t('Seconds')} value={config.wait_s} change={(value) => setting('wait_s', value)} />}
-      {node.type !== 'start' && node.type !== 'wait' && <JsonField label={t('Inputs')} value={node.inputs} change={(value) => field('inputs', value)} hint={node.type === 'map' ? t('items is the list, as {example}.', { example: '{"items": "{{nodes.find.output}}"}' }) : t('JSON, with references in its texts.')} />}
-      {(works || node.type === 'start') && <JsonField label={node.type === 'start' ? t('JSON Schema of the inputs') : t('JSON Schema of the output')} value={node.output_schema} change={(value) => field('output_schema', value)} />}
+      {node.type !== 'start' && node.type !== 'wait' && (
+        <JsonField
+          label={t('Inputs')}
+          value={node.inputs}
+          change={(value) => field('inputs', value)}
+          hint={
+            node.type === 'map'
+              ? t('items is the list, as {example}.', { example: '{"items": "{{nodes.find.output}}"}' })
+              : t('JSON, with references in its texts.')
+          }
+        />
+      )}
+      {(works || node.type === 'start') && (
+        <JsonField
+          label={node.type === 'start' ? t('JSON Schema of the inputs') : t('JSON Schema of the output')}
+          value={node.output_schema}
+          change={(value) => field('output_schema', value)}
+        />
+      )}
 
       {works && (
         <details className="rounded-lg border">
           <summary className="cursor-pointer px-3 py-1.5 text-sm font-medium">{t('Failures and limits')}</summary>
           <div className="space-y-3 border-t p-3">
-            <Check label={t('Ask me before it begins')} checked={node.approval?.policy === 'required'} onChange={(event) => field('approval', event.target.checked ? { policy: 'required' } : undefined)} />
-            <Field label={t('When it has failed')}>{(ids) => (
-              <Select {...ids} value={node.on_error ?? 'fail'} onChange={(event) => field('on_error', event.target.value === 'fail' ? undefined : event.target.value as Node['on_error'])}>
-                <option value="fail">{t('the run fails')}</option><option value="continue">{t('go on without its output')}</option><option value="route">{t('take the error edges')}</option>
-              </Select>
-            )}</Field>
+            <Check
+              label={t('Ask me before it begins')}
+              checked={node.approval?.policy === 'required'}
+              onChange={(event) => field('approval', event.target.checked ? { policy: 'required' } : undefined)}
+            />
+            <Field label={t('When it has failed')}>
+              {(ids) => (
+                <Select
+                  {...ids}
+                  value={node.on_error ?? 'fail'}
+                  onChange={(event) =>
+                    field('on_error', event.target.value === 'fail' ? undefined : (event.target.value as Node['on_error']))
+                  }
+                >
+                  <option value="fail">{t('the run fails')}</option>
+                  <option value="continue">{t('go on without its output')}</option>
+                  <option value="route">{t('take the error edges')}</option>
+                </Select>
+              )}
+            </Field>
             <div className="grid grid-cols-2 gap-3">
-              <NumberField label={t('Attempts')} value={node.retry?.max_attempts} change={(value) => field('retry', value ? { ...node.retry, max_attempts: value } : undefined)} />
+              <NumberField
+                label={t('Attempts')}
+                value={node.retry?.max_attempts}
+                change={(value) => field('retry', value ? { ...node.retry, max_attempts: value } : undefined)}
+              />
               <NumberField label={t('Time limit (seconds)')} value={node.timeout_s} change={(value) => field('timeout_s', value)} />
-              <NumberField label={t('Budget in tokens')} value={node.budget?.max_tokens} change={(value) => field('budget', value ? { ...node.budget, max_tokens: value } : undefined)} />
+              <NumberField
+                label={t('Budget in tokens')}
+                value={node.budget?.max_tokens}
+                change={(value) => field('budget', value ? { ...node.budget, max_tokens: value } : undefined)}
+              />
             </div>
-            <Check label={t('Use an earlier output for the same input')} checked={node.idempotency === 'by_input'} onChange={(event) => field('idempotency', event.target.checked ? 'by_input' : undefined)} />
+            <Check
+              label={t('Use an earlier output for the same input')}
+              checked={node.idempotency === 'by_input'}
+              onChange={(event) => field('idempotency', event.target.checked ? 'by_input' : undefined)}
+            />
           </div>
         </details>
       )}
@@ -100,7 +232,10 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           <legend className="text-sm font-semibold">{t('Leads to')}</legend>
           {edges.map((edge) => (
             <EdgeForm
-              key={edge.id} edge={edge} node={node} others={others}
+              key={edge.id}
+              edge={edge}
+              node={node}
+              others={others}
               change={(next) => change({ ...graph, edges: (graph.edges ?? []).map((one) => (one.id === edge.id ? next : one)) })}
               remove={() => change({ ...graph, edges: (graph.edges ?? []).filter((one) => one.id !== edge.id) })}
             />
@@ -113,37 +248,79 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
   );
 }
 
-function AgentFields({ config, setting }: { config: Config; setting: <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') => void }) {
-  const agents = useQuery({ queryKey: ['agents', 'all'], queryFn: ({ signal }) => api().listProdAgents({ query: { limit: 200 }, signal }), staleTime: 60_000 });
+function AgentFields({
+  config,
+  setting,
+}: {
+  config: Config;
+  setting: <Key extends keyof Config>(key: Key, value: Config[Key] | undefined | '') => void;
+}) {
+  const agents = useQuery({
+    queryKey: ['agents', 'all'],
+    queryFn: ({ signal }) => api().listProdAgents({ query: { limit: 200 }, signal }),
+    staleTime: 60_000,
+  });
   const models = useQuery({ queryKey: ['models'], queryFn: ({ signal }) => api().listModels({ signal }), staleTime: 60_000 });
   return (
     <div className="grid grid-cols-2 gap-3">
-      <Field label={t('Agent')}>{(ids) => (
-        <Select {...ids} value={config.agent_id ?? ''} onChange={(event) => setting('agent_id', event.target.value)}>
-          <option value="">{t('without a template')}</option>
-          {config.agent_id && !agents.data?.items.some((one) => one.agent_id === config.agent_id) && <option value={config.agent_id}>{config.agent_id}</option>}
-          {agents.data?.items.map((one) => <option key={one.record_id} value={one.agent_id}>{one.name}</option>)}
-        </Select>
-      )}</Field>
-      <Field label={t('Model')}>{(ids) => (
-        <Select {...ids} value={config.model ?? ''} onChange={(event) => setting('model', event.target.value)}>
-          <option value="">{t('default')}</option>
-          {config.model && !models.data?.models.some((one) => one.id === config.model) && <option value={config.model}>{config.model}</option>}
-          {models.data?.models.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
-        </Select>
-      )}</Field>
-      <Field label={t('Mode')}>{(ids) => (
-        <Select {...ids} value={config.mode ?? ''} onChange={(event) => setting('mode', (event.target.value || undefined) as Config['mode'])}>
-          <option value="">{t('default')}</option><option value="executing">{t('act')}</option><option value="planning">{t('plan')}</option>
-        </Select>
-      )}</Field>
-      <Field label={t('Skill')}>{(ids) => <Input {...ids} value={config.skill ?? ''} onChange={(event) => setting('skill', event.target.value)} spellCheck={false} />}</Field>
+      <Field label={t('Agent')}>
+        {(ids) => (
+          <Select {...ids} value={config.agent_id ?? ''} onChange={(event) => setting('agent_id', event.target.value)}>
+            <option value="">{t('without a template')}</option>
+            {config.agent_id && !agents.data?.items.some((one) => one.agent_id === config.agent_id) && (
+              <option value={config.agent_id}>{config.agent_id}</option>
+            )}
+            {agents.data?.items.map((one) => (
+              <option key={one.record_id} value={one.agent_id}>
+                {one.name}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label={t('Model')}>
+        {(ids) => (
+          <Select {...ids} value={config.model ?? ''} onChange={(event) => setting('model', event.target.value)}>
+            <option value="">{t('default')}</option>
+            {config.model && !models.data?.models.some((one) => one.id === config.model) && (
+              <option value={config.model}>{config.model}</option>
+            )}
+            {models.data?.models.map((one) => (
+              <option key={one.id} value={one.id}>
+                {one.name || one.id}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      <Field label={t('Mode')}>
+        {(ids) => (
+          <Select
+            {...ids}
+            value={config.mode ?? ''}
+            onChange={(event) => setting('mode', (event.target.value || undefined) as Config['mode'])}
+          >
+            <option value="">{t('default')}</option>
+            <option value="executing">{t('act')}</option>
+            <option value="planning">{t('plan')}</option>
+          </Select>
+        )}
+      </Field>
+      <Field label={t('Skill')}>
+        {(ids) => (
+          <Input {...ids} value={config.skill ?? ''} onChange={(event) => setting('skill', event.target.value)} spellCheck={false} />
+        )}
+      </Field>
     </div>
   );
 }
 
 function SubflowField({ own, value, optional, change }: { own: string; value: string; optional: boolean; change: (id: string) => void }) {
-  const solutions = useQuery({ queryKey: ['dags', 'all'], queryFn: ({ signal }) => api().listProdSolutions({ query: { limit: 200 }, signal }), staleTime: 60_000 });
+  const solutions = useQuery({
+    queryKey: ['dags', 'all'],
+    queryFn: ({ signal }) => api().listProdSolutions({ query: { limit: 200 }, signal }),
+    staleTime: 60_000,
+  });
   const list = solutions.data?.items.filter((one) => one.id !== own) ?? [];
   return (
     <Field label={optional ? t('DAG for each item') : t('DAG')}>{(ids) => (
@@ -153,46 +330,6 @@ function SubflowField({ own, value, optional, change }: { own: string; value: st
         {list.map((one) => <option key={one.id} value={one.id}>{one.name}</option>)}
       </Select>
     )}</Field>
-  );
-}
-
-function EdgeForm({ edge, node, others, change, remove }: { edge: Edge; node: Node; others: Node[]; change: (edge: Edge) => void; remove: () => void }) {
-  const name = others.find((one) => one.id === edge.target);
-  const label = name?.name || edge.target;
-  return (
-    <div role="group" aria-label={t('Edge to {label}', { label })} className="space-y-2 rounded-md border p-2">
-      <div className="flex items-center gap-2">
-        <Select aria-label={t('Target')} value={edge.target} onChange={(event) => change({ ...edge, target: event.target.value })}>
-          {!name && <option value={edge.target}>{t('{name} (missing)', { name: edge.target })}</option>}
-          {others.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
-        </Select>
-        <IconButton small label={t('Remove the edge to {label}', { label })} onClick={remove}><X size={14} /></IconButton>
-      </div>
-      <div className="flex flex-wrap gap-2">
-        {node.on_error === 'route' && (
-          <Select aria-label={t('Taken')} className="w-auto!" value={edge.kind === 'error' ? 'error' : ''} onChange={(event) => change(set(edge, 'kind', (event.target.value || undefined) as Edge['kind']))}>
-            <option value="">{t('when it has worked')}</option><option value="error">{t('when it has failed')}</option>
-          </Select>
-        )}
-        {node.type === 'human' && (node.config?.options ?? []).length > 0 && (
-          <Select aria-label={t('For the answer')} className="w-auto!" value={edge.source_handle ?? ''} onChange={(event) => change(set(edge, 'source_handle', event.target.value))}>
-            <option value="">{t('any answer')}</option>{node.config?.options?.map((one) => <option key={one} value={one}>{t('answer: {answer}', { answer: one })}</option>)}
-          </Select>
-        )}
-        <Input aria-label={t('Condition')} placeholder={t('Condition, as {example}', { example: '{{nodes.a.output.score}} > 7' })} value={edge.condition ?? ''} onChange={(event) => change(set(edge, 'condition', event.target.value))} spellCheck={false} className="min-w-40 flex-1 font-mono text-xs" />
-      </div>
-    </div>
-  );
-}
-
-function NextNode({ others, add }: { others: Node[]; add: (target: string) => void }) {
-  const [target, setTarget] = useState('');
-  if (others.length === 0) return null;
-  return (
-    <div className="flex items-center gap-2">
-      <Select aria-label={t('Node to lead to')} value={target} onChange={(event) => setTarget(event.target.value)}><option value="">{t('choose a node')}</option>{others.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>
-      <Button small disabled={!target} onClick={() => { add(target); setTarget(''); }}><Plus size={13} aria-hidden />{t('Edge')}</Button>
-    </div>
   );
 }
 
@@ -209,23 +346,63 @@ export function IdInput({ ids, id, taken, rename }: { ids: object; id: string; t
 
 function Lines({ ids, value, change }: { ids: object; value: string[]; change: (lines: string[]) => void }) {
   const [text, setText] = useState(value.join('\n'));
-  return <Area {...ids} rows={3} value={text} onChange={(event) => { setText(event.target.value); change(linesOf(event.target.value)); }} />;
+  return (
+    <Area
+      {...ids}
+      rows={3}
+      value={text}
+      onChange={(event) => {
+        setText(event.target.value);
+        change(linesOf(event.target.value));
+      }}
+    />
+  );
 }
 
 function NumberField({ label, value, change }: { label: string; value: number | undefined; change: (value: number | undefined) => void }) {
-  return <Field label={label}>{(ids) => <Input {...ids} type="number" min={1} value={value ?? ''} onChange={(event) => change(event.target.value === '' ? undefined : Math.trunc(event.target.valueAsNumber))} />}</Field>;
+  return (
+    <Field label={label}>
+      {(ids) => (
+        <Input
+          {...ids}
+          type="number"
+          min={1}
+          value={value ?? ''}
+          onChange={(event) => change(event.target.value === '' ? undefined : Math.trunc(event.target.valueAsNumber))}
+        />
+      )}
+    </Field>
+  );
 }
 
 /** JsonField edits a JSON object; while the text is none, the value stays as it was. */
-export function JsonField({ label, value, change, hint }: { label: string; value: Record<string, unknown> | undefined; change: (value: Record<string, unknown> | undefined) => void; hint?: ReactNode }) {
+export function JsonField({
+  label,
+  value,
+  change,
+  hint,
+}: {
+  label: string;
+  value: Record<string, unknown> | undefined;
+  change: (value: Record<string, unknown> | undefined) => void;
+  hint?: ReactNode;
+}) {
   const [text, setText] = useState(value === undefined ? '' : JSON.stringify(value, null, 2));
   const read = objectOf(text);
   return (
     <Field label={label} hint={hint} error={'error' in read ? read.error : undefined}>
       {(ids) => (
         <Area
-          {...ids} rows={text.includes('\n') ? 5 : 2} className="min-h-12 font-mono text-xs" spellCheck={false} value={text}
-          onChange={(event) => { setText(event.target.value); const next = objectOf(event.target.value); if ('value' in next) change(next.value ?? undefined); }}
+          {...ids}
+          rows={text.includes('\n') ? 5 : 2}
+          className="min-h-12 font-mono text-xs"
+          spellCheck={false}
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+            const next = objectOf(event.target.value);
+            if ('value' in next) change(next.value ?? undefined);
+          }}
         />
       )}
     </Field>
@@ -239,7 +416,15 @@ export function Findings({ list, choose }: { list: Finding[]; choose?: (id: stri
     <ul aria-label={t('Findings')} className="space-y-1 rounded-md border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">
       {list.map((one, index) => (
         <li key={`${id}${index}`} className="break-words">
-          {choose && one.node_id ? <button type="button" className="font-medium underline underline-offset-2" onClick={() => choose(one.node_id ?? '')}>{one.node_id}</button> : one.node_id && <span className="font-medium">{one.node_id}</span>}{one.node_id && ': '}{one.message}
+          {choose && one.node_id ? (
+            <button type="button" className="font-medium underline underline-offset-2" onClick={() => choose(one.node_id ?? '')}>
+              {one.node_id}
+            </button>
+          ) : (
+            one.node_id && <span className="font-medium">{one.node_id}</span>
+          )}
+          {one.node_id && ': '}
+          {one.message}
         </li>
       ))}
     </ul>

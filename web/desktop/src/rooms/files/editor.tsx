@@ -21,10 +21,14 @@ const languages: Record<string, () => Extension> = {
 };
 
 const colours = HighlightStyle.define([
-  { tag: [tags.keyword, tags.bool, tags.null], color: 'var(--code-keyword)' }, { tag: [tags.string, tags.regexp], color: 'var(--code-string)' },
-  { tag: [tags.number, tags.atom], color: 'var(--code-number)' }, { tag: tags.comment, color: 'var(--code-comment)' },
+  { tag: [tags.keyword, tags.bool, tags.null], color: 'var(--code-keyword)' },
+  { tag: [tags.string, tags.regexp], color: 'var(--code-string)' },
+  { tag: [tags.number, tags.atom], color: 'var(--code-number)' },
+  { tag: tags.comment, color: 'var(--code-comment)' },
   { tag: [tags.function(tags.variableName), tags.typeName, tags.className, tags.heading, tags.tagName], color: 'var(--code-title)' },
-  { tag: tags.heading, fontWeight: '600' }, { tag: tags.emphasis, fontStyle: 'italic' }, { tag: tags.strong, fontWeight: '600' },
+  { tag: tags.heading, fontWeight: '600' },
+  { tag: tags.emphasis, fontStyle: 'italic' },
+  { tag: tags.strong, fontWeight: '600' },
 ]);
 
 const theme = EditorView.theme({
@@ -34,7 +38,9 @@ const theme = EditorView.theme({
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'color-mix(in srgb, var(--hover) 55%, transparent)' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '&.cm-focused': { outline: 'none' },
-  '.cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground': { backgroundColor: 'var(--accent-soft)' },
+  '.cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground': {
+    backgroundColor: 'var(--accent-soft)',
+  },
   '.cm-panels': { backgroundColor: 'var(--panel)', color: 'var(--ink)' },
 });
 
@@ -53,11 +59,35 @@ export function Editor({ path, text, version, readOnly, change, save }: {
       state: EditorState.create({
         doc: text,
         extensions: [
-          EditorView.cspNonce.of(nonce), lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(), highlightSelectionMatches(),
-          keymap.of([{ key: 'Mod-s', run: () => { calls.current.save(); return true; } }, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
-          syntaxHighlighting(colours), theme, EditorState.readOnly.of(readOnly), EditorView.lineWrapping,
+          EditorView.cspNonce.of(nonce),
+          lineNumbers(),
+          history(),
+          drawSelection(),
+          indentOnInput(),
+          bracketMatching(),
+          highlightActiveLine(),
+          highlightSelectionMatches(),
+          keymap.of([
+            {
+              key: 'Mod-s',
+              run: () => {
+                calls.current.save();
+                return true;
+              },
+            },
+            ...defaultKeymap,
+            ...historyKeymap,
+            ...searchKeymap,
+            indentWithTab,
+          ]),
+          syntaxHighlighting(colours),
+          theme,
+          EditorState.readOnly.of(readOnly),
+          EditorView.lineWrapping,
           EditorView.contentAttributes.of({ 'aria-label': t('Content of {path}', { path }) }),
-          EditorView.updateListener.of((update) => { if (update.docChanged) calls.current.change(update.state.doc.toString()); }),
+          EditorView.updateListener.of((update) => {
+            if (update.docChanged) calls.current.change(update.state.doc.toString());
+          }),
           ...(language ? [language()] : []),
         ],
       }),

@@ -1,22 +1,34 @@
 import { EverloopError, type Session } from '@everloop/sdk';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useParams } from '@tanstack/react-router';
-import { ChevronRight, Download, Ellipsis, File as FileIcon, FilePlus, Folder, FolderInput, FolderOpen, Pencil, RefreshCw, Trash2, Upload } from 'lucide-react';
-import { type ChangeEvent, type DragEvent, useEffect, useRef, useState } from 'react';
+import {
+  ChevronRight,
+  Download,
+  Ellipsis,
+  File as FileIcon,
+  FilePlus,
+  Folder,
+  FolderInput,
+  FolderOpen,
+  Pencil,
+  RefreshCw,
+  Trash2,
+  Upload,
+} from 'lucide-react';
+import { type ChangeEvent, type DragEvent, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
-import { api, errorText, useAction } from '../../lib/query';
+import { api, useAction } from '../../lib/query';
 import { useDetail, useSession } from '../../lib/session';
-import { Button, IconButton } from '../../ui/button';
+import { IconButton } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
 import { Field, Input } from '../../ui/field';
 import { Menu } from '../../ui/menu';
 import { Empty, Failure, Loaded, Spinner } from '../../ui/page';
-import { toast } from '../../ui/toast';
 import { SessionFrame } from '../chat/header';
-import { Editor } from './editor';
-import { BinaryPreview, hasPreview, kindOf, TextPreview } from './preview';
+import { download } from './download';
+import { Opened } from './opened';
 
 interface Entry {
   name: string;
@@ -24,7 +36,6 @@ interface Entry {
   size?: number;
 }
 
-const maxEdited = 2_000_000; // bytes that the editor opens
 const join = (dir: string, name: string): string => (dir ? `${dir}/${name}` : name);
 
 export default function Files() {
@@ -42,7 +53,9 @@ export default function Files() {
 
   const upload = useAction(async (files: { file: File; path: string }[]) => {
     const session = followed?.session as Session;
-    const { uploaded, failed } = await session.upload('', Object.fromEntries(files.map((one) => [one.path, one.file])), { timeoutMs: 3_600_000 });
+    const { uploaded, failed } = await session.upload('', Object.fromEntries(files.map((one) => [one.path, one.file])), {
+      timeoutMs: 3_600_000,
+    });
     if (failed.length > 0) throw new EverloopError('upload_failed', t('{stored} stored, {failed} not: {path}: {message}', {
         stored: uploaded.length, failed: failed.length, path: failed[0]?.path, message: failed[0]?.message,
       }));
@@ -62,34 +75,79 @@ export default function Files() {
 
   return (
     <SessionFrame id={id} state={followed?.state}>
-      {error ? <div className="p-4"><Failure error={error} /></div> : (
+      {error ? (
+        <div className="p-4">
+          <Failure error={error} />
+        </div>
+      ) : (
         <div className="flex h-full min-h-0 max-md:flex-col">
           <section
-            aria-label={t('Files of the session')} className={cn('flex w-72 shrink-0 flex-col border-r max-md:w-full max-md:border-r-0', path && 'max-md:hidden', over && 'bg-accent-soft')}
-            onDragOver={(event) => { if (writable) { event.preventDefault(); setOver(true); } }} onDragLeave={() => setOver(false)} onDrop={(event) => { if (writable) void drop(event); }}
+            aria-label={t('Files of the session')}
+            className={cn(
+              'flex w-72 shrink-0 flex-col border-r max-md:w-full max-md:border-r-0',
+              path && 'max-md:hidden',
+              over && 'bg-accent-soft',
+            )}
+            onDragOver={(event) => {
+              if (writable) {
+                event.preventDefault();
+                setOver(true);
+              }
+            }}
+            onDragLeave={() => setOver(false)}
+            onDrop={(event) => {
+              if (writable) void drop(event);
+            }}
           >
             <div className="flex items-center gap-0.5 border-b px-2 py-1">
               <span className="flex-1 px-1 text-sm font-medium">{t('Workspace')}</span>
               {upload.isPending && <Spinner label={t('Storing')} />}
-              {writable && <>
-                <IconButton small label={t('New file')} onClick={() => setMaking(true)}><FilePlus size={15} /></IconButton>
-                <IconButton small label={t('Upload files')} onClick={() => picker.current?.click()}><Upload size={15} /></IconButton>
-                <IconButton small label={t('Upload a folder')} onClick={() => folder.current?.click()}><FolderInput size={15} /></IconButton>
-              </>}
-              <IconButton small label={t('Download all as ZIP')} onClick={() => void download(id, '', true)}><Download size={15} /></IconButton>
-              <IconButton small label={t('Read again')} onClick={() => void client.invalidateQueries({ queryKey: ['files', id] })}><RefreshCw size={14} /></IconButton>
+              {writable && (
+                <>
+                  <IconButton small label={t('New file')} onClick={() => setMaking(true)}>
+                    <FilePlus size={15} />
+                  </IconButton>
+                  <IconButton small label={t('Upload files')} onClick={() => picker.current?.click()}>
+                    <Upload size={15} />
+                  </IconButton>
+                  <IconButton small label={t('Upload a folder')} onClick={() => folder.current?.click()}>
+                    <FolderInput size={15} />
+                  </IconButton>
+                </>
+              )}
+              <IconButton small label={t('Download all as ZIP')} onClick={() => void download(id, '', true)}>
+                <Download size={15} />
+              </IconButton>
+              <IconButton small label={t('Read again')} onClick={() => void client.invalidateQueries({ queryKey: ['files', id] })}>
+                <RefreshCw size={14} />
+              </IconButton>
               <input ref={picker} type="file" multiple hidden onChange={picked} />
               <input ref={folder} type="file" hidden onChange={picked} {...{ webkitdirectory: '' }} />
             </div>
-            <div className="min-h-0 flex-1 overflow-y-auto p-1"><Directory id={id} dir="" level={0} open={path} choose={setPath} writable={writable} /></div>
+            <div className="min-h-0 flex-1 overflow-y-auto p-1">
+              <Directory id={id} dir="" level={0} open={path} choose={setPath} writable={writable} />
+            </div>
           </section>
           <section aria-label={t('File')} className={cn('min-h-0 min-w-0 flex-1', !path && 'max-md:hidden')}>
-            {path ? <Opened key={path} id={id} path={path} writable={writable} session={followed?.session} close={() => setPath(undefined)} />
-              : <Empty icon={<FolderOpen size={28} />} title={t('No file is open')}>{t('Choose one of the workspace. The agent works with the same files.')}</Empty>}
+            {path ? (
+              <Opened key={path} id={id} path={path} writable={writable} session={followed?.session} close={() => setPath(undefined)} />
+            ) : (
+              <Empty icon={<FolderOpen size={28} />} title={t('No file is open')}>
+                {t('Choose one of the workspace. The agent works with the same files.')}
+              </Empty>
+            )}
           </section>
         </div>
       )}
-      {making && <NewFile id={id} done={(made) => { setMaking(false); if (made) setPath(made); }} />}
+      {making && (
+        <NewFile
+          id={id}
+          done={(made) => {
+            setMaking(false);
+            if (made) setPath(made);
+          }}
+        />
+      )}
     </SessionFrame>
   );
 }
@@ -97,16 +155,50 @@ export default function Files() {
 function Directory({ id, dir, level, open, choose, writable }: {
   id: string; dir: string; level: number; open: string | undefined; choose: (path: string | undefined) => void; writable: boolean;
 }) {
-  const list = useQuery({ queryKey: ['files', id, 'ls', dir], queryFn: ({ signal }) => api().listFiles(id, dir, { signal }) as Promise<Entry[]> });
+  const list = useQuery({
+    queryKey: ['files', id, 'ls', dir],
+    queryFn: ({ signal }) => api().listFiles(id, dir, { signal }) as Promise<Entry[]>,
+  });
   return (
-    <Loaded query={list} empty={level === 0 ? <Empty title={t('The workspace is empty')}>{t('Upload files, drop them here, or let the agent write some.')}</Empty> : <p className="py-0.5 text-xs text-soft" style={{ paddingLeft: 28 + level * 14 }}>{t('empty')}</p>}>
-      {(entries) => <ul>{entries.map((entry) => <Row key={entry.name} id={id} entry={entry} dir={dir} level={level} open={open} choose={choose} writable={writable} />)}</ul>}
+    <Loaded
+      query={list}
+      empty={
+        level === 0 ? (
+          <Empty title={t('The workspace is empty')}>{t('Upload files, drop them here, or let the agent write some.')}</Empty>
+        ) : (
+          <p className="py-0.5 text-xs text-soft" style={{ paddingLeft: 28 + level * 14 }}>
+            {t('empty')}
+          </p>
+        )
+      }
+    >
+      {(entries) => (
+        <ul>
+          {entries.map((entry) => (
+            <Row key={entry.name} id={id} entry={entry} dir={dir} level={level} open={open} choose={choose} writable={writable} />
+          ))}
+        </ul>
+      )}
     </Loaded>
   );
 }
 
-function Row({ id, entry, dir, level, open, choose, writable }: {
-  id: string; entry: Entry; dir: string; level: number; open: string | undefined; choose: (path: string | undefined) => void; writable: boolean;
+function Row({
+  id,
+  entry,
+  dir,
+  level,
+  open,
+  choose,
+  writable,
+}: {
+  id: string;
+  entry: Entry;
+  dir: string;
+  level: number;
+  open: string | undefined;
+  choose: (path: string | undefined) => void;
+  writable: boolean;
 }) {
   const path = join(dir, entry.name);
   const isDir = entry.type === 'directory';
@@ -114,171 +206,124 @@ function Row({ id, entry, dir, level, open, choose, writable }: {
   const [changing, setChanging] = useState<'rename' | 'delete'>();
   const [name, setName] = useState(entry.name);
   const refresh = [['files', id]] as const;
-  const rename = useAction(async () => {
-    const { path: renamed } = await api().renameFile(id, path, { new_name: name });
-    if (open === path) choose(renamed);
-  }, { refresh });
-  const remove = useAction(async () => {
-    await api().deleteFile(id, path);
-    if (open === path || open?.startsWith(`${path}/`)) choose(undefined);
-  }, { done: t('{name} was deleted.', { name: entry.name }), refresh });
+  const rename = useAction(
+    async () => {
+      const { path: renamed } = await api().renameFile(id, path, { new_name: name });
+      if (open === path) choose(renamed);
+    },
+    { refresh },
+  );
+  const remove = useAction(
+    async () => {
+      await api().deleteFile(id, path);
+      if (open === path || open?.startsWith(`${path}/`)) choose(undefined);
+    },
+    { done: t('{name} was deleted.', { name: entry.name }), refresh },
+  );
   const copy = useAction(() => api().copyFile(id, path, {}), { refresh });
   return (
     <li>
       <div className={cn('group flex items-center rounded-md hover:bg-hover', open === path && 'bg-hover')}>
         <button
-          type="button" aria-expanded={isDir ? unfolded : undefined} aria-current={open === path || undefined} onClick={() => (isDir ? setUnfolded(!unfolded) : choose(path))}
-          className="flex min-w-0 flex-1 items-center gap-1.5 py-1 pr-1 text-left text-sm" style={{ paddingLeft: 6 + level * 14 }}
+          type="button"
+          aria-expanded={isDir ? unfolded : undefined}
+          aria-current={open === path || undefined}
+          onClick={() => (isDir ? setUnfolded(!unfolded) : choose(path))}
+          className="flex min-w-0 flex-1 items-center gap-1.5 py-1 pr-1 text-left text-sm"
+          style={{ paddingLeft: 6 + level * 14 }}
         >
-          {isDir ? <ChevronRight size={13} className={cn('shrink-0 text-soft transition-transform', unfolded && 'rotate-90')} aria-hidden /> : <span className="w-[13px] shrink-0" />}
-          {isDir ? <Folder size={15} className="shrink-0 text-accent" aria-hidden /> : <FileIcon size={15} className="shrink-0 text-soft" aria-hidden />}
-          <span className="truncate" dir="auto" title={entry.name}><bdi>{entry.name}</bdi></span>
+          {isDir ? (
+            <ChevronRight size={13} className={cn('shrink-0 text-soft transition-transform', unfolded && 'rotate-90')} aria-hidden />
+          ) : (
+            <span className="w-[13px] shrink-0" />
+          )}
+          {isDir ? (
+            <Folder size={15} className="shrink-0 text-accent" aria-hidden />
+          ) : (
+            <FileIcon size={15} className="shrink-0 text-soft" aria-hidden />
+          )}
+          <span className="truncate" dir="auto" title={entry.name}>
+            <bdi>{entry.name}</bdi>
+          </span>
         </button>
-        {entry.size !== undefined && <span className="px-1.5 text-xs text-soft group-focus-within:hidden group-hover:hidden">{bytes(entry.size)}</span>}
+        {entry.size !== undefined && (
+          <span className="px-1.5 text-xs text-soft group-focus-within:hidden group-hover:hidden">{bytes(entry.size)}</span>
+        )}
         <span className="hidden group-focus-within:block group-hover:block has-data-[state=open]:block">
           <Menu
-            trigger={<IconButton small label={t('Actions of {name}', { name: entry.name })}><Ellipsis size={15} /></IconButton>}
+            trigger={
+              <IconButton small label={t('Actions of {name}', { name: entry.name })}>
+                <Ellipsis size={15} />
+              </IconButton>
+            }
             items={[
-              { label: isDir ? t('Download as ZIP') : t('Download'), icon: <Download size={15} />, run: () => void download(id, path, isDir) },
-              ...(writable ? [
-                { label: t('Rename'), icon: <Pencil size={15} />, run: () => setChanging('rename') }, { label: t('Duplicate'), icon: <FilePlus size={15} />, run: () => copy.mutate() }, null,
-                { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setChanging('delete') },
-              ] : []),
+              {
+                label: isDir ? t('Download as ZIP') : t('Download'),
+                icon: <Download size={15} />,
+                run: () => void download(id, path, isDir),
+              },
+              ...(writable
+                ? [
+                    { label: t('Rename'), icon: <Pencil size={15} />, run: () => setChanging('rename') },
+                    { label: t('Duplicate'), icon: <FilePlus size={15} />, run: () => copy.mutate() },
+                    null,
+                    { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setChanging('delete') },
+                  ]
+                : []),
             ]}
           />
         </span>
       </div>
       {isDir && unfolded && <Directory id={id} dir={path} level={level + 1} open={open} choose={choose} writable={writable} />}
-      <FormDialog open={changing === 'rename'} onOpenChange={() => setChanging(undefined)} title={t('Rename {name}', { name: entry.name })} confirm={t('Rename')} submit={() => rename.mutateAsync()}>
-        <Field label={t('New name')}>{(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={255} autoFocus />}</Field>
+      <FormDialog
+        open={changing === 'rename'}
+        onOpenChange={() => setChanging(undefined)}
+        title={t('Rename {name}', { name: entry.name })}
+        confirm={t('Rename')}
+        submit={() => rename.mutateAsync()}
+      >
+        <Field label={t('New name')}>
+          {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={255} autoFocus />}
+        </Field>
       </FormDialog>
       <FormDialog
-        open={changing === 'delete'} onOpenChange={() => setChanging(undefined)} danger title={t('Delete {name}?', { name: entry.name })} confirm={t('Delete')} submit={() => remove.mutateAsync()}
-        description={isDir ? t('With all that is in it. A rewind to an earlier checkpoint brings it back.') : t('A rewind to an earlier checkpoint brings it back.')}
+        open={changing === 'delete'}
+        onOpenChange={() => setChanging(undefined)}
+        danger
+        title={t('Delete {name}?', { name: entry.name })}
+        confirm={t('Delete')}
+        submit={() => remove.mutateAsync()}
+        description={
+          isDir
+            ? t('With all that is in it. A rewind to an earlier checkpoint brings it back.')
+            : t('A rewind to an earlier checkpoint brings it back.')
+        }
       />
     </li>
   );
 }
 
-function Opened({ id, path, writable, session, close }: { id: string; path: string; writable: boolean; session: Session | undefined; close: () => void }) {
-  const kind = kindOf(path);
-  const file = useQuery({
-    queryKey: ['files', id, 'text', path], enabled: kind === 'text',
-    queryFn: async ({ signal }) => {
-      const answer = await api().readFile(id, path, { signal, headers: { range: `bytes=0-${maxEdited - 1}` } });
-      const text = await answer.text();
-      const whole = Number(/\/(\d+)$/.exec(answer.headers.get('content-range') ?? '')?.[1] ?? text.length);
-      return { text, etag: answer.headers.get('etag') ?? '', whole, binary: text.slice(0, 8000).includes('\0') };
-    },
-    retry: (count, error) => count < 2 && error instanceof EverloopError && error.retryable,
-  });
-  const [base, setBase] = useState<{ text: string; etag: string }>(); // what is edited
-  const [draft, setDraft] = useState<string>();
-  const [conflict, setConflict] = useState(false);
-  const [preview, setPreview] = useState(hasPreview(path));
-  const client = useQueryClient();
-  const dirty = base !== undefined && draft !== undefined && draft !== base.text;
-
-  // What others wrote is taken over, unless there is something of one's own.
-  useEffect(() => {
-    if (!file.data || file.data.etag === base?.etag) return;
-    if (dirty) setConflict(true);
-    else {
-      setBase({ text: file.data.text, etag: file.data.etag });
-      setDraft(file.data.text);
-      setConflict(false);
-    }
-  }, [file.data, base?.etag, dirty]);
-  useEffect(() => {
-    if (!dirty) return undefined;
-    const warn = (event: BeforeUnloadEvent) => event.preventDefault();
-    addEventListener('beforeunload', warn);
-    return () => removeEventListener('beforeunload', warn);
-  }, [dirty]);
-
-  const save = useAction(async (etag: string | undefined) => {
-    if (!session || draft === undefined) return;
-    try {
-      await session.writeFile(path, draft, etag === undefined ? {} : { etag });
-    } catch (error) {
-      if (!(error instanceof EverloopError) || error.code !== 'stale_file') throw error;
-      setConflict(true);
-      return;
-    }
-    const answer = await api().readFile(id, path, { headers: { range: 'bytes=0-0' } });
-    setBase({ text: draft, etag: answer.headers.get('etag') ?? '' });
-    setConflict(false);
-    toast(t('The file was saved.'));
-    await client.invalidateQueries({ queryKey: ['files', id] });
-  });
-  const reload = () => {
-    if (!file.data) return;
-    setBase({ text: file.data.text, etag: file.data.etag });
-    setDraft(file.data.text);
-    setConflict(false);
-  };
-
-  const cut = file.data !== undefined && file.data.whole > maxEdited;
-  const editable = writable && !cut;
-  return (
-    <div className="flex h-full min-h-0 flex-col">
-      <div className="flex min-h-9 flex-wrap items-center gap-1 border-b px-2 py-0.5">
-        <Button small look="ghost" className="md:hidden" onClick={close}>{t('Back')}</Button>
-        <h2 className="min-w-0 flex-1 truncate px-1 text-sm font-medium" title={path}><bdi>{path}</bdi>{dirty && <span className="ml-2 text-xs font-normal text-warn">{t('not saved')}</span>}</h2>
-        {kind === 'text' && hasPreview(path) && <Button small look="ghost" aria-pressed={preview} onClick={() => setPreview(!preview)}>{preview ? t('Edit') : t('Preview')}</Button>}
-        {kind === 'text' && editable && <Button small look="primary" disabled={!dirty || conflict} busy={save.isPending} onClick={() => save.mutate(base?.etag)}>{t('Save')}</Button>}
-        <IconButton small label={t('Download')} onClick={() => void download(id, path, false)}><Download size={15} /></IconButton>
-      </div>
-      {conflict && (
-        <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or somebody else.')}</span>
-          <Button small onClick={() => void file.refetch().then(reload)}>{t('Take theirs')}</Button>
-          <Button small look="danger" busy={save.isPending} onClick={() => save.mutate(undefined)}>{t('Keep mine')}</Button>
-        </div>
-      )}
-      <div className="min-h-0 flex-1">
-        {kind !== 'text' ? <BinaryPreview id={id} path={path} version="" /> : (
-          <Loaded query={file}>
-            {(read) => {
-              if (read.binary) return <Empty title={t('This file is no text')} action={<Button onClick={() => void download(id, path, false)}>{t('Download')}</Button>}>{bytes(read.whole)}</Empty>;
-              if (preview) return <TextPreview path={path} text={draft ?? read.text} />;
-              return (
-                <div className="flex h-full flex-col">
-                  {cut && <p className="bg-panel px-3 py-1 text-xs text-soft">{t('The first {part} of {whole}; too large to be edited here.', { part: bytes(maxEdited), whole: bytes(read.whole) })}</p>}
-                  <div className="min-h-0 flex-1">{base && <Editor path={path} text={base.text} version={base.etag} readOnly={!editable} change={setDraft} save={() => { if (dirty && !conflict) save.mutate(base.etag); }} />}</div>
-                </div>
-              );
-            }}
-          </Loaded>
-        )}
-      </div>
-    </div>
-  );
-}
-
 function NewFile({ id, done }: { id: string; done: (made?: string) => void }) {
   const [path, setPath] = useState('');
-  const make = useAction(() => api().writeFile(id, path.trim(), { content: '' }, { headers: { 'if-none-match': '*' } }), { refresh: [['files', id]] });
+  const make = useAction(() => api().writeFile(id, path.trim(), { content: '' }, { headers: { 'if-none-match': '*' } }), {
+    refresh: [['files', id]],
+  });
   return (
-    <FormDialog open onOpenChange={() => done()} title={t('New file')} confirm={t('Create')} submit={async () => { await make.mutateAsync(); done(path.trim()); }}>
-      <Field label={t('Path')} hint={t('Directories are made, as in notes/today.md.')}>{(ids) => <Input {...ids} value={path} onChange={(event) => setPath(event.target.value)} required autoFocus />}</Field>
+    <FormDialog
+      open
+      onOpenChange={() => done()}
+      title={t('New file')}
+      confirm={t('Create')}
+      submit={async () => {
+        await make.mutateAsync();
+        done(path.trim());
+      }}
+    >
+      <Field label={t('Path')} hint={t('Directories are made, as in notes/today.md.')}>
+        {(ids) => <Input {...ids} value={path} onChange={(event) => setPath(event.target.value)} required autoFocus />}
+      </Field>
     </FormDialog>
   );
-}
-
-/** download saves a file, or a directory as an archive, with the credential of the page. */
-async function download(id: string, path: string, directory: boolean): Promise<void> {
-  try {
-    const answer = directory ? await api().downloadDirectory(id, path) : await api().readFile(id, path, { timeoutMs: 600_000 });
-    const url = URL.createObjectURL(await answer.blob());
-    const link = document.createElement('a');
-    link.href = url;
-    link.download = directory ? `${path.split('/').at(-1) || 'workspace'}.zip` : path.split('/').at(-1) ?? 'file';
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  } catch (error) {
-    toast(errorText(error), 'bad');
-  }
 }
 
 /** droppedFiles gives dropped files with their paths, those of dropped directories too. */

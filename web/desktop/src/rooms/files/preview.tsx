@@ -8,11 +8,53 @@ import { Empty, Loaded } from '../../ui/page';
 
 export type Kind = 'text' | 'image' | 'pdf' | 'other';
 
-const kinds: Record<string, Kind> = { png: 'image', jpg: 'image', jpeg: 'image', gif: 'image', webp: 'image', avif: 'image', svg: 'image', pdf: 'pdf' };
-const mimes: Record<string, string> = {
-  png: 'image/png', jpg: 'image/jpeg', jpeg: 'image/jpeg', gif: 'image/gif', webp: 'image/webp', avif: 'image/avif', svg: 'image/svg+xml', pdf: 'application/pdf',
+const kinds: Record<string, Kind> = {
+  png: 'image',
+  jpg: 'image',
+  jpeg: 'image',
+  gif: 'image',
+  webp: 'image',
+  avif: 'image',
+  svg: 'image',
+  pdf: 'pdf',
 };
-const binaries = new Set(['zip', 'gz', 'tar', 'xz', 'bz2', '7z', 'jar', 'exe', 'so', 'o', 'a', 'bin', 'woff', 'woff2', 'ttf', 'mp3', 'mp4', 'mov', 'sqlite', 'db', 'xlsx', 'docx', 'pptx', 'pyc', 'wasm']);
+const mimes: Record<string, string> = {
+  png: 'image/png',
+  jpg: 'image/jpeg',
+  jpeg: 'image/jpeg',
+  gif: 'image/gif',
+  webp: 'image/webp',
+  avif: 'image/avif',
+  svg: 'image/svg+xml',
+  pdf: 'application/pdf',
+};
+const binaries = new Set([
+  'zip',
+  'gz',
+  'tar',
+  'xz',
+  'bz2',
+  '7z',
+  'jar',
+  'exe',
+  'so',
+  'o',
+  'a',
+  'bin',
+  'woff',
+  'woff2',
+  'ttf',
+  'mp3',
+  'mp4',
+  'mov',
+  'sqlite',
+  'db',
+  'xlsx',
+  'docx',
+  'pptx',
+  'pyc',
+  'wasm',
+]);
 
 const endingOf = (path: string): string => path.slice(path.lastIndexOf('.') + 1).toLowerCase();
 
@@ -37,16 +79,30 @@ function useURL(blob: Blob | undefined): string | undefined {
 export function BinaryPreview({ id, path, version }: { id: string; path: string; version: string }) {
   const kind = kindOf(path);
   const content = useQuery({
-    queryKey: ['files', id, 'content', path, version], enabled: kind !== 'other', gcTime: 30_000,
-    queryFn: async ({ signal }) => new Blob([await (await api().readFile(id, path, { signal, timeoutMs: 300_000 })).arrayBuffer()], { type: mimes[endingOf(path)] ?? '' }),
+    queryKey: ['files', id, 'content', path, version],
+    enabled: kind !== 'other',
+    gcTime: 30_000,
+    queryFn: async ({ signal }) =>
+      new Blob([await (await api().readFile(id, path, { signal, timeoutMs: 300_000 })).arrayBuffer()], {
+        type: mimes[endingOf(path)] ?? '',
+      }),
   });
   const url = useURL(content.data);
   if (kind === 'other') return <Empty title={t('This file cannot be shown')}>{t('Download it to open it with another program.')}</Empty>;
   return (
     <Loaded query={content}>
-      {(blob) => (url === undefined ? null : kind === 'image'
-        ? <div className="grid h-full place-items-center overflow-auto p-4"><figure><img src={url} alt={path} className="max-w-full rounded border" /><figcaption className="mt-1 text-center text-xs text-soft">{bytes(blob.size)}</figcaption></figure></div>
-        : <iframe title={path} src={url} className="h-full w-full border-0" />)}
+      {(blob) =>
+        url === undefined ? null : kind === 'image' ? (
+          <div className="grid h-full place-items-center overflow-auto p-4">
+            <figure>
+              <img src={url} alt={path} className="max-w-full rounded border" />
+              <figcaption className="mt-1 text-center text-xs text-soft">{bytes(blob.size)}</figcaption>
+            </figure>
+          </div>
+        ) : (
+          <iframe title={path} src={url} className="h-full w-full border-0" />
+        )
+      }
     </Loaded>
   );
 }
@@ -81,18 +137,45 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
   const html = useMemo(() => (ending.startsWith('htm') ? new Blob([text], { type: 'text/html' }) : undefined), [ending, text]);
   const url = useURL(html);
   // The frame has an origin of its own and no scripts, and inherits the policy of this page: nothing is loaded for it.
-  if (html) return url === undefined ? null : <iframe title={t('Preview of {path}', { path })} src={url} sandbox="" className="h-full w-full border-0 bg-white" />;
+  if (html)
+    return url === undefined ? null : (
+      <iframe title={t('Preview of {path}', { path })} src={url} sandbox="" className="h-full w-full border-0 bg-white" />
+    );
   if (ending === 'csv' || ending === 'tsv') {
     const [head = [], ...rows] = parseTable(text, ending === 'tsv' ? '\t' : ',', maxRows + 1);
     return (
       <div className="h-full overflow-auto p-3" tabIndex={0} role="region" aria-label={t('Table {path}', { path })}>
         <table className="border-collapse text-sm">
-          <thead><tr>{head.map((cell, index) => <th key={index} scope="col" className="border bg-panel px-2 py-0.5 text-left font-medium">{cell}</th>)}</tr></thead>
-          <tbody>{rows.map((row, index) => <tr key={index}>{row.map((cell, column) => <td key={column} className="border px-2 py-0.5" dir="auto">{cell}</td>)}</tr>)}</tbody>
+          <thead>
+            <tr>
+              {head.map((cell, index) => (
+                <th key={index} scope="col" className="border bg-panel px-2 py-0.5 text-left font-medium">
+                  {cell}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row, index) => (
+              <tr key={index}>
+                {row.map((cell, column) => (
+                  <td key={column} className="border px-2 py-0.5" dir="auto">
+                    {cell}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
         </table>
         {rows.length >= maxRows && <p className="mt-2 text-xs text-soft">{plural(maxRows, 'The first row.', 'The first {count} rows.')}</p>}
       </div>
     );
   }
-  return <div className="h-full overflow-auto p-4" tabIndex={0} role="region" aria-label={t('Preview of {path}', { path })}><div className="mx-auto max-w-3xl"><Prose text={text} /></div></div>;
+  return (
+    <div className="h-full overflow-auto p-4" tabIndex={0} role="region" aria-label={t('Preview of {path}', { path })}>
+      <div className="mx-auto max-w-3xl">
+        <Prose text={text} />
+      </div>
+    </div>
+  );
 }

@@ -34,20 +34,52 @@ export default function HistoryRoom() {
   const [replaying, setReplaying] = useState(false);
   return (
     <SessionFrame id={id} state={followed?.state}>
-      {error ? <div className="p-4"><Failure error={error} /></div> : (
-        <Loaded query={history} isEmpty={(data) => data.nodes.length === 0} empty={<Empty icon={<GitBranch size={28} />} title={t('There is no history yet')}>{t('Each message makes a checkpoint of the conversation and of the files. Here you go back to one, or try another way from it.')}</Empty>}>
+      {error ? (
+        <div className="p-4">
+          <Failure error={error} />
+        </div>
+      ) : (
+        <Loaded
+          query={history}
+          isEmpty={(data) => data.nodes.length === 0}
+          empty={
+            <Empty icon={<GitBranch size={28} />} title={t('There is no history yet')}>
+              {t(
+                'Each message makes a checkpoint of the conversation and of the files. Here you go back to one, or try another way from it.',
+              )}
+            </Empty>
+          }
+        >
           {(data) => (
             <div className="flex h-full min-h-0 max-md:flex-col">
               <div className="flex min-h-0 min-w-0 flex-1 flex-col">
                 <div className="flex flex-wrap items-center gap-1.5 border-b px-3 py-1.5">
                   <span className="flex-1 text-sm text-soft">{plural(data.branches.length, '{count} branch', '{count} branches')}</span>
-                  <Button small disabled={data.branches.length < 2} onClick={() => setComparing(true)}><GitCompare size={14} aria-hidden />{t('Compare')}</Button>
-                  <Button small onClick={() => setReplaying(true)}><Play size={14} aria-hidden />{t('Replay')}</Button>
-                  <Button small onClick={() => void exportSession(id)}><Download size={14} aria-hidden />{t('Export')}</Button>
+                  <Button small disabled={data.branches.length < 2} onClick={() => setComparing(true)}>
+                    <GitCompare size={14} aria-hidden />
+                    {t('Compare')}
+                  </Button>
+                  <Button small onClick={() => setReplaying(true)}>
+                    <Play size={14} aria-hidden />
+                    {t('Replay')}
+                  </Button>
+                  <Button small onClick={() => void exportSession(id)}>
+                    <Download size={14} aria-hidden />
+                    {t('Export')}
+                  </Button>
                 </div>
                 <Tree data={data} chosen={chosen} choose={setChosen} />
               </div>
-              {chosen && <Details key={chosen.id} id={id} node={chosen} data={data} writable={detail.data?.viewer_role === 'owner'} close={() => setChosen(undefined)} />}
+              {chosen && (
+                <Details
+                  key={chosen.id}
+                  id={id}
+                  node={chosen}
+                  data={data}
+                  writable={detail.data?.viewer_role === 'owner'}
+                  close={() => setChosen(undefined)}
+                />
+              )}
               {comparing && <Compare id={id} data={data} close={() => setComparing(false)} />}
               {replaying && <Replay id={id} close={() => setReplaying(false)} />}
             </div>
@@ -69,7 +101,13 @@ const branchName = (data: History, id: string): string => {
 function Tree({ data, chosen, choose }: { data: History; chosen: Node | undefined; choose: (node: Node) => void }) {
   const { placed, lanes } = useMemo(() => lay(data.nodes), [data.nodes]);
   const box = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: placed.length, getScrollElement: () => box.current, estimateSize: () => rowHeight, overscan: 20, useFlushSync: false });
+  const virtual = useVirtualizer({
+    count: placed.length,
+    getScrollElement: () => box.current,
+    estimateSize: () => rowHeight,
+    overscan: 20,
+    useFlushSync: false,
+  });
   const shown = virtual.getVirtualItems();
   const left = 16 + Math.min(lanes, 12) * laneWidth;
   const from = shown[0]?.index ?? 0;
@@ -86,12 +124,29 @@ function Tree({ data, chosen, choose }: { data: History; chosen: Node | undefine
           const { node } = one;
           return (
             <button
-              key={item.key} type="button" aria-pressed={chosen?.id === node.id} onClick={() => choose(node)}
-              className={cn('absolute inset-x-0 flex items-center gap-2 pr-3 text-left text-sm hover:bg-hover', chosen?.id === node.id && 'bg-hover', !node.on_active_branch && 'text-soft')}
+              key={item.key}
+              type="button"
+              aria-pressed={chosen?.id === node.id}
+              onClick={() => choose(node)}
+              className={cn(
+                'absolute inset-x-0 flex items-center gap-2 pr-3 text-left text-sm hover:bg-hover',
+                chosen?.id === node.id && 'bg-hover',
+                !node.on_active_branch && 'text-soft',
+              )}
               style={{ top: item.start, height: rowHeight, paddingLeft: left }}
             >
-              <span className="w-16 shrink-0 text-xs text-soft">{node.kind === 'compaction' ? t('summary') : node.role === 'user' ? t('you') : node.role === 'assistant' ? t('agent') : t('service')}</span>
-              <span className={cn('min-w-0 flex-1 truncate', node.deprecated && 'line-through')} dir="auto">{node.label || node.tool_names.join(', ') || '…'}</span>
+              <span className="w-16 shrink-0 text-xs text-soft">
+                {node.kind === 'compaction'
+                  ? t('summary')
+                  : node.role === 'user'
+                    ? t('you')
+                    : node.role === 'assistant'
+                      ? t('agent')
+                      : t('service')}
+              </span>
+              <span className={cn('min-w-0 flex-1 truncate', node.deprecated && 'line-through')} dir="auto">
+                {node.label || node.tool_names.join(', ') || '…'}
+              </span>
               {node.is_head && node.on_active_branch && <Badge tone="accent">{t('now')}</Badge>}
               <span className="shrink-0 text-xs text-soft tabular-nums max-sm:hidden">{compact(node.tokens)}</span>
             </button>
@@ -110,8 +165,22 @@ function Mark({ one }: { one: Placed }) {
   const py = one.parent && one.parent.row * rowHeight + rowHeight / 2;
   return (
     <g>
-      {px !== undefined && py !== undefined && <path d={px === x ? `M${px} ${py}V${y}` : `M${px} ${py}V${y - rowHeight}Q${px} ${y} ${x} ${y}`} fill="none" stroke={colour} strokeWidth={1.5} />}
-      <circle cx={x} cy={y} r={one.node.role === 'user' ? 5 : 3.5} fill={one.node.role === 'user' ? colour : 'var(--bg)'} stroke={colour} strokeWidth={1.5} />
+      {px !== undefined && py !== undefined && (
+        <path
+          d={px === x ? `M${px} ${py}V${y}` : `M${px} ${py}V${y - rowHeight}Q${px} ${y} ${x} ${y}`}
+          fill="none"
+          stroke={colour}
+          strokeWidth={1.5}
+        />
+      )}
+      <circle
+        cx={x}
+        cy={y}
+        r={one.node.role === 'user' ? 5 : 3.5}
+        fill={one.node.role === 'user' ? colour : 'var(--bg)'}
+        stroke={colour}
+        strokeWidth={1.5}
+      />
     </g>
   );
 }
@@ -126,9 +195,15 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
     queryKey: ['history', id, 'checkout', node.checkpoint_id], enabled: node.checkpoint_id !== null,
     queryFn: ({ signal }) => api().checkout(id, { checkpoint_id: node.checkpoint_id ?? '' }, { signal }),
   });
-  const back = useAction((checkpoint: string) => api().switchBranch(id, { checkpoint_id: checkpoint }), { done: t('You are back where you were.'), refresh });
+  const back = useAction((checkpoint: string) => api().switchBranch(id, { checkpoint_id: checkpoint }), {
+    done: t('You are back where you were.'),
+    refresh,
+  });
   const rewind = useAction(() => api().rewind(id, { checkpoint_id: node.checkpoint_id ?? '' }), { refresh });
-  const switchTo = useAction(() => api().switchBranch(id, { checkpoint_id: node.checkpoint_id ?? '' }), { done: t('The branch was changed.'), refresh });
+  const switchTo = useAction(() => api().switchBranch(id, { checkpoint_id: node.checkpoint_id ?? '' }), {
+    done: t('The branch was changed.'),
+    refresh,
+  });
   const whatif = useAction(async () => {
     if (!followed) return;
     await followed.session.send(message.trim(), { whatif: { from_step: node.step } });
@@ -136,31 +211,66 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
   }, { refresh });
   const changed = state.data?.files.filter((file) => file.change !== 'unchanged') ?? [];
   return (
-    <aside aria-label={t('Chosen turn')} className="flex w-96 shrink-0 flex-col gap-3 overflow-y-auto border-l p-4 text-sm max-md:max-h-[55%] max-md:w-full max-md:border-t max-md:border-l-0">
+    <aside
+      aria-label={t('Chosen turn')}
+      className="flex w-96 shrink-0 flex-col gap-3 overflow-y-auto border-l p-4 text-sm max-md:max-h-[55%] max-md:w-full max-md:border-t max-md:border-l-0"
+    >
       <div className="flex items-start gap-2">
-        <h2 className="min-w-0 flex-1 font-semibold break-words" dir="auto">{node.label || node.tool_names.join(', ') || t('Turn')}</h2>
-        <Button small look="ghost" onClick={close}>{t('Close')}</Button>
+        <h2 className="min-w-0 flex-1 font-semibold break-words" dir="auto">
+          {node.label || node.tool_names.join(', ') || t('Turn')}
+        </h2>
+        <Button small look="ghost" onClick={close}>
+          {t('Close')}
+        </Button>
       </div>
-      <p className="text-soft">{[branchName(data, node.branch_id), dateTime(node.created_at), t('step {step}', { step: node.step })].join(' · ')}</p>
+      <p className="text-soft">
+        {[branchName(data, node.branch_id), dateTime(node.created_at), t('step {step}', { step: node.step })].join(' · ')}
+      </p>
       {writable && (
         <div className="flex flex-wrap gap-2">
-          {node.checkpoint_id && node.on_active_branch && <Button small onClick={() => setAsking('rewind')}><Undo2 size={14} aria-hidden />{t('Go back to here')}</Button>}
-          {node.on_active_branch && <Button small onClick={() => setAsking('whatif')}><GitBranch size={14} aria-hidden />{t('Try another way')}</Button>}
-          {node.checkpoint_id && !node.on_active_branch && <Button small busy={switchTo.isPending} onClick={() => switchTo.mutate()}><GitBranch size={14} aria-hidden />{t('Switch to this branch')}</Button>}
+          {node.checkpoint_id && node.on_active_branch && (
+            <Button small onClick={() => setAsking('rewind')}>
+              <Undo2 size={14} aria-hidden />
+              {t('Go back to here')}
+            </Button>
+          )}
+          {node.on_active_branch && (
+            <Button small onClick={() => setAsking('whatif')}>
+              <GitBranch size={14} aria-hidden />
+              {t('Try another way')}
+            </Button>
+          )}
+          {node.checkpoint_id && !node.on_active_branch && (
+            <Button small busy={switchTo.isPending} onClick={() => switchTo.mutate()}>
+              <GitBranch size={14} aria-hidden />
+              {t('Switch to this branch')}
+            </Button>
+          )}
         </div>
       )}
-      {node.checkpoint_id === null ? <p className="text-soft">{t('No checkpoint was made here.')}</p> : (
+      {node.checkpoint_id === null ? (
+        <p className="text-soft">{t('No checkpoint was made here.')}</p>
+      ) : (
         <Loaded query={state}>
           {(found) => (
             <section aria-label={t('Files of the checkpoint')}>
               <h3 className="mb-1 font-medium">{node.role === 'user' ? t('Files before this message') : t('Files after this turn')}</h3>
-              <p className="mb-1 text-xs text-soft">{plural(found.files.length, '{count} file', '{count} files')}; {changed.length === 0 ? t('none changed since the point before')
-                  : plural(changed.length, '{count} changed since the point before', '{count} changed since the point before')}</p>
+              <p className="mb-1 text-xs text-soft">
+                {plural(found.files.length, '{count} file', '{count} files')};{' '}
+                {changed.length === 0
+                  ? t('none changed since the point before')
+                  : plural(changed.length, '{count} changed since the point before', '{count} changed since the point before')}
+              </p>
               <ul className="space-y-0.5">
                 {changed.slice(0, 200).map((file) => (
                   <li key={file.path} className="flex items-center gap-2">
-                    <Badge tone={file.change === 'created' ? 'good' : file.change === 'deleted' ? 'bad' : 'accent'}>{word(file.change)}</Badge>
-                    <span className="min-w-0 flex-1 truncate" title={file.path}><bdi>{file.path}</bdi></span><span className="text-xs text-soft">{bytes(file.size)}</span>
+                    <Badge tone={file.change === 'created' ? 'good' : file.change === 'deleted' ? 'bad' : 'accent'}>
+                      {word(file.change)}
+                    </Badge>
+                    <span className="min-w-0 flex-1 truncate" title={file.path}>
+                      <bdi>{file.path}</bdi>
+                    </span>
+                    <span className="text-xs text-soft">{bytes(file.size)}</span>
                   </li>
                 ))}
               </ul>
@@ -169,19 +279,34 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
         </Loaded>
       )}
       <FormDialog
-        open={asking === 'rewind'} onOpenChange={() => setAsking(undefined)} title={t('Go back to here?')} confirm={t('Go back')}
-        description={t('The conversation and the files become what they were before this message. What came after stays on its branch, so that you can return.')}
+        open={asking === 'rewind'}
+        onOpenChange={() => setAsking(undefined)}
+        title={t('Go back to here?')}
+        confirm={t('Go back')}
+        description={t(
+          'The conversation and the files become what they were before this message. What came after stays on its branch, so that you can return.',
+        )}
         submit={async () => {
           const result = await rewind.mutateAsync();
-          toast(t('Files restored: {restored}, removed: {deleted}.', { restored: result.files.restored, deleted: result.files.deleted }), 'good', { label: t('Undo'), run: () => back.mutate(result.pre_rewind_checkpoint_id) });
+          toast(
+            t('Files restored: {restored}, removed: {deleted}.', { restored: result.files.restored, deleted: result.files.deleted }),
+            'good',
+            { label: t('Undo'), run: () => back.mutate(result.pre_rewind_checkpoint_id) },
+          );
           await navigate({ to: '/s/$sessionId', params: { sessionId: id } });
         }}
       />
       <FormDialog
-        open={asking === 'whatif'} onOpenChange={() => setAsking(undefined)} title={t('Try another way from here')} confirm={t('Try')} submit={() => whatif.mutateAsync()}
+        open={asking === 'whatif'}
+        onOpenChange={() => setAsking(undefined)}
+        title={t('Try another way from here')}
+        confirm={t('Try')}
+        submit={() => whatif.mutateAsync()}
         description={t('A new branch begins after step {step}, with the files as they were then.', { step: node.step })}
       >
-        <Field label={t('Message')} hint={t('Without one, the agent goes on by itself.')}>{(ids) => <Area {...ids} value={message} onChange={(event) => setMessage(event.target.value)} autoFocus />}</Field>
+        <Field label={t('Message')} hint={t('Without one, the agent goes on by itself.')}>
+          {(ids) => <Area {...ids} value={message} onChange={(event) => setMessage(event.target.value)} autoFocus />}
+        </Field>
       </FormDialog>
     </aside>
   );
@@ -196,31 +321,78 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
     queryFn: ({ signal }) => api().compareBranches(id, { query: { base, other }, signal }),
   });
   const choice = (label: string, value: string, change: (value: string) => void) => (
-    <Field label={label}>{(ids) => <Select {...ids} value={value} onChange={(event) => change(event.target.value)}>{data.branches.map((one) => <option key={one.branch_id} value={one.branch_id}>{branchName(data, one.branch_id)}</option>)}</Select>}</Field>
+    <Field label={label}>
+      {(ids) => (
+        <Select {...ids} value={value} onChange={(event) => change(event.target.value)}>
+          {data.branches.map((one) => (
+            <option key={one.branch_id} value={one.branch_id}>
+              {branchName(data, one.branch_id)}
+            </option>
+          ))}
+        </Select>
+      )}
+    </Field>
   );
   return (
     <Dialog open onOpenChange={close} wide title={t('Compare two branches')} description={t('What each has that the other has not.')}>
-      <div className="mb-3 grid grid-cols-2 gap-3">{choice(t('One'), base, setBase)}{choice(t('The other'), other, setOther)}</div>
-      {base === other ? <p className="text-sm text-soft">{t('Choose two different branches.')}</p> : (
+      <div className="mb-3 grid grid-cols-2 gap-3">
+        {choice(t('One'), base, setBase)}
+        {choice(t('The other'), other, setOther)}
+      </div>
+      {base === other ? (
+        <p className="text-sm text-soft">{t('Choose two different branches.')}</p>
+      ) : (
         <Loaded query={result}>
           {(found) => (
             <>
               <div className="grid grid-cols-2 gap-3">
-                {([['base', found.base], ['other', found.other]] as const).map(([side, one]) => (
+                {(
+                  [
+                    ['base', found.base],
+                    ['other', found.other],
+                  ] as const
+                ).map(([side, one]) => (
                   <section key={side} aria-label={branchName(data, one.branch_id)} className="min-w-0 rounded-lg border p-3">
-                    <p className="mb-2 text-xs text-soft">{[
-                      plural(one.turns, '{count} turn', '{count} turns'), plural(one.steps, '{count} step', '{count} steps'), duration(one.duration_ms),
-                      t('{input} in, {output} out', { input: compact(one.usage.input_tokens), output: compact(one.usage.output_tokens) }), one.usage.cost_usd && cost(one.usage.cost_usd),
-                    ].filter(Boolean).join(' · ')}</p>
+                    <p className="mb-2 text-xs text-soft">
+                      {[
+                        plural(one.turns, '{count} turn', '{count} turns'),
+                        plural(one.steps, '{count} step', '{count} steps'),
+                        duration(one.duration_ms),
+                        t('{input} in, {output} out', { input: compact(one.usage.input_tokens), output: compact(one.usage.output_tokens) }),
+                        one.usage.cost_usd && cost(one.usage.cost_usd),
+                      ]
+                        .filter(Boolean)
+                        .join(' · ')}
+                    </p>
                     <ol className="space-y-1 text-sm">
-                      {found.turns.filter((turn) => turn.side === side).map((turn) => <li key={turn.turn_id} className="flex gap-2"><span className="w-12 shrink-0 text-xs text-soft">{turn.role === 'user' ? t('you') : t('agent')}</span><span className="min-w-0 break-words" dir="auto">{turn.label || '…'}</span></li>)}
+                      {found.turns
+                        .filter((turn) => turn.side === side)
+                        .map((turn) => (
+                          <li key={turn.turn_id} className="flex gap-2">
+                            <span className="w-12 shrink-0 text-xs text-soft">{turn.role === 'user' ? t('you') : t('agent')}</span>
+                            <span className="min-w-0 break-words" dir="auto">
+                              {turn.label || '…'}
+                            </span>
+                          </li>
+                        ))}
                     </ol>
                   </section>
                 ))}
               </div>
               <h3 className="mt-4 mb-1 text-sm font-medium">{t('Files, from one to the other')}</h3>
-              {found.files.length === 0 ? <p className="text-sm text-soft">{t('The files are the same.')}</p> : (
-                <ul className="space-y-0.5 text-sm">{found.files.map((file) => <li key={file.path} className="flex items-center gap-2"><Badge tone={file.change === 'created' ? 'good' : file.change === 'deleted' ? 'bad' : 'accent'}>{word(file.change)}</Badge><bdi className="truncate">{file.path}</bdi></li>)}</ul>
+              {found.files.length === 0 ? (
+                <p className="text-sm text-soft">{t('The files are the same.')}</p>
+              ) : (
+                <ul className="space-y-0.5 text-sm">
+                  {found.files.map((file) => (
+                    <li key={file.path} className="flex items-center gap-2">
+                      <Badge tone={file.change === 'created' ? 'good' : file.change === 'deleted' ? 'bad' : 'accent'}>
+                        {word(file.change)}
+                      </Badge>
+                      <bdi className="truncate">{file.path}</bdi>
+                    </li>
+                  ))}
+                </ul>
               )}
             </>
           )}
@@ -238,8 +410,23 @@ function Replay({ id, close }: { id: string; close: () => void }) {
     await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
   }, { refresh: [['sessions']] });
   return (
-    <FormDialog open onOpenChange={close} title={t('Replay')} confirm={t('Play')} submit={() => start.mutateAsync()} description={t('What happened is played again in a session of its own. Nothing is executed.')}>
-      <Field label={t('Speed')}>{(ids) => <Select {...ids} value={speed} onChange={(event) => setSpeed(Number(event.target.value) as 1 | 2 | 5)}><option value={1}>{t('as it was')}</option><option value={2}>{t('2 times')}</option><option value={5}>{t('5 times')}</option></Select>}</Field>
+    <FormDialog
+      open
+      onOpenChange={close}
+      title={t('Replay')}
+      confirm={t('Play')}
+      submit={() => start.mutateAsync()}
+      description={t('What happened is played again in a session of its own. Nothing is executed.')}
+    >
+      <Field label={t('Speed')}>
+        {(ids) => (
+          <Select {...ids} value={speed} onChange={(event) => setSpeed(Number(event.target.value) as 1 | 2 | 5)}>
+            <option value={1}>{t('as it was')}</option>
+            <option value={2}>{t('2 times')}</option>
+            <option value={5}>{t('5 times')}</option>
+          </Select>
+        )}
+      </Field>
     </FormDialog>
   );
 }

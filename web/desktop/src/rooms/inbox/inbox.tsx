@@ -7,7 +7,14 @@ import { Badge, Empty, Loaded, Page } from '../../ui/page';
 import { QuestionForm } from '../chat/questions';
 
 const triggers: Record<InboxItem['trigger'], string> = {
-  user: t('chat'), answer: t('chat'), api: t('chat'), schedule: t('schedule'), dag: t('DAG'), issue: t('issue'), whatif: t('what-if'), replay: t('replay'),
+  user: t('chat'),
+  answer: t('chat'),
+  api: t('chat'),
+  schedule: t('schedule'),
+  dag: t('DAG'),
+  issue: t('issue'),
+  whatif: t('what-if'),
+  replay: t('replay'),
 };
 
 const session = answering([['sessions']]);
@@ -16,19 +23,45 @@ const session = answering([['sessions']]);
 export default function Inbox() {
   const inbox = useInbox(4000);
   return (
-    <Page title={t('Inbox')} narrow actions={inbox.data && inbox.data.total > 0 && <span className="text-sm text-soft" role="status">{t('{count} open', { count: inbox.data.total })}</span>}>
+    <Page
+      title={t('Inbox')}
+      narrow
+      actions={
+        inbox.data &&
+        inbox.data.total > 0 && (
+          <span className="text-sm text-soft" role="status">
+            {t('{count} open', { count: inbox.data.total })}
+          </span>
+        )
+      }
+    >
       <Loaded
-        query={inbox} isEmpty={(data) => data.items.length === 0}
-        empty={(
+        query={inbox}
+        isEmpty={(data) => data.items.length === 0}
+        empty={
           <Empty icon={<InboxIcon size={28} />} title={t('Nothing waits for you')}>
-            {t('When an agent has a question or needs a permission, in a chat, a scheduled run, a DAG or an issue, it is asked here too. Answer it, and the work goes on.')}
+            {t(
+              'When an agent has a question or needs a permission, in a chat, a scheduled run, a DAG or an issue, it is asked here too. Answer it, and the work goes on.',
+            )}
           </Empty>
-        )}
+        }
       >
         {(data) => (
           <>
-            <ol aria-label={t('Open questions')} className="space-y-6">{data.items.map((item) => <Item key={item.question_id} item={item} />)}</ol>
-            {data.total > data.items.length && <p className="mt-4 text-center text-sm text-soft">{plural(data.total - data.items.length, '{count} more comes when these are answered.', '{count} more come when these are answered.')}</p>}
+            <ol aria-label={t('Open questions')} className="space-y-6">
+              {data.items.map((item) => (
+                <Item key={item.question_id} item={item} />
+              ))}
+            </ol>
+            {data.total > data.items.length && (
+              <p className="mt-4 text-center text-sm text-soft">
+                {plural(
+                  data.total - data.items.length,
+                  '{count} more comes when these are answered.',
+                  '{count} more come when these are answered.',
+                )}
+              </p>
+            )}
           </>
         )}
       </Loaded>
@@ -41,13 +74,30 @@ function Item({ item }: { item: InboxItem }) {
   return (
     <li>
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1 text-sm">
-        <Link to="/s/$sessionId" params={{ sessionId: item.session_id }} className="flex min-w-0 items-center gap-1.5 font-medium text-accent hover:underline">
-          <MessageSquare size={14} className="shrink-0" aria-hidden /><span className="truncate" dir="auto">{name}</span>
+        <Link
+          to="/s/$sessionId"
+          params={{ sessionId: item.session_id }}
+          className="flex min-w-0 items-center gap-1.5 font-medium text-accent hover:underline"
+        >
+          <MessageSquare size={14} className="shrink-0" aria-hidden />
+          <span className="truncate" dir="auto">
+            {name}
+          </span>
         </Link>
         <Badge>{triggers[item.trigger] ?? item.trigger}</Badge>
-        {item.task_id && <Link to="/schedules/$taskId" params={{ taskId: item.task_id }} className="text-accent hover:underline">{t('Schedule')}</Link>}
-        {item.source_loop && <span className="min-w-0 truncate text-soft" dir="auto">{t('sub-agent: {name}', { name: item.source_loop.description || item.source_loop.agent_type })}</span>}
-        <time dateTime={item.asked_at} title={dateTime(item.asked_at)} className="ml-auto text-xs text-soft">{ago(item.asked_at)}</time>
+        {item.task_id && (
+          <Link to="/schedules/$taskId" params={{ taskId: item.task_id }} className="text-accent hover:underline">
+            {t('Schedule')}
+          </Link>
+        )}
+        {item.source_loop && (
+          <span className="min-w-0 truncate text-soft" dir="auto">
+            {t('sub-agent: {name}', { name: item.source_loop.description || item.source_loop.agent_type })}
+          </span>
+        )}
+        <time dateTime={item.asked_at} title={dateTime(item.asked_at)} className="ml-auto text-xs text-soft">
+          {ago(item.asked_at)}
+        </time>
       </div>
       <QuestionForm question={questionOf(item)} session={session} />
     </li>

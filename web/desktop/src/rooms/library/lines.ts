@@ -19,4 +19,7 @@ export function pairsOf(text: string, sign: ':' | '='): Record<string, string> {
 }
 
 /** textOfPairs is what pairsOf reads. */
-export const textOfPairs = (pairs: Record<string, string>): string => Object.entries(pairs).map(([name, value]) => `${name}=${value}`).join('\n');
+export const textOfPairs = (pairs: Record<string, string>): string =>
+  Object.entries(pairs)
+    .map(([name, value]) => `${name}=${value}`)
+    .join('\n');

@@ -11,7 +11,9 @@ const most = 30_000_000; // bytes of all files
 
 /** innerPaths gives paths relative to the directory that has SKILL.md; a chosen directory is the first part of all paths. */
 export function innerPaths(paths: readonly string[]): string[] {
-  const skill = paths.filter((path) => path === 'SKILL.md' || path.endsWith('/SKILL.md')).sort((a, b) => a.split('/').length - b.split('/').length)[0];
+  const skill = paths
+    .filter((path) => path === 'SKILL.md' || path.endsWith('/SKILL.md'))
+    .sort((a, b) => a.split('/').length - b.split('/').length)[0];
   if (skill === undefined) throw new Error(t('The package has no SKILL.md.'));
   const root = skill.slice(0, -'SKILL.md'.length);
   if (paths.some((path) => !path.startsWith(root))) throw new Error(t('A file is beside the directory that has SKILL.md.'));
@@ -28,7 +30,8 @@ export function skillName(text: string): string {
 
 /** readPackage reads chosen files; those that are no text are encoded. */
 export async function readPackage(files: readonly File[]): Promise<{ name: string; files: PackageFile[] }> {
-  if (files.reduce((sum, file) => sum + file.size, 0) > most) throw new Error(t('A package may have 30 MB here; publish larger ones to the registry.'));
+  if (files.reduce((sum, file) => sum + file.size, 0) > most)
+    throw new Error(t('A package may have 30 MB here; publish larger ones to the registry.'));
   const paths = innerPaths(files.map((file) => file.webkitRelativePath || file.name));
   const read = await Promise.all(files.map(async (file, index): Promise<PackageFile> => {
     const bytes = new Uint8Array(await file.arrayBuffer());

@@ -16,7 +16,12 @@ import { SessionChoice, useSessions } from './session-choice';
 
 type Server = Schemas['McpServer'];
 const refresh = [['tool-servers']] as const;
-const tones: Record<Schemas['SessionMCPServer']['status'], Tone> = { connecting: 'accent', connected: 'good', failed: 'bad', disabled: 'neutral' };
+const tones: Record<Schemas['SessionMCPServer']['status'], Tone> = {
+  connecting: 'accent',
+  connected: 'good',
+  failed: 'bad',
+  disabled: 'neutral',
+};
 const scopeNames: Record<Server['scope'], string> = { service: t('all sessions'), solution: t('a solution'), session: t('one session') };
 
 export function ToolServers() {
@@ -26,29 +31,76 @@ export function ToolServers() {
   const toggle = useAction((server: Server) => api().changeMcpServer(server.id, { enabled: !server.enabled }), { refresh });
   const close = () => setAsking(undefined);
   const mine = (server: Server) => server.owner_id === account().me.id || (server.scope === 'service' && account().me.administrator);
-  const where = (server: Server) => (server.scope === 'service' ? t('for all sessions') : t('for {name}', {
-    name: server.scope === 'session' ? sessions.data?.items.find((one) => one.id === server.session_id)?.intent || t('one session') : server.solution_id,
-  }));
+  const where = (server: Server) =>
+    server.scope === 'service'
+      ? t('for all sessions')
+      : t('for {name}', {
+          name:
+            server.scope === 'session'
+              ? sessions.data?.items.find((one) => one.id === server.session_id)?.intent || t('one session')
+              : server.solution_id,
+        });
   return (
     <>
       <Section
-        title={t('Tool servers')} note={t('Programs whose tools the agent can use, by the Model Context Protocol.')}
-        actions={<Button look="primary" onClick={() => setAsking({ what: 'edit' })}><Plus size={15} aria-hidden />{t('Add a server')}</Button>}
+        title={t('Tool servers')}
+        note={t('Programs whose tools the agent can use, by the Model Context Protocol.')}
+        actions={
+          <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>
+            <Plus size={15} aria-hidden />
+            {t('Add a server')}
+          </Button>
+        }
       >
-        <Loaded query={servers} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Plug size={28} />} title={t('There is no tool server')}>{t('Add one for a session or a solution; administrators can add one for all sessions.')}</Empty>}>
+        <Loaded
+          query={servers}
+          isEmpty={(data) => data.items.length === 0}
+          empty={
+            <Empty icon={<Plug size={28} />} title={t('There is no tool server')}>
+              {t('Add one for a session or a solution; administrators can add one for all sessions.')}
+            </Empty>
+          }
+        >
           {({ items }) => (
             <Rows label={t('Tool servers')}>
               {items.map((server) => (
                 <Row
-                  key={server.id} title={server.name} badges={<><Badge>{server.transport}</Badge><Badge tone="accent">{where(server)}</Badge>{!server.enabled && <Badge tone="warn">{t('disabled')}</Badge>}</>}
-                  note={<>{(server.url || server.command) && <code className="code block break-all">{server.url || [server.command, ...server.args].join(' ')}</code>}{server.tools.length > 0 ? t('Only {tools}.', { tools: server.tools.join(', ') }) : t('All of its tools.')}</>}
-                  actions={mine(server) && (
+                  key={server.id}
+                  title={server.name}
+                  badges={
                     <>
-                      <IconButton label={server.enabled ? t('Disable {name}', { name: server.name }) : t('Enable {name}', { name: server.name })} busy={toggle.isPending} onClick={() => toggle.mutate(server)}><Power size={15} /></IconButton>
-                      <IconButton label={t('Edit {name}', { name: server.name })} onClick={() => setAsking({ what: 'edit', server })}><Pencil size={15} /></IconButton>
-                      <IconButton label={t('Delete {name}', { name: server.name })} onClick={() => setAsking({ what: 'delete', server })}><Trash2 size={15} /></IconButton>
+                      <Badge>{server.transport}</Badge>
+                      <Badge tone="accent">{where(server)}</Badge>
+                      {!server.enabled && <Badge tone="warn">{t('disabled')}</Badge>}
                     </>
-                  )}
+                  }
+                  note={
+                    <>
+                      {(server.url || server.command) && (
+                        <code className="code block break-all">{server.url || [server.command, ...server.args].join(' ')}</code>
+                      )}
+                      {server.tools.length > 0 ? t('Only {tools}.', { tools: server.tools.join(', ') }) : t('All of its tools.')}
+                    </>
+                  }
+                  actions={
+                    mine(server) && (
+                      <>
+                        <IconButton
+                          label={server.enabled ? t('Disable {name}', { name: server.name }) : t('Enable {name}', { name: server.name })}
+                          busy={toggle.isPending}
+                          onClick={() => toggle.mutate(server)}
+                        >
+                          <Power size={15} />
+                        </IconButton>
+                        <IconButton label={t('Edit {name}', { name: server.name })} onClick={() => setAsking({ what: 'edit', server })}>
+                          <Pencil size={15} />
+                        </IconButton>
+                        <IconButton label={t('Delete {name}', { name: server.name })} onClick={() => setAsking({ what: 'delete', server })}>
+                          <Trash2 size={15} />
+                        </IconButton>
+                      </>
+                    )
+                  }
                 />
               ))}
             </Rows>
@@ -71,18 +123,36 @@ function State() {
   });
   return (
     <Section title={t('State in a session')} note={t('Whether its servers answer, and which tools they offer.')}>
-      <div className="mb-3 max-w-md"><SessionChoice value={session} change={setSession} empty={t('Choose a session')} /></div>
+      <div className="mb-3 max-w-md">
+        <SessionChoice value={session} change={setSession} empty={t('Choose a session')} />
+      </div>
       {session && (
-        <Loaded query={state} isEmpty={(data) => data.items.length === 0} empty={<p className="text-sm text-soft">{t('This session has no tool server.')}</p>}>
+        <Loaded
+          query={state}
+          isEmpty={(data) => data.items.length === 0}
+          empty={<p className="text-sm text-soft">{t('This session has no tool server.')}</p>}
+        >
           {({ items }) => (
             <Rows label={t('State of tool servers')}>
               {items.map((server) => (
-                <Row key={`${server.scope} ${server.name}`} title={server.name} badges={<Badge tone={tones[server.status]}>{word(server.status)}</Badge>} note={server.error}>
+                <Row
+                  key={`${server.scope} ${server.name}`}
+                  title={server.name}
+                  badges={<Badge tone={tones[server.status]}>{word(server.status)}</Badge>}
+                  note={server.error}
+                >
                   {server.tools.length > 0 && (
                     <details className="mt-1 text-sm">
                       <summary className="cursor-pointer text-soft">{plural(server.tools.length, '{count} tool', '{count} tools')}</summary>
                       <ul className="mt-1 space-y-1">
-                        {server.tools.map((tool) => <li key={tool.name} className="break-words"><code className="code">{tool.name}</code> {tool.read_only && <Badge>{t('only reads')}</Badge>}<span className="block text-soft" dir="auto">{tool.description}</span></li>)}
+                        {server.tools.map((tool) => (
+                          <li key={tool.name} className="break-words">
+                            <code className="code">{tool.name}</code> {tool.read_only && <Badge>{t('only reads')}</Badge>}
+                            <span className="block text-soft" dir="auto">
+                              {tool.description}
+                            </span>
+                          </li>
+                        ))}
                       </ul>
                     </details>
                   )}
@@ -111,8 +181,13 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
   const [timeout, setTimeout] = useState(String(server?.timeout_s ?? 60));
   const [trust, setTrust] = useState(server?.trust_hints ?? false);
   const settings = () => ({
-    name: name.trim(), tools: linesOf(tools), timeout_s: Number(timeout), trust_hints: trust,
-    ...(transport === 'http' ? { url: url.trim(), headers: pairsOf(values, ':') } : { command: command.trim(), args: linesOf(args), env: pairsOf(values, '=') }),
+    name: name.trim(),
+    tools: linesOf(tools),
+    timeout_s: Number(timeout),
+    trust_hints: trust,
+    ...(transport === 'http'
+      ? { url: url.trim(), headers: pairsOf(values, ':') }
+      : { command: command.trim(), args: linesOf(args), env: pairsOf(values, '=') }),
   });
   const save = useAction(async () => {
     if (server) return api().changeMcpServer(server.id, settings());
@@ -120,35 +195,145 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
     return api().createMcpServer({ ...settings(), scope, transport, ...at } satisfies Body<'create-mcp-server'>);
   }, { done: t('The server was saved.'), refresh });
   return (
-    <FormDialog open onOpenChange={done} title={server ? t('Edit {name}', { name: server.name }) : t('Add a tool server')} confirm={t('Save')} submit={() => save.mutateAsync()}>
-      <Field label={t('Name')} hint={t('a-z, 0-9, _ and -; the tools are called by it')}>{(ids) => <Input {...ids} required autoFocus maxLength={64} pattern="[a-z0-9_\-]+" value={name} onChange={(event) => setName(event.target.value)} />}</Field>
+    <FormDialog
+      open
+      onOpenChange={done}
+      title={server ? t('Edit {name}', { name: server.name }) : t('Add a tool server')}
+      confirm={t('Save')}
+      submit={() => save.mutateAsync()}
+    >
+      <Field label={t('Name')} hint={t('a-z, 0-9, _ and -; the tools are called by it')}>
+        {(ids) => (
+          <Input
+            {...ids}
+            required
+            autoFocus
+            maxLength={64}
+            pattern="[a-z0-9_\-]+"
+            value={name}
+            onChange={(event) => setName(event.target.value)}
+          />
+        )}
+      </Field>
       {!server && (
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label={t('For')}>{(ids) => <Select {...ids} value={scope} onChange={(event) => setScope(event.target.value as Server['scope'])}>{(['session', 'solution', ...(account().me.administrator ? ['service'] : [])] as Server['scope'][]).map((one) => <option key={one} value={one}>{scopeNames[one]}</option>)}</Select>}</Field>
+          <Field label={t('For')}>
+            {(ids) => (
+              <Select {...ids} value={scope} onChange={(event) => setScope(event.target.value as Server['scope'])}>
+                {(['session', 'solution', ...(account().me.administrator ? ['service'] : [])] as Server['scope'][]).map((one) => (
+                  <option key={one} value={one}>
+                    {scopeNames[one]}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
           {scope === 'session' && <SessionChoice value={session} change={setSession} />}
-          {scope === 'solution' && <Field label={t('Solution')}>{(ids) => <Select {...ids} required value={solution} onChange={(event) => setSolution(event.target.value)}><option value="">{t('Choose a solution')}</option>{solutions.data?.items.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}</Select>}</Field>}
-          <Field label={t('Reached by')}>{(ids) => <Select {...ids} value={transport} onChange={(event) => setTransport(event.target.value as Server['transport'])}><option value="http">{t('an address (HTTP)')}</option><option value="stdio">{t('a program (stdio)')}</option></Select>}</Field>
+          {scope === 'solution' && (
+            <Field label={t('Solution')}>
+              {(ids) => (
+                <Select {...ids} required value={solution} onChange={(event) => setSolution(event.target.value)}>
+                  <option value="">{t('Choose a solution')}</option>
+                  {solutions.data?.items.map((one) => (
+                    <option key={one.id} value={one.id}>
+                      {one.name || one.id}
+                    </option>
+                  ))}
+                </Select>
+              )}
+            </Field>
+          )}
+          <Field label={t('Reached by')}>
+            {(ids) => (
+              <Select {...ids} value={transport} onChange={(event) => setTransport(event.target.value as Server['transport'])}>
+                <option value="http">{t('an address (HTTP)')}</option>
+                <option value="stdio">{t('a program (stdio)')}</option>
+              </Select>
+            )}
+          </Field>
         </div>
       )}
       {transport === 'http' ? (
-        <Field label={t('Address')}>{(ids) => <Input {...ids} type="url" required placeholder="https://tools.example/mcp" value={url} onChange={(event) => setUrl(event.target.value)} />}</Field>
+        <Field label={t('Address')}>
+          {(ids) => (
+            <Input
+              {...ids}
+              type="url"
+              required
+              placeholder="https://tools.example/mcp"
+              value={url}
+              onChange={(event) => setUrl(event.target.value)}
+            />
+          )}
+        </Field>
       ) : (
         <>
-          <Field label={t('Program')}>{(ids) => <Input {...ids} required spellCheck={false} value={command} onChange={(event) => setCommand(event.target.value)} />}</Field>
-          <Field label={t('Arguments')} hint={t('One a line; no secrets here')}>{(ids) => <Area {...ids} spellCheck={false} className="code" rows={2} value={args} onChange={(event) => setArgs(event.target.value)} />}</Field>
+          <Field label={t('Program')}>
+            {(ids) => <Input {...ids} required spellCheck={false} value={command} onChange={(event) => setCommand(event.target.value)} />}
+          </Field>
+          <Field label={t('Arguments')} hint={t('One a line; no secrets here')}>
+            {(ids) => (
+              <Area {...ids} spellCheck={false} className="code" rows={2} value={args} onChange={(event) => setArgs(event.target.value)} />
+            )}
+          </Field>
         </>
       )}
-      <Field label={transport === 'http' ? t('Headers') : t('Variables')} hint={t('One a line, as {example}. Masked ones stay as they are.', { example: transport === 'http' ? 'Authorization: Bearer …' : 'NAME=value' })}>
-        {(ids) => <Area {...ids} spellCheck={false} autoComplete="off" className="code" rows={2} value={values} onChange={(event) => setValues(event.target.value)} />}
+      <Field
+        label={transport === 'http' ? t('Headers') : t('Variables')}
+        hint={t('One a line, as {example}. Masked ones stay as they are.', {
+          example: transport === 'http' ? 'Authorization: Bearer …' : 'NAME=value',
+        })}
+      >
+        {(ids) => (
+          <Area
+            {...ids}
+            spellCheck={false}
+            autoComplete="off"
+            className="code"
+            rows={2}
+            value={values}
+            onChange={(event) => setValues(event.target.value)}
+          />
+        )}
       </Field>
-      <Field label={t('Only these tools')} hint={t('One a line; empty: all')}>{(ids) => <Area {...ids} spellCheck={false} className="code min-h-12!" rows={1} value={tools} onChange={(event) => setTools(event.target.value)} />}</Field>
-      <Field label={t('Seconds that a call may take')}>{(ids) => <Input {...ids} type="number" required min={1} max={3600} value={timeout} onChange={(event) => setTimeout(event.target.value)} />}</Field>
-      <Check label={t('Believe what it says of its tools')} hint={t('Tools that say they only read are called again when a worker is lost.')} checked={trust} onChange={(event) => setTrust(event.target.checked)} />
+      <Field label={t('Only these tools')} hint={t('One a line; empty: all')}>
+        {(ids) => (
+          <Area
+            {...ids}
+            spellCheck={false}
+            className="code min-h-12!"
+            rows={1}
+            value={tools}
+            onChange={(event) => setTools(event.target.value)}
+          />
+        )}
+      </Field>
+      <Field label={t('Seconds that a call may take')}>
+        {(ids) => (
+          <Input {...ids} type="number" required min={1} max={3600} value={timeout} onChange={(event) => setTimeout(event.target.value)} />
+        )}
+      </Field>
+      <Check
+        label={t('Believe what it says of its tools')}
+        hint={t('Tools that say they only read are called again when a worker is lost.')}
+        checked={trust}
+        onChange={(event) => setTrust(event.target.checked)}
+      />
     </FormDialog>
   );
 }
 
 function Delete({ server, done }: { server: Server; done: () => void }) {
   const remove = useAction(() => api().deleteMcpServer(server.id), { done: t('The server was deleted.'), refresh });
-  return <FormDialog open onOpenChange={done} danger title={t('Delete the tool server?')} confirm={t('Delete')} submit={() => remove.mutateAsync()} description={<>{t('Sessions no longer have the tools of “{name}”.', { name: server.name })}</>} />;
+  return (
+    <FormDialog
+      open
+      onOpenChange={done}
+      danger
+      title={t('Delete the tool server?')}
+      confirm={t('Delete')}
+      submit={() => remove.mutateAsync()}
+      description={<>{t('Sessions no longer have the tools of “{name}”.', { name: server.name })}</>}
+    />
+  );
 }

@@ -8,12 +8,25 @@ import { Field, Input, Select } from '../../ui/field';
 import { cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdayShort, weekdays, zones } from './cron';
 
 const kinds: Record<Plan['kind'], string> = {
-  minutes: t('Every few minutes'), hourly: t('Every hour'), daily: t('Every day'), weekly: t('On days of the week'), monthly: t('Every month'), expression: t('Cron expression'),
+  minutes: t('Every few minutes'),
+  hourly: t('Every hour'),
+  daily: t('Every day'),
+  weekly: t('On days of the week'),
+  monthly: t('Every month'),
+  expression: t('Cron expression'),
 };
 const two = (value: number) => String(value).padStart(2, '0');
 
 /** CronBuilder makes a cron expression; the service says what it means and when it is due next. */
-export function CronBuilder({ cron, zone, change }: { cron: string; zone: string; change: (part: { cron?: string; timezone?: string }) => void }) {
+export function CronBuilder({
+  cron,
+  zone,
+  change,
+}: {
+  cron: string;
+  zone: string;
+  change: (part: { cron?: string; timezone?: string }) => void;
+}) {
   const [plan, setPlan] = useState<Plan>(() => planOf(cron));
   const set = (next: Plan) => {
     setPlan(next);
@@ -27,53 +40,123 @@ export function CronBuilder({ cron, zone, change }: { cron: string; zone: string
         <Field label={t('Repeats')}>
           {(ids) => (
             <Select {...ids} value={plan.kind} onChange={(event) => set(turnedInto(plan, event.target.value as Plan['kind']))}>
-              {Object.entries(kinds).map(([kind, label]) => <option key={kind} value={kind}>{label}</option>)}
+              {Object.entries(kinds).map(([kind, label]) => (
+                <option key={kind} value={kind}>
+                  {label}
+                </option>
+              ))}
             </Select>
           )}
         </Field>
         {plan.kind === 'minutes' && (
-          <Field label={t('Minutes')}>{(ids) => (
-            <Select {...ids} value={plan.every} onChange={(event) => set({ kind: 'minutes', every: Number(event.target.value) })}>
-              {steps.map((every) => <option key={every} value={every}>{plural(every, 'every minute', 'every {count} minutes')}</option>)}
-            </Select>
-          )}</Field>
+          <Field label={t('Minutes')}>
+            {(ids) => (
+              <Select {...ids} value={plan.every} onChange={(event) => set({ kind: 'minutes', every: Number(event.target.value) })}>
+                {steps.map((every) => (
+                  <option key={every} value={every}>
+                    {plural(every, 'every minute', 'every {count} minutes')}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
         )}
         {plan.kind === 'hourly' && (
-          <Field label={t('At minute')}>{(ids) => (
-            <Input {...ids} type="number" min={0} max={59} required value={plan.minute} onChange={(event) => set({ kind: 'hourly', minute: Math.min(59, Math.max(0, Math.trunc(event.target.valueAsNumber) || 0)) })} />
-          )}</Field>
+          <Field label={t('At minute')}>
+            {(ids) => (
+              <Input
+                {...ids}
+                type="number"
+                min={0}
+                max={59}
+                required
+                value={plan.minute}
+                onChange={(event) =>
+                  set({ kind: 'hourly', minute: Math.min(59, Math.max(0, Math.trunc(event.target.valueAsNumber) || 0)) })
+                }
+              />
+            )}
+          </Field>
         )}
         {timed && (
-          <Field label={t('At')}>{(ids) => (
-            <Input
-              {...ids} type="time" required value={`${two(timed.hour)}:${two(timed.minute)}`}
-              onChange={(event) => { const [hour, minute] = event.target.value.split(':').map(Number); if (hour !== undefined && minute !== undefined) set({ ...timed, hour, minute }); }}
-            />
-          )}</Field>
+          <Field label={t('At')}>
+            {(ids) => (
+              <Input
+                {...ids}
+                type="time"
+                required
+                value={`${two(timed.hour)}:${two(timed.minute)}`}
+                onChange={(event) => {
+                  const [hour, minute] = event.target.value.split(':').map(Number);
+                  if (hour !== undefined && minute !== undefined) set({ ...timed, hour, minute });
+                }}
+              />
+            )}
+          </Field>
         )}
         {plan.kind === 'expression' && (
-          <Field label={t('Expression')} hint={t('Minute, hour, day of the month, month, day of the week; or @daily and the like.')}>{(ids) => (
-            <Input {...ids} value={plan.text} onChange={(event) => set({ kind: 'expression', text: event.target.value })} required maxLength={100} spellCheck={false} className="font-mono" />
-          )}</Field>
+          <Field label={t('Expression')} hint={t('Minute, hour, day of the month, month, day of the week; or @daily and the like.')}>
+            {(ids) => (
+              <Input
+                {...ids}
+                value={plan.text}
+                onChange={(event) => set({ kind: 'expression', text: event.target.value })}
+                required
+                maxLength={100}
+                spellCheck={false}
+                className="font-mono"
+              />
+            )}
+          </Field>
         )}
         {plan.kind === 'monthly' && (
-          <Field label={t('On day')} hint={plan.day > 28 ? t('Months without this day are left out.') : undefined}>{(ids) => (
-            <Input {...ids} type="number" min={1} max={31} required value={plan.day} onChange={(event) => set({ ...plan, day: Math.min(31, Math.max(1, Math.trunc(event.target.valueAsNumber) || 1)) })} />
-          )}</Field>
+          <Field label={t('On day')} hint={plan.day > 28 ? t('Months without this day are left out.') : undefined}>
+            {(ids) => (
+              <Input
+                {...ids}
+                type="number"
+                min={1}
+                max={31}
+                required
+                value={plan.day}
+                onChange={(event) => set({ ...plan, day: Math.min(31, Math.max(1, Math.trunc(event.target.valueAsNumber) || 1)) })}
+              />
+            )}
+          </Field>
         )}
-        <Field label={t('Time zone')}>{(ids) => (
-          <Select {...ids} value={zone} onChange={(event) => change({ timezone: event.target.value })}>{zones(zone).map((one) => <option key={one} value={one}>{one}</option>)}</Select>
-        )}</Field>
+        <Field label={t('Time zone')}>
+          {(ids) => (
+            <Select {...ids} value={zone} onChange={(event) => change({ timezone: event.target.value })}>
+              {zones(zone).map((one) => (
+                <option key={one} value={one}>
+                  {one}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
       </div>
       {plan.kind === 'weekly' && (
         <div role="group" aria-label={t('Days')} className="flex flex-wrap gap-1.5">
           {weekdays.map((name, index) => {
             const on = plan.days.includes(index + 1);
             return (
-              <label key={name} className={cn('cursor-pointer rounded-md border px-2.5 py-1 text-sm has-focus-visible:outline-2 has-focus-visible:outline-accent', on ? 'border-accent bg-accent-soft text-accent' : 'hover:bg-hover')}>
+              <label
+                key={name}
+                className={cn(
+                  'cursor-pointer rounded-md border px-2.5 py-1 text-sm has-focus-visible:outline-2 has-focus-visible:outline-accent',
+                  on ? 'border-accent bg-accent-soft text-accent' : 'hover:bg-hover',
+                )}
+              >
                 <input
-                  type="checkbox" className="sr-only" checked={on} aria-label={name}
-                  onChange={() => { const days = on ? plan.days.filter((one) => one !== index + 1) : [...plan.days, index + 1]; if (days.length > 0) set({ ...plan, days }); }}
+                  type="checkbox"
+                  className="sr-only"
+                  checked={on}
+                  aria-label={name}
+                  onChange={() => {
+                    const days = on ? plan.days.filter((one) => one !== index + 1) : [...plan.days, index + 1];
+                    if (days.length > 0) set({ ...plan, days });
+                  }}
                 />
                 {weekdayShort(index)}
               </label>

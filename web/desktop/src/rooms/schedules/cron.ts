@@ -12,7 +12,8 @@ export type Plan =
 /** steps are the intervals that divide an hour, so that they are the same over its end. */
 export const steps = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30];
 
-const weekday = (index: number, form: 'long' | 'short'): string => new Date(2024, 0, index + 1).toLocaleDateString(locale, { weekday: form }); // 1 January 2024 was a Monday
+// 1 January 2024 was a Monday.
+const weekday = (index: number, form: 'long' | 'short'): string => new Date(2024, 0, index + 1).toLocaleDateString(locale, { weekday: form });
 
 /** weekdays have their names, Monday first. */
 export const weekdays = Array.from({ length: 7 }, (_, index) => weekday(index, 'long'));
@@ -81,7 +82,8 @@ export function planOf(cron: string): Plan {
   const other: Plan = { kind: 'expression', text };
   const fields = (shortForms[text] ?? text).split(/\s+/);
   const [minutes, hours, day, month, weekday] = fields;
-  if (fields.length !== 5 || minutes === undefined || hours === undefined || day === undefined || weekday === undefined || month !== '*') return other;
+  if (fields.length !== 5 || minutes === undefined || hours === undefined || day === undefined || weekday === undefined || month !== '*')
+    return other;
   if (hours === '*' && day === '*' && weekday === '*') {
     const every = minutes === '*' ? 1 : Number(/^\*\/(\d{1,2})$/.exec(minutes)?.[1]);
     if (steps.includes(every)) return { kind: 'minutes', every };
@@ -117,7 +119,15 @@ export function turnedInto(plan: Plan, kind: Plan['kind']): Plan {
 /** inZone writes a time as the clocks of a zone show it. */
 export function inZone(iso: string, zone: string): string {
   try {
-    return new Date(iso).toLocaleString(locale, { timeZone: zone, weekday: 'short', year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
+    return new Date(iso).toLocaleString(locale, {
+      timeZone: zone,
+      weekday: 'short',
+      year: 'numeric',
+      month: 'short',
+      day: 'numeric',
+      hour: '2-digit',
+      minute: '2-digit',
+    });
   } catch {
     return new Date(iso).toISOString(); // a zone that this browser does not know
   }

@@ -23,33 +23,67 @@ const pageSize = 50;
 export default function Schedule() {
   const { taskId: id } = useParams({ strict: false }) as { taskId: string };
   const navigate = useNavigate();
-  const task = useQuery({ queryKey: ['schedules', id], queryFn: ({ signal }) => api().getScheduledTask(id, { signal }), refetchInterval: 10_000 });
+  const task = useQuery({
+    queryKey: ['schedules', id],
+    queryFn: ({ signal }) => api().getScheduledTask(id, { signal }),
+    refetchInterval: 10_000,
+  });
   const [deleting, setDeleting] = useState(false);
   const run = useAction(() => api().runScheduledTask(id), {
-    done: (made) => (made.status === 'failed' ? t('It did not run: {reason}.', { reason: reasonOf(made) }) : t('The run has begun.')), refresh: [['schedules']],
+    done: (made) => (made.status === 'failed' ? t('It did not run: {reason}.', { reason: reasonOf(made) }) : t('The run has begun.')),
+    refresh: [['schedules']],
   });
   const remove = useAction(() => api().deleteScheduledTask(id), { done: t('The schedule was deleted.'), refresh: [['schedules', 'list']] });
-  const enable = useAction((enabled: boolean) => (enabled ? api().startScheduledTask(id) : api().stopScheduledTask(id)), { refresh: [['schedules']] });
+  const enable = useAction((enabled: boolean) => (enabled ? api().startScheduledTask(id) : api().stopScheduledTask(id)), {
+    refresh: [['schedules']],
+  });
   return (
     <Page
-      title={<Crumbs to="/schedules" label={t('Schedules')}>{task.data?.title ?? '…'}</Crumbs>}
-      actions={task.data && (
-        <>
-          <Button small busy={run.isPending} onClick={() => run.mutate()}><Play size={14} aria-hidden />{t('Run now')}</Button>
-          <Button small busy={enable.isPending} onClick={() => enable.mutate(!task.data.enabled)}>{task.data.enabled ? t('Disable') : t('Enable')}</Button>
-          <Link to="/schedules/$taskId/edit" params={{ taskId: id }} className="inline-flex h-7 items-center gap-1.5 rounded-md border bg-raised px-2 text-xs font-medium hover:bg-hover"><Pencil size={14} aria-hidden />{t('Edit')}</Link>
-          <IconButton small label={t('Delete the schedule')} onClick={() => setDeleting(true)}><Trash2 size={15} /></IconButton>
-        </>
-      )}
+      title={
+        <Crumbs to="/schedules" label={t('Schedules')}>
+          {task.data?.title ?? '…'}
+        </Crumbs>
+      }
+      actions={
+        task.data && (
+          <>
+            <Button small busy={run.isPending} onClick={() => run.mutate()}>
+              <Play size={14} aria-hidden />
+              {t('Run now')}
+            </Button>
+            <Button small busy={enable.isPending} onClick={() => enable.mutate(!task.data.enabled)}>
+              {task.data.enabled ? t('Disable') : t('Enable')}
+            </Button>
+            <Link
+              to="/schedules/$taskId/edit"
+              params={{ taskId: id }}
+              className="inline-flex h-7 items-center gap-1.5 rounded-md border bg-raised px-2 text-xs font-medium hover:bg-hover"
+            >
+              <Pencil size={14} aria-hidden />
+              {t('Edit')}
+            </Link>
+            <IconButton small label={t('Delete the schedule')} onClick={() => setDeleting(true)}>
+              <Trash2 size={15} />
+            </IconButton>
+          </>
+        )
+      }
     >
       <div className="mx-auto max-w-4xl space-y-6">
         <Loaded query={task}>{(found) => <About task={found} />}</Loaded>
         <Runs id={id} />
       </div>
       <FormDialog
-        open={deleting} onOpenChange={() => setDeleting(false)} danger title={t('Delete the schedule?')} confirm={t('Delete')}
+        open={deleting}
+        onOpenChange={() => setDeleting(false)}
+        danger
+        title={t('Delete the schedule?')}
+        confirm={t('Delete')}
         description={t('The records of its runs are removed for good. Its sessions stay, and a run that works goes on in its session.')}
-        submit={async () => { await remove.mutateAsync(); await navigate({ to: '/schedules' }); }}
+        submit={async () => {
+          await remove.mutateAsync();
+          await navigate({ to: '/schedules' });
+        }}
       />
     </Page>
   );
@@ -59,28 +93,99 @@ function About({ task }: { task: Task }) {
   const { question_policy: policy, budget } = task;
   return (
     <>
-      {task.paused_reason && <p role="alert" className="rounded-lg border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">{task.paused_reason}</p>}
+      {task.paused_reason && (
+        <p role="alert" className="rounded-lg border border-bad/40 bg-bad-soft px-3 py-2 text-sm text-bad">
+          {task.paused_reason}
+        </p>
+      )}
       <div className="grid gap-4 md:grid-cols-2">
         <div className="space-y-3">
-          {task.enabled ? <Preview cron={task.cron} zone={task.timezone} /> : <p className="rounded-md bg-panel px-3 py-2 text-sm"><span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: due never')}</span></p>}
-          <Facts list={[
-            [t('Time zone'), task.timezone], [t('Meanwhile'), t('while a run is not over: {rule}', { rule: overlaps[task.overlap] })], [t('Late'), t('runs begin up to {time} late', { time: secondsText(task.catchup_window_s) })],
-            [t('Ends'), task.expires_at && dateTime(task.expires_at)], [t('Model'), task.model], [t('Session'), task.persistent && t('all runs share one')],
-            [t('Asks'), task.skip_confirmations ? t('never') : policy?.timeout_s ? t('decided without you after {time}', { time: secondsText(policy.timeout_s) }) : t('in the inbox')],
-            [t('Budget'), budget && [budget.max_tokens && plural(budget.max_tokens, '{count} token', '{count} tokens'), budget.max_cost && cost(budget.max_cost)].filter(Boolean).join(', ')],
-            [t('Failed in a row'), task.consecutive_failures > 0 && (task.pause_on_failure_after > 0
-              ? t('{count} of {most}', { count: task.consecutive_failures, most: task.pause_on_failure_after }) : String(task.consecutive_failures))],
-          ]} />
+          {task.enabled ? (
+            <Preview cron={task.cron} zone={task.timezone} />
+          ) : (
+            <p className="rounded-md bg-panel px-3 py-2 text-sm">
+              <span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: due never')}</span>
+            </p>
+          )}
+          <Facts
+            list={[
+              [t('Time zone'), task.timezone],
+              [t('Meanwhile'), t('while a run is not over: {rule}', { rule: overlaps[task.overlap] })],
+              [t('Late'), t('runs begin up to {time} late', { time: secondsText(task.catchup_window_s) })],
+              [t('Ends'), task.expires_at && dateTime(task.expires_at)],
+              [t('Model'), task.model],
+              [t('Session'), task.persistent && t('all runs share one')],
+              [
+                t('Asks'),
+                task.skip_confirmations
+                  ? t('never')
+                  : policy?.timeout_s
+                    ? t('decided without you after {time}', { time: secondsText(policy.timeout_s) })
+                    : t('in the inbox'),
+              ],
+              [
+                t('Budget'),
+                budget &&
+                  [
+                    budget.max_tokens && plural(budget.max_tokens, '{count} token', '{count} tokens'),
+                    budget.max_cost && cost(budget.max_cost),
+                  ]
+                    .filter(Boolean)
+                    .join(', '),
+              ],
+              [
+                t('Failed in a row'),
+                task.consecutive_failures > 0 &&
+                  (task.pause_on_failure_after > 0
+                    ? t('{count} of {most}', { count: task.consecutive_failures, most: task.pause_on_failure_after })
+                    : String(task.consecutive_failures)),
+              ],
+            ]}
+          />
         </div>
-        <section aria-label={t('Prompt')} className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm" tabIndex={0}><Prose text={task.prompt} /></section>
+        <section aria-label={t('Prompt')} className="max-h-80 overflow-y-auto rounded-lg border px-3 py-2 text-sm" tabIndex={0}>
+          <Prose text={task.prompt} />
+        </section>
       </div>
       {(task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null) && (
         <Section title={t('Outcome contract')}>
-          <Facts list={[
-            [t('Files'), task.files.length > 0 && <ul>{task.files.map((one) => <li key={one}><code>{one}</code></li>)}</ul>],
-            [t('Commands'), task.commands.length > 0 && <ul>{task.commands.map((one) => <li key={one}><code className="break-all">{one}</code></li>)}</ul>],
-            [t('Schema'), task.output_schema !== null && <details><summary className="cursor-pointer">{t('of the result')}</summary><Code text={JSON.stringify(task.output_schema, null, 2)} language="json" /></details>],
-          ]} />
+          <Facts
+            list={[
+              [
+                t('Files'),
+                task.files.length > 0 && (
+                  <ul>
+                    {task.files.map((one) => (
+                      <li key={one}>
+                        <code>{one}</code>
+                      </li>
+                    ))}
+                  </ul>
+                ),
+              ],
+              [
+                t('Commands'),
+                task.commands.length > 0 && (
+                  <ul>
+                    {task.commands.map((one) => (
+                      <li key={one}>
+                        <code className="break-all">{one}</code>
+                      </li>
+                    ))}
+                  </ul>
+                ),
+              ],
+              [
+                t('Schema'),
+                task.output_schema !== null && (
+                  <details>
+                    <summary className="cursor-pointer">{t('of the result')}</summary>
+                    <Code text={JSON.stringify(task.output_schema, null, 2)} language="json" />
+                  </details>
+                ),
+              ],
+            ]}
+          />
         </Section>
       )}
     </>
@@ -96,8 +201,22 @@ function Runs({ id }: { id: string }) {
   });
   return (
     <Section title={t('Runs')}>
-      <Loaded query={runs} isEmpty={(data) => data.pages[0]?.length === 0} empty={<Empty title={t('It has not run yet')}>{t('Each time that it is due has a record here, also when nothing ran, with the reason.')}</Empty>}>
-        {(data) => <ul className="divide-y rounded-lg border bg-raised">{data.pages.flat().map((run) => <RunRow key={run.id} run={run} />)}</ul>}
+      <Loaded
+        query={runs}
+        isEmpty={(data) => data.pages[0]?.length === 0}
+        empty={
+          <Empty title={t('It has not run yet')}>
+            {t('Each time that it is due has a record here, also when nothing ran, with the reason.')}
+          </Empty>
+        }
+      >
+        {(data) => (
+          <ul className="divide-y rounded-lg border bg-raised">
+            {data.pages.flat().map((run) => (
+              <RunRow key={run.id} run={run} />
+            ))}
+          </ul>
+        )}
       </Loaded>
       <More pages={runs} />
     </Section>
@@ -111,15 +230,33 @@ function RunRow({ run }: { run: Run }) {
   return (
     <li className="px-3 py-2 text-sm">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
-        {ran ? <State value={run.status} /> : <Badge tone={run.outcome === 'blocked' || run.outcome === 'missed' ? 'bad' : 'warn'}>{outcomeOf(run)}</Badge>}
+        {ran ? (
+          <State value={run.status} />
+        ) : (
+          <Badge tone={run.outcome === 'blocked' || run.outcome === 'missed' ? 'bad' : 'warn'}>{outcomeOf(run)}</Badge>
+        )}
         <time dateTime={run.scheduled_for}>{dateTime(run.scheduled_for)}</time>
-        {ran && <span className="text-soft">{[
-          outcomeOf(run), run.drift_ms > 0 && run.reason_code !== 'run_now' && t('drift {time}', { time: duration(run.drift_ms) }), run.attempt > 1 && t('attempt {attempt}', { attempt: run.attempt }),
-        ].filter(Boolean).join(', ')}</span>}
+        {ran && (
+          <span className="text-soft">
+            {[
+              outcomeOf(run),
+              run.drift_ms > 0 && run.reason_code !== 'run_now' && t('drift {time}', { time: duration(run.drift_ms) }),
+              run.attempt > 1 && t('attempt {attempt}', { attempt: run.attempt }),
+            ]
+              .filter(Boolean)
+              .join(', ')}
+          </span>
+        )}
         <span className="flex-1" />
-        {ran && run.finished_at && <span className="text-xs text-soft">{duration(new Date(run.finished_at).getTime() - new Date(run.triggered_at).getTime())}</span>}
+        {ran && run.finished_at && (
+          <span className="text-xs text-soft">{duration(new Date(run.finished_at).getTime() - new Date(run.triggered_at).getTime())}</span>
+        )}
         {usageText(run.usage) && <span className="text-xs text-soft">{usageText(run.usage)}</span>}
-        {run.checks.length > 0 && <button type="button" aria-expanded={open} className="text-accent hover:underline" onClick={() => setOpen(!open)}>{t('Checks {met}/{count}', { met: run.checks.filter((one) => one.met).length, count: run.checks.length })}</button>}
+        {run.checks.length > 0 && (
+          <button type="button" aria-expanded={open} className="text-accent hover:underline" onClick={() => setOpen(!open)}>
+            {t('Checks {met}/{count}', { met: run.checks.filter((one) => one.met).length, count: run.checks.length })}
+          </button>
+        )}
         {run.session_id && <SessionLink id={run.session_id} />}
       </div>
       {reason && <p className="mt-0.5 break-words text-soft">{reason}</p>}
@@ -128,8 +265,15 @@ function RunRow({ run }: { run: Run }) {
           {run.checks.map((check, index) => (
             <li key={index}>
               <p className="flex items-start gap-2">
-                {check.met ? <CircleCheck size={15} className="mt-0.5 shrink-0 text-good" aria-label={t('met')} /> : <CircleX size={15} className="mt-0.5 shrink-0 text-bad" aria-label={t('not met')} />}
-                <span className="min-w-0 break-words">{check.kind} <code>{check.subject}</code>{check.reason && <span className="text-bad">: {check.reason}</span>}</span>
+                {check.met ? (
+                  <CircleCheck size={15} className="mt-0.5 shrink-0 text-good" aria-label={t('met')} />
+                ) : (
+                  <CircleX size={15} className="mt-0.5 shrink-0 text-bad" aria-label={t('not met')} />
+                )}
+                <span className="min-w-0 break-words">
+                  {check.kind} <code>{check.subject}</code>
+                  {check.reason && <span className="text-bad">: {check.reason}</span>}
+                </span>
               </p>
               {check.output && <Code text={check.output} className="mt-1 ml-6" label={t('Output of {title}', { title: check.subject })} />}
             </li>

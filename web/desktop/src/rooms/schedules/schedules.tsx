@@ -11,42 +11,93 @@ import { inZone } from './cron';
 
 /** newLink is a link that looks like a button. */
 const newLink = (
-  <Link to="/schedules/new" className="inline-flex h-8 items-center gap-1.5 rounded-md bg-accent px-3 text-sm font-medium text-accent-ink hover:opacity-90"><Plus size={15} aria-hidden />{t('New schedule')}</Link>
+  <Link
+    to="/schedules/new"
+    className="inline-flex h-8 items-center gap-1.5 rounded-md bg-accent px-3 text-sm font-medium text-accent-ink hover:opacity-90"
+  >
+    <Plus size={15} aria-hidden />
+    {t('New schedule')}
+  </Link>
 );
 
 export default function Schedules() {
-  const tasks = useQuery({ queryKey: ['schedules', 'list'], queryFn: ({ signal }) => api().listScheduledTasks({ signal }), refetchInterval: 10_000 });
+  const tasks = useQuery({
+    queryKey: ['schedules', 'list'],
+    queryFn: ({ signal }) => api().listScheduledTasks({ signal }),
+    refetchInterval: 10_000,
+  });
   return (
     <Page title={t('Schedules')} actions={newLink}>
       <Loaded
         query={tasks}
-        empty={<Empty icon={<CalendarClock size={28} />} title={t('Nothing is scheduled')} action={newLink}>{t('A schedule sends a prompt at planned times, as a report every morning. Each run is a session that you can open.')}</Empty>}
+        empty={
+          <Empty icon={<CalendarClock size={28} />} title={t('Nothing is scheduled')} action={newLink}>
+            {t('A schedule sends a prompt at planned times, as a report every morning. Each run is a session that you can open.')}
+          </Empty>
+        }
       >
-        {(list) => <ul className="mx-auto max-w-4xl space-y-2">{list.map((task) => <Row key={task.id} task={task} />)}</ul>}
+        {(list) => (
+          <ul className="mx-auto max-w-4xl space-y-2">
+            {list.map((task) => (
+              <Row key={task.id} task={task} />
+            ))}
+          </ul>
+        )}
       </Loaded>
     </Page>
   );
 }
 
 function Row({ task }: { task: Schemas['ScheduledTask'] }) {
-  const enable = useAction((enabled: boolean) => (enabled ? api().startScheduledTask(task.id) : api().stopScheduledTask(task.id)), { refresh: [['schedules']] });
+  const enable = useAction((enabled: boolean) => (enabled ? api().startScheduledTask(task.id) : api().stopScheduledTask(task.id)), {
+    refresh: [['schedules']],
+  });
   return (
     <li className="flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong">
       <input
-        type="checkbox" role="switch" aria-label={t('{name} is enabled', { name: task.title })} className="size-4 shrink-0 accent-(--accent)" checked={enable.isPending ? enable.variables : task.enabled}
-        disabled={enable.isPending} onChange={(event) => enable.mutate(event.target.checked)}
+        type="checkbox"
+        role="switch"
+        aria-label={t('{name} is enabled', { name: task.title })}
+        className="size-4 shrink-0 accent-(--accent)"
+        checked={enable.isPending ? enable.variables : task.enabled}
+        disabled={enable.isPending}
+        onChange={(event) => enable.mutate(event.target.checked)}
       />
       <div className="min-w-0 flex-1">
         <div className="flex flex-wrap items-center gap-x-2">
-          <Link to="/schedules/$taskId" params={{ taskId: task.id }} className="min-w-0 truncate font-medium hover:underline" dir="auto">{task.title}</Link>
+          <Link to="/schedules/$taskId" params={{ taskId: task.id }} className="min-w-0 truncate font-medium hover:underline" dir="auto">
+            {task.title}
+          </Link>
           {task.last_status && <State value={task.last_status} />}
           {task.paused_reason && <Badge tone="bad">{t('disabled after failures')}</Badge>}
         </div>
-        <p className="text-sm text-soft">{task.cron_text} <span className="whitespace-nowrap">({task.timezone})</span></p>
+        <p className="text-sm text-soft">
+          {task.cron_text} <span className="whitespace-nowrap">({task.timezone})</span>
+        </p>
       </div>
       <div className="shrink-0 text-right text-xs text-soft max-sm:hidden">
-        {task.next_run_at && <p>{rich('next {time}', { time: <time key="time" dateTime={task.next_run_at}>{inZone(task.next_run_at, task.timezone)}</time> })}</p>}
-        {task.last_run_at && <p>{rich('last {time}', { time: <time key="time" dateTime={task.last_run_at}>{dateTime(task.last_run_at)}</time> })}</p>}
+        {task.next_run_at && (
+          <p>
+            {rich('next {time}', {
+              time: (
+                <time key="time" dateTime={task.next_run_at}>
+                  {inZone(task.next_run_at, task.timezone)}
+                </time>
+              ),
+            })}
+          </p>
+        )}
+        {task.last_run_at && (
+          <p>
+            {rich('last {time}', {
+              time: (
+                <time key="time" dateTime={task.last_run_at}>
+                  {dateTime(task.last_run_at)}
+                </time>
+              ),
+            })}
+          </p>
+        )}
       </div>
     </li>
   );

@@ -6,12 +6,22 @@ type Run = Schemas['ScheduledRun'];
 
 /** overlaps says what becomes of a run that is due while an earlier one is not over. */
 export const overlaps: Record<Schemas['ScheduledTask']['overlap'], string> = {
-  skip: t('skip the new run'), buffer_one: t('let one wait'), buffer_all: t('let all wait'), cancel_other: t('stop the earlier run'), allow_all: t('run side by side'),
+  skip: t('skip the new run'),
+  buffer_one: t('let one wait'),
+  buffer_all: t('let all wait'),
+  cancel_other: t('stop the earlier run'),
+  allow_all: t('run side by side'),
 };
 
 const reasons: Record<string, string> = {
-  run_now: t('started by the button'), catchup_window_over: t('found too late'), previous_run_active: t('an earlier run was not over'), previous_run_waiting: t('an earlier one waits and stands for it'),
-  too_many_runs: t('100 runs were open'), cancelled_by_next_run: t('stopped by the next run'), outcome_not_met: t('the outcome contract is not met'), schema_mismatch: t('the result does not follow its schema'),
+  run_now: t('started by the button'),
+  catchup_window_over: t('found too late'),
+  previous_run_active: t('an earlier run was not over'),
+  previous_run_waiting: t('an earlier one waits and stands for it'),
+  too_many_runs: t('100 runs were open'),
+  cancelled_by_next_run: t('stopped by the next run'),
+  outcome_not_met: t('the outcome contract is not met'),
+  schema_mismatch: t('the result does not follow its schema'),
 };
 
 /** outcomeOf says what became of a tick, in one word. */
@@ -26,5 +36,5 @@ export function outcomeOf(run: Run): string {
 /** reasonOf says why, in words where there are some. */
 export function reasonOf(run: Run): string {
   const code = run.error_code ?? run.reason_code;
-  return run.error || (code ? reasons[code] ?? code.replaceAll('_', ' ') : '');
+  return run.error || (code ? (reasons[code] ?? code.replaceAll('_', ' ')) : '');
 }

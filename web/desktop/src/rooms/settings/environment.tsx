@@ -27,21 +27,42 @@ function Buckets() {
   const close = () => setAsking(undefined);
   return (
     <Section
-      title={t('Environment buckets')} note={t('Variables that the tools of your sessions get. The bucket default reaches all of them, one named as a solution the sessions of that solution.')}
-      actions={<Button look="primary" onClick={() => setAsking({ what: 'edit' })}><Plus size={15} aria-hidden />{t('Create a bucket')}</Button>}
+      title={t('Environment buckets')}
+      note={t(
+        'Variables that the tools of your sessions get. The bucket default reaches all of them, one named as a solution the sessions of that solution.',
+      )}
+      actions={
+        <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>
+          <Plus size={15} aria-hidden />
+          {t('Create a bucket')}
+        </Button>
+      }
     >
-      <Loaded query={buckets} empty={<Empty icon={<VariableIcon size={28} />} title={t('You have no environment bucket')}>{t('Put keys and settings that commands need into one. They are encrypted where they are stored.')}</Empty>}>
+      <Loaded
+        query={buckets}
+        empty={
+          <Empty icon={<VariableIcon size={28} />} title={t('You have no environment bucket')}>
+            {t('Put keys and settings that commands need into one. They are encrypted where they are stored.')}
+          </Empty>
+        }
+      >
         {(list) => (
           <Rows label={t('Environment buckets')}>
             {list.map((bucket) => (
               <Row
-                key={bucket.bucket} title={bucket.bucket} note={Object.keys(bucket.env).sort().join(', ') || t('no variables')}
-                actions={(
+                key={bucket.bucket}
+                title={bucket.bucket}
+                note={Object.keys(bucket.env).sort().join(', ') || t('no variables')}
+                actions={
                   <>
-                    <IconButton label={t('Edit {name}', { name: bucket.bucket })} onClick={() => setAsking({ what: 'edit', bucket })}><Pencil size={15} /></IconButton>
-                    <IconButton label={t('Delete {name}', { name: bucket.bucket })} onClick={() => setAsking({ what: 'delete', bucket })}><Trash2 size={15} /></IconButton>
+                    <IconButton label={t('Edit {name}', { name: bucket.bucket })} onClick={() => setAsking({ what: 'edit', bucket })}>
+                      <Pencil size={15} />
+                    </IconButton>
+                    <IconButton label={t('Delete {name}', { name: bucket.bucket })} onClick={() => setAsking({ what: 'delete', bucket })}>
+                      <Trash2 size={15} />
+                    </IconButton>
                   </>
-                )}
+                }
               />
             ))}
           </Rows>
@@ -63,29 +84,93 @@ function Edit({ bucket, taken, done }: { bucket: Bucket | undefined; taken: stri
   const change = (index: number, part: Partial<Variable>) => setRows(rows.map((row, at) => (at === index ? { ...row, ...part } : row)));
   const submit = () => (fault || exists ? Promise.reject(new Error(fault ?? t('taken'))) : save.mutateAsync());
   return (
-    <FormDialog open onOpenChange={done} title={bucket ? t('Edit {name}', { name: bucket.bucket }) : t('Create a bucket')} confirm={t('Save')} submit={submit}>
+    <FormDialog
+      open
+      onOpenChange={done}
+      title={bucket ? t('Edit {name}', { name: bucket.bucket }) : t('Create a bucket')}
+      confirm={t('Save')}
+      submit={submit}
+    >
       {!bucket && (
         <Field label={t('Name')} error={exists ? t('You have a bucket of this name: edit it.') : undefined}>
-          {(ids) => <Input {...ids} required autoFocus maxLength={128} pattern="[A-Za-z0-9][A-Za-z0-9_.:\-]*" title={t('Letters, digits and _ . : -, the first a letter or digit')} value={name} onChange={(event) => setName(event.target.value)} />}
+          {(ids) => (
+            <Input
+              {...ids}
+              required
+              autoFocus
+              maxLength={128}
+              pattern="[A-Za-z0-9][A-Za-z0-9_.:\-]*"
+              title={t('Letters, digits and _ . : -, the first a letter or digit')}
+              value={name}
+              onChange={(event) => setName(event.target.value)}
+            />
+          )}
         </Field>
       )}
       <fieldset className="space-y-2">
         <legend className="mb-1 text-sm font-medium">{t('Variables')}</legend>
         {rows.map((row, index) => (
           <div key={index} className="flex items-start gap-1.5">
-            <Input aria-label={t('Name of variable {number}', { number: index + 1 })} placeholder="NAME" spellCheck={false} className="code w-2/5" value={row.name} onChange={(event) => change(index, { name: event.target.value })} />
-            {shown
-              ? <Area aria-label={t('Value of variable {number}', { number: index + 1 })} placeholder={t('value')} rows={1} spellCheck={false} className="code min-h-8! flex-1" value={row.value} onChange={(event) => change(index, { value: event.target.value })} />
-              : <Input aria-label={t('Value of variable {number}', { number: index + 1 })} type="password" autoComplete="off" readOnly value={row.value && '••••••••'} className="flex-1" />}
-            <IconButton label={t('Remove variable {number}', { number: index + 1 })} onClick={() => setRows(rows.filter((_, at) => at !== index))}><Trash2 size={15} /></IconButton>
+            <Input
+              aria-label={t('Name of variable {number}', { number: index + 1 })}
+              placeholder="NAME"
+              spellCheck={false}
+              className="code w-2/5"
+              value={row.name}
+              onChange={(event) => change(index, { name: event.target.value })}
+            />
+            {shown ? (
+              <Area
+                aria-label={t('Value of variable {number}', { number: index + 1 })}
+                placeholder={t('value')}
+                rows={1}
+                spellCheck={false}
+                className="code min-h-8! flex-1"
+                value={row.value}
+                onChange={(event) => change(index, { value: event.target.value })}
+              />
+            ) : (
+              <Input
+                aria-label={t('Value of variable {number}', { number: index + 1 })}
+                type="password"
+                autoComplete="off"
+                readOnly
+                value={row.value && '••••••••'}
+                className="flex-1"
+              />
+            )}
+            <IconButton
+              label={t('Remove variable {number}', { number: index + 1 })}
+              onClick={() => setRows(rows.filter((_, at) => at !== index))}
+            >
+              <Trash2 size={15} />
+            </IconButton>
           </div>
         ))}
         <div className="flex flex-wrap gap-2">
-          <Button small onClick={() => { setRows([...rows, { name: '', value: '' }]); setShown(true); }}><Plus size={14} aria-hidden />{t('Add a variable')}</Button>
-          {rows.length > 0 && <Button small look="ghost" onClick={() => setShown(!shown)}>{shown ? <EyeOff size={14} aria-hidden /> : <Eye size={14} aria-hidden />}{shown ? t('Hide the values') : t('Show and edit the values')}</Button>}
+          <Button
+            small
+            onClick={() => {
+              setRows([...rows, { name: '', value: '' }]);
+              setShown(true);
+            }}
+          >
+            <Plus size={14} aria-hidden />
+            {t('Add a variable')}
+          </Button>
+          {rows.length > 0 && (
+            <Button small look="ghost" onClick={() => setShown(!shown)}>
+              {shown ? <EyeOff size={14} aria-hidden /> : <Eye size={14} aria-hidden />}
+              {shown ? t('Hide the values') : t('Show and edit the values')}
+            </Button>
+          )}
         </div>
       </fieldset>
-      {fault && <p role="alert" className="text-sm text-bad">{fault}</p>}
+      {fault && (
+        <p role="alert" className="text-sm text-bad">
+          {fault}
+        </p>
+      )}
     </FormDialog>
   );
 }
@@ -109,23 +194,54 @@ function Network() {
   const remove = useAction((id: string) => api().deleteNetworkRule(id), { done: t('The rule was deleted.'), refresh: rules });
   return (
     <Section
-      title={t('Network rules')} note={t('Which domains commands of your sessions may reach without asking you, and which never.')}
-      actions={<Button onClick={() => setAdding(true)}><Plus size={15} aria-hidden />{t('Add a rule')}</Button>}
+      title={t('Network rules')}
+      note={t('Which domains commands of your sessions may reach without asking you, and which never.')}
+      actions={
+        <Button onClick={() => setAdding(true)}>
+          <Plus size={15} aria-hidden />
+          {t('Add a rule')}
+        </Button>
+      }
     >
-      <Loaded query={list} isEmpty={(data) => data.items.length === 0} empty={<Empty icon={<Globe size={28} />} title={t('You have no network rule')}>{t('Rules of the service hold, and you are asked about other domains.')}</Empty>}>
+      <Loaded
+        query={list}
+        isEmpty={(data) => data.items.length === 0}
+        empty={
+          <Empty icon={<Globe size={28} />} title={t('You have no network rule')}>
+            {t('Rules of the service hold, and you are asked about other domains.')}
+          </Empty>
+        }
+      >
         {(data) => (
           <Rows label={t('Network rules')}>
             {data.items.map((rule) => (
               <Row
-                key={rule.id} title={rule.domain} badges={rule.decision === 'allow' ? <Badge tone="good">{t('allowed')}</Badge> : <Badge tone="bad">{t('denied')}</Badge>} note={t('since {time}', { time: dateTime(rule.created_at) })}
-                actions={<IconButton label={t('Delete the rule of {domain}', { domain: rule.domain })} onClick={() => setRemoving(rule)}><Trash2 size={15} /></IconButton>}
+                key={rule.id}
+                title={rule.domain}
+                badges={rule.decision === 'allow' ? <Badge tone="good">{t('allowed')}</Badge> : <Badge tone="bad">{t('denied')}</Badge>}
+                note={t('since {time}', { time: dateTime(rule.created_at) })}
+                actions={
+                  <IconButton label={t('Delete the rule of {domain}', { domain: rule.domain })} onClick={() => setRemoving(rule)}>
+                    <Trash2 size={15} />
+                  </IconButton>
+                }
               />
             ))}
           </Rows>
         )}
       </Loaded>
       {adding && <AddRule done={() => setAdding(false)} />}
-      {removing && <FormDialog open onOpenChange={() => setRemoving(undefined)} danger title={t('Delete the rule?')} confirm={t('Delete')} submit={() => remove.mutateAsync(removing.id)} description={t('The rule of {domain} no longer holds.', { domain: removing.domain })} />}
+      {removing && (
+        <FormDialog
+          open
+          onOpenChange={() => setRemoving(undefined)}
+          danger
+          title={t('Delete the rule?')}
+          confirm={t('Delete')}
+          submit={() => remove.mutateAsync(removing.id)}
+          description={t('The rule of {domain} no longer holds.', { domain: removing.domain })}
+        />
+      )}
     </Section>
   );
 }
@@ -135,22 +251,55 @@ function AddRule({ done }: { done: () => void }) {
   const [decision, setDecision] = useState<'allow' | 'deny'>('allow');
   const add = useAction((body: Body<'set-network-rule'>) => api().setNetworkRule(body), { done: t('The rule was added.'), refresh: rules });
   return (
-    <FormDialog open onOpenChange={done} title={t('Add a network rule')} confirm={t('Add')} submit={() => add.mutateAsync({ domain: domain.trim(), decision })}>
-      <Field label={t('Domain')} hint={t('As example.org, *.example.org or example.org:8443')}>{(ids) => <Input {...ids} required autoFocus value={domain} onChange={(event) => setDomain(event.target.value)} />}</Field>
-      <Field label={t('Decision')}>{(ids) => <Select {...ids} value={decision} onChange={(event) => setDecision(event.target.value as 'allow' | 'deny')}><option value="allow">{t('allow')}</option><option value="deny">{t('deny')}</option></Select>}</Field>
+    <FormDialog
+      open
+      onOpenChange={done}
+      title={t('Add a network rule')}
+      confirm={t('Add')}
+      submit={() => add.mutateAsync({ domain: domain.trim(), decision })}
+    >
+      <Field label={t('Domain')} hint={t('As example.org, *.example.org or example.org:8443')}>
+        {(ids) => <Input {...ids} required autoFocus value={domain} onChange={(event) => setDomain(event.target.value)} />}
+      </Field>
+      <Field label={t('Decision')}>
+        {(ids) => (
+          <Select {...ids} value={decision} onChange={(event) => setDecision(event.target.value as 'allow' | 'deny')}>
+            <option value="allow">{t('allow')}</option>
+            <option value="deny">{t('deny')}</option>
+          </Select>
+        )}
+      </Field>
     </FormDialog>
   );
 }
 
 function Compute() {
   const [asking, setAsking] = useState(false);
-  const reset = useAction(() => api().resetComputeEnv(), { done: (result) => plural(result.removed_containers, '{count} command ended.', '{count} commands ended.') });
+  const reset = useAction(() => api().resetComputeEnv(), {
+    done: (result) => plural(result.removed_containers, '{count} command ended.', '{count} commands ended.'),
+  });
   return (
     <Section
-      title={t('Compute environment')} note={t('Ends the commands that run in the background of your sessions, and what agents have kept of files. Workspaces stay.')}
-      actions={<Button onClick={() => setAsking(true)}><RotateCcw size={15} aria-hidden />{t('Reset')}</Button>}
+      title={t('Compute environment')}
+      note={t('Ends the commands that run in the background of your sessions, and what agents have kept of files. Workspaces stay.')}
+      actions={
+        <Button onClick={() => setAsking(true)}>
+          <RotateCcw size={15} aria-hidden />
+          {t('Reset')}
+        </Button>
+      }
     >
-      {asking && <FormDialog open onOpenChange={() => setAsking(false)} danger title={t('Reset the compute environment?')} confirm={t('Reset')} submit={() => reset.mutateAsync()} description={t('Commands in the background of all your sessions are ended.')} />}
+      {asking && (
+        <FormDialog
+          open
+          onOpenChange={() => setAsking(false)}
+          danger
+          title={t('Reset the compute environment?')}
+          confirm={t('Reset')}
+          submit={() => reset.mutateAsync()}
+          description={t('Commands in the background of all your sessions are ended.')}
+        />
+      )}
     </Section>
   );
 }

@@ -16,16 +16,24 @@ type Key = Schemas['ApiKey'];
 type Scope = NonNullable<Schemas['CreateApiKeyRequest']['scopes']>[number];
 
 const scopes: Record<Scope, string> = {
-  'sessions:read': t('read sessions'), 'sessions:write': t('make, change and delete sessions'), chat: t('send messages and answers'), files: t('read and write files'),
-  schedules: t('scheduled tasks'), solutions: t('production solutions'), workspaces: t('workspaces and issues'), skills: t('read and install skills'),
-  'skills:write': t('publish skills to the registry'), admin: t('administration, for administrators'),
+  'sessions:read': t('read sessions'),
+  'sessions:write': t('make, change and delete sessions'),
+  chat: t('send messages and answers'),
+  files: t('read and write files'),
+  schedules: t('scheduled tasks'),
+  solutions: t('production solutions'),
+  workspaces: t('workspaces and issues'),
+  skills: t('read and install skills'),
+  'skills:write': t('publish skills to the registry'),
+  admin: t('administration, for administrators'),
 };
 const day = 86_400_000;
 const lives = [['30', t('30 days')], ['90', t('90 days')], ['365', t('a year')], ['', 'never']] as const;
 const refresh = [['api-keys']] as const;
 
 /** expired says whether a key no longer opens anything. */
-export const expired = (key: Pick<Key, 'expires_at'>, now = Date.now()): boolean => key.expires_at !== null && Date.parse(key.expires_at) <= now;
+export const expired = (key: Pick<Key, 'expires_at'>, now = Date.now()): boolean =>
+  key.expires_at !== null && Date.parse(key.expires_at) <= now;
 
 export function Keys() {
   const keys = useQuery({ queryKey: ['api-keys'], queryFn: ({ signal }) => api().listApiKeys({ signal }) });
@@ -34,26 +42,53 @@ export function Keys() {
   const close = () => setAsking(undefined);
   return (
     <Section
-      title={t('API keys')} note={t('Programs sign in with a key, and so can you. The key itself is shown once, when it is made.')}
-      actions={<Button look="primary" onClick={() => setAsking({ what: 'create' })}><Plus size={15} aria-hidden />{t('Create a key')}</Button>}
+      title={t('API keys')}
+      note={t('Programs sign in with a key, and so can you. The key itself is shown once, when it is made.')}
+      actions={
+        <Button look="primary" onClick={() => setAsking({ what: 'create' })}>
+          <Plus size={15} aria-hidden />
+          {t('Create a key')}
+        </Button>
+      }
     >
-      <Loaded query={keys} empty={<Empty icon={<KeyRound size={28} />} title={t('You have no API key')}>{t('Make one for a program that uses the service as you.')}</Empty>}>
+      <Loaded
+        query={keys}
+        empty={
+          <Empty icon={<KeyRound size={28} />} title={t('You have no API key')}>
+            {t('Make one for a program that uses the service as you.')}
+          </Empty>
+        }
+      >
         {(list) => (
           <Rows label={t('API keys')}>
             {list.map((key) => (
               <Row
-                key={key.id} title={key.name}
-                badges={<><code className="code text-soft">{key.masked}</code>{expired(key) && <Badge tone="bad">{t('expired')}</Badge>}</>}
-                note={[
-                  t('made {time}', { time: dateTime(key.created_at) }), key.last_used_at ? t('used {time}', { time: relative(key.last_used_at) }) : t('never used'),
-                  key.expires_at && t(expired(key) ? 'ended {time}' : 'ends {time}', { time: dateTime(key.expires_at) }), key.scopes.length > 0 ? key.scopes.join(', ') : t('may do all that you may'),
-                ].filter(Boolean).join(' · ')}
-                actions={(
+                key={key.id}
+                title={key.name}
+                badges={
                   <>
-                    <IconButton label={t('Rename {name}', { name: key.name })} onClick={() => setAsking({ what: 'rename', key })}><Pencil size={15} /></IconButton>
-                    <IconButton label={t('Delete {name}', { name: key.name })} onClick={() => setAsking({ what: 'delete', key })}><Trash2 size={15} /></IconButton>
+                    <code className="code text-soft">{key.masked}</code>
+                    {expired(key) && <Badge tone="bad">{t('expired')}</Badge>}
                   </>
-                )}
+                }
+                note={[
+                  t('made {time}', { time: dateTime(key.created_at) }),
+                  key.last_used_at ? t('used {time}', { time: relative(key.last_used_at) }) : t('never used'),
+                  key.expires_at && t(expired(key) ? 'ended {time}' : 'ends {time}', { time: dateTime(key.expires_at) }),
+                  key.scopes.length > 0 ? key.scopes.join(', ') : t('may do all that you may'),
+                ]
+                  .filter(Boolean)
+                  .join(' · ')}
+                actions={
+                  <>
+                    <IconButton label={t('Rename {name}', { name: key.name })} onClick={() => setAsking({ what: 'rename', key })}>
+                      <Pencil size={15} />
+                    </IconButton>
+                    <IconButton label={t('Delete {name}', { name: key.name })} onClick={() => setAsking({ what: 'delete', key })}>
+                      <Trash2 size={15} />
+                    </IconButton>
+                  </>
+                }
               />
             ))}
           </Rows>
@@ -81,9 +116,19 @@ function Create({ done, made }: { done: () => void; made: (secret: string) => vo
   };
   return (
     <FormDialog open onOpenChange={done} title={t('Create an API key')} confirm={t('Create')} submit={submit}>
-      <Field label={t('Name')} hint={t('What it is for')}>{(ids) => <Input {...ids} required maxLength={50} autoFocus value={name} onChange={(event) => setName(event.target.value)} />}</Field>
+      <Field label={t('Name')} hint={t('What it is for')}>
+        {(ids) => <Input {...ids} required maxLength={50} autoFocus value={name} onChange={(event) => setName(event.target.value)} />}
+      </Field>
       <Field label={t('It ends after')}>
-        {(ids) => <Select {...ids} value={life} onChange={(event) => setLife(event.target.value)}>{lives.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</Select>}
+        {(ids) => (
+          <Select {...ids} value={life} onChange={(event) => setLife(event.target.value)}>
+            {lives.map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </Select>
+        )}
       </Field>
       <fieldset className="space-y-1.5">
         <legend className="mb-1 text-sm font-medium">{t('It may')}</legend>
@@ -92,13 +137,20 @@ function Create({ done, made }: { done: () => void; made: (secret: string) => vo
           <div className="grid gap-1.5 border-l-2 pl-3 sm:grid-cols-2">
             {(Object.keys(scopes) as Scope[]).map((scope) => (
               <Check
-                key={scope} label={scope} hint={scopes[scope]} checked={chosen.includes(scope)}
+                key={scope}
+                label={scope}
+                hint={scopes[scope]}
+                checked={chosen.includes(scope)}
                 onChange={(event) => setChosen(event.target.checked ? [...chosen, scope] : chosen.filter((one) => one !== scope))}
               />
             ))}
           </div>
         )}
-        {!all && chosen.length === 0 && <p className="text-xs text-soft" role="status">{t('Choose one or more.')}</p>}
+        {!all && chosen.length === 0 && (
+          <p className="text-xs text-soft" role="status">
+            {t('Choose one or more.')}
+          </p>
+        )}
       </fieldset>
     </FormDialog>
   );
@@ -109,7 +161,9 @@ function Rename({ item, done }: { item: Key; done: () => void }) {
   const rename = useAction(() => api().renameApiKey(item.id, { name: name.trim() }), { refresh });
   return (
     <FormDialog open onOpenChange={done} title={t('Rename the API key')} confirm={t('Rename')} submit={() => rename.mutateAsync()}>
-      <Field label={t('Name')}>{(ids) => <Input {...ids} required maxLength={50} autoFocus value={name} onChange={(event) => setName(event.target.value)} />}</Field>
+      <Field label={t('Name')}>
+        {(ids) => <Input {...ids} required maxLength={50} autoFocus value={name} onChange={(event) => setName(event.target.value)} />}
+      </Field>
     </FormDialog>
   );
 }

@@ -20,8 +20,12 @@ function Choice<Value extends string>({ label, value, options, change, disabled 
       <legend className="mb-1 text-sm font-medium">{label}</legend>
       <div className="flex flex-wrap gap-2">
         {options.map(([one, text]) => (
-          <label key={one} className="flex cursor-pointer items-center gap-2 rounded-md border px-3 py-1.5 text-sm hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft has-disabled:cursor-default">
-            <input type="radio" name={name} checked={value === one} onChange={() => change(one)} className="accent-(--accent)" />{text}
+          <label
+            key={one}
+            className="flex cursor-pointer items-center gap-2 rounded-md border px-3 py-1.5 text-sm hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft has-disabled:cursor-default"
+          >
+            <input type="radio" name={name} checked={value === one} onChange={() => change(one)} className="accent-(--accent)" />
+            {text}
           </label>
         ))}
       </div>
@@ -46,12 +50,30 @@ export function PreferencesPart() {
     <>
       <Section title={t('In this browser')}>
         <div className="space-y-4">
-          <Choice<Theme> label={t('Theme')} value={theme} change={setTheme} options={[['system', t('As the system')], ['light', t('Light')], ['dark', t('Dark')]]} />
+          <Choice<Theme>
+            label={t('Theme')}
+            value={theme}
+            change={setTheme}
+            options={[
+              ['system', t('As the system')],
+              ['light', t('Light')],
+              ['dark', t('Dark')],
+            ]}
+          />
           <Field label={t('Language')} hint={t('The page is loaded again in it.')}>
             {(ids) => (
-              <Select {...ids} className="max-w-80" value={chosenLanguage() ?? ''} onChange={(event) => chooseLanguage((event.target.value || undefined) as Language | undefined)}>
+              <Select
+                {...ids}
+                className="max-w-80"
+                value={chosenLanguage() ?? ''}
+                onChange={(event) => chooseLanguage((event.target.value || undefined) as Language | undefined)}
+              >
                 <option value="">{t('As the browser')}</option>
-                {Object.entries(languages).map(([id, name]) => <option key={id} value={id} lang={id}>{name}</option>)}
+                {Object.entries(languages).map(([id, name]) => (
+                  <option key={id} value={id} lang={id}>
+                    {name}
+                  </option>
+                ))}
               </Select>
             )}
           </Field>
@@ -59,19 +81,53 @@ export function PreferencesPart() {
         </div>
       </Section>
       <Section title={t('Wherever you sign in')} note={t('The service keeps these.')}>
-        {kept.error ? <Failure error={kept.error} retry={() => void kept.refetch()} /> : (
+        {kept.error ? (
+          <Failure error={kept.error} retry={() => void kept.refetch()} />
+        ) : (
           <div className="space-y-4">
-            <Choice<Preferences['mode']> label={t('New sessions begin with')} value={preferences.mode} disabled={waits} change={(mode) => change({ mode })} options={[['executing', t('Act: use tools')], ['planning', t('Plan: only read')]]} />
+            <Choice<Preferences['mode']>
+              label={t('New sessions begin with')}
+              value={preferences.mode}
+              disabled={waits}
+              change={(mode) => change({ mode })}
+              options={[
+                ['executing', t('Act: use tools')],
+                ['planning', t('Plan: only read')],
+              ]}
+            />
             <Field label={t('Model of new sessions')}>
               {(ids) => (
-                <Select {...ids} className="max-w-80" value={preferences.model} disabled={waits} onChange={(event) => change({ model: event.target.value })}>
-                  <option value="">{models.data ? t('The service’s default ({model})', { model: models.data.default }) : t('The service’s default')}</option>
-                  {preferences.model && !models.data?.models.some((one) => one.id === preferences.model) && <option value={preferences.model}>{preferences.model}</option>}
-                  {models.data?.models.map((one) => <option key={one.id} value={one.id}>{one.name || one.id}</option>)}
+                <Select
+                  {...ids}
+                  className="max-w-80"
+                  value={preferences.model}
+                  disabled={waits}
+                  onChange={(event) => change({ model: event.target.value })}
+                >
+                  <option value="">
+                    {models.data ? t('The service’s default ({model})', { model: models.data.default }) : t('The service’s default')}
+                  </option>
+                  {preferences.model && !models.data?.models.some((one) => one.id === preferences.model) && (
+                    <option value={preferences.model}>{preferences.model}</option>
+                  )}
+                  {models.data?.models.map((one) => (
+                    <option key={one.id} value={one.id}>
+                      {one.name || one.id}
+                    </option>
+                  ))}
                 </Select>
               )}
             </Field>
-            <Choice<Preferences['send']> label={t('A message is sent with')} value={preferences.send} disabled={waits} change={(send) => change({ send })} options={[['enter', t('Enter')], ['ctrl-enter', t('Ctrl+Enter or Cmd+Enter')]]} />
+            <Choice<Preferences['send']>
+              label={t('A message is sent with')}
+              value={preferences.send}
+              disabled={waits}
+              change={(send) => change({ send })}
+              options={[
+                ['enter', t('Enter')],
+                ['ctrl-enter', t('Ctrl+Enter or Cmd+Enter')],
+              ]}
+            />
           </div>
         )}
       </Section>

@@ -8,9 +8,28 @@ import { word } from '../../lib/words';
 import { Badge, type Tone } from '../../ui/page';
 
 const tones: Record<string, Tone> = {
-  running: 'accent', ready: 'accent', dispatched: 'accent', in_progress: 'accent', working: 'accent', pending: 'neutral', queued: 'neutral', created: 'neutral',
-  waiting: 'warn', waiting_for_input: 'warn', in_review: 'warn', draining: 'warn', blocked: 'bad', failed: 'bad', error: 'bad',
-  completed: 'good', done: 'good', reused: 'good', delivered: 'good', online: 'good', published: 'good', active: 'good',
+  running: 'accent',
+  ready: 'accent',
+  dispatched: 'accent',
+  in_progress: 'accent',
+  working: 'accent',
+  pending: 'neutral',
+  queued: 'neutral',
+  created: 'neutral',
+  waiting: 'warn',
+  waiting_for_input: 'warn',
+  in_review: 'warn',
+  draining: 'warn',
+  blocked: 'bad',
+  failed: 'bad',
+  error: 'bad',
+  completed: 'good',
+  done: 'good',
+  reused: 'good',
+  delivered: 'good',
+  online: 'good',
+  published: 'good',
+  active: 'good',
 };
 
 /** State is the status of something that runs, in its colour. */
@@ -38,13 +57,18 @@ export function Tabs({ label, parts, value, change }: {
       <Radix.List aria-label={label} className="flex shrink-0 gap-1 overflow-x-auto border-b px-3">
         {parts.map((part) => (
           <Radix.Trigger
-            key={part.id} value={part.id}
+            key={part.id}
+            value={part.id}
             className="-mb-px border-b-2 border-transparent px-2 py-2 text-sm whitespace-nowrap text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:text-ink"
-          >{part.label}</Radix.Trigger>
+          >
+            {part.label}
+          </Radix.Trigger>
         ))}
       </Radix.List>
       {parts.map((part) => (
-        <Radix.Content key={part.id} value={part.id} tabIndex={-1} className="min-h-0 flex-1 overflow-y-auto outline-none">{part.content}</Radix.Content>
+        <Radix.Content key={part.id} value={part.id} tabIndex={-1} className="min-h-0 flex-1 overflow-y-auto outline-none">
+          {part.content}
+        </Radix.Content>
       ))}
     </Radix.Root>
   );
@@ -58,7 +82,12 @@ export function SessionLink({ id, label = t('Session') }: { id: string; label?: 
 /** usageText is what something has used: tokens and, where prices are known, its cost. */
 export function usageText(usage: { input_tokens: number; output_tokens: number; cost_usd?: number }): string {
   if (usage.input_tokens + usage.output_tokens === 0) return '';
-  return [t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }), usage.cost_usd && cost(usage.cost_usd)].filter(Boolean).join(', ');
+  return [
+    t('{input} in, {output} out', { input: compact(usage.input_tokens), output: compact(usage.output_tokens) }),
+    usage.cost_usd && cost(usage.cost_usd),
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 /** Facts is a list of names and values. */
@@ -108,4 +137,5 @@ export function secondsText(seconds: number): string {
   return units('second', seconds);
 }
 
-const units = (unit: string, count: number): string => new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(count);
+const units = (unit: string, count: number): string =>
+  new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(count);
