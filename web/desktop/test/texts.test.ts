@@ -89,7 +89,7 @@ describe('t, plural and rich', () => {
     expect([1, 3].map((count) => plural(count, '{count} turn', '{count} turns'))).toEqual(['1 轮', '3 轮']);
     expect(document.documentElement.lang).toBe('zh-Hans');
   });
-  test('English is the key without what tells words apart', async () => {
+  test('English is the key without what distinguishes words', async () => {
     const { plural, rich, t } = await as('en');
     expect(t('Answer|verb')).toBe('Answer');
     expect(plural(1200, '{count} file', '{count} files')).toBe('1,200 files');
