@@ -198,8 +198,8 @@ func (s *operated) issue(file string) piece {
 		workflow: durable.IssueRunWorkflowID(read().ID), table: "issue_runs", id: read().ID, session: *read().SessionID,
 		state: func() (status, code, message string) {
 			now := read()
-			if now.ErrorCode != nil {
-				code = *now.ErrorCode
+			if now.ReasonCode != nil {
+				code = *now.ReasonCode
 			}
 
 			if now.Error != nil {

@@ -756,12 +756,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the annotations of a turn, a tool call or a session's files, oldest first */
+        /** List the annotations of a turn, a tool call, a node of a DAG run or a session's files, oldest first */
         get: operations["list-annotations"];
         put?: never;
         /**
          * Create an annotation
-         * @description Users who may read the session may annotate it.
+         * @description Users who may read the session, or the production solution of a node, may annotate it. For a node a restricted key needs the scope solutions, too.
          */
         post: operations["create-annotation"];
         delete?: never;
@@ -786,7 +786,7 @@ export interface paths {
         head?: never;
         /**
          * Update an annotation, or resolve it
-         * @description Value, text and labels are the author's to change; the session's owner and administrators may resolve it, too.
+         * @description Value, text and labels are the author's to change; the owner of the session or production solution and administrators may resolve it, too.
          */
         patch: operations["update-annotation"];
         trace?: never;
@@ -971,7 +971,7 @@ export interface paths {
         get: operations["get-architecture"];
         /**
          * Save the architecture of a production solution as a new version
-         * @description base_version is the version that the change was made from. If another one was saved in the meantime, the request fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not known are rejected.
+         * @description base_version is the version that the change was made from. If another one was saved in the meantime, the request fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; fields that are not declared are ignored.
          */
         put: operations["save-architecture"];
         post?: never;
@@ -1085,7 +1085,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a version of the architecture of a production solution
-         * @description The newest and the published version cannot be deleted, nor one with runs that are not over.
+         * @description The published version cannot be deleted, nor one with runs that are not over, nor the only one. With the newest, the one before is the newest again; no number is given twice.
          */
         delete: operations["delete-architecture-version"];
         options?: never;
@@ -1104,7 +1104,7 @@ export interface paths {
         get: operations["get-dag"];
         /**
          * Save the DAG of a production solution as a new version
-         * @description base_version is the version that the change was made from. If another one was saved in the meantime, the request fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; names that are not known are rejected.
+         * @description base_version is the version that the change was made from. If another one was saved in the meantime, the request fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; fields that are not declared are ignored.
          */
         put: operations["save-dag"];
         post?: never;
@@ -1336,7 +1336,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a version of the DAG of a production solution
-         * @description The newest and the published version cannot be deleted, nor one with runs that are not over.
+         * @description The published version cannot be deleted, nor one with runs that are not over, nor the only one. With the newest, the one before is the newest again; no number is given twice.
          */
         delete: operations["delete-dag-version"];
         options?: never;
@@ -3605,11 +3605,8 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
-            /**
-             * @description Who sees it beside its owner.
-             * @enum {string}
-             */
-            visibility: "private" | "workspace";
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            visibility: string;
             /** @description Always null: it works in any workspace of its owner. */
             workspace_id: string | null;
         } & {
@@ -3637,11 +3634,8 @@ export interface components {
             name?: string | null;
             /** @description Its runtime. */
             runtime_id?: string | null;
-            /**
-             * @description Who sees it beside its owner; default workspace.
-             * @enum {string|null}
-             */
-            visibility?: "private" | "workspace" | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            visibility?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -3757,7 +3751,7 @@ export interface components {
             kind: "rating" | "label" | "comment" | "correction" | "bookmark";
             /** @description The labels. */
             labels: string[];
-            /** @description The turn or tool call; the session, where it is on a file. */
+            /** @description The turn, the tool call or the node of a DAG run; the session, where it is on a file. */
             payload_id: string;
             /**
              * Format: date-time
@@ -3860,6 +3854,8 @@ export interface components {
              * @description Time of the last use; null: never.
              */
             last_used_at: string | null;
+            /** @description The client's address at that time; null: never, or not known. */
+            last_used_ip: string | null;
             /** @description The first 6 and last 4 characters. */
             masked: string;
             /** @description Its name. */
@@ -3915,6 +3911,8 @@ export interface components {
             escalation?: components["schemas"]["Escalation"];
             /** @description The policy: required, or none. */
             policy: string;
+        } & {
+            [key: string]: unknown;
         };
         ArchitectureBody: {
             /** @description The content of the newest version. */
@@ -4849,6 +4847,8 @@ export interface components {
              * @enum {string}
              */
             type: "service" | "agent" | "data_store" | "queue" | "gateway" | "user" | "external" | "group";
+        } & {
+            [key: string]: unknown;
         };
         ComputeReset: {
             /**
@@ -4909,6 +4909,8 @@ export interface components {
              * @description Of a wait node: seconds.
              */
             wait_s?: number;
+        } & {
+            [key: string]: unknown;
         };
         ConfigGroup: {
             /** @description The group of settings. */
@@ -5135,11 +5137,8 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
-            /**
-             * @description Who sees it beside its owner.
-             * @enum {string}
-             */
-            visibility: "private" | "workspace";
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            visibility: string;
             /** @description Always null: it works in any workspace of its owner. */
             workspace_id: string | null;
         } & {
@@ -5341,6 +5340,8 @@ export interface components {
             nodes: components["schemas"]["Component"][];
             /** @description The part of the drawing that is shown. */
             viewport?: components["schemas"]["Viewport"];
+        } & {
+            [key: string]: unknown;
         };
         DocumentSaved: {
             /** @description sha256: and the SHA-256 of the canonical form. */
@@ -5434,6 +5435,8 @@ export interface components {
             source_handle?: string;
             /** @description The node that it leads to. */
             target: string;
+        } & {
+            [key: string]: unknown;
         };
         ElementChange: {
             /** @description The fields that differ, by name. */
@@ -5451,6 +5454,8 @@ export interface components {
              * @enum {string}
              */
             kind: "dag_node" | "agent" | "issue" | "file";
+        } & {
+            [key: string]: unknown;
         };
         EnvBucket: {
             /** @description The bucket. */
@@ -5479,6 +5484,8 @@ export interface components {
             user_id?: string;
             /** @description Ids of webhooks of the owner that are sent it too, whatever their events are. */
             webhooks?: string[] | null;
+        } & {
+            [key: string]: unknown;
         };
         Extent: {
             /**
@@ -5640,6 +5647,8 @@ export interface components {
             steps?: components["schemas"]["Step"][] | null;
             /** @description The part of the drawing that is shown. */
             viewport?: components["schemas"]["Viewport"];
+        } & {
+            [key: string]: unknown;
         };
         GraphBody: {
             /** @description The content of the newest version. */
@@ -6707,6 +6716,8 @@ export interface components {
             protocol?: string;
             /** @description The component that it leads to. */
             target_id: string;
+        } & {
+            [key: string]: unknown;
         };
         ListAgentInstance: {
             /** @description The entries of this page. */
@@ -7279,11 +7290,8 @@ export interface components {
             name: string;
             /** @description Its runtime. */
             runtime_id: string;
-            /**
-             * @description Who sees it beside its owner; default workspace.
-             * @enum {string|null}
-             */
-            visibility?: "private" | "workspace" | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            visibility?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -7454,11 +7462,8 @@ export interface components {
             } | null;
             /** @description The solution of its sessions. */
             solution_id: string;
-            /**
-             * @description Who sees it beside its owner; default workspace.
-             * @enum {string|null}
-             */
-            visibility?: "private" | "workspace" | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            visibility?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -7734,6 +7739,8 @@ export interface components {
              * @enum {string}
              */
             type: "start" | "end" | "agent" | "tool" | "condition" | "map" | "join" | "human" | "subflow" | "code" | "wait";
+        } & {
+            [key: string]: unknown;
         };
         NodeBudget: {
             /**
@@ -7746,6 +7753,8 @@ export interface components {
              * @description Tokens.
              */
             max_tokens?: number;
+        } & {
+            [key: string]: unknown;
         };
         NodeFailure: {
             /** @description Why, for programs. */
@@ -8096,11 +8105,8 @@ export interface components {
              * @description Grows with each change.
              */
             version: number;
-            /**
-             * @description Who sees it beside its owner.
-             * @enum {string}
-             */
-            visibility: "private" | "workspace";
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            visibility: string;
         } & {
             [key: string]: unknown;
         };
@@ -8146,11 +8152,8 @@ export interface components {
             } | null;
             /** @description The solution of its sessions. */
             solution_id: string;
-            /**
-             * @description Who sees it beside its owner; default workspace.
-             * @enum {string|null}
-             */
-            visibility?: "private" | "workspace" | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            visibility?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -8223,11 +8226,8 @@ export interface components {
              * @description Grows with each change.
              */
             version: number;
-            /**
-             * @description Who sees it beside its owner.
-             * @enum {string}
-             */
-            visibility: "private" | "workspace";
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            visibility: string;
         } & {
             [key: string]: unknown;
         };
@@ -8711,6 +8711,8 @@ export interface components {
             max_interval_s?: number;
             /** @description Error codes after which it is not tried again. */
             non_retryable?: string[] | null;
+        } & {
+            [key: string]: unknown;
         };
         RetryDagRunRequest: {
             /** @description This node and all that come after it run again; left out: those that have to. */
@@ -10260,6 +10262,8 @@ export interface components {
             order?: number;
             /** @description The title; left out: the name of the node. */
             title?: string;
+        } & {
+            [key: string]: unknown;
         };
         StopBody: {
             /** @description Whether a chat was stopped. */
@@ -11772,7 +11776,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["AgentInstanceChange"];
             };
@@ -12279,7 +12283,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["CreateMcpServerRequest"];
             };
@@ -12352,7 +12356,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["MCPSettings"];
             };
@@ -12470,7 +12474,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["MemoryChange"];
             };
@@ -12600,8 +12604,8 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Created */
-            201: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12664,7 +12668,7 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description A turn, a tool call, or a session, for its files. */
+                /** @description A turn, a tool call, a node of a DAG run (run_node_id), or a session, for its files. */
                 payload_id: string;
             };
             cookie?: never;
@@ -12690,7 +12694,7 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
             };
             path: {
-                /** @description A turn, a tool call, or a session, for its files. */
+                /** @description A turn, a tool call, a node of a DAG run (run_node_id), or a session, for its files. */
                 payload_id: string;
             };
             cookie?: never;
@@ -12719,7 +12723,7 @@ export interface operations {
             path: {
                 /** @description The annotation. */
                 annotation_id: string;
-                /** @description A turn, a tool call, or a session, for its files. */
+                /** @description A turn, a tool call, a node of a DAG run (run_node_id), or a session, for its files. */
                 payload_id: string;
             };
             cookie?: never;
@@ -12742,12 +12746,12 @@ export interface operations {
             path: {
                 /** @description The annotation. */
                 annotation_id: string;
-                /** @description A turn, a tool call, or a session, for its files. */
+                /** @description A turn, a tool call, a node of a DAG run (run_node_id), or a session, for its files. */
                 payload_id: string;
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["AnnotationChangeBody"];
             };
@@ -13073,7 +13077,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["ProdSolutionChange"];
             };
@@ -13208,7 +13212,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["PublishArchitectureRequest"];
             };
@@ -13454,7 +13458,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["PublishDagRequest"];
             };
@@ -13542,7 +13546,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["CreateDagRunRequest"];
             };
@@ -13684,7 +13688,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["RetryDagRunRequest"];
             };
@@ -14083,7 +14087,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["IssueChangeBody"];
             };
@@ -14505,7 +14509,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["IssueFiltersBody"];
             };
@@ -14690,7 +14694,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SquadChangeBody"];
             };
@@ -15024,7 +15028,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["ScheduledTaskChange"];
             };
@@ -15443,7 +15447,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["BudgetChange"];
             };
@@ -16121,7 +16125,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["ChangeReplayRequest"];
             };
@@ -17377,7 +17381,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["WebhookChange"];
             };

@@ -71,7 +71,7 @@ export class Api {
   /** Update a tool server. PATCH /api/mcp-servers/{id} */
   changeMcpServer(
     id: string,
-    body: Body<'change-mcp-server'>,
+    body?: Body<'change-mcp-server'>,
     options: CallOptions = {},
   ): Promise<Reply<'change-mcp-server', 200>> {
     return this.transport.json(
@@ -94,7 +94,7 @@ export class Api {
   /** Update a production solution. PATCH /api/prod_solution/{prod_solution_id} */
   changeProdSolution(
     prod_solution_id: string,
-    body: Body<'change-prod-solution'>,
+    body?: Body<'change-prod-solution'>,
     options: CallOptions = {},
   ): Promise<Reply<'change-prod-solution', 200>> {
     return this.transport.json(
@@ -106,7 +106,7 @@ export class Api {
   /** Change the speed of a replay, hand it over or resume it. PATCH /api/sessions/{session_id}/replay */
   changeReplay(
     session_id: string,
-    body: Body<'change-replay'>,
+    body?: Body<'change-replay'>,
     options: CallOptions = {},
   ): Promise<Reply<'change-replay', 200>> {
     return this.transport.json(
@@ -242,7 +242,7 @@ export class Api {
   /** Run the DAG of a production solution. POST /api/prod_solution/dag/{prod_solution_id}/runs */
   createDagRun(
     prod_solution_id: string,
-    body: Body<'create-dag-run'>,
+    body?: Body<'create-dag-run'>,
     options: CallOptions = {},
   ): Promise<Reply<'create-dag-run', 200>> {
     return this.transport.json(
@@ -278,7 +278,7 @@ export class Api {
 
   /** Configure a tool server. POST /api/mcp-servers */
   createMcpServer(
-    body: Body<'create-mcp-server'>,
+    body?: Body<'create-mcp-server'>,
     options: CallOptions = {},
   ): Promise<Reply<'create-mcp-server', 200>> {
     return this.transport.json(
@@ -1312,7 +1312,7 @@ export class Api {
     );
   }
 
-  /** List the annotations of a turn, a tool call or a session's files, oldest first. GET /api/payloads/{payload_id}/annotations */
+  /** List the annotations of a turn, a tool call, a node of a DAG run or a session's files, oldest first. GET /api/payloads/{payload_id}/annotations */
   listAnnotations(
     payload_id: string,
     options: CallOptions & { query?: Query<'list-annotations'> } = {},
@@ -1846,7 +1846,7 @@ export class Api {
   /** Publish a version of the architecture of a production solution. POST /api/prod_solution/architecture/{prod_solution_id}/publish */
   publishArchitecture(
     prod_solution_id: string,
-    body: Body<'publish-architecture'>,
+    body?: Body<'publish-architecture'>,
     options: CallOptions = {},
   ): Promise<Reply<'publish-architecture', 200>> {
     return this.transport.json(
@@ -1858,7 +1858,7 @@ export class Api {
   /** Publish a version of the DAG of a production solution. POST /api/prod_solution/dag/{prod_solution_id}/publish */
   publishDag(
     prod_solution_id: string,
-    body: Body<'publish-dag'>,
+    body?: Body<'publish-dag'>,
     options: CallOptions = {},
   ): Promise<Reply<'publish-dag', 200>> {
     return this.transport.json(
@@ -1881,7 +1881,7 @@ export class Api {
   /** Query issues, with long filters. POST /api/prod_workspaces/{workspace_id}/issues/query */
   queryIssuesByBody(
     workspace_id: string,
-    body: Body<'query-issues-by-body'>,
+    body?: Body<'query-issues-by-body'>,
     options: CallOptions = {},
   ): Promise<Reply<'query-issues-by-body', 200>> {
     return this.transport.json(
@@ -2046,7 +2046,7 @@ export class Api {
   retryDagRun(
     prod_solution_id: string,
     run_id: string,
-    body: Body<'retry-dag-run'>,
+    body?: Body<'retry-dag-run'>,
     options: CallOptions = {},
   ): Promise<Reply<'retry-dag-run', 200>> {
     return this.transport.json(
@@ -2244,7 +2244,7 @@ export class Api {
   setNetworkRule(
     body: Body<'set-network-rule'>,
     options: CallOptions = {},
-  ): Promise<Reply<'set-network-rule', 201>> {
+  ): Promise<Reply<'set-network-rule', 200>> {
     return this.transport.json(
       'POST', '/api/network-rules',
       {}, body, options,
@@ -2289,7 +2289,7 @@ export class Api {
   /** Set the budget of a session's chats. PATCH /api/sessions/{session_id}/budget */
   setSessionBudget(
     session_id: string,
-    body: Body<'set-session-budget'>,
+    body?: Body<'set-session-budget'>,
     options: CallOptions = {},
   ): Promise<Reply<'set-session-budget', 200>> {
     return this.transport.json(
@@ -2510,7 +2510,7 @@ export class Api {
   /** Update or archive an agent instance. PATCH /api/agent-instances/{id} */
   updateAgentInstance(
     id: string,
-    body: Body<'update-agent-instance'>,
+    body?: Body<'update-agent-instance'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-agent-instance', 200>> {
     return this.transport.json(
@@ -2523,7 +2523,7 @@ export class Api {
   updateAnnotation(
     payload_id: string,
     annotation_id: string,
-    body: Body<'update-annotation'>,
+    body?: Body<'update-annotation'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-annotation', 200>> {
     return this.transport.json(
@@ -2536,7 +2536,7 @@ export class Api {
   updateIssue(
     workspace_id: string,
     issue_id: string,
-    body: Body<'update-issue'>,
+    body?: Body<'update-issue'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-issue', 200>> {
     return this.transport.json(
@@ -2548,7 +2548,7 @@ export class Api {
   /** Update a memory. PUT /api/memories/{id} */
   updateMemory(
     id: string,
-    body: Body<'update-memory'>,
+    body?: Body<'update-memory'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-memory', 200>> {
     return this.transport.json(
@@ -2560,7 +2560,7 @@ export class Api {
   /** Update a scheduled task. PATCH /api/scheduled-tasks/{id} */
   updateScheduledTask(
     id: string,
-    body: Body<'update-scheduled-task'>,
+    body?: Body<'update-scheduled-task'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-scheduled-task', 200>> {
     return this.transport.json(
@@ -2585,7 +2585,7 @@ export class Api {
   updateSquad(
     workspace_id: string,
     squad_id: string,
-    body: Body<'update-squad'>,
+    body?: Body<'update-squad'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-squad', 200>> {
     return this.transport.json(
@@ -2597,7 +2597,7 @@ export class Api {
   /** Update a webhook. PATCH /api/webhooks/{id} */
   updateWebhook(
     id: string,
-    body: Body<'update-webhook'>,
+    body?: Body<'update-webhook'>,
     options: CallOptions = {},
   ): Promise<Reply<'update-webhook', 200>> {
     return this.transport.json(

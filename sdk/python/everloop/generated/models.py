@@ -49,8 +49,8 @@ class AgentInstance(TypedDict):
     """What it is doing."""
     updated_at: str
     """Time of the last change."""
-    visibility: Literal["private", "workspace"]
-    """Who sees it beside its owner."""
+    visibility: str
+    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
     workspace_id: str | None
     """Always null: it works in any workspace of its owner."""
 
@@ -72,8 +72,10 @@ class AgentInstanceChange(TypedDict):
     """Its name."""
     runtime_id: NotRequired[str | None]
     """Its runtime."""
-    visibility: NotRequired[Literal["private", "workspace", None]]
-    """Who sees it beside its owner; default workspace."""
+    visibility: NotRequired[str | None]
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
+    no other user.
+    """
 
 
 class AgentRuntime(TypedDict):
@@ -152,7 +154,7 @@ class Annotation(TypedDict):
     labels: list[str]
     """The labels."""
     payload_id: str
-    """The turn or tool call; the session, where it is on a file."""
+    """The turn, the tool call or the node of a DAG run; the session, where it is on a file."""
     resolved_at: str | None
     """Time at which it was resolved; null: it is open."""
     target: AnnotationTarget | None
@@ -221,6 +223,8 @@ class ApiKey(TypedDict):
     """Its id."""
     last_used_at: str | None
     """Time of the last use; null: never."""
+    last_used_ip: str | None
+    """The client's address at that time; null: never, or not known."""
     masked: str
     """The first 6 and last 4 characters."""
     name: str
@@ -1121,8 +1125,8 @@ class CreatedInstance(TypedDict):
     """What it is doing."""
     updated_at: str
     """Time of the last change."""
-    visibility: Literal["private", "workspace"]
-    """Who sees it beside its owner."""
+    visibility: str
+    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
     workspace_id: str | None
     """Always null: it works in any workspace of its owner."""
 
@@ -2512,8 +2516,10 @@ class NewAgentInstance(TypedDict):
     """Its name."""
     runtime_id: str
     """Its runtime."""
-    visibility: NotRequired[Literal["private", "workspace", None]]
-    """Who sees it beside its owner; default workspace."""
+    visibility: NotRequired[str | None]
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
+    no other user.
+    """
 
 
 class NewAnnotationBody(TypedDict):
@@ -2641,8 +2647,10 @@ class NewProdAgent(TypedDict):
     """Data for the skills, at most 100,000 bytes as JSON; added to the system prompt."""
     solution_id: str
     """The solution of its sessions."""
-    visibility: NotRequired[Literal["private", "workspace", None]]
-    """Who sees it beside its owner; default workspace."""
+    visibility: NotRequired[str | None]
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
+    no other user.
+    """
 
 
 class NewProdSolutionBody(TypedDict):
@@ -3092,8 +3100,8 @@ class ProdAgent(TypedDict):
     """Time of the last change."""
     version: int
     """Grows with each change."""
-    visibility: Literal["private", "workspace"]
-    """Who sees it beside its owner."""
+    visibility: str
+    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
 
 
 class ProdAgentBody(TypedDict):
@@ -3132,8 +3140,10 @@ class ProdAgentFields(TypedDict):
     """Data for the skills, at most 100,000 bytes as JSON; added to the system prompt."""
     solution_id: str
     """The solution of its sessions."""
-    visibility: NotRequired[Literal["private", "workspace", None]]
-    """Who sees it beside its owner; default workspace."""
+    visibility: NotRequired[str | None]
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
+    no other user.
+    """
 
 
 class ProdAgentResult(TypedDict):
@@ -3180,8 +3190,8 @@ class ProdAgentSummary(TypedDict):
     """Time of the last change."""
     version: int
     """Grows with each change."""
-    visibility: Literal["private", "workspace"]
-    """Who sees it beside its owner."""
+    visibility: str
+    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
 
 
 class ProdSolution(TypedDict):

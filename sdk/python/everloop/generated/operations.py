@@ -127,7 +127,7 @@ class Api:
     async def change_mcp_server(
         self,
         id: str,
-        body: models.MCPSettings,
+        body: models.MCPSettings | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -168,7 +168,7 @@ class Api:
     async def change_prod_solution(
         self,
         prod_solution_id: str,
-        body: models.ProdSolutionChange,
+        body: models.ProdSolutionChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -188,7 +188,7 @@ class Api:
     async def change_replay(
         self,
         session_id: str,
-        body: models.ChangeReplayRequest,
+        body: models.ChangeReplayRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -440,7 +440,7 @@ class Api:
     async def create_dag_run(
         self,
         prod_solution_id: str,
-        body: models.CreateDagRunRequest,
+        body: models.CreateDagRunRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -506,7 +506,7 @@ class Api:
 
     async def create_mcp_server(
         self,
-        body: models.CreateMcpServerRequest,
+        body: models.CreateMcpServerRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -2383,7 +2383,9 @@ class Api:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> models.AnnotationPage:
-        """List the annotations of a turn, a tool call or a session's files, oldest first. GET /api/payloads/{payload_id}/annotations"""
+        """List the annotations of a turn, a tool call, a node of a DAG run or a session's files, oldest first. GET
+        /api/payloads/{payload_id}/annotations
+        """
         answer: models.AnnotationPage = await self._transport.json(
             "GET",
             "/api/payloads/{payload_id}/annotations",
@@ -3393,7 +3395,7 @@ class Api:
     async def publish_architecture(
         self,
         prod_solution_id: str,
-        body: models.PublishArchitectureRequest,
+        body: models.PublishArchitectureRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -3417,7 +3419,7 @@ class Api:
     async def publish_dag(
         self,
         prod_solution_id: str,
-        body: models.PublishDagRequest,
+        body: models.PublishDagRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -3479,7 +3481,7 @@ class Api:
     async def query_issues_by_body(
         self,
         workspace_id: str,
-        body: models.IssueFiltersBody,
+        body: models.IssueFiltersBody | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -3765,7 +3767,7 @@ class Api:
         self,
         prod_solution_id: str,
         run_id: str,
-        body: models.RetryDagRunRequest,
+        body: models.RetryDagRunRequest | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4200,7 +4202,7 @@ class Api:
     async def set_session_budget(
         self,
         session_id: str,
-        body: models.BudgetChange,
+        body: models.BudgetChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4598,7 +4600,7 @@ class Api:
     async def update_agent_instance(
         self,
         id: str,
-        body: models.AgentInstanceChange,
+        body: models.AgentInstanceChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4619,7 +4621,7 @@ class Api:
         self,
         payload_id: str,
         annotation_id: str,
-        body: models.AnnotationChangeBody,
+        body: models.AnnotationChangeBody | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4640,7 +4642,7 @@ class Api:
         self,
         workspace_id: str,
         issue_id: str,
-        body: models.IssueChangeBody,
+        body: models.IssueChangeBody | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4660,7 +4662,7 @@ class Api:
     async def update_memory(
         self,
         id: str,
-        body: models.MemoryChange,
+        body: models.MemoryChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4680,7 +4682,7 @@ class Api:
     async def update_scheduled_task(
         self,
         id: str,
-        body: models.ScheduledTaskChange,
+        body: models.ScheduledTaskChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4721,7 +4723,7 @@ class Api:
         self,
         workspace_id: str,
         squad_id: str,
-        body: models.SquadChangeBody,
+        body: models.SquadChangeBody | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4741,7 +4743,7 @@ class Api:
     async def update_webhook(
         self,
         id: str,
-        body: models.WebhookChange,
+        body: models.WebhookChange | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
