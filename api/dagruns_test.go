@@ -160,6 +160,7 @@ func TestDAGRuns_streamEndsWithTheRight(t *testing.T) {
 
 	deputy, key := w.person("deputy", true)
 	lost := follow(key)
+
 	require.Equal(t, 200, w.do(http.MethodDelete, "/api/admin/admins/"+deputy, w.root, "").status)
 	ends(lost)
 	w.do(http.MethodGet, at, key, "").code(404, "prod_solution_not_found")

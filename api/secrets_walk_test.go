@@ -43,6 +43,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 			}
 
 			secret[name] = true
+
 			w.do(c.method, c.url, who, c.body, key).code(409, "idempotency_secret_not_kept")
 		})
 	}

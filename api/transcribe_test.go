@@ -126,6 +126,7 @@ func TestTranscribe_ownShare(t *testing.T) {
 	var all sync.WaitGroup
 
 	answers := make([]reply, 5)
+
 	for i := range 4 {
 		all.Go(func() { answers[i] = send(w.ann) })
 

@@ -338,8 +338,14 @@ var basicWalk = []call{
 		bad:     []bad{{body: `{"name":""}`, at: "body.name"}, {body: `{"name":"` + strings.Repeat("x", 51) + `"}`, at: "body.name"}},
 	},
 	{
-		method: "POST", path: "/api/mcp-servers", scope: "sessions:write", url: "/api/mcp-servers", hasBody: true, status: 200,
-		body: `{"solution_id":"general","name":"a-1","transport":"http","url":"https://example.org/mcp","headers":{"X-Key":"k"}}`, bad: mcpBad,
+		method:  "POST",
+		path:    "/api/mcp-servers",
+		scope:   "sessions:write",
+		url:     "/api/mcp-servers",
+		hasBody: true,
+		status:  200,
+		body:    `{"solution_id":"general","name":"a-1","transport":"http","url":"https://example.org/mcp","headers":{"X-Key":"k"}}`,
+		bad:     mcpBad,
 	},
 	{
 		method: "GET",

@@ -280,6 +280,7 @@ func TestAuthenticator_Alive_administratorWhoIsNoneAnyMore(t *testing.T) {
 	require.True(t, a.Alive(t.Context(), caller))
 
 	r.administrator = false
+
 	a.Forget(t.Context(), domain.RightsChange{UserID: key.UserID})
 	require.False(t, a.Alive(t.Context(), caller))
 

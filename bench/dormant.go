@@ -66,7 +66,8 @@ func (b *bench) sleepers(ctx context.Context, users []*client, cron string) erro
 		group.Go(func() error {
 			solution, err := user.publishDAG(ctx, obj{
 				"nodes": []obj{
-					{"id": "start", "type": "start"}, {"id": "end", "type": "end"},
+					{"id": "start", "type": "start"},
+					{"id": "end", "type": "end"},
 					{"id": "wait", "type": "wait", "config": obj{"wait_s": 30 * 24 * 3600}},
 				},
 				"edges": []obj{{"id": "a", "source": "start", "target": "wait"}, {"id": "b", "source": "wait", "target": "end"}},

@@ -202,7 +202,7 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "instantiate-prod-agent", Method: fiber.MethodPost, Path: base + "/{record_id}/instantiate", Tag: agentTag,
-		Summary:     "Make an agent instance of a production agent",
+		Summary: "Make an agent instance of a production agent",
 		Description: "On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now. With " +
 			"start_session it has a session at once.",
 		Scope: auth.Solutions, Audit: "agent_instance.create",

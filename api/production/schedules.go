@@ -91,13 +91,13 @@ type newScheduledTask struct {
 	Prompt string `json:"prompt" minLength:"1" maxLength:"100000" doc:"The message that each run sends." example:"Write the report of yesterday."`
 	Cron   string `json:"cron" minLength:"1" maxLength:"100" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly." example:"30 2 * * *"`
 	TaskOptions
-	ExpiresAt      *time.Time                         `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time." example:"2030-01-01T00:00:00Z"`
-	Model          *string                            `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
-	WorkspaceID    *string                            `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Budget         httpx.Nullable[taskBudgetBody]     `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
-	Notify         *[]string                          `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	ExpiresAt      *time.Time                                       `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time." example:"2030-01-01T00:00:00Z"`
+	Model          *string                                          `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID    *string                                          `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Budget         httpx.Nullable[taskBudgetBody]                   `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
+	Notify         *[]string                                        `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
 	QuestionPolicy httpx.Nullable[sessiondetail.QuestionPolicyBody] `json:"question_policy,omitempty" nullable:"true" doc:"What becomes of questions that no user answers; null: they wait."`
-	OutputSchema   map[string]any                     `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow, or the run is failed; implies headless." example:"{\"type\": \"object\"}"`
+	OutputSchema   map[string]any                                   `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow, or the run is failed; implies headless." example:"{\"type\": \"object\"}"`
 }
 
 // scheduledTaskChange is the body of PATCH: what is left out stays, null empties a
@@ -107,13 +107,13 @@ type scheduledTaskChange struct {
 	Prompt *string `json:"prompt,omitempty" nullable:"true" minLength:"1" maxLength:"100000" doc:"The message that each run sends."`
 	Cron   *string `json:"cron,omitempty" nullable:"true" minLength:"1" maxLength:"100" doc:"Five fields, or @hourly, @daily, @weekly, @monthly, @yearly." example:"0 7 * * MON-FRI"`
 	TaskOptions
-	ExpiresAt      httpx.Nullable[time.Time]          `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time; null: no end."`
-	Model          httpx.Nullable[string]             `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
-	WorkspaceID    httpx.Nullable[string]             `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Budget         httpx.Nullable[taskBudgetBody]     `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
-	Notify         *[]string                          `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	ExpiresAt      httpx.Nullable[time.Time]                        `json:"expires_at,omitempty" nullable:"true" doc:"No tick at or after this time; null: no end."`
+	Model          httpx.Nullable[string]                           `json:"model,omitempty" nullable:"true" maxLength:"200" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID    httpx.Nullable[string]                           `json:"workspace_id,omitempty" nullable:"true" maxLength:"128" doc:"A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Budget         httpx.Nullable[taskBudgetBody]                   `json:"budget,omitempty" nullable:"true" doc:"The budget of each session; null: unbounded."`
+	Notify         *[]string                                        `json:"notify,omitempty" nullable:"true" maxItems:"10" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
 	QuestionPolicy httpx.Nullable[sessiondetail.QuestionPolicyBody] `json:"question_policy,omitempty" nullable:"true" doc:"What becomes of questions that no user answers; null: they wait."`
-	OutputSchema   httpx.Nullable[map[string]any]     `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow; null: none."`
+	OutputSchema   httpx.Nullable[map[string]any]                   `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow; null: none."`
 }
 
 func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {

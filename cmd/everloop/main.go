@@ -111,5 +111,6 @@ func (c versionCmd) Run() error {
 	}
 
 	_, err := fmt.Println(release.Version)
+
 	return err
 }

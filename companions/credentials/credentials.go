@@ -111,7 +111,12 @@ func (c *Checker) Check(ctx context.Context, client netip.Addr, token string) (C
 	}
 
 	if wait := c.guesses.Wait(client, sum); wait > 0 {
-		p := edge.Refuse(http.StatusTooManyRequests, "too_many_guesses", "too many wrong tokens came from this address, retry in %d s", wait)
+		p := edge.Refuse(
+			http.StatusTooManyRequests,
+			"too_many_guesses",
+			"too many wrong tokens came from this address, retry in %d s",
+			wait,
+		)
 		p.RetryAfter = wait
 
 		return Caller{}, p

@@ -107,6 +107,7 @@ func TestChecker_Check_guesses(t *testing.T) {
 	var asked atomic.Int64
 
 	from := make(chan string, 1)
+
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 

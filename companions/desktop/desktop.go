@@ -50,6 +50,7 @@ func New(cfg Config) (*Service, error) {
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
 	mux.Handle("/apps/", agent) // published apps, which the agent sends without an origin of their own
+
 	people := identity(cfg)
 	mux.Handle("/api/v1/auth/", people)
 	mux.Handle("/oauth/token", people) // of the OpenID provider, what pages call; browsers are led to the rest

@@ -37,6 +37,7 @@ func (s *server) announce(t *testing.T, head string) *bufio.Reader {
 	line, err := in.ReadString('\n') // the service begins to read the body
 	require.NoError(t, err)
 	require.Contains(t, line, "100 Continue")
+
 	_, err = in.ReadString('\n')
 	require.NoError(t, err)
 

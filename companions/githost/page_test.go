@@ -152,6 +152,7 @@ func TestService_health(t *testing.T) {
 	got := w.get("/api/health")
 	for got.status == 200 { // the answer before holds for a second
 		require.NoError(t, t.Context().Err())
+
 		got = w.get("/api/health")
 	}
 

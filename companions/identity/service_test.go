@@ -281,6 +281,7 @@ func TestService_keys_guesses(t *testing.T) {
 		_, _ = w.Write([]byte(`{"id":"ann","administrator":true}`))
 	}))
 	t.Cleanup(agent.Close)
+
 	proxies, err := clients.ParseProxies([]string{"127.0.0.1"})
 	require.NoError(t, err)
 	server := open(t, testkit.Postgres(t), func(cfg *identity.Config) { cfg.AgentURL, cfg.Proxies = agent.URL, proxies })
@@ -295,6 +296,7 @@ func TestService_keys_guesses(t *testing.T) {
 	}
 
 	require.EqualValues(t, 30, asked.Load())
+
 	refused := list("198.51.100.1", "another")
 	require.Equal(t, http.StatusTooManyRequests, refused.status, refused.body)
 	require.Equal(t, "too_many_guesses", refused.body["code"])

@@ -156,7 +156,8 @@ func (p publication) fits(ctx context.Context, tx pgx.Tx) error {
 	}
 
 	var used int64
-	if err := tx.QueryRow(ctx, `SELECT coalesce(sum(size), 0)::bigint FROM registry.versions WHERE org = $1`, p.id.org).Scan(&used); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT coalesce(sum(size), 0)::bigint FROM registry.versions WHERE org = $1`, p.id.org).
+		Scan(&used); err != nil {
 		return err
 	}
 

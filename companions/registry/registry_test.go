@@ -59,6 +59,7 @@ func newWorld(t *testing.T, changes ...func(cfg *registry.Config)) *world {
 	}))
 	t.Cleanup(agent.Close)
 	w := &world{t: t, database: testkit.Postgres(t), bucket: testkit.Objects(t)}
+
 	cfg := registry.Config{
 		DatabaseURL: w.database, Credentials: credentials.New(agent.URL, machineKey), UploadAge: 1,
 		Packages: registry.Bucket{

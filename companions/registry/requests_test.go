@@ -49,7 +49,11 @@ func TestService_readsBodiesAsTheAgentDoes(t *testing.T) {
 
 	require.NoError(t, upload.WriteField("tags", "a"))
 	require.NoError(t, upload.Close())
-	require.Equal(t, 201, w.send(http.MethodPost, "/skills/acme/tables/versions/1.1.0", "ann", upload.FormDataContentType(), body.Bytes()).status)
+	require.Equal(
+		t,
+		201,
+		w.send(http.MethodPost, "/skills/acme/tables/versions/1.1.0", "ann", upload.FormDataContentType(), body.Bytes()).status,
+	)
 }
 
 func TestService_methodsOfPaths(t *testing.T) {

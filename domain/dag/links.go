@@ -80,6 +80,7 @@ func (l links) order() []string {
 // reach marks what can be reached from some nodes, themselves included.
 func (l links) reach(from ...int) []bool {
 	from = slices.Clone(from) // it may be a list of the links themselves
+
 	seen := make([]bool, len(l.ids))
 	for len(from) > 0 {
 		i := from[len(from)-1]

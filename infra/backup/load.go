@@ -122,7 +122,7 @@ func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {
 func (l *load) close(ctx context.Context) {
 	if l.rows != nil {
 		_ = l.rows.CloseWithError(errors.New("the restore was ended"))
-		_ = <-l.done // the restore has failed already
+		<-l.done // the restore has failed already
 	}
 
 	_ = l.conn.Close(context.WithoutCancel(ctx))
@@ -225,6 +225,7 @@ func (l *load) beginTable(ctx context.Context, table Table) {
 
 	go func() {
 		_, err := l.tx.Conn().PgConn().CopyFrom(ctx, from, `COPY `+table.identifier()+` (`+table.list()+`) FROM STDIN`)
+
 		_ = from.CloseWithError(err) // ends a write that the server does not take any more
 		l.done <- err
 	}()

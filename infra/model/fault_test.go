@@ -153,7 +153,10 @@ func TestClient_followsNoRedirect(t *testing.T) {
 	require.Error(t, err)
 
 	speech := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, AtOnce: 1})
-	_, err = speech.Transcribe(t.Context(), domain.Recording{Format: domain.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")})
+	_, err = speech.Transcribe(
+		t.Context(),
+		domain.Recording{Format: domain.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")},
+	)
 	require.Equal(t, http.StatusTemporaryRedirect, requireFault(t, err, domain.FaultRefused).Status)
 	require.Empty(t, asked)
 }

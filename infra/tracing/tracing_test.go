@@ -114,6 +114,7 @@ func TestOpen_gRPC(t *testing.T) {
 	measured := grpcMetrics{received: make(chan *otlpmetrics.ExportMetricsServiceRequest, 1)}
 
 	otlp.RegisterTraceServiceServer(server, collector)
+
 	otlpmetrics.RegisterMetricsServiceServer(server, measured)
 	go func() { _ = server.Serve(listener) }()
 

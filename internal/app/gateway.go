@@ -122,6 +122,7 @@ func (c *Up) useGateway(beside fronts) (demo bool, err error) {
 	}
 
 	agent := c.agentURL()
+
 	c.gateway, err = newGateway(c.DataDir, key, "http://"+beside.addr("MOCK_ADDR"), agent, c.keySettings, c.allowed())
 	if err != nil || !own {
 		return false, err

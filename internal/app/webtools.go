@@ -60,7 +60,13 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 		return nil, fmt.Errorf("WEB_ALLOW: %w", err)
 	}
 
-	d.Web, d.Asker = client, &activities.Asker{Models: b.models, Accounts: b.db, Tracer: b.tracing.Work(), Meter: b.tracing, Logger: b.logger}
+	d.Web, d.Asker = client, &activities.Asker{
+		Models:   b.models,
+		Accounts: b.db,
+		Tracer:   b.tracing.Work(),
+		Meter:    b.tracing,
+		Logger:   b.logger,
+	}
 
 	d.Limits = s.toolLimits()
 	if s.SearchURL != "" {

@@ -135,8 +135,8 @@ var allowed = map[string][]string{
 		"domain", "activities/tools", "infra/egress", "infra/mcp", "infra/sandbox", "infra/workspace",
 		"internal/diskspace",
 	},
-	"infra/snapshots":        {"domain", "internal/rmtree", "internal/sharedfs", "internal/diskspace"},
-	"companions/mock":        {"internal/clients", "internal/hosts", "internal/release"},
+	"infra/snapshots": {"domain", "internal/rmtree", "internal/sharedfs", "internal/diskspace"},
+	"companions/mock": {"internal/clients", "internal/hosts", "internal/release"},
 	"companions/gateway": {
 		"companions/credentials", "companions/edge", "internal/clients", "internal/hosts", "internal/release",
 	},

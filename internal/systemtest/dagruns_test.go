@@ -40,7 +40,15 @@ func newWorks(t *testing.T) *works {
 
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}
 	s.runs, err = dagruns.New(
-		dagruns.Config{Records: s.journal, Runs: engine, Chats: s.chats, Graphs: s.graphs, Agents: noAgents{}, Logger: s.logger, CodeTimeout: time.Minute},
+		dagruns.Config{
+			Records:     s.journal,
+			Runs:        engine,
+			Chats:       s.chats,
+			Graphs:      s.graphs,
+			Agents:      noAgents{},
+			Logger:      s.logger,
+			CodeTimeout: time.Minute,
+		},
 	)
 	require.NoError(t, err)
 	worker.RegisterDAGRuns(s.worker, &activities.DAGRuns{Runs: s.runs})

@@ -338,6 +338,7 @@ func TestOperator_Runs_byOwner(t *testing.T) {
 	}
 
 	work := s.dag("owned-by-dag")
+
 	require.Eventually(t, func() bool { return slices.Contains(of(s.caller.User.ID), work.workflow) }, patience, 50*time.Millisecond)
 	require.Empty(t, of(domain.NewID()))
 }

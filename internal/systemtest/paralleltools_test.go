@@ -27,7 +27,11 @@ func TestParallelTools(t *testing.T) {
 				{"calls": []obj{bash("sleep 0.3"), bash("sleep 0.3"), bash("sleep 0.3")}}, {"text": "done"},
 			}}))
 
-			rows, err := s.db.Pool.Query(t.Context(), `SELECT started_at FROM tool_calls WHERE session_id = $1 ORDER BY started_at`, session)
+			rows, err := s.db.Pool.Query(
+				t.Context(),
+				`SELECT started_at FROM tool_calls WHERE session_id = $1 ORDER BY started_at`,
+				session,
+			)
 			require.NoError(t, err)
 			began, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
 			require.NoError(t, err)

@@ -171,7 +171,11 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	require.NoError(t, err)
 
 	run = s.record(task.ID)
-	require.Equal(t, []any{domain.RunFailed, domain.ReasonRunNow, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ReasonCode, *run.ErrorCode})
+	require.Equal(
+		t,
+		[]any{domain.RunFailed, domain.ReasonRunNow, domain.ReasonOutcomeNotMet},
+		[]any{run.Status, *run.ReasonCode, *run.ErrorCode},
+	)
 	require.Equal(
 		t,
 		`the outcome contract is not met: command "echo broken >&2; exit 3": exit code 3; file "report/*.md": no file matches`,

@@ -160,6 +160,7 @@ func TestArchive_ArchiveParts_reachesAllChats(t *testing.T) {
 	t.Parallel()
 
 	s := &shelf{objects: map[string][]byte{}, refused: map[string]bool{}}
+
 	for n := range 130 {
 		id := fmt.Sprintf("a%03d", n)
 		s.others = append(s.others, id)

@@ -216,6 +216,7 @@ func TestReconciler_CheckSubAgents(t *testing.T) {
 			require.Empty(t, w.terminated, "what has caused it may pass by itself")
 
 			w.now = w.now.Add(10 * time.Second)
+
 			require.Error(t, r.CheckSubAgents(t.Context()))
 			require.Equal(t, tc.terminated, w.terminated["of l499"] == 1, "one that cannot be looked at keeps no other from it")
 			require.Equal(t, tc.terminated, w.found["stuck_sub_agent"] == 499)

@@ -87,6 +87,7 @@ func TestService_Repair_reachesAllTasks(t *testing.T) {
 	t.Parallel()
 
 	c := &crowd{refused: map[string]bool{}, done: map[string][]string{}}
+
 	for n := range 1100 {
 		id := fmt.Sprintf("t%04d", n)
 		c.ids = append(c.ids, id)

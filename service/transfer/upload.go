@@ -66,6 +66,7 @@ func (d *Service) store(ctx context.Context, up *domain.ArchiveUpload, content i
 	sum := sha256.New()
 
 	buffer := make([]byte, partBytes)
+
 	for n, last := 0, false; !last; n++ {
 		if err := domain.DiskFull(d.cfg.Room); err != nil {
 			return err

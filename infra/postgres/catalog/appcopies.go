@@ -20,9 +20,11 @@ func (c *Store) KeepCopy(ctx context.Context, copied domain.AppCopy, budget int6
 		}
 
 		var used int64
-		if err := tx.QueryRow(ctx, `
+
+		stored := tx.QueryRow(ctx, `
 			SELECT (SELECT coalesce(sum(bytes), 0) FROM app_copies WHERE owner_id = $1)::bigint
-			     + (SELECT coalesce(sum(bytes), 0) FROM checkpoint_usage WHERE owner_id = $1)::bigint`, copied.OwnerID).Scan(&used); err != nil {
+			     + (SELECT coalesce(sum(bytes), 0) FROM checkpoint_usage WHERE owner_id = $1)::bigint`, copied.OwnerID)
+		if err := stored.Scan(&used); err != nil {
 			return err
 		}
 

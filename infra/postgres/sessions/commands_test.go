@@ -52,7 +52,11 @@ func TestBase_ReadSession_commands(t *testing.T) {
 	require.Nil(t, read().CommandsSince)
 	require.WithinDuration(t, at(4), read().RestsSince, 0)
 
-	set(`INSERT INTO background_tasks (id, session_id, kind, title, status, started_at) VALUES ('t', $1, 'shell', 't', 'running', $2)`, id, at(5))
+	set(
+		`INSERT INTO background_tasks (id, session_id, kind, title, status, started_at) VALUES ('t', $1, 'shell', 't', 'running', $2)`,
+		id,
+		at(5),
+	)
 	require.WithinDuration(t, at(5), *read().CommandsSince, 0)
 	set(`UPDATE chats SET state = 'ended' WHERE id = $1`, chat)
 	set(`UPDATE sessions SET active_chat_id = NULL, status = 'completed' WHERE id = $1`, id)

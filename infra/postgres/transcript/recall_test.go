@@ -95,7 +95,12 @@ func TestStore_CloseTurn_recordsUsedMemories(t *testing.T) {
 		require.JSONEq(t, `[{"memory_id":7,"score":0.5,"used":false},{"memory_id":9,"used":false}]`, refs())
 
 		require.NoError(t, j.CloseTurn(t.Context(), domain.ClosingTurn{
-			TurnKey: key, EntryID: turn.EntryID, Attempt: turn.Attempt, Status: domain.TurnCompleted, Blocks: []domain.Block{}, Reminded: reminded,
+			TurnKey:  key,
+			EntryID:  turn.EntryID,
+			Attempt:  turn.Attempt,
+			Status:   domain.TurnCompleted,
+			Blocks:   []domain.Block{},
+			Reminded: reminded,
 		}))
 		require.JSONEq(t, fmt.Sprintf(`[{"memory_id":7,"score":0.5,"used":%t},{"memory_id":9,"used":%[1]t}]`, reminded), refs())
 	}
