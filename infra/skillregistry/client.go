@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,10 @@ func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, htt
 		return nil, http.Header{}, NotConfigured()
 	}
 
+	if leads(path) {
+		return nil, http.Header{}, skillNotFound()
+	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return nil, http.Header{}, fmt.Errorf("ask the skill registry: %w", err)
@@ -148,6 +153,14 @@ func (c *Client) get(ctx context.Context, path string, limit int64) ([]byte, htt
 	}
 
 	return data, answer.Header, nil
+}
+
+// leads reports whether a path holds a name that leads to another one: no skill and no
+// resource is called . or .., and escaping does not help against them.
+func leads(path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+
+	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return name == "." || name == ".." })
 }
 
 func (c *Client) refused(answer *http.Response) error {
