@@ -1,4 +1,4 @@
-// The worked examples of docs/unattended.md: the page is run as it stands, and what it
+// The worked examples of docs/unattended.md: the page is run unchanged, and what it
 // prints is what it says.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
