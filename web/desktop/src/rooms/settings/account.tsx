@@ -11,7 +11,6 @@ import { Field, Input } from '../../ui/field';
 import { Badge, Loaded } from '../../ui/page';
 import { Facts, Section } from '../../ui/rows';
 import { UsageCharts } from '../../ui/usage';
-import { SignIns } from './sign-ins';
 
 export function AccountPart() {
   const auth = useAuth();
@@ -72,7 +71,6 @@ export function AccountPart() {
             </Button>
           )}
         </div>
-        {way !== 'api_key' && <SignIns />}
       </Section>
       <Section title={t('Your usage')} note={t('What your model calls of the last 30 days have used.')}>
         <Loaded query={usage}>
