@@ -235,7 +235,7 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await entry(page, 'Audit records', `session/${id}`).waitFor();
     await look(page, 'Audit');
     await page.getByRole('tab', { name: 'Diagnostics' }).click();
-    await page.getByText(/\d+ good, \d+ with a warning, 0 failed/).waitFor();
+    await page.getByText(/Good: \d+\. With a warning: \d+\. Failed: 0\./).waitFor();
     await look(page, 'Diagnostics');
     await page.getByRole('tab', { name: 'Configuration' }).click();
     await page.getByLabel('Find a setting').fill('TEMPORAL_UI_ADDR');
