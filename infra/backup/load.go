@@ -87,9 +87,10 @@ type load struct {
 	tx       pgx.Tx
 	later    []string // statements that make the database whole again
 
-	table Table // the one that rows are written to
-	rows  *io.PipeWriter
-	done  chan error
+	table  Table // the one that rows are written to
+	rows   *io.PipeWriter
+	copied chan struct{} // closed when its rows are in, or failed is set
+	failed error
 }
 
 // openLoad makes the schemas and empties what migrations have put into them. Foreign keys
@@ -122,7 +123,7 @@ func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {
 func (l *load) close(ctx context.Context) {
 	if l.rows != nil {
 		_ = l.rows.CloseWithError(errors.New("the restore was ended"))
-		<-l.done // the restore has failed already
+		<-l.copied
 	}
 
 	_ = l.conn.Close(context.WithoutCancel(ctx))
@@ -221,13 +222,15 @@ func (l *load) take(ctx context.Context, entry string, body io.Reader) error {
 func (l *load) beginTable(ctx context.Context, table Table) {
 	from, to := io.Pipe()
 
-	l.table, l.rows, l.done = table, to, make(chan error, 1)
+	l.table, l.rows, l.copied = table, to, make(chan struct{})
 
 	go func() {
+		defer close(l.copied)
+
 		_, err := l.tx.Conn().PgConn().CopyFrom(ctx, from, `COPY `+table.identifier()+` (`+table.list()+`) FROM STDIN`)
 
 		_ = from.CloseWithError(err) // ends a write that the server does not take any more
-		l.done <- err
+		l.failed = err
 	}()
 }
 
@@ -239,8 +242,10 @@ func (l *load) endTable() error {
 	_ = l.rows.Close()
 	l.rows = nil
 
-	if err := <-l.done; err != nil {
-		return fmt.Errorf("restore table %s.%s: %w", l.table.Schema, l.table.Name, err)
+	<-l.copied
+
+	if l.failed != nil {
+		return fmt.Errorf("restore table %s.%s: %w", l.table.Schema, l.table.Name, l.failed)
 	}
 
 	return nil
