@@ -21,12 +21,16 @@ import (
 
 // When a run is stuck: its workflow task has failed this often and for this long (the
 // server's pauses between tries double, so that ten tries would take half an hour), or
-// was never given to a worker for this long although workers poll and nothing else
-// waits, or a step that only writes to the database has failed this often. The pauses
+// was never given to a worker for this long although workers poll and no task waits for
+// them, or a step that only writes to the database has failed this often. The pauses
 // of such a step grow to ten seconds, so that many failures take some minutes.
+//
+// While workers get other tasks, an overloaded server may only be late with this one,
+// before it counts it as waiting: then the task has longer.
 const (
 	stuckTaskAttempts = 5
 	stuckTaskAge      = time.Minute
+	lateTaskAge       = 5 * time.Minute
 	stuckStepAttempts = 20
 )
 
@@ -110,21 +114,22 @@ func (r Runs) lookAtOpen(
 		}
 	}
 
-	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || time.Since(task.GetScheduledTime().AsTime()) < stuckTaskAge {
+	age := time.Since(task.GetScheduledTime().AsTime())
+	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || age < stuckTaskAge {
 		return look, nil
 	}
 
-	idle, err := r.workersAreIdle(ctx)
-	if err == nil && idle {
+	lost, err := r.lostTask(ctx, age)
+	if err == nil && lost {
 		look.State, look.Cause = domain.RunStuck, "the run's workflow task was never given to a worker"
 	}
 
 	return look, err
 }
 
-// workersAreIdle reports whether workers ask for workflow tasks and none waits for
-// them: then a task that is still scheduled was lost by the server.
-func (r Runs) workersAreIdle(ctx context.Context) (bool, error) {
+// lostTask reports whether the server lost a workflow task that was scheduled so long
+// ago: workers ask for tasks, and none waits for them.
+func (r Runs) lostTask(ctx context.Context, age time.Duration) (bool, error) {
 	queue, err := r.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: cmp.Or(r.Namespace, defaultNamespace), TaskQueue: &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue)},
 		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
@@ -137,7 +142,9 @@ func (r Runs) workersAreIdle(ctx context.Context) (bool, error) {
 		return time.Since(p.GetLastAccessTime().AsTime()) < stuckTaskAge
 	})
 
-	return polled && queue.GetStats().GetApproximateBacklogCount() == 0, nil
+	late := queue.GetStats().GetTasksDispatchRate() > 0 && age < lateTaskAge
+
+	return polled && !late && queue.GetStats().GetApproximateBacklogCount() == 0, nil
 }
 
 // CountOpen counts the open runs of a namespace but those of Temporal itself; there are

@@ -24,6 +24,7 @@ import (
 type queues struct {
 	workflowservice.WorkflowServiceClient
 	backlog int64
+	rate    float32
 	polled  time.Time
 }
 
@@ -32,7 +33,7 @@ func (q queues) DescribeTaskQueue(context.Context, *workflowservice.DescribeTask
 ) {
 	return &workflowservice.DescribeTaskQueueResponse{
 		Pollers: []*taskqueuepb.PollerInfo{{LastAccessTime: timestamppb.New(q.polled)}},
-		Stats:   &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: q.backlog},
+		Stats:   &taskqueuepb.TaskQueueStats{ApproximateBacklogCount: q.backlog, TasksDispatchRate: q.rate},
 	}, nil
 }
 
@@ -64,6 +65,7 @@ func TestRuns_LookAtSession(t *testing.T) {
 	t.Parallel()
 
 	now, old := timestamppb.Now(), timestamppb.New(time.Now().Add(-2*time.Minute))
+	older := timestamppb.New(time.Now().Add(-6 * time.Minute))
 	step := func(name string, attempt int32) []*workflowpb.PendingActivityInfo {
 		return []*workflowpb.PendingActivityInfo{{ActivityType: &commonpb.ActivityType{Name: name}, Attempt: attempt}}
 	}
@@ -88,15 +90,19 @@ func TestRuns_LookAtSession(t *testing.T) {
 			Attempt:               7,
 			OriginalScheduledTime: old,
 		}, state: domain.RunStuck},
-		"task fails since just now":  {status: running, task: &workflowpb.PendingWorkflowTaskInfo{Attempt: 7, OriginalScheduledTime: now}},
-		"step fails":                 {status: running, activities: step("chat.park", 21), state: domain.RunStuck},
-		"step fails, not often":      {status: running, activities: step("chat.park", 20)},
-		"end fails":                  {status: running, activities: step("chat.finish", 30), state: domain.RunStuck, finishing: true},
-		"tool fails often":           {status: running, activities: step("tool.run", 30)},
-		"task never given to worker": {status: running, task: waiting(old), queue: queues{polled: time.Now()}, state: domain.RunStuck},
-		"task waits for a moment":    {status: running, task: waiting(now), queue: queues{polled: time.Now()}},
-		"task waits behind others":   {status: running, task: waiting(old), queue: queues{polled: time.Now(), backlog: 5}},
-		"no worker polls":            {status: running, task: waiting(old), queue: queues{polled: old.AsTime()}},
+		"task fails since just now":     {status: running, task: &workflowpb.PendingWorkflowTaskInfo{Attempt: 7, OriginalScheduledTime: now}},
+		"step fails":                    {status: running, activities: step("chat.park", 21), state: domain.RunStuck},
+		"step fails, not often":         {status: running, activities: step("chat.park", 20)},
+		"end fails":                     {status: running, activities: step("chat.finish", 30), state: domain.RunStuck, finishing: true},
+		"tool fails often":              {status: running, activities: step("tool.run", 30)},
+		"task never given to worker":    {status: running, task: waiting(old), queue: queues{polled: time.Now()}, state: domain.RunStuck},
+		"task waits for a moment":       {status: running, task: waiting(now), queue: queues{polled: time.Now()}},
+		"task waits behind others":      {status: running, task: waiting(old), queue: queues{polled: time.Now(), backlog: 5}},
+		"task is late on a busy server": {status: running, task: waiting(old), queue: queues{polled: time.Now(), rate: 5}},
+		"task lost on a busy server": {
+			status: running, task: waiting(older), queue: queues{polled: time.Now(), rate: 5}, state: domain.RunStuck,
+		},
+		"no worker polls": {status: running, task: waiting(old), queue: queues{polled: old.AsTime()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
