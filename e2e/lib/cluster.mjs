@@ -113,14 +113,16 @@ export class Cluster {
   proxies = {};
   #worker; // makes one at a port
 
-  static async start({ apis = 1, workers = 1, env = {} } = {}) {
+  // start runs the engines, then prepare with the settings of the roles, then the roles.
+  static async start({ apis = 1, workers = 1, env = {}, key, prepare } = {}) {
     const cluster = new Cluster();
     cluster.dir = mkdtempSync(join(tmpdir(), 'everloop-cluster-'));
     chmodSync(cluster.dir, 0o755); // PostgreSQL runs as another user
-    cluster.key = `el_test${randomBytes(24).toString('hex')}`;
+    cluster.key = key ?? `el_test${randomBytes(24).toString('hex')}`;
     cluster.env = env;
     try {
       await cluster.#engines();
+      await prepare?.(cluster.settings());
       await cluster.#roles(apis, workers);
     } catch (err) {
       await cluster.close();
@@ -208,16 +210,21 @@ export class Cluster {
     await Promise.all([this.temporal.start(), this.mock.start()]);
   }
 
-  async #roles(apis, workers) {
-    const ports = await freePorts(apis + workers);
+  // settings are those that all roles share.
+  settings() {
     const { s3 } = this.addresses;
-    const shared = {
+    return {
       DATABASE_URL: this.databaseURL, NATS_URL: this.natsURL,
       TEMPORAL_ADDRESS: `127.0.0.1:${this.proxies.temporal.port}`, S3_ENDPOINT: `127.0.0.1:${this.proxies.s3.port}`,
       S3_ACCESS_KEY: s3.s3_access_key, S3_SECRET_KEY: s3.s3_secret_key, S3_BUCKET: s3.s3_bucket,
       DATA_DIR: join(this.dir, 'data'), ENCRYPTION_KEY: 'a key of a test, with at least 32 characters',
       BOOTSTRAP_API_KEY: this.key, LLM_GATEWAY_URL: this.mockURL, ...this.env,
     };
+  }
+
+  async #roles(apis, workers) {
+    const ports = await freePorts(apis + workers);
+    const shared = this.settings();
     const ready = (port) => () =>
       fetch(`http://127.0.0.1:${port}/readyz`).then(
         (r) => r.status === 200,
