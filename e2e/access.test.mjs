@@ -40,6 +40,13 @@ test('a page whose name was made to point here is refused everywhere', async () 
     `${fixture.server.url}/socket.io/?EIO=4&transport=polling`,
     `${fixture.server.mockURL}/control/requests`,
     `${fixture.server.mockURL}/v1/models`,
+    ...['identity', 'registry', 'git', 'desktop'].flatMap((name) => {
+      const at = `http://127.0.0.1:${fixture.server.ports[name]}`;
+      return [`${at}/`, `${at}/api/health`];
+    }),
+    `http://127.0.0.1:${fixture.server.ports.registry}/skills`,
+    `http://127.0.0.1:${fixture.server.ports.identity}/.well-known/openid-configuration`,
+    `http://127.0.0.1:${fixture.server.ports.gateway}/v1/models`,
     `${ui}/`,
     `${ui}/signin`,
     `${ui}/healthz`,
