@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { launch, program } from './lib/browser.mjs';
 import { Fixture } from './lib/fixture.mjs';
 
 const patience = 300_000;
@@ -43,5 +45,27 @@ describe('the page on unattended work', () => {
       assert.deepEqual(run.lines, expected, run.errors);
       assert.equal(run.status, 0, run.errors);
     });
+  }
+});
+
+// With EVERLOOP_PICTURES the pictures of docs/operations.md are made again from these runs.
+test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP_PICTURES }, async () => {
+  const ui = `http://127.0.0.1:${fixture.server.ports.ui}`;
+  const browser = await launch(program());
+  try {
+    const page = await browser.newPage({ viewport: { width: 1400, height: 1100 }, reducedMotion: 'reduce' });
+    await page.goto(`${ui}/signin`);
+    await page.locator('input[type=password]').fill(fixture.server.key);
+    await page.locator('button').click();
+    await page.waitForURL((url) => url.pathname !== '/signin');
+    for (const [kind, name] of Object.entries({ schedule: 'temporal-schedule', dag: 'temporal-dag', issue: 'temporal-issue' })) {
+      const { items } = await fixture.rest.get(`/api/admin/runs?kind=${kind}`);
+      const { workflow_id: id, run_id: run } = items.at(-1);
+      await page.goto(`${ui}/namespaces/everloop/workflows/${encodeURIComponent(id)}/${run}/timeline`, { waitUntil: 'networkidle' });
+      await page.waitForTimeout(5000); // the names of the steps come late, and nothing says when
+      await page.screenshot({ path: fileURLToPath(new URL(`../docs/images/${name}.png`, import.meta.url)), animations: 'disabled' });
+    }
+  } finally {
+    await browser.close();
   }
 });
