@@ -2,19 +2,6 @@ package domain
 
 import "time"
 
-// CheckpointKind says why a checkpoint was made.
-type CheckpointKind string
-
-// The kinds of checkpoints (shapes.md section 3). Those of a tool batch hold the
-// files after a turn and are not listed.
-const (
-	CheckpointUserTurn   CheckpointKind = "user_turn"
-	CheckpointToolBatch  CheckpointKind = "tool_batch"
-	CheckpointCompaction CheckpointKind = "compaction"
-	CheckpointManual     CheckpointKind = "manual"
-	CheckpointPreRewind  CheckpointKind = "pre_rewind"
-)
-
 // Checkpoint is a point of the conversation that one can go back to.
 type Checkpoint struct {
 	ID       string          `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
@@ -113,16 +100,6 @@ type History struct {
 	ToolsTokens        int           `json:"tools_tokens" doc:"Tokens of the descriptions of tools." example:"2029"`
 	TokenizerModel     string        `json:"tokenizer_model" doc:"The model whose tokens are counted." example:"everloop-demo"`
 }
-
-// HistoryOperationKind says what an operation does to a session's history.
-type HistoryOperationKind string
-
-// The operations that change the branch and the files of a session.
-const (
-	OperationRewind HistoryOperationKind = "rewind"
-	OperationSwitch HistoryOperationKind = "switch_branch"
-	OperationWhatif HistoryOperationKind = "whatif"
-)
 
 // HistoryOperation is a change of a session's branch that was claimed. A workflow
 // of its own finishes it.

@@ -233,27 +233,3 @@ func (b IssueBrief) Message() string {
 
 	return strings.Join(parts, "\n\n")
 }
-
-// FirstRunes shortens a text to n runes.
-func FirstRunes(text string, n int) string {
-	for i := range text {
-		if n == 0 {
-			return text[:i] + "…"
-		}
-
-		n--
-	}
-
-	return text
-}
-
-// Retried reports whether a run that ended so is worth another attempt: it failed, and
-// not because of what it was asked, of a limit or of a person.
-func (e RunEnd) Retried() bool {
-	switch FinishReason(e.Reason) {
-	case FinishMaxSteps, FinishStuckDetected, FinishContextOverflow, FinishBudgetExhausted:
-		return false
-	default:
-		return e.Status == RunFailed && e.Counts
-	}
-}

@@ -28,12 +28,6 @@ const (
 	LookedAgentSessions = 50      // newest sessions of an instance that its status is computed from
 )
 
-// PreviewURL is a page that front ends show beside the sessions of an agent.
-type PreviewURL struct {
-	Name string `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Application"`
-	URL  string `json:"url" minLength:"1" maxLength:"2000" doc:"An absolute http or https URL, or a path of this service." example:"http://127.0.0.1:5173/"`
-}
-
 // AgentSpec is what the sessions of an agent are made with.
 type AgentSpec struct {
 	SolutionID   string         `json:"solution_id"`
@@ -233,13 +227,6 @@ type WorkerReport struct {
 	Slots    int
 	Used     int
 	Device   RuntimeDevice
-}
-
-// SessionAgent names the agent that a session was made with.
-type SessionAgent struct {
-	AgentID    string `json:"agent_id,omitempty" doc:"Its name for programs." example:"reviewer"`
-	RecordID   string `json:"record_id,omitempty" doc:"The production agent; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	InstanceID string `json:"instance_id,omitempty" doc:"The agent instance; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
 }
 
 // AgentStart says which session is made of which agent.

@@ -164,3 +164,16 @@ func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 		return ""
 	}
 }
+
+// PreviewURL is a page that front ends show beside the sessions of an agent.
+type PreviewURL struct {
+	Name string `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Application"`
+	URL  string `json:"url" minLength:"1" maxLength:"2000" doc:"An absolute http or https URL, or a path of this service." example:"http://127.0.0.1:5173/"`
+}
+
+// SessionAgent names the agent that a session was made with.
+type SessionAgent struct {
+	AgentID    string `json:"agent_id,omitempty" doc:"Its name for programs." example:"reviewer"`
+	RecordID   string `json:"record_id,omitempty" doc:"The production agent; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	InstanceID string `json:"instance_id,omitempty" doc:"The agent instance; left out: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
+}

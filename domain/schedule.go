@@ -72,16 +72,6 @@ func NotOwnerOfTask() *Error {
 	return Newf(Forbidden, "forbidden", "only the owner of the scheduled task may change it")
 }
 
-// RunStatus is how far a scheduled run is.
-type RunStatus string
-
-// The statuses of a scheduled run.
-const (
-	RunRunning   RunStatus = "running"
-	RunCompleted RunStatus = "completed"
-	RunFailed    RunStatus = "failed"
-)
-
 // TickOutcome is what became of a tick.
 type TickOutcome string
 
@@ -103,9 +93,7 @@ const (
 	ReasonTooManyRuns     = "too_many_runs"
 	ReasonLate            = "service_was_late"
 	ReasonWindowOver      = "catchup_window_over"
-	ReasonCancelled       = "cancelled_by_next_run"
 	ReasonSessionDeleted  = "session_deleted"
-	ReasonNotAnswered     = "question_not_answered"
 	ReasonOutcomeNotMet   = "outcome_not_met"
 )
 
@@ -185,40 +173,6 @@ func FireAt(taskID string, tick time.Time, jitterS int) time.Time {
 	return tick.Add(time.Duration(hash.Sum32()%uint32(jitterS+1)) * time.Second)
 }
 
-// RunEnd is how a scheduled run ended. Counts says that it counts as a failure of its
-// task.
-type RunEnd struct {
-	Status RunStatus
-	Reason string
-	Error  string
-	Counts bool
-}
-
-// EndOfRun is how a run ended whose chat ended so.
-func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd {
-	switch {
-	case cancelled:
-		return RunEnd{Status: RunFailed, Reason: ReasonCancelled, Error: "the run was stopped for the next one"}
-	case reason == FinishCompleted:
-		return RunEnd{Status: RunCompleted}
-	case reason == FinishInterrupted:
-		return RunEnd{Status: RunFailed, Reason: string(reason), Error: "the chat was stopped"}
-	case reason == FinishAwaitingAnswer:
-		return RunEnd{Status: RunFailed, Reason: ReasonNotAnswered, Error: "the chat was ended before its question was answered"}
-	}
-
-	end := RunEnd{Status: RunFailed, Reason: string(reason), Error: message, Counts: true}
-	if code != "" {
-		end.Reason = code
-	}
-
-	if end.Error == "" {
-		end.Error = "the chat ended as " + string(reason)
-	}
-
-	return end
-}
-
 // CalendarEntry says when a task is due.
 type CalendarEntry struct {
 	TaskID      string      `json:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -257,12 +211,6 @@ type TickPlan struct {
 	Sync   bool          // the engine's schedule needs an update
 	More   bool          // more ticks are due
 	Run    *ScheduledRun // that was asked for
-}
-
-// RunSession is the session of a run, with its owner.
-type RunSession struct {
-	OwnerID   string
-	SessionID string
 }
 
 // ClaimedRun is a scheduled run to carry out.

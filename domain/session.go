@@ -133,3 +133,33 @@ type DeletedSession struct {
 	SessionID string
 	OwnerID   string
 }
+
+// ReplayStatus says how the playback of a replay session stands.
+type ReplayStatus string
+
+// playing ⇄ paused; playing → finished; playing and paused → autonomous, and
+// back to playing as long as nothing was said since.
+const (
+	ReplayPlaying    ReplayStatus = "playing"
+	ReplayPaused     ReplayStatus = "paused"
+	ReplayFinished   ReplayStatus = "finished"
+	ReplayAutonomous ReplayStatus = "autonomous"
+)
+
+// ReplayState describes a replay session (shapes.md section 2); other sessions
+// have none. Position and Total count played events.
+type ReplayState struct {
+	SourceSessionID string        `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Speed           int           `json:"speed" enum:"1,2,5" doc:"Factor of the recorded speed."`
+	Status          *ReplayStatus `json:"status" enum:"playing,paused,finished,autonomous" doc:"Its status."`
+	Position        int64         `json:"position" doc:"Number of events replayed so far." example:"0"`
+	Total           int64         `json:"total" doc:"Number of events to replay." example:"144"`
+	StartedAt       time.Time     `json:"started_at" doc:"Start time."`
+	HandedOverAt    *time.Time    `json:"handed_over_at" doc:"Time of the handover; null: none."`
+}
+
+// Plays says that the playback is not over; a session that is no replay plays
+// nothing.
+func (r *ReplayState) Plays() bool {
+	return r != nil && r.Status != nil && (*r.Status == ReplayPlaying || *r.Status == ReplayPaused)
+}

@@ -3,7 +3,6 @@ package domain
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -26,63 +25,6 @@ const (
 	// CodeSpeechDown: the server of the speech model is unavailable or has failed.
 	CodeSpeechDown = "transcription_unavailable"
 )
-
-// AudioURL is a recording of a message, which is kept as an object. The text of its part
-// is what was said, once that is known.
-type AudioURL struct {
-	URL    string      `json:"url"`
-	Status AudioStatus `json:"status,omitempty"`
-}
-
-// AudioStatus says how far the transcription of a recording is; empty: it is still due.
-type AudioStatus string
-
-// The ends of a transcription.
-const (
-	AudioTranscribed AudioStatus = "transcribed"
-	AudioFailed      AudioStatus = "failed" // the speech model rejected the recording
-)
-
-// Untranscribed reports whether the part is a recording whose transcription is due.
-func (p ContentPart) Untranscribed() bool { return p.AudioURL != nil && p.AudioURL.Status == "" }
-
-// Heard is what a model reads of a recording.
-func (p ContentPart) Heard() string {
-	switch {
-	case p.AudioURL.Status == AudioFailed:
-		return "[A recording that could not be transcribed.]"
-	case p.Untranscribed():
-		return "[A recording.]"
-	case strings.TrimSpace(p.Text) == "":
-		return "[A recording without speech.]"
-	}
-
-	return p.Text
-}
-
-// Attachment is the address of the part's image or recording; empty: it has none.
-func (p ContentPart) Attachment() string {
-	switch {
-	case p.ImageURL != nil:
-		return p.ImageURL.URL
-	case p.AudioURL != nil:
-		return p.AudioURL.URL
-	}
-
-	return ""
-}
-
-// WithAttachment gives the part with another address of its image or recording.
-func (p ContentPart) WithAttachment(url string) ContentPart {
-	switch {
-	case p.ImageURL != nil:
-		p.ImageURL = &ImageURL{URL: url}
-	case p.AudioURL != nil:
-		p.AudioURL = &AudioURL{URL: url, Status: p.AudioURL.Status}
-	}
-
-	return p
-}
 
 // Recording is audio to transcribe.
 type Recording struct {

@@ -12,3 +12,16 @@ func CleanText(s string) string {
 
 	return s
 }
+
+// FirstRunes shortens a text to n runes.
+func FirstRunes(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i] + "…"
+		}
+
+		n--
+	}
+
+	return text
+}

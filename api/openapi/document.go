@@ -44,7 +44,7 @@ const schemaPrefix = "#/components/schemas/"
 // create-user has CreateUserRequest.
 func schemaName(t reflect.Type, hint string) string {
 	var b strings.Builder
-	for word := range strings.SplitSeq(huma.DefaultSchemaNamer(t, hint), "-") {
+	for word := range strings.SplitSeq(typeName(t, hint), "-") {
 		b.WriteString(strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):])
 	}
 

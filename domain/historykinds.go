@@ -1,0 +1,24 @@
+package domain
+
+// CheckpointKind says why a checkpoint was made.
+type CheckpointKind string
+
+// The kinds of checkpoints (shapes.md section 3). Those of a tool batch hold the
+// files after a turn and are not listed.
+const (
+	CheckpointUserTurn   CheckpointKind = "user_turn"
+	CheckpointToolBatch  CheckpointKind = "tool_batch"
+	CheckpointCompaction CheckpointKind = "compaction"
+	CheckpointManual     CheckpointKind = "manual"
+	CheckpointPreRewind  CheckpointKind = "pre_rewind"
+)
+
+// HistoryOperationKind says what an operation does to a session's history.
+type HistoryOperationKind string
+
+// The operations that change the branch and the files of a session.
+const (
+	OperationRewind HistoryOperationKind = "rewind"
+	OperationSwitch HistoryOperationKind = "switch_branch"
+	OperationWhatif HistoryOperationKind = "whatif"
+)

@@ -1,0 +1,68 @@
+package domain
+
+// RunStatus is how far a scheduled run is.
+type RunStatus string
+
+// The statuses of a scheduled run.
+const (
+	RunRunning   RunStatus = "running"
+	RunCompleted RunStatus = "completed"
+	RunFailed    RunStatus = "failed"
+)
+
+// Reasons of ends that more than one kind of run has.
+const (
+	ReasonCancelled   = "cancelled_by_next_run"
+	ReasonNotAnswered = "question_not_answered"
+)
+
+// RunEnd is how a scheduled run ended. Counts says that it counts as a failure of its
+// task.
+type RunEnd struct {
+	Status RunStatus
+	Reason string
+	Error  string
+	Counts bool
+}
+
+// EndOfRun is how a run ended whose chat ended so.
+func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd {
+	switch {
+	case cancelled:
+		return RunEnd{Status: RunFailed, Reason: ReasonCancelled, Error: "the run was stopped for the next one"}
+	case reason == FinishCompleted:
+		return RunEnd{Status: RunCompleted}
+	case reason == FinishInterrupted:
+		return RunEnd{Status: RunFailed, Reason: string(reason), Error: "the chat was stopped"}
+	case reason == FinishAwaitingAnswer:
+		return RunEnd{Status: RunFailed, Reason: ReasonNotAnswered, Error: "the chat was ended before its question was answered"}
+	}
+
+	end := RunEnd{Status: RunFailed, Reason: string(reason), Error: message, Counts: true}
+	if code != "" {
+		end.Reason = code
+	}
+
+	if end.Error == "" {
+		end.Error = "the chat ended as " + string(reason)
+	}
+
+	return end
+}
+
+// Retried reports whether a run that ended so is worth another attempt: it failed, and
+// not because of what it was asked, of a limit or of a person.
+func (e RunEnd) Retried() bool {
+	switch FinishReason(e.Reason) {
+	case FinishMaxSteps, FinishStuckDetected, FinishContextOverflow, FinishBudgetExhausted:
+		return false
+	default:
+		return e.Status == RunFailed && e.Counts
+	}
+}
+
+// RunSession is the session of a run, with its owner.
+type RunSession struct {
+	OwnerID   string
+	SessionID string
+}
