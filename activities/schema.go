@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // maxSchemaTries is how many answers a headless chat with an output_schema gets.
@@ -29,22 +30,22 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 		return ""
 	}
 
-	schema, err := domain.CompileSchema(chat.OutputSchema)
+	outputSchema, err := schema.Compile(chat.OutputSchema)
 	if err != nil {
 		return "the schema cannot be used: " + err.Error()
 	}
 
-	text, err := domain.JSONAnswer(answer)
+	text, err := schema.JSONAnswer(answer)
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
 
-	value, err := domain.ParseJSON(string(text))
+	value, err := schema.ParseJSON(string(text))
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
 
-	if err := schema.Validate(value); err != nil {
+	if err := outputSchema.Validate(value); err != nil {
 		return fmt.Sprintf("%.2000s", err) // of an answer that is wrong everywhere, the beginning
 	}
 

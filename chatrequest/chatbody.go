@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // ChatBody is the body of chat:send and of POST /api/sessions/{id}/chat: a message,
@@ -96,7 +97,7 @@ func (b *ChatBody) check() error {
 		return nil
 	}
 
-	_, err := domain.CompileSchema(json.RawMessage(b.OutputSchema))
+	_, err := schema.Compile(json.RawMessage(b.OutputSchema))
 	if err == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // The codes of findings.
@@ -429,7 +430,7 @@ func (v *validator) checkSchema(n *Node, at string) {
 
 	raw, err := json.Marshal(n.OutputSchema)
 	if err == nil {
-		_, err = domain.CompileSchema(raw)
+		_, err = schema.Compile(raw)
 	}
 
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/document"
+	"everloop/domain/schema"
 )
 
 // Request is what a node is asked to do, with all references resolved.
@@ -249,22 +250,22 @@ func definition(n dag.Node) string {
 }
 
 // checkOutput holds an output to the schema of its node.
-func checkOutput(schema map[string]json.RawMessage, output json.RawMessage) *NodeFailure {
-	if schema == nil {
+func checkOutput(outputSchema map[string]json.RawMessage, output json.RawMessage) *NodeFailure {
+	if outputSchema == nil {
 		return nil
 	}
 
-	raw, err := json.Marshal(schema)
+	raw, err := json.Marshal(outputSchema)
 	if err != nil {
 		return &NodeFailure{CodeInvalidOutput, "its output_schema cannot be read"}
 	}
 
-	compiled, err := domain.CompileSchema(raw)
+	compiled, err := schema.Compile(raw)
 	if err != nil {
 		return &NodeFailure{CodeInvalidOutput, domain.AsError(err).Message}
 	}
 
-	value, err := domain.ParseJSON(string(output))
+	value, err := schema.ParseJSON(string(output))
 	if err == nil {
 		err = compiled.Validate(value)
 	}

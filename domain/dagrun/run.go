@@ -9,6 +9,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dag"
+	"everloop/domain/schema"
 )
 
 // Run is the state of a run, for one step of the scheduler. The store fills it, calls
@@ -134,13 +135,13 @@ func (r *Run) decided(u *Unit, answer string) {
 
 // take makes the output of a unit from what its work gave.
 func (r *Run) take(u *Unit, result Result) {
-	schema := r.schemaOf(u)
+	outputSchema := r.schemaOf(u)
 
 	output := result.JSON
 	switch {
 	case output != nil:
-	case schema != nil:
-		parsed, err := domain.JSONAnswer(result.Text)
+	case outputSchema != nil:
+		parsed, err := schema.JSONAnswer(result.Text)
 		if err != nil {
 			r.fail(u, NodeFailure{CodeInvalidOutput, "the output is not one JSON value, as output_schema asks for"})
 			return
@@ -151,7 +152,7 @@ func (r *Run) take(u *Unit, result Result) {
 		output, _ = marshal(domain.CleanText(result.Text))
 	}
 
-	if failure := checkOutput(schema, output); failure != nil {
+	if failure := checkOutput(outputSchema, output); failure != nil {
 		r.fail(u, *failure)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // Records stores messages, questions and stops.
@@ -87,7 +88,7 @@ func New(cfg Config) (*Service, error) {
 // Send makes a message durable and wakes the session's workflow.
 func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error) {
 	if len(send.OutputSchema) > 0 {
-		if _, err := domain.CompileSchema(send.OutputSchema); err != nil {
+		if _, err := schema.Compile(send.OutputSchema); err != nil {
 			return domain.SendAck{}, err
 		}
 

@@ -15,6 +15,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/schema"
 )
 
 // check refuses a task that cannot be carried out. With expiry its end is to be in the
@@ -70,7 +71,7 @@ func checkSpec(spec *domain.TaskSpec) error {
 	}
 
 	if len(spec.OutputSchema) > 0 {
-		if _, err := domain.CompileSchema(spec.OutputSchema); err != nil {
+		if _, err := schema.Compile(spec.OutputSchema); err != nil {
 			return err
 		}
 	}

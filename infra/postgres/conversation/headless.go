@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // headlessEnd is the end of a headless chat that would complete. An answer that
@@ -23,7 +24,7 @@ func headlessEnd(ctx context.Context, tx pgx.Tx, chat lockedChat) (ending, error
 	result := &domain.ChatResult{Output: text}
 	if chat.OutputSchema != nil {
 		result.Schema = chat.OutputSchema
-		if value, err := domain.JSONAnswer(text); err == nil {
+		if value, err := schema.JSONAnswer(text); err == nil {
 			result.Output = value
 		} else {
 			end = ending{

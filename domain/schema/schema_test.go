@@ -1,4 +1,4 @@
-package domain_test
+package schema_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/schema"
 )
 
 // doubling refers twice from each of n schemas to the next, inside the given
@@ -30,7 +31,7 @@ func doubling(n int, each string) string {
 func TestHostileSchemasAreRefused(t *testing.T) {
 	t.Parallel()
 
-	for name, schema := range map[string]string{
+	for name, outputSchema := range map[string]string{
 		"deep":         strings.Repeat(`{"not":`, 9000) + "{}" + strings.Repeat("}", 9000),
 		"doubling":     doubling(40, "NEXT"),
 		"large":        `{"title":"` + strings.Repeat("a", 300<<10) + `"}`,
@@ -46,7 +47,7 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		"unknown type": `{"type":"nothing"}`,
 	} {
 		began := time.Now()
-		_, err := domain.CompileSchema([]byte(schema))
+		_, err := schema.Compile([]byte(outputSchema))
 		require.True(t, domain.HasCode(err, domain.CodeInvalidSchema), "%s: %v", name, err)
 		require.Less(t, len(err.Error()), 1000, name)
 		require.Less(t, time.Since(began), time.Minute, name)
@@ -56,7 +57,7 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 func TestTheFaultOfASchemaIsNamed(t *testing.T) {
 	t.Parallel()
 
-	_, err := domain.CompileSchema([]byte(`{"properties":{"n":{"type":"nothing"}}}`))
+	_, err := schema.Compile([]byte(`{"properties":{"n":{"type":"nothing"}}}`))
 	require.ErrorContains(t, err, "/properties/n/type")
 	require.ErrorContains(t, err, "value must be one of")
 }
@@ -77,11 +78,11 @@ func TestHostileAnswersAndSchemasTakeNoTime(t *testing.T) {
 		"draft-07, doubling": {strings.NewReplacer("$defs", "definitions", `{"$ref":"#/$defs/d0",`, `{"$schema":"http://json-schema.org/draft-07/schema#","allOf":[{"$ref":"#/definitions/d0"}],`).Replace(doubling(10, `{"items":NEXT}`)), nested},
 	} {
 		began := time.Now()
-		schema, err := domain.CompileSchema([]byte(tc.schema))
+		outputSchema, err := schema.Compile([]byte(tc.schema))
 		require.NoError(t, err, name)
-		value, err := domain.ParseJSON(tc.answer)
+		value, err := schema.ParseJSON(tc.answer)
 		require.NoError(t, err, name)
-		require.Error(t, schema.Validate(value), name)
+		require.Error(t, outputSchema.Validate(value), name)
 		require.Less(t, time.Since(began), time.Minute, name)
 	}
 }
@@ -105,14 +106,14 @@ func TestOrdinarySchemasAreUsed(t *testing.T) {
 		"composition": {`{"allOf":[{"properties":{"a":{"type":"string"}}},{"properties":{"b":{"type":"number"}}}],"unevaluatedProperties":false}`, `{"a":"x","b":2}`, `{"c":1}`},
 		"many":        {`{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}}}}}`, "[" + strings.TrimSuffix(strings.Repeat(`{"id":1,"tags":["a","b"]},`, 5000), ",") + "]", `[{"id":"x"}]`},
 	} {
-		schema, err := domain.CompileSchema([]byte(tc.schema))
+		outputSchema, err := schema.Compile([]byte(tc.schema))
 		require.NoError(t, err, name)
-		right, err := domain.ParseJSON(tc.right)
+		right, err := schema.ParseJSON(tc.right)
 		require.NoError(t, err, name)
-		require.NoError(t, schema.Validate(right), name)
+		require.NoError(t, outputSchema.Validate(right), name)
 
-		wrong, err := domain.ParseJSON(tc.wrong)
+		wrong, err := schema.ParseJSON(tc.wrong)
 		require.NoError(t, err, name)
-		require.Error(t, schema.Validate(wrong), name)
+		require.Error(t, outputSchema.Validate(wrong), name)
 	}
 }

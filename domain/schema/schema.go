@@ -1,4 +1,6 @@
-package domain
+// Package schema checks the JSON Schemas of clients, and answers against them, within
+// bounds of work and size. It loads nothing from outside and knows no chat.
+package schema
 
 import (
 	"bytes"
@@ -9,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"everloop/domain"
 )
 
 // maxSchemaBytes bounds a client's output_schema.
@@ -17,32 +21,32 @@ const maxSchemaBytes = 256 << 10
 // Schema is a client's JSON Schema, ready to validate answers.
 type Schema struct {
 	compiled *jsonschema.Schema
-	cost     *schemaCost
+	cost     *costs
 }
 
-// CompileSchema checks a client's JSON Schema (2020-12 unless it says draft-07)
+// Compile checks a client's JSON Schema (2020-12 unless it says draft-07)
 // and makes it ready to validate answers. Nothing is ever loaded from outside,
 // and a schema that would cost too much is refused.
-func CompileSchema(raw json.RawMessage) (schema *Schema, err error) {
+func Compile(raw json.RawMessage) (schema *Schema, err error) {
 	if len(raw) > maxSchemaBytes {
-		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is larger than %d bytes", maxSchemaBytes)
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is larger than %d bytes", maxSchemaBytes)
 	}
 
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Code: CodeInvalidSchema, Message: "output_schema is not JSON"}
+		return nil, &domain.Error{Kind: domain.Invalid, Code: domain.CodeInvalidSchema, Message: "output_schema is not JSON"}
 	}
 
 	switch _, depth, number := measure(doc); {
 	case depth > maxSchemaDepth:
-		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema is nested more than %d deep", maxSchemaDepth)
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is nested more than %d deep", maxSchemaDepth)
 	case number != "":
-		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema holds a number that is too long: %.40s", number)
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema holds a number that is too long: %.40s", number)
 	}
 
 	defer func() { // the library is given what clients have written
 		if p := recover(); p != nil {
-			schema, err = nil, Newf(Invalid, CodeInvalidSchema, "output_schema cannot be used")
+			schema, err = nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema cannot be used")
 		}
 	}()
 
@@ -59,9 +63,9 @@ func CompileSchema(raw json.RawMessage) (schema *Schema, err error) {
 		return nil, invalidSchema(err)
 	}
 
-	schema = &Schema{compiled, newSchemaCost(compiled)}
+	schema = &Schema{compiled, newCosts(compiled)}
 	if schema.cost.of(compiled, 0) > maxSchemaPlace {
-		return nil, Newf(Invalid, CodeInvalidSchema, "output_schema applies too many schemas to one value")
+		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema applies too many schemas to one value")
 	}
 
 	return schema, nil
@@ -88,7 +92,7 @@ func (s *Schema) Validate(value any) (err error) {
 }
 
 // invalidSchema names the places that are wrong, innermost last.
-func invalidSchema(err error) *Error {
+func invalidSchema(err error) *domain.Error {
 	head, rest, _ := strings.Cut(err.Error(), "\n")
 
 	var places []string
@@ -103,7 +107,7 @@ func invalidSchema(err error) *Error {
 		head = strings.Join(places, "; ")
 	}
 
-	return Newf(Invalid, CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", head)
+	return domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", head)
 }
 
 type noLoader struct{}

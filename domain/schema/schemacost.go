@@ -1,4 +1,4 @@
-package domain
+package schema
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ const (
 // schemaCost works out how often, at most, a schema and its parts are applied to
 // values on one way from the root of a value to a leaf. References may multiply:
 // forty small schemas can ask for more steps than there is time.
-type schemaCost struct {
+type costs struct {
 	known   map[costKey]int
 	open    map[*jsonschema.Schema]bool // applied to the same place already: a cycle, which validation refuses
 	dynamic map[string][]*jsonschema.Schema
@@ -31,8 +31,8 @@ type costKey struct {
 	depth  int
 }
 
-func newSchemaCost(root *jsonschema.Schema) *schemaCost {
-	c := &schemaCost{known: map[costKey]int{}, open: map[*jsonschema.Schema]bool{}, dynamic: map[string][]*jsonschema.Schema{}}
+func newCosts(root *jsonschema.Schema) *costs {
+	c := &costs{known: map[costKey]int{}, open: map[*jsonschema.Schema]bool{}, dynamic: map[string][]*jsonschema.Schema{}}
 	seen := map[*jsonschema.Schema]bool{}
 
 	left := []*jsonschema.Schema{root}
@@ -62,7 +62,7 @@ func newSchemaCost(root *jsonschema.Schema) *schemaCost {
 }
 
 // of gives the steps for a value that nests depth levels; saturated.
-func (c *schemaCost) of(s *jsonschema.Schema, depth int) int {
+func (c *costs) of(s *jsonschema.Schema, depth int) int {
 	key := costKey{s, depth}
 	if cost, ok := c.known[key]; ok {
 		return cost
@@ -108,7 +108,7 @@ func (c *schemaCost) of(s *jsonschema.Schema, depth int) int {
 	return cost
 }
 
-func (c *schemaCost) most(schemas []*jsonschema.Schema, depth int) (most int) {
+func (c *costs) most(schemas []*jsonschema.Schema, depth int) (most int) {
 	for _, s := range schemas {
 		most = max(most, c.of(s, depth))
 	}
