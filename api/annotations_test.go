@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/annotation"
 )
 
 const annotationsPath = "/api/payloads/{payload_id}/annotations"
@@ -193,13 +194,13 @@ func TestAnnotations_areLimited(t *testing.T) {
 	session := w.session(`{}`)
 	_, err := w.db.Pool.Exec(t.Context(), `
 		INSERT INTO annotations (id, session_id, payload_id, kind, author_id)
-		SELECT 'a' || n, $1, $1, 'bookmark', $2 FROM generate_series(1, $3) AS n`, session, w.annID, domain.MaxAnnotations-1)
+		SELECT 'a' || n, $1, $1, 'bookmark', $2 FROM generate_series(1, $3) AS n`, session, w.annID, annotation.MaxOfPayload-1)
 	require.NoError(t, err)
 
 	path, body := fmt.Sprintf("/api/payloads/%s/annotations", session), `{"kind":"bookmark","target":{"path":"x"}}`
 	require.Equal(t, 200, w.do("POST", path, w.ann, body).status, w.log.String())
 	w.do("POST", path, w.ann, body).code(409, "too_many_annotations")
-	require.Len(t, w.do("GET", path+"?limit=1000", w.ann, "").json()["items"], domain.MaxAnnotations)
+	require.Len(t, w.do("GET", path+"?limit=1000", w.ann, "").json()["items"], annotation.MaxOfPayload)
 }
 
 // turnWithCall gives a session a turn of two blocks and a tool call.

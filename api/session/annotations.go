@@ -10,6 +10,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/annotation"
 )
 
 // Annotations are notes of people on turns, tool calls, files and nodes of DAG runs. They
@@ -18,19 +19,19 @@ import (
 type Annotations interface {
 	// AnnotationPayload finds the session of a turn, a tool call, or of itself, or the
 	// production solution of a node; payload_not_found.
-	AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error)
-	CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error
+	AnnotationPayload(ctx context.Context, id string) (annotation.Payload, error)
+	CheckAnnotationTarget(ctx context.Context, payload annotation.Payload, target *annotation.Target) error
 	// CreateAnnotation keeps a new annotation; too_many_annotations.
 	CreateAnnotation(
 		ctx context.Context,
-		payload domain.AnnotationPayload,
+		payload annotation.Payload,
 		authorID string,
-		in domain.NewAnnotation,
-	) (domain.Annotation, error)
-	Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error)
+		in annotation.NewAnnotation,
+	) (annotation.Annotation, error)
+	Annotations(ctx context.Context, payloadID string, offset, limit int) (page []annotation.Annotation, total int, err error)
 	// Annotation, ChangeAnnotation and DeleteAnnotation: annotation_not_found.
-	Annotation(ctx context.Context, payloadID, id string) (domain.Annotation, error)
-	ChangeAnnotation(ctx context.Context, payloadID, id string, change domain.AnnotationChange) (domain.Annotation, error)
+	Annotation(ctx context.Context, payloadID, id string) (annotation.Annotation, error)
+	ChangeAnnotation(ctx context.Context, payloadID, id string, change annotation.Change) (annotation.Annotation, error)
 	DeleteAnnotation(ctx context.Context, payloadID, id string) error
 }
 
@@ -46,11 +47,11 @@ type AnnotationRef struct {
 }
 
 type newAnnotationBody struct {
-	Kind   domain.AnnotationKind    `json:"kind" enum:"rating,label,comment,correction,bookmark" doc:"A rating needs a number, a label labels, a comment and a correction a text." example:"comment"`
-	Target *domain.AnnotationTarget `json:"target,omitempty" doc:"The part that it is on; left out: the whole. Its path is required where the payload is a session."`
-	Value  any                      `json:"value,omitempty" doc:"A number, or a text of at most 1000 characters."`
-	Text   *string                  `json:"text,omitempty" nullable:"true" maxLength:"10000" doc:"The text." example:"This step could have used the cache."`
-	Labels []string                 `json:"labels,omitempty" nullable:"true" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels."`
+	Kind   annotation.Kind    `json:"kind" enum:"rating,label,comment,correction,bookmark" doc:"A rating needs a number, a label labels, a comment and a correction a text." example:"comment"`
+	Target *annotation.Target `json:"target,omitempty" doc:"The part that it is on; left out: the whole. Its path is required where the payload is a session."`
+	Value  any                `json:"value,omitempty" doc:"A number, or a text of at most 1000 characters."`
+	Text   *string            `json:"text,omitempty" nullable:"true" maxLength:"10000" doc:"The text." example:"This step could have used the cache."`
+	Labels []string           `json:"labels,omitempty" nullable:"true" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels."`
 }
 
 type annotationChangeBody struct {
@@ -61,8 +62,8 @@ type annotationChangeBody struct {
 }
 
 type annotationPage struct {
-	Items []domain.Annotation `json:"items" nullable:"false" doc:"The entries of this page."`
-	Total int                 `json:"total" doc:"Total number of entries." example:"1"`
+	Items []annotation.Annotation `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                     `json:"total" doc:"Total number of entries." example:"1"`
 }
 
 // AnnotatedSolutions are the production solutions whose runs have nodes to annotate.
@@ -122,7 +123,7 @@ func (a *AnnotationsAPI) Register(r *httpx.Server) {
 
 // payload finds what is annotated, if the caller may see its session or its production
 // solution.
-func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.AnnotationPayload, domain.ViewerRole, error) {
+func (a *AnnotationsAPI) payload(ctx context.Context, id string) (annotation.Payload, domain.ViewerRole, error) {
 	payload, err := a.Annotations.AnnotationPayload(ctx, id)
 	if err != nil {
 		return payload, "", err
@@ -131,7 +132,7 @@ func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.Annotat
 	if payload.SolutionID != "" {
 		role, err := a.solutionRole(ctx, payload.SolutionID)
 		if domain.HasCode(err, domain.CodeProdSolutionNotFound) {
-			err = domain.PayloadNotFound(id)
+			err = annotation.PayloadNotFound(id)
 		}
 
 		return payload, role, err
@@ -139,7 +140,7 @@ func (a *AnnotationsAPI) payload(ctx context.Context, id string) (domain.Annotat
 
 	_, role, err := a.Readable(ctx, payload.SessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
-		err = domain.PayloadNotFound(id)
+		err = annotation.PayloadNotFound(id)
 	}
 
 	return payload, role, err
@@ -183,13 +184,13 @@ func (a *AnnotationsAPI) create(ctx context.Context, in *struct {
 	PayloadRef
 	Body newAnnotationBody
 },
-) (*httpx.Body[domain.Annotation], error) {
+) (*httpx.Body[annotation.Annotation], error) {
 	payload, _, err := a.payload(ctx, in.PayloadID)
 	if err != nil {
 		return nil, err
 	}
 
-	made := domain.NewAnnotation{
+	made := annotation.NewAnnotation{
 		Kind:   in.Body.Kind,
 		Target: in.Body.Target,
 		Value:  cleanAnnotationValue(in.Body.Value),
@@ -211,7 +212,7 @@ func (a *AnnotationsAPI) update(ctx context.Context, in *struct {
 	AnnotationRef
 	Body annotationChangeBody
 },
-) (*httpx.Body[domain.Annotation], error) {
+) (*httpx.Body[annotation.Annotation], error) {
 	_, role, err := a.payload(ctx, in.PayloadID)
 	if err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func (a *AnnotationsAPI) update(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	change := domain.AnnotationChange{
+	change := annotation.Change{
 		SetValue: in.Body.Value.Present, SetText: in.Body.Text.Present, Text: cleanText(in.Body.Text.Value), Resolved: in.Body.Resolved,
 	}
 	if in.Body.Value.Value != nil {
@@ -245,7 +246,7 @@ func (a *AnnotationsAPI) update(ctx context.Context, in *struct {
 }
 
 // checkChanged holds what the annotation would be to its kind.
-func checkChanged(a domain.Annotation, change domain.AnnotationChange) error {
+func checkChanged(a annotation.Annotation, change annotation.Change) error {
 	if change.SetValue {
 		a.Value = change.Value
 	}
@@ -258,11 +259,11 @@ func checkChanged(a domain.Annotation, change domain.AnnotationChange) error {
 		a.Labels = change.Labels
 	}
 
-	if err := domain.CheckAnnotationValue(a.Value); err != nil {
+	if err := annotation.CheckValue(a.Value); err != nil {
 		return err
 	}
 
-	return domain.CheckAnnotationKind(a.Kind, a.Value, a.Text, a.Labels)
+	return annotation.CheckKind(a.Kind, a.Value, a.Text, a.Labels)
 }
 
 func (a *AnnotationsAPI) delete(ctx context.Context, in *AnnotationRef) (*struct{}, error) {
@@ -287,7 +288,7 @@ func (a *AnnotationsAPI) delete(ctx context.Context, in *AnnotationRef) (*struct
 
 // mayChange refuses what only the author may do, or only they and who the session
 // belongs to.
-func mayChange(ctx context.Context, found domain.Annotation, role domain.ViewerRole, content bool) error {
+func mayChange(ctx context.Context, found annotation.Annotation, role domain.ViewerRole, content bool) error {
 	if found.AuthorID == httpx.CallerOf(ctx).User.ID || !content && role != domain.ViewerViewer {
 		return nil
 	}

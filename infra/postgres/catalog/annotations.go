@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/annotation"
 	"everloop/infra/postgres/pg"
 )
 
@@ -14,7 +15,7 @@ const annotationColumns = `id, payload_id, kind, target, value, text, labels, au
 
 // AnnotationPayload finds the session of a turn, a tool call, or the session itself, or the
 // production solution of a node of a run; payload_not_found.
-func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.AnnotationPayload, error) {
+func (c *Store) AnnotationPayload(ctx context.Context, id string) (annotation.Payload, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT $1::text AS id, session_id, '' AS solution_id, false AS is_session FROM entries WHERE id = $1
 		UNION ALL SELECT $1, session_id, '', false FROM tool_calls WHERE id = $1
@@ -22,9 +23,9 @@ func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.Annota
 		UNION ALL SELECT $1, '', solution_id, false FROM dag_run_nodes WHERE id = $1
 		LIMIT 1`, id)
 
-	payload, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.AnnotationPayload])
+	payload, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[annotation.Payload])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return payload, domain.PayloadNotFound(id)
+		return payload, annotation.PayloadNotFound(id)
 	}
 
 	return payload, pg.Fault("find the payload of annotations", err)
@@ -32,7 +33,7 @@ func (c *Store) AnnotationPayload(ctx context.Context, id string) (domain.Annota
 
 // CheckAnnotationTarget refuses a target that names a turn, a block or a tool call that
 // the session does not have.
-func (c *Store) CheckAnnotationTarget(ctx context.Context, payload domain.AnnotationPayload, target *domain.AnnotationTarget) error {
+func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Payload, target *annotation.Target) error {
 	if target == nil || target.TurnID == nil && target.ToolCallID == nil && target.BlockIndex == nil {
 		return nil
 	}
@@ -67,8 +68,8 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload domain.Annota
 
 // CreateAnnotation keeps a new annotation; too_many_annotations.
 func (c *Store) CreateAnnotation(
-	ctx context.Context, payload domain.AnnotationPayload, authorID string, in domain.NewAnnotation,
-) (domain.Annotation, error) {
+	ctx context.Context, payload annotation.Payload, authorID string, in annotation.NewAnnotation,
+) (annotation.Annotation, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		INSERT INTO annotations (id, session_id, run_node, payload_id, kind, target, value, text, labels, author_id)
 		SELECT @id, nullif(@session, ''), CASE WHEN @session = '' THEN @payload END, @payload, @kind, @target::jsonb, @value::jsonb,
@@ -77,17 +78,17 @@ func (c *Store) CreateAnnotation(
 		RETURNING `+annotationColumns,
 		pgx.NamedArgs{
 			"id": domain.NewID(), "session": payload.SessionID, "payload": payload.ID, "kind": in.Kind, "target": in.Target,
-			"value": jsonOrNull(in.Value), "text": in.Text, "labels": in.Labels, "author": authorID, "limit": domain.MaxAnnotations,
+			"value": jsonOrNull(in.Value), "text": in.Text, "labels": in.Labels, "author": authorID, "limit": annotation.MaxOfPayload,
 		})
 
-	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Annotation])
+	made, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[annotation.Annotation])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return made, domain.Newf(
 			domain.Conflict,
 			"too_many_annotations",
 			"%s has %d annotations; delete one",
 			payload.ID,
-			domain.MaxAnnotations,
+			annotation.MaxOfPayload,
 		)
 	}
 
@@ -96,12 +97,12 @@ func (c *Store) CreateAnnotation(
 
 // Annotations returns a page of a payload's annotations, oldest first, and how many there
 // are.
-func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []domain.Annotation, total int, err error) {
+func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit int) (page []annotation.Annotation, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+annotationColumns+` FROM annotations WHERE payload_id = $1 ORDER BY id OFFSET $2
 		LIMIT $3`, payloadID, offset, limit).
 		Query(func(rows pgx.Rows) (err error) {
-			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Annotation])
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[annotation.Annotation])
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM annotations WHERE payload_id = $1`, payloadID).
@@ -111,13 +112,13 @@ func (c *Store) Annotations(ctx context.Context, payloadID string, offset, limit
 }
 
 // Annotation reads one annotation of a payload; annotation_not_found.
-func (c *Store) Annotation(ctx context.Context, payloadID, id string) (domain.Annotation, error) {
+func (c *Store) Annotation(ctx context.Context, payloadID, id string) (annotation.Annotation, error) {
 	rows, _ := c.db.Pool.Query(ctx, `SELECT `+annotationColumns+` FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
 	return oneAnnotation(rows, id, "read annotation")
 }
 
 // ChangeAnnotation sets the fields that are given; annotation_not_found.
-func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, change domain.AnnotationChange) (domain.Annotation, error) {
+func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, change annotation.Change) (annotation.Annotation, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		UPDATE annotations SET updated_at = now(),
 		       value = CASE WHEN @set_value THEN @value::jsonb ELSE value END,
@@ -139,16 +140,16 @@ func (c *Store) ChangeAnnotation(ctx context.Context, payloadID, id string, chan
 func (c *Store) DeleteAnnotation(ctx context.Context, payloadID, id string) error {
 	tag, err := c.db.Pool.Exec(ctx, `DELETE FROM annotations WHERE id = $1 AND payload_id = $2`, id, payloadID)
 	if err == nil && tag.RowsAffected() == 0 {
-		return domain.AnnotationNotFound(id)
+		return annotation.NotFound(id)
 	}
 
 	return pg.Fault("delete annotation", err)
 }
 
-func oneAnnotation(rows pgx.Rows, id, doing string) (domain.Annotation, error) {
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Annotation])
+func oneAnnotation(rows pgx.Rows, id, doing string) (annotation.Annotation, error) {
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[annotation.Annotation])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, domain.AnnotationNotFound(id)
+		return found, annotation.NotFound(id)
 	}
 
 	return found, pg.Fault(doing, err)
