@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/mcp"
 	"everloop/infra/secrets"
 )
@@ -208,9 +208,9 @@ func TestToolServersOfASession(t *testing.T) {
 	require.Equal(t, "connecting", server(w.ann)["status"])
 	require.Equal(t, []string{session}, w.lookers.looked)
 
-	state := domain.MCPConnection{
-		SessionID: session, Name: "tools-1", Fingerprint: "f", Status: domain.MCPConnected, Error: "1 tools are not offered",
-		Tools: []domain.MCPTool{
+	state := toolserver.Connection{
+		SessionID: session, Name: "tools-1", Fingerprint: "f", Status: toolserver.Connected, Error: "1 tools are not offered",
+		Tools: []toolserver.Tool{
 			{Name: "look", Description: "Looks", Schema: json.RawMessage(`{"type":"object"}`), ReadOnly: true},
 			{Name: "act", Schema: json.RawMessage(`{"type":"object"}`)},
 			{Name: "hidden", Schema: json.RawMessage(`{}`)},

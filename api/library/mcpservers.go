@@ -13,6 +13,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // masked stands for a value that is not shown. Sent back, it leaves the value as
@@ -22,7 +23,7 @@ const masked = "********"
 // mcpServer is a tool server as it is shown.
 type mcpServer struct {
 	ID         string            `json:"id" doc:"Its id." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
-	Scope      domain.MCPScope   `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	Scope      toolserver.Scope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
 	SolutionID *string           `json:"solution_id" doc:"The solution."`
 	SessionID  *string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID    string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
@@ -43,13 +44,13 @@ type mcpServer struct {
 
 // mcpServerBody shows a server to a caller. How a server of the service is
 // reached is shown to administrators only.
-func mcpServerBody(s domain.MCPServerRecord, caller domain.User) mcpServer {
+func mcpServerBody(s toolserver.Record, caller domain.User) mcpServer {
 	out := mcpServer{
 		ID: s.ID, Scope: s.Scope, SolutionID: s.SolutionID, SessionID: s.SessionID, OwnerID: s.OwnerID, Name: s.Name,
 		Transport: s.Transport, Args: []string{}, Env: map[string]string{}, Headers: map[string]string{}, Tools: fields.OrEmpty(s.Tools),
 		Timeout: s.TimeoutS, Enabled: s.Enabled, TrustHints: s.TrustHints, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
-	if s.Scope == domain.MCPOfService && !caller.Administrator {
+	if s.Scope == toolserver.OfService && !caller.Administrator {
 		return out
 	}
 
@@ -148,16 +149,16 @@ func (a *ToolServersAPI) Register(r *httpx.Server) {
 func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {
 	Body struct {
 		MCPSettings
-		Scope      *domain.MCPScope `json:"scope,omitempty" enum:"service,solution,session" doc:"Follows from the ids when it is left out."`
-		SolutionID *string          `json:"solution_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The solution."`
-		SessionID  *string          `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		Scope      *toolserver.Scope `json:"scope,omitempty" enum:"service,solution,session" doc:"Follows from the ids when it is left out."`
+		SolutionID *string           `json:"solution_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The solution."`
+		SessionID  *string           `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	}
 },
 ) (*httpx.Body[mcpServer], error) {
 	caller := httpx.CallerOf(ctx)
 
-	record := domain.MCPServerRecord{
-		MCPServer: domain.MCPServer{TimeoutS: domain.DefaultMCPTimeout, Enabled: true}, OwnerID: caller.User.ID,
+	record := toolserver.Record{
+		MCPServer: domain.MCPServer{TimeoutS: toolserver.DefaultTimeout, Enabled: true}, OwnerID: caller.User.ID,
 		SolutionID: in.Body.SolutionID, SessionID: in.Body.SessionID, Scope: fields.Value(in.Body.Scope),
 	}
 	if err := placeMCPServer(&record); err != nil {
@@ -169,7 +170,7 @@ func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {
 	}
 
 	record.TrustHints = caller.User.Administrator && auth.Allows(caller, auth.Admin)
-	if record.Scope == domain.MCPOfSession {
+	if record.Scope == toolserver.OfSession {
 		if _, err := a.Store.OwnSession(ctx, caller.User, *record.SessionID); err != nil {
 			return nil, err
 		}
@@ -190,22 +191,22 @@ func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {
 }
 
 // placeMCPServer finds the scope from what was given of it.
-func placeMCPServer(r *domain.MCPServerRecord) error {
+func placeMCPServer(r *toolserver.Record) error {
 	if r.Scope == "" {
 		switch {
 		case r.SessionID != nil:
-			r.Scope = domain.MCPOfSession
+			r.Scope = toolserver.OfSession
 		case r.SolutionID != nil:
-			r.Scope = domain.MCPOfSolution
+			r.Scope = toolserver.OfSolution
 		default:
-			r.Scope = domain.MCPOfService
+			r.Scope = toolserver.OfService
 		}
 	}
 
 	switch {
-	case (r.Scope == domain.MCPOfSession) != (r.SessionID != nil):
+	case (r.Scope == toolserver.OfSession) != (r.SessionID != nil):
 		return domain.Invalidf("body.session_id", "goes with the scope session, and only with it")
-	case (r.Scope == domain.MCPOfSolution) != (r.SolutionID != nil):
+	case (r.Scope == toolserver.OfSolution) != (r.SolutionID != nil):
 		return domain.Invalidf("body.solution_id", "goes with the scope solution, and only with it")
 	}
 
@@ -214,13 +215,13 @@ func placeMCPServer(r *domain.MCPServerRecord) error {
 
 // mayChangeMCPServer says whether the caller may make, change or remove a
 // server: administrators those of the service, users their own.
-func mayChangeMCPServer(caller domain.Caller, r domain.MCPServerRecord) error {
+func mayChangeMCPServer(caller domain.Caller, r toolserver.Record) error {
 	switch {
-	case r.Scope == domain.MCPOfService && !caller.User.Administrator:
+	case r.Scope == toolserver.OfService && !caller.User.Administrator:
 		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this")
-	case r.Scope == domain.MCPOfService && !auth.Allows(caller, auth.Admin):
+	case r.Scope == toolserver.OfService && !auth.Allows(caller, auth.Admin):
 		return auth.Check(caller, auth.Admin)
-	case r.Scope != domain.MCPOfService && r.OwnerID != caller.User.ID:
+	case r.Scope != toolserver.OfService && r.OwnerID != caller.User.ID:
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the tool server may change it")
 	}
 
@@ -228,7 +229,7 @@ func mayChangeMCPServer(caller domain.Caller, r domain.MCPServerRecord) error {
 }
 
 // mcpServerChanged notifies the workers and records what was done.
-func (a *ToolServersAPI) mcpServerChanged(ctx context.Context, action string, r domain.MCPServerRecord) {
+func (a *ToolServersAPI) mcpServerChanged(ctx context.Context, action string, r toolserver.Record) {
 	if err := a.Workers.ServerChanged(ctx, r.ID); err != nil {
 		a.Logger.Warn("failed to notify workers of a changed tool server; they notice within seconds", "error", err)
 	}
@@ -266,7 +267,7 @@ func (a *ToolServersAPI) changeMCPServer(ctx context.Context, in *struct {
 ) (*httpx.Body[mcpServer], error) {
 	caller := httpx.CallerOf(ctx)
 
-	changed, err := a.Servers.ChangeMCPServer(ctx, caller.User, in.ID, func(r *domain.MCPServerRecord) error {
+	changed, err := a.Servers.ChangeMCPServer(ctx, caller.User, in.ID, func(r *toolserver.Record) error {
 		if err := mayChangeMCPServer(caller, *r); err != nil {
 			return err
 		}
@@ -285,9 +286,9 @@ func (a *ToolServersAPI) changeMCPServer(ctx context.Context, in *struct {
 func (a *ToolServersAPI) deleteMCPServer(ctx context.Context, in *MCPServerRef) (*httpx.Body[fields.OkBody], error) {
 	caller := httpx.CallerOf(ctx)
 
-	var gone domain.MCPServerRecord
+	var gone toolserver.Record
 
-	err := a.Servers.DeleteMCPServer(ctx, caller.User, in.ID, func(r domain.MCPServerRecord) error {
+	err := a.Servers.DeleteMCPServer(ctx, caller.User, in.ID, func(r toolserver.Record) error {
 		gone = r
 		return mayChangeMCPServer(caller, r)
 	})

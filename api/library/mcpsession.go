@@ -9,18 +9,19 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // sessionMCPServer is a tool server as a session sees it.
 type sessionMCPServer struct {
-	ID        string           `json:"id" doc:"Empty for a server that the solution's files configure." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
-	Name      string           `json:"name" doc:"Its name." example:"tickets"`
-	Scope     domain.MCPScope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
-	Transport string           `json:"transport" enum:"stdio,http" doc:"The transport."`
-	Enabled   bool             `json:"enabled" doc:"Whether it is enabled."`
-	Status    domain.MCPStatus `json:"status" enum:"connecting,connected,failed,disabled" doc:"Its status."`
-	Error     *string          `json:"error" doc:"Why it is not connected, or what of its tools is not offered."`
-	Tools     []mcpTool        `json:"tools" doc:"The tools."`
+	ID        string            `json:"id" doc:"Empty for a server that the solution's files configure." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
+	Name      string            `json:"name" doc:"Its name." example:"tickets"`
+	Scope     toolserver.Scope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	Transport string            `json:"transport" enum:"stdio,http" doc:"The transport."`
+	Enabled   bool              `json:"enabled" doc:"Whether it is enabled."`
+	Status    toolserver.Status `json:"status" enum:"connecting,connected,failed,disabled" doc:"Its status."`
+	Error     *string           `json:"error" doc:"Why it is not connected, or what of its tools is not offered."`
+	Tools     []mcpTool         `json:"tools" doc:"The tools."`
 }
 
 type mcpTool struct {
@@ -31,7 +32,7 @@ type mcpTool struct {
 
 // mcpDisabled is the status of a server that is not used; one with its name in a
 // wider scope is then not used either.
-const mcpDisabled domain.MCPStatus = "disabled"
+const mcpDisabled toolserver.Status = "disabled"
 
 func (a *ToolServersAPI) sessionMCPServers(ctx context.Context, in *access.SessionRef) (*httpx.Body[fields.List[sessionMCPServer]], error) {
 	session, role, err := a.Readable(ctx, in.SessionID)
@@ -44,7 +45,7 @@ func (a *ToolServersAPI) sessionMCPServers(ctx context.Context, in *access.Sessi
 		return nil, err
 	}
 
-	used, left := domain.UsedMCPServers(servers)
+	used, left := toolserver.Used(servers)
 	if len(used) > 0 && role != domain.ViewerViewer { // who only looks on starts nothing
 		if err := a.Workers.Look(ctx, session.ID); err != nil {
 			a.Logger.Info("no worker has looked at the tool servers of a session", "session_id", session.ID, "error", err)
@@ -61,9 +62,9 @@ func (a *ToolServersAPI) sessionMCPServers(ctx context.Context, in *access.Sessi
 	for _, r := range servers {
 		item := sessionMCPServerBody(r, states, role)
 
-		if slices.ContainsFunc(left, func(l domain.MCPServerRecord) bool { return l.Name == r.Name }) {
-			why := fmt.Sprintf("a session uses at most %d tool servers", domain.MaxSessionMCPServers)
-			item.Status, item.Error, item.Tools = domain.MCPFailed, &why, []mcpTool{}
+		if slices.ContainsFunc(left, func(l toolserver.Record) bool { return l.Name == r.Name }) {
+			why := fmt.Sprintf("a session uses at most %d tool servers", toolserver.MaxOfSession)
+			item.Status, item.Error, item.Tools = toolserver.Failed, &why, []mcpTool{}
 		}
 
 		items = append(items, item)
@@ -72,14 +73,14 @@ func (a *ToolServersAPI) sessionMCPServers(ctx context.Context, in *access.Sessi
 	return httpx.Answer(fields.ListOf(items), nil)
 }
 
-func sessionMCPServerBody(r domain.MCPServerRecord, states []domain.MCPConnection, role domain.ViewerRole) sessionMCPServer {
+func sessionMCPServerBody(r toolserver.Record, states []toolserver.Connection, role domain.ViewerRole) sessionMCPServer {
 	out := sessionMCPServer{
 		ID:        r.ID,
 		Name:      r.Name,
 		Scope:     r.Scope,
 		Transport: r.Transport,
 		Enabled:   r.Enabled,
-		Status:    domain.MCPConnecting,
+		Status:    toolserver.Connecting,
 		Tools:     []mcpTool{},
 	}
 	if !r.Enabled {

@@ -10,10 +10,11 @@ import (
 
 	"everloop/api/fields"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // applyMCPSettings writes what was sent into a tool server and checks the whole.
-func applyMCPSettings(r *domain.MCPServerRecord, in MCPSettings) error {
+func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	fields.Set(&r.Name, in.Name)
 	fields.Set(&r.Transport, in.Transport)
 	fields.Set(&r.Command, in.Command)
@@ -55,17 +56,17 @@ func unmasked(given, known map[string]string) map[string]string {
 }
 
 // checkMCPServer finds what does not fit together. Its errors repeat no value.
-func checkMCPServer(r *domain.MCPServerRecord) error {
+func checkMCPServer(r *toolserver.Record) error {
 	switch {
 	case r.Name == "":
 		return domain.Invalidf("body.name", "is required")
 	case r.Transport == "":
 		return domain.Invalidf("body.transport", "is required")
-	case r.Transport == domain.MCPStdio && strings.TrimSpace(r.Command) == "":
+	case r.Transport == toolserver.Stdio && strings.TrimSpace(r.Command) == "":
 		return domain.Invalidf("body.command", "is required for a stdio server")
-	case r.Transport == domain.MCPStdio && (r.URL != "" || len(r.Headers) > 0):
+	case r.Transport == toolserver.Stdio && (r.URL != "" || len(r.Headers) > 0):
 		return domain.Invalidf("body.url", "a stdio server has neither a URL nor headers")
-	case r.Transport == domain.MCPHTTP && (r.Command != "" || len(r.Args) > 0 || len(r.Env) > 0):
+	case r.Transport == toolserver.HTTP && (r.Command != "" || len(r.Args) > 0 || len(r.Env) > 0):
 		return domain.Invalidf("body.command", "a server with HTTP has neither a command nor an environment")
 	}
 
@@ -89,7 +90,7 @@ func checkMCPServer(r *domain.MCPServerRecord) error {
 		}
 	}
 
-	if r.Transport == domain.MCPHTTP {
+	if r.Transport == toolserver.HTTP {
 		return checkMCPAddress(r.URL)
 	}
 

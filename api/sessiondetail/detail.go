@@ -9,6 +9,7 @@ import (
 	"everloop/api/access"
 	"everloop/api/fields"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // SessionSetup is what every session of this installation is set up with; the
@@ -244,10 +245,10 @@ func (a *SessionViews) toolsOf(ctx context.Context, session domain.Session) []st
 // setupMCPServer is a tool server in a session's setup; how its connection is,
 // and what it offers, its own operation returns.
 type setupMCPServer struct {
-	ID        string          `json:"id" doc:"Empty for a server that the solution's files configure."`
-	Name      string          `json:"name" doc:"Its name."`
-	Scope     domain.MCPScope `json:"scope" enum:"service,solution,session" doc:"Its scope."`
-	Transport string          `json:"transport" enum:"stdio,http" doc:"The transport."`
+	ID        string           `json:"id" doc:"Empty for a server that the solution's files configure."`
+	Name      string           `json:"name" doc:"Its name."`
+	Scope     toolserver.Scope `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	Transport string           `json:"transport" enum:"stdio,http" doc:"The transport."`
 }
 
 // mcpServersOf gives the tool servers that a session uses.
@@ -263,7 +264,7 @@ func (a *SessionViews) mcpServersOf(ctx context.Context, session domain.Session)
 		return out
 	}
 
-	used, _ := domain.UsedMCPServers(servers)
+	used, _ := toolserver.Used(servers)
 	for _, r := range used {
 		out = append(out, setupMCPServer{r.ID, r.Name, r.Scope, r.Transport})
 	}

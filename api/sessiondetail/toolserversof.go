@@ -4,23 +4,24 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // MCPServers keeps the configured tool servers. One that there is not, or that
 // the caller cannot see, is mcp_server_not_found.
 type MCPServers interface {
-	CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error)
-	MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error)
-	MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error)
+	CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error)
+	MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error)
+	MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error)
 	ChangeMCPServer(
 		ctx context.Context,
 		caller domain.User,
 		id string,
-		change func(*domain.MCPServerRecord) error,
-	) (domain.MCPServerRecord, error)
-	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error
-	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error)
+		change func(*toolserver.Record) error,
+	) (toolserver.Record, error)
+	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
+	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
+	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
 }
 
 // ToolServers reads the tool servers of sessions.
@@ -31,8 +32,8 @@ type ToolServers struct {
 
 // ServersOf gives the tool servers that count for a session, by name, disabled
 // ones included.
-func (a *ToolServers) ServersOf(ctx context.Context, session domain.Session) ([]domain.MCPServerRecord, error) {
-	var servers []domain.MCPServerRecord
+func (a *ToolServers) ServersOf(ctx context.Context, session domain.Session) ([]toolserver.Record, error) {
+	var servers []toolserver.Record
 
 	if !session.NoToolServers {
 		var err error
@@ -41,7 +42,7 @@ func (a *ToolServers) ServersOf(ctx context.Context, session domain.Session) ([]
 		}
 	}
 
-	return domain.ConfiguredMCPServers(servers, a.Profile(session).MCPServers), nil
+	return toolserver.WithConfigured(servers, a.Profile(session).MCPServers), nil
 }
 
 // MCPWorkers are the workers, which hold the connections with tool servers.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/internal/testkit"
 )
 
@@ -29,7 +30,7 @@ func TestWhatOtherProcessesAskFor(t *testing.T) {
 	} {
 		require.Eventually(t, func() bool { // a look waits no longer than a person would
 			_, alive := w.launcher.running()
-			return remote.Look(t.Context(), session.ID) == nil && alive == 1 && w.records.state("every").Status == domain.MCPConnected
+			return remote.Look(t.Context(), session.ID) == nil && alive == 1 && w.records.state("every").Status == toolserver.Connected
 		}, soon, tick, name)
 		require.NoError(t, forget(), name)
 		require.Eventually(t, func() bool { _, alive := w.launcher.running(); return alive == 0 }, soon, tick, name)

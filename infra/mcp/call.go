@@ -12,6 +12,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 const (
@@ -26,7 +27,7 @@ var errCallTime = errors.New("the call's time is over")
 // timeLimit is the time that one call of the server may take.
 func timeLimit(server domain.MCPServer) time.Duration {
 	if server.TimeoutS <= 0 {
-		return domain.DefaultMCPTimeout * time.Second
+		return toolserver.DefaultTimeout * time.Second
 	}
 
 	return min(time.Duration(server.TimeoutS)*time.Second, maxTime)

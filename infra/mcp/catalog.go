@@ -12,6 +12,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // What of a server's list of tools is used. Every tool is part of every prompt.
@@ -25,7 +26,7 @@ const (
 
 // listTools reads a server's list of tools, page by page. The note says what of
 // it was left out, and why; it is empty when all was taken.
-func listTools(ctx context.Context, session *sdk.ClientSession) (list []domain.MCPTool, note string, err error) {
+func listTools(ctx context.Context, session *sdk.ClientSession) (list []toolserver.Tool, note string, err error) {
 	var c collector
 
 	params := &sdk.ListToolsParams{}
@@ -53,7 +54,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession) (list []domain.M
 
 // collector takes tools as long as they fit.
 type collector struct {
-	list     []domain.MCPTool
+	list     []toolserver.Tool
 	size     int
 	left     int // tools that were left out
 	problems []string
@@ -89,7 +90,7 @@ func (c *collector) add(tool *sdk.Tool) {
 	}
 
 	made, err := describe(tool)
-	if err == nil && slices.ContainsFunc(c.list, func(t domain.MCPTool) bool { return t.Name == made.Name }) {
+	if err == nil && slices.ContainsFunc(c.list, func(t toolserver.Tool) bool { return t.Name == made.Name }) {
 		err = fmt.Errorf("it is there twice")
 	}
 
@@ -110,18 +111,18 @@ func (c *collector) add(tool *sdk.Tool) {
 }
 
 // describe makes a tool of what the server says of it.
-func describe(tool *sdk.Tool) (domain.MCPTool, error) {
+func describe(tool *sdk.Tool) (toolserver.Tool, error) {
 	if tool.Name == "" || len(tool.Name) > maxRawToolName || strings.ContainsRune(tool.Name, 0) ||
 		tool.Name != strings.ToValidUTF8(tool.Name, "") {
-		return domain.MCPTool{}, fmt.Errorf("its name cannot be used")
+		return toolserver.Tool{}, fmt.Errorf("its name cannot be used")
 	}
 
 	schema, err := schemaOf(tool.InputSchema)
 	if err != nil {
-		return domain.MCPTool{}, err
+		return toolserver.Tool{}, err
 	}
 
-	made := domain.MCPTool{Name: tool.Name, Title: tool.Title, Description: cleanText(tool.Description, maxDescription), Schema: schema}
+	made := toolserver.Tool{Name: tool.Name, Title: tool.Title, Description: cleanText(tool.Description, maxDescription), Schema: schema}
 	if a := tool.Annotations; a != nil {
 		made.ReadOnly, made.Idempotent = a.ReadOnlyHint, a.IdempotentHint
 		if made.Title == "" {
@@ -131,7 +132,7 @@ func describe(tool *sdk.Tool) (domain.MCPTool, error) {
 
 	made.Title = cleanText(oneLine(made.Title), maxTitle)
 	if _, err := checker(made.Schema); err != nil {
-		return domain.MCPTool{}, err
+		return toolserver.Tool{}, err
 	}
 
 	return made, nil

@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"everloop/activities/tools"
-	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 const (
@@ -87,7 +87,7 @@ func (m *Manager) dial(ctx context.Context, t target, changed func()) (*connecti
 // transport opens the way to a server. A process lives until the connection is
 // cut, whatever becomes of ctx.
 func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.Transport, error) {
-	if t.server.Transport == domain.MCPHTTP {
+	if t.server.Transport == toolserver.HTTP {
 		transport, channel, err := openHTTP(m.HTTP.Transport(t.server.Trusted), t.server.MCPServer)
 		if err != nil {
 			return nil, err
@@ -162,9 +162,9 @@ func (c *connection) explain(err error) error {
 }
 
 // list reads the server's tools.
-func (c *connection) list(ctx context.Context) (list []domain.MCPTool, note string, err error) {
+func (c *connection) list(ctx context.Context) (list []toolserver.Tool, note string, err error) {
 	type listed struct {
-		list []domain.MCPTool
+		list []toolserver.Tool
 		note string
 		err  error
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/netguard"
 	"everloop/infra/web"
 )
@@ -20,12 +21,12 @@ func TestGuard_serversOfUsers(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
 	t.Cleanup(inside.Close)
 	w := newEnv(t)
-	w.add(domain.MCPServer{Name: "inside", Transport: domain.MCPHTTP, URL: inside.URL})
-	w.add(domain.MCPServer{Name: "byname", Transport: domain.MCPHTTP, URL: strings.Replace(inside.URL, "127.0.0.1", "localhost", 1)})
+	w.add(domain.MCPServer{Name: "inside", Transport: toolserver.HTTP, URL: inside.URL})
+	w.add(domain.MCPServer{Name: "byname", Transport: toolserver.HTTP, URL: strings.Replace(inside.URL, "127.0.0.1", "localhost", 1)})
 	w.offered()
 
 	for _, name := range []string{"inside", "byname"} {
-		require.Eventually(t, func() bool { return w.records.state(name).Status == domain.MCPFailed }, soon, tick)
+		require.Eventually(t, func() bool { return w.records.state(name).Status == toolserver.Failed }, soon, tick)
 		require.Contains(t, w.records.state(name).Error, "may not be on this network or port")
 	}
 	// What an operator allows by name is reached all the same.

@@ -12,25 +12,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 func TestHostileServersByHTTP(t *testing.T) {
 	t.Parallel()
 
-	trusted := func(s *domain.MCPServerRecord) { s.Trusted = true }
-	short := func(s *domain.MCPServerRecord) { s.TimeoutS = 2 }
-	front := func(t *testing.T, w *env, name string, handle http.HandlerFunc, change ...func(*domain.MCPServerRecord)) {
+	trusted := func(s *toolserver.Record) { s.Trusted = true }
+	short := func(s *toolserver.Record) { s.TimeoutS = 2 }
+	front := func(t *testing.T, w *env, name string, handle http.HandlerFunc, change ...func(*toolserver.Record)) {
 		server := httptest.NewServer(handle)
 		t.Cleanup(server.Close)
 		t.Cleanup(server.CloseClientConnections)
 		t.Cleanup(w.manager.Close)
 		w.add(
-			domain.MCPServer{Name: name, Transport: domain.MCPHTTP, URL: server.URL + "/mcp?key=s3cret-in-url"},
+			domain.MCPServer{Name: name, Transport: toolserver.HTTP, URL: server.URL + "/mcp?key=s3cret-in-url"},
 			append(change, trusted)...)
 	}
 	failing := func(t *testing.T, w *env, name string) string {
 		w.offered()
-		require.Eventually(t, func() bool { return w.records.state(name).Status == domain.MCPFailed }, soon, tick)
+		require.Eventually(t, func() bool { return w.records.state(name).Status == toolserver.Failed }, soon, tick)
 		require.NotContains(t, w.records.state(name).Error+w.log.String(), "s3cret")
 
 		return w.records.state(name).Error
@@ -177,7 +178,7 @@ func TestHostileServersByHTTP(t *testing.T) {
 		t.Parallel()
 		w := newEnv(t)
 		server := httptest.NewServer(answering(nil))
-		w.add(domain.MCPServer{Name: "gone", Transport: domain.MCPHTTP, URL: server.URL}, trusted)
+		w.add(domain.MCPServer{Name: "gone", Transport: toolserver.HTTP, URL: server.URL}, trusted)
 		tool := w.tool("mcp__gone__act")
 
 		server.CloseClientConnections()

@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // oneSecond is the time limit of one call.
-func oneSecond(s *domain.MCPServerRecord) { s.TimeoutS = 1 }
+func oneSecond(s *toolserver.Record) { s.TimeoutS = 1 }
 
 func TestManager_serverHangs(t *testing.T) {
 	t.Parallel()
@@ -37,12 +38,12 @@ func TestManager_serverHangs(t *testing.T) {
 			w.stdio("good", serving(everything()))
 			w.stdio("hang", hang)
 			require.Contains(t, w.atFirst(6), "mcp__good__echo")
-			require.Equal(t, domain.MCPConnecting, w.records.state("hang").Status, "it was waited for")
+			require.Equal(t, toolserver.Connecting, w.records.state("hang").Status, "it was waited for")
 
 			w = newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 			w.stdio("hang", hang)
 			require.Empty(t, w.offered())
-			require.Eventually(t, func() bool { return w.records.state("hang").Status == domain.MCPFailed }, soon, tick)
+			require.Eventually(t, func() bool { return w.records.state("hang").Status == toolserver.Failed }, soon, tick)
 			require.Contains(t, w.records.state("hang").Error, "does not answer")
 		})
 	}
@@ -56,7 +57,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		return nil
 	})
 	require.Empty(t, w.offered())
-	require.Eventually(t, func() bool { return w.records.state("deaf").Status == domain.MCPFailed }, soon, tick)
+	require.Eventually(t, func() bool { return w.records.state("deaf").Status == toolserver.Failed }, soon, tick)
 }
 
 func TestACallThatHangs(t *testing.T) {
@@ -164,14 +165,14 @@ func TestACrashLoopIsSlowedDown(t *testing.T) {
 	started, _ := w.launcher.running()
 	// Twice, and then again after 1, 2, 4, … seconds.
 	require.LessOrEqual(t, started, 3+bits.Len(uint(time.Since(began)/time.Second)))
-	require.Eventually(t, func() bool { return w.records.state("loop").Status == domain.MCPFailed }, soon, tick)
+	require.Eventually(t, func() bool { return w.records.state("loop").Status == toolserver.Failed }, soon, tick)
 	require.Equal(t, "its process ended with exit code 0; it wrote: no configuration", w.records.state("loop").Error)
 }
 
 func TestAMissingProgram(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
-	w.add(domain.MCPServer{Name: "gone", Transport: domain.MCPStdio, Command: "nowhere"})
+	w.add(domain.MCPServer{Name: "gone", Transport: toolserver.Stdio, Command: "nowhere"})
 	require.Empty(t, w.offered())
 	require.Eventually(t, func() bool { return w.records.state("gone").Error != "" }, soon, tick)
 	require.Contains(t, w.records.state("gone").Error, "no such program")
@@ -251,7 +252,7 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 	w.stdio("babble", with(strings.Repeat("blah blah\n", 50_000)))
 	w.manager.ForgetServer("")
 	w.offered()
-	require.Eventually(t, func() bool { return w.records.state("babble").Status == domain.MCPFailed }, soon, tick)
+	require.Eventually(t, func() bool { return w.records.state("babble").Status == toolserver.Failed }, soon, tick)
 	require.Contains(t, w.records.state("babble").Error, "no protocol message")
 }
 
@@ -317,7 +318,7 @@ func TestAHugeList(t *testing.T) {
 	w.offered()
 
 	names := func(server string) []string {
-		require.Eventually(t, func() bool { return w.records.state(server).Status == domain.MCPConnected }, soon, tick, server)
+		require.Eventually(t, func() bool { return w.records.state(server).Status == toolserver.Connected }, soon, tick, server)
 
 		var out []string
 

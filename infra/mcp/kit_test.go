@@ -17,6 +17,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/netguard"
 )
 
@@ -29,11 +30,11 @@ const (
 // records keep servers and states in memory.
 type records struct {
 	mu      sync.Mutex
-	servers []domain.MCPServerRecord
-	states  map[string]domain.MCPConnection
+	servers []toolserver.Record
+	states  map[string]toolserver.Connection
 }
 
-func (r *records) SessionMCPServers(context.Context, string) ([]domain.MCPServerRecord, error) {
+func (r *records) SessionMCPServers(context.Context, string) ([]toolserver.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -44,11 +45,11 @@ func (r *records) MCPSession(_ context.Context, id string) (domain.Session, erro
 	return domain.Session{ID: id, OwnerID: "ann"}, nil
 }
 
-func (r *records) MCPConnections(context.Context, string) ([]domain.MCPConnection, error) {
+func (r *records) MCPConnections(context.Context, string) ([]toolserver.Connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	var list []domain.MCPConnection
+	var list []toolserver.Connection
 	for _, s := range r.states {
 		list = append(list, s)
 	}
@@ -56,7 +57,7 @@ func (r *records) MCPConnections(context.Context, string) ([]domain.MCPConnectio
 	return list, nil
 }
 
-func (r *records) SaveMCPConnection(_ context.Context, c domain.MCPConnection) error {
+func (r *records) SaveMCPConnection(_ context.Context, c toolserver.Connection) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -65,7 +66,7 @@ func (r *records) SaveMCPConnection(_ context.Context, c domain.MCPConnection) e
 	return nil
 }
 
-func (r *records) state(name string) domain.MCPConnection {
+func (r *records) state(name string) toolserver.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -234,7 +235,7 @@ type env struct {
 func newEnv(t *testing.T, change ...func(*Config)) *env {
 	t.Helper()
 	w := &env{
-		t: t, records: &records{states: map[string]domain.MCPConnection{}}, launcher: &launcher{programs: map[string]program{}},
+		t: t, records: &records{states: map[string]toolserver.Connection{}}, launcher: &launcher{programs: map[string]program{}},
 		log: &lockedBuffer{},
 	}
 	checks, err := netguard.New(nil, nil)
@@ -260,20 +261,20 @@ func newEnv(t *testing.T, change ...func(*Config)) *env {
 }
 
 // stdio configures a server that is a program.
-func (w *env) stdio(name string, p program, change ...func(*domain.MCPServerRecord)) {
+func (w *env) stdio(name string, p program, change ...func(*toolserver.Record)) {
 	w.launcher.mu.Lock()
 	w.launcher.programs[name] = p
 	w.launcher.mu.Unlock()
-	w.add(domain.MCPServer{Name: name, Transport: domain.MCPStdio, Command: name}, change...)
+	w.add(domain.MCPServer{Name: name, Transport: toolserver.Stdio, Command: name}, change...)
 }
 
-func (w *env) add(server domain.MCPServer, change ...func(*domain.MCPServerRecord)) {
+func (w *env) add(server domain.MCPServer, change ...func(*toolserver.Record)) {
 	server.Enabled = true
 
-	record := domain.MCPServerRecord{
+	record := toolserver.Record{
 		MCPServer:  server,
 		ID:         "id-" + server.Name,
-		Scope:      domain.MCPOfSession,
+		Scope:      toolserver.OfSession,
 		OwnerID:    "ann",
 		TrustHints: true,
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"everloop/activities/tools"
-	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // Known offers the tools of a session's servers as the records know them from
@@ -32,7 +32,7 @@ const maxKnown = 256
 
 // Tools implements tools.Provider.
 func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
-	var servers []domain.MCPServerRecord
+	var servers []toolserver.Record
 
 	if !s.Session.NoToolServers {
 		var err error
@@ -42,7 +42,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 		}
 	}
 
-	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, s.Profile.MCPServers))
+	used, _ := toolserver.Used(toolserver.WithConfigured(servers, s.Profile.MCPServers))
 	if len(used) == 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 
 	for _, server := range used {
 		for _, state := range states {
-			if state.Name == server.Name && state.Fingerprint == configHash(server) && state.Status != domain.MCPFailed {
+			if state.Name == server.Name && state.Fingerprint == configHash(server) && state.Status != toolserver.Failed {
 				all = append(all, k.offer(server, state)...)
 			}
 		}
@@ -67,7 +67,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 }
 
 // offer makes the tools of one server, once for each state.
-func (k *Known) offer(server domain.MCPServerRecord, state domain.MCPConnection) []tools.Tool {
+func (k *Known) offer(server toolserver.Record, state toolserver.Connection) []tools.Tool {
 	key := knownKey{state.SessionID, server.Name, state.Fingerprint, state.UpdatedAt}
 
 	k.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // names gives the names of tools.
@@ -44,21 +45,21 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	w.manager.ForgetSession(session.ID) // at rest it is known all the same
 	require.Len(t, known.Tools(t.Context(), scope), 6)
 
-	change := func(f func(*domain.MCPServerRecord)) {
+	change := func(f func(*toolserver.Record)) {
 		w.records.mu.Lock()
 		defer w.records.mu.Unlock()
 
 		f(&w.records.servers[0])
 	}
-	change(func(s *domain.MCPServerRecord) { s.Enabled = false })
+	change(func(s *toolserver.Record) { s.Enabled = false })
 	require.Empty(t, known.Tools(t.Context(), scope))
-	change(func(s *domain.MCPServerRecord) { s.Enabled, s.Command = true, "another" })
+	change(func(s *toolserver.Record) { s.Enabled, s.Command = true, "another" })
 	require.Empty(t, known.Tools(t.Context(), scope), "of another program nothing is known")
-	change(func(s *domain.MCPServerRecord) { s.Command = "every" })
+	change(func(s *toolserver.Record) { s.Command = "every" })
 	require.Len(t, known.Tools(t.Context(), scope), 6)
 
 	state := w.records.state("every")
-	state.Status = domain.MCPFailed
+	state.Status = toolserver.Failed
 	require.NoError(t, w.records.SaveMCPConnection(t.Context(), state))
 	require.Empty(t, known.Tools(t.Context(), scope))
 }
@@ -69,7 +70,7 @@ func TestKnown_configuredServers(t *testing.T) {
 	w := newEnv(t)
 	w.launcher.programs["other"] = serving(everything())
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
-		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
+		{Name: "every", Transport: toolserver.Stdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
 	}}}
 
 	require.Eventually(t, func() bool { return len(w.manager.Tools(t.Context(), scope)) > 0 }, soon, tick)

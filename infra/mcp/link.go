@@ -9,6 +9,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // target is a server as one session uses it.
 type target struct {
 	session     domain.Session
-	server      domain.MCPServerRecord
+	server      toolserver.Record
 	fingerprint string
 }
 
@@ -57,7 +58,7 @@ type link struct {
 	err      string        // of linkDown, or what is wrong with the list of tools
 	failures int           // in a row
 	retryAt  time.Time
-	catalog  []domain.MCPTool
+	catalog  []toolserver.Tool
 	listed   bool         // catalog is what a server said, now or earlier
 	offer    []tools.Tool // made of catalog; nil: not yet
 	used     time.Time
@@ -139,8 +140,8 @@ func (l *link) connect(ctx context.Context, t target) {
 	}
 }
 
-func (l *link) open(ctx context.Context, t target) (*connection, []domain.MCPTool, string, error) {
-	if t.server.Transport == domain.MCPStdio {
+func (l *link) open(ctx context.Context, t target) (*connection, []toolserver.Tool, string, error) {
+	if t.server.Transport == toolserver.Stdio {
 		if err := l.manager.makeRoom(l); err != nil {
 			return nil, nil, "", err
 		}
@@ -278,17 +279,17 @@ func (l *link) save(ctx context.Context) {
 
 	l.mu.Lock()
 
-	state := domain.MCPConnection{
+	state := toolserver.Connection{
 		SessionID: l.target.session.ID, Name: l.target.server.Name, Fingerprint: configHash(l.target.server),
 		Error: l.err, Tools: l.catalog,
 	}
 	switch l.state {
 	case linkConnecting:
-		state.Status, state.Error = domain.MCPConnecting, ""
+		state.Status, state.Error = toolserver.Connecting, ""
 	case linkUp:
-		state.Status = domain.MCPConnected
+		state.Status = toolserver.Connected
 	case linkDown:
-		state.Status = domain.MCPFailed
+		state.Status = toolserver.Failed
 	default:
 		l.mu.Unlock()
 		return

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // Records keep the configured servers and the last states of connections.
 type Records interface {
-	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
+	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
 	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error)
-	SaveMCPConnection(ctx context.Context, c domain.MCPConnection) error
+	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
+	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
 }
 
 // Roots says where a session's files are on this machine.
@@ -70,7 +71,7 @@ type linkKey struct{ session, server string }
 
 // known is what was read of a session's servers lately.
 type known struct {
-	servers []domain.MCPServerRecord
+	servers []toolserver.Record
 	until   time.Time
 }
 
@@ -188,7 +189,7 @@ func (m *Manager) ForgetUser(userID string) {
 }
 
 // servers gives the servers that count for a session.
-func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error) {
+func (m *Manager) servers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
 	m.mu.Lock()
 	k := m.known[sessionID]
 	m.mu.Unlock()
@@ -215,7 +216,7 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]domain.MCPSe
 // configHash distinguishes configurations of a server in the store. Its secrets are
 // distinguished by when they were set: nothing that is made of them is kept in the
 // clear.
-func configHash(s domain.MCPServerRecord) string {
+func configHash(s toolserver.Record) string {
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
 	sum := sha256.Sum256(data)
 
@@ -224,9 +225,9 @@ func configHash(s domain.MCPServerRecord) string {
 
 // fingerprint distinguishes configurations that need different connections. It
 // holds secrets and never leaves this process.
-func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
+func fingerprint(session domain.Session, s toolserver.Record) string {
 	var env map[string]string
-	if s.Transport == domain.MCPStdio && s.OfSession() {
+	if s.Transport == toolserver.Stdio && s.OfSession() {
 		env = session.Env
 	}
 
@@ -238,7 +239,7 @@ func fingerprint(session domain.Session, s domain.MCPServerRecord) string {
 
 // link gives the link of a session with a server, marked as used. One that was
 // made for another configuration is ended.
-func (m *Manager) link(session domain.Session, server domain.MCPServerRecord) (l *link, fresh bool) {
+func (m *Manager) link(session domain.Session, server toolserver.Record) (l *link, fresh bool) {
 	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
 	key := linkKey{session.ID, server.Name}
 
@@ -338,7 +339,7 @@ func (m *Manager) makeRoom(for_ *link) error {
 		}
 
 		l.mu.Lock()
-		if l.target.server.Transport == domain.MCPStdio && (l.state == linkUp || l.state == linkConnecting) {
+		if l.target.server.Transport == toolserver.Stdio && (l.state == linkUp || l.state == linkConnecting) {
 			count++
 
 			if l.state == linkUp && l.calls == 0 {

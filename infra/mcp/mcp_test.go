@@ -17,6 +17,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // everything is a server with a tool of each kind.
@@ -93,8 +94,8 @@ func both(t *testing.T, test func(t *testing.T, w *env)) {
 		front := httptest.NewServer(handler)
 		t.Cleanup(front.Close)
 		w.add(
-			domain.MCPServer{Name: "every", Transport: domain.MCPHTTP, URL: front.URL},
-			func(s *domain.MCPServerRecord) { s.Trusted = true },
+			domain.MCPServer{Name: "every", Transport: toolserver.HTTP, URL: front.URL},
+			func(s *toolserver.Record) { s.Trusted = true },
 		)
 		t.Cleanup(w.manager.Close) // before the front, which waits for its clients
 		test(t, w)
@@ -119,7 +120,7 @@ func TestToolsOfAServer(t *testing.T) {
 		}
 
 		state := w.records.state("every")
-		require.Equal(t, domain.MCPConnected, state.Status)
+		require.Equal(t, toolserver.Connected, state.Status)
 		require.Len(t, state.Tools, 6)
 
 		for name, want := range map[string]tools.Result{
@@ -237,7 +238,7 @@ func TestAStopReachesTheServer(t *testing.T) {
 		front := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 		t.Cleanup(front.Close)
 		t.Cleanup(w.manager.Close)
-		w.add(domain.MCPServer{Name: "h", Transport: domain.MCPHTTP, URL: front.URL}, func(s *domain.MCPServerRecord) { s.Trusted = true })
+		w.add(domain.MCPServer{Name: "h", Transport: toolserver.HTTP, URL: front.URL}, func(s *toolserver.Record) { s.Trusted = true })
 		run(t, w, entered, left)
 	})
 }
@@ -289,8 +290,8 @@ func TestAServerThatComesBack(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	t.Cleanup(w.manager.Close)
-	w.add(domain.MCPServer{Name: "web", Transport: domain.MCPHTTP, URL: front.URL, Headers: map[string]string{"X-Api-Key": "s3cret-key"}},
-		func(s *domain.MCPServerRecord) { s.Trusted = true })
+	w.add(domain.MCPServer{Name: "web", Transport: toolserver.HTTP, URL: front.URL, Headers: map[string]string{"X-Api-Key": "s3cret-key"}},
+		func(s *toolserver.Record) { s.Trusted = true })
 
 	for range 3 {
 		result, err := w.call(t.Context(), "mcp__web__act", `{"text":"x"}`)
@@ -331,7 +332,7 @@ func TestTools_beforeTheServerResponds(t *testing.T) {
 func TestManager_oneProcessPerSessionAndServer(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
-	w.stdio("every", serving(everything()), func(s *domain.MCPServerRecord) {
+	w.stdio("every", serving(everything()), func(s *toolserver.Record) {
 		s.Env, s.Args = map[string]string{"TOKEN": "t"}, []string{"--x"}
 	})
 
@@ -382,20 +383,20 @@ func TestManager_changedSettings(t *testing.T) {
 	w.stdio("every", serving(everything()))
 	w.tool("mcp__every__echo")
 
-	change := func(f func(*domain.MCPServerRecord)) {
+	change := func(f func(*toolserver.Record)) {
 		w.records.mu.Lock()
 		changed := w.records.servers[0]
 		f(&changed)
 		changed.UpdatedAt = time.Now()
-		w.records.servers = []domain.MCPServerRecord{changed}
+		w.records.servers = []toolserver.Record{changed}
 		w.records.mu.Unlock()
 		w.manager.mu.Lock()
 		clear(w.manager.known)
 		w.manager.mu.Unlock()
 	}
-	change(func(s *domain.MCPServerRecord) { s.Tools = []string{"echo", "none"} })
+	change(func(s *toolserver.Record) { s.Tools = []string{"echo", "none"} })
 	require.Len(t, w.offered(), 1)
-	change(func(s *domain.MCPServerRecord) { s.TrustHints, s.TimeoutS = false, 3600 })
+	change(func(s *toolserver.Record) { s.TrustHints, s.TimeoutS = false, 3600 })
 
 	echo := w.offered()["mcp__every__echo"]
 	require.True(t, echo.Acts, "hints of a server that is not believed count for nothing")
@@ -404,14 +405,14 @@ func TestManager_changedSettings(t *testing.T) {
 
 	started, _ := w.launcher.running()
 	require.Equal(t, 1, started)
-	change(func(s *domain.MCPServerRecord) { s.Env = map[string]string{"A": "1"} })
+	change(func(s *toolserver.Record) { s.Env = map[string]string{"A": "1"} })
 	w.tool("mcp__every__echo")
 	require.Eventually(t, func() bool { started, alive := w.launcher.running(); return started == 2 && alive == 1 }, soon, tick)
 	stale, err := echo.Run(t.Context(), newCall(`{"text":"x"}`))
 	require.NoError(t, err)
 	require.True(t, stale.IsError)
 	require.Contains(t, stale.Output, "changed or removed")
-	change(func(s *domain.MCPServerRecord) { s.Enabled = false })
+	change(func(s *toolserver.Record) { s.Enabled = false })
 	require.Empty(t, w.offered())
 }
 
@@ -439,11 +440,11 @@ func TestManager_configuredServersOfTheProfile(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
-	w.records.servers[0].Scope = domain.MCPOfService
+	w.records.servers[0].Scope = toolserver.OfService
 	w.launcher.programs["other"] = serving(everything())
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
-		{Name: "every", Transport: domain.MCPStdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
-		{Name: "Bad Name", Transport: domain.MCPStdio, Command: "other", Enabled: true},
+		{Name: "every", Transport: toolserver.Stdio, Command: "other", Tools: []string{"echo"}, Enabled: true},
+		{Name: "Bad Name", Transport: toolserver.Stdio, Command: "other", Enabled: true},
 	}}}
 
 	var offered []tools.Tool

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"everloop/activities/tools"
-	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // runner carries out calls of one tool of a server.
@@ -20,7 +20,7 @@ func (l *link) makeOffer() []tools.Tool {
 
 // offerOf gives what of a server's list of tools the agent is offered. run makes
 // what carries a tool's calls out.
-func offerOf(server domain.MCPServerRecord, catalog []domain.MCPTool, run func(tool string, acts bool) runner) []tools.Tool {
+func offerOf(server toolserver.Record, catalog []toolserver.Tool, run func(tool string, acts bool) runner) []tools.Tool {
 	offer := []tools.Tool{}
 
 	for _, t := range catalog {

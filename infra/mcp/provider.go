@@ -6,6 +6,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // Tools implements tools.Provider: the tools of all servers that count for the
@@ -54,7 +55,7 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 		return nil
 	}
 
-	used, _ := domain.UsedMCPServers(domain.ConfiguredMCPServers(servers, configured))
+	used, _ := toolserver.Used(toolserver.WithConfigured(servers, configured))
 
 	var links, fresh []*link
 

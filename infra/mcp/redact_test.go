@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 func TestConnectionError_hidesAddressAndSecrets(t *testing.T) {
@@ -62,7 +63,7 @@ func TestCall_resultRepeatsSecrets(t *testing.T) {
 		return server
 	}
 	w := newEnv(t)
-	w.stdio("env", serving(repeating("key s3cret-of-mine in /srv/files")), func(s *domain.MCPServerRecord) {
+	w.stdio("env", serving(repeating("key s3cret-of-mine in /srv/files")), func(s *toolserver.Record) {
 		s.Env = map[string]string{"API_KEY": "s3cret-of-mine", "ROOT": "/srv/files"}
 	})
 
@@ -74,11 +75,11 @@ func TestCall_resultRepeatsSecrets(t *testing.T) {
 	w.add(
 		domain.MCPServer{
 			Name:      "web",
-			Transport: domain.MCPHTTP,
+			Transport: toolserver.HTTP,
 			URL:       front.URL,
 			Headers:   map[string]string{"Authorization": "Bearer s3cret-of-mine"},
 		},
-		func(s *domain.MCPServerRecord) { s.Trusted = true },
+		func(s *toolserver.Record) { s.Trusted = true },
 	)
 
 	for name, want := range map[string]string{"mcp__env__repeat": "key *** in /srv/files", "mcp__web__repeat": "***"} {

@@ -6,24 +6,25 @@ import (
 	"fmt"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // SealedRecords keep tool servers without their secrets in the clear.
 type SealedRecords interface {
-	CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error)
-	MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error)
-	MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error)
+	CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error)
+	MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error)
+	MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error)
 	ChangeMCPServer(
 		ctx context.Context,
 		caller domain.User,
 		id string,
-		change func(*domain.MCPServerRecord) error,
-	) (domain.MCPServerRecord, error)
-	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error
-	SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error)
+		change func(*toolserver.Record) error,
+	) (toolserver.Record, error)
+	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
+	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
 	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error)
-	SaveMCPConnection(ctx context.Context, c domain.MCPConnection) error
+	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
+	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
 }
 
 // Box encrypts values, each for one purpose.
@@ -46,7 +47,7 @@ type kept struct {
 
 func purpose(serverID string) string { return "mcp/" + serverID }
 
-func (v Vault) seal(s *domain.MCPServerRecord) error {
+func (v Vault) seal(s *toolserver.Record) error {
 	text, err := json.Marshal(kept{s.Env, s.Headers})
 	if err != nil {
 		return err
@@ -57,7 +58,7 @@ func (v Vault) seal(s *domain.MCPServerRecord) error {
 	return err
 }
 
-func (v Vault) open(s *domain.MCPServerRecord) error {
+func (v Vault) open(s *toolserver.Record) error {
 	text, err := v.Box.Open(purpose(s.ID), s.Sealed)
 
 	var k kept
@@ -74,7 +75,7 @@ func (v Vault) open(s *domain.MCPServerRecord) error {
 	return nil
 }
 
-func (v Vault) openAll(list []domain.MCPServerRecord) ([]domain.MCPServerRecord, error) {
+func (v Vault) openAll(list []toolserver.Record) ([]toolserver.Record, error) {
 	for i := range list {
 		if err := v.open(&list[i]); err != nil {
 			return nil, err
@@ -85,7 +86,7 @@ func (v Vault) openAll(list []domain.MCPServerRecord) ([]domain.MCPServerRecord,
 }
 
 // CreateMCPServer keeps a new tool server.
-func (v Vault) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error) {
+func (v Vault) CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error) {
 	s.ID = domain.NewID()
 	if err := v.seal(&s); err != nil {
 		return s, err
@@ -102,7 +103,7 @@ func (v Vault) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (d
 }
 
 // MCPServers lists the servers that a user can see.
-func (v Vault) MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error) {
+func (v Vault) MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error) {
 	list, err := v.SealedRecords.MCPServers(ctx, userID)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (v Vault) MCPServers(ctx context.Context, userID string) ([]domain.MCPServe
 }
 
 // MCPServer reads one server that the caller can see.
-func (v Vault) MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error) {
+func (v Vault) MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error) {
 	s, err := v.SealedRecords.MCPServer(ctx, caller, id)
 	if err != nil {
 		return s, err
@@ -128,9 +129,9 @@ func (v Vault) ChangeMCPServer(
 	ctx context.Context,
 	caller domain.User,
 	id string,
-	change func(*domain.MCPServerRecord) error,
-) (domain.MCPServerRecord, error) {
-	s, err := v.SealedRecords.ChangeMCPServer(ctx, caller, id, func(s *domain.MCPServerRecord) error {
+	change func(*toolserver.Record) error,
+) (toolserver.Record, error) {
+	s, err := v.SealedRecords.ChangeMCPServer(ctx, caller, id, func(s *toolserver.Record) error {
 		if err := v.open(s); err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (v Vault) ChangeMCPServer(
 }
 
 // SessionMCPServers gives the servers that count for a session.
-func (v Vault) SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error) {
+func (v Vault) SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
 	list, err := v.SealedRecords.SessionMCPServers(ctx, sessionID)
 	if err != nil {
 		return nil, err

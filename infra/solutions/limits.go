@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // Most that a solution may bring, as a session's own setup.
@@ -35,7 +36,7 @@ func (f *file) withinLimits() error {
 
 	atMost(&wrong, "agents", len(f.Agents), mostAgents)
 	atMost(&wrong, "permissions", len(f.Permissions), mostPermissions)
-	atMost(&wrong, "mcp_servers", len(f.Servers), domain.MaxSessionMCPServers)
+	atMost(&wrong, "mcp_servers", len(f.Servers), toolserver.MaxOfSession)
 
 	return wrong
 }

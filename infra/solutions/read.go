@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 // file is solution.yaml. Prompts may be written in files beside it instead:
@@ -182,13 +183,13 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 
 	for _, m := range f.Servers {
-		if !serverName.MatchString(m.Name) || m.Transport != domain.MCPStdio && m.Transport != domain.MCPHTTP {
+		if !serverName.MatchString(m.Name) || m.Transport != toolserver.Stdio && m.Transport != toolserver.HTTP {
 			return none, fmt.Errorf(
 				"solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name,
 			)
 		}
 
-		if m.Transport == domain.MCPStdio && m.Command == "" || m.Transport == domain.MCPHTTP && m.URL == "" {
+		if m.Transport == toolserver.Stdio && m.Command == "" || m.Transport == toolserver.HTTP && m.URL == "" {
 			return none, fmt.Errorf("solution.yaml: MCP server %q needs a command for stdio, or a url for http", m.Name)
 		}
 

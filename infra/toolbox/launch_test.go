@@ -20,6 +20,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/mcp"
 	"everloop/infra/netguard"
 	"everloop/infra/sandbox"
@@ -76,24 +77,24 @@ var trap = map[string]string{
 // servers keep what mcp.Manager reads, in memory.
 type servers struct {
 	root    string
-	list    []domain.MCPServerRecord
+	list    []toolserver.Record
 	session domain.Session
 
 	mu     sync.Mutex
-	states map[string]domain.MCPConnection
+	states map[string]toolserver.Connection
 }
 
-func (s *servers) SessionMCPServers(context.Context, string) ([]domain.MCPServerRecord, error) {
+func (s *servers) SessionMCPServers(context.Context, string) ([]toolserver.Record, error) {
 	return s.list, nil
 }
 
 func (s *servers) MCPSession(context.Context, string) (domain.Session, error) { return s.session, nil }
 
-func (s *servers) MCPConnections(context.Context, string) ([]domain.MCPConnection, error) {
+func (s *servers) MCPConnections(context.Context, string) ([]toolserver.Connection, error) {
 	return nil, nil
 }
 
-func (s *servers) SaveMCPConnection(_ context.Context, c domain.MCPConnection) error {
+func (s *servers) SaveMCPConnection(_ context.Context, c toolserver.Connection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -120,7 +121,7 @@ type trapped struct {
 	profile domain.Profile
 }
 
-func newTrapped(t *testing.T, list []domain.MCPServerRecord, files []domain.MCPServer) *trapped {
+func newTrapped(t *testing.T, list []toolserver.Record, files []domain.MCPServer) *trapped {
 	t.Helper()
 
 	for _, program := range []string{"/usr/bin/python3", "/usr/bin/node"} {
@@ -151,7 +152,7 @@ func newTrapped(t *testing.T, list []domain.MCPServerRecord, files []domain.MCPS
 	}
 
 	w := &trapped{t: t, shell: Shell{Sandbox: box}, profile: domain.Profile{MCPServers: files}, records: &servers{
-		root: root, list: list, states: map[string]domain.MCPConnection{},
+		root: root, list: list, states: map[string]toolserver.Connection{},
 		session: domain.Session{ID: "s-1", OwnerID: "ann", SandboxUID: uid, Env: hostileEnv},
 	}}
 	checks, err := netguard.New(nil, nil)
@@ -194,11 +195,11 @@ func (w *trapped) report(server string) (got report) {
 	return got
 }
 
-func stdio(name, scope string, argv ...string) domain.MCPServerRecord {
-	return domain.MCPServerRecord{
-		ID: "id-" + name, Scope: domain.MCPScope(scope), OwnerID: "root", Trusted: true,
+func stdio(name, scope string, argv ...string) toolserver.Record {
+	return toolserver.Record{
+		ID: "id-" + name, Scope: toolserver.Scope(scope), OwnerID: "root", Trusted: true,
 		MCPServer: domain.MCPServer{
-			Name: name, Transport: domain.MCPStdio, Command: argv[0], Args: argv[1:], Enabled: true,
+			Name: name, Transport: toolserver.Stdio, Command: argv[0], Args: argv[1:], Enabled: true,
 			// Its name looks like no secret, so that it is not masked in results.
 			Env: map[string]string{"ADMIN_VALUE": adminSecret},
 		},
@@ -211,7 +212,7 @@ func TestShell_Launch_keepsServersOfOthersApart(t *testing.T) {
 	t.Parallel()
 
 	byShell := []string{"bash", "-c", `exec python3 -c "$0"`, pythonServer}
-	list := []domain.MCPServerRecord{
+	list := []toolserver.Record{
 		stdio(
 			"py",
 			"service",
@@ -263,7 +264,7 @@ func TestShell_Launch_keepsServersOfTheSessionInIt(t *testing.T) {
 	t.Parallel()
 
 	own := stdio("own", "session", "/usr/bin/python3", "-I", "-c", pythonServer)
-	w := newTrapped(t, []domain.MCPServerRecord{own}, nil)
+	w := newTrapped(t, []toolserver.Record{own}, nil)
 	got := w.report("own")
 	require.Equal(t, adminSecret, got.Env["ADMIN_VALUE"])
 	require.Equal(t, "/workspace", got.Env["PYTHONPATH"])

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/postgres/pg"
 )
 
@@ -14,13 +15,13 @@ import (
 // user's solution, of a session.
 const maxMCPServers = 32
 
-// mcpColumns give a domain.MCPServerRecord of the rows m and u, its maker.
+// mcpColumns give a toolserver.Record of the rows m and u, its maker.
 const mcpColumns = `
 	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.transport, m.command, m.args, m.url, m.sealed,
 	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator`
 
-func scanMCPServer(row pgx.CollectableRow) (domain.MCPServerRecord, error) {
-	var s domain.MCPServerRecord
+func scanMCPServer(row pgx.CollectableRow) (toolserver.Record, error) {
+	var s toolserver.Record
 
 	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
 		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted)
@@ -29,7 +30,7 @@ func scanMCPServer(row pgx.CollectableRow) (domain.MCPServerRecord, error) {
 }
 
 func mcpServerNotFound(id string) *domain.Error {
-	return domain.Newf(domain.NotFound, domain.CodeMCPServerNotFound, "tool server %s does not exist", id)
+	return domain.Newf(domain.NotFound, toolserver.CodeNotFound, "tool server %s does not exist", id)
 }
 
 // mcpFault recognises a name that is taken.
@@ -41,7 +42,7 @@ func mcpFault(doing, name string, err error) error {
 	return pg.Fault(doing, err)
 }
 
-func mcpArgs(s domain.MCPServerRecord) pgx.NamedArgs {
+func mcpArgs(s toolserver.Record) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": s.ID, "scope": s.Scope, "solution": s.SolutionID, "session": s.SessionID, "owner": s.OwnerID, "name": s.Name,
 		"transport": s.Transport, "command": s.Command, "args": orNone(s.Args), "url": s.URL,
@@ -59,8 +60,8 @@ func orNone(list []string) []string {
 
 // CreateMCPServer keeps a tool server under the id that it has. Whether its maker
 // may make it was checked. Of its secrets only Sealed is kept, and returned.
-func (c *Store) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (domain.MCPServerRecord, error) {
-	var made domain.MCPServerRecord
+func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error) {
+	var made toolserver.Record
 
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		// One maker adds one at a time, so that the count holds.
@@ -103,7 +104,7 @@ func (c *Store) CreateMCPServer(ctx context.Context, s domain.MCPServerRecord) (
 
 // MCPServers lists the tool servers that a user can see: those of the service,
 // and the user's own.
-func (c *Store) MCPServers(ctx context.Context, userID string) ([]domain.MCPServerRecord, error) {
+func (c *Store) MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+mcpColumns+`
 		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
@@ -120,11 +121,11 @@ func (c *Store) MCPServers(ctx context.Context, userID string) ([]domain.MCPServ
 
 // MCPServer reads one tool server that the caller can see: one of the service,
 // their own, or any for an administrator.
-func (c *Store) MCPServer(ctx context.Context, caller domain.User, id string) (domain.MCPServerRecord, error) {
+func (c *Store) MCPServer(ctx context.Context, caller domain.User, id string) (toolserver.Record, error) {
 	return mcpServer(ctx, c.db.Pool, caller, id, "")
 }
 
-func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (domain.MCPServerRecord, error) {
+func mcpServer(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (toolserver.Record, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+mcpColumns+`
 		FROM   mcp_servers m JOIN users u ON u.id = m.owner_id
@@ -145,9 +146,9 @@ func (c *Store) ChangeMCPServer(
 	ctx context.Context,
 	caller domain.User,
 	id string,
-	change func(*domain.MCPServerRecord) error,
-) (domain.MCPServerRecord, error) {
-	var changed domain.MCPServerRecord
+	change func(*toolserver.Record) error,
+) (toolserver.Record, error) {
+	var changed toolserver.Record
 
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
@@ -177,7 +178,7 @@ func (c *Store) ChangeMCPServer(
 
 // DeleteMCPServer removes a tool server that the caller can see; may says
 // whether they are allowed to.
-func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(domain.MCPServerRecord) error) error {
+func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error {
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		s, err := mcpServer(ctx, tx, caller, id, "FOR UPDATE OF m")
 		if err != nil {
@@ -198,7 +199,7 @@ func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id stri
 
 // SessionMCPServers gives the tool servers that count for a session, disabled
 // ones included: they take the place of others with their name.
-func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]domain.MCPServerRecord, error) {
+func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+mcpColumns+`, s.owner_id
 		FROM   sessions s, mcp_servers m JOIN users u ON u.id = m.owner_id
@@ -214,7 +215,7 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]doma
 
 	var owner string
 
-	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s domain.MCPServerRecord, err error) {
+	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s toolserver.Record, err error) {
 		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
 			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &owner)
 
@@ -224,24 +225,24 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]doma
 		return nil, pg.Fault("read the tool servers of a session", err)
 	}
 
-	return domain.EffectiveMCPServers(servers, owner), nil
+	return toolserver.Effective(servers, owner), nil
 }
 
 // MCPConnections gives the last known states of a session's connections.
-func (c *Store) MCPConnections(ctx context.Context, sessionID string) ([]domain.MCPConnection, error) {
+func (c *Store) MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT session_id, name, fingerprint, status, error, tools, updated_at
 		FROM   mcp_connections
 		WHERE  session_id = $1`, sessionID)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.MCPConnection])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[toolserver.Connection])
 
 	return list, pg.Fault("read connections with tool servers", err)
 }
 
 // SaveMCPConnection keeps the state of a connection, unless its session is gone.
-func (c *Store) SaveMCPConnection(ctx context.Context, connection domain.MCPConnection) error {
+func (c *Store) SaveMCPConnection(ctx context.Context, connection toolserver.Connection) error {
 	if connection.Tools == nil {
-		connection.Tools = []domain.MCPTool{}
+		connection.Tools = []toolserver.Tool{}
 	}
 
 	_, err := c.db.Pool.Exec(ctx, `

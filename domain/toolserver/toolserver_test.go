@@ -1,4 +1,4 @@
-package domain_test
+package toolserver_test
 
 import (
 	"fmt"
@@ -7,34 +7,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 )
 
 func TestASessionUsesTheClosestServersFirst(t *testing.T) {
 	t.Parallel()
 
-	var servers []domain.MCPServerRecord
+	var servers []toolserver.Record
 
-	add := func(scope domain.MCPScope, n int, enabled bool) {
+	add := func(scope toolserver.Scope, n int, enabled bool) {
 		for i := range n {
-			servers = append(servers, domain.MCPServerRecord{
+			servers = append(servers, toolserver.Record{
 				Scope: scope, MCPServer: domain.MCPServer{Name: fmt.Sprintf("%c%02d", 'z'-scope[1], i), Enabled: enabled},
 			})
 		}
 	}
-	add(domain.MCPOfService, 20, true)
-	add(domain.MCPOfSession, 3, false)
-	add(domain.MCPOfSolution, 10, true)
+	add(toolserver.OfService, 20, true)
+	add(toolserver.OfSession, 3, false)
+	add(toolserver.OfSolution, 10, true)
 
-	used, left := domain.UsedMCPServers(servers)
+	used, left := toolserver.Used(servers)
 	require.Len(t, used, 30)
 	require.Empty(t, left)
 
-	add(domain.MCPOfSession, 4, true)
+	add(toolserver.OfSession, 4, true)
 
-	used, left = domain.UsedMCPServers(servers)
-	require.Len(t, used, domain.MaxSessionMCPServers)
+	used, left = toolserver.Used(servers)
+	require.Len(t, used, toolserver.MaxOfSession)
 	require.Len(t, left, 2)
-	require.Equal(t, domain.MCPOfService, left[0].Scope)
+	require.Equal(t, toolserver.OfService, left[0].Scope)
 	require.Equal(t, servers[18].Name, left[0].Name)
 
 	for i := range len(used) - 1 {

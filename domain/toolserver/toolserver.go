@@ -1,0 +1,178 @@
+// Package toolserver holds the configured servers of the Model Context Protocol, and
+// decides which of them a session uses. It speaks no protocol: infra/mcp connects.
+package toolserver
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"everloop/domain"
+)
+
+// Scope says for which sessions a tool server is configured.
+type Scope string
+
+// A server of a session goes before one of the session's solution with the same
+// name, and that before one of the service.
+const (
+	OfService  Scope = "service"
+	OfSolution Scope = "solution"
+	OfSession  Scope = "session"
+)
+
+// How a tool server is reached: as a process in the session's sandbox, or by
+// streamable HTTP.
+const (
+	Stdio = "stdio"
+	HTTP  = "http"
+)
+
+// DefaultTimeout is the time limit of one call, in seconds, of a server that
+// names none.
+const DefaultTimeout = 60
+
+// CodeNotFound is the code of a tool server that is not there.
+const CodeNotFound = "mcp_server_not_found"
+
+// Record is a tool server as it is kept. The values of Env and Headers
+// are secrets: they go to the server and into no answer.
+type Record struct {
+	domain.MCPServer
+	ID         string
+	Scope      Scope
+	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator made it
+	SessionID  *string
+	OwnerID    string // who made it
+	// Trusted says that an administrator made it, so that it may be on the
+	// service's own network.
+	Trusted bool
+	// TrustHints says that the server is believed which of its tools only read,
+	// or can be called again, so that their calls are retried.
+	TrustHints bool
+	Sealed     []byte // Env and Headers as they are kept
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+// OfSession says that the server belongs to one session, and so to its owner.
+// Servers of solutions and of the service are shared by sessions that do not
+// trust each other.
+func (s Record) OfSession() bool { return s.Scope == OfSession }
+
+// Status is how far the connection of a session with a tool server is.
+type Status string
+
+// The states of a connection.
+const (
+	Connecting Status = "connecting"
+	Connected  Status = "connected"
+	Failed     Status = "failed"
+)
+
+// Connection is the last known state of a session's connection with a tool
+// server. It outlives the process that had the connection, so that the tools
+// are known before the server answers again.
+type Connection struct {
+	SessionID   string
+	Name        string // of the server
+	Fingerprint string // of the configuration that it was made with, its secrets left out
+	Status      Status
+	Error       string
+	Tools       []Tool
+	UpdatedAt   time.Time
+}
+
+// Tool is one tool of a server, its texts cleaned and cut.
+type Tool struct {
+	Name        string          `json:"name"` // as the server calls it
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
+	ReadOnly    bool            `json:"read_only,omitempty"`
+	Idempotent  bool            `json:"idempotent,omitempty"`
+}
+
+// WithConfigured adds the servers of a session's profile, which an operator
+// wrote: they go before the service's records of the same name, and after those
+// that were made for the solution or the session.
+func WithConfigured(servers []Record, profile []domain.MCPServer) []Record {
+	servers = slices.Clone(servers)
+
+	for _, configured := range profile {
+		if !serverName.MatchString(configured.Name) {
+			continue
+		}
+
+		record := Record{MCPServer: configured, Scope: OfSolution, Trusted: true, TrustHints: true}
+
+		i := slices.IndexFunc(servers, func(s Record) bool { return s.Name == configured.Name })
+		switch {
+		case i < 0:
+			servers = append(servers, record)
+		case servers[i].Scope == OfService:
+			servers[i] = record
+		}
+	}
+
+	slices.SortStableFunc(servers, func(a, b Record) int { return strings.Compare(a.Name, b.Name) })
+
+	return servers
+}
+
+// MaxOfSession bounds the tool servers that one session uses.
+const MaxOfSession = 32
+
+// Used gives those of a session's tool servers that it uses, and those
+// that are one too many: the widest scopes are left out first, and of one scope
+// the last by name. Disabled ones are in neither list.
+func Used(servers []Record) (used, left []Record) {
+	scopes := []Scope{OfSession, OfSolution, OfService}
+
+	for _, s := range servers {
+		if s.Enabled {
+			used = append(used, s)
+		}
+	}
+
+	slices.SortStableFunc(used, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(slices.Index(scopes, a.Scope), slices.Index(scopes, b.Scope)), strings.Compare(a.Name, b.Name))
+	})
+
+	if len(used) > MaxOfSession {
+		used, left = used[:MaxOfSession], used[MaxOfSession:]
+	}
+
+	slices.SortFunc(used, func(a, b Record) int { return strings.Compare(a.Name, b.Name) })
+
+	return used, left
+}
+
+var serverName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// Effective gives the servers that count for a session, by name: of
+// several with one name the one of the closest scope, its owner's own before an
+// administrator's.
+func Effective(servers []Record, sessionOwner string) []Record {
+	rank := func(s Record) int {
+		switch {
+		case s.Scope == OfSession:
+			return 3
+		case s.Scope == OfSolution && s.OwnerID == sessionOwner:
+			return 2
+		case s.Scope == OfSolution:
+			return 1
+		default:
+			return 0
+		}
+	}
+	sorted := slices.Clone(servers)
+	slices.SortFunc(sorted, func(a, b Record) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(rank(b), rank(a)), strings.Compare(a.ID, b.ID))
+	})
+
+	return slices.CompactFunc(sorted, func(a, b Record) bool { return a.Name == b.Name })
+}
