@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 var webhooksWalk = []call{
@@ -90,8 +91,8 @@ func (w *world) webhook() (id, delivery string) {
 	w.t.Helper()
 	_, err := w.db.Pool.Exec(w.t.Context(), `DELETE FROM webhooks WHERE owner_id = $1`, w.annID)
 	require.NoError(w.t, err)
-	made, err := w.db.CreateWebhook(w.t.Context(), w.annID, domain.NewID(), domain.WebhookSpec{
-		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true,
+	made, err := w.db.CreateWebhook(w.t.Context(), w.annID, domain.NewID(), webhook.Spec{
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(w.t, err)
 
@@ -144,7 +145,7 @@ func TestWebhooks_limit(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t)
-	for range domain.MaxWebhooks {
+	for range webhook.MaxWebhooks {
 		require.Equal(t, 200, w.do("POST", "/api/webhooks", w.ann, `{"url":"https://hooks.example.org/x"}`).status)
 	}
 

@@ -8,22 +8,22 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
-	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // Webhooks are the webhooks of users. One of another user is webhook_not_found.
 type Webhooks interface {
-	Create(ctx context.Context, ownerID string, spec domain.WebhookSpec) (made domain.Webhook, secret string, err error)
-	Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook, error)
-	Webhook(ctx context.Context, ownerID, id string) (domain.Webhook, error)
+	Create(ctx context.Context, ownerID string, spec webhook.Spec) (made webhook.Webhook, secret string, err error)
+	Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error)
+	Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error)
 	// Change calls set for the fields that change, more than once.
-	Change(ctx context.Context, ownerID, id string, set func(*domain.WebhookSpec)) (domain.Webhook, error)
-	Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed domain.Webhook, secret string, err error)
+	Change(ctx context.Context, ownerID, id string, set func(*webhook.Spec)) (webhook.Webhook, error)
+	Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed webhook.Webhook, secret string, err error)
 	DeleteWebhook(ctx context.Context, ownerID, id string) error
 	WebhookDeliveries(
-		ctx context.Context, ownerID, webhookID string, status domain.DeliveryStatus, event domain.WebhookEvent, offset, limit int,
-	) (page []domain.WebhookDelivery, total int, err error)
-	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (domain.WebhookDelivery, error)
+		ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
+	) (page []webhook.Delivery, total int, err error)
+	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (webhook.Delivery, error)
 }
 
 // WebhookRef is the path of an operation on one webhook.
@@ -40,11 +40,11 @@ type DeliveryRef struct {
 // webhookWithSecret is the answer to a creation and to a rotation, the only ones that
 // show the secret.
 type webhookWithSecret struct {
-	domain.Webhook
+	webhook.Webhook
 	Secret string `json:"secret" doc:"The secret that requests are signed with. It is not shown again." example:"whsec_…"`
 }
 
-type webhookEvents []domain.WebhookEvent
+type webhookEvents []webhook.Event
 
 type newWebhook struct {
 	URL         string         `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are sent, by https or http." example:"https://hooks.example.org/everloop"`
@@ -66,13 +66,13 @@ type webhookChange struct {
 	Enabled     *bool                  `json:"enabled,omitempty" nullable:"true" doc:"Whether events are sent. What waits for a webhook that is disabled fails."`
 }
 
-func (c webhookChange) apply(spec *domain.WebhookSpec) {
+func (c webhookChange) apply(spec *webhook.Spec) {
 	fields.Set(&spec.URL, c.URL)
 	fields.Set(&spec.Description, c.Description)
 	fields.Set(&spec.Enabled, c.Enabled)
 
 	if c.Events != nil {
-		spec.Events = append([]domain.WebhookEvent{}, *c.Events...)
+		spec.Events = append([]webhook.Event{}, *c.Events...)
 	}
 
 	if c.SessionID.Present {
@@ -110,7 +110,7 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 		Summary: "List the caller's webhooks, newest first",
 		Scope:   auth.SessionsRead,
 	},
-		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[domain.Webhook]], error) {
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[webhook.Webhook]], error) {
 			all, err := a.Webhooks.Webhooks(ctx, httpx.CallerOf(ctx).User.ID)
 			return httpx.Answer(fields.ListOf(all), err)
 		})
@@ -119,7 +119,7 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 		Summary: "Get a webhook",
 		Scope:   auth.SessionsRead, Errors: httpx.Codes{404: onWebhook},
 	},
-		func(ctx context.Context, in *WebhookRef) (*httpx.Body[domain.Webhook], error) {
+		func(ctx context.Context, in *WebhookRef) (*httpx.Body[webhook.Webhook], error) {
 			return httpx.Answer(a.Webhooks.Webhook(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 	httpx.Register(r, httpx.Operation{
@@ -157,21 +157,21 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 		Scope:       auth.SessionsWrite, Audit: "webhook.redeliver",
 		Errors: httpx.Codes{404: "webhook_not_found delivery_not_found", 409: "webhook_disabled"},
 	},
-		func(ctx context.Context, in *DeliveryRef) (*httpx.Body[domain.WebhookDelivery], error) {
+		func(ctx context.Context, in *DeliveryRef) (*httpx.Body[webhook.Delivery], error) {
 			return httpx.Answer(a.Webhooks.RedeliverWebhook(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.DeliveryID))
 		})
 }
 
 func (a *WebhooksAPI) create(ctx context.Context, in *struct{ Body newWebhook }) (*httpx.Body[webhookWithSecret], error) {
 	b := in.Body
-	spec := domain.WebhookSpec{
-		URL: b.URL, Description: fields.Value(b.Description), Events: []domain.WebhookEvent{domain.WebhookAll},
+	spec := webhook.Spec{
+		URL: b.URL, Description: fields.Value(b.Description), Events: []webhook.Event{webhook.WebhookAll},
 		SessionID: fields.OrNil(b.SessionID), TaskID: fields.OrNil(b.TaskID), Enabled: true,
 	}
 	fields.Set(&spec.Enabled, b.Enabled)
 
 	if b.Events != nil {
-		spec.Events = append([]domain.WebhookEvent{}, *b.Events...)
+		spec.Events = append([]webhook.Event{}, *b.Events...)
 	}
 
 	made, secret, err := a.Webhooks.Create(ctx, httpx.CallerOf(ctx).User.ID, spec)
@@ -186,7 +186,7 @@ func (a *WebhooksAPI) update(ctx context.Context, in *struct {
 	WebhookRef
 	Body webhookChange
 },
-) (*httpx.Body[domain.Webhook], error) {
+) (*httpx.Body[webhook.Webhook], error) {
 	return httpx.Answer(a.Webhooks.Change(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Body.apply))
 }
 
@@ -206,16 +206,16 @@ func (a *WebhooksAPI) rotate(ctx context.Context, in *struct {
 }
 
 type deliveryPage struct {
-	Items []domain.WebhookDelivery `json:"items" nullable:"false" doc:"The entries of this page."`
-	Total int                      `json:"total" doc:"Total number of entries." example:"1"`
+	Items []webhook.Delivery `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                `json:"total" doc:"Total number of entries." example:"1"`
 }
 
 func (a *WebhooksAPI) deliveries(ctx context.Context, in *struct {
 	WebhookRef
-	Status domain.DeliveryStatus `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries with this status."`
-	Event  domain.WebhookEvent   `query:"event" enum:"chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"Only deliveries of this event."`
-	Offset int                   `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int                   `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+	Status webhook.DeliveryStatus `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries with this status."`
+	Event  webhook.Event          `query:"event" enum:"chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"Only deliveries of this event."`
+	Offset int                    `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
+	Limit  int                    `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[deliveryPage], error) {
 	page, total, err := a.Webhooks.WebhookDeliveries(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Status, in.Event, in.Offset, in.Limit)

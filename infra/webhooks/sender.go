@@ -17,6 +17,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/netguard"
 )
 
@@ -69,8 +70,8 @@ func (s *Sender) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // Send posts the body, signed by each of the secrets. Errors name no URL, which may hold
 // a secret of its owner.
-func (s *Sender) Send(ctx context.Context, to, id, body string, secrets []string) domain.WebhookAnswer {
-	answer := domain.WebhookAnswer{At: time.Now().UTC()}
+func (s *Sender) Send(ctx context.Context, to, id, body string, secrets []string) webhook.Answer {
+	answer := webhook.Answer{At: time.Now().UTC()}
 
 	ctx, cancel := context.WithTimeout(ctx, s.time)
 	defer cancel()
@@ -129,7 +130,7 @@ func newRequest(ctx context.Context, to, id, body string, at time.Time, secrets 
 }
 
 // read takes the status and the beginning of the body.
-func read(response *http.Response, answer *domain.WebhookAnswer) error {
+func read(response *http.Response, answer *webhook.Answer) error {
 	defer response.Body.Close()
 
 	answer.StatusCode = response.StatusCode
@@ -137,7 +138,7 @@ func read(response *http.Response, answer *domain.WebhookAnswer) error {
 		answer.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second
 	}
 
-	begin, err := io.ReadAll(io.LimitReader(response.Body, domain.MaxWebhookAnswer))
+	begin, err := io.ReadAll(io.LimitReader(response.Body, webhook.MaxWebhookAnswer))
 	answer.Response = domain.CleanText(string(begin))
 
 	if response.StatusCode >= 200 && response.StatusCode <= 299 {

@@ -7,21 +7,21 @@ import (
 	"sync"
 	"time"
 
-	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // Due returns attempts that are due, each to one process, and records how they ended.
 type Due interface {
-	ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDelivery, error)
+	ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDelivery, error)
 	// RecordAttempt returns why the webhook was disabled by it; empty: it was not.
-	RecordAttempt(ctx context.Context, due domain.DueDelivery, answer domain.WebhookAnswer) (disabled string, err error)
-	ReleaseDelivery(ctx context.Context, due domain.DueDelivery) error
+	RecordAttempt(ctx context.Context, due webhook.DueDelivery, answer webhook.Answer) (disabled string, err error)
+	ReleaseDelivery(ctx context.Context, due webhook.DueDelivery) error
 }
 
 // Sender makes one signed request, with the newest secret first. It ends within half a
 // minute.
 type Sender interface {
-	Send(ctx context.Context, url, id, body string, secrets []string) domain.WebhookAnswer
+	Send(ctx context.Context, url, id, body string, secrets []string) webhook.Answer
 }
 
 const (
@@ -79,7 +79,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 }
 
 // attempt makes one request and records its outcome.
-func (d *Deliverer) attempt(ctx context.Context, due domain.DueDelivery) {
+func (d *Deliverer) attempt(ctx context.Context, due webhook.DueDelivery) {
 	answer := d.send(ctx, due)
 
 	record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
@@ -102,7 +102,7 @@ func (d *Deliverer) attempt(ctx context.Context, due domain.DueDelivery) {
 	}
 }
 
-func (d *Deliverer) send(ctx context.Context, due domain.DueDelivery) domain.WebhookAnswer {
+func (d *Deliverer) send(ctx context.Context, due webhook.DueDelivery) webhook.Answer {
 	began := time.Now()
 
 	var secrets []string
@@ -114,7 +114,7 @@ func (d *Deliverer) send(ctx context.Context, due domain.DueDelivery) domain.Web
 
 		secret, err := d.box.Open(purpose(due.WebhookID), sealed)
 		if err != nil {
-			return domain.WebhookAnswer{At: began, Error: "its secret cannot be read: the service has another encryption key"}
+			return webhook.Answer{At: began, Error: "its secret cannot be read: the service has another encryption key"}
 		}
 
 		secrets = append(secrets, string(secret))

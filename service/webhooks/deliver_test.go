@@ -11,19 +11,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // queue returns deliveries, some of endpoints that hang.
 type queue struct {
 	mu       sync.Mutex
-	due      []domain.DueDelivery
+	due      []webhook.DueDelivery
 	asked    []int
 	recorded []string
 	released []string
 }
 
-func (q *queue) ClaimDeliveries(_ context.Context, limit int) ([]domain.DueDelivery, error) {
+func (q *queue) ClaimDeliveries(_ context.Context, limit int) ([]webhook.DueDelivery, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -35,7 +35,7 @@ func (q *queue) ClaimDeliveries(_ context.Context, limit int) ([]domain.DueDeliv
 	return claimed, nil
 }
 
-func (q *queue) RecordAttempt(_ context.Context, due domain.DueDelivery, _ domain.WebhookAnswer) (string, error) {
+func (q *queue) RecordAttempt(_ context.Context, due webhook.DueDelivery, _ webhook.Answer) (string, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -44,7 +44,7 @@ func (q *queue) RecordAttempt(_ context.Context, due domain.DueDelivery, _ domai
 	return "", nil
 }
 
-func (q *queue) ReleaseDelivery(_ context.Context, due domain.DueDelivery) error {
+func (q *queue) ReleaseDelivery(_ context.Context, due webhook.DueDelivery) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -61,25 +61,25 @@ func (plainBox) Open(_ string, sealed []byte) ([]byte, error) { return sealed, n
 // slowly answers at once, but for the URL hang, which never does.
 type slowly struct{}
 
-func (slowly) Send(ctx context.Context, url, _, _ string, _ []string) domain.WebhookAnswer {
+func (slowly) Send(ctx context.Context, url, _, _ string, _ []string) webhook.Answer {
 	if url != "hang" {
-		return domain.WebhookAnswer{StatusCode: 200}
+		return webhook.Answer{StatusCode: 200}
 	}
 
 	<-ctx.Done()
 
-	return domain.WebhookAnswer{Error: "cut off"}
+	return webhook.Answer{Error: "cut off"}
 }
 
 func TestDeliverer_Run_hangingEndpointsDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{}
 		for i := range 40 {
-			q.due = append(q.due, domain.DueDelivery{ID: "hanging" + strconv.Itoa(i), URL: "hang"})
+			q.due = append(q.due, webhook.DueDelivery{ID: "hanging" + strconv.Itoa(i), URL: "hang"})
 		}
 
 		for i := range 100 {
-			q.due = append(q.due, domain.DueDelivery{ID: strconv.Itoa(i), URL: "quick"})
+			q.due = append(q.due, webhook.DueDelivery{ID: strconv.Itoa(i), URL: "quick"})
 		}
 
 		d, err := NewDeliverer(q, plainBox{}, slowly{}, slog.New(slog.DiscardHandler))

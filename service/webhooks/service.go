@@ -14,22 +14,23 @@ import (
 	"strconv"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // Records stores webhooks and deliveries. What does not belong to the owner is
 // webhook_not_found or delivery_not_found.
 type Records interface {
-	CreateWebhook(ctx context.Context, ownerID, id string, spec domain.WebhookSpec, sealed []byte) (domain.Webhook, error)
-	Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook, error)
-	Webhook(ctx context.Context, ownerID, id string) (domain.Webhook, error)
+	CreateWebhook(ctx context.Context, ownerID, id string, spec webhook.Spec, sealed []byte) (webhook.Webhook, error)
+	Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error)
+	Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error)
 	// ChangeWebhook calls change under the lock of the webhook.
-	ChangeWebhook(ctx context.Context, ownerID, id string, change func(*domain.WebhookSpec) error) (domain.Webhook, error)
-	RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (domain.Webhook, error)
+	ChangeWebhook(ctx context.Context, ownerID, id string, change func(*webhook.Spec) error) (webhook.Webhook, error)
+	RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (webhook.Webhook, error)
 	DeleteWebhook(ctx context.Context, ownerID, id string) error
 	WebhookDeliveries(
-		ctx context.Context, ownerID, webhookID string, status domain.DeliveryStatus, event domain.WebhookEvent, offset, limit int,
-	) (page []domain.WebhookDelivery, total int, err error)
-	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (domain.WebhookDelivery, error)
+		ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
+	) (page []webhook.Delivery, total int, err error)
+	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (webhook.Delivery, error)
 }
 
 // Box encrypts values, each for one purpose.
@@ -72,7 +73,7 @@ func (s *Service) newSecret(webhookID string) (secret string, sealed []byte, err
 func purpose(webhookID string) string { return "webhook/" + webhookID }
 
 // Create makes a webhook. Its secret is given this once.
-func (s *Service) Create(ctx context.Context, ownerID string, spec domain.WebhookSpec) (made domain.Webhook, secret string, err error) {
+func (s *Service) Create(ctx context.Context, ownerID string, spec webhook.Spec) (made webhook.Webhook, secret string, err error) {
 	if err := check(&spec); err != nil {
 		return made, "", err
 	}
@@ -90,8 +91,8 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec domain.Webhoo
 }
 
 // Change lets set change a webhook. It may be called more than once.
-func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*domain.WebhookSpec)) (domain.Webhook, error) {
-	return s.ChangeWebhook(ctx, ownerID, id, func(spec *domain.WebhookSpec) error {
+func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*webhook.Spec)) (webhook.Webhook, error) {
+	return s.ChangeWebhook(ctx, ownerID, id, func(spec *webhook.Spec) error {
 		set(spec)
 		return check(spec)
 	})
@@ -99,7 +100,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*doma
 
 // Rotate gives a webhook a new secret, which is given this once. Requests are signed with
 // the one before too, for the given seconds.
-func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed domain.Webhook, secret string, err error) {
+func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed webhook.Webhook, secret string, err error) {
 	if _, err := s.Webhook(ctx, ownerID, id); err != nil {
 		return changed, "", err
 	}
@@ -116,7 +117,7 @@ func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) 
 
 // check refuses what cannot be sent to, and cleans what is kept. Whether an address may
 // be connected to is decided when it is.
-func check(spec *domain.WebhookSpec) error {
+func check(spec *webhook.Spec) error {
 	spec.Description = domain.CleanText(spec.Description)
 	slices.Sort(spec.Events)
 

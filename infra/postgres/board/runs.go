@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
 )
@@ -101,7 +102,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 	})
 	for _, run := range over {
 		if err == nil {
-			err = webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunCancelled, run)
+			err = webhooks.IssueRunEvent(ctx, tx, webhook.WebhookIssueRunCancelled, run)
 		}
 	}
 

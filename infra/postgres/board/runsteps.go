@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
 )
@@ -258,7 +259,7 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 			return nil
 		}
 
-		if err := webhooks.IssueRunEvent(ctx, tx, domain.WebhookIssueRunStarted, runID); err != nil {
+		if err := webhooks.IssueRunEvent(ctx, tx, webhook.WebhookIssueRunStarted, runID); err != nil {
 			return err
 		}
 
@@ -331,10 +332,10 @@ type end struct {
 }
 
 // endEvents are the events of runs that are over.
-var endEvents = map[domain.IssueRunStatus]domain.WebhookEvent{
-	domain.IssueRunCompleted: domain.WebhookIssueRunCompleted,
-	domain.IssueRunFailed:    domain.WebhookIssueRunFailed,
-	domain.IssueRunCancelled: domain.WebhookIssueRunCancelled,
+var endEvents = map[domain.IssueRunStatus]webhook.Event{
+	domain.IssueRunCompleted: webhook.WebhookIssueRunCompleted,
+	domain.IssueRunFailed:    webhook.WebhookIssueRunFailed,
+	domain.IssueRunCancelled: webhook.WebhookIssueRunCancelled,
 }
 
 // endRun ends a run: its issue moves on, and where it is worth it another attempt begins.

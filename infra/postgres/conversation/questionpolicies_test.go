@@ -6,13 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 func TestBase_questionPolicies(t *testing.T) {
 	t.Parallel()
 	d := newDecisions(t)
-	hook, err := d.store.CreateWebhook(t.Context(), d.owner, domain.NewID(), domain.WebhookSpec{
-		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookQuestionEscalated}, Enabled: true,
+	hook, err := d.store.CreateWebhook(t.Context(), d.owner, domain.NewID(), webhook.Spec{
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookQuestionEscalated}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 
@@ -67,8 +68,8 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 
 	hook := func() string {
-		made, err := d.store.CreateWebhook(ctx, d.owner, domain.NewID(), domain.WebhookSpec{
-			URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{}, Enabled: true,
+		made, err := d.store.CreateWebhook(ctx, d.owner, domain.NewID(), webhook.Spec{
+			URL: "https://hooks.example.org/", Events: []webhook.Event{}, Enabled: true,
 		}, []byte("sealed"))
 		require.NoError(t, err)
 

@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
 )
@@ -110,7 +111,7 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 // notify writes the events of what has become of a run: it has begun, or is over.
 func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Status) error {
 	if before == dagrun.Pending && now != dagrun.Pending {
-		if err := webhooks.DAGRunEvent(ctx, tx, domain.WebhookDAGRunStarted, runID); err != nil {
+		if err := webhooks.DAGRunEvent(ctx, tx, webhook.WebhookDAGRunStarted, runID); err != nil {
 			return err
 		}
 	}
@@ -123,10 +124,10 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Sta
 }
 
 // endEvents are the events of runs that are over.
-var endEvents = map[dagrun.Status]domain.WebhookEvent{
-	dagrun.Completed: domain.WebhookDAGRunCompleted,
-	dagrun.Failed:    domain.WebhookDAGRunFailed,
-	dagrun.Cancelled: domain.WebhookDAGRunCancelled,
+var endEvents = map[dagrun.Status]webhook.Event{
+	dagrun.Completed: webhook.WebhookDAGRunCompleted,
+	dagrun.Failed:    webhook.WebhookDAGRunFailed,
+	dagrun.Cancelled: webhook.WebhookDAGRunCancelled,
 }
 
 func graphOf(ctx context.Context, tx pgx.Tx, solutionID string, version int) (graph dag.Graph, err error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
 )
@@ -202,7 +203,7 @@ func (t *taking) notifyMissed() error {
 		return nil
 	}
 
-	return webhooks.TaskEvent(t.ctx, t.tx, domain.WebhookRunMissed, t.task, t.notRun)
+	return webhooks.TaskEvent(t.ctx, t.tx, webhook.WebhookRunMissed, t.task, t.notRun)
 }
 
 // cancelOthers ends the runs that wait, and has the others stopped.

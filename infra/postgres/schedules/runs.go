@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/postgres/webhooks"
@@ -421,9 +422,9 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 
 // notifyEnd reports to webhooks the end of a run, and that its task was disabled by it.
 func notifyEnd(ctx context.Context, tx pgx.Tx, was, task domain.ScheduledTask, run domain.ScheduledRun) error {
-	event := domain.WebhookRunFailed
+	event := webhook.WebhookRunFailed
 	if run.Status == domain.RunCompleted {
-		event = domain.WebhookRunCompleted
+		event = webhook.WebhookRunCompleted
 	}
 
 	runs := []domain.ScheduledRun{run}
@@ -435,7 +436,7 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task domain.ScheduledTask, r
 		return nil
 	}
 
-	return webhooks.TaskEvent(ctx, tx, domain.WebhookSchedulePaused, task, runs)
+	return webhooks.TaskEvent(ctx, tx, webhook.WebhookSchedulePaused, task, runs)
 }
 
 // StalledRuns lists runs that should have moved some seconds ago: those that no

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -164,8 +165,8 @@ func TestTakeTicks_missed(t *testing.T) {
 func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	hook, err := s.db.CreateWebhook(t.Context(), s.owner, domain.NewID(), domain.WebhookSpec{
-		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{}, Enabled: true,
+	hook, err := s.db.CreateWebhook(t.Context(), s.owner, domain.NewID(), webhook.Spec{
+		URL: "https://hooks.example.org/", Events: []webhook.Event{}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 )
 
@@ -17,9 +18,9 @@ const deliveryColumns = `
 	d.id, d.webhook_id, d.event, d.status, d.body, d.error, d.attempt_count, d.attempts,
 	CASE WHEN d.status = 'pending' THEN d.next_attempt_at END, d.created_at, d.finished_at`
 
-func scanDelivery(row pgx.CollectableRow) (domain.WebhookDelivery, error) {
+func scanDelivery(row pgx.CollectableRow) (webhook.Delivery, error) {
 	var (
-		d    domain.WebhookDelivery
+		d    webhook.Delivery
 		body string
 	)
 
@@ -33,8 +34,8 @@ func scanDelivery(row pgx.CollectableRow) (domain.WebhookDelivery, error) {
 // WebhookDeliveries gives a page of the deliveries of a user's webhook, the newest first,
 // and counts them. An empty status or event stands for all.
 func (s *Store) WebhookDeliveries(
-	ctx context.Context, ownerID, webhookID string, status domain.DeliveryStatus, event domain.WebhookEvent, offset, limit int,
-) (page []domain.WebhookDelivery, total int, err error) {
+	ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
+) (page []webhook.Delivery, total int, err error) {
 	if _, err := s.Webhook(ctx, ownerID, webhookID); err != nil {
 		return nil, 0, err
 	}
@@ -55,7 +56,7 @@ func (s *Store) WebhookDeliveries(
 
 // RedeliverWebhook has a delivery sent again, under its id, with all its attempts. One of
 // a disabled webhook is webhook_disabled.
-func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (again domain.WebhookDelivery, err error) {
+func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (again webhook.Delivery, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		w, err := oneWebhook(ctx, tx, webhookID, `
 			SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner FOR KEY SHARE`,
@@ -94,7 +95,7 @@ const (
 )
 
 // ClaimDeliveries claims up to limit attempts that are due, those that wait longest first.
-func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDelivery, error) {
+func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDelivery, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		WITH waiting AS MATERIALIZED (
 			SELECT DISTINCT webhook_id AS id FROM webhook_deliveries WHERE status = 'pending' AND next_attempt_at <= now()),
@@ -127,8 +128,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDel
 		RETURNING d.id, d.webhook_id, d.claim, w.url, d.body, d.attempt_count + 1, w.sealed,
 		          CASE WHEN w.previous_until > now() THEN w.previous_sealed END, w.previous_until`,
 		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": atOnce, "failing": atOnceFailing, "owner": atOnceOwner})
-	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.DueDelivery, error) {
-		var d domain.DueDelivery
+	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhook.DueDelivery, error) {
+		var d webhook.DueDelivery
 
 		err := row.Scan(
 			&d.ID,
@@ -151,7 +152,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]domain.DueDel
 // RecordAttempt records how a claimed attempt ended, unless another process has claimed
 // it since, and plans the next one. It returns why the webhook was disabled by it; empty:
 // it was not.
-func (s *Store) RecordAttempt(ctx context.Context, due domain.DueDelivery, answer domain.WebhookAnswer) (disabled string, err error) {
+func (s *Store) RecordAttempt(ctx context.Context, due webhook.DueDelivery, answer webhook.Answer) (disabled string, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		disabled = ""
 		// The webhook first: who deletes one locks it before its deliveries.
@@ -192,14 +193,14 @@ func (s *Store) RecordAttempt(ctx context.Context, due domain.DueDelivery, answe
 		failures++
 		if _, err := tx.Exec(ctx, `
 			UPDATE webhooks SET failures = $2, failing_since = $3, retry_at = now() + $4::interval WHERE id = $1`,
-			due.WebhookID, failures, failing, domain.EndpointPause(failures)); err != nil {
+			due.WebhookID, failures, failing, webhook.EndpointPause(failures)); err != nil {
 			return err
 		}
 
 		switch {
-		case answer.StatusCode == domain.StatusGone:
+		case answer.StatusCode == webhook.StatusGone:
 			disabled = "the endpoint answered 410: it wants no more events"
-		case now.Sub(*failing) >= domain.WebhookFailsFor && failures >= domain.WebhookFailsOften:
+		case now.Sub(*failing) >= webhook.WebhookFailsFor && failures >= webhook.WebhookFailsOften:
 			disabled = fmt.Sprintf(
 				"all %d attempts since %s failed, the last one: %s",
 				failures,
@@ -218,7 +219,7 @@ func (s *Store) RecordAttempt(ctx context.Context, due domain.DueDelivery, answe
 
 // recordAnswer adds the attempt to its delivery, and ends the delivery or plans the next
 // attempt. False: the claim was lost.
-func recordAnswer(ctx context.Context, tx pgx.Tx, due domain.DueDelivery, answer domain.WebhookAnswer) (recorded bool, err error) {
+func recordAnswer(ctx context.Context, tx pgx.Tx, due webhook.DueDelivery, answer webhook.Answer) (recorded bool, err error) {
 	var tries int
 
 	err = tx.QueryRow(ctx, `
@@ -232,23 +233,23 @@ func recordAnswer(ctx context.Context, tx pgx.Tx, due domain.DueDelivery, answer
 		return false, err
 	}
 
-	attempt := domain.WebhookAttempt{
+	attempt := webhook.Attempt{
 		Number:     due.Number,
 		At:         answer.At,
 		DurationMS: answer.Duration.Milliseconds(),
 		StatusCode: answer.StatusCode,
 		Response:   answer.Response,
 	}
-	status, reason, pause := domain.DeliveryDelivered, "", time.Duration(0)
+	status, reason, pause := webhook.DeliveryDelivered, "", time.Duration(0)
 
 	if answer.Error != "" {
 		attempt.Error = &answer.Error
 
 		var more bool
 
-		status = domain.DeliveryPending
-		if pause, more = domain.NextDelivery(tries, answer.RetryAfter); !more {
-			status, reason = domain.DeliveryFailed, fmt.Sprintf("%d attempts failed, the last one: %s", tries, answer.Error)
+		status = webhook.DeliveryPending
+		if pause, more = webhook.NextDelivery(tries, answer.RetryAfter); !more {
+			status, reason = webhook.DeliveryFailed, fmt.Sprintf("%d attempts failed, the last one: %s", tries, answer.Error)
 		}
 	}
 
@@ -261,7 +262,7 @@ func recordAnswer(ctx context.Context, tx pgx.Tx, due domain.DueDelivery, answer
 		WHERE  id = @id`,
 		pgx.NamedArgs{
 			"id": due.ID, "status": string(status), "reason": reason, "number": due.Number, "tries": tries, "attempt": attempt,
-			"pause": pause, "kept": domain.MaxWebhookAttempts,
+			"pause": pause, "kept": webhook.MaxWebhookAttempts,
 		})
 
 	return err == nil, err
@@ -283,14 +284,14 @@ func disable(ctx context.Context, tx pgx.Tx, webhookID, reason string) error {
 
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks WHERE owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] ORDER BY id FOR KEY SHARE`,
-		owner, string(domain.WebhookDisabled))
+		owner, string(webhook.WebhookDisabled))
 
 	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(others) == 0 {
 		return err
 	}
 
-	return deliver(ctx, tx, others, nil, domain.WebhookDisabled, domain.WebhookStopped{
+	return deliver(ctx, tx, others, nil, webhook.WebhookDisabled, webhook.Stopped{
 		WebhookID: webhookID, Description: description, Reason: reason,
 	})
 }
@@ -305,7 +306,7 @@ func failPending(ctx context.Context, tx pgx.Tx, webhookID string) error {
 }
 
 // ReleaseDelivery releases a claimed attempt that was not made.
-func (s *Store) ReleaseDelivery(ctx context.Context, due domain.DueDelivery) error {
+func (s *Store) ReleaseDelivery(ctx context.Context, due webhook.DueDelivery) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE webhook_deliveries SET claimed_until = NULL WHERE id = $1 AND claim = $2 AND status = 'pending'`, due.ID, due.Claim)
 
@@ -327,5 +328,5 @@ func (s *Store) PruneCrowdedDeliveries(ctx context.Context, limit int) (int64, e
 		DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY (
 			SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
 				SELECT id FROM webhook_deliveries WHERE webhook_id = w.id AND status <> 'pending' ORDER BY id DESC OFFSET $2) d
-			LIMIT $1))`, limit, domain.MaxWebhookDeliveries)
+			LIMIT $1))`, limit, webhook.MaxWebhookDeliveries)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // shownIntent and shownQuestions bound what an event shows of texts: characters of an
@@ -21,8 +22,8 @@ const (
 // ChatEnded writes the deliveries of a chat's end in the transaction that ends it. Chats
 // of replays have none.
 func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end domain.ChatEnded) error {
-	event := domain.ChatWebhookEvent(end.FinishReason)
-	if event == domain.WebhookChatWaiting {
+	event := webhook.ChatEvent(end.FinishReason)
+	if event == webhook.WebhookChatWaiting {
 		if err := runWaits(ctx, tx, sessionID, chatID); err != nil {
 			return err
 		}
@@ -33,12 +34,12 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 		return err
 	}
 
-	data := domain.WebhookChat{
+	data := webhook.Chat{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, Trigger: to.trigger, TaskID: to.taskID, RunID: to.runID, ChatEnded: end,
 	}
 
 	data.Result = nil // it has any size; clients read it from the session
-	if event == domain.WebhookChatWaiting {
+	if event == webhook.WebhookChatWaiting {
 		if data.Questions, err = openQuestions(ctx, tx, chatID); err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 
 // QuestionEscalated writes the deliveries of a question that no user has answered.
 func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questionID string) error {
-	to, err := chatTargets(ctx, tx, sessionID, chatID, domain.WebhookQuestionEscalated)
+	to, err := chatTargets(ctx, tx, sessionID, chatID, webhook.WebhookQuestionEscalated)
 	if err != nil || len(to.webhooks) == 0 {
 		return err
 	}
@@ -59,19 +60,19 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questi
 		return err
 	}
 
-	i := slices.IndexFunc(open, func(q domain.WebhookQuestion) bool { return q.QuestionID == questionID })
+	i := slices.IndexFunc(open, func(q webhook.Question) bool { return q.QuestionID == questionID })
 	if i < 0 {
 		return nil // resolved meanwhile
 	}
 
-	return deliver(ctx, tx, to.webhooks, &sessionID, domain.WebhookQuestionEscalated, domain.WebhookEscalation{
+	return deliver(ctx, tx, to.webhooks, &sessionID, webhook.WebhookQuestionEscalated, webhook.Escalation{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, TaskID: to.taskID, RunID: to.runID, Question: open[i],
 	})
 }
 
 // TaskEvent writes the deliveries of an event of a scheduled task. The runs are those that
 // it is about, the oldest first.
-func TaskEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, task domain.ScheduledTask, runs []domain.ScheduledRun) error {
+func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task domain.ScheduledTask, runs []domain.ScheduledRun) error {
 	session := ""
 	if len(runs) == 1 && runs[0].SessionID != nil {
 		session = *runs[0].SessionID
@@ -91,14 +92,14 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, task d
 		return err
 	}
 
-	shown := runs[max(0, len(runs)-domain.MaxWebhookRuns):]
+	shown := runs[max(0, len(runs)-webhook.MaxWebhookRuns):]
 
 	var of *string
 	if session != "" {
 		of = &session
 	}
 
-	return deliver(ctx, tx, to, of, event, domain.WebhookTask{
+	return deliver(ctx, tx, to, of, event, webhook.Task{
 		TaskID:       task.ID,
 		Title:        task.Title,
 		Runs:         slices.Concat([]domain.ScheduledRun{}, shown),
@@ -118,7 +119,7 @@ type targets struct {
 
 // chatTargets finds out who is sent an event of a chat. The rows of the webhooks stay
 // until the transaction is over.
-func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event domain.WebhookEvent) (to targets, err error) {
+func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event webhook.Event) (to targets, err error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT w.id, left(s.intent, @shown), c.trigger, t.id, r.id
 		FROM   sessions s
@@ -133,7 +134,7 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 		ORDER  BY w.id FOR KEY SHARE OF w`,
 		pgx.NamedArgs{
 			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
-			"escalates": event == domain.WebhookQuestionEscalated,
+			"escalates": event == webhook.WebhookQuestionEscalated,
 		})
 
 	var id string
@@ -147,13 +148,13 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 }
 
 // openQuestions are the questions that a chat waits for.
-func openQuestions(ctx context.Context, tx pgx.Tx, chatID string) ([]domain.WebhookQuestion, error) {
+func openQuestions(ctx context.Context, tx pgx.Tx, chatID string) ([]webhook.Question, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT id, tool_call_id, CASE WHEN guards IS NULL THEN 'question' ELSE 'permission' END,
 		       CASE WHEN octet_length(questions::text) <= $2 THEN questions END, asked_at, expires_at, default_policy
 		FROM   questions WHERE chat_id = $1 AND state = 'open' ORDER BY id LIMIT 20`, chatID, shownQuestions)
 
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[domain.WebhookQuestion])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[webhook.Question])
 }
 
 // tooManyPending is what a delivery says that could not wait.
@@ -161,8 +162,8 @@ const tooManyPending = "too many deliveries of this webhook wait already; it was
 
 // deliver writes one delivery for each of the webhooks. One that has too many deliveries
 // which wait gets a failed one.
-func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, event domain.WebhookEvent, data any) error {
-	body, err := json.Marshal(domain.WebhookBody{Type: event, Timestamp: time.Now().UTC().Truncate(time.Millisecond), Data: data})
+func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, event webhook.Event, data any) error {
+	body, err := json.Marshal(webhook.Body{Type: event, Timestamp: time.Now().UTC().Truncate(time.Millisecond), Data: data})
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, eve
 				SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = n.webhook AND d.status = 'pending' LIMIT @most) p) f`,
 		pgx.NamedArgs{
 			"ids": ids, "webhooks": to, "session": sessionID, "event": string(event), "body": string(body), "reason": tooManyPending,
-			"most": domain.MaxWebhookPending,
+			"most": webhook.MaxWebhookPending,
 		})
 
 	return err

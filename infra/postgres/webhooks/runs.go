@@ -7,20 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 )
 
 // DAGRunEvent writes the deliveries of a state that a DAG run has reached, in the
 // transaction in which it does. Runs of subflows have none: they are steps of the run
 // that they are part of.
-func DAGRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runID string) error {
+func DAGRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string) error {
 	return dagRunEvent(ctx, tx, event, runID, nil, nil)
 }
 
 // dagRunEvent is DAGRunEvent, with the session that the event is about.
-func dagRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runID string, session *string,
-	questions []domain.WebhookQuestion,
+func dagRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string, session *string,
+	questions []webhook.Question,
 ) error {
-	data := domain.WebhookDAGRun{RunID: runID, SessionID: session, Questions: questions}
+	data := webhook.DAGRun{RunID: runID, SessionID: session, Questions: questions}
 
 	var (
 		owner         string
@@ -52,12 +53,12 @@ func dagRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runI
 
 // IssueRunEvent is DAGRunEvent for the run of an agent that works on an issue. The
 // webhooks of the agent's owner are sent it.
-func IssueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runID string) error {
+func IssueRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string) error {
 	return issueRunEvent(ctx, tx, event, runID, nil)
 }
 
-func issueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, runID string, questions []domain.WebhookQuestion) error {
-	data := domain.WebhookIssueRun{RunID: runID, Questions: questions}
+func issueRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string, questions []webhook.Question) error {
+	data := webhook.IssueRun{RunID: runID, Questions: questions}
 
 	var (
 		owner         string
@@ -80,7 +81,7 @@ func issueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, ru
 		return err
 	}
 
-	if event == domain.WebhookIssueRunWaiting {
+	if event == webhook.WebhookIssueRunWaiting {
 		data.Status = "waiting"
 	}
 
@@ -89,12 +90,12 @@ func issueRunEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, ru
 	return runEvent(ctx, tx, event, owner, data.SessionID, data)
 }
 
-func runError(code, message *string) *domain.WebhookRunError {
+func runError(code, message *string) *webhook.RunError {
 	if code == nil {
 		return nil
 	}
 
-	e := &domain.WebhookRunError{Code: *code}
+	e := &webhook.RunError{Code: *code}
 	if message != nil {
 		e.Message = *message
 	}
@@ -104,7 +105,7 @@ func runError(code, message *string) *domain.WebhookRunError {
 
 // runEvent writes the deliveries for the webhooks of a user. Those that want events of one
 // session get what is about it; those of one scheduled task get none.
-func runEvent(ctx context.Context, tx pgx.Tx, event domain.WebhookEvent, owner string, session *string, data any) error {
+func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string, session *string, data any) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks
 		WHERE  owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] AND (only_session IS NULL OR only_session = $3) AND only_task IS NULL
@@ -149,8 +150,8 @@ func runWaits(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
 	}
 
 	if trigger == domain.TriggerIssue {
-		return issueRunEvent(ctx, tx, domain.WebhookIssueRunWaiting, runID, questions)
+		return issueRunEvent(ctx, tx, webhook.WebhookIssueRunWaiting, runID, questions)
 	}
 
-	return dagRunEvent(ctx, tx, domain.WebhookDAGRunWaiting, runID, &sessionID, questions)
+	return dagRunEvent(ctx, tx, webhook.WebhookDAGRunWaiting, runID, &sessionID, questions)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 )
 
@@ -23,8 +24,8 @@ const webhookColumns = `
 	id, url, description, events, only_session, only_task, enabled, disabled_reason, failures, failing_since, last_delivery_at,
 	CASE WHEN previous_until > now() THEN previous_until END, created_at, updated_at`
 
-func scanWebhook(row pgx.CollectableRow) (domain.Webhook, error) {
-	var w domain.Webhook
+func scanWebhook(row pgx.CollectableRow) (webhook.Webhook, error) {
+	var w webhook.Webhook
 
 	err := row.Scan(&w.ID, &w.URL, &w.Description, &w.Events, &w.SessionID, &w.TaskID, &w.Enabled, &w.DisabledReason,
 		&w.ConsecutiveFailures, &w.FailingSince, &w.LastDeliveryAt, &w.PreviousSecretUntil, &w.CreatedAt, &w.UpdatedAt)
@@ -32,7 +33,7 @@ func scanWebhook(row pgx.CollectableRow) (domain.Webhook, error) {
 	return w, err
 }
 
-func oneWebhook(ctx context.Context, q pg.Queryer, id, sql string, args pgx.NamedArgs) (domain.Webhook, error) {
+func oneWebhook(ctx context.Context, q pg.Queryer, id, sql string, args pgx.NamedArgs) (webhook.Webhook, error) {
 	rows, _ := q.Query(ctx, sql, args)
 
 	w, err := pgx.CollectExactlyOneRow(rows, scanWebhook)
@@ -47,7 +48,7 @@ func webhookNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "webhook_not_found", "webhook %s does not exist", id)
 }
 
-func specArgs(id, ownerID string, spec domain.WebhookSpec) pgx.NamedArgs {
+func specArgs(id, ownerID string, spec webhook.Spec) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": id, "owner": ownerID, "url": spec.URL, "description": spec.Description, "events": spec.Events,
 		"session": spec.SessionID, "task": spec.TaskID, "enabled": spec.Enabled,
@@ -59,9 +60,9 @@ func specArgs(id, ownerID string, spec domain.WebhookSpec) pgx.NamedArgs {
 func (s *Store) CreateWebhook(
 	ctx context.Context,
 	ownerID, id string,
-	spec domain.WebhookSpec,
+	spec webhook.Spec,
 	sealed []byte,
-) (made domain.Webhook, err error) {
+) (made webhook.Webhook, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The row of the user serialises creations, so that they count each other.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, ownerID); err != nil {
@@ -73,8 +74,8 @@ func (s *Store) CreateWebhook(
 			return err
 		}
 
-		if count >= domain.MaxWebhooks {
-			return domain.Newf(domain.Conflict, "webhook_limit", "a user may have %d webhooks at most", domain.MaxWebhooks)
+		if count >= webhook.MaxWebhooks {
+			return domain.Newf(domain.Conflict, "webhook_limit", "a user may have %d webhooks at most", webhook.MaxWebhooks)
 		}
 
 		if err := checkFilters(ctx, tx, ownerID, spec); err != nil {
@@ -94,7 +95,7 @@ func (s *Store) CreateWebhook(
 }
 
 // checkFilters refuses a session or a task that the user does not have.
-func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec domain.WebhookSpec) error {
+func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec webhook.Spec) error {
 	var session, task bool
 
 	err := tx.QueryRow(ctx, `
@@ -114,7 +115,7 @@ func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec domain.We
 }
 
 // Webhooks lists the webhooks of a user, the newest first.
-func (s *Store) Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook, error) {
+func (s *Store) Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT `+webhookColumns+` FROM webhooks WHERE owner_id = $1 ORDER BY id DESC`, ownerID)
 	list, err := pgx.CollectRows(rows, scanWebhook)
 
@@ -122,7 +123,7 @@ func (s *Store) Webhooks(ctx context.Context, ownerID string) ([]domain.Webhook,
 }
 
 // Webhook reads one webhook of a user.
-func (s *Store) Webhook(ctx context.Context, ownerID, id string) (domain.Webhook, error) {
+func (s *Store) Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error) {
 	w, err := oneWebhook(ctx, s.db.Pool, id, `
 		SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner`, pgx.NamedArgs{"id": id, "owner": ownerID})
 
@@ -135,8 +136,8 @@ func (s *Store) Webhook(ctx context.Context, ownerID, id string) (domain.Webhook
 func (s *Store) ChangeWebhook(
 	ctx context.Context,
 	ownerID, id string,
-	change func(*domain.WebhookSpec) error,
-) (changed domain.Webhook, err error) {
+	change func(*webhook.Spec) error,
+) (changed webhook.Webhook, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		was, err := oneWebhook(ctx, tx, id, `
 			SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner FOR NO KEY UPDATE`,
@@ -145,12 +146,12 @@ func (s *Store) ChangeWebhook(
 			return err
 		}
 
-		spec := was.WebhookSpec
+		spec := was.Spec
 		if err := change(&spec); err != nil {
 			return err
 		}
 
-		asked := domain.WebhookSpec{}
+		asked := webhook.Spec{}
 		if !same(spec.SessionID, was.SessionID) {
 			asked.SessionID = spec.SessionID
 		}
@@ -190,7 +191,7 @@ func same(a, b *string) bool { return a == nil && b == nil || a != nil && b != n
 
 // RotateWebhookSecret gives a webhook another secret. The one before signs too for the
 // given seconds.
-func (s *Store) RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (domain.Webhook, error) {
+func (s *Store) RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (webhook.Webhook, error) {
 	w, err := oneWebhook(ctx, s.db.Pool, id, `
 		UPDATE webhooks
 		SET    previous_sealed = CASE WHEN @overlap > 0 THEN sealed END,

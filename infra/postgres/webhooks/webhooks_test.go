@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/postgres/webhooks"
@@ -31,10 +32,10 @@ func newSending(t *testing.T) sending {
 	return sending{t, db, user.ID, session, chat}
 }
 
-func (s sending) webhook(change func(*domain.WebhookSpec)) domain.Webhook {
+func (s sending) webhook(change func(*webhook.Spec)) webhook.Webhook {
 	s.t.Helper()
 
-	spec := domain.WebhookSpec{URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true}
+	spec := webhook.Spec{URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true}
 	if change != nil {
 		change(&spec)
 	}
@@ -59,7 +60,7 @@ func (s sending) exec(sql string, args ...any) {
 	require.NoError(s.t, err)
 }
 
-func (s sending) deliveries(w domain.Webhook) []domain.WebhookDelivery {
+func (s sending) deliveries(w webhook.Webhook) []webhook.Delivery {
 	s.t.Helper()
 	page, total, err := s.db.WebhookDeliveries(s.t.Context(), s.owner, w.ID, "", "", 0, 200)
 	require.NoError(s.t, err)
@@ -68,7 +69,7 @@ func (s sending) deliveries(w domain.Webhook) []domain.WebhookDelivery {
 	return page
 }
 
-func (s sending) claim(limit int) []domain.DueDelivery {
+func (s sending) claim(limit int) []webhook.DueDelivery {
 	s.t.Helper()
 	due, err := s.db.ClaimDeliveries(s.t.Context(), limit)
 	require.NoError(s.t, err)
@@ -76,7 +77,7 @@ func (s sending) claim(limit int) []domain.DueDelivery {
 	return due
 }
 
-func (s sending) record(due domain.DueDelivery, answer domain.WebhookAnswer) string {
+func (s sending) record(due webhook.DueDelivery, answer webhook.Answer) string {
 	s.t.Helper()
 	disabled, err := s.db.RecordAttempt(s.t.Context(), due, answer)
 	require.NoError(s.t, err)
@@ -85,8 +86,8 @@ func (s sending) record(due domain.DueDelivery, answer domain.WebhookAnswer) str
 }
 
 var (
-	taken   = domain.WebhookAnswer{StatusCode: 200, Response: "ok"}
-	refused = domain.WebhookAnswer{StatusCode: 500, Response: "no", Error: "the endpoint answered 500"}
+	taken   = webhook.Answer{StatusCode: 200, Response: "ok"}
+	refused = webhook.Answer{StatusCode: 500, Response: "no", Error: "the endpoint answered 500"}
 )
 
 func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
@@ -96,17 +97,17 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	s.exec(`INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
 		catchup_window_s, pause_on_failure_after, jitter_s)
 		    VALUES ($1, $2, 't', 'p', '@daily', 'UTC', true, false, false, 'skip', 0, 0, 0)`, other, s.owner)
-	all, failed := s.webhook(nil), s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookChatFailed} })
-	here := s.webhook(func(w *domain.WebhookSpec) { w.SessionID = &s.session })
-	off := s.webhook(func(w *domain.WebhookSpec) { w.Enabled = false })
-	ofTask := s.webhook(func(w *domain.WebhookSpec) { w.TaskID = &other })
+	all, failed := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatFailed} })
+	here := s.webhook(func(w *webhook.Spec) { w.SessionID = &s.session })
+	off := s.webhook(func(w *webhook.Spec) { w.Enabled = false })
+	ofTask := s.webhook(func(w *webhook.Spec) { w.TaskID = &other })
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
-	theirs, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), domain.WebhookSpec{
-		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true,
+	theirs, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
 	}, nil)
 	require.Error(t, err, "a webhook has a secret")
-	theirs, err = s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), domain.WebhookSpec{
-		URL: "https://hooks.example.org/", Events: []domain.WebhookEvent{domain.WebhookAll}, Enabled: true,
+	theirs, err = s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 
@@ -125,7 +126,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	require.True(t, domain.HasCode(err, "webhook_not_found"))
 
 	newest := s.deliveries(all)[0]
-	require.Equal(t, domain.WebhookChatCompleted, newest.Event)
+	require.Equal(t, webhook.WebhookChatCompleted, newest.Event)
 
 	var body struct {
 		Type string
@@ -151,7 +152,7 @@ func TestWebhooks_filtersAreTheOwnersOwn(t *testing.T) {
 	s := newSending(t)
 
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
-	for _, spec := range []domain.WebhookSpec{{SessionID: &s.session}, {TaskID: &s.session}} {
+	for _, spec := range []webhook.Spec{{SessionID: &s.session}, {TaskID: &s.session}} {
 		_, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), spec, []byte("sealed"))
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), err)
 	}
@@ -161,7 +162,7 @@ func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
 
-	slow, quick := s.webhook(nil), s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookChatFailed} })
+	slow, quick := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatFailed} })
 	for range 10 {
 		s.ended(domain.FinishCompleted)
 	}
@@ -184,12 +185,12 @@ func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 	require.Empty(t, s.record(due[0], refused))
 	require.Empty(t, s.deliveriesWith(slow, due[0].ID).Attempts, "the claim was lost")
 	s.record(again[0], taken)
-	require.Equal(t, domain.DeliveryDelivered, s.deliveriesWith(slow, due[0].ID).Status)
+	require.Equal(t, webhook.DeliveryDelivered, s.deliveriesWith(slow, due[0].ID).Status)
 	require.NoError(t, s.db.ReleaseDelivery(t.Context(), due[1]))
 	require.Len(t, s.claim(64), 2, "one in the place of each")
 }
 
-func (s sending) deliveriesWith(w domain.Webhook, id string) domain.WebhookDelivery {
+func (s sending) deliveriesWith(w webhook.Webhook, id string) webhook.Delivery {
 	s.t.Helper()
 
 	for _, d := range s.deliveries(w) {
@@ -200,11 +201,11 @@ func (s sending) deliveriesWith(w domain.Webhook, id string) domain.WebhookDeliv
 
 	require.Fail(s.t, "no delivery "+id)
 
-	return domain.WebhookDelivery{}
+	return webhook.Delivery{}
 }
 
 // again makes the webhook's deliveries due.
-func (s sending) due(w domain.Webhook) {
+func (s sending) due(w webhook.Webhook) {
 	s.t.Helper()
 	s.exec(`UPDATE webhooks SET retry_at = NULL WHERE id = $1`, w.ID)
 	s.exec(`UPDATE webhook_deliveries SET next_attempt_at = now() WHERE webhook_id = $1`, w.ID)
@@ -226,7 +227,7 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 		require.Len(t, now.Attempts, attempt)
 		require.Equal(t, "the endpoint answered 500", *now.Attempts[attempt-1].Error)
 
-		if now.Status == domain.DeliveryFailed {
+		if now.Status == webhook.DeliveryFailed {
 			require.Equal(t, 11, attempt)
 			require.Contains(t, *now.Error, "11 attempts failed")
 
@@ -238,7 +239,7 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 
 	again, err := s.db.RedeliverWebhook(t.Context(), s.owner, w.ID, s.deliveries(w)[0].ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.DeliveryPending, again.Status)
+	require.Equal(t, webhook.DeliveryPending, again.Status)
 
 	for range 15 {
 		s.due(w)
@@ -250,15 +251,15 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 
 	last := s.deliveries(w)[0]
 	require.Equal(t, 22, last.AttemptCount)
-	require.Len(t, last.Attempts, domain.MaxWebhookAttempts)
+	require.Len(t, last.Attempts, webhook.MaxWebhookAttempts)
 	require.Equal(t, 22, last.Attempts[len(last.Attempts)-1].Number)
 }
 
 func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
-	failing, other := s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookChatCompleted} }),
-		s.webhook(func(w *domain.WebhookSpec) { w.Events = []domain.WebhookEvent{domain.WebhookDisabled} })
+	failing, other := s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatCompleted} }),
+		s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookDisabled} })
 	s.ended(domain.FinishCompleted)
 	s.ended(domain.FinishCompleted)
 	s.exec(`UPDATE webhooks SET failures = 9, failing_since = now() - interval '4 days' WHERE id = $1`, failing.ID)
@@ -271,12 +272,12 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	require.Contains(t, *now.DisabledReason, "all 10 attempts since")
 
 	for _, d := range s.deliveries(failing) {
-		require.Equal(t, domain.DeliveryFailed, d.Status)
+		require.Equal(t, webhook.DeliveryFailed, d.Status)
 	}
 
-	require.Equal(t, domain.WebhookDisabled, s.deliveries(other)[0].Event)
+	require.Equal(t, webhook.WebhookDisabled, s.deliveries(other)[0].Event)
 
-	enabled, err := s.db.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *domain.WebhookSpec) error { w.Enabled = true; return nil })
+	enabled, err := s.db.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *webhook.Spec) error { w.Enabled = true; return nil })
 	require.NoError(t, err)
 	require.Zero(t, enabled.ConsecutiveFailures)
 	require.Nil(t, enabled.DisabledReason)
@@ -286,7 +287,7 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 
 	for _, d := range gone {
 		if d.WebhookID == failing.ID {
-			require.Contains(t, s.record(d, domain.WebhookAnswer{StatusCode: 410, Error: "gone"}), "410")
+			require.Contains(t, s.record(d, webhook.Answer{StatusCode: 410, Error: "gone"}), "410")
 		}
 	}
 }
@@ -301,9 +302,9 @@ func TestDeliveries_areBounded(t *testing.T) {
 			    FROM generate_series(1, $5) n`,
 			fmt.Sprintf("%s-%s-", status, age), w.ID, status, age, n)
 	}
-	fill(domain.MaxWebhookPending, "pending", 0)
+	fill(webhook.MaxWebhookPending, "pending", 0)
 	s.ended(domain.FinishCompleted)
-	crowded, n, err := s.db.WebhookDeliveries(t.Context(), s.owner, w.ID, domain.DeliveryFailed, "", 0, 10)
+	crowded, n, err := s.db.WebhookDeliveries(t.Context(), s.owner, w.ID, webhook.DeliveryFailed, "", 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, *crowded[0].Error, "too many deliveries")
@@ -312,7 +313,7 @@ func TestDeliveries_areBounded(t *testing.T) {
 	removed, err := s.db.PruneDeliveries(t.Context(), 30*24*time.Hour, 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed)
-	fill(domain.MaxWebhookDeliveries, "delivered", time.Hour)
+	fill(webhook.MaxWebhookDeliveries, "delivered", time.Hour)
 
 	removed, err = s.db.PruneCrowdedDeliveries(t.Context(), 500)
 	require.NoError(t, err)

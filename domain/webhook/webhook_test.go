@@ -1,10 +1,12 @@
-package domain
+package webhook
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
 )
 
 func TestNextDelivery_triesForADay(t *testing.T) {
@@ -48,10 +50,10 @@ func TestEndpointPause(t *testing.T) {
 func TestChatWebhookEvent(t *testing.T) {
 	t.Parallel()
 
-	for reason, want := range map[FinishReason]WebhookEvent{
-		FinishAwaitingAnswer: WebhookChatWaiting, FinishCompleted: WebhookChatCompleted, FinishInterrupted: WebhookChatInterrupted,
-		FinishBudgetExhausted: WebhookBudgetExhausted, FinishFailed: WebhookChatFailed, FinishSchemaMismatch: WebhookChatFailed,
+	for reason, want := range map[domain.FinishReason]Event{
+		domain.FinishAwaitingAnswer: WebhookChatWaiting, domain.FinishCompleted: WebhookChatCompleted, domain.FinishInterrupted: WebhookChatInterrupted,
+		domain.FinishBudgetExhausted: WebhookBudgetExhausted, domain.FinishFailed: WebhookChatFailed, domain.FinishSchemaMismatch: WebhookChatFailed,
 	} {
-		require.Equal(t, want, ChatWebhookEvent(reason), reason)
+		require.Equal(t, want, ChatEvent(reason), reason)
 	}
 }

@@ -1,0 +1,305 @@
+// Package webhook holds webhooks, the bodies that they receive, and the rules of their
+// deliveries: when one is due again, and when an endpoint rests. It sends nothing.
+package webhook
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"everloop/domain"
+)
+
+// Event is what a webhook can be sent.
+type Event string
+
+// The events of webhooks.
+const (
+	WebhookChatWaiting       Event = "chat.waiting"
+	WebhookChatCompleted     Event = "chat.completed"
+	WebhookChatInterrupted   Event = "chat.interrupted"
+	WebhookChatFailed        Event = "chat.failed"
+	WebhookBudgetExhausted   Event = "chat.budget_exhausted"
+	WebhookQuestionEscalated Event = "question.escalated"
+	WebhookRunCompleted      Event = "schedule.run_completed"
+	WebhookRunFailed         Event = "schedule.run_failed"
+	WebhookRunMissed         Event = "schedule.run_missed"
+	WebhookSchedulePaused    Event = "schedule.paused"
+	WebhookDAGRunStarted     Event = "dag_run.started"
+	WebhookDAGRunWaiting     Event = "dag_run.waiting"
+	WebhookDAGRunCompleted   Event = "dag_run.completed"
+	WebhookDAGRunFailed      Event = "dag_run.failed"
+	WebhookDAGRunCancelled   Event = "dag_run.cancelled"
+	WebhookIssueRunStarted   Event = "issue_run.started"
+	WebhookIssueRunWaiting   Event = "issue_run.waiting"
+	WebhookIssueRunCompleted Event = "issue_run.completed"
+	WebhookIssueRunFailed    Event = "issue_run.failed"
+	WebhookIssueRunCancelled Event = "issue_run.cancelled"
+	WebhookDisabled          Event = "webhook.disabled"
+
+	WebhookAll Event = "*" // every event
+)
+
+// ChatEvent is the event of a chat that ended so.
+func ChatEvent(reason domain.FinishReason) Event {
+	switch reason {
+	case domain.FinishAwaitingAnswer:
+		return WebhookChatWaiting
+	case domain.FinishCompleted:
+		return WebhookChatCompleted
+	case domain.FinishInterrupted:
+		return WebhookChatInterrupted
+	case domain.FinishBudgetExhausted:
+		return WebhookBudgetExhausted
+	case domain.FinishFailed, domain.FinishMaxSteps, domain.FinishSchemaMismatch, domain.FinishStuckDetected, domain.FinishContextOverflow:
+		return WebhookChatFailed
+	}
+
+	return WebhookChatFailed
+}
+
+// NotifiesTask reports whether a webhook that a scheduled task names in notify is sent
+// the event, whatever events it lists. The end of a run stands for the end of its chat.
+func (e Event) NotifiesTask() bool {
+	return slices.Contains([]Event{
+		WebhookChatWaiting, WebhookQuestionEscalated, WebhookRunCompleted, WebhookRunFailed, WebhookRunMissed, WebhookSchedulePaused,
+	}, e)
+}
+
+// Bounds of webhooks.
+const (
+	MaxWebhooks          = 20   // of a user
+	MaxWebhookPending    = 1000 // deliveries of a webhook that wait
+	MaxWebhookDeliveries = 2000 // deliveries of a webhook that are over and kept
+	MaxWebhookAttempts   = 20   // attempts of a delivery that are kept
+	MaxWebhookAnswer     = 4096 // bytes of an answer that are kept
+	MaxWebhookNotify     = 10   // webhooks that a scheduled task names
+	MaxWebhookRuns       = 20   // runs in one event
+	MaxWebhookOverlapS   = 7 * 24 * 3600
+)
+
+// Spec is what a webhook is made of.
+type Spec struct {
+	URL         string  `json:"url" doc:"Where events are sent." example:"https://hooks.example.org/everloop"`
+	Description string  `json:"description" doc:"What it is for." example:"The channel of the team"`
+	Events      []Event `json:"events" nullable:"false" doc:"The events that it is sent; * stands for all of them."`
+	SessionID   *string `json:"session_id" nullable:"true" doc:"Only events of this session are sent; null: of all."`
+	TaskID      *string `json:"task_id" nullable:"true" doc:"Only events of this scheduled task are sent; null: of all."`
+	Enabled     bool    `json:"enabled" doc:"Whether events are sent."`
+}
+
+// Webhook is an address to which events are sent.
+type Webhook struct {
+	ID string `json:"id" doc:"The webhook." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Spec
+	DisabledReason      *string    `json:"disabled_reason" nullable:"true" doc:"Why the service disabled it; null: it did not."`
+	ConsecutiveFailures int        `json:"consecutive_failures" doc:"Failed attempts since the last that succeeded." example:"0"`
+	FailingSince        *time.Time `json:"failing_since" nullable:"true" doc:"Time of the first of them; null: the last attempt succeeded."`
+	LastDeliveryAt      *time.Time `json:"last_delivery_at" nullable:"true" doc:"Time of the last attempt that succeeded; null: none did."`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until" nullable:"true" doc:"Until when the secret before the last rotation signs too; null: it does not."`
+	CreatedAt           time.Time  `json:"created_at" doc:"Time of its creation."`
+	UpdatedAt           time.Time  `json:"updated_at" doc:"Time of its last change."`
+}
+
+// DeliveryStatus is how far a delivery is.
+type DeliveryStatus string
+
+// The statuses of a delivery.
+const (
+	DeliveryPending   DeliveryStatus = "pending"
+	DeliveryDelivered DeliveryStatus = "delivered"
+	DeliveryFailed    DeliveryStatus = "failed"
+)
+
+// Attempt is one request of a delivery, with its answer.
+type Attempt struct {
+	Number     int       `json:"number" doc:"Its number, from 1." example:"1"`
+	At         time.Time `json:"at" doc:"Time at which it began."`
+	DurationMS int64     `json:"duration_ms" doc:"Milliseconds that it took." example:"84"`
+	StatusCode int       `json:"status_code" doc:"Status of the answer; 0: there was none." example:"200"`
+	Response   string    `json:"response" doc:"Beginning of the answer's body, at most 4 KiB."`
+	Error      *string   `json:"error" nullable:"true" doc:"Why it failed; null: it succeeded."`
+}
+
+// Delivery is one event for one webhook.
+type Delivery struct {
+	ID            string          `json:"id" doc:"The delivery, and the webhook-id of each of its requests." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	WebhookID     string          `json:"webhook_id" doc:"The webhook." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Event         Event           `json:"event" doc:"The event." example:"chat.completed"`
+	Status        DeliveryStatus  `json:"status" enum:"pending,delivered,failed" doc:"Its status."`
+	Request       json.RawMessage `json:"request" doc:"The body that is sent."`
+	Error         *string         `json:"error" nullable:"true" doc:"Why it failed; null: it did not."`
+	AttemptCount  int             `json:"attempt_count" doc:"How many attempts were made." example:"1"`
+	Attempts      []Attempt       `json:"attempts" nullable:"false" doc:"The newest 20 attempts, the oldest first."`
+	NextAttemptAt *time.Time      `json:"next_attempt_at" nullable:"true" doc:"Time of the next attempt; null: there is none."`
+	CreatedAt     time.Time       `json:"created_at" doc:"Time of the event."`
+	FinishedAt    *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+}
+
+// SealedSecrets are the secrets of a webhook as they are kept.
+type SealedSecrets struct {
+	Current       []byte
+	Previous      []byte // nil: there is none
+	PreviousUntil *time.Time
+}
+
+// DueDelivery is a delivery whose next attempt a process has claimed.
+type DueDelivery struct {
+	ID        string
+	WebhookID string
+	Claim     int64
+	URL       string
+	Body      string
+	Number    int // of the attempt
+	Secrets   SealedSecrets
+}
+
+// Answer is how an attempt ended. RetryAfter is what the endpoint asks for; 0:
+// nothing.
+type Answer struct {
+	At         time.Time
+	Duration   time.Duration
+	StatusCode int
+	Response   string
+	Error      string // empty: it succeeded
+	RetryAfter time.Duration
+}
+
+// StatusGone is the answer by which an endpoint says that it wants no more events.
+const StatusGone = 410
+
+// waits are the pauses after the failed attempts of a delivery: a little more than a day
+// together.
+var waits = []time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+	2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 8*time.Hour + 30*time.Minute,
+}
+
+// mostRetryAfter bounds the pause that an endpoint may ask for.
+const mostRetryAfter = 2 * time.Hour
+
+// NextDelivery is the pause before the next attempt of a delivery that has failed so
+// often, at least as long as the endpoint asks for; false: there is none.
+func NextDelivery(tries int, asked time.Duration) (time.Duration, bool) {
+	if tries < 1 || tries > len(waits) {
+		return 0, false
+	}
+
+	return max(waits[tries-1], min(asked, mostRetryAfter)), true
+}
+
+// endpointPause bounds the pause of a webhook.
+const endpointPause = 5 * time.Minute
+
+// EndpointPause is for how long nothing is sent to an endpoint after so many failed
+// attempts in a row, whatever is due.
+func EndpointPause(failures int) time.Duration {
+	pause := 2 * time.Second
+	for range failures - 1 {
+		if pause *= 2; pause >= endpointPause {
+			return endpointPause
+		}
+	}
+
+	return pause
+}
+
+// When a webhook is disabled: it failed for so long, and so often.
+const (
+	WebhookFailsFor   = 3 * 24 * time.Hour
+	WebhookFailsOften = 10
+)
+
+// Body is what is sent.
+type Body struct {
+	Type      Event     `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      any       `json:"data"`
+}
+
+// Chat is the data of an event of a chat.
+type Chat struct {
+	SessionID string         `json:"session_id"`
+	Intent    string         `json:"intent"`
+	ChatID    string         `json:"chat_id"`
+	Trigger   domain.Trigger `json:"trigger"`
+	TaskID    *string        `json:"task_id"` // the scheduled task
+	RunID     *string        `json:"run_id"`  // the run of that task
+	Questions []Question     `json:"questions,omitempty"`
+	domain.ChatEnded
+}
+
+// Question is an open question, in an event.
+type Question struct {
+	QuestionID    string                `json:"question_id"`
+	ToolCallID    string                `json:"tool_call_id"`
+	Kind          string                `json:"kind"`
+	Questions     json.RawMessage       `json:"questions"` // null: they are too long
+	AskedAt       time.Time             `json:"asked_at"`
+	ExpiresAt     *time.Time            `json:"expires_at"`
+	DefaultPolicy *domain.DefaultPolicy `json:"default_policy"`
+}
+
+// Escalation is the data of question.escalated.
+type Escalation struct {
+	SessionID string   `json:"session_id"`
+	Intent    string   `json:"intent"`
+	ChatID    string   `json:"chat_id"`
+	TaskID    *string  `json:"task_id"`
+	RunID     *string  `json:"run_id"`
+	Question  Question `json:"question"`
+}
+
+// Task is the data of an event of a scheduled task.
+type Task struct {
+	TaskID       string                `json:"task_id"`
+	Title        string                `json:"title"`
+	Runs         []domain.ScheduledRun `json:"runs"`  // the newest ones
+	Total        int                   `json:"total"` // of the runs
+	PausedReason *string               `json:"paused_reason"`
+}
+
+// Stopped is the data of webhook.disabled.
+type Stopped struct {
+	WebhookID   string `json:"webhook_id"`
+	Description string `json:"description"`
+	Reason      string `json:"reason"`
+}
+
+// DAGRun is the data of an event of a DAG run.
+type DAGRun struct {
+	RunID          string     `json:"run_id"`
+	ProdSolutionID string     `json:"prod_solution_id"`
+	Name           string     `json:"name"` // of the solution
+	Version        int        `json:"version"`
+	Status         string     `json:"status"`
+	Retries        int        `json:"retries"`
+	Error          *RunError  `json:"error"`
+	SessionID      *string    `json:"session_id"` // that waits; null in other events
+	Questions      []Question `json:"questions,omitempty"`
+	StartedAt      *time.Time `json:"started_at"`
+	FinishedAt     *time.Time `json:"finished_at"`
+}
+
+// IssueRun is the data of an event of an issue run.
+type IssueRun struct {
+	RunID       string     `json:"run_id"`
+	IssueID     string     `json:"issue_id"`
+	Identifier  string     `json:"identifier"`
+	Title       string     `json:"title"` // of the issue
+	WorkspaceID string     `json:"workspace_id"`
+	AgentID     string     `json:"agent_id"`
+	SessionID   *string    `json:"session_id"` // null: it has none yet
+	Status      string     `json:"status"`
+	Attempt     int        `json:"attempt"`
+	Error       *RunError  `json:"error"`
+	Questions   []Question `json:"questions,omitempty"`
+	StartedAt   *time.Time `json:"started_at"`
+	FinishedAt  *time.Time `json:"finished_at"`
+}
+
+// RunError is why a run failed, or was ended.
+type RunError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
