@@ -10,7 +10,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
-	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
@@ -62,7 +62,7 @@ func (s *Schedules) Drain(ctx context.Context) { s.checking.Wait(ctx) }
 
 // check carries out the checks of a run. After too many attempts those that could not be
 // carried out are not met.
-func (s *Schedules) check(ctx context.Context, run domain.OutcomeRun, attempt int) ([]domain.RunCheck, error) {
+func (s *Schedules) check(ctx context.Context, run schedule.OutcomeRun, attempt int) ([]schedule.RunCheck, error) {
 	if run.Cancelled {
 		return nil, errOutcomeOver
 	}
@@ -127,14 +127,14 @@ func (s *Schedules) watch(work context.Context, end context.CancelCauseFunc, run
 }
 
 // unchecked are the checks of a run none of which could be carried out.
-func unchecked(run domain.OutcomeRun) (checks []domain.RunCheck) {
+func unchecked(run schedule.OutcomeRun) (checks []schedule.RunCheck) {
 	const why = "it could not be checked because of a fault of the service"
 	for _, pattern := range run.Files {
-		checks = append(checks, domain.RunCheck{Kind: domain.CheckFile, Subject: pattern, Reason: why})
+		checks = append(checks, schedule.RunCheck{Kind: schedule.CheckFile, Subject: pattern, Reason: why})
 	}
 
 	for _, command := range run.Commands {
-		checks = append(checks, domain.RunCheck{Kind: domain.CheckCommand, Subject: command, Reason: why})
+		checks = append(checks, schedule.RunCheck{Kind: schedule.CheckCommand, Subject: command, Reason: why})
 	}
 
 	return checks
@@ -142,7 +142,7 @@ func unchecked(run domain.OutcomeRun) (checks []domain.RunCheck) {
 
 // check runs the commands in their order, and then looks for the files, which commands
 // may write.
-func (o *Outcomes) check(ctx context.Context, run domain.OutcomeRun) (checks []domain.RunCheck, err error) {
+func (o *Outcomes) check(ctx context.Context, run schedule.OutcomeRun) (checks []schedule.RunCheck, err error) {
 	session := run.Session
 
 	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
@@ -171,8 +171,8 @@ func (o *Outcomes) check(ctx context.Context, run domain.OutcomeRun) (checks []d
 			return checks, err
 		}
 
-		checks = append(checks, domain.RunCheck{
-			Kind: domain.CheckFile, Subject: pattern, Met: why == "", Reason: why, DurationMS: time.Since(began).Milliseconds(),
+		checks = append(checks, schedule.RunCheck{
+			Kind: schedule.CheckFile, Subject: pattern, Met: why == "", Reason: why, DurationMS: time.Since(began).Milliseconds(),
 		})
 	}
 

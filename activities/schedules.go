@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/contract"
-	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
@@ -19,11 +19,11 @@ type Schedules struct {
 // ScheduledTasks take ticks, and begin and end runs. An error is retried.
 type ScheduledTasks interface {
 	Tick(ctx context.Context, taskID string) (more bool, err error)
-	Begin(ctx context.Context, runID string) (domain.RunNext, error)
-	End(ctx context.Context, runID string) (domain.RunNext, error)
+	Begin(ctx context.Context, runID string) (schedule.RunNext, error)
+	End(ctx context.Context, runID string) (schedule.RunNext, error)
 	// ToCheck gives a run whose chat was completed; false: it is over.
-	ToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error)
-	EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) error
+	ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error)
+	EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error
 }
 
 // TakeTicks takes the ticks of a task that are due.
@@ -44,6 +44,6 @@ func (s *Schedules) EndScheduledRun(ctx context.Context, in contract.ScheduledRu
 	return runOut(next), err
 }
 
-func runOut(next domain.RunNext) contract.ScheduledRunOut {
-	return contract.ScheduledRunOut{Ended: next == domain.RunOver, Check: next == domain.RunChecks}
+func runOut(next schedule.RunNext) contract.ScheduledRunOut {
+	return contract.ScheduledRunOut{Ended: next == schedule.RunOver, Check: next == schedule.RunChecks}
 }

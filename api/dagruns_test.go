@@ -12,6 +12,7 @@ import (
 	"everloop/api"
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/domain/schedule"
 )
 
 const runsOf = "/api/prod_solution/dag/{p}/runs"
@@ -83,7 +84,7 @@ var dagRunsWalk = []call{
 
 func (noEngine) StartDAGRun(context.Context, string, string) error  { return nil }
 func (noEngine) ResumeDAGRun(context.Context, string, string) error { return nil }
-func (noEngine) NotifyWaiter(context.Context, domain.ChatWaiter) (bool, error) {
+func (noEngine) NotifyWaiter(context.Context, schedule.ChatWaiter) (bool, error) {
 	return true, nil
 }
 

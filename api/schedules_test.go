@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 const (
@@ -113,8 +113,8 @@ var schedulesWalk = []call{
 // noEngine takes schedules and runs of scheduled tasks, and starts nothing.
 type noEngine struct{}
 
-func (noEngine) StartScheduledRun(context.Context, string) error         { return nil }
-func (noEngine) SyncSchedule(context.Context, domain.ScheduleSync) error { return nil }
+func (noEngine) StartScheduledRun(context.Context, string) error   { return nil }
+func (noEngine) SyncSchedule(context.Context, schedule.Sync) error { return nil }
 
 // scheduledTask makes a scheduled task of ann's, in place of those that ann has.
 func (w *world) scheduledTask() string {
@@ -122,8 +122,8 @@ func (w *world) scheduledTask() string {
 	_, err := w.db.Pool.Exec(w.t.Context(), `UPDATE scheduled_tasks SET deleted_at = now() WHERE owner_id = $1
 		AND deleted_at IS NULL`, w.annID)
 	require.NoError(w.t, err)
-	task, err := w.db.CreateScheduledTask(w.t.Context(), w.annID, domain.TaskSpec{
-		Title: "t", Prompt: "p", Cron: "@daily", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
+	task, err := w.db.CreateScheduledTask(w.t.Context(), w.annID, schedule.TaskSpec{
+		Title: "t", Prompt: "p", Cron: "@daily", Timezone: "UTC", Enabled: true, Overlap: schedule.OverlapSkip,
 	})
 	require.NoError(w.t, err)
 
@@ -135,7 +135,7 @@ func TestScheduledTasks_limit(t *testing.T) {
 	w := newWorld(t)
 
 	body := `{"title":"t","prompt":"p","cron":"@daily","enabled":false}`
-	for range domain.MaxScheduledTasks {
+	for range schedule.MaxTasks {
 		require.Equal(t, 201, w.do(http.MethodPost, "/api/scheduled-tasks", w.ann, body).status)
 	}
 

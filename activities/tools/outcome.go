@@ -13,6 +13,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 // FileExists reports whether a regular file of the workspace matches a pattern as Glob
@@ -85,13 +86,13 @@ func fileExists(ctx context.Context, files Files, pattern string) (found bool, e
 
 // RunCheck runs a command of an outcome contract in the sandbox of a session, and says
 // whether it passed. An error is a fault of the service, or the cause of the context.
-func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command string) (check domain.RunCheck, err error) {
-	check = domain.RunCheck{Kind: domain.CheckCommand, Subject: command}
+func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command string) (check schedule.RunCheck, err error) {
+	check = schedule.RunCheck{Kind: schedule.CheckCommand, Subject: command}
 
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	clock := time.AfterFunc(domain.OutcomeCommandTime, func() { cancel(errTimedOut) })
+	clock := time.AfterFunc(schedule.OutcomeCommandTime, func() { cancel(errTimedOut) })
 	defer clock.Stop()
 
 	began := time.Now()
@@ -99,14 +100,14 @@ func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command strin
 		save:    func() (io.WriteCloser, error) { return nil, errNotSaved },
 		live:    newProgress("stdout", nil),
 		runaway: func() { cancel(errRunaway) },
-		most:    domain.MaxCheckOutput,
+		most:    schedule.MaxCheckOutput,
 	}
 	exit, err := sandbox.Run(run, Command{
 		Session: s, Argv: []string{"bash", "-c", command}, Env: Environment(s.Env), Stdout: out, Stderr: out,
 		Started: func(int) { // waiting for its turn is not the command's time
 			began = time.Now()
 
-			clock.Reset(domain.OutcomeCommandTime)
+			clock.Reset(schedule.OutcomeCommandTime)
 		},
 	})
 	check.Output, check.DurationMS = out.finish("", ""), time.Since(began).Milliseconds()
@@ -123,7 +124,7 @@ func RunCheck(ctx context.Context, sandbox Sandbox, s SessionView, command strin
 			check.Reason = fmt.Sprintf("exit code %d", exit.Code)
 		}
 	case errors.Is(cause, errTimedOut):
-		check.Reason = fmt.Sprintf("it was not over after %s", domain.OutcomeCommandTime)
+		check.Reason = fmt.Sprintf("it was not over after %s", schedule.OutcomeCommandTime)
 	case errors.Is(cause, errRunaway):
 		check.Reason = fmt.Sprintf("it wrote more than %d MiB", maxOutput>>20)
 	case refused:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 func TestFileExists(t *testing.T) {
@@ -71,7 +72,7 @@ func TestRunCheck(t *testing.T) {
 
 	long, err := RunCheck(t.Context(), answers{text: "begin" + strings.Repeat("é", 1<<20) + "end"}, SessionView{}, "make")
 	require.NoError(t, err)
-	require.LessOrEqual(t, len([]rune(long.Output)), domain.MaxCheckOutput)
+	require.LessOrEqual(t, len([]rune(long.Output)), schedule.MaxCheckOutput)
 	require.True(t, strings.HasPrefix(long.Output, "begin") && strings.HasSuffix(long.Output, "end"))
 
 	over, cancel := context.WithCancel(t.Context())

@@ -13,25 +13,26 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 // Schedules are the scheduled tasks of users. A task that the user may not see is
 // scheduled_task_not_found, and one that they may only see is forbidden to change.
 type Schedules interface {
-	Create(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error)
-	List(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error)
+	Create(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error)
+	List(ctx context.Context, ownerID string) ([]schedule.Task, error)
 	// ListOf lists those of a production workspace that the user may see.
-	ListOf(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error)
-	Get(ctx context.Context, userID, id string) (domain.ScheduledTask, error)
+	ListOf(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error)
+	Get(ctx context.Context, userID, id string) (schedule.Task, error)
 	// Change calls set for the fields that change, more than once.
-	Change(ctx context.Context, ownerID, id string, set func(*domain.TaskSpec)) (domain.ScheduledTask, error)
-	SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (domain.ScheduledTask, error)
+	Change(ctx context.Context, ownerID, id string, set func(*schedule.TaskSpec)) (schedule.Task, error)
+	SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (schedule.Task, error)
 	Delete(ctx context.Context, ownerID, id string) error
-	RunNow(ctx context.Context, ownerID, id string) (domain.ScheduledRun, error)
-	Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]domain.CalendarEntry, error)
+	RunNow(ctx context.Context, ownerID, id string) (schedule.Run, error)
+	Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]schedule.CalendarEntry, error)
 	// Preview gives the next count times after a time at which a cron expression is due.
-	Preview(expression, timezone string, after time.Time, count int) (domain.CronPreview, error)
-	History(ctx context.Context, userID, id string, offset, limit int) ([]domain.ScheduledRun, error)
+	Preview(expression, timezone string, after time.Time, count int) (schedule.CronPreview, error)
+	History(ctx context.Context, userID, id string, offset, limit int) ([]schedule.Run, error)
 }
 
 // ScheduledTaskRef is the path of an operation on one scheduled task.
@@ -55,19 +56,19 @@ func (b *taskBudgetBody) budget() *domain.Budget {
 // TaskOptions are the fields that a creation and a change have in common; left out or
 // null: the default, or as before.
 type TaskOptions struct {
-	Timezone          *string         `json:"timezone,omitempty" nullable:"true" minLength:"1" maxLength:"100" doc:"IANA time zone of the expression; default: that of the system." example:"Europe/Berlin"`
-	Enabled           *bool           `json:"enabled,omitempty" nullable:"true" doc:"Whether its ticks run; default true."`
-	SkipConfirmations *bool           `json:"skip_confirmations,omitempty" nullable:"true" doc:"true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."`
-	Persistent        *bool           `json:"persistent,omitempty" nullable:"true" doc:"true: all runs use one session; default false: each has its own."`
-	Overlap           *domain.Overlap `json:"overlap,omitempty" nullable:"true" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over; default skip."`
-	CatchupWindowS    *int            `json:"catchup_window_s,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"Seconds for which a late tick still runs; default 3600." example:"3600"`
-	PauseAfter        *int            `json:"pause_on_failure_after,omitempty" nullable:"true" minimum:"0" maximum:"1000" doc:"Failed runs in a row after which the task is disabled; default 5, 0: never." example:"5"`
-	Files             []string        `json:"files,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"1000" doc:"Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed." example:"[\"report/*.md\"]"`
-	Commands          []string        `json:"commands,omitempty" nullable:"true" maxItems:"10" minLength:"1" maxLength:"10000" doc:"Commands that must end with exit code 0 after a run, in the sandbox of its session and within five minutes each, or the run is failed. They may run again after a crash." example:"[\"make test\"]"`
-	JitterS           *int            `json:"jitter_s,omitempty" nullable:"true" minimum:"0" maximum:"3600" doc:"Up to how many seconds after its time a tick runs; default 0." example:"0"`
+	Timezone          *string           `json:"timezone,omitempty" nullable:"true" minLength:"1" maxLength:"100" doc:"IANA time zone of the expression; default: that of the system." example:"Europe/Berlin"`
+	Enabled           *bool             `json:"enabled,omitempty" nullable:"true" doc:"Whether its ticks run; default true."`
+	SkipConfirmations *bool             `json:"skip_confirmations,omitempty" nullable:"true" doc:"true: questions are left to the model and permission requests are granted, on record; default false: a run waits for answers."`
+	Persistent        *bool             `json:"persistent,omitempty" nullable:"true" doc:"true: all runs use one session; default false: each has its own."`
+	Overlap           *schedule.Overlap `json:"overlap,omitempty" nullable:"true" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over; default skip."`
+	CatchupWindowS    *int              `json:"catchup_window_s,omitempty" nullable:"true" minimum:"0" maximum:"2592000" doc:"Seconds for which a late tick still runs; default 3600." example:"3600"`
+	PauseAfter        *int              `json:"pause_on_failure_after,omitempty" nullable:"true" minimum:"0" maximum:"1000" doc:"Failed runs in a row after which the task is disabled; default 5, 0: never." example:"5"`
+	Files             []string          `json:"files,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"1000" doc:"Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed." example:"[\"report/*.md\"]"`
+	Commands          []string          `json:"commands,omitempty" nullable:"true" maxItems:"10" minLength:"1" maxLength:"10000" doc:"Commands that must end with exit code 0 after a run, in the sandbox of its session and within five minutes each, or the run is failed. They may run again after a crash." example:"[\"make test\"]"`
+	JitterS           *int              `json:"jitter_s,omitempty" nullable:"true" minimum:"0" maximum:"3600" doc:"Up to how many seconds after its time a tick runs; default 0." example:"0"`
 }
 
-func (o TaskOptions) apply(spec *domain.TaskSpec) {
+func (o TaskOptions) apply(spec *schedule.TaskSpec) {
 	fields.Set(&spec.Timezone, o.Timezone)
 	fields.Set(&spec.Enabled, o.Enabled)
 	fields.Set(&spec.SkipConfirmations, o.SkipConfirmations)
@@ -116,7 +117,7 @@ type scheduledTaskChange struct {
 	OutputSchema   httpx.Nullable[map[string]any]                   `json:"output_schema,omitempty" nullable:"true" doc:"JSON Schema that the result of a run must follow; null: none."`
 }
 
-func (c scheduledTaskChange) apply(spec *domain.TaskSpec) {
+func (c scheduledTaskChange) apply(spec *schedule.TaskSpec) {
 	fields.Set(&spec.Title, c.Title)
 	fields.Set(&spec.Prompt, c.Prompt)
 	fields.Set(&spec.Cron, c.Cron)
@@ -217,7 +218,7 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Description: "The caller's own, or one of a production workspace of which the caller and its owner are members.",
 		Scope:       auth.Schedules, Errors: httpx.Codes{404: onTask},
 	},
-		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[domain.ScheduledTask], error) {
+		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[schedule.Task], error) {
 			return httpx.Answer(a.Schedules.Get(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 	httpx.Register(r, httpx.Operation{
@@ -259,7 +260,7 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Description: "The overlap policy holds: with skip and a run that is not over, the record says skipped. A disabled task runs too.",
 		Scope:       auth.Schedules, Audit: "scheduled_task.run", Errors: httpx.Codes{403: "forbidden", 404: onTask},
 	},
-		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[domain.ScheduledRun], error) {
+		func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[schedule.Run], error) {
 			return httpx.Answer(a.Schedules.RunNow(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 	httpx.Register(r, httpx.Operation{
@@ -270,10 +271,10 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 	}, a.runs)
 }
 
-func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduledTask }) (*httpx.Body[domain.ScheduledTask], error) {
+func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduledTask }) (*httpx.Body[schedule.Task], error) {
 	b := in.Body
 
-	spec := domain.TaskSpec{
+	spec := schedule.TaskSpec{
 		Title:          b.Title,
 		Prompt:         b.Prompt,
 		Cron:           b.Cron,
@@ -281,7 +282,7 @@ func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduled
 		ExpiresAt:      b.ExpiresAt,
 		Model:          fields.OrNil(b.Model),
 		WorkspaceID:    fields.OrNil(b.WorkspaceID),
-		Overlap:        domain.OverlapSkip,
+		Overlap:        schedule.OverlapSkip,
 		CatchupWindowS: 3600,
 		PauseAfter:     5,
 		Budget:         b.Budget.Value.budget(),
@@ -305,7 +306,7 @@ func (a *SchedulesAPI) create(ctx context.Context, in *struct{ Body newScheduled
 func (a *SchedulesAPI) list(ctx context.Context, in *struct {
 	WorkspaceID string `query:"workspace_id" maxLength:"128" doc:"Only tasks of this production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 },
-) (*httpx.Body[[]domain.ScheduledTask], error) {
+) (*httpx.Body[[]schedule.Task], error) {
 	userID := httpx.CallerOf(ctx).User.ID
 	if in.WorkspaceID != "" {
 		tasks, err := a.Schedules.ListOf(ctx, userID, in.WorkspaceID)
@@ -321,12 +322,12 @@ func (a *SchedulesAPI) update(ctx context.Context, in *struct {
 	ScheduledTaskRef
 	Body scheduledTaskChange
 },
-) (*httpx.Body[domain.ScheduledTask], error) {
+) (*httpx.Body[schedule.Task], error) {
 	return httpx.Answer(a.Schedules.Change(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Body.apply))
 }
 
-func (a *SchedulesAPI) enable(enabled bool) func(context.Context, *ScheduledTaskRef) (*httpx.Body[domain.ScheduledTask], error) {
-	return func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[domain.ScheduledTask], error) {
+func (a *SchedulesAPI) enable(enabled bool) func(context.Context, *ScheduledTaskRef) (*httpx.Body[schedule.Task], error) {
+	return func(ctx context.Context, in *ScheduledTaskRef) (*httpx.Body[schedule.Task], error) {
 		return httpx.Answer(a.Schedules.SetEnabled(ctx, httpx.CallerOf(ctx).User.ID, in.ID, enabled))
 	}
 }
@@ -335,7 +336,7 @@ func (a *SchedulesAPI) calendar(ctx context.Context, in *struct {
 	From time.Time `query:"from" required:"true" doc:"The first time." example:"2026-11-01T00:00:00Z"`
 	To   time.Time `query:"to" required:"true" doc:"The end, which is not included." example:"2026-12-01T00:00:00Z"`
 },
-) (*httpx.Body[[]domain.CalendarEntry], error) {
+) (*httpx.Body[[]schedule.CalendarEntry], error) {
 	entries, err := a.Schedules.Calendar(ctx, httpx.CallerOf(ctx).User.ID, in.From, in.To)
 	return httpx.Answer(fields.OrEmpty(entries), err)
 }
@@ -345,7 +346,7 @@ func (a *SchedulesAPI) preview(_ context.Context, in *struct {
 	Timezone string `query:"timezone" maxLength:"100" doc:"IANA time zone of the expression; default: that of the system." example:"Europe/Berlin"`
 	Count    int    `query:"count" default:"5" minimum:"1" maximum:"50" doc:"Number of times." example:"5"`
 },
-) (*httpx.Body[domain.CronPreview], error) {
+) (*httpx.Body[schedule.CronPreview], error) {
 	return httpx.Answer(a.Schedules.Preview(in.Cron, in.Timezone, time.Now(), in.Count))
 }
 
@@ -354,7 +355,7 @@ func (a *SchedulesAPI) runs(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[[]domain.ScheduledRun], error) {
+) (*httpx.Body[[]schedule.Run], error) {
 	runs, err := a.Schedules.History(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Offset, in.Limit)
 	return httpx.Answer(fields.OrEmpty(runs), err)
 }

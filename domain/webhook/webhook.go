@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 // Event is what a webhook can be sent.
@@ -252,11 +253,11 @@ type Escalation struct {
 
 // Task is the data of an event of a scheduled task.
 type Task struct {
-	TaskID       string                `json:"task_id"`
-	Title        string                `json:"title"`
-	Runs         []domain.ScheduledRun `json:"runs"`  // the newest ones
-	Total        int                   `json:"total"` // of the runs
-	PausedReason *string               `json:"paused_reason"`
+	TaskID       string         `json:"task_id"`
+	Title        string         `json:"title"`
+	Runs         []schedule.Run `json:"runs"`  // the newest ones
+	Total        int            `json:"total"` // of the runs
+	PausedReason *string        `json:"paused_reason"`
 }
 
 // Stopped is the data of webhook.disabled.

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"everloop/activities/contract"
-	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
@@ -38,14 +38,14 @@ func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
+	_, err := r.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
 
 	return err
 }
 
 // NotifyWaiter signals a run that the chat which it waits for has ended; false: the
 // run is gone.
-func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error) {
+func (r Runs) NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error) {
 	err = r.Client.SignalWorkflow(ctx, waiter.WorkflowID, "", contract.ChatEnded.Name, contract.EndedChat{ChatID: waiter.ChatID})
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return false, nil
@@ -57,7 +57,7 @@ func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signa
 // SyncSchedule makes the schedule of a task what it is to be. It fires at the times that
 // it is given, and at no others: Temporal's calendars know another rule for clock
 // changes. It lets runs overlap, because the policy is applied where ticks are recorded.
-func (r Runs) SyncSchedule(ctx context.Context, in domain.ScheduleSync) error {
+func (r Runs) SyncSchedule(ctx context.Context, in schedule.Sync) error {
 	handle := r.Client.ScheduleClient().GetHandle(ctx, durable.ScheduleID(in.TaskID))
 	if in.Deleted {
 		return unlessGone(handle.Delete(ctx))
@@ -82,7 +82,7 @@ func (r Runs) SyncSchedule(ctx context.Context, in domain.ScheduleSync) error {
 	return err
 }
 
-func (r Runs) schedule(in domain.ScheduleSync) client.Schedule {
+func (r Runs) schedule(in schedule.Sync) client.Schedule {
 	spec := &client.ScheduleSpec{}
 
 	for _, at := range in.Times {

@@ -18,6 +18,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/board"
@@ -215,8 +216,8 @@ func (s *operated) schedule(file string) piece {
 	s.t.Helper()
 	user := s.caller.User.ID
 
-	task, err := s.tasks.Create(s.t.Context(), user, domain.TaskSpec{
-		Title: "t", Prompt: effect(file), Cron: "@yearly", Timezone: "UTC", Overlap: domain.OverlapSkip, CatchupWindowS: 3600,
+	task, err := s.tasks.Create(s.t.Context(), user, schedule.TaskSpec{
+		Title: "t", Prompt: effect(file), Cron: "@yearly", Timezone: "UTC", Overlap: schedule.OverlapSkip, CatchupWindowS: 3600,
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() {
@@ -227,7 +228,7 @@ func (s *operated) schedule(file string) piece {
 	run, err := s.tasks.RunNow(s.t.Context(), user, task.ID)
 	require.NoError(s.t, err)
 
-	read := func() domain.ScheduledRun {
+	read := func() schedule.Run {
 		found, err := s.tasks.History(s.t.Context(), user, task.ID, 0, 1)
 		require.NoError(s.t, err)
 		require.Len(s.t, found, 1)

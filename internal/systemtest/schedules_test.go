@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/maintenance"
@@ -46,12 +47,12 @@ func newTimetable(t *testing.T) *timetable {
 	return s
 }
 
-func (s *timetable) create(change func(*domain.TaskSpec)) domain.ScheduledTask {
+func (s *timetable) create(change func(*schedule.TaskSpec)) schedule.Task {
 	s.t.Helper()
 
-	spec := domain.TaskSpec{
+	spec := schedule.TaskSpec{
 		Title: "t", Prompt: "hello" + script(obj{"steps": []obj{{"text": "done"}}}), Cron: "@yearly", Timezone: "UTC", Enabled: true,
-		Overlap: domain.OverlapSkip, CatchupWindowS: 3600, PauseAfter: 5,
+		Overlap: schedule.OverlapSkip, CatchupWindowS: 3600, PauseAfter: 5,
 	}
 	change(&spec)
 	task, err := s.tasks.Create(s.t.Context(), s.caller.User.ID, spec)
@@ -66,7 +67,7 @@ func (s *timetable) create(change func(*domain.TaskSpec)) domain.ScheduledTask {
 
 // record waits for the newest record of a task that is over. The repair runs beside, as
 // it does in the service.
-func (s *timetable) record(taskID string) (run domain.ScheduledRun) {
+func (s *timetable) record(taskID string) (run schedule.Run) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		require.NoError(s.t, s.repair.NotifyWaiters(s.t.Context()))
@@ -112,10 +113,10 @@ func (s *timetable) describe(schedule client.ScheduleHandle, shows func(*client.
 func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.create(func(*domain.TaskSpec) {})
+	task := s.create(func(*schedule.TaskSpec) {})
 	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
-	schedule := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
-	described := s.describe(schedule, func(d *client.ScheduleDescription) bool { return len(d.Info.NextActionTimes) > 0 })
+	handle := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.NextActionTimes) > 0 })
 	require.Equal(t, *task.NextRunAt, described.Info.NextActionTimes[0].UTC())
 	require.False(t, described.Schedule.State.Paused)
 
@@ -123,7 +124,7 @@ func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
 	s.backdate(task.ID, 90*time.Second)
 	require.NoError(t, s.repair.Repair(t.Context()))
 	run := s.record(task.ID)
-	require.Equal(t, domain.TickCaughtUp, run.Outcome)
+	require.Equal(t, schedule.TickCaughtUp, run.Outcome)
 	require.Equal(t, domain.RunCompleted, run.Status)
 	require.GreaterOrEqual(t, run.DriftMS, int64(90_000))
 	s.replayRun("scheduled_run", durable.ScheduledRunWorkflowID(run.ID))
@@ -131,24 +132,24 @@ func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
 	_, err := s.tasks.SetEnabled(t.Context(), s.caller.User.ID, task.ID, false)
 	require.NoError(t, err)
 	require.NoError(t, s.repair.Repair(t.Context()))
-	s.describe(schedule, func(d *client.ScheduleDescription) bool { return d.Schedule.State.Paused })
+	s.describe(handle, func(d *client.ScheduleDescription) bool { return d.Schedule.State.Paused })
 }
 
 func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.create(func(spec *domain.TaskSpec) { spec.Persistent = true })
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Persistent = true })
 	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
-	schedule := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+	handle := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
 
 	s.backdate(task.ID, 2*time.Second)
-	require.NoError(t, schedule.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
+	require.NoError(t, handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
 
 	run := s.record(task.ID)
-	require.Equal(t, domain.TickFired, run.Outcome)
+	require.Equal(t, schedule.TickFired, run.Outcome)
 	require.Equal(t, domain.RunCompleted, run.Status)
 
-	described := s.describe(schedule, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
+	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
 	s.replayRun("schedule_tick", described.Info.RecentActions[0].StartWorkflowResult.WorkflowID)
 
 	// Another wake-up finds nothing to do.
@@ -163,7 +164,7 @@ func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
 func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.create(func(spec *domain.TaskSpec) {
+	task := s.create(func(spec *schedule.TaskSpec) {
 		spec.Commands = []string{"echo checked; test -z \"$MISSING\"", "echo broken >&2; exit 3"}
 		spec.Files = []string{"report/*.md"}
 	})
@@ -173,7 +174,7 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	run = s.record(task.ID)
 	require.Equal(
 		t,
-		[]any{domain.RunFailed, domain.ReasonRunNow, domain.ReasonOutcomeNotMet},
+		[]any{domain.RunFailed, schedule.ReasonRunNow, schedule.ReasonOutcomeNotMet},
 		[]any{run.Status, *run.ReasonCode, *run.ErrorCode},
 	)
 	require.Equal(

@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/schedule"
 )
 
 // Records stores runs.
@@ -35,7 +36,7 @@ type Records interface {
 type Runs interface {
 	StartDAGRun(ctx context.Context, solutionID, runID string) error
 	ResumeDAGRun(ctx context.Context, solutionID, runID string) error
-	NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error)
+	NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error)
 }
 
 // Chats sends messages and stops chats.

@@ -11,6 +11,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
@@ -19,7 +20,7 @@ import (
 func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error) {
 	step, err := s.cfg.Records.AdvanceDAGRun(ctx, runID)
 	if err == nil && step.Ended && step.Parent != "" {
-		_, err = s.cfg.Runs.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)})
+		_, err = s.cfg.Runs.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)})
 	}
 
 	return step, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/internal/retry"
 )
 
@@ -15,7 +16,7 @@ type ScheduleStore interface {
 	OverdueTasks(ctx context.Context, after string, limit int) ([]string, error)
 	StalledRuns(ctx context.Context, after string, limit int) ([]string, error)
 	CancelledRuns(ctx context.Context) ([]domain.RunSession, error)
-	ChatWaiters(ctx context.Context, after string, limit int) ([]domain.ChatWaiter, error)
+	ChatWaiters(ctx context.Context, after string, limit int) ([]schedule.ChatWaiter, error)
 	WaiterNotified(ctx context.Context, chatID string) error
 }
 
@@ -29,7 +30,7 @@ type ScheduledTasks interface {
 // ScheduleRuns reaches the workflows of scheduled runs.
 type ScheduleRuns interface {
 	// NotifyWaiter signals a run that waits for a chat; false: it is gone.
-	NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error)
+	NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error)
 	ResumeScheduledRun(ctx context.Context, runID string) error
 }
 
@@ -40,7 +41,7 @@ type Schedules struct {
 	tasks ScheduledTasks
 	runs  ScheduleRuns
 
-	waiters walk[domain.ChatWaiter]
+	waiters walk[schedule.ChatWaiter]
 	stale   walk[string]
 	overdue walk[string]
 	stalled walk[string]
@@ -58,7 +59,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 
 	return &Schedules{
 		store: store, tasks: tasks, runs: runs, signals: retry.NewPauses(time.Now), syncs: retry.NewPauses(time.Now),
-		waiters: walk[domain.ChatWaiter]{list: store.ChatWaiters, key: func(w domain.ChatWaiter) string { return w.ChatID }},
+		waiters: walk[schedule.ChatWaiter]{list: store.ChatWaiters, key: func(w schedule.ChatWaiter) string { return w.ChatID }},
 		stale:   walk[string]{list: store.StaleSchedules, key: itself},
 		overdue: walk[string]{list: store.OverdueTasks, key: itself},
 		stalled: walk[string]{list: store.StalledRuns, key: itself},
@@ -68,7 +69,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 // NotifyWaiters signals the runs that wait for chats which have ended. The chat
 // remembers who waits until the signal is delivered, or that run is gone.
 func (s *Schedules) NotifyWaiters(ctx context.Context) error {
-	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter domain.ChatWaiter) error {
+	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter schedule.ChatWaiter) error {
 		if _, due := s.signals.Try(waiter.ChatID); !due {
 			return nil
 		}

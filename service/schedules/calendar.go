@@ -6,6 +6,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/schedule"
 )
 
 // Bounds of a calendar.
@@ -16,7 +17,7 @@ const (
 
 // Calendar says when the tasks of a user are due, from one time and before another. A
 // disabled task is due never.
-func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]domain.CalendarEntry, error) {
+func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]schedule.CalendarEntry, error) {
 	switch {
 	case !from.Before(to):
 		return nil, domain.Invalidf("query.to", "is not after from")
@@ -29,9 +30,9 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 		return nil, err
 	}
 
-	entries := make([]domain.CalendarEntry, len(tasks))
+	entries := make([]schedule.CalendarEntry, len(tasks))
 	for i, task := range tasks {
-		entries[i] = domain.CalendarEntry{TaskID: task.ID, Title: task.Title, Occurrences: []time.Time{}}
+		entries[i] = schedule.CalendarEntry{TaskID: task.ID, Title: task.Title, Occurrences: []time.Time{}}
 		if !task.Enabled {
 			continue
 		}
@@ -46,23 +47,23 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 
 // Preview says what a cron expression means, and the next times at which it is due after
 // a time; fewer than count when it is due no more often.
-func (s *Service) Preview(expression, timezone string, after time.Time, count int) (domain.CronPreview, error) {
+func (s *Service) Preview(expression, timezone string, after time.Time, count int) (schedule.CronPreview, error) {
 	parsed, err := parseCron("query.cron", expression)
 	if err != nil {
-		return domain.CronPreview{}, err
+		return schedule.CronPreview{}, err
 	}
 
 	name, err := checkZone("query.timezone", timezone)
 	if err != nil {
-		return domain.CronPreview{}, err
+		return schedule.CronPreview{}, err
 	}
 
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return domain.CronPreview{}, err
+		return schedule.CronPreview{}, err
 	}
 
-	preview := domain.CronPreview{CronText: parsed.String(), Timezone: name, Occurrences: make([]time.Time, 0, count)}
+	preview := schedule.CronPreview{CronText: parsed.String(), Timezone: name, Occurrences: make([]time.Time, 0, count)}
 
 	for at := after; len(preview.Occurrences) < count; {
 		next, ok := parsed.Next(at, zone)
@@ -77,7 +78,7 @@ func (s *Service) Preview(expression, timezone string, after time.Time, count in
 	return preview, nil
 }
 
-func occurrences(task domain.ScheduledTask, from, to time.Time, entry *domain.CalendarEntry) error {
+func occurrences(task schedule.Task, from, to time.Time, entry *schedule.CalendarEntry) error {
 	parsed, err := cron.Parse(task.Cron)
 	if err != nil {
 		return err

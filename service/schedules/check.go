@@ -15,12 +15,13 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/schedule"
 	"everloop/domain/schema"
 )
 
 // check refuses a task that cannot be carried out. With expiry its end is to be in the
 // future.
-func (s *Service) check(ctx context.Context, spec *domain.TaskSpec, expiry bool) error {
+func (s *Service) check(ctx context.Context, spec *schedule.TaskSpec, expiry bool) error {
 	if err := checkSpec(spec); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (s *Service) check(ctx context.Context, spec *domain.TaskSpec, expiry bool)
 }
 
 // checkSpec checks what needs no other service, and cleans texts.
-func checkSpec(spec *domain.TaskSpec) error {
+func checkSpec(spec *schedule.TaskSpec) error {
 	spec.Title, spec.Prompt = domain.CleanText(spec.Title), domain.CleanText(spec.Prompt)
 
 	spec.Cron = strings.TrimSpace(spec.Cron)
@@ -127,7 +128,7 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 }
 
 // checkOutcome checks the files and commands of an outcome contract.
-func checkOutcome(spec *domain.TaskSpec) error {
+func checkOutcome(spec *schedule.TaskSpec) error {
 	for i, pattern := range spec.Files {
 		at := fmt.Sprintf("body.files[%d]", i)
 
@@ -184,7 +185,7 @@ func sameTime(a, b *time.Time) bool {
 
 // otherSession reports whether a session that was made for one cannot be used for the
 // other.
-func otherSession(a, b domain.TaskSpec) bool {
+func otherSession(a, b schedule.TaskSpec) bool {
 	return !same(a.Model, b.Model) || a.SkipConfirmations != b.SkipConfirmations || a.Persistent != b.Persistent ||
 		!sameBudget(a.Budget, b.Budget) ||
 		!same(a.QuestionPolicy, b.QuestionPolicy) || !same(a.WorkspaceID, b.WorkspaceID)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
 
@@ -22,17 +23,17 @@ func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error
 
 // Begin makes the session of a run and sends its message, once however often it is
 // called.
-func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, error) {
+func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, error) {
 	claimed, plan, err := s.cfg.Records.ClaimRun(ctx, runID)
 	if err != nil {
-		return domain.RunWaits, err
+		return schedule.RunWaits, err
 	}
 
 	s.follow(ctx, plan.TaskID, plan)
 
 	switch {
 	case claimed.Ended:
-		return domain.RunOver, nil
+		return schedule.RunOver, nil
 	case claimed.Begun:
 		return s.End(ctx, runID)
 	}
@@ -41,7 +42,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, erro
 	if err != nil {
 		e := domain.AsError(err)
 		if e.Retryable() {
-			return domain.RunWaits, err
+			return schedule.RunWaits, err
 		}
 
 		plan, err := s.cfg.Records.BlockRun(ctx, runID, e.Code, e.Message)
@@ -49,7 +50,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, erro
 			s.follow(ctx, plan.TaskID, plan)
 		}
 
-		return domain.RunOver, err
+		return schedule.RunOver, err
 	}
 
 	cancelled, err := s.cfg.Records.RunBegan(ctx, runID, chatID)
@@ -57,10 +58,10 @@ func (s *Service) Begin(ctx context.Context, runID string) (domain.RunNext, erro
 		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
 	}
 
-	return domain.RunWaits, err
+	return schedule.RunWaits, err
 }
 
-func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID string, err error) {
+func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID string, err error) {
 	task := run.Task
 
 	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
@@ -82,10 +83,10 @@ func (s *Service) send(ctx context.Context, run domain.ClaimedRun) (chatID strin
 
 // End writes the record of a run whose chat has ended, unless its outcome has to be
 // checked before.
-func (s *Service) End(ctx context.Context, runID string) (domain.RunNext, error) {
+func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, error) {
 	next, plan, err := s.cfg.Records.EndRun(ctx, runID)
 	if err != nil {
-		return domain.RunWaits, err
+		return schedule.RunWaits, err
 	}
 
 	s.follow(ctx, plan.TaskID, plan)
@@ -94,12 +95,12 @@ func (s *Service) End(ctx context.Context, runID string) (domain.RunNext, error)
 }
 
 // ToCheck gives a run whose outcome is to be checked; false: it is over.
-func (s *Service) ToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error) {
+func (s *Service) ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error) {
 	return s.cfg.Records.RunToCheck(ctx, runID)
 }
 
 // EndChecks writes the record of a run whose outcome was checked.
-func (s *Service) EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) error {
+func (s *Service) EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error {
 	plan, err := s.cfg.Records.EndChecks(ctx, runID, checks)
 	if err == nil {
 		s.follow(ctx, plan.TaskID, plan)

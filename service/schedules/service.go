@@ -11,32 +11,33 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 // Records stores tasks and runs.
 type Records interface {
-	CreateScheduledTask(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error)
-	ScheduledTasks(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error)
+	CreateScheduledTask(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error)
+	ScheduledTasks(ctx context.Context, ownerID string) ([]schedule.Task, error)
 	// WorkspaceTasks lists those of a production workspace that the user may see.
-	WorkspaceTasks(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error)
+	WorkspaceTasks(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error)
 	// ScheduledTask reads one that the user may see.
-	ScheduledTask(ctx context.Context, userID, id string) (domain.ScheduledTask, error)
+	ScheduledTask(ctx context.Context, userID, id string) (schedule.Task, error)
 	// ChangeScheduledTask calls change under the lock of the task.
-	ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*domain.ScheduledTask) error) (domain.ScheduledTask, error)
+	ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*schedule.Task) error) (schedule.Task, error)
 	DeleteScheduledTask(ctx context.Context, ownerID, id string) error
 	OwnWebhooks(ctx context.Context, ownerID string, ids []string) (bool, error)
-	ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]domain.ScheduledRun, error)
+	ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]schedule.Run, error)
 
-	TakeTicks(ctx context.Context, taskID string) (domain.TickPlan, error)
-	RunNow(ctx context.Context, ownerID, taskID string) (domain.TickPlan, error)
-	SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, domain.ScheduleSync) error) error
-	ClaimRun(ctx context.Context, runID string) (domain.ClaimedRun, domain.TickPlan, error)
+	TakeTicks(ctx context.Context, taskID string) (schedule.TickPlan, error)
+	RunNow(ctx context.Context, ownerID, taskID string) (schedule.TickPlan, error)
+	SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, schedule.Sync) error) error
+	ClaimRun(ctx context.Context, runID string) (schedule.ClaimedRun, schedule.TickPlan, error)
 	RunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error)
-	BlockRun(ctx context.Context, runID, code, message string) (domain.TickPlan, error)
-	CancelRun(ctx context.Context, runID string) (open bool, plan domain.TickPlan, err error)
-	EndRun(ctx context.Context, runID string) (domain.RunNext, domain.TickPlan, error)
-	RunToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error)
-	EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) (domain.TickPlan, error)
+	BlockRun(ctx context.Context, runID, code, message string) (schedule.TickPlan, error)
+	CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error)
+	EndRun(ctx context.Context, runID string) (schedule.RunNext, schedule.TickPlan, error)
+	RunToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error)
+	EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) (schedule.TickPlan, error)
 
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
 }
@@ -44,7 +45,7 @@ type Records interface {
 // Runs reaches Temporal.
 type Runs interface {
 	StartScheduledRun(ctx context.Context, runID string) error
-	SyncSchedule(ctx context.Context, in domain.ScheduleSync) error
+	SyncSchedule(ctx context.Context, in schedule.Sync) error
 }
 
 // Chats sends messages and stops chats.
@@ -87,13 +88,13 @@ func New(cfg Config) (*Service, error) {
 }
 
 // Create makes a task. Its schedule in Temporal follows, now or when Temporal is there.
-func (s *Service) Create(ctx context.Context, ownerID string, spec domain.TaskSpec) (domain.ScheduledTask, error) {
+func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error) {
 	if err := s.check(ctx, &spec, true); err != nil {
-		return domain.ScheduledTask{}, err
+		return schedule.Task{}, err
 	}
 
 	if err := s.checkNotify(ctx, ownerID, nil, spec.Notify); err != nil {
-		return domain.ScheduledTask{}, err
+		return schedule.Task{}, err
 	}
 
 	task, err := s.cfg.Records.CreateScheduledTask(ctx, ownerID, spec)
@@ -105,30 +106,30 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec domain.TaskSp
 }
 
 // List gives the tasks of a user, the newest first.
-func (s *Service) List(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error) {
+func (s *Service) List(ctx context.Context, ownerID string) ([]schedule.Task, error) {
 	return s.cfg.Records.ScheduledTasks(ctx, ownerID)
 }
 
 // ListOf gives the tasks of a production workspace that a user may see, the newest first.
-func (s *Service) ListOf(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error) {
+func (s *Service) ListOf(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error) {
 	return s.cfg.Records.WorkspaceTasks(ctx, userID, workspaceID)
 }
 
 // Get reads a task that a user may see.
-func (s *Service) Get(ctx context.Context, userID, id string) (domain.ScheduledTask, error) {
+func (s *Service) Get(ctx context.Context, userID, id string) (schedule.Task, error) {
 	return s.cfg.Records.ScheduledTask(ctx, userID, id)
 }
 
 // Change lets set change a user's own task. The coming ticks are planned again. A new model,
 // budget, workspace or way to confirm is for a new session, if the task keeps one.
-func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*domain.TaskSpec)) (domain.ScheduledTask, error) {
+func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*schedule.TaskSpec)) (schedule.Task, error) {
 	before, err := s.cfg.Records.ScheduledTask(ctx, ownerID, id)
 	if err != nil {
 		return before, err
 	}
 
 	if before.OwnerID != ownerID {
-		return domain.ScheduledTask{}, domain.NotOwnerOfTask()
+		return schedule.Task{}, schedule.NotOwnerOfTask()
 	}
 
 	// What needs the model server is checked before the lock.
@@ -143,7 +144,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*doma
 		return before, err
 	}
 
-	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *domain.ScheduledTask) error {
+	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
 		was := task.TaskSpec
 		set(&task.TaskSpec)
 
@@ -169,8 +170,8 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*doma
 }
 
 // SetEnabled starts or stops a task.
-func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (domain.ScheduledTask, error) {
-	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *domain.ScheduledTask) error {
+func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (schedule.Task, error) {
+	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
 		if enabled {
 			task.ConsecutiveFailures, task.PausedReason = 0, nil
 		}
@@ -197,10 +198,10 @@ func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
 }
 
 // RunNow runs a task at once, by its overlap policy.
-func (s *Service) RunNow(ctx context.Context, ownerID, id string) (domain.ScheduledRun, error) {
+func (s *Service) RunNow(ctx context.Context, ownerID, id string) (schedule.Run, error) {
 	plan, err := s.cfg.Records.RunNow(ctx, ownerID, id)
 	if err != nil {
-		return domain.ScheduledRun{}, err
+		return schedule.Run{}, err
 	}
 
 	s.follow(ctx, id, plan)
@@ -209,7 +210,7 @@ func (s *Service) RunNow(ctx context.Context, ownerID, id string) (domain.Schedu
 }
 
 // History gives a page of the records of the runs of a task that a user may see, the newest first.
-func (s *Service) History(ctx context.Context, userID, id string, offset, limit int) ([]domain.ScheduledRun, error) {
+func (s *Service) History(ctx context.Context, userID, id string, offset, limit int) ([]schedule.Run, error) {
 	return s.cfg.Records.ScheduledRuns(ctx, userID, id, offset, limit)
 }
 
@@ -245,7 +246,7 @@ func (s *Service) synchronise(ctx context.Context, taskID string) {
 }
 
 // follow does what follows from ticks that were recorded. What fails is repaired.
-func (s *Service) follow(ctx context.Context, taskID string, plan domain.TickPlan) {
+func (s *Service) follow(ctx context.Context, taskID string, plan schedule.TickPlan) {
 	ctx = context.WithoutCancel(ctx)
 	for _, run := range plan.Stop {
 		if err := s.Stop(ctx, run); err != nil {

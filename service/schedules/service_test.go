@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 )
 
 // hanging is a database whose updates of schedules last until they are released.
@@ -24,7 +25,7 @@ type hanging struct {
 
 func (h hanging) DeleteScheduledTask(context.Context, string, string) error { return nil }
 
-func (h hanging) SyncSchedule(context.Context, string, func(context.Context, domain.ScheduleSync) error) error {
+func (h hanging) SyncSchedule(context.Context, string, func(context.Context, schedule.Sync) error) error {
 	h.began <- struct{}{}
 
 	<-h.release
@@ -63,7 +64,7 @@ func TestService_Preview(t *testing.T) {
 	// The clocks of Berlin skip from 2:00 to 3:00 on 31 March.
 	preview, err := s.Preview("30 2 * * *", "Europe/Berlin", after, 3)
 	require.NoError(t, err)
-	require.Equal(t, domain.CronPreview{
+	require.Equal(t, schedule.CronPreview{
 		CronText: "At 02:30", Timezone: "Europe/Berlin", Occurrences: []time.Time{
 			time.Date(2030, 3, 30, 1, 30, 0, 0, time.UTC),
 			time.Date(2030, 3, 31, 1, 0, 0, 0, time.UTC),
@@ -83,5 +84,5 @@ func TestService_Preview(t *testing.T) {
 
 type nothing struct{}
 
-func (nothing) StartScheduledRun(context.Context, string) error         { return nil }
-func (nothing) SyncSchedule(context.Context, domain.ScheduleSync) error { return nil }
+func (nothing) StartScheduledRun(context.Context, string) error   { return nil }
+func (nothing) SyncSchedule(context.Context, schedule.Sync) error { return nil }

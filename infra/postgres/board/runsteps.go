@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
@@ -414,7 +415,7 @@ func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again boo
 		chat, err := chatOf(ctx, tx, *run.chatID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return endRun(ctx, tx, runID, run, end{
-				status: domain.IssueRunFailed, reason: domain.ReasonSessionDeleted, message: "its session was deleted",
+				status: domain.IssueRunFailed, reason: schedule.ReasonSessionDeleted, message: "its session was deleted",
 			}, &plan)
 		}
 

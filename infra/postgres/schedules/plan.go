@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
@@ -25,9 +26,9 @@ const (
 
 // TakeTicks records the ticks of a task that are due, and decides which of them run.
 // Each has one record, however often and by whom it is called.
-func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickPlan, err error) {
+func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.TickPlan{}
+		plan = schedule.TickPlan{}
 
 		task, err := lockTask(ctx, tx, taskID, "")
 		if domain.HasCode(err, "scheduled_task_not_found") {
@@ -50,7 +51,7 @@ func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickP
 
 		tick, more := *task.NextRunAt, true
 
-		fire := domain.FireAt(task.ID, tick, task.JitterS)
+		fire := schedule.FireAt(task.ID, tick, task.JitterS)
 		for taken := 0; more && !fire.After(now.Add(early)); taken++ {
 			if taken == mostTicks {
 				plan.More = true
@@ -82,9 +83,9 @@ func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan domain.TickP
 }
 
 // RunNow records a run that its owner has asked for. The overlap policy holds for it.
-func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan domain.TickPlan, err error) {
+func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.TickPlan{}
+		plan = schedule.TickPlan{}
 
 		task, err := lockTask(ctx, tx, taskID, ownerID)
 		if err != nil {
@@ -101,7 +102,7 @@ func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan domain
 			return err
 		}
 
-		run, err := t.decide(now, domain.TickFired, domain.ReasonRunNow, true)
+		run, err := t.decide(now, schedule.TickFired, schedule.ReasonRunNow, true)
 		plan.Run = &run
 
 		if err != nil {
@@ -118,14 +119,14 @@ func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan domain
 type taking struct {
 	ctx              context.Context
 	tx               pgx.Tx
-	task             domain.ScheduledTask
+	task             schedule.Task
 	now              time.Time
-	plan             *domain.TickPlan
+	plan             *schedule.TickPlan
 	running, waiting int
-	notRun           []domain.ScheduledRun
+	notRun           []schedule.Run
 }
 
-func newTaking(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask, now time.Time, plan *domain.TickPlan) (*taking, error) {
+func newTaking(ctx context.Context, tx pgx.Tx, task schedule.Task, now time.Time, plan *schedule.TickPlan) (*taking, error) {
 	t := &taking{ctx: ctx, tx: tx, task: task, now: now, plan: plan}
 	err := tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'waiting')
@@ -136,15 +137,15 @@ func newTaking(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask, now ti
 
 // take records one tick.
 func (t *taking) take(tick time.Time) error {
-	age := t.now.Sub(domain.FireAt(t.task.ID, tick, t.task.JitterS))
+	age := t.now.Sub(schedule.FireAt(t.task.ID, tick, t.task.JitterS))
 
 	outcome, runs := t.task.Taken(age)
 	switch {
 	case !runs:
-		_, err := t.insert(tick, "ended", domain.RunFailed, outcome, domain.ReasonWindowOver, false)
+		_, err := t.insert(tick, "ended", domain.RunFailed, outcome, schedule.ReasonWindowOver, false)
 		return err
-	case outcome == domain.TickCaughtUp:
-		_, err := t.decide(tick, outcome, domain.ReasonLate, false)
+	case outcome == schedule.TickCaughtUp:
+		_, err := t.decide(tick, outcome, schedule.ReasonLate, false)
 		return err
 	default:
 		_, err := t.decide(tick, outcome, "", false)
@@ -153,7 +154,7 @@ func (t *taking) take(tick time.Time) error {
 }
 
 // decide records a tick that is to run, by the overlap policy.
-func (t *taking) decide(tick time.Time, outcome domain.TickOutcome, reason string, manual bool) (domain.ScheduledRun, error) {
+func (t *taking) decide(tick time.Time, outcome schedule.TickOutcome, reason string, manual bool) (schedule.Run, error) {
 	decision := t.task.Overlap.Overlapping(t.running, t.waiting)
 	if decision.Outcome != "" {
 		return t.insert(tick, "ended", domain.RunFailed, decision.Outcome, decision.Reason, manual)
@@ -166,7 +167,7 @@ func (t *taking) decide(tick time.Time, outcome domain.TickOutcome, reason strin
 
 	if decision.CancelOthers {
 		if err := t.cancelOthers(); err != nil {
-			return domain.ScheduledRun{}, err
+			return schedule.Run{}, err
 		}
 	}
 
@@ -178,8 +179,8 @@ func (t *taking) decide(tick time.Time, outcome domain.TickOutcome, reason strin
 }
 
 func (t *taking) insert(
-	tick time.Time, state string, status domain.RunStatus, outcome domain.TickOutcome, reason string, manual bool,
-) (domain.ScheduledRun, error) {
+	tick time.Time, state string, status domain.RunStatus, outcome schedule.TickOutcome, reason string, manual bool,
+) (schedule.Run, error) {
 	run, err := oneRun(t.ctx, t.tx, `
 		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, reason_code, scheduled_for, triggered_at, finished_at)
 		VALUES (@id, @task, @manual, @state, @status, @outcome, nullif(@reason, ''), @tick, @now,
@@ -261,14 +262,14 @@ func (t *taking) advance(tick, fire time.Time) error {
 	_, err = t.tx.Exec(t.ctx, `
 		DELETE FROM scheduled_runs WHERE id IN (
 			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'ended' ORDER BY id DESC OFFSET $2 LIMIT $3)`,
-		t.task.ID, domain.MaxScheduledRuns, mostTicks)
+		t.task.ID, schedule.MaxRuns, mostTicks)
 
 	return err
 }
 
 // upcoming gives up to n ticks with their jitter, the given one first.
-func upcoming(task domain.ScheduledTask, tick time.Time, n int) ([]time.Time, error) {
-	times := []time.Time{domain.FireAt(task.ID, tick, task.JitterS)}
+func upcoming(task schedule.Task, tick time.Time, n int) ([]time.Time, error) {
+	times := []time.Time{schedule.FireAt(task.ID, tick, task.JitterS)}
 	for len(times) < n {
 		next, fire, ok, err := Next(task, tick)
 		if err != nil || !ok {
@@ -284,7 +285,7 @@ func upcoming(task domain.ScheduledTask, tick time.Time, n int) ([]time.Time, er
 // SyncSchedule passes what the engine's schedule of a task is to be to apply, and
 // remembers that it was done. One process does so at a time; while another one does,
 // nothing is done. The rows of a deleted task go with its schedule.
-func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, domain.ScheduleSync) error) error {
+func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, schedule.Sync) error) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		var free bool
 
@@ -312,7 +313,7 @@ func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(cont
 			return err
 		}
 
-		sync := domain.ScheduleSync{TaskID: taskID, OwnerID: task.OwnerID, Enabled: task.Enabled, Deleted: deleted}
+		sync := schedule.Sync{TaskID: taskID, OwnerID: task.OwnerID, Enabled: task.Enabled, Deleted: deleted}
 		if task.Enabled && task.NextRunAt != nil {
 			if sync.Times, err = upcoming(task, *task.NextRunAt, ahead); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
@@ -19,8 +20,8 @@ var runColumns = `
 	(extract(epoch FROM coalesce(started_at, triggered_at) - scheduled_for) * 1000)::bigint, attempt, checks, ` +
 	sessions.UsageColumns("scheduled_runs")
 
-func scanRun(row pgx.CollectableRow) (domain.ScheduledRun, error) {
-	var r domain.ScheduledRun
+func scanRun(row pgx.CollectableRow) (schedule.Run, error) {
+	var r schedule.Run
 
 	err := row.Scan(append([]any{
 		&r.ID, &r.TaskID, &r.SessionID, &r.Status, &r.Outcome, &r.ReasonCode, &r.ErrorCode, &r.Error, &r.ScheduledFor, &r.TriggeredAt,
@@ -30,14 +31,14 @@ func scanRun(row pgx.CollectableRow) (domain.ScheduledRun, error) {
 	return r, err
 }
 
-func oneRun(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.ScheduledRun, error) {
+func oneRun(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (schedule.Run, error) {
 	rows, _ := q.Query(ctx, sql, args)
 	return pgx.CollectExactlyOneRow(rows, scanRun)
 }
 
 // openRun is a run that is not over, under the lock of its task.
 type openRun struct {
-	task      domain.ScheduledTask
+	task      schedule.Task
 	sessionID *string
 	chatID    *string
 	cancelled bool
@@ -92,9 +93,9 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 
 // ClaimRun gives a run to its workflow, with the session that it uses: the task's own
 // one if that is still there, else a new one, which is the same each time.
-func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed domain.ClaimedRun, plan domain.TickPlan, err error) {
+func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.ClaimedRun, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		claimed, plan = domain.ClaimedRun{RunID: runID, Ended: true}, domain.TickPlan{}
+		claimed, plan = schedule.ClaimedRun{RunID: runID, Ended: true}, schedule.TickPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -125,7 +126,7 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed domain.Clai
 	return claimed, plan, pg.Fault("claim a scheduled run", err)
 }
 
-func sessionOf(ctx context.Context, tx pgx.Tx, task domain.ScheduledTask) (string, error) {
+func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (string, error) {
 	if !task.Persistent {
 		return domain.NewID(), nil
 	}
@@ -170,9 +171,9 @@ func (s *Store) RunBegan(ctx context.Context, runID, chatID string) (cancelled b
 }
 
 // BlockRun ends a run whose message was rejected.
-func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan domain.TickPlan, err error) {
+func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.TickPlan{}
+		plan = schedule.TickPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -181,7 +182,7 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 
 		if _, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs SET outcome = $2, reason_code = $3, session_id = NULL WHERE id = $1
-			    AND chat_id IS NULL`, runID, domain.TickBlocked, code); err != nil {
+			    AND chat_id IS NULL`, runID, schedule.TickBlocked, code); err != nil {
 			return err
 		}
 
@@ -201,9 +202,9 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 
 // CancelRun asks for the end of a run: one that waits for its turn is over at once, the
 // chat of another is to be stopped. With false it is over.
-func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan domain.TickPlan, err error) {
+func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		open, plan = false, domain.TickPlan{}
+		open, plan = false, schedule.TickPlan{}
 		end := cancelledByAdministrator
 
 		tag, err := tx.Exec(ctx, `
@@ -235,9 +236,9 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan do
 
 // EndRun ends a run whose chat has ended, and lets the next one that waits begin. A run
 // whose outcome has to be checked goes on until EndChecks.
-func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, plan domain.TickPlan, err error) {
+func (s *Store) EndRun(ctx context.Context, runID string) (next schedule.RunNext, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		next, plan = domain.RunOver, domain.TickPlan{}
+		next, plan = schedule.RunOver, schedule.TickPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -245,7 +246,7 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 		}
 
 		if run.chatID == nil {
-			next = domain.RunWaits
+			next = schedule.RunWaits
 			return nil
 		}
 
@@ -264,7 +265,7 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 		}
 
 		if chat.state != domain.ChatStateEnded {
-			next = domain.RunWaits
+			next = schedule.RunWaits
 			return nil
 		}
 
@@ -283,7 +284,7 @@ func (s *Store) EndRun(ctx context.Context, runID string) (next domain.RunNext, 
 		}
 
 		if end.Status == domain.RunCompleted && run.task.HasOutcome() {
-			next = domain.RunChecks
+			next = schedule.RunChecks
 			return nil
 		}
 
@@ -299,11 +300,11 @@ type chatEnd struct {
 	code, message string
 }
 
-var sessionDeleted = domain.RunEnd{Status: domain.RunFailed, Reason: domain.ReasonSessionDeleted, Error: "its session was deleted"}
+var sessionDeleted = domain.RunEnd{Status: domain.RunFailed, Reason: schedule.ReasonSessionDeleted, Error: "its session was deleted"}
 
 // RunToCheck gives a run whose outcome is to be checked; false: it is over. The run of a
 // session that is gone is cancelled.
-func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.OutcomeRun, found bool, err error) {
+func (s *Store) RunToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error) {
 	run.RunID = runID
 
 	var session *string
@@ -330,13 +331,13 @@ func (s *Store) RunToCheck(ctx context.Context, runID string) (run domain.Outcom
 
 // EndChecks ends a run whose outcome was checked. What was cancelled meanwhile, or lost
 // its session, ends as that.
-func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.RunCheck) (plan domain.TickPlan, err error) {
+func (s *Store) EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) (plan schedule.TickPlan, err error) {
 	if checks == nil {
-		checks = []domain.RunCheck{}
+		checks = []schedule.RunCheck{}
 	}
 
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.TickPlan{}
+		plan = schedule.TickPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -352,7 +353,7 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.Run
 			return err
 		}
 
-		end := domain.EndOfChecks(checks)
+		end := schedule.EndOfChecks(checks)
 
 		switch {
 		case run.cancelled:
@@ -369,7 +370,7 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []domain.Run
 
 // endRun ends a run, counts it for its task, which may be disabled by it, and promotes
 // the oldest run that waits. The reason of its outcome, such as run_now, stays.
-func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domain.RunEnd, plan *domain.TickPlan) error {
+func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domain.RunEnd, plan *schedule.TickPlan) error {
 	ended, err := oneRun(ctx, tx, `
 		UPDATE scheduled_runs
 		SET    state = 'ended', status = @status, reason_code = coalesce(reason_code, nullif(@reason, '')),
@@ -421,13 +422,13 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 }
 
 // notifyEnd reports to webhooks the end of a run, and that its task was disabled by it.
-func notifyEnd(ctx context.Context, tx pgx.Tx, was, task domain.ScheduledTask, run domain.ScheduledRun) error {
+func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run schedule.Run) error {
 	event := webhook.WebhookRunFailed
 	if run.Status == domain.RunCompleted {
 		event = webhook.WebhookRunCompleted
 	}
 
-	runs := []domain.ScheduledRun{run}
+	runs := []schedule.Run{run}
 	if err := webhooks.TaskEvent(ctx, tx, event, task, runs); err != nil {
 		return err
 	}

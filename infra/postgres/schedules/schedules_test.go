@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
@@ -30,11 +31,11 @@ func newTimetable(t *testing.T) timetable {
 	return timetable{t, db, pgtest.User(t, db, "ann", false).ID}
 }
 
-func (s timetable) task(change func(*domain.TaskSpec)) domain.ScheduledTask {
+func (s timetable) task(change func(*schedule.TaskSpec)) schedule.Task {
 	s.t.Helper()
 
-	spec := domain.TaskSpec{
-		Title: "t", Prompt: "p", Cron: "* * * * *", Timezone: "UTC", Enabled: true, Overlap: domain.OverlapSkip,
+	spec := schedule.TaskSpec{
+		Title: "t", Prompt: "p", Cron: "* * * * *", Timezone: "UTC", Enabled: true, Overlap: schedule.OverlapSkip,
 		CatchupWindowS: 3600, PauseAfter: 2,
 	}
 	if change != nil {
@@ -56,7 +57,7 @@ func (s timetable) due(taskID string, minutes int) {
 	require.NoError(s.t, err)
 }
 
-func (s timetable) take(taskID string) domain.TickPlan {
+func (s timetable) take(taskID string) schedule.TickPlan {
 	s.t.Helper()
 	plan, err := s.db.TakeTicks(s.t.Context(), taskID)
 	require.NoError(s.t, err)
@@ -114,18 +115,18 @@ func (s timetable) chat(runID string, reason domain.FinishReason) {
 	require.NoError(s.t, err)
 }
 
-func (s timetable) end(runID string) (bool, domain.TickPlan) {
+func (s timetable) end(runID string) (bool, schedule.TickPlan) {
 	s.t.Helper()
 	next, plan, err := s.db.EndRun(s.t.Context(), runID)
 	require.NoError(s.t, err)
 
-	return next == domain.RunOver, plan
+	return next == schedule.RunOver, plan
 }
 
 func TestTakeTicks_eachOnce(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) { spec.Overlap = domain.OverlapAllowAll })
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapAllowAll })
 	s.due(task.ID, 5)
 
 	var together sync.WaitGroup
@@ -144,7 +145,7 @@ func TestTakeTicks_eachOnce(t *testing.T) {
 func TestTakeTicks_missed(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) { spec.CatchupWindowS = 180 })
+	task := s.task(func(spec *schedule.TaskSpec) { spec.CatchupWindowS = 180 })
 	s.due(task.ID, 250)
 	plan := s.take(task.ID)
 	require.True(t, plan.More, "one transaction takes 200")
@@ -178,7 +179,7 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 			var body struct {
 				Data struct {
 					Total int
-					Runs  []domain.ScheduledRun
+					Runs  []schedule.Run
 				}
 			}
 			require.NoError(t, json.Unmarshal(d.Request, &body))
@@ -187,7 +188,7 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 
 		return list
 	}
-	task := s.task(func(spec *domain.TaskSpec) {
+	task := s.task(func(spec *schedule.TaskSpec) {
 		spec.CatchupWindowS, spec.PauseAfter, spec.Notify = 0, 1, []string{hook.ID}
 	})
 	s.task(nil)
@@ -207,17 +208,17 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 func TestRunNow_overlap(t *testing.T) {
 	t.Parallel()
 
-	for overlap, want := range map[domain.Overlap][]string{
-		domain.OverlapSkip:        {"fired running run_now", "skipped failed previous_run_active", "skipped failed previous_run_active"},
-		domain.OverlapBufferOne:   {"fired running run_now", "fired running run_now", "coalesced failed previous_run_waiting"},
-		domain.OverlapBufferAll:   {"fired running run_now", "fired running run_now", "fired running run_now"},
-		domain.OverlapAllowAll:    {"fired running run_now", "fired running run_now", "fired running run_now"},
-		domain.OverlapCancelOther: {"fired running run_now", "fired running run_now", "fired running run_now"},
+	for overlap, want := range map[schedule.Overlap][]string{
+		schedule.OverlapSkip:        {"fired running run_now", "skipped failed previous_run_active", "skipped failed previous_run_active"},
+		schedule.OverlapBufferOne:   {"fired running run_now", "fired running run_now", "coalesced failed previous_run_waiting"},
+		schedule.OverlapBufferAll:   {"fired running run_now", "fired running run_now", "fired running run_now"},
+		schedule.OverlapAllowAll:    {"fired running run_now", "fired running run_now", "fired running run_now"},
+		schedule.OverlapCancelOther: {"fired running run_now", "fired running run_now", "fired running run_now"},
 	} {
 		t.Run(string(overlap), func(t *testing.T) {
 			t.Parallel()
 			s := newTimetable(t)
-			task := s.task(func(spec *domain.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
+			task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
 
 			var started []string
 
@@ -230,14 +231,14 @@ func TestRunNow_overlap(t *testing.T) {
 
 			require.Equal(t, want, s.outcomes(task.ID))
 
-			if overlap == domain.OverlapCancelOther {
+			if overlap == schedule.OverlapCancelOther {
 				claimed, _, err := s.db.ClaimRun(t.Context(), started[0])
 				require.NoError(t, err)
 				require.True(t, claimed.Ended, "it was cancelled before it began")
 				require.Equal(t, "fired failed run_now cancelled_by_next_run", s.outcomes(task.ID)[0])
 			}
 
-			if overlap == domain.OverlapBufferAll {
+			if overlap == schedule.OverlapBufferAll {
 				s.chat(started[0], domain.FinishCompleted)
 				ended, plan := s.end(started[0])
 				require.True(t, ended)
@@ -250,8 +251,8 @@ func TestRunNow_overlap(t *testing.T) {
 func TestEndRun(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) { spec.Cron = "@yearly" })
-	run := func(reason domain.FinishReason) domain.TickPlan {
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
+	run := func(reason domain.FinishReason) schedule.TickPlan {
 		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
 		require.NoError(t, err)
 		s.chat(plan.Start[0], reason)
@@ -286,7 +287,7 @@ func TestEndRun(t *testing.T) {
 func TestEndChecks(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) {
+	task := s.task(func(spec *schedule.TaskSpec) {
 		spec.Cron, spec.Files, spec.Commands = "@yearly", []string{"*.md"}, []string{"true"}
 	})
 	begin := func(reason domain.FinishReason) string {
@@ -297,11 +298,11 @@ func TestEndChecks(t *testing.T) {
 		require.NoError(t, err)
 
 		if reason != domain.FinishCompleted {
-			require.Equal(t, domain.RunOver, next, "a chat that failed is not checked")
+			require.Equal(t, schedule.RunOver, next, "a chat that failed is not checked")
 			return plan.Run.ID
 		}
 
-		require.Equal(t, domain.RunChecks, next)
+		require.Equal(t, schedule.RunChecks, next)
 		run, found, err := s.db.RunToCheck(t.Context(), plan.Run.ID)
 		require.NoError(t, err)
 		require.True(t, found)
@@ -310,7 +311,7 @@ func TestEndChecks(t *testing.T) {
 
 		return plan.Run.ID
 	}
-	end := func(runID string, checks ...domain.RunCheck) domain.ScheduledRun {
+	end := func(runID string, checks ...schedule.RunCheck) schedule.Run {
 		_, err := s.db.EndChecks(t.Context(), runID, checks)
 		require.NoError(t, err)
 		_, found, err := s.db.RunToCheck(t.Context(), runID)
@@ -324,14 +325,14 @@ func TestEndChecks(t *testing.T) {
 
 	begin(domain.FinishFailed)
 
-	met := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Met: true}
+	met := schedule.RunCheck{Kind: schedule.CheckFile, Subject: "*.md", Met: true}
 	run := end(begin(domain.FinishCompleted), met)
-	require.Equal(t, []any{domain.RunCompleted, []domain.RunCheck{met}}, []any{run.Status, run.Checks})
+	require.Equal(t, []any{domain.RunCompleted, []schedule.RunCheck{met}}, []any{run.Status, run.Checks})
 
-	missing := domain.RunCheck{Kind: domain.CheckFile, Subject: "*.md", Reason: "no file matches"}
+	missing := schedule.RunCheck{Kind: schedule.CheckFile, Subject: "*.md", Reason: "no file matches"}
 	run = end(begin(domain.FinishCompleted), missing)
-	require.Equal(t, []any{domain.RunFailed, domain.ReasonOutcomeNotMet}, []any{run.Status, *run.ErrorCode})
-	require.Equal(t, domain.ReasonRunNow, *run.ReasonCode, "its failure does not hide that it was asked for")
+	require.Equal(t, []any{domain.RunFailed, schedule.ReasonOutcomeNotMet}, []any{run.Status, *run.ErrorCode})
+	require.Equal(t, schedule.ReasonRunNow, *run.ReasonCode, "its failure does not hide that it was asked for")
 	require.Equal(t, `the outcome contract is not met: file "*.md": no file matches`, *run.Error)
 
 	id := begin(domain.FinishCompleted)
@@ -345,13 +346,13 @@ func TestEndChecks(t *testing.T) {
 	gone, found, err := s.db.RunToCheck(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, true}, []bool{found, gone.Cancelled})
-	require.Equal(t, domain.ReasonSessionDeleted, *end(id, met).ErrorCode)
+	require.Equal(t, schedule.ReasonSessionDeleted, *end(id, met).ErrorCode)
 }
 
 func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) { spec.Cron = "@yearly" })
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
 	plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
 	require.NoError(t, err)
 	s.chat(plan.Run.ID, "")
@@ -368,7 +369,7 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 func TestClaimRun_persistent(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.task(func(spec *domain.TaskSpec) { spec.Cron, spec.Persistent = "@yearly", true })
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron, spec.Persistent = "@yearly", true })
 	session := func() string {
 		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
 		require.NoError(t, err)
@@ -390,9 +391,9 @@ func TestSyncSchedule(t *testing.T) {
 	s := newTimetable(t)
 	task := s.task(nil)
 
-	var got domain.ScheduleSync
+	var got schedule.Sync
 
-	apply := func(_ context.Context, in domain.ScheduleSync) error { got = in; return nil }
+	apply := func(_ context.Context, in schedule.Sync) error { got = in; return nil }
 	stale := func() []string {
 		ids, err := s.db.StaleSchedules(t.Context(), "", 10)
 		require.NoError(t, err)
@@ -402,7 +403,7 @@ func TestSyncSchedule(t *testing.T) {
 	require.Equal(t, []string{task.ID}, stale())
 
 	away := errors.New("away")
-	require.ErrorIs(t, s.db.SyncSchedule(t.Context(), task.ID, func(context.Context, domain.ScheduleSync) error { return away }), away)
+	require.ErrorIs(t, s.db.SyncSchedule(t.Context(), task.ID, func(context.Context, schedule.Sync) error { return away }), away)
 	require.Equal(t, []string{task.ID}, stale())
 	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, apply))
 	require.Len(t, got.Times, 32)

@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/schedule"
 	"everloop/infra/postgres/pg"
 )
 
@@ -32,7 +33,7 @@ func taskNotFound(id string) error {
 
 // CreateScheduledTask makes a task that was checked. A user who has MaxScheduledTasks
 // gets scheduled_task_limit.
-func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec domain.TaskSpec) (made domain.ScheduledTask, err error) {
+func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec schedule.TaskSpec) (made schedule.Task, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The row of the user serialises creations, so that they count each other.
 		if _, err := tx.Exec(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, ownerID); err != nil {
@@ -45,12 +46,12 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 			return err
 		}
 
-		if count >= domain.MaxScheduledTasks {
+		if count >= schedule.MaxTasks {
 			return domain.Newf(
 				domain.Conflict,
 				"scheduled_task_limit",
 				"a user may have %d scheduled tasks at most",
-				domain.MaxScheduledTasks,
+				schedule.MaxTasks,
 			)
 		}
 
@@ -58,7 +59,7 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 			return err
 		}
 
-		made = domain.ScheduledTask{ID: domain.NewID(), OwnerID: ownerID, TaskSpec: spec}
+		made = schedule.Task{ID: domain.NewID(), OwnerID: ownerID, TaskSpec: spec}
 
 		now, err := clock(ctx, tx)
 		if err != nil {
@@ -88,7 +89,7 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec do
 }
 
 // ScheduledTasks lists the tasks of a user, the newest first.
-func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]domain.ScheduledTask, error) {
+func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]schedule.Task, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM scheduled_tasks WHERE owner_id = $1 AND deleted_at IS NULL ORDER BY id DESC`, ownerID)
 	tasks, err := pgx.CollectRows(rows, scanTask)
@@ -98,7 +99,7 @@ func (s *Store) ScheduledTasks(ctx context.Context, ownerID string) ([]domain.Sc
 
 // ScheduledTask reads one task that a user may see: their own, or one of a production
 // workspace of which they and its owner are members.
-func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (domain.ScheduledTask, error) {
+func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (schedule.Task, error) {
 	task, err := oneTask(ctx, s.db.Pool, `
 		SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id AND `+visible+` AND deleted_at IS NULL`,
 		pgx.NamedArgs{"id": id, "user": userID})
@@ -111,8 +112,8 @@ func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (domain.Sc
 
 // ChangeScheduledTask lets change set the fields of a task, and plans its ticks again
 // from now on. Change is called under the lock of the task and checks what it sets.
-func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*domain.ScheduledTask) error) (
-	changed domain.ScheduledTask, err error,
+func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*schedule.Task) error) (
+	changed schedule.Task, err error,
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		task, err := lockTask(ctx, tx, id, ownerID)
@@ -172,7 +173,7 @@ func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) err
 }
 
 // ScheduledRuns gives a page of the records of a task that the user may see, the newest first.
-func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]domain.ScheduledRun, error) {
+func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]schedule.Run, error) {
 	if _, err := s.ScheduledTask(ctx, userID, taskID); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset
 
 // Next is the next tick of a task after a time, and when it is due with its jitter;
 // false: there is none.
-func Next(task domain.ScheduledTask, after time.Time) (tick, fire time.Time, ok bool, err error) {
+func Next(task schedule.Task, after time.Time) (tick, fire time.Time, ok bool, err error) {
 	parsed, err := cron.Parse(task.Cron)
 	if err != nil {
 		return tick, fire, false, fmt.Errorf("scheduled task %s has the cron expression %q: %w", task.ID, task.Cron, err)
@@ -204,11 +205,11 @@ func Next(task domain.ScheduledTask, after time.Time) (tick, fire time.Time, ok 
 		return tick, fire, false, nil
 	}
 
-	return tick, domain.FireAt(task.ID, tick, task.JitterS), true, nil
+	return tick, schedule.FireAt(task.ID, tick, task.JitterS), true, nil
 }
 
 // planNext sets the next tick of a task.
-func planNext(task *domain.ScheduledTask, after time.Time) (fire *time.Time, err error) {
+func planNext(task *schedule.Task, after time.Time) (fire *time.Time, err error) {
 	task.NextRunAt = nil
 	if !task.Enabled {
 		return nil, nil
@@ -224,7 +225,7 @@ func planNext(task *domain.ScheduledTask, after time.Time) (fire *time.Time, err
 	return &at, nil
 }
 
-func specArgs(t domain.ScheduledTask, fire *time.Time) pgx.NamedArgs {
+func specArgs(t schedule.Task, fire *time.Time) pgx.NamedArgs {
 	var schema any
 	if len(t.OutputSchema) > 0 {
 		schema = t.OutputSchema
@@ -250,7 +251,7 @@ func orNone(list []string) []string {
 
 // lockTask takes the row of a task, which orders its ticks, its runs and its changes.
 // An empty owner means that the service itself asks for it.
-func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (domain.ScheduledTask, error) {
+func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (schedule.Task, error) {
 	task, err := oneTask(ctx, tx, `
 		SELECT `+taskColumns+` FROM scheduled_tasks
 		WHERE  id = @id AND (@owner = '' OR owner_id = @owner) AND deleted_at IS NULL
@@ -262,13 +263,13 @@ func lockTask(ctx context.Context, tx pgx.Tx, id, ownerID string) (domain.Schedu
 	return task, err
 }
 
-func oneTask(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.ScheduledTask, error) {
+func oneTask(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (schedule.Task, error) {
 	rows, _ := q.Query(ctx, sql, args)
 	return pgx.CollectExactlyOneRow(rows, scanTask)
 }
 
-func scanTask(row pgx.CollectableRow) (domain.ScheduledTask, error) {
-	var t domain.ScheduledTask
+func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
+	var t schedule.Task
 
 	err := row.Scan(
 		&t.ID,

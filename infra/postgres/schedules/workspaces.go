@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/infra/postgres/pg"
 )
 
@@ -21,7 +22,7 @@ const maxWorkspaceTasks = 2000
 
 // WorkspaceTasks lists the tasks of a production workspace that a user may see, the newest
 // first, at most 2,000.
-func (s *Store) WorkspaceTasks(ctx context.Context, userID, workspaceID string) ([]domain.ScheduledTask, error) {
+func (s *Store) WorkspaceTasks(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM scheduled_tasks
 		WHERE  workspace_id = @workspace AND `+visible+` AND deleted_at IS NULL ORDER BY id DESC LIMIT @most`,
@@ -43,7 +44,7 @@ func notOwn(ctx context.Context, q pg.Queryer, userID, id string) error {
 	case err != nil:
 		return err
 	case seen:
-		return domain.NotOwnerOfTask()
+		return schedule.NotOwnerOfTask()
 	default:
 		return taskNotFound(id)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 )
 
@@ -72,7 +73,7 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questi
 
 // TaskEvent writes the deliveries of an event of a scheduled task. The runs are those that
 // it is about, the oldest first.
-func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task domain.ScheduledTask, runs []domain.ScheduledRun) error {
+func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedule.Task, runs []schedule.Run) error {
 	session := ""
 	if len(runs) == 1 && runs[0].SessionID != nil {
 		session = *runs[0].SessionID
@@ -102,7 +103,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task domain.
 	return deliver(ctx, tx, to, of, event, webhook.Task{
 		TaskID:       task.ID,
 		Title:        task.Title,
-		Runs:         slices.Concat([]domain.ScheduledRun{}, shown),
+		Runs:         slices.Concat([]schedule.Run{}, shown),
 		Total:        len(runs),
 		PausedReason: task.PausedReason,
 	})

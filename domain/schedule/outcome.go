@@ -1,9 +1,11 @@
-package domain
+package schedule
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"everloop/domain"
 )
 
 // Bounds of the outcome contract of a scheduled task.
@@ -44,7 +46,7 @@ const (
 // OutcomeRun is a run whose chat has ended and whose outcome is to be checked.
 type OutcomeRun struct {
 	RunID     string
-	Session   Session
+	Session   domain.Session
 	Files     []string
 	Commands  []string
 	Cancelled bool // there is nothing to check any more
@@ -55,7 +57,7 @@ type OutcomeRun struct {
 func (s TaskSpec) HasOutcome() bool { return len(s.Files)+len(s.Commands) > 0 }
 
 // EndOfChecks is how a run ended whose chat was completed and whose outcome was checked.
-func EndOfChecks(checks []RunCheck) RunEnd {
+func EndOfChecks(checks []RunCheck) domain.RunEnd {
 	var missing []string
 
 	for _, c := range checks {
@@ -72,11 +74,11 @@ func EndOfChecks(checks []RunCheck) RunEnd {
 	}
 
 	if len(missing) == 0 {
-		return RunEnd{Status: RunCompleted}
+		return domain.RunEnd{Status: domain.RunCompleted}
 	}
 
-	return RunEnd{
-		Status: RunFailed, Reason: ReasonOutcomeNotMet, Counts: true,
+	return domain.RunEnd{
+		Status: domain.RunFailed, Reason: ReasonOutcomeNotMet, Counts: true,
 		Error: "the outcome contract is not met: " + strings.Join(missing, "; "),
 	}
 }

@@ -1,10 +1,14 @@
-package domain
+// Package schedule holds scheduled tasks and their runs, with the rules for late ticks,
+// overlapping runs and outcome contracts. It reads no cron expression: domain/cron does.
+package schedule
 
 import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
 	"time"
+
+	"everloop/domain"
 )
 
 // Overlap says what becomes of a tick while an earlier run of its task is not over.
@@ -21,37 +25,37 @@ const (
 
 // Bounds of scheduled tasks.
 const (
-	MaxScheduledTasks = 200    // of a user
-	MaxOpenRuns       = 100    // of a task, those that wait included
-	MaxScheduledRuns  = 10_000 // records that a task keeps
+	MaxTasks    = 200    // of a user
+	MaxOpenRuns = 100    // of a task, those that wait included
+	MaxRuns     = 10_000 // records that a task keeps
 )
 
 // TaskSpec is what a scheduled task is made of.
 type TaskSpec struct {
-	Title             string          `json:"title" db:"title" doc:"Its title." example:"Nightly report"`
-	Prompt            string          `json:"prompt" db:"prompt" doc:"The message that each run sends." example:"Write the report of yesterday."`
-	Cron              string          `json:"cron" db:"cron" doc:"The cron expression." example:"30 2 * * *"`
-	Timezone          string          `json:"timezone" db:"timezone" doc:"The IANA time zone of the expression." example:"Europe/Berlin"`
-	Enabled           bool            `json:"enabled" db:"enabled" doc:"Whether its ticks run."`
-	ExpiresAt         *time.Time      `json:"expires_at" db:"expires_at" nullable:"true" doc:"No tick at or after this time; null: no end."`
-	SkipConfirmations bool            `json:"skip_confirmations" db:"skip_confirmations" doc:"Whether questions are left to the model and permission requests are granted."`
-	QuestionPolicy    *QuestionPolicy `json:"question_policy,omitempty" db:"question_policy" doc:"What becomes of questions that no user answers; left out: they wait."`
-	Notify            []string        `json:"notify" db:"notify" nullable:"false" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
-	Model             *string         `json:"model" db:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
-	WorkspaceID       *string         `json:"workspace_id" db:"workspace_id" nullable:"true" doc:"The production workspace whose members may read the task, its runs and its sessions, if its owner is a member of it; null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Persistent        bool            `json:"persistent" db:"persistent" doc:"Whether all runs use one session."`
-	Overlap           Overlap         `json:"overlap" db:"overlap" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over."`
-	CatchupWindowS    int             `json:"catchup_window_s" db:"catchup_window_s" doc:"Seconds for which a late tick still runs." example:"3600"`
-	PauseAfter        int             `json:"pause_on_failure_after" db:"pause_on_failure_after" doc:"Failed runs in a row after which the task is disabled; 0: never." example:"5"`
-	JitterS           int             `json:"jitter_s" db:"jitter_s" doc:"Up to how many seconds after its time a tick runs." example:"0"`
-	Budget            *Budget         `json:"budget,omitempty" db:"budget" doc:"The budget of each session; left out: unbounded."`
-	OutputSchema      json.RawMessage `json:"output_schema" db:"output_schema" doc:"JSON Schema that the result of a run must follow; null: none."`
-	Files             []string        `json:"files" db:"files" nullable:"false" doc:"Patterns of files that must exist in the workspace after a run." example:"[\"report/*.md\"]"`
-	Commands          []string        `json:"commands" db:"commands" nullable:"false" doc:"Commands that must end with exit code 0 after a run." example:"[\"make test\"]"`
+	Title             string                 `json:"title" db:"title" doc:"Its title." example:"Nightly report"`
+	Prompt            string                 `json:"prompt" db:"prompt" doc:"The message that each run sends." example:"Write the report of yesterday."`
+	Cron              string                 `json:"cron" db:"cron" doc:"The cron expression." example:"30 2 * * *"`
+	Timezone          string                 `json:"timezone" db:"timezone" doc:"The IANA time zone of the expression." example:"Europe/Berlin"`
+	Enabled           bool                   `json:"enabled" db:"enabled" doc:"Whether its ticks run."`
+	ExpiresAt         *time.Time             `json:"expires_at" db:"expires_at" nullable:"true" doc:"No tick at or after this time; null: no end."`
+	SkipConfirmations bool                   `json:"skip_confirmations" db:"skip_confirmations" doc:"Whether questions are left to the model and permission requests are granted."`
+	QuestionPolicy    *domain.QuestionPolicy `json:"question_policy,omitempty" db:"question_policy" doc:"What becomes of questions that no user answers; left out: they wait."`
+	Notify            []string               `json:"notify" db:"notify" nullable:"false" doc:"Webhooks that are sent what becomes of its ticks and runs, and its questions, whatever events they list."`
+	Model             *string                `json:"model" db:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
+	WorkspaceID       *string                `json:"workspace_id" db:"workspace_id" nullable:"true" doc:"The production workspace whose members may read the task, its runs and its sessions, if its owner is a member of it; null: none." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Persistent        bool                   `json:"persistent" db:"persistent" doc:"Whether all runs use one session."`
+	Overlap           Overlap                `json:"overlap" db:"overlap" enum:"skip,buffer_one,buffer_all,cancel_other,allow_all" doc:"What becomes of a tick while an earlier run is not over."`
+	CatchupWindowS    int                    `json:"catchup_window_s" db:"catchup_window_s" doc:"Seconds for which a late tick still runs." example:"3600"`
+	PauseAfter        int                    `json:"pause_on_failure_after" db:"pause_on_failure_after" doc:"Failed runs in a row after which the task is disabled; 0: never." example:"5"`
+	JitterS           int                    `json:"jitter_s" db:"jitter_s" doc:"Up to how many seconds after its time a tick runs." example:"0"`
+	Budget            *domain.Budget         `json:"budget,omitempty" db:"budget" doc:"The budget of each session; left out: unbounded."`
+	OutputSchema      json.RawMessage        `json:"output_schema" db:"output_schema" doc:"JSON Schema that the result of a run must follow; null: none."`
+	Files             []string               `json:"files" db:"files" nullable:"false" doc:"Patterns of files that must exist in the workspace after a run." example:"[\"report/*.md\"]"`
+	Commands          []string               `json:"commands" db:"commands" nullable:"false" doc:"Commands that must end with exit code 0 after a run." example:"[\"make test\"]"`
 }
 
-// ScheduledTask is a prompt that is sent at planned times.
-type ScheduledTask struct {
+// Task is a prompt that is sent at planned times.
+type Task struct {
 	ID      string `json:"id" db:"id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID string `json:"owner_id" db:"owner_id" doc:"The user whose task it is." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 	TaskSpec
@@ -68,8 +72,8 @@ type ScheduledTask struct {
 }
 
 // NotOwnerOfTask is the error for a change of a scheduled task that the user may only see.
-func NotOwnerOfTask() *Error {
-	return Newf(Forbidden, "forbidden", "only the owner of the scheduled task may change it")
+func NotOwnerOfTask() *domain.Error {
+	return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the scheduled task may change it")
 }
 
 // TickOutcome is what became of a tick.
@@ -97,23 +101,23 @@ const (
 	ReasonOutcomeNotMet   = "outcome_not_met"
 )
 
-// ScheduledRun is the record of one tick, or of one run that was asked for.
-type ScheduledRun struct {
-	ID           string      `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	TaskID       string      `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	SessionID    *string     `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
-	Status       RunStatus   `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
-	Outcome      TickOutcome `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
-	ReasonCode   *string     `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say." example:"previous_run_active"`
-	ErrorCode    *string     `json:"error_code" db:"error_code" nullable:"true" doc:"Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran." example:"schema_mismatch"`
-	Error        *string     `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
-	ScheduledFor time.Time   `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
-	TriggeredAt  time.Time   `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
-	FinishedAt   *time.Time  `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
-	DriftMS      int64       `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran." example:"240"`
-	Usage        Usage       `json:"usage" db:"-" doc:"What its chat has used."`
-	Checks       []RunCheck  `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
-	Attempt      int         `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
+// Run is the record of one tick, or of one run that was asked for.
+type Run struct {
+	ID           string           `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	TaskID       string           `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID    *string          `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
+	Status       domain.RunStatus `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
+	Outcome      TickOutcome      `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
+	ReasonCode   *string          `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say." example:"previous_run_active"`
+	ErrorCode    *string          `json:"error_code" db:"error_code" nullable:"true" doc:"Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran." example:"schema_mismatch"`
+	Error        *string          `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
+	ScheduledFor time.Time        `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
+	TriggeredAt  time.Time        `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
+	FinishedAt   *time.Time       `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	DriftMS      int64            `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran." example:"240"`
+	Usage        domain.Usage     `json:"usage" db:"-" doc:"What its chat has used."`
+	Checks       []RunCheck       `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
+	Attempt      int              `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
 }
 
 // LateAfter is how late a tick may be taken and still have run in time.
@@ -194,8 +198,8 @@ type ChatWaiter struct {
 	WorkflowID string
 }
 
-// ScheduleSync is what the schedule of the workflow engine is to be.
-type ScheduleSync struct {
+// Sync is what the schedule of the workflow engine is to be.
+type Sync struct {
 	TaskID  string
 	OwnerID string
 	Times   []time.Time // of the coming ticks, with their jitter
@@ -206,11 +210,11 @@ type ScheduleSync struct {
 // TickPlan is what has to be done after ticks were recorded.
 type TickPlan struct {
 	TaskID string
-	Start  []string      // runs
-	Stop   []RunSession  // sessions whose chats are stopped for the next run
-	Sync   bool          // the engine's schedule needs an update
-	More   bool          // more ticks are due
-	Run    *ScheduledRun // that was asked for
+	Start  []string            // runs
+	Stop   []domain.RunSession // sessions whose chats are stopped for the next run
+	Sync   bool                // the engine's schedule needs an update
+	More   bool                // more ticks are due
+	Run    *Run                // that was asked for
 }
 
 // ClaimedRun is a scheduled run to carry out.
