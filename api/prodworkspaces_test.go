@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
+	"everloop/domain/board"
 )
 
 const (
@@ -264,21 +264,21 @@ func (w *world) boardOfAnn() (b aBoard) {
 	_, err := w.db.Pool.Exec(ctx, `DELETE FROM prod_workspaces WHERE id IN (SELECT workspace_id FROM prod_workspace_members
 		WHERE user_id = $1)`, w.annID)
 	require.NoError(w.t, err)
-	made, err := w.db.CreateWorkspace(ctx, w.annID, domain.NewWorkspace{Name: "Board", Settings: domain.DefaultWorkspaceSettings})
+	made, err := w.db.CreateWorkspace(ctx, w.annID, board.NewWorkspace{Name: "Board", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(w.t, err)
 	b.workspace, b.agent = made.ID, w.agentInstance()
 	b.guest, _ = w.person("guest-"+made.Slug, false)
-	_, err = w.db.SetMember(ctx, w.annID, made.ID, b.guest, domain.WorkspaceMember)
+	_, err = w.db.SetMember(ctx, w.annID, made.ID, b.guest, board.WorkspaceMember)
 	require.NoError(w.t, err)
-	squad, err := w.db.CreateSquad(ctx, w.annID, made.ID, domain.Squad{Name: "Squad", LeaderID: b.agent, Members: []domain.SquadMember{}})
+	squad, err := w.db.CreateSquad(ctx, w.annID, made.ID, board.Squad{Name: "Squad", LeaderID: b.agent, Members: []board.SquadMember{}})
 	require.NoError(w.t, err)
 
 	b.squad = squad.ID
 
 	issue := func(suppress bool) string {
 		title := "t"
-		made, _, err := w.db.CreateIssue(ctx, w.annID, b.workspace, domain.IssueFields{
-			Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: b.agent}, SuppressRun: suppress,
+		made, _, err := w.db.CreateIssue(ctx, w.annID, b.workspace, board.IssueFields{
+			Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: b.agent}, SuppressRun: suppress,
 		})
 		require.NoError(w.t, err)
 

@@ -5,6 +5,7 @@ import (
 
 	"everloop/api/httpx"
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 // CleanTexts is domain.CleanText for each text.
@@ -37,8 +38,8 @@ func Given(at time.Time) *time.Time {
 }
 
 // Text is a new value of a text that can be empty.
-func Text(given httpx.Nullable[string]) domain.Change[string] {
-	return domain.Change[string]{Set: given.Present, Value: Cleaned(OrNil(given.Value))}
+func Text(given httpx.Nullable[string]) board.Change[string] {
+	return board.Change[string]{Set: given.Present, Value: Cleaned(OrNil(given.Value))}
 }
 
 // Set takes what a change holds; without it, the old value stays.

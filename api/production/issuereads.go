@@ -9,33 +9,33 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
-	"everloop/domain"
+	"everloop/domain/board"
 )
 
 // IssueFilters select issues, in a query. Lists are given by repeating the parameter.
 type IssueFilters struct {
-	Q                 string                 `query:"q" maxLength:"1000" doc:"Text to find in titles and descriptions, literally, in any case; or an identifier." example:"search"`
-	Status            []domain.IssueStatus   `query:"status,explode" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" maxItems:"20" doc:"Only these statuses; repeatable."`
-	Priority          []domain.IssuePriority `query:"priority,explode" enum:"urgent,high,medium,low,none" maxItems:"20" doc:"Only these priorities; repeatable."`
-	AssigneeType      []domain.ActorType     `query:"assignee_type,explode" enum:"member,agent,squad" maxItems:"20" doc:"Only those assigned to such; repeatable."`
-	AssigneeID        []string               `query:"assignee_id,explode" maxItems:"100" maxLength:"128" doc:"Only those assigned to these; repeatable."`
-	IncludeNoAssignee bool                   `query:"include_no_assignee" doc:"Besides those of the assignees, those that are not assigned."`
-	CreatorID         []string               `query:"creator_id,explode" maxItems:"100" maxLength:"128" doc:"Only those created by these; repeatable."`
-	Project           []string               `query:"project,explode" maxItems:"100" maxLength:"200" doc:"Only those of these projects; repeatable."`
-	LabelIDs          []string               `query:"label_ids,explode" maxItems:"100" maxLength:"100" doc:"Only those with one of these labels; repeatable."`
-	ParentID          []string               `query:"parent_id,explode" maxItems:"100" maxLength:"128" doc:"Only parts of these issues; repeatable."`
-	TopLevelOnly      bool                   `query:"top_level_only" doc:"Only those that are part of no other."`
-	OpenOnly          bool                   `query:"open_only" doc:"Only those that are neither done nor cancelled."`
-	UpdatedAfter      time.Time              `query:"updated_after" doc:"Only those that were changed after this time." example:"2026-11-01T00:00:00Z"`
-	DueBefore         time.Time              `query:"due_before" doc:"Only those that are due before this time." example:"2026-12-01T00:00:00Z"`
-	Sort              domain.IssueSort       `query:"sort" enum:"position,priority,created_at,updated_at,due_date,last_activity_at,title" default:"position" doc:"The order; of priorities urgent is the first."`
-	Direction         string                 `query:"direction" enum:"asc,desc" default:"asc" doc:"The direction of the order."`
-	Limit             int                    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Maximum number of entries." example:"20"`
-	Offset            int                    `query:"offset" minimum:"0" maximum:"1000000" default:"0" doc:"Number of entries to skip." example:"0"`
+	Q                 string                `query:"q" maxLength:"1000" doc:"Text to find in titles and descriptions, literally, in any case; or an identifier." example:"search"`
+	Status            []board.IssueStatus   `query:"status,explode" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" maxItems:"20" doc:"Only these statuses; repeatable."`
+	Priority          []board.IssuePriority `query:"priority,explode" enum:"urgent,high,medium,low,none" maxItems:"20" doc:"Only these priorities; repeatable."`
+	AssigneeType      []board.ActorType     `query:"assignee_type,explode" enum:"member,agent,squad" maxItems:"20" doc:"Only those assigned to such; repeatable."`
+	AssigneeID        []string              `query:"assignee_id,explode" maxItems:"100" maxLength:"128" doc:"Only those assigned to these; repeatable."`
+	IncludeNoAssignee bool                  `query:"include_no_assignee" doc:"Besides those of the assignees, those that are not assigned."`
+	CreatorID         []string              `query:"creator_id,explode" maxItems:"100" maxLength:"128" doc:"Only those created by these; repeatable."`
+	Project           []string              `query:"project,explode" maxItems:"100" maxLength:"200" doc:"Only those of these projects; repeatable."`
+	LabelIDs          []string              `query:"label_ids,explode" maxItems:"100" maxLength:"100" doc:"Only those with one of these labels; repeatable."`
+	ParentID          []string              `query:"parent_id,explode" maxItems:"100" maxLength:"128" doc:"Only parts of these issues; repeatable."`
+	TopLevelOnly      bool                  `query:"top_level_only" doc:"Only those that are part of no other."`
+	OpenOnly          bool                  `query:"open_only" doc:"Only those that are neither done nor cancelled."`
+	UpdatedAfter      time.Time             `query:"updated_after" doc:"Only those that were changed after this time." example:"2026-11-01T00:00:00Z"`
+	DueBefore         time.Time             `query:"due_before" doc:"Only those that are due before this time." example:"2026-12-01T00:00:00Z"`
+	Sort              board.IssueSort       `query:"sort" enum:"position,priority,created_at,updated_at,due_date,last_activity_at,title" default:"position" doc:"The order; of priorities urgent is the first."`
+	Direction         string                `query:"direction" enum:"asc,desc" default:"asc" doc:"The direction of the order."`
+	Limit             int                   `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Maximum number of entries." example:"20"`
+	Offset            int                   `query:"offset" minimum:"0" maximum:"1000000" default:"0" doc:"Number of entries to skip." example:"0"`
 }
 
-func (f IssueFilters) query() domain.IssueQuery {
-	return domain.IssueQuery{
+func (f IssueFilters) query() board.IssueQuery {
+	return board.IssueQuery{
 		Text:              f.Q,
 		Statuses:          fields.Texts(f.Status),
 		Priorities:        fields.Texts(f.Priority),
@@ -59,28 +59,28 @@ func (f IssueFilters) query() domain.IssueQuery {
 
 // issueFiltersBody are the same filters in a body.
 type issueFiltersBody struct {
-	Q                 string                 `json:"q,omitempty" maxLength:"1000" doc:"Text to find in titles and descriptions, or an identifier." example:"search"`
-	Status            []domain.IssueStatus   `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" maxItems:"20" doc:"Only these statuses."`
-	Priority          []domain.IssuePriority `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" maxItems:"20" doc:"Only these priorities."`
-	AssigneeType      []domain.ActorType     `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" maxItems:"20" doc:"Only those assigned to such."`
-	AssigneeID        []string               `json:"assignee_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only those assigned to these."`
-	IncludeNoAssignee bool                   `json:"include_no_assignee,omitempty" doc:"Besides those of the assignees, those that are not assigned."`
-	CreatorID         []string               `json:"creator_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only those created by these."`
-	Project           []string               `json:"project,omitempty" nullable:"true" maxItems:"1000" maxLength:"200" doc:"Only those of these projects."`
-	LabelIDs          []string               `json:"label_ids,omitempty" nullable:"true" maxItems:"1000" maxLength:"100" doc:"Only those with one of these labels."`
-	ParentID          []string               `json:"parent_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only parts of these issues."`
-	TopLevelOnly      bool                   `json:"top_level_only,omitempty" doc:"Only those that are part of no other."`
-	OpenOnly          bool                   `json:"open_only,omitempty" doc:"Only those that are neither done nor cancelled."`
-	UpdatedAfter      *time.Time             `json:"updated_after,omitempty" nullable:"true" doc:"Only those that were changed after this time."`
-	DueBefore         *time.Time             `json:"due_before,omitempty" nullable:"true" doc:"Only those that are due before this time."`
-	Sort              domain.IssueSort       `json:"sort,omitempty" enum:"position,priority,created_at,updated_at,due_date,last_activity_at,title" default:"position" doc:"The order."`
-	Direction         string                 `json:"direction,omitempty" enum:"asc,desc" default:"asc" doc:"The direction of the order."`
-	Limit             int                    `json:"limit,omitempty" minimum:"1" maximum:"100" default:"50" doc:"Maximum number of entries." example:"20"`
-	Offset            int                    `json:"offset,omitempty" minimum:"0" maximum:"1000000" default:"0" doc:"Number of entries to skip." example:"0"`
+	Q                 string                `json:"q,omitempty" maxLength:"1000" doc:"Text to find in titles and descriptions, or an identifier." example:"search"`
+	Status            []board.IssueStatus   `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" maxItems:"20" doc:"Only these statuses."`
+	Priority          []board.IssuePriority `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" maxItems:"20" doc:"Only these priorities."`
+	AssigneeType      []board.ActorType     `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" maxItems:"20" doc:"Only those assigned to such."`
+	AssigneeID        []string              `json:"assignee_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only those assigned to these."`
+	IncludeNoAssignee bool                  `json:"include_no_assignee,omitempty" doc:"Besides those of the assignees, those that are not assigned."`
+	CreatorID         []string              `json:"creator_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only those created by these."`
+	Project           []string              `json:"project,omitempty" nullable:"true" maxItems:"1000" maxLength:"200" doc:"Only those of these projects."`
+	LabelIDs          []string              `json:"label_ids,omitempty" nullable:"true" maxItems:"1000" maxLength:"100" doc:"Only those with one of these labels."`
+	ParentID          []string              `json:"parent_id,omitempty" nullable:"true" maxItems:"1000" maxLength:"128" doc:"Only parts of these issues."`
+	TopLevelOnly      bool                  `json:"top_level_only,omitempty" doc:"Only those that are part of no other."`
+	OpenOnly          bool                  `json:"open_only,omitempty" doc:"Only those that are neither done nor cancelled."`
+	UpdatedAfter      *time.Time            `json:"updated_after,omitempty" nullable:"true" doc:"Only those that were changed after this time."`
+	DueBefore         *time.Time            `json:"due_before,omitempty" nullable:"true" doc:"Only those that are due before this time."`
+	Sort              board.IssueSort       `json:"sort,omitempty" enum:"position,priority,created_at,updated_at,due_date,last_activity_at,title" default:"position" doc:"The order."`
+	Direction         string                `json:"direction,omitempty" enum:"asc,desc" default:"asc" doc:"The direction of the order."`
+	Limit             int                   `json:"limit,omitempty" minimum:"1" maximum:"100" default:"50" doc:"Maximum number of entries." example:"20"`
+	Offset            int                   `json:"offset,omitempty" minimum:"0" maximum:"1000000" default:"0" doc:"Number of entries to skip." example:"0"`
 }
 
-func (f issueFiltersBody) query() domain.IssueQuery {
-	return domain.IssueQuery{
+func (f issueFiltersBody) query() board.IssueQuery {
+	return board.IssueQuery{
 		Text:              f.Q,
 		Statuses:          fields.Texts(f.Status),
 		Priorities:        fields.Texts(f.Priority),
@@ -103,26 +103,26 @@ func (f issueFiltersBody) query() domain.IssueQuery {
 }
 
 type issuePage struct {
-	Items  []domain.Issue `json:"items" nullable:"false" doc:"The entries of this page."`
-	Total  int            `json:"total" doc:"Total number of entries." example:"1"`
-	Limit  int            `json:"limit" doc:"Requested number of entries." example:"20"`
-	Offset int            `json:"offset" doc:"Number of skipped entries." example:"0"`
+	Items  []board.Issue `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total  int           `json:"total" doc:"Total number of entries." example:"1"`
+	Limit  int           `json:"limit" doc:"Requested number of entries." example:"20"`
+	Offset int           `json:"offset" doc:"Number of skipped entries." example:"0"`
 }
 
 type issueGroups struct {
-	GroupBy domain.IssueGrouping `json:"group_by" enum:"assignee,status,priority,project" doc:"What they are grouped by."`
-	Groups  []domain.IssueGroup  `json:"groups" nullable:"false" doc:"The groups, the largest first; at most 200."`
+	GroupBy board.IssueGrouping `json:"group_by" enum:"assignee,status,priority,project" doc:"What they are grouped by."`
+	Groups  []board.IssueGroup  `json:"groups" nullable:"false" doc:"The groups, the largest first; at most 200."`
 }
 
 type progressPage struct {
-	Items []domain.ChildProgress `json:"items" nullable:"false" doc:"The entries of this page."`
+	Items []board.ChildProgress `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
 type timelinePage struct {
-	Items     []domain.TimelineEntry   `json:"items" nullable:"false" doc:"The entries of this page, oldest first."`
-	Before    *string                  `json:"before" nullable:"true" doc:"Cursor of older entries; null: there are none."`
-	After     *string                  `json:"after" nullable:"true" doc:"Cursor of newer entries; null: the page is empty."`
-	Truncated domain.TimelineTruncated `json:"truncated" doc:"What there is before this page, or was removed."`
+	Items     []board.TimelineEntry   `json:"items" nullable:"false" doc:"The entries of this page, oldest first."`
+	Before    *string                 `json:"before" nullable:"true" doc:"Cursor of older entries; null: there are none."`
+	After     *string                 `json:"after" nullable:"true" doc:"Cursor of newer entries; null: the page is empty."`
+	Truncated board.TimelineTruncated `json:"truncated" doc:"What there is before this page, or was removed."`
 }
 
 func (a *IssuesAPI) registerReads(r *httpx.Server) {
@@ -175,7 +175,7 @@ func (a *IssuesAPI) registerReads(r *httpx.Server) {
 	}, a.timeline)
 }
 
-func (a *IssuesAPI) page(ctx context.Context, workspaceID string, q domain.IssueQuery) (*httpx.Body[issuePage], error) {
+func (a *IssuesAPI) page(ctx context.Context, workspaceID string, q board.IssueQuery) (*httpx.Body[issuePage], error) {
 	page, total, err := a.Boards.QueryIssues(ctx, httpx.CallerOf(ctx).User.ID, workspaceID, q)
 	return httpx.Answer(issuePage{fields.OrEmpty(page), total, q.Limit, q.Offset}, err)
 }
@@ -186,14 +186,14 @@ func (a *IssuesAPI) list(ctx context.Context, in *struct {
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[issuePage], error) {
-	return a.page(ctx, in.WorkspaceID, domain.IssueQuery{Limit: in.Limit, Offset: in.Offset})
+	return a.page(ctx, in.WorkspaceID, board.IssueQuery{Limit: in.Limit, Offset: in.Offset})
 }
 
 func (a *IssuesAPI) grouped(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	IssueFilters
-	GroupBy  domain.IssueGrouping `query:"group_by" enum:"assignee,status,priority,project" default:"assignee" doc:"What they are grouped by."`
-	GroupKey string               `query:"group_key" maxLength:"400" doc:"The id of one group, to page it." example:"status:todo"`
+	GroupBy  board.IssueGrouping `query:"group_by" enum:"assignee,status,priority,project" default:"assignee" doc:"What they are grouped by."`
+	GroupKey string              `query:"group_key" maxLength:"400" doc:"The id of one group, to page it." example:"status:todo"`
 },
 ) (*httpx.Body[issueGroups], error) {
 	groups, err := a.Boards.GroupIssues(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.query(), in.GroupBy, in.GroupKey)
@@ -219,7 +219,7 @@ func (a *IssuesAPI) timeline(ctx context.Context, in *struct {
 	Limit  int      `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[timelinePage], error) {
-	page, err := a.Boards.Timeline(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, domain.TimelineQuery{
+	page, err := a.Boards.Timeline(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, board.TimelineQuery{
 		Before: in.Before, After: in.After, Kinds: in.Kinds, Limit: in.Limit,
 	})
 

@@ -9,6 +9,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 func (a *IssuesAPI) registerRuns(r *httpx.Server) {
@@ -48,7 +49,7 @@ func (a *IssuesAPI) registerRuns(r *httpx.Server) {
 		Summary:     "Get what the runs on an issue have used",
 		Description: "Tokens whose cost is not known are in uncosted as well.",
 		Scope:       auth.Workspaces, Errors: httpx.Codes{404: onIssue},
-	}, func(ctx context.Context, in *IssueRef) (*httpx.Body[domain.IssueUsage], error) {
+	}, func(ctx context.Context, in *IssueRef) (*httpx.Body[board.IssueUsage], error) {
 		usage, err := a.Boards.IssueUsage(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID)
 		usage.ByModel, usage.ByAgent = fields.OrEmpty(usage.ByModel), fields.OrEmpty(usage.ByAgent)
 
@@ -61,9 +62,9 @@ func (a *IssuesAPI) runs(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.Items[domain.IssueRun]], error) {
+) (*httpx.Body[fields.Items[board.IssueRun]], error) {
 	page, total, err := a.Boards.IssueRuns(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, in.Limit, in.Offset)
-	return httpx.Answer(fields.Items[domain.IssueRun]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.Items[board.IssueRun]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *IssuesAPI) startRun(ctx context.Context, in *struct {
@@ -72,7 +73,7 @@ func (a *IssuesAPI) startRun(ctx context.Context, in *struct {
 		HandoffNote *string `json:"handoff_note,omitempty" nullable:"true" maxLength:"20000" doc:"A note that the agent gets with the issue." example:"The index is there now."`
 	}
 },
-) (*httpx.Body[domain.IssueRun], error) {
+) (*httpx.Body[board.IssueRun], error) {
 	note := ""
 	if in.Body != nil {
 		note = domain.CleanText(fields.Value(in.Body.HandoffNote))

@@ -11,6 +11,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 // IssueRef is the path of an operation on one issue.
@@ -22,31 +23,31 @@ type IssueRef struct {
 // IssueOptions are the fields that a creation and a change have in common; left out: the
 // default, or as before.
 type IssueOptions struct {
-	Description  *string                          `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
-	Priority     *domain.IssuePriority            `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" doc:"The priority; default none."`
-	Status       *domain.IssueStatus              `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" doc:"The status; default todo."`
-	Assignee     *string                          `json:"assignee,omitempty" nullable:"true" maxLength:"128" doc:"The name of a member, an agent instance or a squad, instead of assignee_id." example:"bob"`
-	AssigneeType httpx.Nullable[domain.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name."`
-	AssigneeID   httpx.Nullable[string]           `json:"assignee_id,omitempty" nullable:"true" maxLength:"128" doc:"The user, agent instance or squad; null: not assigned."`
-	Project      httpx.Nullable[string]           `json:"project,omitempty" nullable:"true" maxLength:"200" doc:"The project; null: none." example:"search"`
-	Parent       httpx.Nullable[string]           `json:"parent_issue_id,omitempty" nullable:"true" maxLength:"128" doc:"The issue that it is a part of; null: none."`
-	Position     *float64                         `json:"position,omitempty" nullable:"true" minimum:"-1000000000000" maximum:"1000000000000" doc:"Its place in lists, smallest first; default: its number."`
-	Stage        httpx.Nullable[string]           `json:"stage,omitempty" nullable:"true" maxLength:"64" doc:"The stage of its parent that it belongs to; null: none." example:"build"`
-	StartDate    httpx.Nullable[time.Time]        `json:"start_date,omitempty" nullable:"true" doc:"When it should begin; null: not said."`
-	DueDate      httpx.Nullable[time.Time]        `json:"due_date,omitempty" nullable:"true" doc:"When it should be done; null: not said."`
-	Labels       []string                         `json:"labels,omitempty" nullable:"true" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels; they replace those that it has."`
-	Metadata     map[string]any                   `json:"metadata,omitempty" nullable:"true" doc:"What clients keep with it, 16 KB as JSON; it replaces what there is."`
-	SuppressRun  *bool                            `json:"suppress_run,omitempty" nullable:"true" doc:"true: an agent or a squad that it is assigned to does not begin a run."`
-	HandoffNote  *string                          `json:"handoff_note,omitempty" nullable:"true" maxLength:"20000" doc:"A note that the agent gets with the issue."`
+	Description  *string                         `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
+	Priority     *board.IssuePriority            `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" doc:"The priority; default none."`
+	Status       *board.IssueStatus              `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" doc:"The status; default todo."`
+	Assignee     *string                         `json:"assignee,omitempty" nullable:"true" maxLength:"128" doc:"The name of a member, an agent instance or a squad, instead of assignee_id." example:"bob"`
+	AssigneeType httpx.Nullable[board.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name."`
+	AssigneeID   httpx.Nullable[string]          `json:"assignee_id,omitempty" nullable:"true" maxLength:"128" doc:"The user, agent instance or squad; null: not assigned."`
+	Project      httpx.Nullable[string]          `json:"project,omitempty" nullable:"true" maxLength:"200" doc:"The project; null: none." example:"search"`
+	Parent       httpx.Nullable[string]          `json:"parent_issue_id,omitempty" nullable:"true" maxLength:"128" doc:"The issue that it is a part of; null: none."`
+	Position     *float64                        `json:"position,omitempty" nullable:"true" minimum:"-1000000000000" maximum:"1000000000000" doc:"Its place in lists, smallest first; default: its number."`
+	Stage        httpx.Nullable[string]          `json:"stage,omitempty" nullable:"true" maxLength:"64" doc:"The stage of its parent that it belongs to; null: none." example:"build"`
+	StartDate    httpx.Nullable[time.Time]       `json:"start_date,omitempty" nullable:"true" doc:"When it should begin; null: not said."`
+	DueDate      httpx.Nullable[time.Time]       `json:"due_date,omitempty" nullable:"true" doc:"When it should be done; null: not said."`
+	Labels       []string                        `json:"labels,omitempty" nullable:"true" maxItems:"50" maxLength:"100" minLength:"1" doc:"The labels; they replace those that it has."`
+	Metadata     map[string]any                  `json:"metadata,omitempty" nullable:"true" doc:"What clients keep with it, 16 KB as JSON; it replaces what there is."`
+	SuppressRun  *bool                           `json:"suppress_run,omitempty" nullable:"true" doc:"true: an agent or a squad that it is assigned to does not begin a run."`
+	HandoffNote  *string                         `json:"handoff_note,omitempty" nullable:"true" maxLength:"20000" doc:"A note that the agent gets with the issue."`
 }
 
 // fields are the fields as the records take them.
-func (b IssueOptions) fields() (domain.IssueFields, error) {
-	in := domain.IssueFields{
+func (b IssueOptions) fields() (board.IssueFields, error) {
+	in := board.IssueFields{
 		Description: fields.Cleaned(b.Description), Priority: b.Priority, Status: b.Status, Position: b.Position,
 		Project: fields.Text(b.Project), Parent: fields.Text(b.Parent), Stage: fields.Text(b.Stage),
-		StartDate: domain.Change[time.Time]{Set: b.StartDate.Present, Value: b.StartDate.Value},
-		DueDate:   domain.Change[time.Time]{Set: b.DueDate.Present, Value: b.DueDate.Value},
+		StartDate: board.Change[time.Time]{Set: b.StartDate.Present, Value: b.StartDate.Value},
+		DueDate:   board.Change[time.Time]{Set: b.DueDate.Present, Value: b.DueDate.Value},
 
 		SuppressRun: fields.Value(b.SuppressRun), HandoffNote: domain.CleanText(fields.Value(b.HandoffNote)),
 	}
@@ -56,8 +57,8 @@ func (b IssueOptions) fields() (domain.IssueFields, error) {
 
 	if b.Metadata != nil {
 		metadata, err := json.Marshal(b.Metadata)
-		if err != nil || len(metadata) > domain.MaxIssueMetadata {
-			return in, domain.Invalidf("body.metadata", "has more than %d bytes as JSON", domain.MaxIssueMetadata)
+		if err != nil || len(metadata) > board.MaxIssueMetadata {
+			return in, domain.Invalidf("body.metadata", "has more than %d bytes as JSON", board.MaxIssueMetadata)
 		}
 
 		in.Metadata = metadata
@@ -71,8 +72,8 @@ func (b IssueOptions) fields() (domain.IssueFields, error) {
 }
 
 // assignee is who the issue is to be assigned to; nil: it is not said.
-func (b IssueOptions) assignee() (*domain.AssigneeRef, error) {
-	ref := domain.AssigneeRef{
+func (b IssueOptions) assignee() (*board.AssigneeRef, error) {
+	ref := board.AssigneeRef{
 		Type: fields.Value(b.AssigneeType.Value),
 		ID:   fields.Value(b.AssigneeID.Value),
 		Name: fields.Value(b.Assignee),
@@ -133,7 +134,7 @@ func (a *IssuesAPI) Register(r *httpx.Server) {
 		ID: "get-issue", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/issues/{issue_id}", Tag: issueTag,
 		Summary: "Get an issue",
 		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onIssue},
-	}, func(ctx context.Context, in *IssueRef) (*httpx.Body[domain.Issue], error) {
+	}, func(ctx context.Context, in *IssueRef) (*httpx.Body[board.Issue], error) {
 		return httpx.Answer(a.Boards.Issue(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -186,7 +187,7 @@ func (a *IssuesAPI) create(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Body newIssueBody
 },
-) (*httpx.Body[domain.Issue], error) {
+) (*httpx.Body[board.Issue], error) {
 	issue, err := in.Body.fields()
 	if err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func (a *IssuesAPI) change(ctx context.Context, in *struct {
 	IssueRef
 	Body issueChangeBody
 },
-) (*httpx.Body[domain.Issue], error) {
+) (*httpx.Body[board.Issue], error) {
 	issue, err := in.Body.fields()
 	if err != nil {
 		return nil, err
@@ -217,17 +218,17 @@ func (a *IssuesAPI) comments(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.Items[domain.Comment]], error) {
+) (*httpx.Body[fields.Items[board.Comment]], error) {
 	page, total, err := a.Boards.Comments(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, in.Limit, in.Offset)
-	return httpx.Answer(fields.Items[domain.Comment]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.Items[board.Comment]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *IssuesAPI) comment(ctx context.Context, in *struct {
 	IssueRef
 	Body newCommentBody
 },
-) (*httpx.Body[domain.Comment], error) {
-	return httpx.Answer(a.Board.Comment(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, domain.NewComment{
+) (*httpx.Body[board.Comment], error) {
+	return httpx.Answer(a.Board.Comment(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, board.NewComment{
 		Content: domain.CleanText(
 			in.Body.Content,
 		),

@@ -11,24 +11,25 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 // Boards are production workspaces, with their members, squads and issues. Those that the
 // user is no member of do not exist for them: workspace_not_found.
 type Boards interface {
-	CreateWorkspace(ctx context.Context, userID string, in domain.NewWorkspace) (domain.ProdWorkspace, error)
-	Workspaces(ctx context.Context, userID string, limit, offset int) (page []domain.ProdWorkspace, total int, err error)
-	Workspace(ctx context.Context, userID, id string) (domain.ProdWorkspace, error)
+	CreateWorkspace(ctx context.Context, userID string, in board.NewWorkspace) (board.Workspace, error)
+	Workspaces(ctx context.Context, userID string, limit, offset int) (page []board.Workspace, total int, err error)
+	Workspace(ctx context.Context, userID, id string) (board.Workspace, error)
 	// WorkspaceAgents gives ids of agent instances.
 	WorkspaceAgents(ctx context.Context, userID, id string, limit, offset int) (page []string, total int, err error)
 
-	Members(ctx context.Context, userID, workspaceID string) ([]domain.WorkspaceMembership, error)
-	SetMember(ctx context.Context, callerID, workspaceID, user string, role domain.WorkspaceRole) (domain.WorkspaceMembership, error)
+	Members(ctx context.Context, userID, workspaceID string) ([]board.WorkspaceMembership, error)
+	SetMember(ctx context.Context, callerID, workspaceID, user string, role board.WorkspaceRole) (board.WorkspaceMembership, error)
 	RemoveMember(ctx context.Context, callerID, workspaceID, userID string) error
-	Squads(ctx context.Context, userID, workspaceID string) ([]domain.Squad, error)
-	CreateSquad(ctx context.Context, userID, workspaceID string, in domain.Squad) (domain.Squad, error)
+	Squads(ctx context.Context, userID, workspaceID string) ([]board.Squad, error)
+	CreateSquad(ctx context.Context, userID, workspaceID string, in board.Squad) (board.Squad, error)
 	// ChangeSquad and DeleteSquad give squad_not_found; a squad with a run that works stays.
-	ChangeSquad(ctx context.Context, userID, workspaceID, id string, in domain.SquadChange) (domain.Squad, error)
+	ChangeSquad(ctx context.Context, userID, workspaceID, id string, in board.SquadChange) (board.Squad, error)
 	DeleteSquad(ctx context.Context, userID, workspaceID, id string) error
 
 	// Assistant gives the session of a role; empty: there is none.
@@ -36,30 +37,30 @@ type Boards interface {
 	// SetAssistant gives the session that is bound then: without replace, that may be another one.
 	SetAssistant(ctx context.Context, userID, workspaceID, roleID, sessionID string, replace bool) (bound string, err error)
 
-	Issue(ctx context.Context, userID, workspaceID, id string) (domain.Issue, error)
+	Issue(ctx context.Context, userID, workspaceID, id string) (board.Issue, error)
 	DeleteIssue(ctx context.Context, userID, workspaceID, id string) error
-	QueryIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery) (page []domain.Issue, total int, err error)
+	QueryIssues(ctx context.Context, userID, workspaceID string, q board.IssueQuery) (page []board.Issue, total int, err error)
 	GroupIssues(
 		ctx context.Context,
 		userID, workspaceID string,
-		q domain.IssueQuery,
-		by domain.IssueGrouping,
+		q board.IssueQuery,
+		by board.IssueGrouping,
 		key string,
-	) ([]domain.IssueGroup, error)
-	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) ([]domain.ChildProgress, error)
-	Comments(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []domain.Comment, total int, err error)
-	Timeline(ctx context.Context, userID, workspaceID, issueID string, q domain.TimelineQuery) (domain.Timeline, error)
-	IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []domain.IssueRun, total int, err error)
-	IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (domain.IssueUsage, error)
+	) ([]board.IssueGroup, error)
+	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) ([]board.ChildProgress, error)
+	Comments(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.Comment, total int, err error)
+	Timeline(ctx context.Context, userID, workspaceID, issueID string, q board.TimelineQuery) (board.Timeline, error)
+	IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.IssueRun, total int, err error)
+	IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (board.IssueUsage, error)
 }
 
 // Board makes the changes of which runs of agents may follow. service/board implements it.
 type Board interface {
 	DeleteWorkspace(ctx context.Context, userID, id string) error
-	CreateIssue(ctx context.Context, userID, workspaceID string, in domain.IssueFields) (domain.Issue, error)
-	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in domain.IssueFields) (domain.Issue, error)
-	Comment(ctx context.Context, userID, workspaceID, issueID string, in domain.NewComment) (domain.Comment, error)
-	StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (domain.IssueRun, error)
+	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, error)
+	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, error)
+	Comment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, error)
+	StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, error)
 	CancelRun(ctx context.Context, userID, workspaceID, issueID, runID string) error
 }
 
@@ -74,29 +75,29 @@ type ProdWorkspaceRef struct {
 }
 
 type newWorkspaceBody struct {
-	Name        string                    `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Website"`
-	Description *string                   `json:"description,omitempty" nullable:"true" maxLength:"1000" doc:"The description."`
-	IssuePrefix *string                   `json:"issue_prefix,omitempty" nullable:"true" pattern:"^[A-Z][A-Z0-9]{0,9}$" maxLength:"10" doc:"What the identifiers of its issues begin with; left out: letters of the name." example:"WEB"`
-	Settings    *domain.WorkspaceSettings `json:"settings,omitempty" doc:"How its issues are worked on."`
+	Name        string                   `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Website"`
+	Description *string                  `json:"description,omitempty" nullable:"true" maxLength:"1000" doc:"The description."`
+	IssuePrefix *string                  `json:"issue_prefix,omitempty" nullable:"true" pattern:"^[A-Z][A-Z0-9]{0,9}$" maxLength:"10" doc:"What the identifiers of its issues begin with; left out: letters of the name." example:"WEB"`
+	Settings    *board.WorkspaceSettings `json:"settings,omitempty" doc:"How its issues are worked on."`
 }
 
 type newMemberBody struct {
-	UserID string                `json:"user_id" minLength:"1" maxLength:"128" doc:"The user: the id, or the user name." example:"bob"`
-	Role   *domain.WorkspaceRole `json:"role,omitempty" nullable:"true" enum:"owner,admin,member,viewer" doc:"The role; default member."`
+	UserID string               `json:"user_id" minLength:"1" maxLength:"128" doc:"The user: the id, or the user name." example:"bob"`
+	Role   *board.WorkspaceRole `json:"role,omitempty" nullable:"true" enum:"owner,admin,member,viewer" doc:"The role; default member."`
 }
 
 type newSquadBody struct {
-	Name         string               `json:"name" minLength:"1" maxLength:"128" doc:"Its name, which no other squad of the workspace has." example:"Reviewers"`
-	LeaderID     string               `json:"leader_id" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
-	Instructions *string              `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
-	Members      []domain.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it."`
+	Name         string              `json:"name" minLength:"1" maxLength:"128" doc:"Its name, which no other squad of the workspace has." example:"Reviewers"`
+	LeaderID     string              `json:"leader_id" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
+	Instructions *string             `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
+	Members      []board.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it."`
 }
 
 type squadChangeBody struct {
-	Name         *string              `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Its name, which no other squad of the workspace has." example:"Reviewers"`
-	LeaderID     *string              `json:"leader_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
-	Instructions *string              `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
-	Members      []domain.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it; they replace those that are."`
+	Name         *string             `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Its name, which no other squad of the workspace has." example:"Reviewers"`
+	LeaderID     *string             `json:"leader_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The agent instance that works on its issues."`
+	Instructions *string             `json:"instructions,omitempty" nullable:"true" maxLength:"20000" doc:"What its leader gets as instructions with each issue."`
+	Members      []board.SquadMember `json:"members,omitempty" nullable:"true" maxItems:"50" doc:"Who else is in it; they replace those that are."`
 }
 
 // SquadRef is the path of an operation on one squad.
@@ -150,7 +151,7 @@ func (a *ProdWorkspacesAPI) Register(r *httpx.Server) {
 		ID: "get-prod-workspace", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}", Tag: boardTag,
 		Summary: "Get a production workspace",
 		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onWorkspace},
-	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[domain.ProdWorkspace], error) {
+	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[board.Workspace], error) {
 		return httpx.Answer(a.Boards.Workspace(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -190,9 +191,9 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 		ID: "list-prod-workspace-members", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/members", Tag: boardTag,
 		Summary: "List the members of a production workspace, in the order in which they joined",
 		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onWorkspace},
-	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[fields.Items[domain.WorkspaceMembership]], error) {
+	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[fields.Items[board.WorkspaceMembership]], error) {
 		members, err := a.Boards.Members(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID)
-		return httpx.Answer(fields.Items[domain.WorkspaceMembership]{Items: fields.OrEmpty(members), Total: len(members)}, err)
+		return httpx.Answer(fields.Items[board.WorkspaceMembership]{Items: fields.OrEmpty(members), Total: len(members)}, err)
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "set-prod-workspace-member", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/members", Tag: boardTag,
@@ -218,9 +219,9 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 		ID: "list-squads", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/squads", Tag: boardTag,
 		Summary: "List the squads of a production workspace, oldest first",
 		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onWorkspace},
-	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[fields.Items[domain.Squad]], error) {
+	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[fields.Items[board.Squad]], error) {
 		squads, err := a.Boards.Squads(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID)
-		return httpx.Answer(fields.Items[domain.Squad]{Items: fields.OrEmpty(squads), Total: len(squads)}, err)
+		return httpx.Answer(fields.Items[board.Squad]{Items: fields.OrEmpty(squads), Total: len(squads)}, err)
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "create-squad", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/squads", Tag: boardTag,
@@ -256,14 +257,14 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 func (a *ProdWorkspacesAPI) createWorkspace(
 	ctx context.Context,
 	in *struct{ Body newWorkspaceBody },
-) (*httpx.Body[domain.ProdWorkspace], error) {
-	made := domain.NewWorkspace{
+) (*httpx.Body[board.Workspace], error) {
+	made := board.NewWorkspace{
 		Name: domain.CleanText(
 			in.Body.Name,
 		),
 		Description: domain.CleanText(fields.Value(in.Body.Description)),
 		IssuePrefix: fields.Value(in.Body.IssuePrefix),
-		Settings:    domain.DefaultWorkspaceSettings,
+		Settings:    board.DefaultWorkspaceSettings,
 	}
 	if in.Body.Settings != nil {
 		made.Settings = *in.Body.Settings
@@ -281,9 +282,9 @@ func (a *ProdWorkspacesAPI) listWorkspaces(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.Items[domain.ProdWorkspace]], error) {
+) (*httpx.Body[fields.Items[board.Workspace]], error) {
 	page, total, err := a.Boards.Workspaces(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
-	return httpx.Answer(fields.Items[domain.ProdWorkspace]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.Items[board.Workspace]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *ProdWorkspacesAPI) listAgents(ctx context.Context, in *struct {
@@ -309,10 +310,10 @@ func (a *ProdWorkspacesAPI) setMember(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Body newMemberBody
 },
-) (*httpx.Body[domain.WorkspaceMembership], error) {
+) (*httpx.Body[board.WorkspaceMembership], error) {
 	role := fields.Value(in.Body.Role)
 	if role == "" {
-		role = domain.WorkspaceMember
+		role = board.WorkspaceMember
 	}
 
 	member, err := a.Boards.SetMember(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.Body.UserID, role)
@@ -341,8 +342,8 @@ func (a *ProdWorkspacesAPI) createSquad(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Body newSquadBody
 },
-) (*httpx.Body[domain.Squad], error) {
-	made, err := a.Boards.CreateSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, domain.Squad{
+) (*httpx.Body[board.Squad], error) {
+	made, err := a.Boards.CreateSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, board.Squad{
 		Name: domain.CleanText(
 			in.Body.Name,
 		),
@@ -361,8 +362,8 @@ func (a *ProdWorkspacesAPI) changeSquad(ctx context.Context, in *struct {
 	SquadRef
 	Body squadChangeBody
 },
-) (*httpx.Body[domain.Squad], error) {
-	changed, err := a.Boards.ChangeSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.SquadID, domain.SquadChange{
+) (*httpx.Body[board.Squad], error) {
+	changed, err := a.Boards.ChangeSquad(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.SquadID, board.SquadChange{
 		Name: fields.Cleaned(
 			in.Body.Name,
 		),
@@ -418,7 +419,7 @@ func (a *ProdWorkspacesAPI) getAssistant(ctx context.Context, in *struct {
 // createAssistant makes the session with an assistant. Of requests at once, one makes it.
 func (a *ProdWorkspacesAPI) createAssistant(
 	ctx context.Context,
-	workspace domain.ProdWorkspace,
+	workspace board.Workspace,
 	roleID string,
 ) (id string, created bool, err error) {
 	userID := httpx.CallerOf(ctx).User.ID

@@ -9,6 +9,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
+	boardpkg "everloop/domain/board"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/board"
@@ -35,7 +36,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 
 	user, agent := s.caller.User.ID, domain.NewID()
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(t.Context(), user, boardpkg.NewWorkspace{Name: "Web", Settings: boardpkg.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 	_, err = s.db.CreateAgentInstance(t.Context(), domain.AgentInstance{
 		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: domain.BuiltinRuntime,
@@ -44,12 +45,12 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 
 	title, text := "Paint the wall", script(obj{"steps": []obj{{"text": "painted"}}})
-	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, domain.IssueFields{
-		Title: &title, Description: &text, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: agent},
+	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, boardpkg.IssueFields{
+		Title: &title, Description: &text, Assignee: &boardpkg.AssigneeRef{Type: boardpkg.ActorAgent, ID: agent},
 	})
 	require.NoError(t, err)
 
-	var run domain.IssueRun
+	var run boardpkg.IssueRun
 
 	require.Eventually(t, func() bool {
 		require.NoError(t, ended.NotifyWaiters(t.Context()))
@@ -61,11 +62,11 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 
 		return run.FinishedAt != nil
 	}, patience, 50*time.Millisecond, "the run did not end")
-	require.Equal(t, domain.IssueRunCompleted, run.Status)
+	require.Equal(t, boardpkg.IssueRunCompleted, run.Status)
 
 	issue, err = s.db.Issue(t.Context(), user, workspace.ID, issue.ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.IssueInReview, issue.Status)
+	require.Equal(t, boardpkg.IssueInReview, issue.Status)
 	comments, _, err := s.db.Comments(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 	require.NoError(t, err)
 	require.Len(t, comments, 1)

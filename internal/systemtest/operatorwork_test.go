@@ -16,6 +16,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
+	boardpkg "everloop/domain/board"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
@@ -82,7 +83,7 @@ func newOperated(t *testing.T) *operated {
 	}
 
 	user := s.caller.User.ID
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(t.Context(), user, boardpkg.NewWorkspace{Name: "Web", Settings: boardpkg.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	s.workspace, s.agent = workspace.ID, domain.NewID()
@@ -180,12 +181,12 @@ func (s *operated) issue(file string) piece {
 	s.t.Helper()
 
 	title, text := "Paint the wall", effect(file)
-	issue, err := s.issues.CreateIssue(s.t.Context(), s.caller.User.ID, s.workspace, domain.IssueFields{
-		Title: &title, Description: &text, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: s.agent},
+	issue, err := s.issues.CreateIssue(s.t.Context(), s.caller.User.ID, s.workspace, boardpkg.IssueFields{
+		Title: &title, Description: &text, Assignee: &boardpkg.AssigneeRef{Type: boardpkg.ActorAgent, ID: s.agent},
 	})
 	require.NoError(s.t, err)
 
-	read := func() domain.IssueRun {
+	read := func() boardpkg.IssueRun {
 		found, _, err := s.db.IssueRuns(s.t.Context(), s.caller.User.ID, s.workspace, issue.ID, 10, 0)
 		require.NoError(s.t, err)
 		require.Len(s.t, found, 1)
@@ -193,7 +194,7 @@ func (s *operated) issue(file string) piece {
 		return found[0]
 	}
 
-	require.Eventually(s.t, func() bool { return read().Status == domain.IssueRunRunning }, patience, 20*time.Millisecond)
+	require.Eventually(s.t, func() bool { return read().Status == boardpkg.IssueRunRunning }, patience, 20*time.Millisecond)
 
 	return piece{
 		workflow: durable.IssueRunWorkflowID(read().ID), table: "issue_runs", id: read().ID, session: *read().SessionID,

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 // mostAsked is how many questions of one run are looked at.
@@ -30,7 +31,7 @@ func (s *Service) answerIn(ctx context.Context, runID string) error {
 
 // Settle puts an open question as a comment, or takes a member's comment as its answer. A
 // permission is not given in a comment: the session's owner gives it in their inbox.
-func (s *Service) Settle(ctx context.Context, question domain.AskedInRun) error {
+func (s *Service) Settle(ctx context.Context, question board.AskedInRun) error {
 	var asked []askedQuestion
 	if err := json.Unmarshal(question.Questions, &asked); err != nil {
 		return fmt.Errorf("read the question of an issue run: %w", err)
@@ -83,7 +84,7 @@ func textOf(asked []askedQuestion, permission bool) string {
 		lines = append(lines, "The next comment is the answer.")
 	}
 
-	return domain.FirstRunes(strings.Join(lines, "\n"), domain.MaxRunReport)
+	return domain.FirstRunes(strings.Join(lines, "\n"), board.MaxRunReport)
 }
 
 // answerOf takes a comment as the answer to each question: the option that it names, else

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/board"
 )
 
 const colours = `[{"question":"Which colour?","options":[{"label":"Red"},{"label":"Blue","description":"as the sky"}]},{"question":"Why?"}]`
@@ -75,7 +76,7 @@ func TestService_Settle_commentsGrantNoPermission(t *testing.T) {
 	for _, permission := range []bool{false, true} {
 		d := &settled{}
 		s := &Service{cfg: Config{Records: d, Chats: d}}
-		asked := domain.AskedInRun{
+		asked := board.AskedInRun{
 			RunID: "r", OwnerID: "u", SessionID: "s", QuestionID: "q", ToolCallID: "call", Permission: permission,
 			Questions: []byte(`[{"question":"May I?","options":[{"label":"Allow"},{"label":"Deny"}]}]`),
 		}

@@ -9,26 +9,27 @@ import (
 	"log/slog"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/service/agents"
 )
 
 // Records stores workspaces, issues and runs.
 type Records interface {
-	DeleteWorkspace(ctx context.Context, userID, id string) (domain.IssueRunPlan, error)
-	CreateIssue(ctx context.Context, userID, workspaceID string, in domain.IssueFields) (domain.Issue, domain.IssueRunPlan, error)
-	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in domain.IssueFields) (domain.Issue, domain.IssueRunPlan, error)
-	AddComment(ctx context.Context, userID, workspaceID, issueID string, in domain.NewComment) (domain.Comment, domain.IssueRunPlan, error)
-	StartIssueRun(ctx context.Context, userID, workspaceID, issueID, note string) (domain.IssueRun, domain.IssueRunPlan, error)
-	CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (domain.IssueRunPlan, error)
-	CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan domain.IssueRunPlan, err error)
+	DeleteWorkspace(ctx context.Context, userID, id string) (board.IssueRunPlan, error)
+	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
+	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
+	AddComment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, board.IssueRunPlan, error)
+	StartIssueRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, board.IssueRunPlan, error)
+	CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (board.IssueRunPlan, error)
+	CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan board.IssueRunPlan, err error)
 
 	DispatchRuns(ctx context.Context, agentID string) (started []string, err error)
-	ClaimIssueRun(ctx context.Context, runID string) (domain.ClaimedIssueRun, domain.IssueRunPlan, error)
+	ClaimIssueRun(ctx context.Context, runID string) (board.ClaimedIssueRun, board.IssueRunPlan, error)
 	IssueRunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error)
-	BlockIssueRun(ctx context.Context, runID, code, message string) (domain.IssueRunPlan, error)
-	EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan domain.IssueRunPlan, err error)
+	BlockIssueRun(ctx context.Context, runID, code, message string) (board.IssueRunPlan, error)
+	EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan board.IssueRunPlan, err error)
 
-	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]domain.AskedInRun, error)
+	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error)
 	PostQuestion(ctx context.Context, runID, questionID, text string) error
 	AnswerTaken(ctx context.Context, runID, questionID, commentID string) error
 }
@@ -75,7 +76,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // CreateIssue makes an issue, and begins the run of the agent that it is assigned to.
-func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, in domain.IssueFields) (domain.Issue, error) {
+func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, error) {
 	made, plan, err := s.cfg.Records.CreateIssue(ctx, userID, workspaceID, in)
 	if err == nil {
 		s.follow(ctx, plan)
@@ -85,7 +86,7 @@ func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, i
 }
 
 // ChangeIssue changes an issue, and begins and ends runs as that asks for.
-func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in domain.IssueFields) (domain.Issue, error) {
+func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, error) {
 	changed, plan, err := s.cfg.Records.ChangeIssue(ctx, userID, workspaceID, id, in)
 	if err == nil {
 		s.follow(ctx, plan)
@@ -95,7 +96,7 @@ func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id strin
 }
 
 // Comment adds a comment, of which the agent of the issue takes notice.
-func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID string, in domain.NewComment) (domain.Comment, error) {
+func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, error) {
 	made, plan, err := s.cfg.Records.AddComment(ctx, userID, workspaceID, issueID, in)
 	if err == nil {
 		s.follow(ctx, plan)
@@ -105,7 +106,7 @@ func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID stri
 }
 
 // StartRun begins a run that a member has asked for.
-func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (domain.IssueRun, error) {
+func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, error) {
 	made, plan, err := s.cfg.Records.StartIssueRun(ctx, userID, workspaceID, issueID, note)
 	if err == nil {
 		s.follow(ctx, plan)
@@ -155,7 +156,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, userID, id string) error 
 }
 
 // follow does what follows from a change that was stored. What fails is repaired.
-func (s *Service) follow(ctx context.Context, plan domain.IssueRunPlan) {
+func (s *Service) follow(ctx context.Context, plan board.IssueRunPlan) {
 	ctx = context.WithoutCancel(ctx)
 	for _, run := range plan.Stop {
 		if err := s.Stop(ctx, run); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/internal/retry"
 )
 
@@ -14,14 +15,14 @@ type IssueRunStore interface {
 	StalledIssueRuns(ctx context.Context, after string, limit int) ([]string, error)
 	CancelledIssueRuns(ctx context.Context) ([]domain.RunSession, error)
 	WaitingAgents(ctx context.Context, after string, limit int) ([]string, error)
-	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]domain.AskedInRun, error)
+	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error)
 }
 
 // IssueBoard does what was not done in its time.
 type IssueBoard interface {
 	Dispatch(ctx context.Context, agentID string) error
 	Stop(ctx context.Context, run domain.RunSession) error
-	Settle(ctx context.Context, question domain.AskedInRun) error
+	Settle(ctx context.Context, question board.AskedInRun) error
 }
 
 // IssueWorkflows reaches the workflows of issue runs.
@@ -36,7 +37,7 @@ type IssueRuns struct {
 	board IssueBoard
 	runs  IssueWorkflows
 
-	asked   walk[domain.AskedInRun]
+	asked   walk[board.AskedInRun]
 	stalled walk[string]
 	agents  walk[string]
 	signals *retry.Pauses // by run
@@ -44,20 +45,20 @@ type IssueRuns struct {
 }
 
 // NewIssueRuns checks that everything is there.
-func NewIssueRuns(store IssueRunStore, board IssueBoard, runs IssueWorkflows) (*IssueRuns, error) {
-	if store == nil || board == nil || runs == nil {
+func NewIssueRuns(store IssueRunStore, runner IssueBoard, runs IssueWorkflows) (*IssueRuns, error) {
+	if store == nil || runner == nil || runs == nil {
 		return nil, errors.New("maintenance: issue runs need a store, a board and runs")
 	}
 
 	itself := func(id string) string { return id }
 
 	return &IssueRuns{
-		store: store, board: board, runs: runs, signals: retry.NewPauses(time.Now), answers: retry.NewPauses(time.Now),
-		asked: walk[domain.AskedInRun]{
-			list: func(ctx context.Context, after string, limit int) ([]domain.AskedInRun, error) {
+		store: store, board: runner, runs: runs, signals: retry.NewPauses(time.Now), answers: retry.NewPauses(time.Now),
+		asked: walk[board.AskedInRun]{
+			list: func(ctx context.Context, after string, limit int) ([]board.AskedInRun, error) {
 				return store.AskedInRuns(ctx, "", after, limit)
 			},
-			key: func(q domain.AskedInRun) string { return q.QuestionID },
+			key: func(q board.AskedInRun) string { return q.QuestionID },
 		},
 		stalled: walk[string]{list: store.StalledIssueRuns, key: itself},
 		agents:  walk[string]{list: store.WaitingAgents, key: itself},
@@ -67,7 +68,7 @@ func NewIssueRuns(store IssueRunStore, board IssueBoard, runs IssueWorkflows) (*
 // Ask puts the questions that runs wait for as comments, and takes comments as answers
 // that were not taken.
 func (r *IssueRuns) Ask(ctx context.Context) error {
-	return r.asked.each(ctx, atOnce, func(ctx context.Context, question domain.AskedInRun) error {
+	return r.asked.each(ctx, atOnce, func(ctx context.Context, question board.AskedInRun) error {
 		if question.Posted && (question.Permission || question.CommentID == "") {
 			return nil
 		}

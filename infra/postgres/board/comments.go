@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
@@ -13,13 +14,13 @@ const commentColumns = `id, issue_id, author_type, author_id, content, parent_id
 
 // AddComment stores a comment of a member. What an agent gets of it follows
 // from the plan: it answers the question of a run, or begins a run.
-func (s *Store) AddComment(ctx context.Context, userID, workspaceID, issueID string, in domain.NewComment) (
-	made domain.Comment, plan domain.IssueRunPlan, err error,
+func (s *Store) AddComment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (
+	made board.Comment, plan board.IssueRunPlan, err error,
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
@@ -36,7 +37,7 @@ func (s *Store) AddComment(ctx context.Context, userID, workspaceID, issueID str
 			INSERT INTO issue_comments (id, issue_id, author_type, author_id, content, parent_id, created_at, updated_at)
 			VALUES ($1, $2, 'member', $3, $4, $5, clock_timestamp(), clock_timestamp()) RETURNING `+commentColumns,
 			domain.NewID(), issueID, userID, in.Content, in.ParentID)
-		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Comment]); err != nil {
+		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.Comment]); err != nil {
 			return err
 		}
 
@@ -54,7 +55,7 @@ func (s *Store) AddComment(ctx context.Context, userID, workspaceID, issueID str
 	return made, plan, pg.Fault("add comment", err)
 }
 
-func mayComment(ctx context.Context, tx pgx.Tx, issueID string, in domain.NewComment) error {
+func mayComment(ctx context.Context, tx pgx.Tx, issueID string, in board.NewComment) error {
 	var (
 		count  int
 		parent bool
@@ -69,8 +70,8 @@ func mayComment(ctx context.Context, tx pgx.Tx, issueID string, in domain.NewCom
 		return err
 	case !parent:
 		return domain.Newf(domain.NotFound, "comment_not_found", "comment %s does not exist", *in.ParentID)
-	case count >= domain.MaxIssueComments:
-		return domain.Newf(domain.Conflict, "comment_limit", "an issue may have %d comments", domain.MaxIssueComments)
+	case count >= board.MaxIssueComments:
+		return domain.Newf(domain.Conflict, "comment_limit", "an issue may have %d comments", board.MaxIssueComments)
 	}
 
 	return nil
@@ -81,7 +82,7 @@ func (s *Store) Comments(
 	ctx context.Context,
 	userID, workspaceID, issueID string,
 	limit, offset int,
-) (page []domain.Comment, total int, err error) {
+) (page []board.Comment, total int, err error) {
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return nil, 0, err
 	}
@@ -89,7 +90,7 @@ func (s *Store) Comments(
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+commentColumns+` FROM issue_comments WHERE issue_id = $1 ORDER BY id LIMIT $2 OFFSET $3`, issueID, limit, offset).
 		Query(func(rows pgx.Rows) (err error) {
-			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Comment])
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.Comment])
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM issue_comments WHERE issue_id = $1`, issueID).
@@ -102,8 +103,8 @@ func (s *Store) Comments(
 func (s *Store) Timeline(
 	ctx context.Context,
 	userID, workspaceID, issueID string,
-	q domain.TimelineQuery,
-) (page domain.Timeline, err error) {
+	q board.TimelineQuery,
+) (page board.Timeline, err error) {
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return page, err
 	}
@@ -129,7 +130,7 @@ func (s *Store) Timeline(
 		ORDER  BY id `+order+` LIMIT @limit`,
 		pgx.NamedArgs{"issue": issueID, "kinds": list(q.Kinds), "before": q.Before, "after": q.After, "limit": q.Limit})
 
-	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.TimelineEntry])
+	page.Items, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.TimelineEntry])
 	if err != nil {
 		return page, pg.Fault("read timeline", err)
 	}
@@ -148,7 +149,7 @@ func (s *Store) Timeline(
 }
 
 // completeTimeline adds the cursors of a page, and what it leaves out before it.
-func (s *Store) completeTimeline(ctx context.Context, issueID string, page *domain.Timeline) error {
+func (s *Store) completeTimeline(ctx context.Context, issueID string, page *board.Timeline) error {
 	if len(page.Items) == 0 {
 		return nil
 	}
@@ -162,7 +163,7 @@ func (s *Store) completeTimeline(ctx context.Context, issueID string, page *doma
 		SELECT EXISTS (SELECT 1 FROM issue_comments WHERE issue_id = $1 AND id < $2),
 		       EXISTS (SELECT 1 FROM issue_activity WHERE issue_id = $1 AND id < $2)
 		       OR (SELECT count(*) >= $3 FROM issue_activity WHERE issue_id = $1),
-		       EXISTS (SELECT 1 FROM issue_runs WHERE issue_id = $1 AND id < $2)`, issueID, first, domain.MaxIssueActivity).
+		       EXISTS (SELECT 1 FROM issue_runs WHERE issue_id = $1 AND id < $2)`, issueID, first, board.MaxIssueActivity).
 		Scan(&page.Truncated.Comments, &page.Truncated.Activity, &runs)
 	if page.Truncated.Comments || page.Truncated.Activity || runs {
 		page.Before = &first

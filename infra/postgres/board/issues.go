@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
 // runStatus is the status of the issue run r whose session is s.
 const runStatus = `CASE WHEN r.status = 'running' AND s.status = 'waiting_for_input' THEN 'waiting' ELSE r.status END`
 
-// issueColumns give a domain.Issue of the row i of the workspace w.
+// issueColumns give a board.Issue of the row i of the workspace w.
 const issueColumns = `
 	i.id, i.workspace_id, i.number, w.issue_prefix || '-' || i.number AS identifier, i.title, i.description, i.status, i.priority,
 	i.assignee_type, i.assignee_id,
@@ -35,30 +36,30 @@ const issueTables = `issues i JOIN prod_workspaces w ON w.id = i.workspace_id`
 
 // CreateIssue makes an issue. One that is assigned to an agent or a squad begins a run,
 // unless that is suppressed.
-func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in domain.IssueFields) (
-	made domain.Issue, plan domain.IssueRunPlan, err error,
+func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (
+	made board.Issue, plan board.IssueRunPlan, err error,
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
-		made = domain.Issue{
+		made = board.Issue{
 			ID:          domain.NewID(),
 			WorkspaceID: workspaceID,
-			Status:      domain.IssueTodo,
-			Priority:    domain.PriorityNone,
+			Status:      board.IssueTodo,
+			Priority:    board.PriorityNone,
 			Labels:      []string{},
 		}
 		// The row of the workspace orders creations: numbers have no gaps.
 		err := tx.QueryRow(ctx, `
 			UPDATE prod_workspaces SET last_number = last_number + 1
 			WHERE  id = $1 AND (SELECT count(*) FROM issues WHERE workspace_id = $1) < $2 RETURNING last_number`,
-			workspaceID, domain.MaxIssues).Scan(&made.Number)
+			workspaceID, board.MaxIssues).Scan(&made.Number)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return domain.Newf(domain.Conflict, "issue_limit", "a workspace may have %d issues", domain.MaxIssues)
+			return domain.Newf(domain.Conflict, "issue_limit", "a workspace may have %d issues", board.MaxIssues)
 		}
 
 		if err != nil {
@@ -84,13 +85,13 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 			return err
 		}
 
-		by := actor{domain.ActorMember, userID}
-		if err := record(ctx, tx, made.ID, by, []domain.Activity{{Action: domain.ActionCreated}}); err != nil {
+		by := actor{board.ActorMember, userID}
+		if err := record(ctx, tx, made.ID, by, []board.Activity{{Action: board.ActionCreated}}); err != nil {
 			return err
 		}
 
-		if made.AssigneeID != nil && *made.AssigneeType != domain.ActorMember && !in.SuppressRun && !made.Status.Closed() {
-			if err := startRun(ctx, tx, made, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, &plan); err != nil {
+		if made.AssigneeID != nil && *made.AssigneeType != board.ActorMember && !in.SuppressRun && !made.Status.Closed() {
+			if err := startRun(ctx, tx, made, trigger{kind: board.TriggerAssign, by: by, note: in.HandoffNote}, &plan); err != nil {
 				return err
 			}
 		}
@@ -104,7 +105,7 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 }
 
 // Issue reads one issue.
-func (s *Store) Issue(ctx context.Context, userID, workspaceID, id string) (found domain.Issue, err error) {
+func (s *Store) Issue(ctx context.Context, userID, workspaceID, id string) (found board.Issue, err error) {
 	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
 		found, err = issue(ctx, s.db.Pool, workspaceID, id, "")
 	}
@@ -112,12 +113,12 @@ func (s *Store) Issue(ctx context.Context, userID, workspaceID, id string) (foun
 	return found, pg.Fault("read issue", err)
 }
 
-func issue(ctx context.Context, q pg.Queryer, workspaceID, id, lock string) (domain.Issue, error) {
+func issue(ctx context.Context, q pg.Queryer, workspaceID, id, lock string) (board.Issue, error) {
 	rows, _ := q.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.id = $1 AND i.workspace_id = $2 `+lock, id, workspaceID)
 
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Issue])
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.Issue])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, domain.IssueNotFound(id)
+		return found, board.IssueNotFound(id)
 	}
 
 	return found, err
@@ -125,9 +126,9 @@ func issue(ctx context.Context, q pg.Queryer, workspaceID, id, lock string) (dom
 
 // lockIssue takes the row of an issue, which orders its changes and its runs. The columns
 // that are computed of other rows are read after the lock.
-func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (domain.Issue, error) {
+func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (board.Issue, error) {
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM issues WHERE id = $1 AND workspace_id = $2 FOR UPDATE`, id, workspaceID); err != nil {
-		return domain.Issue{}, err
+		return board.Issue{}, err
 	}
 
 	return issue(ctx, tx, workspaceID, id, "")
@@ -135,13 +136,13 @@ func lockIssue(ctx context.Context, tx pgx.Tx, workspaceID, id string) (domain.I
 
 // ChangeIssue sets the fields that are given. Another assignee ends the run of the one
 // before, and begins one if it is an agent or a squad; closing an issue ends its run.
-func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in domain.IssueFields) (
-	changed domain.Issue, plan domain.IssueRunPlan, err error,
+func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (
+	changed board.Issue, plan board.IssueRunPlan, err error,
 ) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
@@ -159,9 +160,9 @@ func (s *Store) ChangeIssue(ctx context.Context, userID, workspaceID, id string,
 			return err
 		}
 
-		by := actor{domain.ActorMember, userID}
+		by := actor{board.ActorMember, userID}
 
-		differences := domain.Differences(before, after)
+		differences := board.Differences(before, after)
 		if err := store(ctx, tx, after, by, differences); err != nil {
 			return err
 		}
@@ -193,12 +194,12 @@ func (s *Store) DeleteIssue(ctx context.Context, userID, workspaceID, id string)
 			return err
 		}
 
-		needed := domain.WorkspaceAdmin
+		needed := board.WorkspaceAdmin
 		if found.CreatorID == userID {
-			needed = domain.WorkspaceMember
+			needed = board.WorkspaceMember
 		}
 
-		if err := domain.NeedsRole(role, needed); err != nil {
+		if err := board.NeedsRole(role, needed); err != nil {
 			return err
 		}
 
@@ -221,7 +222,7 @@ func (s *Store) DeleteIssue(ctx context.Context, userID, workspaceID, id string)
 	return pg.Fault("delete issue", err)
 }
 
-func checkRevision(ctx context.Context, tx pgx.Tx, found domain.Issue, expected *int) error {
+func checkRevision(ctx context.Context, tx pgx.Tx, found board.Issue, expected *int) error {
 	if expected == nil || *expected == found.Revision {
 		return nil
 	}
@@ -241,37 +242,37 @@ func checkRevision(ctx context.Context, tx pgx.Tx, found domain.Issue, expected 
 func moveRuns(
 	ctx context.Context,
 	tx pgx.Tx,
-	after domain.Issue,
-	differences []domain.Activity,
-	in domain.IssueFields,
+	after board.Issue,
+	differences []board.Activity,
+	in board.IssueFields,
 	by actor,
-	plan *domain.IssueRunPlan,
+	plan *board.IssueRunPlan,
 ) error {
 	reassigned := false
 	for _, d := range differences {
-		reassigned = reassigned || d.Action == domain.ActionAssigneeChanged
+		reassigned = reassigned || d.Action == board.ActionAssigneeChanged
 	}
 
 	switch {
 	case after.Status.Closed():
-		return cancelRun(ctx, tx, after.ID, domain.ReasonIssueClosed, plan)
+		return cancelRun(ctx, tx, after.ID, board.ReasonIssueClosed, plan)
 	case !reassigned:
 		return nil
 	}
 
-	if err := cancelRun(ctx, tx, after.ID, domain.ReasonReassigned, plan); err != nil {
+	if err := cancelRun(ctx, tx, after.ID, board.ReasonReassigned, plan); err != nil {
 		return err
 	}
 
-	if after.AssigneeID == nil || *after.AssigneeType == domain.ActorMember || in.SuppressRun {
+	if after.AssigneeID == nil || *after.AssigneeType == board.ActorMember || in.SuppressRun {
 		return nil
 	}
 
-	return startRun(ctx, tx, after, trigger{kind: domain.TriggerAssign, by: by, note: in.HandoffNote}, plan)
+	return startRun(ctx, tx, after, trigger{kind: board.TriggerAssign, by: by, note: in.HandoffNote}, plan)
 }
 
 // store writes the fields of an issue, and its activities.
-func store(ctx context.Context, tx pgx.Tx, i domain.Issue, by actor, differences []domain.Activity) error {
+func store(ctx context.Context, tx pgx.Tx, i board.Issue, by actor, differences []board.Activity) error {
 	args := issueArgs(i)
 	args["by"] = by.id
 
@@ -291,7 +292,7 @@ func store(ctx context.Context, tx pgx.Tx, i domain.Issue, by actor, differences
 	return record(ctx, tx, i.ID, by, differences)
 }
 
-func issueArgs(i domain.Issue) pgx.NamedArgs {
+func issueArgs(i board.Issue) pgx.NamedArgs {
 	metadata := i.Metadata
 	if len(metadata) == 0 {
 		metadata = json.RawMessage(`{}`)
@@ -305,7 +306,7 @@ func issueArgs(i domain.Issue) pgx.NamedArgs {
 }
 
 // apply sets what is given, and checks what it names.
-func apply(ctx context.Context, tx pgx.Tx, userID string, i *domain.Issue, in domain.IssueFields) error {
+func apply(ctx context.Context, tx pgx.Tx, userID string, i *board.Issue, in board.IssueFields) error {
 	set(&i.Title, in.Title)
 	set(&i.Description, in.Description)
 	set(&i.Status, in.Status)
@@ -356,14 +357,14 @@ func set[T any](field, value *T) {
 	}
 }
 
-func change[T any](field **T, value domain.Change[T]) {
+func change[T any](field **T, value board.Change[T]) {
 	if value.Set {
 		*field = value.Value
 	}
 }
 
 // setParent makes an issue a part of another one of its workspace, which is no part of it.
-func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Change[string]) error {
+func setParent(ctx context.Context, tx pgx.Tx, i *board.Issue, parent board.Change[string]) error {
 	if !parent.Set {
 		return nil
 	}
@@ -389,17 +390,17 @@ func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Ch
 			SELECT c.id, down.depth + 1 FROM issues c JOIN down ON c.parent_issue_id = down.id WHERE down.depth <= @most)
 		SELECT EXISTS (SELECT 1 FROM up), EXISTS (SELECT 1 FROM up WHERE id = @id), coalesce((SELECT max(depth) FROM up), 0),
 		       coalesce((SELECT max(depth) FROM down), 0)`,
-		pgx.NamedArgs{"parent": *parent.Value, "workspace": i.WorkspaceID, "id": i.ID, "most": domain.MaxIssueDepth}).
+		pgx.NamedArgs{"parent": *parent.Value, "workspace": i.WorkspaceID, "id": i.ID, "most": board.MaxIssueDepth}).
 		Scan(&found, &cycle, &above, &below)
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		return domain.IssueNotFound(*parent.Value)
+		return board.IssueNotFound(*parent.Value)
 	case cycle:
 		return domain.Newf(domain.Conflict, "parent_cycle", "an issue cannot be a part of itself or of its parts")
-	case above+below > domain.MaxIssueDepth:
-		return domain.Newf(domain.Conflict, "parent_too_deep", "issues may be parts of parts %d times", domain.MaxIssueDepth)
+	case above+below > board.MaxIssueDepth:
+		return domain.Newf(domain.Conflict, "parent_too_deep", "issues may be parts of parts %d times", board.MaxIssueDepth)
 	}
 
 	return nil
@@ -407,7 +408,7 @@ func setParent(ctx context.Context, tx pgx.Tx, i *domain.Issue, parent domain.Ch
 
 // resolve finds who an issue is to be assigned to: a member of the workspace, an agent
 // instance that the user sees there, or a squad.
-func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref domain.AssigneeRef) (found domain.AssigneeRef, err error) {
+func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref board.AssigneeRef) (found board.AssigneeRef, err error) {
 	rows, _ := q.Query(ctx, `
 		SELECT kind, id FROM (
 			SELECT 'member' AS kind, u.id, lower(u.username) = lower(@name) OR lower(u.name) = lower(@name) AS named
@@ -419,7 +420,7 @@ func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref 
 		WHERE (@kind = '' OR kind = @kind) AND CASE WHEN @id = '' THEN named ELSE id = @id END LIMIT 2`,
 		pgx.NamedArgs{"kind": ref.Type, "id": ref.ID, "name": ref.Name, "workspace": workspaceID, "caller": userID})
 
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AssigneeRef, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a board.AssigneeRef, err error) {
 		return a, row.Scan(&a.Type, &a.ID)
 	})
 	switch {
@@ -436,13 +437,13 @@ func resolve(ctx context.Context, q pg.Queryer, userID, workspaceID string, ref 
 
 // actor is who changes an issue.
 type actor struct {
-	kind domain.ActorType
+	kind board.ActorType
 	id   string
 }
 
 // record adds activities to an issue, and removes the oldest ones beyond
 // MaxIssueActivity.
-func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities []domain.Activity) error {
+func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities []board.Activity) error {
 	if len(activities) == 0 {
 		return nil
 	}
@@ -463,7 +464,7 @@ func record(ctx context.Context, tx pgx.Tx, issueID string, by actor, activities
 
 	_, err := tx.Exec(ctx, `
 		DELETE FROM issue_activity WHERE id IN (
-			SELECT id FROM issue_activity WHERE issue_id = $1 ORDER BY id DESC OFFSET $2)`, issueID, domain.MaxIssueActivity)
+			SELECT id FROM issue_activity WHERE issue_id = $1 ORDER BY id DESC OFFSET $2)`, issueID, board.MaxIssueActivity)
 
 	return err
 }

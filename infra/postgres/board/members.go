@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
@@ -17,11 +18,11 @@ const memberTables = `prod_workspace_members m JOIN users u ON u.id = m.user_id 
 
 // Members lists the members of a workspace, in the order in which they joined. There are
 // at most MaxWorkspaceMembers.
-func (s *Store) Members(ctx context.Context, userID, workspaceID string) (members []domain.WorkspaceMembership, err error) {
+func (s *Store) Members(ctx context.Context, userID, workspaceID string) (members []board.WorkspaceMembership, err error) {
 	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
 		rows, _ := s.db.Pool.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1
 			ORDER BY m.id`, workspaceID)
-		members, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
+		members, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.WorkspaceMembership])
 	}
 
 	return members, pg.Fault("list members", err)
@@ -32,15 +33,15 @@ func (s *Store) Members(ctx context.Context, userID, workspaceID string) (member
 func (s *Store) SetMember(
 	ctx context.Context,
 	callerID, workspaceID, user string,
-	role domain.WorkspaceRole,
-) (set domain.WorkspaceMembership, err error) {
+	role board.WorkspaceRole,
+) (set board.WorkspaceMembership, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		own, err := lockMembers(ctx, tx, callerID, workspaceID)
 		if err != nil {
 			return err
 		}
 
-		if err := errors.Join(domain.NeedsRole(own, domain.WorkspaceAdmin), domain.NeedsRole(own, role)); err != nil {
+		if err := errors.Join(board.NeedsRole(own, board.WorkspaceAdmin), board.NeedsRole(own, role)); err != nil {
 			return err
 		}
 
@@ -58,7 +59,7 @@ func (s *Store) SetMember(
 			return err
 		}
 
-		if err := mayTouch(ctx, tx, own, workspaceID, userID, role == domain.WorkspaceOwner); err != nil {
+		if err := mayTouch(ctx, tx, own, workspaceID, userID, role == board.WorkspaceOwner); err != nil {
 			return err
 		}
 
@@ -69,19 +70,19 @@ func (s *Store) SetMember(
 			OR     (SELECT count(*) FROM prod_workspace_members WHERE workspace_id = @workspace) < @most
 			ON     CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role`,
 			pgx.NamedArgs{
-				"id": domain.NewID(), "workspace": workspaceID, "user": userID, "role": role, "most": domain.MaxWorkspaceMembers,
+				"id": domain.NewID(), "workspace": workspaceID, "user": userID, "role": role, "most": board.MaxWorkspaceMembers,
 			})
 		if err != nil {
 			return err
 		}
 
 		if tag.RowsAffected() == 0 {
-			return domain.Newf(domain.Conflict, "member_limit", "a workspace may have %d members", domain.MaxWorkspaceMembers)
+			return domain.Newf(domain.Conflict, "member_limit", "a workspace may have %d members", board.MaxWorkspaceMembers)
 		}
 
 		rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1
 			AND m.user_id = $2`, workspaceID, userID)
-		set, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.WorkspaceMembership])
+		set, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.WorkspaceMembership])
 
 		return err
 	})
@@ -99,7 +100,7 @@ func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID 
 		}
 
 		if callerID != userID {
-			if err := domain.NeedsRole(own, domain.WorkspaceAdmin); err != nil {
+			if err := board.NeedsRole(own, board.WorkspaceAdmin); err != nil {
 				return err
 			}
 		}
@@ -124,7 +125,7 @@ func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID 
 }
 
 // lockMembers orders the changes of a workspace's members, and returns the caller's role.
-func lockMembers(ctx context.Context, tx pgx.Tx, callerID, workspaceID string) (domain.WorkspaceRole, error) {
+func lockMembers(ctx context.Context, tx pgx.Tx, callerID, workspaceID string) (board.WorkspaceRole, error) {
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM prod_workspaces WHERE id = $1 FOR NO KEY UPDATE`, workspaceID); err != nil {
 		return "", err
 	}
@@ -134,9 +135,9 @@ func lockMembers(ctx context.Context, tx pgx.Tx, callerID, workspaceID string) (
 
 // mayTouch rejects a change of a member whose role is above the caller's, and one that
 // leaves the workspace without an owner.
-func mayTouch(ctx context.Context, tx pgx.Tx, own domain.WorkspaceRole, workspaceID, userID string, staysOwner bool) error {
+func mayTouch(ctx context.Context, tx pgx.Tx, own board.WorkspaceRole, workspaceID, userID string, staysOwner bool) error {
 	role, err := roleOf(ctx, tx, userID, workspaceID)
-	if domain.HasCode(err, domain.CodeWorkspaceNotFound) {
+	if domain.HasCode(err, board.CodeWorkspaceNotFound) {
 		return nil // no member yet
 	}
 
@@ -144,11 +145,11 @@ func mayTouch(ctx context.Context, tx pgx.Tx, own domain.WorkspaceRole, workspac
 		return err
 	}
 
-	if err := domain.NeedsRole(own, role); err != nil {
+	if err := board.NeedsRole(own, role); err != nil {
 		return err
 	}
 
-	if role != domain.WorkspaceOwner || staysOwner {
+	if role != board.WorkspaceOwner || staysOwner {
 		return nil
 	}
 

@@ -6,12 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
 // AskedInRuns lists the open questions of runs, of one run or of all, after the
 // given question, each with the comment that puts it and the first comment of a member after that.
-func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int) ([]domain.AskedInRun, error) {
+func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT r.id, r.owner_id, r.session_id, q.id, q.tool_call_id, q.questions, q.guards IS NOT NULL, p.id IS NOT NULL,
 		       coalesce(m.id, ''), coalesce(m.content, '')
@@ -23,7 +24,7 @@ func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int)
 			    LIMIT 1) m ON true
 		WHERE  r.status = 'running' AND NOT r.cancel_requested AND ($1 = '' OR r.id = $1) AND q.id > $2
 		ORDER  BY q.id LIMIT $3`, runID, after, limit)
-	asked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.AskedInRun])
+	asked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[board.AskedInRun])
 
 	return asked, pg.Fault("list questions of issue runs", err)
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
@@ -29,7 +29,7 @@ const selected = issueTables + `
 	AND   (@updated::timestamptz IS NULL OR i.updated_at > @updated)
 	AND   (@due::timestamptz IS NULL OR i.due_date < @due)`
 
-func queryArgs(workspaceID string, q domain.IssueQuery) pgx.NamedArgs {
+func queryArgs(workspaceID string, q board.IssueQuery) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace":  workspaceID,
 		"text":       q.Text,
@@ -63,20 +63,20 @@ func list(given []string) []string {
 const priorityRank = `array_position(ARRAY['urgent', 'high', 'medium', 'low', 'none'], i.priority)`
 
 // sorted are the orders of lists, ascending. Those that have no due date come last.
-var sorted = map[domain.IssueSort]string{
-	domain.SortPosition:     "i.position",
-	domain.SortPriority:     priorityRank,
-	domain.SortCreated:      "i.created_at",
-	domain.SortUpdated:      "i.updated_at",
-	domain.SortDue:          "i.due_date",
-	domain.SortLastActivity: "i.last_activity_at",
-	domain.SortTitle:        "lower(i.title)",
+var sorted = map[board.IssueSort]string{
+	board.SortPosition:     "i.position",
+	board.SortPriority:     priorityRank,
+	board.SortCreated:      "i.created_at",
+	board.SortUpdated:      "i.updated_at",
+	board.SortDue:          "i.due_date",
+	board.SortLastActivity: "i.last_activity_at",
+	board.SortTitle:        "lower(i.title)",
 }
 
-func orderOf(q domain.IssueQuery) string {
+func orderOf(q board.IssueQuery) string {
 	by, found := sorted[q.Sort]
 	if !found {
-		by = sorted[domain.SortPosition]
+		by = sorted[board.SortPosition]
 	}
 
 	if q.Descending {
@@ -90,8 +90,8 @@ func orderOf(q domain.IssueQuery) string {
 func (s *Store) QueryIssues(
 	ctx context.Context,
 	userID, workspaceID string,
-	q domain.IssueQuery,
-) (page []domain.Issue, total int, err error) {
+	q board.IssueQuery,
+) (page []board.Issue, total int, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, 0, pg.Fault("query issues", err)
 	}
@@ -101,7 +101,7 @@ func (s *Store) QueryIssues(
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+issueColumns+` FROM `+selected+` ORDER BY `+orderOf(q)+` LIMIT @limit OFFSET @offset`, args).
 		Query(func(rows pgx.Rows) (err error) {
-			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Issue])
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.Issue])
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM `+selected, args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
@@ -110,24 +110,24 @@ func (s *Store) QueryIssues(
 }
 
 // groupKeys give the type and the id by which an issue i is grouped.
-var groupKeys = map[domain.IssueGrouping][2]string{
-	domain.GroupAssignee: {"coalesce(i.assignee_type, 'none')", "coalesce(i.assignee_id, '')"},
-	domain.GroupStatus:   {"'status'", "i.status"},
-	domain.GroupPriority: {"'priority'", "i.priority"},
-	domain.GroupProject:  {"CASE WHEN i.project IS NULL THEN 'none' ELSE 'project' END", "coalesce(i.project, '')"},
+var groupKeys = map[board.IssueGrouping][2]string{
+	board.GroupAssignee: {"coalesce(i.assignee_type, 'none')", "coalesce(i.assignee_id, '')"},
+	board.GroupStatus:   {"'status'", "i.status"},
+	board.GroupPriority: {"'priority'", "i.priority"},
+	board.GroupProject:  {"CASE WHEN i.project IS NULL THEN 'none' ELSE 'project' END", "coalesce(i.project, '')"},
 }
 
 // GroupIssues selects issues in groups, the largest group first, each with a page of its
 // issues. A key selects one group.
-func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q domain.IssueQuery, by domain.IssueGrouping, key string) (
-	groups []domain.IssueGroup, err error,
+func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q board.IssueQuery, by board.IssueGrouping, key string) (
+	groups []board.IssueGroup, err error,
 ) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, pg.Fault("group issues", err)
 	}
 
 	args := queryArgs(workspaceID, q)
-	args["key"], args["groups"] = key, domain.MaxIssueGroups
+	args["key"], args["groups"] = key, board.MaxIssueGroups
 	columns := groupKeys[by]
 	rows, _ := s.db.Pool.Query(ctx, `
 		WITH numbered AS (
@@ -153,7 +153,7 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 
 	pages := [][]string{}
 
-	groups, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g domain.IssueGroup, err error) {
+	groups, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g board.IssueGroup, err error) {
 		var (
 			page []string
 			id   string
@@ -177,7 +177,7 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 	found, err := s.issuesByID(ctx, workspaceID, ids)
 
 	for n := range groups {
-		groups[n].Items = []domain.Issue{}
+		groups[n].Items = []board.Issue{}
 		for _, id := range pages[n] {
 			if i, there := found[id]; there {
 				groups[n].Items = append(groups[n].Items, i)
@@ -188,12 +188,12 @@ func (s *Store) GroupIssues(ctx context.Context, userID, workspaceID string, q d
 	return groups, pg.Fault("group issues", err)
 }
 
-func (s *Store) issuesByID(ctx context.Context, workspaceID string, ids []string) (map[string]domain.Issue, error) {
+func (s *Store) issuesByID(ctx context.Context, workspaceID string, ids []string) (map[string]board.Issue, error) {
 	rows, _ := s.db.Pool.Query(ctx, `SELECT `+issueColumns+` FROM `+issueTables+` WHERE i.workspace_id = $1
 		AND i.id = ANY ($2)`, workspaceID, ids)
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Issue])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[board.Issue])
 
-	found := make(map[string]domain.Issue, len(all))
+	found := make(map[string]board.Issue, len(all))
 	for _, i := range all {
 		found[i.ID] = i
 	}
@@ -207,7 +207,7 @@ func (s *Store) ChildProgress(
 	ctx context.Context,
 	userID, workspaceID, parent string,
 	limit, offset int,
-) (page []domain.ChildProgress, err error) {
+) (page []board.ChildProgress, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return nil, pg.Fault("read progress of issues", err)
 	}
@@ -229,7 +229,7 @@ func (s *Store) ChildProgress(
 		           ORDER BY stage) FILTER (WHERE stage IS NOT NULL),
 		                '[]') AS by_stage
 		FROM   stages GROUP BY id ORDER BY id DESC`, workspaceID, parent, limit, offset)
-	page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.ChildProgress])
+	page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.ChildProgress])
 
 	return page, pg.Fault("read progress of issues", err)
 }

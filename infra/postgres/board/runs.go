@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
@@ -30,7 +31,7 @@ type trigger struct {
 }
 
 // startRun adds a run of the agent that the issue, whose lock is held, is assigned to.
-func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *domain.IssueRunPlan) error {
+func startRun(ctx context.Context, tx pgx.Tx, i board.Issue, t trigger, plan *board.IssueRunPlan) error {
 	if t.summary == "" {
 		if err := tx.QueryRow(ctx, `
 			SELECT CASE $2 WHEN 'assign' THEN 'Assigned by ' WHEN 'comment' THEN 'Comment of ' ELSE 'Started by ' END
@@ -55,11 +56,11 @@ func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *d
 		pgx.NamedArgs{
 			"id": domain.NewID(), "issue": i.ID, "workspace": i.WorkspaceID, "assignee": *i.AssigneeID, "type": string(*i.AssigneeType),
 			"kind": t.kind, "comment": t.comment, "summary": t.summary, "note": t.note, "attempt": max(1, t.attempt), "parent": t.parent,
-			"most": domain.MaxIssueRuns,
+			"most": board.MaxIssueRuns,
 		}).Scan(&agentID)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows) && t.kind == domain.TriggerManual:
-		return domain.Newf(domain.Conflict, "issue_run_limit", "the squad is gone, or the issue had %d runs", domain.MaxIssueRuns)
+	case errors.Is(err, pgx.ErrNoRows) && t.kind == board.TriggerManual:
+		return domain.Newf(domain.Conflict, "issue_run_limit", "the squad is gone, or the issue had %d runs", board.MaxIssueRuns)
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
 	case err != nil:
@@ -74,7 +75,7 @@ func startRun(ctx context.Context, tx pgx.Tx, i domain.Issue, t trigger, plan *d
 
 // cancelRun ends the active run of an issue whose lock is held: at once if it waits for
 // its turn, else its chat is stopped.
-func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *domain.IssueRunPlan) error {
+func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *board.IssueRunPlan) error {
 	rows, _ := tx.Query(ctx, `
 		UPDATE issue_runs r
 		SET    cancel_requested = true, reason_code = $2,
@@ -85,12 +86,12 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 	var (
 		owner, id     string
 		session, chat *string
-		status        domain.IssueRunStatus
+		status        board.IssueRunStatus
 		over          []string
 	)
 
 	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat, &id, &status}, func() error {
-		if status == domain.IssueRunCancelled {
+		if status == board.IssueRunCancelled {
 			over = append(over, id)
 		}
 
@@ -111,13 +112,13 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *dom
 
 // follow has an agent take notice of a member's comment: it may answer the question of a
 // run, and begins a run where none is.
-func follow(ctx context.Context, tx pgx.Tx, i domain.Issue, comment domain.Comment, plan *domain.IssueRunPlan) error {
+func follow(ctx context.Context, tx pgx.Tx, i board.Issue, comment board.Comment, plan *board.IssueRunPlan) error {
 	if i.ActiveRun != nil {
 		plan.Answer = append(plan.Answer, i.ActiveRun.ID)
 		return nil
 	}
 
-	if i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember || i.Status.Closed() {
+	if i.AssigneeID == nil || *i.AssigneeType == board.ActorMember || i.Status.Closed() {
 		return nil
 	}
 
@@ -133,7 +134,7 @@ func follow(ctx context.Context, tx pgx.Tx, i domain.Issue, comment domain.Comme
 		ctx,
 		tx,
 		i,
-		trigger{kind: domain.TriggerComment, by: actor{domain.ActorMember, comment.AuthorID}, comment: &comment.ID},
+		trigger{kind: board.TriggerComment, by: actor{board.ActorMember, comment.AuthorID}, comment: &comment.ID},
 		plan,
 	)
 }
@@ -143,11 +144,11 @@ func follow(ctx context.Context, tx pgx.Tx, i domain.Issue, comment domain.Comme
 func (s *Store) StartIssueRun(
 	ctx context.Context,
 	userID, workspaceID, issueID, note string,
-) (made domain.IssueRun, plan domain.IssueRunPlan, err error) {
+) (made board.IssueRun, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
@@ -157,13 +158,13 @@ func (s *Store) StartIssueRun(
 			return err
 		case i.Status.Closed():
 			return domain.Newf(domain.Conflict, "issue_closed", "the issue is closed")
-		case i.AssigneeID == nil || *i.AssigneeType == domain.ActorMember:
+		case i.AssigneeID == nil || *i.AssigneeType == board.ActorMember:
 			return domain.Newf(domain.Conflict, "issue_not_assigned", "the issue is assigned to no agent and no squad")
 		case i.ActiveRun != nil:
 			return domain.Newf(domain.Conflict, codeRunActive, "run %s works on the issue", i.ActiveRun.ID)
 		}
 
-		t := trigger{kind: domain.TriggerManual, by: actor{domain.ActorMember, userID}, note: note}
+		t := trigger{kind: board.TriggerManual, by: actor{board.ActorMember, userID}, note: note}
 
 		err = tx.QueryRow(ctx, `
 			SELECT id FROM (SELECT id, status FROM issue_runs WHERE issue_id = $1 ORDER BY id DESC LIMIT 1) r
@@ -173,7 +174,7 @@ func (s *Store) StartIssueRun(
 		}
 
 		if t.parent != nil {
-			t.kind = domain.TriggerRetry
+			t.kind = board.TriggerRetry
 		}
 
 		if err := startRun(ctx, tx, i, t, &plan); err != nil {
@@ -192,11 +193,11 @@ func (s *Store) StartIssueRun(
 }
 
 // CancelIssueRun stops a run that is not over.
-func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (plan domain.IssueRunPlan, err error) {
+func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, workspaceID, domain.WorkspaceMember); err != nil {
+		if err := needs(ctx, tx, userID, workspaceID, board.WorkspaceMember); err != nil {
 			return err
 		}
 
@@ -218,7 +219,7 @@ func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID
 			return domain.Newf(domain.Conflict, "issue_run_over", "the run is over, or being stopped")
 		}
 
-		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
+		return cancelRun(ctx, tx, issueID, board.ReasonStopped, &plan)
 	})
 
 	return plan, pg.Fault("cancel issue run", err)
@@ -226,9 +227,9 @@ func (s *Store) CancelIssueRun(ctx context.Context, userID, workspaceID, issueID
 
 // CancelAnyIssueRun stops a run for an administrator. With false it is over, or being
 // stopped.
-func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan domain.IssueRunPlan, err error) {
+func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		open, plan = false, domain.IssueRunPlan{}
+		open, plan = false, board.IssueRunPlan{}
 
 		var workspaceID, issueID string
 
@@ -249,7 +250,7 @@ func (s *Store) CancelAnyIssueRun(ctx context.Context, runID string) (open bool,
 
 		open = true
 
-		return cancelRun(ctx, tx, issueID, domain.ReasonStopped, &plan)
+		return cancelRun(ctx, tx, issueID, board.ReasonStopped, &plan)
 	})
 
 	return open, plan, pg.Fault("cancel issue run", err)
@@ -260,7 +261,7 @@ func (s *Store) IssueRuns(
 	ctx context.Context,
 	userID, workspaceID, issueID string,
 	limit, offset int,
-) (page []domain.IssueRun, total int, err error) {
+) (page []board.IssueRun, total int, err error) {
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return nil, 0, err
 	}
@@ -284,7 +285,7 @@ func usedByRun() string {
 	return strings.Join(sums, ", ")
 }
 
-func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset int) ([]domain.IssueRun, error) {
+func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset int) ([]board.IssueRun, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT r.id, r.issue_id, r.agent_id, r.runtime_id, r.session_id, `+runStatus+`, r.trigger_kind,
 		    r.trigger_comment_id, r.trigger_summary,
@@ -293,14 +294,14 @@ func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset 
 		FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id LEFT JOIN chats c ON c.id = r.chat_id
 		WHERE  r.issue_id = $1 ORDER BY r.id DESC LIMIT $2 OFFSET $3`, issueID, limit, offset)
 
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r domain.IssueRun, err error) {
-		used := domain.RunUsage{Provider: "gateway"}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r board.IssueRun, err error) {
+		used := board.RunUsage{Provider: "gateway"}
 		err = row.Scan(&r.ID, &r.IssueID, &r.AgentID, &r.RuntimeID, &r.SessionID, &r.Status, &r.Trigger.Kind, &r.Trigger.CommentID,
 			&r.Trigger.Summary, &r.Attempt, &r.MaxAttempts, &r.ParentRunID, &r.FailureReason, &r.ReasonCode, &r.Result, &r.CreatedAt,
 			&r.DispatchedAt, &r.StartedAt, &r.FinishedAt, &r.CoalescedCommentIDs, &used.Model,
 			&used.InputTokens, &used.OutputTokens, &used.CacheReadTokens, &used.CacheWriteTokens, &used.Cost)
 
-		r.Error, r.Usage = r.FailureReason, []domain.RunUsage{}
+		r.Error, r.Usage = r.FailureReason, []board.RunUsage{}
 		if used.InputTokens+used.OutputTokens > 0 {
 			r.Usage = append(r.Usage, used)
 		}
@@ -311,7 +312,7 @@ func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset 
 
 // IssueUsage sums what the sessions of an issue's runs have used. Those that were deleted
 // are left out.
-func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (sum domain.IssueUsage, err error) {
+func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (sum board.IssueUsage, err error) {
 	if _, err := s.Issue(ctx, userID, workspaceID, issueID); err != nil {
 		return sum, err
 	}
@@ -324,7 +325,7 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		    JOIN (SELECT DISTINCT session_id, agent_id FROM issue_runs WHERE issue_id = $1) r ON r.session_id = u.session_id `
 	)
 
-	counts := func(c *domain.TokenCounts, before ...any) []any {
+	counts := func(c *board.TokenCounts, before ...any) []any {
 		return append(before, &c.InputTokens, &c.OutputTokens, &c.CacheReadTokens, &c.CacheWriteTokens)
 	}
 
@@ -338,7 +339,7 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		var (
 			priced bool
 			cost   domain.Cost
-			used   domain.TokenCounts
+			used   board.TokenCounts
 		)
 
 		_, err := pgx.ForEachRow(rows, counts(&used, &priced, &cost), func() error {
@@ -355,7 +356,7 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		return err
 	})
 	batch.Queue(`SELECT u.model, `+sums+usage+`GROUP BY u.model ORDER BY u.model`, issueID).Query(func(rows pgx.Rows) (err error) {
-		sum.ByModel, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m domain.ModelUsage, err error) {
+		sum.ByModel, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m board.ModelUsage, err error) {
 			return m, row.Scan(counts(&m.TokenCounts, &m.Model)...)
 		})
 
@@ -368,7 +369,7 @@ func (s *Store) IssueUsage(ctx context.Context, userID, workspaceID, issueID str
 		                    sum(u.cache_read_tokens)::bigint AS cache_read, sum(u.cache_write_tokens)::bigint AS cache_write`+usage+`
 		             GROUP BY r.agent_id) t ON t.agent_id = a.agent_id
 		ORDER  BY a.agent_id`, issueID).Query(func(rows pgx.Rows) (err error) {
-		sum.ByAgent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AgentUsage, err error) {
+		sum.ByAgent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a board.AgentUsage, err error) {
 			return a, row.Scan(counts(&a.TokenCounts, &a.AgentID, &a.RunCount)...)
 		})
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -23,7 +24,7 @@ func newRunFixture(t *testing.T) *runFixture {
 	t.Helper()
 	db := pgtest.Open(t)
 	d := &runFixture{t: t, db: db, ann: pgtest.User(t, db, "ann", false), agent: domain.NewID()}
-	made, err := db.CreateWorkspace(t.Context(), d.ann.ID, domain.NewWorkspace{Name: "Web", Settings: domain.DefaultWorkspaceSettings})
+	made, err := db.CreateWorkspace(t.Context(), d.ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	d.workspace = made.ID
@@ -40,12 +41,12 @@ func newRunFixture(t *testing.T) *runFixture {
 	return d
 }
 
-func (d *runFixture) issue() domain.Issue {
+func (d *runFixture) issue() board.Issue {
 	d.t.Helper()
 
 	title := "t"
-	made, plan, err := d.db.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, domain.IssueFields{
-		Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: d.agent}, HandoffNote: "careful",
+	made, plan, err := d.db.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, board.IssueFields{
+		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: d.agent}, HandoffNote: "careful",
 	})
 	require.NoError(d.t, err)
 	require.Equal(d.t, []string{d.agent}, plan.Agents)
@@ -62,7 +63,7 @@ func (d *runFixture) dispatch() []string {
 }
 
 // begin sends the message of a run: its chat runs in a session of ann's.
-func (d *runFixture) begin(runID string) (claimed domain.ClaimedIssueRun, chat string) {
+func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat string) {
 	d.t.Helper()
 	ctx := d.t.Context()
 	claimed, _, err := d.db.ClaimIssueRun(ctx, runID)
@@ -97,7 +98,7 @@ func (d *runFixture) ends(chat, reason string) {
 	require.NoError(d.t, err)
 }
 
-func (d *runFixture) end(runID string) (ended, again bool, plan domain.IssueRunPlan) {
+func (d *runFixture) end(runID string) (ended, again bool, plan board.IssueRunPlan) {
 	d.t.Helper()
 	ended, again, plan, err := d.db.EndIssueRun(d.t.Context(), runID)
 	require.NoError(d.t, err)
@@ -105,7 +106,7 @@ func (d *runFixture) end(runID string) (ended, again bool, plan domain.IssueRunP
 	return ended, again, plan
 }
 
-func (d *runFixture) now(id string) domain.Issue {
+func (d *runFixture) now(id string) board.Issue {
 	d.t.Helper()
 	found, err := d.db.Issue(d.t.Context(), d.ann.ID, d.workspace, id)
 	require.NoError(d.t, err)
@@ -122,12 +123,12 @@ func TestStore_issueRun(t *testing.T) {
 
 	claimed, chat := d.begin(first.ActiveRun.ID)
 	require.Contains(t, claimed.Message, "careful")
-	require.Equal(t, domain.IssueInProgress, d.now(first.ID).Status)
+	require.Equal(t, board.IssueInProgress, d.now(first.ID).Status)
 	ended, _, _ := d.end(first.ActiveRun.ID)
 	require.False(t, ended, "its chat runs")
 
 	// A comment while it works is another message of the same run.
-	_, plan, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, first.ID, domain.NewComment{Content: "and blue"})
+	_, plan, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, first.ID, board.NewComment{Content: "and blue"})
 	require.NoError(t, err)
 	require.Equal(t, []string{first.ActiveRun.ID}, plan.Answer)
 	d.ends(chat, "completed")
@@ -141,16 +142,16 @@ func TestStore_issueRun(t *testing.T) {
 	ended, again, plan = d.end(first.ActiveRun.ID)
 	require.Equal(t, []bool{true, false}, []bool{ended, again})
 	require.Equal(t, []string{d.agent}, plan.Agents)
-	require.Equal(t, domain.IssueInReview, d.now(first.ID).Status)
+	require.Equal(t, board.IssueInReview, d.now(first.ID).Status)
 	require.Equal(t, []string{second.ActiveRun.ID}, d.dispatch())
 
 	usage, err := d.db.IssueUsage(t.Context(), d.ann.ID, d.workspace, first.ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.TokenCounts{InputTokens: 20, OutputTokens: 6, CacheReadTokens: 2}, usage.TokenCounts)
+	require.Equal(t, board.TokenCounts{InputTokens: 20, OutputTokens: 6, CacheReadTokens: 2}, usage.TokenCounts)
 	require.Equal(t, domain.Cost(1000), usage.Cost)
 	require.Zero(t, usage.Uncosted, "all tokens have a price")
-	require.Equal(t, []domain.ModelUsage{{Model: "m", TokenCounts: usage.TokenCounts}}, usage.ByModel)
-	require.Equal(t, []domain.AgentUsage{{AgentID: d.agent, RunCount: 1, TokenCounts: usage.TokenCounts}}, usage.ByAgent)
+	require.Equal(t, []board.ModelUsage{{Model: "m", TokenCounts: usage.TokenCounts}}, usage.ByModel)
+	require.Equal(t, []board.AgentUsage{{AgentID: d.agent, RunCount: 1, TokenCounts: usage.TokenCounts}}, usage.ByAgent)
 	runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, first.ID, 10, 0)
 	require.NoError(t, err)
 	require.Len(t, runs[0].CoalescedCommentIDs, 1)
@@ -166,7 +167,7 @@ func TestStore_issueRun_isRetriedAndThenBlocked(t *testing.T) {
 	d.end(issue.ActiveRun.ID)
 
 	now := d.now(issue.ID)
-	require.Equal(t, domain.IssueInProgress, now.Status)
+	require.Equal(t, board.IssueInProgress, now.Status)
 	require.NotEqual(t, issue.ActiveRun.ID, now.ActiveRun.ID)
 	d.dispatch()
 	after, chat := d.begin(now.ActiveRun.ID)
@@ -175,7 +176,7 @@ func TestStore_issueRun_isRetriedAndThenBlocked(t *testing.T) {
 	d.ends(chat, "failed")
 	d.end(now.ActiveRun.ID)
 	now = d.now(issue.ID)
-	require.Equal(t, domain.IssueBlocked, now.Status)
+	require.Equal(t, board.IssueBlocked, now.Status)
 	require.Nil(t, now.ActiveRun)
 }
 
@@ -188,7 +189,7 @@ func TestStore_issueRun_ofAnAgentThatIsGone(t *testing.T) {
 	claimed, _, err := d.db.ClaimIssueRun(t.Context(), issue.ActiveRun.ID)
 	require.NoError(t, err)
 	require.True(t, claimed.Ended)
-	require.Equal(t, domain.IssueBlocked, d.now(issue.ID).Status)
+	require.Equal(t, board.IssueBlocked, d.now(issue.ID).Status)
 }
 
 func TestStore_issueRun_isCancelled(t *testing.T) {
@@ -197,8 +198,8 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	working, waiting := d.issue(), d.issue()
 	d.dispatch()
 	claimed, chat := d.begin(working.ActiveRun.ID)
-	none := &domain.AssigneeRef{}
-	_, plan, err := d.db.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, domain.IssueFields{Assignee: none})
+	none := &board.AssigneeRef{}
+	_, plan, err := d.db.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, board.IssueFields{Assignee: none})
 	require.NoError(t, err)
 	require.Equal(t, []domain.RunSession{{OwnerID: d.ann.ID, SessionID: claimed.SessionID}}, plan.Stop)
 	_, err = d.db.CancelIssueRun(t.Context(), d.ann.ID, d.workspace, waiting.ID, waiting.ActiveRun.ID)
@@ -206,10 +207,10 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	d.ends(chat, "interrupted")
 	d.end(working.ActiveRun.ID)
 
-	for _, i := range []domain.Issue{working, waiting} {
+	for _, i := range []board.Issue{working, waiting} {
 		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, i.ID, 10, 0)
 		require.NoError(t, err)
-		require.Equal(t, domain.IssueRunCancelled, runs[0].Status)
+		require.Equal(t, board.IssueRunCancelled, runs[0].Status)
 	}
 
 	require.Empty(t, d.dispatch())

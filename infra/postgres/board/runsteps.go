@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
@@ -43,7 +44,7 @@ func (s *Store) DispatchRuns(ctx context.Context, agentID string) (started []str
 
 // openRun is a run that is not over, under the lock of its issue.
 type openRun struct {
-	issue     domain.Issue
+	issue     board.Issue
 	agentID   string
 	squadID   *string
 	ownerID   string
@@ -80,7 +81,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 				&run.round, &run.continues, &run.seen, &run.upto, &run.cancelled, &run.reason)
 	}
 
-	if errors.Is(err, pgx.ErrNoRows) || domain.HasCode(err, domain.CodeIssueNotFound) {
+	if errors.Is(err, pgx.ErrNoRows) || domain.HasCode(err, board.CodeIssueNotFound) {
 		return run, false, nil
 	}
 
@@ -89,9 +90,9 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 
 // ClaimIssueRun gives a run to its workflow, with its session and the message to send,
 // which are the same each time.
-func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed domain.ClaimedIssueRun, plan domain.IssueRunPlan, err error) {
+func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.ClaimedIssueRun, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		claimed, plan = domain.ClaimedIssueRun{RunID: runID, Ended: true}, domain.IssueRunPlan{}
+		claimed, plan = board.ClaimedIssueRun{RunID: runID, Ended: true}, board.IssueRunPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -99,7 +100,7 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed domain
 		}
 
 		if run.cancelled && run.chatID == nil {
-			return endRun(ctx, tx, runID, run, end{status: domain.IssueRunCancelled}, &plan)
+			return endRun(ctx, tx, runID, run, end{status: board.IssueRunCancelled}, &plan)
 		}
 
 		if run.chatID != nil {
@@ -114,13 +115,13 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed domain
 
 		if !there {
 			return endRun(ctx, tx, runID, run, end{
-				status: domain.IssueRunFailed, reason: domain.ReasonAgentGone,
+				status: board.IssueRunFailed, reason: board.ReasonAgentGone,
 				message: "the agent was archived or deleted, or its owner is no member of the workspace",
 			}, &plan)
 		}
 
 		brief, err := briefOf(ctx, tx, runID, &run)
-		claimed = domain.ClaimedIssueRun{
+		claimed = board.ClaimedIssueRun{
 			RunID: runID, AgentID: run.agentID, OwnerID: run.ownerID, SessionID: *run.sessionID, WorkspaceID: run.issue.WorkspaceID,
 			Title: run.issue.Identifier + " " + run.issue.Title, Message: brief.Message(), Round: run.round,
 		}
@@ -169,7 +170,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 
 // briefOf is what the run sends the agent now. Which comments it holds is stored before
 // it is sent.
-func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief domain.IssueBrief, err error) {
+func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief board.IssueBrief, err error) {
 	if run.upto == nil {
 		err = tx.QueryRow(ctx, `
 			UPDATE issue_runs SET upto_comment = coalesce((SELECT max(id) FROM issue_comments WHERE issue_id = $2), '')
@@ -179,7 +180,7 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 		}
 	}
 
-	brief = domain.IssueBrief{
+	brief = board.IssueBrief{
 		Identifier:  run.issue.Identifier,
 		Title:       run.issue.Title,
 		Description: run.issue.Description,
@@ -203,17 +204,17 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 		WHERE  r.id = $1 AND c.issue_id = r.issue_id AND c.id > r.seen_comment AND c.id <= r.upto_comment AND c.id <> ALL (r.told_comments)
 		AND    NOT (c.author_type = 'agent' AND c.author_id = r.agent_id)
 		ORDER  BY c.id`, runID)
-	brief.Comments, err = pgx.CollectRows(rows, pgx.RowToStructByPos[domain.BriefComment])
+	brief.Comments, err = pgx.CollectRows(rows, pgx.RowToStructByPos[board.BriefComment])
 
 	return brief, err
 }
 
 // earlier adds the squad that the agent leads, and why the attempt before failed.
-func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *domain.IssueBrief) error {
+func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *board.IssueBrief) error {
 	if run.squadID != nil {
 		rows, _ := tx.Query(ctx, `SELECT `+squadColumns+` FROM prod_squads WHERE id = $1`, *run.squadID)
 
-		squads, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
+		squads, err := pgx.CollectRows(rows, pgx.RowToStructByName[board.Squad])
 		if err != nil {
 			return err
 		}
@@ -264,8 +265,8 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 			return err
 		}
 
-		by := actor{domain.ActorAgent, run.agentID}
-		if err := record(ctx, tx, run.issue.ID, by, []domain.Activity{{Action: domain.ActionRunStarted, To: runID}}); err != nil {
+		by := actor{board.ActorAgent, run.agentID}
+		if err := record(ctx, tx, run.issue.ID, by, []board.Activity{{Action: board.ActionRunStarted, To: runID}}); err != nil {
 			return err
 		}
 
@@ -273,14 +274,14 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 			return nil
 		}
 
-		return moveIssue(ctx, tx, run.issue, domain.IssueInProgress, by)
+		return moveIssue(ctx, tx, run.issue, board.IssueInProgress, by)
 	})
 
 	return cancelled, pg.Fault("begin an issue run", err)
 }
 
 // moveIssue gives an issue another status in the name of an agent.
-func moveIssue(ctx context.Context, tx pgx.Tx, i domain.Issue, to domain.IssueStatus, by actor) error {
+func moveIssue(ctx context.Context, tx pgx.Tx, i board.Issue, to board.IssueStatus, by actor) error {
 	if i.Status == to {
 		return nil
 	}
@@ -288,13 +289,13 @@ func moveIssue(ctx context.Context, tx pgx.Tx, i domain.Issue, to domain.IssueSt
 	after := i
 	after.Status = to
 
-	return store(ctx, tx, after, by, domain.Differences(i, after))
+	return store(ctx, tx, after, by, board.Differences(i, after))
 }
 
 // BlockIssueRun ends a run whose session could not be made or whose message was rejected.
-func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) (plan domain.IssueRunPlan, err error) {
+func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) (plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -305,7 +306,7 @@ func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) 
 			return err
 		}
 
-		return endRun(ctx, tx, runID, run, end{status: domain.IssueRunFailed, reason: code, message: message}, &plan)
+		return endRun(ctx, tx, runID, run, end{status: board.IssueRunFailed, reason: code, message: message}, &plan)
 	})
 
 	return plan, pg.Fault("block an issue run", err)
@@ -313,7 +314,7 @@ func (s *Store) BlockIssueRun(ctx context.Context, runID, code, message string) 
 
 // stopChat has the chat of a run stopped that ends before it. The mark is kept, so that the
 // stop is repeated until it was taken.
-func stopChat(ctx context.Context, tx pgx.Tx, runID string, run openRun, plan *domain.IssueRunPlan) error {
+func stopChat(ctx context.Context, tx pgx.Tx, runID string, run openRun, plan *board.IssueRunPlan) error {
 	if run.sessionID == nil || run.chatID == nil {
 		return nil
 	}
@@ -326,21 +327,21 @@ func stopChat(ctx context.Context, tx pgx.Tx, runID string, run openRun, plan *d
 
 // end is how a run ended.
 type end struct {
-	status  domain.IssueRunStatus
+	status  board.IssueRunStatus
 	reason  string
 	message string
 	retried bool // it is worth another attempt
 }
 
 // endEvents are the events of runs that are over.
-var endEvents = map[domain.IssueRunStatus]webhook.Event{
-	domain.IssueRunCompleted: webhook.WebhookIssueRunCompleted,
-	domain.IssueRunFailed:    webhook.WebhookIssueRunFailed,
-	domain.IssueRunCancelled: webhook.WebhookIssueRunCancelled,
+var endEvents = map[board.IssueRunStatus]webhook.Event{
+	board.IssueRunCompleted: webhook.WebhookIssueRunCompleted,
+	board.IssueRunFailed:    webhook.WebhookIssueRunFailed,
+	board.IssueRunCancelled: webhook.WebhookIssueRunCancelled,
 }
 
 // endRun ends a run: its issue moves on, and where it is worth it another attempt begins.
-func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, plan *domain.IssueRunPlan) error {
+func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, plan *board.IssueRunPlan) error {
 	if _, err := tx.Exec(ctx, `
 		UPDATE issue_runs
 		SET    status = $2, reason_code = coalesce(nullif($3, ''), reason_code), error = nullif($4, ''), finished_at = now()
@@ -360,13 +361,13 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 
 	plan.Agents = append(plan.Agents, run.agentID)
 
-	by := actor{domain.ActorAgent, run.agentID}
+	by := actor{board.ActorAgent, run.agentID}
 	if err := record(
 		ctx,
 		tx,
 		run.issue.ID,
 		by,
-		[]domain.Activity{{Action: domain.ActionRunFinished, From: runID, To: e.status}},
+		[]board.Activity{{Action: board.ActionRunFinished, From: runID, To: e.status}},
 	); err != nil {
 		return err
 	}
@@ -377,19 +378,19 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 
 	i := run.issue
 	switch {
-	case run.cancelled || i.Status.Closed() || e.status == domain.IssueRunCancelled:
+	case run.cancelled || i.Status.Closed() || e.status == board.IssueRunCancelled:
 		return nil
-	case e.status == domain.IssueRunCompleted && i.Status == domain.IssueInProgress:
-		return moveIssue(ctx, tx, i, domain.IssueInReview, by)
-	case e.status == domain.IssueRunCompleted:
+	case e.status == board.IssueRunCompleted && i.Status == board.IssueInProgress:
+		return moveIssue(ctx, tx, i, board.IssueInReview, by)
+	case e.status == board.IssueRunCompleted:
 		return nil
-	case e.retried && run.attempt < run.most && i.AssigneeID != nil && *i.AssigneeType != domain.ActorMember:
+	case e.retried && run.attempt < run.most && i.AssigneeID != nil && *i.AssigneeType != board.ActorMember:
 		return startRun(ctx, tx, i, trigger{
-			kind: domain.TriggerRetry, by: by, parent: &runID, attempt: run.attempt + 1, note: run.note,
+			kind: board.TriggerRetry, by: by, parent: &runID, attempt: run.attempt + 1, note: run.note,
 			summary: "Another attempt after: " + domain.FirstRunes(e.message, 200),
 		}, plan)
-	case i.Status == domain.IssueInProgress || i.Status == domain.IssueTodo || i.Status == domain.IssueBacklog:
-		return moveIssue(ctx, tx, i, domain.IssueBlocked, by)
+	case i.Status == board.IssueInProgress || i.Status == board.IssueTodo || i.Status == board.IssueBacklog:
+		return moveIssue(ctx, tx, i, board.IssueBlocked, by)
 	}
 
 	return nil
@@ -398,9 +399,9 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 // EndIssueRun ends a run whose chat has ended, with the agent's last text as a comment.
 // With ended unset the chat goes on, or, with again, comments came while it worked and
 // the run has to send them to the agent.
-func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan domain.IssueRunPlan, err error) {
+func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		ended, again, plan = true, false, domain.IssueRunPlan{}
+		ended, again, plan = true, false, board.IssueRunPlan{}
 
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found {
@@ -415,7 +416,7 @@ func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again boo
 		chat, err := chatOf(ctx, tx, *run.chatID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return endRun(ctx, tx, runID, run, end{
-				status: domain.IssueRunFailed, reason: schedule.ReasonSessionDeleted, message: "its session was deleted",
+				status: board.IssueRunFailed, reason: schedule.ReasonSessionDeleted, message: "its session was deleted",
 			}, &plan)
 		}
 
@@ -433,7 +434,7 @@ func (s *Store) EndIssueRun(ctx context.Context, runID string) (ended, again boo
 		}
 
 		e := endOf(run, chat)
-		if e.status != domain.IssueRunCompleted {
+		if e.status != board.IssueRunCompleted {
 			return endRun(ctx, tx, runID, run, e, &plan)
 		}
 
@@ -494,9 +495,9 @@ func count(ctx context.Context, tx pgx.Tx, runID string, chat chatEnd) error {
 
 func endOf(run openRun, chat chatEnd) end {
 	if run.cancelled || chat.reason == domain.FinishInterrupted {
-		e := end{status: domain.IssueRunCancelled}
+		e := end{status: board.IssueRunCancelled}
 		if !run.cancelled {
-			e.reason = domain.ReasonStopped
+			e.reason = board.ReasonStopped
 		}
 
 		return e
@@ -504,15 +505,15 @@ func endOf(run openRun, chat chatEnd) end {
 
 	of := domain.EndOfRun(chat.reason, chat.code, chat.message, false)
 	if of.Status == domain.RunCompleted {
-		return end{status: domain.IssueRunCompleted}
+		return end{status: board.IssueRunCompleted}
 	}
 
-	return end{status: domain.IssueRunFailed, reason: of.Reason, message: of.Error, retried: of.Retried()}
+	return end{status: board.IssueRunFailed, reason: of.Reason, message: of.Error, retried: of.Retried()}
 }
 
 // anotherRound has a run send the agent the comments that came while it worked.
 func anotherRound(ctx context.Context, tx pgx.Tx, runID string, run openRun) (again bool, err error) {
-	if run.issue.Status.Closed() || run.round >= domain.MaxRunRounds {
+	if run.issue.Status.Closed() || run.round >= board.MaxRunRounds {
 		return false, nil
 	}
 
@@ -535,7 +536,7 @@ func anotherRound(ctx context.Context, tx pgx.Tx, runID string, run openRun) (ag
 
 // report makes the agent's last text a comment.
 func report(ctx context.Context, tx pgx.Tx, runID string, run openRun, text string) error {
-	text = domain.FirstRunes(text, domain.MaxRunReport)
+	text = domain.FirstRunes(text, board.MaxRunReport)
 	if text == "" {
 		return nil
 	}
@@ -554,7 +555,7 @@ func say(ctx context.Context, tx pgx.Tx, runID string, run openRun, text string,
 		SELECT $1, $2, 'agent', $3, $4, $5, $6, clock_timestamp(), clock_timestamp()
 		WHERE  (SELECT count(*) FROM issue_comments WHERE issue_id = $2) < $7
 		ON     CONFLICT (question_id) DO NOTHING`,
-		domain.NewID(), run.issue.ID, run.agentID, text, runID, questionID, domain.MaxIssueComments)
+		domain.NewID(), run.issue.ID, run.agentID, text, runID, questionID, board.MaxIssueComments)
 	if err == nil {
 		_, err = tx.Exec(ctx, `UPDATE issues SET last_activity_at = now() WHERE id = $1`, run.issue.ID)
 	}

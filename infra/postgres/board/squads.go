@@ -7,16 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
 const squadColumns = `id, name, leader_id, instructions, members, created_at`
 
 // Squads lists the squads of a workspace, oldest first. There are at most MaxSquads.
-func (s *Store) Squads(ctx context.Context, userID, workspaceID string) (squads []domain.Squad, err error) {
+func (s *Store) Squads(ctx context.Context, userID, workspaceID string) (squads []board.Squad, err error) {
 	if _, err = roleOf(ctx, s.db.Pool, userID, workspaceID); err == nil {
 		rows, _ := s.db.Pool.Query(ctx, `SELECT `+squadColumns+` FROM prod_squads WHERE workspace_id = $1 ORDER BY id`, workspaceID)
-		squads, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
+		squads, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.Squad])
 	}
 
 	return squads, pg.Fault("list squads", err)
@@ -24,14 +25,14 @@ func (s *Store) Squads(ctx context.Context, userID, workspaceID string) (squads 
 
 // CreateSquad makes a squad. Its leader and its agents are agent instances that the
 // caller sees in the workspace, its other members are members of it.
-func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in domain.Squad) (made domain.Squad, err error) {
+func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in board.Squad) (made board.Squad, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		role, err := lockMembers(ctx, tx, userID, workspaceID)
 		if err != nil {
 			return err
 		}
 
-		if err := domain.NeedsRole(role, domain.WorkspaceAdmin); err != nil {
+		if err := board.NeedsRole(role, board.WorkspaceAdmin); err != nil {
 			return err
 		}
 
@@ -46,16 +47,16 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 			RETURNING `+squadColumns,
 			pgx.NamedArgs{
 				"id": domain.NewID(), "workspace": workspaceID, "name": in.Name, "leader": in.LeaderID, "instructions": in.Instructions,
-				"members": in.Members, "most": domain.MaxSquads,
+				"members": in.Members, "most": board.MaxSquads,
 			})
 
-		all, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Squad])
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByName[board.Squad])
 		if err != nil {
 			return err
 		}
 
 		if len(all) == 0 {
-			return domain.Newf(domain.Conflict, "squad_limit", "a workspace may have %d squads", domain.MaxSquads)
+			return domain.Newf(domain.Conflict, "squad_limit", "a workspace may have %d squads", board.MaxSquads)
 		}
 
 		made = all[0]
@@ -68,7 +69,7 @@ func (s *Store) CreateSquad(ctx context.Context, userID, workspaceID string, in 
 
 // ChangeSquad sets the fields that are given. Runs that have begun go on with the leader
 // that they began with.
-func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string, in domain.SquadChange) (changed domain.Squad, err error) {
+func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string, in board.SquadChange) (changed board.Squad, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		if err := lockSquad(ctx, tx, userID, workspaceID, id); err != nil {
 			return err
@@ -86,7 +87,7 @@ func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string,
 			pgx.NamedArgs{
 				"id": id, "name": in.Name, "leader": in.LeaderID, "instructions": in.Instructions, "members": membersOrNil(in.Members),
 			})
-		changed, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Squad])
+		changed, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.Squad])
 
 		return err
 	})
@@ -95,7 +96,7 @@ func (s *Store) ChangeSquad(ctx context.Context, userID, workspaceID, id string,
 }
 
 // membersOrNil is what is stored of members that are given; nil: they stay.
-func membersOrNil(members []domain.SquadMember) any {
+func membersOrNil(members []board.SquadMember) any {
 	if members == nil {
 		return nil
 	}
@@ -145,7 +146,7 @@ func (s *Store) DeleteSquad(ctx context.Context, userID, workspaceID, id string)
 			"activities": activities,
 			"user":       userID,
 			"squad":      id,
-			"action":     domain.ActionAssigneeChanged,
+			"action":     board.ActionAssigneeChanged,
 		}
 		batch.Queue(`
 			UPDATE issues
@@ -171,7 +172,7 @@ func lockSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID, id string) e
 		return err
 	}
 
-	if err := domain.NeedsRole(role, domain.WorkspaceAdmin); err != nil {
+	if err := board.NeedsRole(role, board.WorkspaceAdmin); err != nil {
 		return err
 	}
 
@@ -192,13 +193,13 @@ func squadFault(doing string, err error) error {
 }
 
 // checkSquad checks the leader, an agent instance, and the members that are given.
-func checkSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID string, leader *string, members []domain.SquadMember) error {
+func checkSquad(ctx context.Context, tx pgx.Tx, userID, workspaceID string, leader *string, members []board.SquadMember) error {
 	if leader != nil {
-		members = append([]domain.SquadMember{{MemberType: domain.ActorAgent, MemberID: *leader}}, members...)
+		members = append([]board.SquadMember{{MemberType: board.ActorAgent, MemberID: *leader}}, members...)
 	}
 
 	for _, member := range members {
-		if _, err := resolve(ctx, tx, userID, workspaceID, domain.AssigneeRef{Type: member.MemberType, ID: member.MemberID}); err != nil {
+		if _, err := resolve(ctx, tx, userID, workspaceID, board.AssigneeRef{Type: member.MemberType, ID: member.MemberID}); err != nil {
 			return err
 		}
 	}

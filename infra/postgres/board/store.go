@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres/pg"
 )
 
@@ -26,7 +27,7 @@ const visibleAgents = `
 	agent_instances a JOIN prod_workspace_members am ON am.workspace_id = @workspace AND am.user_id = a.owner_id
 	WHERE a.archived_at IS NULL AND (a.visibility = 'workspace' OR a.owner_id = @caller)`
 
-// workspaceColumns give a domain.ProdWorkspace of the row w, and of the row m that makes
+// workspaceColumns give a board.Workspace of the row w, and of the row m that makes
 // the user its member.
 const workspaceColumns = `
 	w.id, w.name, w.slug, w.description, w.issue_prefix, w.settings, m.role, w.created_at, w.updated_at,
@@ -39,11 +40,11 @@ const workspaceTables = `prod_workspaces w JOIN prod_workspace_members m ON m.wo
 
 // CreateWorkspace makes a workspace whose owner the user is. One who owns MaxWorkspaces
 // gets workspace_limit.
-func (s *Store) CreateWorkspace(ctx context.Context, userID string, in domain.NewWorkspace) (made domain.ProdWorkspace, err error) {
+func (s *Store) CreateWorkspace(ctx context.Context, userID string, in board.NewWorkspace) (made board.Workspace, err error) {
 	id := domain.NewID()
 
 	if in.IssuePrefix == "" {
-		in.IssuePrefix = domain.IssuePrefixOf(in.Name)
+		in.IssuePrefix = board.IssuePrefixOf(in.Name)
 	}
 
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -57,15 +58,15 @@ func (s *Store) CreateWorkspace(ctx context.Context, userID string, in domain.Ne
 			SELECT @id, @name, @slug, @description, @prefix, @settings
 			WHERE  (SELECT count(*) FROM prod_workspace_members WHERE user_id = @user AND role = 'owner') < @most`,
 			pgx.NamedArgs{
-				"id": id, "name": in.Name, "slug": domain.Slug(in.Name, id), "description": in.Description, "prefix": in.IssuePrefix,
-				"settings": in.Settings, "user": userID, "most": domain.MaxWorkspaces,
+				"id": id, "name": in.Name, "slug": board.Slug(in.Name, id), "description": in.Description, "prefix": in.IssuePrefix,
+				"settings": in.Settings, "user": userID, "most": board.MaxWorkspaces,
 			})
 		if err != nil {
 			return err
 		}
 
 		if tag.RowsAffected() == 0 {
-			return domain.Newf(domain.Conflict, "workspace_limit", "a user may own %d workspaces; delete one first", domain.MaxWorkspaces)
+			return domain.Newf(domain.Conflict, "workspace_limit", "a user may own %d workspaces; delete one first", board.MaxWorkspaces)
 		}
 
 		if _, err := tx.Exec(ctx, `
@@ -84,12 +85,12 @@ func (s *Store) CreateWorkspace(ctx context.Context, userID string, in domain.Ne
 
 // Workspaces lists the workspaces of a user, newest first: a page, and how many there
 // are.
-func (s *Store) Workspaces(ctx context.Context, userID string, limit, offset int) (page []domain.ProdWorkspace, total int, err error) {
+func (s *Store) Workspaces(ctx context.Context, userID string, limit, offset int) (page []board.Workspace, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+workspaceColumns+` FROM `+workspaceTables+` WHERE m.user_id = $1 ORDER BY w.id DESC LIMIT $2 OFFSET $3`,
 		userID, limit, offset).
 		Query(func(rows pgx.Rows) (err error) {
-			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.ProdWorkspace])
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.Workspace])
 			return err
 		})
 	batch.Queue(`SELECT count(*) FROM prod_workspace_members WHERE user_id = $1`, userID).
@@ -99,17 +100,17 @@ func (s *Store) Workspaces(ctx context.Context, userID string, limit, offset int
 }
 
 // Workspace reads one workspace of a user.
-func (s *Store) Workspace(ctx context.Context, userID, id string) (domain.ProdWorkspace, error) {
+func (s *Store) Workspace(ctx context.Context, userID, id string) (board.Workspace, error) {
 	found, err := workspace(ctx, s.db.Pool, userID, id)
 	return found, pg.Fault("read workspace", err)
 }
 
-func workspace(ctx context.Context, q pg.Queryer, userID, id string) (domain.ProdWorkspace, error) {
+func workspace(ctx context.Context, q pg.Queryer, userID, id string) (board.Workspace, error) {
 	rows, _ := q.Query(ctx, `SELECT `+workspaceColumns+` FROM `+workspaceTables+` WHERE w.id = $1 AND m.user_id = $2`, id, userID)
 
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.ProdWorkspace])
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.Workspace])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, domain.WorkspaceNotFound(id)
+		return found, board.WorkspaceNotFound(id)
 	}
 
 	return found, err
@@ -117,11 +118,11 @@ func workspace(ctx context.Context, q pg.Queryer, userID, id string) (domain.Pro
 
 // DeleteWorkspace removes a workspace with its issues. Its sessions stay with their
 // owners. A run that works is to be stopped.
-func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan domain.IssueRunPlan, err error) {
+func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan board.IssueRunPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		plan = domain.IssueRunPlan{}
+		plan = board.IssueRunPlan{}
 
-		if err := needs(ctx, tx, userID, id, domain.WorkspaceOwner); err != nil {
+		if err := needs(ctx, tx, userID, id, board.WorkspaceOwner); err != nil {
 			return err
 		}
 
@@ -143,25 +144,25 @@ func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan do
 }
 
 // roleOf is the role of a user in a workspace.
-func roleOf(ctx context.Context, q pg.Queryer, userID, id string) (domain.WorkspaceRole, error) {
+func roleOf(ctx context.Context, q pg.Queryer, userID, id string) (board.WorkspaceRole, error) {
 	rows, _ := q.Query(ctx, `SELECT role FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2`, id, userID)
 
-	role, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[domain.WorkspaceRole])
+	role, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[board.WorkspaceRole])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", domain.WorkspaceNotFound(id)
+		return "", board.WorkspaceNotFound(id)
 	}
 
 	return role, err
 }
 
 // needs rejects a user without the role.
-func needs(ctx context.Context, q pg.Queryer, userID, id string, role domain.WorkspaceRole) error {
+func needs(ctx context.Context, q pg.Queryer, userID, id string, role board.WorkspaceRole) error {
 	has, err := roleOf(ctx, q, userID, id)
 	if err != nil {
 		return err
 	}
 
-	return domain.NeedsRole(has, role)
+	return board.NeedsRole(has, role)
 }
 
 // WorkspaceAgents lists the ids of the agent instances that a user sees in a workspace.
@@ -232,12 +233,12 @@ func (s *Store) SetAssistant(ctx context.Context, userID, workspaceID, roleID, s
 				"user":      userID,
 				"role":      roleID,
 				"session":   sessionID,
-				"most":      domain.MaxAssistants,
+				"most":      board.MaxAssistants,
 				"replace":   replace,
 			}).Scan(&bound)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.Newf(domain.Conflict, "assistant_limit", "a member may have %d assistant sessions in a "+
-				"workspace", domain.MaxAssistants)
+				"workspace", board.MaxAssistants)
 		}
 
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/webhook"
 )
 
@@ -85,14 +86,14 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 		d.id,
 	)
 
-	workspace, err := d.store.CreateWorkspace(ctx, d.owner, domain.NewWorkspace{Name: "W", Settings: domain.DefaultWorkspaceSettings})
+	workspace, err := d.store.CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
-	join := func(role domain.WorkspaceRole) {
+	join := func(role board.WorkspaceRole) {
 		_, err := d.store.SetMember(ctx, d.owner, workspace.ID, ben.ID, role)
 		require.NoError(t, err)
 	}
-	join(domain.WorkspaceMember)
+	join(board.WorkspaceMember)
 
 	sees := func(want bool) {
 		t.Helper()
@@ -137,9 +138,9 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "Reject", expired[0].DefaultAnswer)
 
-	join(domain.WorkspaceViewer)
+	join(board.WorkspaceViewer)
 	sees(false)
-	join(domain.WorkspaceAdmin)
+	join(board.WorkspaceAdmin)
 	sees(true)
 	require.NoError(t, d.store.RemoveMember(ctx, d.owner, workspace.ID, ben.ID))
 	sees(false)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/schedule"
 	"everloop/infra/postgres/pg"
 )
@@ -62,7 +62,7 @@ func checkNewWorkspace(ctx context.Context, tx pgx.Tx, ownerID string, before, n
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = $1 AND user_id = $2)`, *now, ownerID).Scan(&member)
 	if err == nil && !member {
-		err = domain.WorkspaceNotFound(*now)
+		err = board.WorkspaceNotFound(*now)
 	}
 
 	return err

@@ -1,9 +1,11 @@
-package domain
+package board
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"everloop/domain"
 )
 
 // IssueRunStatus is how far the run of an agent on an issue is.
@@ -80,20 +82,20 @@ type IssueRunTrigger struct {
 
 // RunUsage is what a run has used of one model.
 type RunUsage struct {
-	Provider         string `json:"provider" doc:"Where the model is." example:"gateway"`
-	Model            string `json:"model" doc:"The model; empty: not known."`
-	InputTokens      int64  `json:"input_tokens" doc:"Tokens of prompts." example:"1200"`
-	OutputTokens     int64  `json:"output_tokens" doc:"Tokens of answers." example:"340"`
-	CacheReadTokens  int64  `json:"cache_read_tokens" doc:"Tokens of prompts that came from a cache." example:"0"`
-	CacheWriteTokens int64  `json:"cache_write_tokens" doc:"Tokens that were written to a cache." example:"0"`
-	Cost             Cost   `json:"cost_usd,omitempty" doc:"The cost by the prices of the models; left out: none has a price."`
+	Provider         string      `json:"provider" doc:"Where the model is." example:"gateway"`
+	Model            string      `json:"model" doc:"The model; empty: not known."`
+	InputTokens      int64       `json:"input_tokens" doc:"Tokens of prompts." example:"1200"`
+	OutputTokens     int64       `json:"output_tokens" doc:"Tokens of answers." example:"340"`
+	CacheReadTokens  int64       `json:"cache_read_tokens" doc:"Tokens of prompts that came from a cache." example:"0"`
+	CacheWriteTokens int64       `json:"cache_write_tokens" doc:"Tokens that were written to a cache." example:"0"`
+	Cost             domain.Cost `json:"cost_usd,omitempty" doc:"The cost by the prices of the models; left out: none has a price."`
 }
 
 // IssueUsage is what all runs of an issue have used.
 type IssueUsage struct {
 	RunCount int `json:"run_count" doc:"How many runs there were." example:"2"`
 	TokenCounts
-	Cost      Cost         `json:"cost_usd" doc:"Cost of what has a known one."`
+	Cost      domain.Cost  `json:"cost_usd" doc:"Cost of what has a known one."`
 	Uncosted  TokenCounts  `json:"uncosted" doc:"Tokens whose cost is not known."`
 	ByModel   []ModelUsage `json:"by_model" nullable:"false" doc:"The same by model."`
 	ByAgent   []AgentUsage `json:"by_agent" nullable:"false" doc:"The same by agent instance."`
@@ -133,9 +135,9 @@ type AgentUsage struct {
 
 // IssueRunPlan is what has to be done after a change of an issue was stored.
 type IssueRunPlan struct {
-	Agents []string     // instances that may take up another run
-	Stop   []RunSession // sessions whose chats are stopped
-	Answer []string     // runs that a comment may answer
+	Agents []string            // instances that may take up another run
+	Stop   []domain.RunSession // sessions whose chats are stopped
+	Answer []string            // runs that a comment may answer
 }
 
 // Add joins what two changes leave to do.
@@ -200,7 +202,7 @@ func (b IssueBrief) Message() string {
 	} else {
 		parts = append(parts, fmt.Sprintf("You work on issue %s of the workspace %q.", b.Identifier, b.Workspace), "# "+b.Title)
 		if text := strings.TrimSpace(b.Description); text != "" {
-			parts = append(parts, FirstRunes(text, mostRunesIssue))
+			parts = append(parts, domain.FirstRunes(text, mostRunesIssue))
 		}
 
 		if b.Squad != nil {
@@ -222,7 +224,7 @@ func (b IssueBrief) Message() string {
 	if comments := b.Comments; len(comments) > 0 {
 		parts = append(parts, "## Comments")
 		for _, c := range comments[max(0, len(comments)-mostComments):] {
-			parts = append(parts, c.Author+": "+FirstRunes(c.Content, mostRunesComment))
+			parts = append(parts, c.Author+": "+domain.FirstRunes(c.Content, mostRunesComment))
 		}
 	}
 

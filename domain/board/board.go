@@ -1,9 +1,13 @@
-package domain
+// Package board holds production workspaces, their issues, and the runs of agents on
+// them. It knows no store and starts no run.
+package board
 
 import (
 	"strings"
 	"time"
 	"unicode"
+
+	"everloop/domain"
 )
 
 // WorkspaceRole is what a member may do in a production workspace.
@@ -38,8 +42,8 @@ const (
 	MaxIssueDepth       = 10     // of an issue below others
 )
 
-// ProdWorkspace is a board of issues with its members.
-type ProdWorkspace struct {
+// Workspace is a board of issues with its members.
+type Workspace struct {
 	ID          string            `json:"id" db:"id" doc:"The production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Name        string            `json:"name" db:"name" doc:"Its name." example:"Website"`
 	Slug        string            `json:"slug" db:"slug" doc:"A name for URLs, which no other one has." example:"website-7aaafb7"`
@@ -126,13 +130,13 @@ const (
 
 // WorkspaceNotFound is the answer for a workspace that there is not, or that the caller is
 // no member of.
-func WorkspaceNotFound(id string) *Error {
-	return Newf(NotFound, CodeWorkspaceNotFound, "workspace %s does not exist", id)
+func WorkspaceNotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, CodeWorkspaceNotFound, "workspace %s does not exist", id)
 }
 
 // IssueNotFound is the answer for an issue that the workspace does not have.
-func IssueNotFound(id string) *Error {
-	return Newf(NotFound, CodeIssueNotFound, "issue %s does not exist", id)
+func IssueNotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, CodeIssueNotFound, "issue %s does not exist", id)
 }
 
 // NeedsRole rejects a member whose role is not enough.
@@ -141,7 +145,7 @@ func NeedsRole(has, needed WorkspaceRole) error {
 		return nil
 	}
 
-	return Newf(Forbidden, "workspace_role_required", "this needs the role %s in the workspace", needed)
+	return domain.Newf(domain.Forbidden, "workspace_role_required", "this needs the role %s in the workspace", needed)
 }
 
 // Slug makes a name for URLs out of a name. The id makes it unique.
