@@ -124,7 +124,7 @@ type MCPServer struct {
 func (p Profile) With(setup SessionSetup) Profile {
 	p.Agents = append(p.Agents[:len(p.Agents):len(p.Agents)], setup.Agents...)
 	p.Permissions = append(setup.Permissions[:len(setup.Permissions):len(setup.Permissions)], p.Permissions...)
-	p.Instructions = join(p.Instructions, setup.Instructions)
+	p.Instructions = JoinParagraphs(p.Instructions, setup.Instructions)
 
 	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], setup.Skills...)
 	if setup.Budget != nil {

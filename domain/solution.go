@@ -71,20 +71,20 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 		MaxSteps:    s.MaxSteps,
 		StuckAfter:  s.StuckAfter,
 	})
-	p.Instructions = join(p.Instructions, s.Prompt)
+	p.Instructions = JoinParagraphs(p.Instructions, s.Prompt)
 	p.DisableTools = append(p.DisableTools[:len(p.DisableTools):len(p.DisableTools)], s.DisableTools...)
 	p.Skills = append(p.Skills[:len(p.Skills):len(p.Skills)], s.Skills...)
 
 	p.MCPServers = append(p.MCPServers[:len(p.MCPServers):len(p.MCPServers)], s.MCPServers...)
 	if role, ok := s.Role(roleID); ok {
-		p.Instructions = join(p.Instructions, role.Prompt)
+		p.Instructions = JoinParagraphs(p.Instructions, role.Prompt)
 		p.DisableTools = append(p.DisableTools, role.DisableTools...)
 	}
 
 	return p
 }
 
-func join(a, b string) string {
+func JoinParagraphs(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}

@@ -8,7 +8,7 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
-	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 // AgentInstanceRef is the path of an operation on one agent instance.
@@ -19,12 +19,12 @@ type AgentInstanceRef struct {
 // InstanceOptions are the fields that a creation and a change have in common; left out or
 // null: the default, or as before.
 type InstanceOptions struct {
-	Visibility         *domain.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
-	Instructions       *string            `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
-	Description        *string            `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
-	Model              *string            `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model of its sessions; empty: the service's default."`
-	MaxConcurrentTasks *int               `json:"max_concurrent_tasks,omitempty" nullable:"true" minimum:"1" maximum:"100" doc:"Issues that it works on at once; default 6." example:"6"`
-	Env                map[string]string  `json:"env,omitempty" nullable:"true" doc:"Environment of the tools of its owner's sessions; never returned. A change replaces it." example:"{\"GREETING\": \"hello\"}"`
+	Visibility         *prodagent.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
+	Instructions       *string               `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
+	Description        *string               `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
+	Model              *string               `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model of its sessions; empty: the service's default."`
+	MaxConcurrentTasks *int                  `json:"max_concurrent_tasks,omitempty" nullable:"true" minimum:"1" maximum:"100" doc:"Issues that it works on at once; default 6." example:"6"`
+	Env                map[string]string     `json:"env,omitempty" nullable:"true" doc:"Environment of the tools of its owner's sessions; never returned. A change replaces it." example:"{\"GREETING\": \"hello\"}"`
 }
 
 type newAgentInstance struct {
@@ -42,7 +42,7 @@ type agentInstanceChange struct {
 
 type createdInstance struct {
 	InstanceID string `json:"instance_id" doc:"The agent instance, as id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
-	domain.AgentInstance
+	prodagent.Instance
 }
 
 // AgentInstancesAPI manages agent instances and lists runtimes.
@@ -69,9 +69,9 @@ func (a *AgentInstancesAPI) Register(r *httpx.Server) {
 		Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 		Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 	},
-	) (*httpx.Body[fields.List[domain.AgentRuntime]], error) {
+	) (*httpx.Body[fields.List[prodagent.Runtime]], error) {
 		page, total, err := a.Agents.Runtimes(ctx, in.Limit, in.Offset)
-		return httpx.Answer(fields.List[domain.AgentRuntime]{Items: fields.OrEmpty(page), Total: total}, err)
+		return httpx.Answer(fields.List[prodagent.Runtime]{Items: fields.OrEmpty(page), Total: total}, err)
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "create-agent-instance", Method: fiber.MethodPost, Path: base, Tag: instanceTag,
@@ -90,7 +90,7 @@ func (a *AgentInstancesAPI) Register(r *httpx.Server) {
 		ID: "get-agent-instance", Method: fiber.MethodGet, Path: base + "/{id}", Tag: instanceTag,
 		Summary: "Get an agent instance",
 		Scope:   auth.Workspaces, Errors: httpx.Codes{404: onInstance},
-	}, func(ctx context.Context, in *AgentInstanceRef) (*httpx.Body[domain.AgentInstance], error) {
+	}, func(ctx context.Context, in *AgentInstanceRef) (*httpx.Body[prodagent.Instance], error) {
 		return httpx.Answer(a.Agents.Instance(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 	})
 	httpx.Register(r, httpx.Operation{
@@ -120,10 +120,10 @@ func (a *AgentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgen
 		return nil, err
 	}
 
-	wanted := domain.AgentInstance{
+	wanted := prodagent.Instance{
 		OwnerID: httpx.CallerOf(ctx).User.ID, Name: b.Name, RuntimeID: b.RuntimeID, Description: fields.Value(b.Description),
-		Instructions: fields.Value(b.Instructions), Visibility: domain.VisibilityWorkspace, Model: fields.OrNil(b.Model),
-		MaxConcurrentTasks: domain.DefaultAgentTasks, Env: env,
+		Instructions: fields.Value(b.Instructions), Visibility: prodagent.VisibilityWorkspace, Model: fields.OrNil(b.Model),
+		MaxConcurrentTasks: prodagent.DefaultTasks, Env: env,
 	}
 	fields.Set(&wanted.Visibility, fields.OrNil(b.Visibility))
 	fields.Set(&wanted.MaxConcurrentTasks, b.MaxConcurrentTasks)
@@ -141,19 +141,19 @@ func (a *AgentInstancesAPI) list(ctx context.Context, in *struct {
 	Offset   int  `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 	Limit    int  `query:"limit" default:"100" minimum:"1" maximum:"100" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.List[domain.AgentInstance]], error) {
+) (*httpx.Body[fields.List[prodagent.Instance]], error) {
 	page, total, err := a.Agents.Instances(ctx, httpx.CallerOf(ctx).User.ID, in.Archived, in.Limit, in.Offset)
-	return httpx.Answer(fields.List[domain.AgentInstance]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.List[prodagent.Instance]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *AgentInstancesAPI) update(ctx context.Context, in *struct {
 	AgentInstanceRef
 	Body agentInstanceChange
 },
-) (*httpx.Body[domain.AgentInstance], error) {
+) (*httpx.Body[prodagent.Instance], error) {
 	b := in.Body
 
-	change := domain.AgentInstanceChange{
+	change := prodagent.InstanceChange{
 		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: fields.OrNil(b.Visibility), Model: b.Model,
 		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived,
 	}

@@ -11,28 +11,29 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 // Agents are production agents, agent instances and runtimes. What a user may not see is
 // prod_agent_not_found or agent_instance_not_found; what a user may only see is forbidden
 // to change.
 type Agents interface {
-	Create(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
-	Replace(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
+	Create(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
+	Replace(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
 	Delete(ctx context.Context, userID, recordID string) error
-	List(ctx context.Context, userID string, limit, offset int) ([]domain.ProdAgentSummary, int, error)
+	List(ctx context.Context, userID string, limit, offset int) ([]prodagent.Summary, int, error)
 	// Get reads an agent and the runtime of its new instances; nil: there is none.
-	Get(ctx context.Context, userID, recordID string) (domain.ProdAgent, *domain.AgentRuntime, error)
-	StartSession(ctx context.Context, ownerID string, in domain.AgentStart) error
+	Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error)
+	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 
 	Instantiate(ctx context.Context, userID, recordID string, start bool) (
-		made domain.AgentInstance, of domain.ProdAgent, sessionID *string, err error)
-	CreateInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error)
-	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]domain.AgentInstance, int, error)
-	Instance(ctx context.Context, userID, id string) (domain.AgentInstance, error)
-	ChangeInstance(ctx context.Context, userID, id string, change domain.AgentInstanceChange) (domain.AgentInstance, error)
+		made prodagent.Instance, of prodagent.Agent, sessionID *string, err error)
+	CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
+	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error)
+	Instance(ctx context.Context, userID, id string) (prodagent.Instance, error)
+	ChangeInstance(ctx context.Context, userID, id string, change prodagent.InstanceChange) (prodagent.Instance, error)
 	DeleteInstance(ctx context.Context, userID, id string) error
-	Runtimes(ctx context.Context, limit, offset int) ([]domain.AgentRuntime, int, error)
+	Runtimes(ctx context.Context, limit, offset int) ([]prodagent.Runtime, int, error)
 }
 
 // ProdAgentRef is the path of an operation on one production agent.
@@ -43,25 +44,25 @@ type ProdAgentRef struct {
 // ProdAgentFields are the fields of a production agent that its owner sets. A change sets
 // all of them: what is left out is the default.
 type ProdAgentFields struct {
-	Name            string              `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Reviewer"`
-	Icon            *string             `json:"icon,omitempty" nullable:"true" maxLength:"64" doc:"Its icon; default none." example:"magnifier"`
-	SolutionID      string              `json:"solution_id" minLength:"1" maxLength:"128" doc:"The solution of its sessions." example:"software_factory"`
-	BizRoleID       string              `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of its sessions." example:"reviewer"`
-	AgentTemplate   *string             `json:"agent_template,omitempty" nullable:"true" maxLength:"200000" doc:"Who the agent is; added to the system prompt."`
-	InitialMode     *string             `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," doc:"The mode of its sessions; null or empty: executing."`
-	Skills          []string            `json:"skills,omitempty" nullable:"true" maxItems:"200" doc:"Skills that its sessions are offered first: ids, org/name or names."`
-	SkillsData      map[string]any      `json:"skills_data,omitempty" nullable:"true" doc:"Data for the skills, at most 100,000 bytes as JSON; added to the system prompt." example:"{}"`
-	InitScript      *string             `json:"init_script,omitempty" nullable:"true" maxLength:"200000" doc:"Commands of Bash that each session runs once, before its first chat." example:"npm ci"`
-	LayoutType      *string             `json:"layout_type,omitempty" nullable:"true" maxLength:"64" doc:"The layout that front ends use for its sessions; default default." example:"default"`
-	PreviewURLs     []domain.PreviewURL `json:"preview_urls,omitempty" nullable:"true" maxItems:"200" doc:"Pages that front ends show beside its sessions."`
-	RuntimeProvider *string             `json:"runtime_provider,omitempty" nullable:"true" maxLength:"256" doc:"The provider of the runtimes of its instances; empty: the built-in one."`
-	Visibility      *domain.Visibility  `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
-	Instructions    *string             `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
+	Name            string                `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Reviewer"`
+	Icon            *string               `json:"icon,omitempty" nullable:"true" maxLength:"64" doc:"Its icon; default none." example:"magnifier"`
+	SolutionID      string                `json:"solution_id" minLength:"1" maxLength:"128" doc:"The solution of its sessions." example:"software_factory"`
+	BizRoleID       string                `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of its sessions." example:"reviewer"`
+	AgentTemplate   *string               `json:"agent_template,omitempty" nullable:"true" maxLength:"200000" doc:"Who the agent is; added to the system prompt."`
+	InitialMode     *string               `json:"initial_mode,omitempty" nullable:"true" enum:"executing,planning," doc:"The mode of its sessions; null or empty: executing."`
+	Skills          []string              `json:"skills,omitempty" nullable:"true" maxItems:"200" doc:"Skills that its sessions are offered first: ids, org/name or names."`
+	SkillsData      map[string]any        `json:"skills_data,omitempty" nullable:"true" doc:"Data for the skills, at most 100,000 bytes as JSON; added to the system prompt." example:"{}"`
+	InitScript      *string               `json:"init_script,omitempty" nullable:"true" maxLength:"200000" doc:"Commands of Bash that each session runs once, before its first chat." example:"npm ci"`
+	LayoutType      *string               `json:"layout_type,omitempty" nullable:"true" maxLength:"64" doc:"The layout that front ends use for its sessions; default default." example:"default"`
+	PreviewURLs     []domain.PreviewURL   `json:"preview_urls,omitempty" nullable:"true" maxItems:"200" doc:"Pages that front ends show beside its sessions."`
+	RuntimeProvider *string               `json:"runtime_provider,omitempty" nullable:"true" maxLength:"256" doc:"The provider of the runtimes of its instances; empty: the built-in one."`
+	Visibility      *prodagent.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
+	Instructions    *string               `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
 }
 
-func (f ProdAgentFields) agent(ownerID string) domain.ProdAgent {
-	made := domain.ProdAgent{
-		ProdAgentSummary: domain.ProdAgentSummary{
+func (f ProdAgentFields) agent(ownerID string) prodagent.Agent {
+	made := prodagent.Agent{
+		Summary: prodagent.Summary{
 			OwnerID:         ownerID,
 			Name:            f.Name,
 			Icon:            fields.Value(f.Icon),
@@ -70,7 +71,7 @@ func (f ProdAgentFields) agent(ownerID string) domain.ProdAgent {
 			Skills:          fields.OrEmpty(f.Skills),
 			LayoutType:      "default",
 			RuntimeProvider: fields.Value(f.RuntimeProvider),
-			Visibility:      domain.VisibilityWorkspace,
+			Visibility:      prodagent.VisibilityWorkspace,
 		},
 		AgentTemplate: fields.Value(
 			f.AgentTemplate,
@@ -107,22 +108,22 @@ type prodAgentResult struct {
 	UpdatedAt time.Time `json:"updated_at" doc:"Time of the last change."`
 }
 
-func resultOf(a domain.ProdAgent) prodAgentResult {
+func resultOf(a prodagent.Agent) prodAgentResult {
 	return prodAgentResult{a.RecordID, a.AgentID, a.Version, a.CreatedAt, a.UpdatedAt}
 }
 
 type prodAgentBody struct {
-	Provider string               `json:"provider" doc:"The provider of the runtimes of its instances." example:"builtin"`
-	Runtime  *domain.AgentRuntime `json:"runtime" doc:"The runtime of new instances; null: none of the provider has announced itself."`
-	Agent    domain.ProdAgent     `json:"agent" doc:"The production agent."`
+	Provider string             `json:"provider" doc:"The provider of the runtimes of its instances." example:"builtin"`
+	Runtime  *prodagent.Runtime `json:"runtime" doc:"The runtime of new instances; null: none of the provider has announced itself."`
+	Agent    prodagent.Agent    `json:"agent" doc:"The production agent."`
 }
 
 type instantiated struct {
-	InstanceID string                `json:"instance_id" doc:"The agent instance." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
-	AgentID    string                `json:"agent_id" doc:"The production agent's name for programs." example:"reviewer"`
-	RuntimeID  string                `json:"runtime_id" doc:"Its runtime." example:"builtin"`
-	Status     domain.InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
-	SessionID  *string               `json:"session_id" nullable:"true" doc:"Its first session, of the caller; null: start_session was not set."`
+	InstanceID string                   `json:"instance_id" doc:"The agent instance." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
+	AgentID    string                   `json:"agent_id" doc:"The production agent's name for programs." example:"reviewer"`
+	RuntimeID  string                   `json:"runtime_id" doc:"Its runtime." example:"builtin"`
+	Status     prodagent.InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
+	SessionID  *string                  `json:"session_id" nullable:"true" doc:"Its first session, of the caller; null: start_session was not set."`
 }
 
 type startedSession struct {
@@ -178,7 +179,7 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 
 		provider := found.RuntimeProvider
 		if provider == "" {
-			provider = domain.BuiltinRuntime
+			provider = prodagent.BuiltinRuntime
 		}
 
 		return httpx.Answer(prodAgentBody{provider, runtime, found}, err)
@@ -235,9 +236,9 @@ func (a *AgentsAPI) list(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.List[domain.ProdAgentSummary]], error) {
+) (*httpx.Body[fields.List[prodagent.Summary]], error) {
 	page, total, err := a.Agents.List(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
-	return httpx.Answer(fields.List[domain.ProdAgentSummary]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.List[prodagent.Summary]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *AgentsAPI) catalog(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[access.SolutionBody]], error) {
@@ -297,7 +298,7 @@ func (a *AgentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.
 	}
 
 	made := startedSession{SessionID: domain.NewID(), RouteSolutionID: agent.SolutionID}
-	err = a.Agents.StartSession(ctx, userID, domain.AgentStart{SessionID: made.SessionID, RecordID: in.RecordID})
+	err = a.Agents.StartSession(ctx, userID, prodagent.Start{SessionID: made.SessionID, RecordID: in.RecordID})
 
 	return httpx.Answer(made, err)
 }

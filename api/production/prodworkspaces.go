@@ -12,6 +12,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/board"
+	"everloop/domain/prodagent"
 )
 
 // Boards are production workspaces, with their members, squads and issues. Those that the
@@ -66,7 +67,7 @@ type Board interface {
 
 // InstanceReader reads agent instances, newest first.
 type InstanceReader interface {
-	InstancesByID(ctx context.Context, ids []string) ([]domain.AgentInstance, error)
+	InstancesByID(ctx context.Context, ids []string) ([]prodagent.Instance, error)
 }
 
 // ProdWorkspaceRef is the path of an operation on one production workspace.
@@ -292,7 +293,7 @@ func (a *ProdWorkspacesAPI) listAgents(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.Items[domain.AgentInstance]], error) {
+) (*httpx.Body[fields.Items[prodagent.Instance]], error) {
 	ids, total, err := a.Boards.WorkspaceAgents(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.Limit, in.Offset)
 	if err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func (a *ProdWorkspacesAPI) listAgents(ctx context.Context, in *struct {
 		page[i].WorkspaceID = &in.WorkspaceID
 	}
 
-	return httpx.Answer(fields.Items[domain.AgentInstance]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.Items[prodagent.Instance]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *ProdWorkspacesAPI) setMember(ctx context.Context, in *struct {

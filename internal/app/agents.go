@@ -8,6 +8,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/temporal"
 	"everloop/internal/release"
 	"everloop/service/agents"
@@ -48,7 +49,7 @@ func (s runtimeSettings) check() error {
 		return errors.New("AGENT_RUNTIME must have the form provider/name")
 	}
 
-	if provider == domain.BuiltinRuntime {
+	if provider == prodagent.BuiltinRuntime {
 		return errors.New("AGENT_RUNTIME must not have the provider builtin: leave the variable out")
 	}
 
@@ -56,14 +57,14 @@ func (s runtimeSettings) check() error {
 }
 
 // workerReport is what the worker of this process announces, without its load.
-func (s runtimeSettings) workerReport() domain.WorkerReport {
-	report := domain.WorkerReport{
+func (s runtimeSettings) workerReport() prodagent.WorkerReport {
+	report := prodagent.WorkerReport{
 		ID: domain.NewID(), Version: release.Version, Slots: worker.MaxActivities,
-		Device: domain.RuntimeDevice{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0)},
+		Device: prodagent.RuntimeDevice{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0)},
 	}
 	if s.AgentRuntime != "" {
 		report.Provider, report.Name, _ = strings.Cut(s.AgentRuntime, "/")
-		report.Mode = domain.RuntimeMode(s.AgentRuntimeMode)
+		report.Mode = prodagent.RuntimeMode(s.AgentRuntimeMode)
 	}
 
 	return report

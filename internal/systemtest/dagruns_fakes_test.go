@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 // noSkills is a catalogue without skills.
@@ -22,6 +23,6 @@ func (noTasks) Stop(context.Context, domain.RunSession) error { return nil }
 // noAgents are production agents where there are none.
 type noAgents struct{}
 
-func (noAgents) StartSession(context.Context, string, domain.AgentStart) error {
+func (noAgents) StartSession(context.Context, string, prodagent.Start) error {
 	return domain.Newf(domain.NotFound, "prod_agent_not_found", "there is none")
 }

@@ -10,6 +10,7 @@ import (
 	"everloop/activities"
 	"everloop/domain"
 	boardpkg "everloop/domain/board"
+	"everloop/domain/prodagent"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/board"
@@ -20,7 +21,7 @@ import (
 // plainAgents make sessions that have nothing of their agent.
 type plainAgents struct{ *stack }
 
-func (a plainAgents) StartSession(ctx context.Context, ownerID string, in domain.AgentStart) error {
+func (a plainAgents) StartSession(ctx context.Context, ownerID string, in prodagent.Start) error {
 	return a.journal.EnsureSession(ctx, ownerID, domain.NewSession{ID: in.SessionID, Intent: in.Intent, WorkspaceID: in.WorkspaceID})
 }
 
@@ -38,9 +39,9 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	user, agent := s.caller.User.ID, domain.NewID()
 	workspace, err := s.db.CreateWorkspace(t.Context(), user, boardpkg.NewWorkspace{Name: "Web", Settings: boardpkg.DefaultWorkspaceSettings})
 	require.NoError(t, err)
-	_, err = s.db.CreateAgentInstance(t.Context(), domain.AgentInstance{
-		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: domain.BuiltinRuntime,
-		MaxConcurrentTasks: 1, Visibility: domain.VisibilityWorkspace,
+	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
+		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime,
+		MaxConcurrentTasks: 1, Visibility: prodagent.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
 

@@ -19,6 +19,7 @@ import (
 	boardpkg "everloop/domain/board"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
@@ -87,9 +88,9 @@ func newOperated(t *testing.T) *operated {
 	require.NoError(t, err)
 
 	s.workspace, s.agent = workspace.ID, domain.NewID()
-	_, err = s.db.CreateAgentInstance(t.Context(), domain.AgentInstance{
-		ID: s.agent, OwnerID: user, Name: "Builder", RuntimeID: domain.BuiltinRuntime, MaxConcurrentTasks: 4,
-		Visibility: domain.VisibilityWorkspace,
+	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
+		ID: s.agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 4,
+		Visibility: prodagent.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
 

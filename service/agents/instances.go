@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 const codeNoRuntime = "runtime_not_found"
@@ -12,7 +13,7 @@ const codeNoRuntime = "runtime_not_found"
 // Instantiate makes an instance of a production agent, on a runtime of its provider, and
 // with start its first session. The instance keeps what the agent is now.
 func (s *Service) Instantiate(ctx context.Context, userID, recordID string, start bool) (
-	made domain.AgentInstance, agent domain.ProdAgent, sessionID *string, err error,
+	made prodagent.Instance, agent prodagent.Agent, sessionID *string, err error,
 ) {
 	if agent, err = s.cfg.Records.ProdAgent(ctx, userID, recordID); err != nil {
 		return made, agent, nil, err
@@ -33,9 +34,9 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 		return made, agent, nil, err
 	}
 
-	made, err = s.cfg.Records.CreateAgentInstance(ctx, domain.AgentInstance{
+	made, err = s.cfg.Records.CreateAgentInstance(ctx, prodagent.Instance{
 		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
-		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: domain.DefaultAgentTasks, Spec: agent.Spec(),
+		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: prodagent.DefaultTasks, Spec: agent.Spec(),
 	})
 	if err != nil || !start {
 		return made, agent, nil, err
@@ -51,7 +52,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 
 // discard removes an instance whose first session could not be made: the caller gets an error
 // and does not know it.
-func (s *Service) discard(ctx context.Context, made domain.AgentInstance) {
+func (s *Service) discard(ctx context.Context, made prodagent.Instance) {
 	err := s.cfg.Records.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
 	if err != nil {
 		s.cfg.Logger.Warn("failed to delete an agent instance without its session", "instance_id", made.ID, "error", err)
@@ -60,7 +61,7 @@ func (s *Service) discard(ctx context.Context, made domain.AgentInstance) {
 
 // CreateInstance makes an instance without a production agent: a general agent with its
 // instructions.
-func (s *Service) CreateInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error) {
+func (s *Service) CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error) {
 	in.Name, in.Instructions, in.Description = domain.CleanText(
 		in.Name,
 	), domain.CleanText(
@@ -69,37 +70,37 @@ func (s *Service) CreateInstance(ctx context.Context, in domain.AgentInstance) (
 		in.Description,
 	)
 	if strings.TrimSpace(in.Name) == "" {
-		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
+		return prodagent.Instance{}, domain.Invalidf("body.name", "is empty")
 	}
 
 	if err := s.checkRuntime(ctx, in.RuntimeID); err != nil {
-		return domain.AgentInstance{}, err
+		return prodagent.Instance{}, err
 	}
 
 	if err := s.checkModel(ctx, in.Model); err != nil {
-		return domain.AgentInstance{}, err
+		return prodagent.Instance{}, err
 	}
 
 	in.ID = domain.NewID()
-	in.Spec = domain.AgentSpec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
+	in.Spec = prodagent.Spec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
 
 	return s.cfg.Records.CreateAgentInstance(ctx, in)
 }
 
 // Instances lists a page of the instances that a user may see, and how many there are.
-func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]domain.AgentInstance, int, error) {
+func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error) {
 	return s.cfg.Records.AgentInstances(ctx, userID, archived, limit, offset)
 }
 
 // Instance reads an instance that a user may see.
-func (s *Service) Instance(ctx context.Context, userID, id string) (domain.AgentInstance, error) {
+func (s *Service) Instance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
 	return s.cfg.Records.AgentInstance(ctx, userID, id)
 }
 
 // ChangeInstance changes a user's own instance.
-func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c domain.AgentInstanceChange) (domain.AgentInstance, error) {
+func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c prodagent.InstanceChange) (prodagent.Instance, error) {
 	if err := s.ownInstance(ctx, userID, id); err != nil {
-		return domain.AgentInstance{}, err
+		return prodagent.Instance{}, err
 	}
 
 	for _, text := range []*string{c.Name, c.Description, c.Instructions} {
@@ -109,17 +110,17 @@ func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c domai
 	}
 
 	if c.Name != nil && strings.TrimSpace(*c.Name) == "" {
-		return domain.AgentInstance{}, domain.Invalidf("body.name", "is empty")
+		return prodagent.Instance{}, domain.Invalidf("body.name", "is empty")
 	}
 
 	if c.RuntimeID != nil {
 		if err := s.checkRuntime(ctx, *c.RuntimeID); err != nil {
-			return domain.AgentInstance{}, err
+			return prodagent.Instance{}, err
 		}
 	}
 
 	if err := s.checkModel(ctx, c.Model); err != nil {
-		return domain.AgentInstance{}, err
+		return prodagent.Instance{}, err
 	}
 
 	return s.cfg.Records.ChangeAgentInstance(ctx, userID, id, c)
@@ -157,6 +158,6 @@ func (s *Service) checkRuntime(ctx context.Context, id string) error {
 }
 
 // Runtimes lists a page of the runtimes, the built-in one first, and how many there are.
-func (s *Service) Runtimes(ctx context.Context, limit, offset int) ([]domain.AgentRuntime, int, error) {
+func (s *Service) Runtimes(ctx context.Context, limit, offset int) ([]prodagent.Runtime, int, error) {
 	return s.cfg.Records.AgentRuntimes(ctx, limit, offset)
 }

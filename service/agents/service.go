@@ -13,28 +13,29 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 // Records store agents, instances and runtimes. What a user may not see does not exist
 // for them.
 type Records interface {
-	CreateProdAgent(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
-	ProdAgents(ctx context.Context, userID string, limit, offset int) (page []domain.ProdAgentSummary, total int, err error)
-	ProdAgent(ctx context.Context, userID, recordID string) (domain.ProdAgent, error)
-	ProdAgentByName(ctx context.Context, userID, agentID string) (domain.ProdAgent, error)
-	ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error)
+	CreateProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
+	ProdAgents(ctx context.Context, userID string, limit, offset int) (page []prodagent.Summary, total int, err error)
+	ProdAgent(ctx context.Context, userID, recordID string) (prodagent.Agent, error)
+	ProdAgentByName(ctx context.Context, userID, agentID string) (prodagent.Agent, error)
+	ReplaceProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
 	DeleteProdAgent(ctx context.Context, userID, recordID string) error
 
-	CreateAgentInstance(ctx context.Context, in domain.AgentInstance) (domain.AgentInstance, error)
-	AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (page []domain.AgentInstance, total int, err error)
-	AgentInstance(ctx context.Context, userID, id string) (domain.AgentInstance, error)
+	CreateAgentInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
+	AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (page []prodagent.Instance, total int, err error)
+	AgentInstance(ctx context.Context, userID, id string) (prodagent.Instance, error)
 	InstanceEnv(ctx context.Context, id string) (domain.SessionEnv, error)
-	ChangeAgentInstance(ctx context.Context, userID, id string, change domain.AgentInstanceChange) (domain.AgentInstance, error)
+	ChangeAgentInstance(ctx context.Context, userID, id string, change prodagent.InstanceChange) (prodagent.Instance, error)
 	DeleteAgentInstance(ctx context.Context, userID, id string) error
 
-	AgentRuntimes(ctx context.Context, limit, offset int) (page []domain.AgentRuntime, total int, err error)
-	AgentRuntime(ctx context.Context, id string) (domain.AgentRuntime, error)
-	RuntimeOf(ctx context.Context, provider string) (domain.AgentRuntime, error)
+	AgentRuntimes(ctx context.Context, limit, offset int) (page []prodagent.Runtime, total int, err error)
+	AgentRuntime(ctx context.Context, id string) (prodagent.Runtime, error)
+	RuntimeOf(ctx context.Context, provider string) (prodagent.Runtime, error)
 
 	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
 	// EnsureSession makes a session, its init script included, unless it is there.
@@ -80,9 +81,9 @@ func New(cfg Config) (*Service, error) {
 }
 
 // Create makes a production agent. Without an agent_id it gets one.
-func (s *Service) Create(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error) {
+func (s *Service) Create(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
 	if err := s.check(ctx, &in); err != nil {
-		return domain.ProdAgent{}, err
+		return prodagent.Agent{}, err
 	}
 
 	in.RecordID = domain.NewID()
@@ -94,18 +95,18 @@ func (s *Service) Create(ctx context.Context, in domain.ProdAgent) (domain.ProdA
 }
 
 // Replace sets all fields of a user's own production agent but its agent_id.
-func (s *Service) Replace(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error) {
+func (s *Service) Replace(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
 	found, err := s.cfg.Records.ProdAgent(ctx, in.OwnerID, in.RecordID)
 	if err != nil {
-		return domain.ProdAgent{}, err
+		return prodagent.Agent{}, err
 	}
 
 	if found.OwnerID != in.OwnerID {
-		return domain.ProdAgent{}, domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may change it")
+		return prodagent.Agent{}, domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may change it")
 	}
 
 	if err := s.check(ctx, &in); err != nil {
-		return domain.ProdAgent{}, err
+		return prodagent.Agent{}, err
 	}
 
 	return s.shown(s.cfg.Records.ReplaceProdAgent(ctx, in))
@@ -126,7 +127,7 @@ func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
 }
 
 // List gives a page of the production agents that a user may see, and how many there are.
-func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([]domain.ProdAgentSummary, int, error) {
+func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([]prodagent.Summary, int, error) {
 	page, total, err := s.cfg.Records.ProdAgents(ctx, userID, limit, offset)
 	for i := range page {
 		page[i].Status = s.status(page[i].SolutionID)
@@ -137,7 +138,7 @@ func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([
 
 // Get reads a production agent that a user may see, and the runtime on which its
 // instances are made; nil: there is none of its provider.
-func (s *Service) Get(ctx context.Context, userID, recordID string) (domain.ProdAgent, *domain.AgentRuntime, error) {
+func (s *Service) Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error) {
 	found, err := s.shown(s.cfg.Records.ProdAgent(ctx, userID, recordID))
 	if err != nil {
 		return found, nil, err
@@ -151,21 +152,21 @@ func (s *Service) Get(ctx context.Context, userID, recordID string) (domain.Prod
 	return found, &runtime, err
 }
 
-func (s *Service) shown(agent domain.ProdAgent, err error) (domain.ProdAgent, error) {
+func (s *Service) shown(agent prodagent.Agent, err error) (prodagent.Agent, error) {
 	agent.Status = s.status(agent.SolutionID)
 	return agent, err
 }
 
-func (s *Service) status(solutionID string) domain.ProdAgentStatus {
+func (s *Service) status(solutionID string) prodagent.Status {
 	if _, err := s.cfg.Solutions.Get(solutionID); err != nil {
-		return domain.ProdAgentUnavailable
+		return prodagent.Unavailable
 	}
 
-	return domain.ProdAgentActive
+	return prodagent.Active
 }
 
 // check refuses a production agent that sessions cannot be made of, and cleans texts.
-func (s *Service) check(ctx context.Context, in *domain.ProdAgent) error {
+func (s *Service) check(ctx context.Context, in *prodagent.Agent) error {
 	for _, text := range []*string{
 		&in.Name, &in.Icon, &in.AgentTemplate, &in.Instructions, &in.InitScript, &in.LayoutType, &in.RuntimeProvider,
 	} {
@@ -188,8 +189,8 @@ func (s *Service) check(ctx context.Context, in *domain.ProdAgent) error {
 	}
 
 	text, err := json.Marshal(in.SkillsData)
-	if err != nil || len(text) > domain.MaxSkillsData {
-		return domain.Invalidf("body.skills_data", "has more than %d bytes as JSON", domain.MaxSkillsData)
+	if err != nil || len(text) > prodagent.MaxSkillsData {
+		return domain.Invalidf("body.skills_data", "has more than %d bytes as JSON", prodagent.MaxSkillsData)
 	}
 
 	return nil

@@ -4,15 +4,16 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 )
 
 // Start says which session is made of which agent.
-type Start = domain.AgentStart
+type Start = prodagent.Start
 
 // origin is what a session is made of.
 type origin struct {
 	agent domain.SessionAgent
-	spec  domain.AgentSpec
+	spec  prodagent.Spec
 	model *string
 	env   domain.SessionEnv
 }

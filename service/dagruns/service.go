@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
 )
 
@@ -47,7 +48,7 @@ type Chats interface {
 
 // Agents makes sessions of production agents.
 type Agents interface {
-	StartSession(ctx context.Context, ownerID string, in domain.AgentStart) error
+	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 }
 
 // Graphs gives the DAGs that can be run, version 0: the published one; and the ids of

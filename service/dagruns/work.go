@@ -11,6 +11,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -91,7 +92,7 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 	}
 
 	if c.AgentID != "" {
-		return s.cfg.Agents.StartSession(ctx, ownerID, domain.AgentStart{
+		return s.cfg.Agents.StartSession(ctx, ownerID, prodagent.Start{
 			SessionID: session.ID, AgentID: c.AgentID, Intent: session.Intent, Model: session.Model, Budget: session.Setup.Budget,
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
 )
 
@@ -22,7 +23,7 @@ var status = fmt.Sprintf(`
 		            ELSE 'idle' END
 		FROM   (SELECT session_id FROM agent_sessions WHERE instance_id = a.id ORDER BY session_id DESC LIMIT %d) x
 		JOIN   sessions s ON s.id = x.session_id AND s.deleted_at IS NULL)
-	END`, takesWork, domain.LookedAgentSessions)
+	END`, takesWork, prodagent.LookedSessions)
 
 const (
 	listedColumns = `
@@ -34,7 +35,7 @@ const (
 	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, a.template`
 )
 
-func scanInstance(row pgx.CollectableRow) (a domain.AgentInstance, err error) {
+func scanInstance(row pgx.CollectableRow) (a prodagent.Instance, err error) {
 	err = row.Scan(&a.ID, &a.RecordID, &a.Name, &a.Icon, &a.Description, &a.Instructions, &a.RuntimeID, &a.Visibility, &a.Model,
 		&a.MaxConcurrentTasks, &a.EnvKeyCount, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt, &a.ArchivedAt, &a.Spec, &a.Status)
 	a.RuntimeBound, a.HasEnv = a.RuntimeID != "", a.EnvKeyCount > 0
@@ -43,17 +44,17 @@ func scanInstance(row pgx.CollectableRow) (a domain.AgentInstance, err error) {
 	return a, err
 }
 
-func oneInstance(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.AgentInstance, error) {
+func oneInstance(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (prodagent.Instance, error) {
 	rows, _ := q.Query(ctx, sql, args)
 	return pgx.CollectExactlyOneRow(rows, scanInstance)
 }
 
 // CreateAgentInstance stores an instance. A user who has MaxAgentInstances gets
 // agent_instance_limit.
-func (s *Store) CreateAgentInstance(ctx context.Context, in domain.AgentInstance) (made domain.AgentInstance, err error) {
+func (s *Store) CreateAgentInstance(ctx context.Context, in prodagent.Instance) (made prodagent.Instance, err error) {
 	in.Spec.Instructions = "" // it has a column, since it can be changed
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		if err := within(ctx, tx, in.OwnerID, "agent_instances", domain.MaxAgentInstances); err != nil {
+		if err := within(ctx, tx, in.OwnerID, "agent_instances", prodagent.MaxInstances); err != nil {
 			return err
 		}
 
@@ -86,7 +87,7 @@ func orNone(env domain.SessionEnv) domain.SessionEnv {
 // AgentInstances lists the instances that a user may see, newest first: a page, and how
 // many there are.
 func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (
-	page []domain.AgentInstance, total int, err error,
+	page []prodagent.Instance, total int, err error,
 ) {
 	const those = ` FROM agent_instances a WHERE (@archived OR a.archived_at IS NULL) AND ` + visible
 
@@ -104,11 +105,11 @@ func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool
 }
 
 // AgentInstance reads an instance that the user may see.
-func (s *Store) AgentInstance(ctx context.Context, userID, id string) (domain.AgentInstance, error) {
+func (s *Store) AgentInstance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
 	found, err := oneInstance(ctx, s.db.Pool, `SELECT `+storedColumns+`, `+status+` FROM agent_instances a WHERE a.id = @id AND `+visible,
 		pgx.NamedArgs{"id": id, "user": userID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.AgentInstanceNotFound(id)
+		err = prodagent.InstanceNotFound(id)
 	}
 
 	return found, pg.Fault("read agent instance", err)
@@ -118,14 +119,14 @@ func (s *Store) AgentInstance(ctx context.Context, userID, id string) (domain.Ag
 func (s *Store) InstanceEnv(ctx context.Context, id string) (env domain.SessionEnv, err error) {
 	err = s.db.Pool.QueryRow(ctx, `SELECT env FROM agent_instances WHERE id = $1`, id).Scan(&env)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.AgentInstanceNotFound(id)
+		err = prodagent.InstanceNotFound(id)
 	}
 
 	return env, pg.Fault("read the environment of an agent instance", err)
 }
 
 // ChangeAgentInstance changes a user's own instance. The next sessions are made so.
-func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c domain.AgentInstanceChange) (domain.AgentInstance, error) {
+func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c prodagent.InstanceChange) (prodagent.Instance, error) {
 	var keys *int
 
 	if c.Env != nil {
@@ -150,7 +151,7 @@ func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c do
 			"env": orNone(c.Env), "archived": c.Archived,
 		})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.AgentInstanceNotFound(id)
+		err = prodagent.InstanceNotFound(id)
 	}
 
 	return changed, pg.Fault("change agent instance", err)
@@ -163,7 +164,7 @@ func (s *Store) DeleteAgentInstance(ctx context.Context, userID, id string) erro
 		forgotten AS (DELETE FROM agent_sessions WHERE instance_id IN (SELECT id FROM gone))
 		SELECT id FROM gone`, id, userID)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = domain.AgentInstanceNotFound(id)
+		err = prodagent.InstanceNotFound(id)
 	}
 
 	return pg.Fault("delete agent instance", err)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
 )
 
@@ -31,18 +32,18 @@ const runtimeTables = `
 		       coalesce(sum(w.used) FILTER (WHERE ` + takesWork + `), 0) AS used
 		FROM   workers w WHERE w.runtime_id = r.id) o`
 
-func scanRuntime(row pgx.CollectableRow) (r domain.AgentRuntime, err error) {
+func scanRuntime(row pgx.CollectableRow) (r prodagent.Runtime, err error) {
 	return r, row.Scan(&r.ID, &r.Name, &r.Provider, &r.Mode, &r.Status, &r.Version, &r.Capacity.Slots, &r.Capacity.Used,
 		&r.DeviceInfo, &r.Metadata.Workers, &r.LastSeenAt, &r.CreatedAt)
 }
 
 // AgentRuntimes lists the runtimes, the built-in one first: a page, and how many there
 // are.
-func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []domain.AgentRuntime, total int, err error) {
+func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []prodagent.Runtime, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT `+runtimeColumns+` FROM `+runtimeTables+` ORDER BY r.id <> $1, r.created_at, r.id LIMIT $2 OFFSET $3`,
-		domain.BuiltinRuntime, limit, offset).
+		prodagent.BuiltinRuntime, limit, offset).
 		Query(func(rows pgx.Rows) (err error) {
 			page, err = pgx.CollectRows(rows, scanRuntime)
 			return err
@@ -53,22 +54,22 @@ func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []do
 }
 
 // AgentRuntime reads a runtime; runtime_not_found.
-func (s *Store) AgentRuntime(ctx context.Context, id string) (domain.AgentRuntime, error) {
+func (s *Store) AgentRuntime(ctx context.Context, id string) (prodagent.Runtime, error) {
 	return s.runtime(ctx, `r.id = $1`, id)
 }
 
 // RuntimeOf gives the runtime of a provider that is used for new instances: one that
 // takes work before others, then the oldest. An empty provider is the built-in one.
-func (s *Store) RuntimeOf(ctx context.Context, provider string) (domain.AgentRuntime, error) {
+func (s *Store) RuntimeOf(ctx context.Context, provider string) (prodagent.Runtime, error) {
 	if provider == "" {
-		provider = domain.BuiltinRuntime
+		provider = prodagent.BuiltinRuntime
 	}
 
 	return s.runtime(ctx, `r.provider = $1`, provider)
 }
 
 // runtime reads the first runtime that a condition of this package selects.
-func (s *Store) runtime(ctx context.Context, condition, value string) (domain.AgentRuntime, error) {
+func (s *Store) runtime(ctx context.Context, condition, value string) (prodagent.Runtime, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+runtimeColumns+` FROM `+runtimeTables+` WHERE `+condition+` ORDER BY o.workers = 0, r.created_at, r.id LIMIT 1`, value)
 
@@ -83,9 +84,9 @@ func (s *Store) runtime(ctx context.Context, condition, value string) (domain.Ag
 // ReportWorker records that a worker takes work, and forgets those that have not
 // reported for a day. The first worker that announces a provider and a name makes their
 // runtime; without a provider it is one of the built-in runtime.
-func (s *Store) ReportWorker(ctx context.Context, in domain.WorkerReport) error {
+func (s *Store) ReportWorker(ctx context.Context, in prodagent.WorkerReport) error {
 	if in.Provider == "" {
-		in.Provider, in.Name, in.Mode = domain.BuiltinRuntime, domain.BuiltinRuntime, domain.RuntimeBuiltin
+		in.Provider, in.Name, in.Mode = prodagent.BuiltinRuntime, prodagent.BuiltinRuntime, prodagent.RuntimeBuiltin
 	}
 
 	_, err := s.db.Pool.Exec(ctx, `

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
 )
 
@@ -29,7 +30,7 @@ const summaryColumns = `
 	a.id, a.agent_id, a.name, a.icon, a.solution_id, a.biz_role_id, a.initial_mode, a.skills, a.layout_type, a.runtime_provider,
 	a.visibility, a.version, a.owner_id, a.created_at, a.updated_at`
 
-func summaryFields(a *domain.ProdAgentSummary) []any {
+func summaryFields(a *prodagent.Summary) []any {
 	return []any{
 		&a.RecordID,
 		&a.AgentID,
@@ -49,23 +50,23 @@ func summaryFields(a *domain.ProdAgentSummary) []any {
 	}
 }
 
-func scanSummary(row pgx.CollectableRow) (a domain.ProdAgentSummary, err error) {
+func scanSummary(row pgx.CollectableRow) (a prodagent.Summary, err error) {
 	return a, row.Scan(summaryFields(&a)...)
 }
 
 const agentColumns = summaryColumns + `, a.agent_template, a.instructions, a.skills_data, a.init_script, a.preview_urls`
 
-func scanAgent(row pgx.CollectableRow) (a domain.ProdAgent, err error) {
-	fields := append(summaryFields(&a.ProdAgentSummary), &a.AgentTemplate, &a.Instructions, &a.SkillsData, &a.InitScript, &a.PreviewURLs)
+func scanAgent(row pgx.CollectableRow) (a prodagent.Agent, err error) {
+	fields := append(summaryFields(&a.Summary), &a.AgentTemplate, &a.Instructions, &a.SkillsData, &a.InitScript, &a.PreviewURLs)
 	return a, row.Scan(fields...)
 }
 
-func oneAgent(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (domain.ProdAgent, error) {
+func oneAgent(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (prodagent.Agent, error) {
 	rows, _ := q.Query(ctx, sql, args)
 	return pgx.CollectExactlyOneRow(rows, scanAgent)
 }
 
-func agentArgs(a domain.ProdAgent) pgx.NamedArgs {
+func agentArgs(a prodagent.Agent) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": a.RecordID, "user": a.OwnerID, "agent": a.AgentID, "name": a.Name, "icon": a.Icon, "solution": a.SolutionID,
 		"role": a.BizRoleID, "template": a.AgentTemplate, "instructions": a.Instructions, "mode": a.InitialMode, "skills": a.Skills,
@@ -76,9 +77,9 @@ func agentArgs(a domain.ProdAgent) pgx.NamedArgs {
 
 // CreateProdAgent stores a production agent. A user who has MaxProdAgents gets
 // prod_agent_limit, one who has used the agent_id agent_id_taken.
-func (s *Store) CreateProdAgent(ctx context.Context, in domain.ProdAgent) (made domain.ProdAgent, err error) {
+func (s *Store) CreateProdAgent(ctx context.Context, in prodagent.Agent) (made prodagent.Agent, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		if err := within(ctx, tx, in.OwnerID, "prod_agents", domain.MaxProdAgents); err != nil {
+		if err := within(ctx, tx, in.OwnerID, "prod_agents", prodagent.MaxAgents); err != nil {
 			return err
 		}
 
@@ -130,7 +131,7 @@ func within(ctx context.Context, tx pgx.Tx, userID, table string, most int) erro
 
 // ProdAgents lists the production agents that a user may see, newest first: a page, and
 // how many there are.
-func (s *Store) ProdAgents(ctx context.Context, userID string, limit, offset int) (page []domain.ProdAgentSummary, total int, err error) {
+func (s *Store) ProdAgents(ctx context.Context, userID string, limit, offset int) (page []prodagent.Summary, total int, err error) {
 	args := pgx.NamedArgs{"user": userID, "limit": limit, "offset": offset}
 
 	var batch pgx.Batch
@@ -146,11 +147,11 @@ func (s *Store) ProdAgents(ctx context.Context, userID string, limit, offset int
 }
 
 // ProdAgent reads a production agent that the user may see.
-func (s *Store) ProdAgent(ctx context.Context, userID, recordID string) (domain.ProdAgent, error) {
+func (s *Store) ProdAgent(ctx context.Context, userID, recordID string) (prodagent.Agent, error) {
 	found, err := oneAgent(ctx, s.db.Pool, `SELECT `+agentColumns+` FROM prod_agents a WHERE a.id = @id AND `+visible,
 		pgx.NamedArgs{"id": recordID, "user": userID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.ProdAgentNotFound(recordID)
+		err = prodagent.NotFound(recordID)
 	}
 
 	return found, pg.Fault("read production agent", err)
@@ -158,12 +159,12 @@ func (s *Store) ProdAgent(ctx context.Context, userID, recordID string) (domain.
 
 // ProdAgentByName reads a production agent by its agent_id: the user's own, or else the
 // oldest of those that the user may see.
-func (s *Store) ProdAgentByName(ctx context.Context, userID, agentID string) (domain.ProdAgent, error) {
+func (s *Store) ProdAgentByName(ctx context.Context, userID, agentID string) (prodagent.Agent, error) {
 	found, err := oneAgent(ctx, s.db.Pool, `
 		SELECT `+agentColumns+` FROM prod_agents a WHERE a.agent_id = @agent AND `+visible+`
 		ORDER  BY a.owner_id = @user DESC, a.id LIMIT 1`, pgx.NamedArgs{"agent": agentID, "user": userID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.ProdAgentNotFound(agentID)
+		err = prodagent.NotFound(agentID)
 	}
 
 	return found, pg.Fault("read production agent", err)
@@ -180,7 +181,7 @@ func (s *Store) KnownAgents(ctx context.Context, userID string, agentIDs []strin
 }
 
 // ReplaceProdAgent sets all fields of a user's own production agent but its agent_id.
-func (s *Store) ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (domain.ProdAgent, error) {
+func (s *Store) ReplaceProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
 	changed, err := oneAgent(ctx, s.db.Pool, `
 		UPDATE prod_agents a
 		SET    name = @name, icon = @icon, solution_id = @solution, biz_role_id = @role, agent_template = @template,
@@ -190,7 +191,7 @@ func (s *Store) ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (doma
 		WHERE  a.id = @id AND a.owner_id = @user
 		RETURNING `+agentColumns, agentArgs(in))
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.ProdAgentNotFound(in.RecordID)
+		err = prodagent.NotFound(in.RecordID)
 	}
 
 	return changed, pg.Fault("change production agent", err)
@@ -200,7 +201,7 @@ func (s *Store) ReplaceProdAgent(ctx context.Context, in domain.ProdAgent) (doma
 func (s *Store) DeleteProdAgent(ctx context.Context, userID, recordID string) error {
 	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_agents WHERE id = $1 AND owner_id = $2`, recordID, userID)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = domain.ProdAgentNotFound(recordID)
+		err = prodagent.NotFound(recordID)
 	}
 
 	return pg.Fault("delete production agent", err)

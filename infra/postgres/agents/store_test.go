@@ -7,24 +7,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
 
-func newAgent(owner domain.User, name string) domain.ProdAgent {
-	return domain.ProdAgent{
-		ProdAgentSummary: domain.ProdAgentSummary{
+func newAgent(owner domain.User, name string) prodagent.Agent {
+	return prodagent.Agent{
+		Summary: prodagent.Summary{
 			RecordID: domain.NewID(), AgentID: name, OwnerID: owner.ID, Name: name, SolutionID: "general", BizRoleID: "operator",
-			Skills: []string{"a"}, LayoutType: "default", Visibility: domain.VisibilityWorkspace,
+			Skills: []string{"a"}, LayoutType: "default", Visibility: prodagent.VisibilityWorkspace,
 		},
 		Instructions: "do", SkillsData: map[string]any{"k": "v"}, PreviewURLs: []domain.PreviewURL{{Name: "n", URL: "/x"}},
 	}
 }
 
-func newInstance(owner domain.User) domain.AgentInstance {
-	return domain.AgentInstance{
-		ID: domain.NewID(), OwnerID: owner.ID, RuntimeID: domain.BuiltinRuntime, Name: "i", Visibility: domain.VisibilityPrivate,
-		MaxConcurrentTasks: 1, Spec: domain.AgentSpec{Skills: []string{"a"}, InitScript: "true"}, Instructions: "do",
+func newInstance(owner domain.User) prodagent.Instance {
+	return prodagent.Instance{
+		ID: domain.NewID(), OwnerID: owner.ID, RuntimeID: prodagent.BuiltinRuntime, Name: "i", Visibility: prodagent.VisibilityPrivate,
+		MaxConcurrentTasks: 1, Spec: prodagent.Spec{Skills: []string{"a"}, InitScript: "true"}, Instructions: "do",
 		Env: domain.SessionEnv{"TOKEN": "t"},
 	}
 }
@@ -90,7 +91,7 @@ func TestStore_limits(t *testing.T) {
 		                         init_script, layout_type, preview_urls, runtime_provider, visibility)
 		SELECT id || n, owner_id, agent_id || n, name, icon, solution_id, biz_role_id, '', '', skills, skills_data,
 		       '', '', preview_urls, '', visibility
-		FROM prod_agents, generate_series(2, $1) n`, domain.MaxProdAgents)
+		FROM prod_agents, generate_series(2, $1) n`, prodagent.MaxAgents)
 	require.NoError(t, err)
 	_, err = db.CreateProdAgent(ctx, newAgent(ann, "one more"))
 	requireCode(t, "prod_agent_limit", err)
@@ -100,7 +101,7 @@ func TestStore_limits(t *testing.T) {
 	_, err = db.Pool.Exec(ctx, `
 		INSERT INTO agent_instances (id, owner_id, runtime_id, name, icon, instructions, template, max_concurrent_tasks, visibility)
 		SELECT id || n, owner_id, runtime_id, name, icon, '', template, 1, visibility FROM agent_instances, generate_series(2, $1) n`,
-		domain.MaxAgentInstances)
+		prodagent.MaxInstances)
 	require.NoError(t, err)
 	_, err = db.CreateAgentInstance(ctx, newInstance(ann))
 	requireCode(t, "agent_instance_limit", err)
@@ -110,17 +111,17 @@ func TestStore_limits(t *testing.T) {
 func TestStore_runtimes(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
-	runtimes := func() (shown []domain.AgentRuntime) {
+	runtimes := func() (shown []prodagent.Runtime) {
 		shown, total, err := db.AgentRuntimes(ctx, 10, 0)
 		require.NoError(t, err)
 		require.Len(t, shown, total)
 
 		return shown
 	}
-	require.Equal(t, []any{domain.BuiltinRuntime, domain.RuntimeOffline}, []any{runtimes()[0].ID, runtimes()[0].Status})
-	gpu := domain.WorkerReport{
-		ID: "w1", Provider: "gpu", Name: "room", Mode: domain.RuntimeCloud, Version: "1", Slots: 5, Used: 2,
-		Device: domain.RuntimeDevice{OS: "linux", Arch: "amd64", CPUs: 2},
+	require.Equal(t, []any{prodagent.BuiltinRuntime, prodagent.RuntimeOffline}, []any{runtimes()[0].ID, runtimes()[0].Status})
+	gpu := prodagent.WorkerReport{
+		ID: "w1", Provider: "gpu", Name: "room", Mode: prodagent.RuntimeCloud, Version: "1", Slots: 5, Used: 2,
+		Device: prodagent.RuntimeDevice{OS: "linux", Arch: "amd64", CPUs: 2},
 	}
 	require.NoError(t, db.ReportWorker(ctx, gpu))
 	gpu.ID, gpu.Version = "w2", "2"
@@ -128,7 +129,7 @@ func TestStore_runtimes(t *testing.T) {
 	require.NoError(t, db.ReportWorker(ctx, gpu))
 
 	found := runtimes()[1]
-	require.Equal(t, []any{domain.RuntimeOnline, "2", 2, domain.RuntimeCapacity{Slots: 10, Used: 4}, gpu.Device},
+	require.Equal(t, []any{prodagent.RuntimeOnline, "2", 2, prodagent.RuntimeCapacity{Slots: 10, Used: 4}, gpu.Device},
 		[]any{found.Status, found.Version, found.Metadata.Workers, found.Capacity, found.DeviceInfo})
 
 	chosen, err := db.RuntimeOf(ctx, "gpu")
@@ -142,15 +143,15 @@ func TestStore_runtimes(t *testing.T) {
 		require.NoError(t, db.ReportWorkerStopped(ctx, id))
 	}
 
-	require.Equal(t, domain.RuntimeDraining, runtimes()[1].Status)
+	require.Equal(t, prodagent.RuntimeDraining, runtimes()[1].Status)
 
 	_, err = db.Pool.Exec(ctx, `UPDATE workers SET draining_at = now() - interval '1 minute'`)
 	require.NoError(t, err)
-	require.Equal(t, domain.RuntimeOffline, runtimes()[1].Status)
+	require.Equal(t, prodagent.RuntimeOffline, runtimes()[1].Status)
 
 	gpu.ID = "w3"
 	require.NoError(t, db.ReportWorker(ctx, gpu))
-	require.Equal(t, []any{found.ID, domain.RuntimeOnline}, []any{runtimes()[1].ID, runtimes()[1].Status})
+	require.Equal(t, []any{found.ID, prodagent.RuntimeOnline}, []any{runtimes()[1].ID, runtimes()[1].Status})
 }
 
 func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID string) string {
@@ -173,29 +174,29 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 	ann := pgtest.User(t, db, "ann", false)
 	made, err := db.CreateAgentInstance(ctx, newInstance(ann))
 	require.NoError(t, err)
-	require.Equal(t, domain.InstanceOffline, made.Status)
-	require.NoError(t, db.ReportWorker(ctx, domain.WorkerReport{ID: "w"}))
+	require.Equal(t, prodagent.InstanceOffline, made.Status)
+	require.NoError(t, db.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}))
 
-	status := func() domain.InstanceStatus {
+	status := func() prodagent.InstanceStatus {
 		read, err := db.AgentInstance(ctx, ann.ID, made.ID)
 		require.NoError(t, err)
 
 		return read.Status
 	}
-	require.Equal(t, domain.InstanceIdle, status())
+	require.Equal(t, prodagent.InstanceIdle, status())
 
 	first, second := sessionOf(t, db, ann, made.ID), sessionOf(t, db, ann, made.ID)
-	require.Equal(t, domain.InstanceIdle, status())
+	require.Equal(t, prodagent.InstanceIdle, status())
 
 	for _, step := range []struct {
 		session, status string
-		want            domain.InstanceStatus
+		want            prodagent.InstanceStatus
 	}{
-		{first, "failed", domain.InstanceError},
-		{second, "completed", domain.InstanceIdle},
-		{second, "waiting_for_input", domain.InstanceBlocked},
-		{first, "running", domain.InstanceWorking},
-		{first, "completed", domain.InstanceBlocked},
+		{first, "failed", prodagent.InstanceError},
+		{second, "completed", prodagent.InstanceIdle},
+		{second, "waiting_for_input", prodagent.InstanceBlocked},
+		{first, "running", prodagent.InstanceWorking},
+		{first, "completed", prodagent.InstanceBlocked},
 	} {
 		_, err := db.Pool.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = clock_timestamp()
 			WHERE id = $1`, step.session, step.status)
@@ -204,7 +205,7 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 	}
 
 	require.NoError(t, db.DeleteSession(ctx, second))
-	require.Equal(t, domain.InstanceIdle, status())
+	require.Equal(t, prodagent.InstanceIdle, status())
 	require.NoError(t, db.DeleteAgentInstance(ctx, ann.ID, made.ID))
 	_, err = db.AgentInstance(ctx, ann.ID, made.ID)
 	requireCode(t, "agent_instance_not_found", err)

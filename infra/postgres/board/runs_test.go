@@ -7,6 +7,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/board"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -28,13 +29,13 @@ func newRunFixture(t *testing.T) *runFixture {
 	require.NoError(t, err)
 
 	d.workspace = made.ID
-	_, err = db.CreateAgentInstance(t.Context(), domain.AgentInstance{
+	_, err = db.CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID:                 d.agent,
 		OwnerID:            d.ann.ID,
 		Name:               "Builder",
-		RuntimeID:          domain.BuiltinRuntime,
+		RuntimeID:          prodagent.BuiltinRuntime,
 		MaxConcurrentTasks: 1,
-		Visibility:         domain.VisibilityWorkspace,
+		Visibility:         prodagent.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
 

@@ -17,6 +17,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
@@ -255,7 +256,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"restart":      func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },
 		"force-fail":   func() error { return store.ForceFailChat(ctx, "s1", "r") },
 		"waiting":      func() error { return store.ReportWaiting(ctx) },
-		"worker":       func() error { return store.ReportWorker(ctx, domain.WorkerReport{ID: "w"}) },
+		"worker":       func() error { return store.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}) },
 		"audit":        func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
 		"operations":   func() error { _, err := store.PruneHistoryOperations(ctx, 0, 500); return err },
 		"keys":         func() error { _, err := store.PruneIdempotency(ctx, 500); return err },

@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pgtest"
 )
 
@@ -94,11 +95,11 @@ func TestReportWaiting(t *testing.T) {
 	}
 
 	look(domain.WaitingModel) // its chat:start said so; nothing is known of workers
-	require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: "w1"}))
+	require.NoError(t, db.ReportWorker(t.Context(), prodagent.WorkerReport{ID: "w1"}))
 	look(domain.WaitingModel)
 	stale()
 	look(domain.WaitingWorkerMissing, domain.WaitingWorkerMissing)
-	require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: "w2"}))
+	require.NoError(t, db.ReportWorker(t.Context(), prodagent.WorkerReport{ID: "w2"}))
 	look(domain.WaitingModel, domain.WaitingModel)
 
 	key := domain.TurnKey{SessionID: session, ChatID: chat, LoopID: domain.RootLoop, Step: 1}
@@ -111,7 +112,7 @@ func TestReportWaiting(t *testing.T) {
 	look(domain.WaitingTool, domain.WaitingTool)
 	require.NoError(t, db.ReportWorkerStopped(t.Context(), "w2"))
 	look(domain.WaitingWorkerMissing, domain.WaitingWorkerMissing)
-	require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: "w2"}))
+	require.NoError(t, db.ReportWorker(t.Context(), prodagent.WorkerReport{ID: "w2"}))
 	look(domain.WaitingTool, domain.WaitingTool)
 
 	_, err = j.RequestStop(t.Context(), user.ID, session, false)
@@ -127,12 +128,12 @@ func TestReportWorker_forgetsOldOnes(t *testing.T) {
 
 	db := pgtest.Open(t)
 	for _, id := range []string{"a", "b"} {
-		require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: id}))
+		require.NoError(t, db.ReportWorker(t.Context(), prodagent.WorkerReport{ID: id}))
 	}
 
 	_, err := db.Pool.Exec(t.Context(), `UPDATE workers SET seen_at = now() - interval '2 days'`)
 	require.NoError(t, err)
-	require.NoError(t, db.ReportWorker(t.Context(), domain.WorkerReport{ID: "b"}))
+	require.NoError(t, db.ReportWorker(t.Context(), prodagent.WorkerReport{ID: "b"}))
 
 	var left string
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT string_agg(id, ' ' ORDER BY id) FROM workers`).Scan(&left))

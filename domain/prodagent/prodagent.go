@@ -1,9 +1,13 @@
-package domain
+// Package prodagent holds production agents, their instances and the runtimes that these
+// work on. It makes no sessions.
+package prodagent
 
 import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"everloop/domain"
 )
 
 // Visibility says who sees a production agent or an agent instance beside its owner. Any
@@ -18,85 +22,85 @@ const (
 
 // Limits of production agents and agent instances.
 const (
-	MaxProdAgents       = 500 // of a user
-	MaxAgentInstances   = 500 // of a user, archived ones included
-	MaxAgentText        = 200_000
-	MaxAgentSkills      = 200
-	MaxPreviewURLs      = 200
-	MaxSkillsData       = 100_000 // bytes of the JSON text
-	DefaultAgentTasks   = 6       // issues that an instance works on at once
-	LookedAgentSessions = 50      // newest sessions of an instance that its status is computed from
+	MaxAgents      = 500 // of a user
+	MaxInstances   = 500 // of a user, archived ones included
+	MaxText        = 200_000
+	MaxSkills      = 200
+	MaxPreviewURLs = 200
+	MaxSkillsData  = 100_000 // bytes of the JSON text
+	DefaultTasks   = 6       // issues that an instance works on at once
+	LookedSessions = 50      // newest sessions of an instance that its status is computed from
 )
 
-// AgentSpec is what the sessions of an agent are made with.
-type AgentSpec struct {
-	SolutionID   string         `json:"solution_id"`
-	BizRoleID    string         `json:"biz_role_id"`
-	Template     string         `json:"agent_template"`
-	Instructions string         `json:"instructions"`
-	Mode         *Mode          `json:"initial_mode"`
-	Skills       []string       `json:"skills"`
-	SkillsData   map[string]any `json:"skills_data"`
-	InitScript   string         `json:"init_script"`
-	LayoutType   string         `json:"layout_type"`
-	PreviewURLs  []PreviewURL   `json:"preview_urls"`
+// Spec is what the sessions of an agent are made with.
+type Spec struct {
+	SolutionID   string              `json:"solution_id"`
+	BizRoleID    string              `json:"biz_role_id"`
+	Template     string              `json:"agent_template"`
+	Instructions string              `json:"instructions"`
+	Mode         *domain.Mode        `json:"initial_mode"`
+	Skills       []string            `json:"skills"`
+	SkillsData   map[string]any      `json:"skills_data"`
+	InitScript   string              `json:"init_script"`
+	LayoutType   string              `json:"layout_type"`
+	PreviewURLs  []domain.PreviewURL `json:"preview_urls"`
 }
 
 // SystemText is what the agent adds to the system prompt: who it is, what it is to do,
 // and the data of its skills.
-func (s AgentSpec) SystemText() string {
-	text := join(strings.TrimSpace(s.Template), strings.TrimSpace(s.Instructions))
+func (s Spec) SystemText() string {
+	text := domain.JoinParagraphs(strings.TrimSpace(s.Template), strings.TrimSpace(s.Instructions))
 	if len(s.SkillsData) == 0 {
 		return text
 	}
 
 	data, _ := json.Marshal(s.SkillsData) // of what was decoded from JSON
 
-	return join(text, "Data for the skills, as JSON:\n"+string(data))
+	return domain.JoinParagraphs(text, "Data for the skills, as JSON:\n"+string(data))
 }
 
-// ProdAgentStatus says whether sessions can be made with a production agent.
-type ProdAgentStatus string
+// Status says whether sessions can be made with a production agent.
+type Status string
 
 // A production agent is unavailable while its solution does not exist.
 const (
-	ProdAgentActive      ProdAgentStatus = "active"
-	ProdAgentUnavailable ProdAgentStatus = "unavailable"
+	Active      Status = "active"
+	Unavailable Status = "unavailable"
 )
 
-// ProdAgentSummary is a production agent in a list, without its texts.
-type ProdAgentSummary struct {
-	RecordID        string          `json:"record_id" doc:"The record." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	AgentID         string          `json:"agent_id" doc:"Its name for programs; unique among the agents of its owner." example:"reviewer"`
-	Name            string          `json:"name" doc:"Its name." example:"Reviewer"`
-	Icon            string          `json:"icon" doc:"Its icon; empty: none." example:"magnifier"`
-	SolutionID      string          `json:"solution_id" doc:"The solution of its sessions." example:"software_factory"`
-	BizRoleID       string          `json:"biz_role_id" doc:"The role of its sessions." example:"reviewer"`
-	InitialMode     *Mode           `json:"initial_mode" nullable:"true" enum:"executing,planning" doc:"The mode of its sessions; null: executing."`
-	Skills          []string        `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
-	LayoutType      string          `json:"layout_type" doc:"The layout that front ends use for its sessions." example:"default"`
-	RuntimeProvider string          `json:"runtime_provider" doc:"The provider of the runtimes of its instances; empty: the built-in one." example:"builtin"`
-	Visibility      Visibility      `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user." example:"workspace"`
-	Version         int             `json:"version" doc:"Grows with each change." example:"1"`
-	Status          ProdAgentStatus `json:"status" enum:"active,unavailable" doc:"unavailable: its solution does not exist."`
-	OwnerID         string          `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
-	CreatedAt       time.Time       `json:"created_at" doc:"Creation time."`
-	UpdatedAt       time.Time       `json:"updated_at" doc:"Time of the last change."`
+// Summary is a production agent in a list, without its texts.
+type Summary struct {
+	RecordID        string       `json:"record_id" doc:"The record." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	AgentID         string       `json:"agent_id" doc:"Its name for programs; unique among the agents of its owner." example:"reviewer"`
+	Name            string       `json:"name" doc:"Its name." example:"Reviewer"`
+	Icon            string       `json:"icon" doc:"Its icon; empty: none." example:"magnifier"`
+	SolutionID      string       `json:"solution_id" doc:"The solution of its sessions." example:"software_factory"`
+	BizRoleID       string       `json:"biz_role_id" doc:"The role of its sessions." example:"reviewer"`
+	InitialMode     *domain.Mode `json:"initial_mode" nullable:"true" enum:"executing,planning" doc:"The mode of its sessions; null: executing."`
+	Skills          []string     `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
+	LayoutType      string       `json:"layout_type" doc:"The layout that front ends use for its sessions." example:"default"`
+	RuntimeProvider string       `json:"runtime_provider" doc:"The provider of the runtimes of its instances; empty: the built-in one." example:"builtin"`
+	Visibility      Visibility   `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user." example:"workspace"`
+	Version         int          `json:"version" doc:"Grows with each change." example:"1"`
+	Status          Status       `json:"status" enum:"active,unavailable" doc:"unavailable: its solution does not exist."`
+	OwnerID         string       `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	CreatedAt       time.Time    `json:"created_at" doc:"Creation time."`
+	UpdatedAt       time.Time    `json:"updated_at" doc:"Time of the last change."`
 }
 
-// ProdAgent is a production agent: a template of sessions and of agent instances.
-type ProdAgent struct {
-	ProdAgentSummary
-	AgentTemplate string         `json:"agent_template" doc:"Who the agent is; added to the system prompt."`
-	Instructions  string         `json:"instructions" doc:"What the agent is to do; added to the system prompt."`
-	SkillsData    map[string]any `json:"skills_data" nullable:"false" doc:"Data for the skills; added to the system prompt as JSON."`
-	InitScript    string         `json:"init_script" doc:"Commands that each session runs once, before its first chat."`
-	PreviewURLs   []PreviewURL   `json:"preview_urls" nullable:"false" doc:"Pages that front ends show beside its sessions."`
+// Agent is a production agent: a template of sessions and of agent instances.
+type Agent struct {
+	Summary
+	AgentTemplate string              `json:"agent_template" doc:"Who the agent is; added to the system prompt."`
+	Instructions  string              `json:"instructions" doc:"What the agent is to do; added to the system prompt."`
+	SkillsData    map[string]any      `json:"skills_data" nullable:"false" doc:"Data for the skills; added to the system prompt as JSON."`
+	InitScript    string              `json:"init_script" doc:"Commands that each session runs once, before its first chat."`
+	PreviewURLs   []domain.PreviewURL `json:"preview_urls" nullable:"false" doc:"Pages that front ends show beside its sessions."`
 }
 
 // Spec is what the sessions of the agent are made with.
-func (a ProdAgent) Spec() AgentSpec {
-	return AgentSpec{
+func (a Agent) Spec() Spec {
+	return Spec{
 		SolutionID: a.SolutionID, BizRoleID: a.BizRoleID, Template: a.AgentTemplate, Instructions: a.Instructions, Mode: a.InitialMode,
 		Skills: a.Skills, SkillsData: a.SkillsData, InitScript: a.InitScript, LayoutType: a.LayoutType, PreviewURLs: a.PreviewURLs,
 	}
@@ -115,9 +119,9 @@ const (
 	InstanceIdle    InstanceStatus = "idle"
 )
 
-// AgentInstance is an agent at work: it has a runtime, and may be assigned issues. It
+// Instance is an agent at work: it has a runtime, and may be assigned issues. It
 // keeps what its production agent was when it was made.
-type AgentInstance struct {
+type Instance struct {
 	ID                 string         `json:"id" doc:"The instance." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
 	RecordID           *string        `json:"record_id" nullable:"true" doc:"The production agent that it was made of; null: none, or deleted."`
 	WorkspaceID        *string        `json:"workspace_id" nullable:"true" doc:"Always null: it works in any workspace of its owner."`
@@ -139,13 +143,13 @@ type AgentInstance struct {
 	UpdatedAt          time.Time      `json:"updated_at" doc:"Time of the last change."`
 	ArchivedAt         *time.Time     `json:"archived_at" nullable:"true" doc:"Time at which it was archived; null: it is not."`
 
-	Spec AgentSpec  `json:"-"` // with its own instructions
-	Env  SessionEnv `json:"-"`
+	Spec Spec              `json:"-"` // with its own instructions
+	Env  domain.SessionEnv `json:"-"`
 }
 
-// AgentInstanceChange names the fields to set; nil leaves a field as it is. A model that
+// InstanceChange names the fields to set; nil leaves a field as it is. A model that
 // points to an empty text is removed.
-type AgentInstanceChange struct {
+type InstanceChange struct {
 	Name               *string
 	Description        *string
 	Instructions       *string
@@ -153,7 +157,7 @@ type AgentInstanceChange struct {
 	Model              *string
 	MaxConcurrentTasks *int
 	RuntimeID          *string
-	Env                SessionEnv // nil: as it is
+	Env                domain.SessionEnv // nil: as it is
 	Archived           *bool
 }
 
@@ -189,9 +193,9 @@ type RuntimeCapacity struct {
 	Used  int `json:"used" doc:"How many of them are in use." example:"3"`
 }
 
-// AgentRuntime is the place where agent instances work: all workers that announce the
+// Runtime is the place where agent instances work: all workers that announce the
 // same provider and name. A worker that is replaced leaves nothing behind.
-type AgentRuntime struct {
+type Runtime struct {
 	ID         string          `json:"id" doc:"The runtime." example:"builtin"`
 	Name       string          `json:"name" doc:"Its name." example:"builtin"`
 	Provider   string          `json:"provider" doc:"Its provider." example:"builtin"`
@@ -229,8 +233,8 @@ type WorkerReport struct {
 	Device   RuntimeDevice
 }
 
-// AgentStart says which session is made of which agent.
-type AgentStart struct {
+// Start says which session is made of which agent.
+type Start struct {
 	SessionID string // chosen by the caller, so that the same start may be repeated
 
 	// One of them names the agent.
@@ -240,18 +244,18 @@ type AgentStart struct {
 
 	Intent            string  // empty: the first message says it
 	Model             *string // nil: that of the instance, else the service's default
-	Budget            *Budget
+	Budget            *domain.Budget
 	SkipConfirmations bool
 	WorkspaceID       *string
 }
 
-// ProdAgentNotFound is the error for a production agent that is missing or that the
+// NotFound is the error for a production agent that is missing or that the
 // caller may not see.
-func ProdAgentNotFound(id string) *Error {
-	return Newf(NotFound, "prod_agent_not_found", "production agent %s does not exist", id)
+func NotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, "prod_agent_not_found", "production agent %s does not exist", id)
 }
 
-// AgentInstanceNotFound is the same for an agent instance.
-func AgentInstanceNotFound(id string) *Error {
-	return Newf(NotFound, "agent_instance_not_found", "agent instance %s does not exist", id)
+// InstanceNotFound is the same for an agent instance.
+func InstanceNotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, "agent_instance_not_found", "agent instance %s does not exist", id)
 }
