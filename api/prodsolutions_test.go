@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 const (
@@ -404,7 +405,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 	require.Equal(t, session, w.do("PATCH", at, w.ann, `{"flow_ai_assist":true}`).json()["flow_session_id"], "no second one")
 
 	ann := w.do("GET", at, w.ann, "").json()["owner_id"].(string)
-	assisted := func(user, session string) []domain.AssistedSolution {
+	assisted := func(user, session string) []production.AssistedSolution {
 		found, err := w.db.AssistedSolutions(t.Context(), user, session)
 		require.NoError(t, err)
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 //go:embed readdocument.md
@@ -28,12 +29,12 @@ const maxAssisted = 20
 // of the caller and the validation and versions of the REST interface.
 type SolutionDocuments interface {
 	// AssistedSolutions are those of the user whose documents the agent of the session edits.
-	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]domain.AssistedSolution, error)
+	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error)
 	// Elements gives the JSON Schemas of a document's elements: node, edge and $defs.
 	Elements(kind domain.DocumentKind) (json.RawMessage, error)
-	ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (domain.StoredDocument, error)
-	EditDAG(ctx context.Context, caller domain.User, id string, edit domain.DocumentEdit) (domain.DocumentEdited, error)
-	EditArchitecture(ctx context.Context, caller domain.User, id string, edit domain.DocumentEdit) (domain.DocumentEdited, error)
+	ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (production.StoredDocument, error)
+	EditDAG(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error)
+	EditArchitecture(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error)
 }
 
 // assistance gives the sessions that are bound to production solutions with assistance
@@ -144,7 +145,7 @@ func (a assistance) Tools(ctx context.Context, scope Scope) []Tool {
 }
 
 // solutionList lists, for the model, the solutions with a document that the session edits.
-func solutionList(found []domain.AssistedSolution, kind domain.DocumentKind) string {
+func solutionList(found []production.AssistedSolution, kind domain.DocumentKind) string {
 	var list strings.Builder
 
 	for _, s := range found {
@@ -204,7 +205,7 @@ func (a assistance) solution(ctx context.Context, kind domain.DocumentKind, c *C
 		return "", failed("The production solutions cannot be reached at the moment."), err
 	}
 
-	found = slices.DeleteFunc(found, func(s domain.AssistedSolution) bool { return !slices.Contains(s.Kinds, kind) })
+	found = slices.DeleteFunc(found, func(s production.AssistedSolution) bool { return !slices.Contains(s.Kinds, kind) })
 	text := documentNames[kind].text
 
 	switch {
@@ -214,7 +215,7 @@ func (a assistance) solution(ctx context.Context, kind domain.DocumentKind, c *C
 		return found[0].ID, nil, nil
 	case id == "":
 		return "", failed("This session assists with the %s of several production solutions: give solution_id.", text), nil
-	case !slices.ContainsFunc(found, func(s domain.AssistedSolution) bool { return s.ID == id }):
+	case !slices.ContainsFunc(found, func(s production.AssistedSolution) bool { return s.ID == id }):
 		return "", failed("This session does not assist with the %s of a production solution with the id %s.", text, quote(id)), nil
 	default:
 		return id, nil, nil
@@ -237,7 +238,7 @@ func (a assistance) edit(ctx context.Context, kind domain.DocumentKind, c *Call)
 		edit = a.documents.EditArchitecture
 	}
 
-	made, err := edit(ctx, domain.User{ID: c.Session.OwnerID}, id, domain.DocumentEdit{
+	made, err := edit(ctx, domain.User{ID: c.Session.OwnerID}, id, production.DocumentEdit{
 		BaseVersion: int(in.BaseVersion), SetNodes: in.SetNodes, RemoveNodes: in.RemoveNodes,
 		SetEdges: in.SetEdges, RemoveEdges: in.RemoveEdges, Message: domain.CleanText(in.Message),
 	})

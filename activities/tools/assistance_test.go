@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 // oneDocument is one production solution with one document.
 type oneDocument struct {
 	SolutionDocuments
-	assisted []domain.AssistedSolution
+	assisted []production.AssistedSolution
 	content  string
-	edits    []domain.DocumentEdit
+	edits    []production.DocumentEdit
 	err      error
 }
 
-func (d *oneDocument) AssistedSolutions(_ context.Context, userID, _ string) ([]domain.AssistedSolution, error) {
+func (d *oneDocument) AssistedSolutions(_ context.Context, userID, _ string) ([]production.AssistedSolution, error) {
 	if userID != "ann" {
 		return nil, nil
 	}
@@ -35,15 +36,15 @@ func (d *oneDocument) Elements(domain.DocumentKind) (json.RawMessage, error) {
 		"$defs": {"Node": {"type": "object", "required": ["id"]}}}`), nil
 }
 
-func (d *oneDocument) ReadDocument(context.Context, domain.User, string, domain.DocumentKind, int) (domain.StoredDocument, error) {
-	return domain.StoredDocument{DocumentVersion: domain.DocumentVersion{Version: 3}, Content: []byte(d.content)}, d.err
+func (d *oneDocument) ReadDocument(context.Context, domain.User, string, domain.DocumentKind, int) (production.StoredDocument, error) {
+	return production.StoredDocument{DocumentVersion: domain.DocumentVersion{Version: 3}, Content: []byte(d.content)}, d.err
 }
 
-func (d *oneDocument) EditDAG(_ context.Context, caller domain.User, _ string, edit domain.DocumentEdit) (
-	made domain.DocumentEdited, err error,
+func (d *oneDocument) EditDAG(_ context.Context, caller domain.User, _ string, edit production.DocumentEdit) (
+	made production.DocumentEdited, err error,
 ) {
 	if caller.Administrator || caller.ID != "ann" {
-		return made, domain.ProdSolutionNotFound("p")
+		return made, production.NotFound("p")
 	}
 
 	d.edits = append(d.edits, edit)
@@ -84,7 +85,7 @@ func use(t *testing.T, set *Toolset, name, arguments string) Result {
 func TestAssistance_isOfferedForWhatIsBound(t *testing.T) {
 	t.Parallel()
 
-	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Name: "Reports", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
+	d := &oneDocument{assisted: []production.AssistedSolution{{ID: "p", Name: "Reports", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	set := assistingTools(t, d, "ann")
 	require.Subset(t, set.names(), []string{"ReadDAG", "EditDAG"})
 	require.NotContains(t, set.names(), "EditArchitecture")
@@ -97,7 +98,7 @@ func TestAssistance_isOfferedForWhatIsBound(t *testing.T) {
 func TestAssistance_checksAtEachCall(t *testing.T) {
 	t.Parallel()
 
-	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
+	d := &oneDocument{assisted: []production.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	set := assistingTools(t, d, "ann")
 	require.Contains(t, use(t, set, "EditDAG", `{"base_version": 3, "set_nodes": [{"name": "x"}]}`).Output, "id")
 	require.Empty(t, d.edits, "what does not follow the schema is not tried")
@@ -119,7 +120,7 @@ func TestAssistance_checksAtEachCall(t *testing.T) {
 func TestAssistance_longDocumentIsAnOutline(t *testing.T) {
 	t.Parallel()
 
-	d := &oneDocument{assisted: []domain.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
+	d := &oneDocument{assisted: []production.AssistedSolution{{ID: "p", Kinds: []domain.DocumentKind{domain.DocumentDAG}}}}
 	node := func(id string) string {
 		return fmt.Sprintf(`{"id": %q, "type": "agent", "config": {"prompt": %q}}`, id, strings.Repeat(id, 40_000))
 	}

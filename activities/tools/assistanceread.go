@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 // maxDocument bounds, in bytes, a document that is given whole.
@@ -83,7 +84,7 @@ func (a assistance) read(ctx context.Context, kind domain.DocumentKind, c *Call)
 }
 
 // showDocument chooses what the model reads. missing is a node that does not exist.
-func showDocument(stored domain.StoredDocument, nodes []string) (shown shownDocument, missing string, err error) {
+func showDocument(stored production.StoredDocument, nodes []string) (shown shownDocument, missing string, err error) {
 	var document struct{ Nodes, Edges []element }
 	if err := json.Unmarshal(stored.Content, &document); err != nil {
 		return shown, "", fmt.Errorf("read version %d: %w", stored.Version, err)

@@ -11,6 +11,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/architecture"
+	"everloop/domain/production"
 )
 
 type architectureBody struct {
@@ -106,7 +107,7 @@ func (a *ProdSolutionsAPI) registerArchitecture(r *httpx.Server) {
 			Message      *string                `json:"message,omitempty" nullable:"true" maxLength:"2000" doc:"The message of the publication." example:"Reviewed"`
 		}
 	},
-	) (*httpx.Body[domain.PublishedDocument], error) {
+	) (*httpx.Body[production.PublishedDocument], error) {
 		published, err := a.Production.PublishArchitecture(
 			ctx,
 			httpx.CallerOf(ctx).User,
@@ -153,7 +154,7 @@ func (a *ProdSolutionsAPI) architecture(
 	ctx context.Context,
 	id string,
 	version int,
-) (stored domain.StoredDocument, content architecture.Document, err error) {
+) (stored production.StoredDocument, content architecture.Document, err error) {
 	if err = a.auditAdministrator(ctx, id); err != nil {
 		return stored, content, err
 	}

@@ -6,6 +6,7 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 // assistedSession is a session of a production solution, and whether its agent assists.
@@ -29,17 +30,17 @@ func (a *ProdSolutionsAPI) ensureSession(ctx context.Context, solution string, p
 
 // assistingSessions completes a change that switches assistance on. An agent assists with
 // the rights of its session's owner, so only the owner of the solution can switch it on.
-func (a *ProdSolutionsAPI) assistingSessions(ctx context.Context, caller domain.User, id string, change *domain.ProdSolutionChange) error {
+func (a *ProdSolutionsAPI) assistingSessions(ctx context.Context, caller domain.User, id string, change *production.SolutionChange) error {
 	places := []struct {
 		on   *bool
-		had  func(domain.ProdSolution) *string
+		had  func(production.Solution) *string
 		make **string
 		name string
 	}{
-		{change.AIAssist, func(s domain.ProdSolution) *string { return s.SessionID }, &change.SessionID, "Assistant"},
-		{change.FlowAIAssist, func(s domain.ProdSolution) *string { return s.FlowSessionID }, &change.FlowSessionID, "DAG"},
+		{change.AIAssist, func(s production.Solution) *string { return s.SessionID }, &change.SessionID, "Assistant"},
+		{change.FlowAIAssist, func(s production.Solution) *string { return s.FlowSessionID }, &change.FlowSessionID, "DAG"},
 		{
-			change.ArchitectureAIAssist, func(s domain.ProdSolution) *string { return s.ArchitectureSessionID },
+			change.ArchitectureAIAssist, func(s production.Solution) *string { return s.ArchitectureSessionID },
 			&change.ArchitectureSessionID, "Architecture",
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/dag"
+	"everloop/domain/production"
 )
 
 type graphBody struct {
@@ -108,7 +109,7 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 			Message *string    `json:"message,omitempty" nullable:"true" maxLength:"2000" doc:"The message of the publication." example:"Reviewed"`
 		}
 	},
-	) (*httpx.Body[domain.PublishedDocument], error) {
+	) (*httpx.Body[production.PublishedDocument], error) {
 		published, err := a.Production.PublishDAG(ctx, httpx.CallerOf(ctx).User, in.ID, fields.Value(in.Body.Version), in.Body.DAG,
 			domain.CleanText(fields.Value(in.Body.Message)))
 
@@ -145,7 +146,7 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 }
 
 // graph reads a version with its content; 0: the newest.
-func (a *ProdSolutionsAPI) graph(ctx context.Context, id string, version int) (stored domain.StoredDocument, content dag.Graph, err error) {
+func (a *ProdSolutionsAPI) graph(ctx context.Context, id string, version int) (stored production.StoredDocument, content dag.Graph, err error) {
 	if err = a.auditAdministrator(ctx, id); err != nil {
 		return stored, content, err
 	}

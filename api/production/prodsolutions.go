@@ -12,15 +12,16 @@ import (
 	"everloop/domain"
 	"everloop/domain/architecture"
 	"everloop/domain/dag"
+	"everloop/domain/production"
 )
 
 // ProdSolutions are the production solutions of users, and the versions of their
 // documents. Those of others do not exist, but for administrators.
 type ProdSolutions interface {
-	ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []domain.ProdSolution, total int, err error)
-	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
+	ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []production.Solution, total int, err error)
+	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 	ChangeProdSolution(ctx context.Context, caller domain.User, id string,
-		change func(domain.ProdSolution) (domain.ProdSolutionChange, error)) (domain.ProdSolution, error)
+		change func(production.Solution) (production.SolutionChange, error)) (production.Solution, error)
 	DeleteProdSolution(ctx context.Context, caller domain.User, id string) error
 
 	// Document reads a version; 0: the newest.
@@ -30,7 +31,7 @@ type ProdSolutions interface {
 		solutionID string,
 		kind domain.DocumentKind,
 		version int,
-	) (domain.StoredDocument, error)
+	) (production.StoredDocument, error)
 	DocumentVersions(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, limit, offset int) (
 		page []domain.DocumentVersion, total int, err error)
 	RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
@@ -41,7 +42,7 @@ type ProdSolutions interface {
 // Production changes the documents of production solutions. service/production
 // implements it.
 type Production interface {
-	Create(ctx context.Context, in domain.NewProdSolution) (domain.ProdSolution, error)
+	Create(ctx context.Context, in production.NewSolution) (production.Solution, error)
 
 	ValidateDAG(ctx context.Context, caller domain.User, id string, g dag.Graph) (domain.Validation, error)
 	SaveDAG(ctx context.Context, caller domain.User, id string, base int, g dag.Graph, message string) (
@@ -53,14 +54,14 @@ type Production interface {
 		version int,
 		given *dag.Graph,
 		message string,
-	) (domain.PublishedDocument, error)
+	) (production.PublishedDocument, error)
 	CompareDAG(ctx context.Context, caller domain.User, id string, from, to int) (dag.Difference, error)
 
 	ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (domain.Validation, error)
 	SaveArchitecture(ctx context.Context, caller domain.User, id string, base int, d architecture.Document, message string) (
 		domain.DocumentVersion, []domain.Finding, error)
 	PublishArchitecture(ctx context.Context, caller domain.User, id string, version int, given *architecture.Document, message string) (
-		domain.PublishedDocument, error)
+		production.PublishedDocument, error)
 	CompareArchitecture(ctx context.Context, caller domain.User, id string, from, to int) (architecture.Difference, error)
 }
 
@@ -83,9 +84,9 @@ type newProdSolutionBody struct {
 }
 
 type prodSolutionChange struct {
-	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Its name." example:"Nightly review"`
-	Description *string                `json:"description,omitempty" maxLength:"20000" doc:"The description."`
-	Status      *domain.SolutionStatus `json:"status,omitempty" enum:"draft,published,archived" doc:"The new status."`
+	Name        *string                    `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Its name." example:"Nightly review"`
+	Description *string                    `json:"description,omitempty" maxLength:"20000" doc:"The description."`
+	Status      *production.SolutionStatus `json:"status,omitempty" enum:"draft,published,archived" doc:"The new status."`
 
 	AIAssist             *bool `json:"ai_assist,omitempty" doc:"Whether the agent of session_id edits the DAG and the architecture."`
 	FlowAIAssist         *bool `json:"flow_ai_assist,omitempty" doc:"Whether the agent of flow_session_id edits the DAG."`
@@ -125,7 +126,7 @@ func (a *ProdSolutionsAPI) Register(r *httpx.Server) {
 		Summary: "Get a production solution",
 		Scope:   auth.Solutions,
 		Errors:  httpx.Codes{404: "prod_solution_not_found"},
-	}, func(ctx context.Context, in *ProdSolutionRef) (*httpx.Body[domain.ProdSolution], error) {
+	}, func(ctx context.Context, in *ProdSolutionRef) (*httpx.Body[production.Solution], error) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {
 			return nil, err
 		}
@@ -183,10 +184,10 @@ func (a *ProdSolutionsAPI) auditAdministrator(ctx context.Context, id string) er
 func (a *ProdSolutionsAPI) createProdSolution(
 	ctx context.Context,
 	in *struct{ Body newProdSolutionBody },
-) (*httpx.Body[domain.ProdSolution], error) {
+) (*httpx.Body[production.Solution], error) {
 	b := in.Body
 
-	made := domain.NewProdSolution{
+	made := production.NewSolution{
 		OwnerID:     httpx.CallerOf(ctx).User.ID,
 		Name:        domain.CleanText(b.Name),
 		Description: domain.CleanText(fields.Value(b.Description)),
@@ -231,19 +232,19 @@ func (a *ProdSolutionsAPI) listProdSolutions(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[fields.List[domain.ProdSolution]], error) {
+) (*httpx.Body[fields.List[production.Solution]], error) {
 	page, total, err := a.ProdSolutions.ProdSolutions(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
-	return httpx.Answer(fields.List[domain.ProdSolution]{Items: fields.OrEmpty(page), Total: total}, err)
+	return httpx.Answer(fields.List[production.Solution]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *ProdSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 	ProdSolutionRef
 	Body prodSolutionChange
 },
-) (*httpx.Body[domain.ProdSolution], error) {
+) (*httpx.Body[production.Solution], error) {
 	caller := httpx.CallerOf(ctx).User
 
-	change := domain.ProdSolutionChange{
+	change := production.SolutionChange{
 		Status: in.Body.Status, Name: fields.Cleaned(in.Body.Name), Description: fields.Cleaned(in.Body.Description),
 		AIAssist: in.Body.AIAssist, FlowAIAssist: in.Body.FlowAIAssist, ArchitectureAIAssist: in.Body.ArchitectureAIAssist,
 	}
@@ -252,7 +253,7 @@ func (a *ProdSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 	}
 
 	return httpx.Answer(a.ProdSolutions.ChangeProdSolution(ctx, caller, in.ID,
-		func(found domain.ProdSolution) (domain.ProdSolutionChange, error) {
+		func(found production.Solution) (production.SolutionChange, error) {
 			if change.Status != nil {
 				return change, found.Move(*change.Status)
 			}
@@ -278,13 +279,13 @@ func (a *ProdSolutionsAPI) bindSession(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	_, err = a.ProdSolutions.ChangeProdSolution(ctx, caller, in.ID, func(found domain.ProdSolution) (domain.ProdSolutionChange, error) {
+	_, err = a.ProdSolutions.ChangeProdSolution(ctx, caller, in.ID, func(found production.Solution) (production.SolutionChange, error) {
 		if found.OwnerID != session.OwnerID {
-			return domain.ProdSolutionChange{}, domain.Newf(domain.Forbidden, "forbidden",
+			return production.SolutionChange{}, domain.Newf(domain.Forbidden, "forbidden",
 				"the session belongs to another user than the production solution")
 		}
 
-		return domain.ProdSolutionChange{SessionID: &session.ID}, nil
+		return production.SolutionChange{SessionID: &session.ID}, nil
 	})
 	httpx.Concerns(ctx, in.ID, map[string]string{"session_id": session.ID})
 

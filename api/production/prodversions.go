@@ -10,6 +10,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 // Error codes that change a document.
@@ -67,7 +68,7 @@ type DocumentState struct {
 	UpdatedAt        time.Time `json:"updated_at" doc:"Time of the last save."`
 }
 
-func documentState(solutionID string, d domain.StoredDocument) DocumentState {
+func documentState(solutionID string, d production.StoredDocument) DocumentState {
 	return DocumentState{
 		ProdSolutionID: solutionID, Version: d.Version, Status: versionStatus(d.DocumentVersion), Digest: d.Digest,
 		PublishedVersion: d.PublishedVersion, Message: d.Message, UpdatedBy: d.CreatedBy, UpdatedAt: d.CreatedAt,

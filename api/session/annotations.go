@@ -11,6 +11,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/annotation"
+	"everloop/domain/production"
 )
 
 // Annotations are notes of people on turns, tool calls, files and nodes of DAG runs. They
@@ -69,7 +70,7 @@ type annotationPage struct {
 // AnnotatedSolutions are the production solutions whose runs have nodes to annotate.
 type AnnotatedSolutions interface {
 	// ProdSolution: prod_solution_not_found for one that the caller may not see.
-	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
+	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 }
 
 // AnnotationsAPI manages annotations. Who may read a session or a production solution may
@@ -131,7 +132,7 @@ func (a *AnnotationsAPI) payload(ctx context.Context, id string) (annotation.Pay
 
 	if payload.SolutionID != "" {
 		role, err := a.solutionRole(ctx, payload.SolutionID)
-		if domain.HasCode(err, domain.CodeProdSolutionNotFound) {
+		if domain.HasCode(err, production.CodeNotFound) {
 			err = annotation.PayloadNotFound(id)
 		}
 

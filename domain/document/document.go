@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"everloop/domain"
+	"everloop/domain/production"
 )
 
 // Position is a place on the drawing.
@@ -57,9 +58,9 @@ func Encode(doc any) ([]byte, error) {
 	}
 
 	canonical := bytes.TrimRight(out.Bytes(), "\n")
-	if len(canonical) > domain.MaxDocumentBytes {
+	if len(canonical) > production.MaxDocumentBytes {
 		return nil, domain.Newf(domain.TooLarge, "document_too_large", "the document has %d bytes; at most %d are possible",
-			len(canonical), domain.MaxDocumentBytes)
+			len(canonical), production.MaxDocumentBytes)
 	}
 
 	return canonical, nil

@@ -20,6 +20,7 @@ import (
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	"everloop/domain/prodagent"
+	"everloop/domain/production"
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
@@ -127,7 +128,7 @@ func (s *operated) dag(file string) piece {
 		{"id":"one","type":"tool","config":{"tool":"Bash","arguments":{"command":"echo once >> `+file+`"}}},
 		{"id":"two","type":"agent","config":{"prompt":`+string(prompt)+`}}],
 		"edges":[`+strings.Join([]string{edge("e1", "s", "one"), edge("e2", "one", "two"), edge("e3", "two", "z")}, ",")+`]}`), &g))
-	solution, err := s.graphs.Create(s.t.Context(), domain.NewProdSolution{OwnerID: user.ID, Name: "n"})
+	solution, err := s.graphs.Create(s.t.Context(), production.NewSolution{OwnerID: user.ID, Name: "n"})
 	require.NoError(s.t, err)
 	_, err = s.graphs.PublishDAG(s.t.Context(), user, solution.ID, 1, &g, "")
 	require.NoError(s.t, err)

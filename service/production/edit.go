@@ -9,16 +9,17 @@ import (
 	"everloop/domain"
 	"everloop/domain/architecture"
 	"everloop/domain/dag"
+	"everloop/domain/production"
 )
 
 // EditDAG changes nodes and edges of the newest version, which has to be the base, and
 // saves the result as SaveDAG does. It is rejected with validation_failed if the result
 // has an error that the base did not have, so that a DAG can be built in several edits
 // and none makes it worse.
-func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, edit domain.DocumentEdit) (domain.DocumentEdited, error) {
+func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error) {
 	var base dag.Graph
 	if err := s.base(ctx, caller, id, domain.DocumentDAG, edit.BaseVersion, &base); err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	var found findings
@@ -44,29 +45,29 @@ func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, ed
 
 	next = next.Complete()
 	if err := s.checkEdit(domain.DocumentDAG, next, found); err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	before, err := s.ValidateDAG(ctx, caller, id, base)
 	if err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	after, err := s.ValidateDAG(ctx, caller, id, next)
 	if err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	return s.saveEdit(ctx, caller, id, domain.DocumentDAG, edit, next, before, after)
 }
 
 // EditArchitecture is EditDAG for the architecture, which has no edges.
-func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id string, edit domain.DocumentEdit) (
-	domain.DocumentEdited, error,
+func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (
+	production.DocumentEdited, error,
 ) {
 	var base architecture.Document
 	if err := s.base(ctx, caller, id, domain.DocumentArchitecture, edit.BaseVersion, &base); err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	var found findings
@@ -86,7 +87,7 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 			return c
 		})
 	if err := s.checkEdit(domain.DocumentArchitecture, next, found); err != nil {
-		return domain.DocumentEdited{}, err
+		return production.DocumentEdited{}, err
 	}
 
 	return s.saveEdit(ctx, caller, id, domain.DocumentArchitecture, edit, next, architecture.Validate(base), architecture.Validate(next))
@@ -94,13 +95,13 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 
 // AssistedSolutions are the solutions of the user whose documents the agent of the
 // session edits.
-func (s *Service) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]domain.AssistedSolution, error) {
+func (s *Service) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error) {
 	return s.records.AssistedSolutions(ctx, userID, sessionID)
 }
 
 // ReadDocument reads a version of a document, 0: the newest, as JSON.
 func (s *Service) ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (
-	domain.StoredDocument, error,
+	production.StoredDocument, error,
 ) {
 	return s.records.Document(ctx, caller, id, kind, version)
 }
@@ -145,9 +146,9 @@ func (s *Service) checkEdit(kind domain.DocumentKind, next any, found findings) 
 	return domain.Validation{Errors: found, Warnings: []domain.Finding{}}.Failed(kind)
 }
 
-func (s *Service) saveEdit(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, edit domain.DocumentEdit,
+func (s *Service) saveEdit(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, edit production.DocumentEdit,
 	next encoder, before, after domain.Validation,
-) (made domain.DocumentEdited, err error) {
+) (made production.DocumentEdited, err error) {
 	if added := newErrors(before.Errors, after.Errors); len(added) > 0 {
 		return made, domain.Validation{Errors: added, Warnings: after.Warnings}.Failed(kind)
 	}

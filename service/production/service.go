@@ -12,15 +12,16 @@ import (
 	"everloop/domain/architecture"
 	"everloop/domain/dag"
 	"everloop/domain/document"
+	"everloop/domain/production"
 )
 
 // Records store production solutions and the versions of their documents.
 type Records interface {
 	// AssistedSolutions are those of the user whose documents the session's agent edits.
-	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]domain.AssistedSolution, error)
-	CreateProdSolution(ctx context.Context, in domain.NewProdSolution, first map[domain.DocumentKind]domain.NewDocument) (
-		domain.ProdSolution, error)
-	ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error)
+	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error)
+	CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
+		production.Solution, error)
+	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 	// KnownAgents gives those of the agent_ids that name a production agent of the user's.
 	KnownAgents(ctx context.Context, userID string, agentIDs []string) ([]string, error)
 	// KnownProdSolutions gives those of the ids that the caller can see.
@@ -31,13 +32,13 @@ type Records interface {
 	Colleagues(ctx context.Context, userID string, ids []string) ([]string, error)
 	// Document reads a version; 0: the newest.
 	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
-		domain.StoredDocument, error)
+		production.StoredDocument, error)
 	// SaveDocument adds a version on top of base; version_conflict if base is not the newest.
-	SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int, in domain.NewDocument) (
+	SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int, in production.NewDocument) (
 		domain.DocumentVersion, error)
 	// PublishDocument publishes a version; with a document it is saved on top of it first.
 	PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
-		in *domain.NewDocument, message string) (domain.PublishedDocument, error)
+		in *production.NewDocument, message string) (production.PublishedDocument, error)
 }
 
 // Skills are the skills of a user.
@@ -63,15 +64,15 @@ func New(records Records, skills Skills) (*Service, error) {
 }
 
 // Create makes a solution. The first version of each document is empty.
-func (s *Service) Create(ctx context.Context, in domain.NewProdSolution) (domain.ProdSolution, error) {
-	first := map[domain.DocumentKind]domain.NewDocument{}
+func (s *Service) Create(ctx context.Context, in production.NewSolution) (production.Solution, error) {
+	first := map[domain.DocumentKind]production.NewDocument{}
 
 	for kind, empty := range map[domain.DocumentKind]encoder{
 		domain.DocumentDAG: dag.Graph{}.Complete(), domain.DocumentArchitecture: architecture.Document{},
 	} {
 		made, err := newDocument(empty, in.OwnerID, "")
 		if err != nil {
-			return domain.ProdSolution{}, err
+			return production.Solution{}, err
 		}
 
 		first[kind] = made
@@ -110,14 +111,14 @@ func (s *Service) SaveDAG(ctx context.Context, caller domain.User, id string, ba
 // PublishDAG publishes a version, 0: the newest; with a graph it is saved on top of
 // that version first. A graph that is not valid is validation_failed.
 func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string, version int, given *dag.Graph, message string) (
-	domain.PublishedDocument, error,
+	production.PublishedDocument, error,
 ) {
 	if given != nil {
 		g := given.Complete()
 
 		result, err := s.ValidateDAG(ctx, caller, id, g)
 		if err != nil {
-			return domain.PublishedDocument{}, err
+			return production.PublishedDocument{}, err
 		}
 
 		return s.publishNew(ctx, caller, id, domain.DocumentDAG, version, g, result, message)
@@ -127,12 +128,12 @@ func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string,
 
 	version, err := s.read(ctx, caller, id, domain.DocumentDAG, version, &g)
 	if err != nil {
-		return domain.PublishedDocument{}, err
+		return production.PublishedDocument{}, err
 	}
 
 	result, err := s.ValidateDAG(ctx, caller, id, g)
 	if err != nil {
-		return domain.PublishedDocument{}, err
+		return production.PublishedDocument{}, err
 	}
 
 	return s.publishStored(ctx, caller, id, domain.DocumentDAG, version, result, message)
@@ -222,7 +223,7 @@ func (s *Service) SaveArchitecture(ctx context.Context, caller domain.User, id s
 // PublishArchitecture is PublishDAG for the architecture.
 func (s *Service) PublishArchitecture(ctx context.Context, caller domain.User, id string, version int, given *architecture.Document,
 	message string,
-) (domain.PublishedDocument, error) {
+) (production.PublishedDocument, error) {
 	if given != nil {
 		return s.publishNew(ctx, caller, id, domain.DocumentArchitecture, version, *given, architecture.Validate(*given), message)
 	}
@@ -231,7 +232,7 @@ func (s *Service) PublishArchitecture(ctx context.Context, caller domain.User, i
 
 	version, err := s.read(ctx, caller, id, domain.DocumentArchitecture, version, &d)
 	if err != nil {
-		return domain.PublishedDocument{}, err
+		return production.PublishedDocument{}, err
 	}
 
 	return s.publishStored(ctx, caller, id, domain.DocumentArchitecture, version, architecture.Validate(d), message)
@@ -259,15 +260,15 @@ type encoder interface {
 	Counts() (nodes, edges int)
 }
 
-func newDocument(doc encoder, userID, message string) (domain.NewDocument, error) {
+func newDocument(doc encoder, userID, message string) (production.NewDocument, error) {
 	content, err := doc.Encode()
 	if err != nil {
-		return domain.NewDocument{}, err
+		return production.NewDocument{}, err
 	}
 
 	nodes, edges := doc.Counts()
 
-	return domain.NewDocument{
+	return production.NewDocument{
 		Content: content, Digest: document.Digest(content), Message: message, NodeCount: nodes, EdgeCount: edges, CreatedBy: userID,
 	}, nil
 }
@@ -285,18 +286,18 @@ func (s *Service) save(ctx context.Context, caller domain.User, id string, kind 
 
 func (s *Service) publishNew(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, doc encoder,
 	result domain.Validation, message string,
-) (domain.PublishedDocument, error) {
+) (production.PublishedDocument, error) {
 	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
-		return domain.PublishedDocument{}, err // first: it may be another user's
+		return production.PublishedDocument{}, err // first: it may be another user's
 	}
 
 	if !result.Valid {
-		return domain.PublishedDocument{}, result.Failed(kind)
+		return production.PublishedDocument{}, result.Failed(kind)
 	}
 
 	in, err := newDocument(doc, caller.ID, message)
 	if err != nil {
-		return domain.PublishedDocument{}, err
+		return production.PublishedDocument{}, err
 	}
 
 	return s.records.PublishDocument(ctx, caller, id, kind, base, &in, message)
@@ -304,9 +305,9 @@ func (s *Service) publishNew(ctx context.Context, caller domain.User, id string,
 
 func (s *Service) publishStored(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int,
 	result domain.Validation, message string,
-) (domain.PublishedDocument, error) {
+) (production.PublishedDocument, error) {
 	if !result.Valid {
-		return domain.PublishedDocument{}, result.Failed(kind)
+		return production.PublishedDocument{}, result.Failed(kind)
 	}
 
 	return s.records.PublishDocument(ctx, caller, id, kind, version, nil, message)

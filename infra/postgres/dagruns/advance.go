@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/production"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/webhooks"
@@ -137,7 +137,7 @@ func graphOf(ctx context.Context, tx pgx.Tx, solutionID string, version int) (gr
 		SELECT content FROM prod_document_versions WHERE solution_id = $1 AND kind = 'dag'
 		    AND version = $2`, solutionID, version).Scan(&content)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return graph, domain.VersionNotFound(version)
+		return graph, production.VersionNotFound(version)
 	}
 
 	if err == nil {

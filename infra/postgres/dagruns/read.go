@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/domain/production"
 	"everloop/infra/postgres/pg"
 )
 
@@ -120,7 +121,7 @@ func (s *Store) visible(ctx context.Context, caller domain.User, solutionID stri
 		AND (owner_id = $2 OR $3)`, solutionID, caller.ID, caller.Administrator).
 		Scan(&there)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return domain.ProdSolutionNotFound(solutionID)
+		return production.NotFound(solutionID)
 	}
 
 	return err

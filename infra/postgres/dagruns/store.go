@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	"everloop/domain/production"
 	"everloop/infra/postgres/pg"
 )
 
@@ -34,7 +35,7 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		var (
 			open   int
-			status domain.SolutionStatus
+			status production.SolutionStatus
 		)
 
 		err := tx.QueryRow(ctx, `
@@ -44,10 +45,10 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 			Scan(&open, &status)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return domain.ProdSolutionNotFound(in.SolutionID)
+			return production.NotFound(in.SolutionID)
 		case err != nil:
 			return err
-		case status == domain.SolutionArchived:
+		case status == production.SolutionArchived:
 			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to "+
 				"draft first")
 		case in.ParentRun == "" && open >= dagrun.MaxOpenRuns:

@@ -5,13 +5,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/production"
 	"everloop/infra/postgres/pg"
 )
 
 // AssistedSolutions are the solutions of the user whose documents the agent of the
 // session edits, newest first.
-func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]domain.AssistedSolution, error) {
+func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT id, name, array_remove(ARRAY[CASE WHEN dag THEN 'dag' END, CASE WHEN architecture THEN 'architecture' END], NULL)
 		FROM  (SELECT id, name,
@@ -21,7 +21,7 @@ func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string)
 		       FROM   prod_solutions WHERE owner_id = $1) p
 		WHERE  dag OR architecture
 		ORDER  BY id DESC`, userID, sessionID)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a domain.AssistedSolution, err error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a production.AssistedSolution, err error) {
 		err = row.Scan(&a.ID, &a.Name, &a.Kinds)
 		return a, err
 	})

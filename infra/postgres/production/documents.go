@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/production"
 	"everloop/infra/postgres/pg"
 )
 
@@ -31,10 +32,10 @@ func scanVersion(row pgx.CollectableRow) (domain.DocumentVersion, error) {
 // Document reads a version of a document of a solution that the caller can see; 0: the
 // newest.
 func (s *Store) Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
-	domain.StoredDocument, error,
+	production.StoredDocument, error,
 ) {
 	if _, err := solution(ctx, s.db.Pool, caller, solutionID, ""); err != nil {
-		return domain.StoredDocument{}, pg.Fault("read production solution", err)
+		return production.StoredDocument{}, pg.Fault("read production solution", err)
 	}
 
 	found, err := document(ctx, s.db.Pool, solutionID, kind, version)
@@ -42,21 +43,21 @@ func (s *Store) Document(ctx context.Context, caller domain.User, solutionID str
 	return found, pg.Fault("read document", err)
 }
 
-func document(ctx context.Context, q pg.Queryer, solutionID string, kind domain.DocumentKind, version int) (domain.StoredDocument, error) {
+func document(ctx context.Context, q pg.Queryer, solutionID string, kind domain.DocumentKind, version int) (production.StoredDocument, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+versionColumns+`, d.latest, d.published, v.content
 		FROM   `+versionTables+`
 		WHERE  v.solution_id = $1 AND v.kind = $2 AND v.version = CASE $3::integer WHEN 0 THEN d.latest ELSE $3::integer END`,
 		solutionID, kind, version)
 
-	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (d domain.StoredDocument, err error) {
+	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (d production.StoredDocument, err error) {
 		err = row.Scan(&d.Version, &d.Digest, &d.Message, &d.CreatedBy, &d.CreatedAt, &d.Published, &d.NodeCount, &d.EdgeCount, &d.Runs,
 			&d.CurrentVersion, &d.PublishedVersion, &d.Content)
 
 		return d, err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, domain.VersionNotFound(version)
+		return found, production.VersionNotFound(version)
 	}
 
 	return found, err
@@ -88,9 +89,9 @@ func (s *Store) DocumentVersions(ctx context.Context, caller domain.User, soluti
 // SaveDocument adds a version on top of base, which has to be the newest: otherwise
 // version_conflict says who was faster. A base of 0 is whatever is the newest.
 func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int,
-	in domain.NewDocument,
+	in production.NewDocument,
 ) (made domain.DocumentVersion, err error) {
-	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found production.Solution) error {
 		made, err = save(ctx, tx, found, kind, base, in)
 		return err
 	})
@@ -101,9 +102,9 @@ func (s *Store) SaveDocument(ctx context.Context, caller domain.User, solutionID
 // PublishDocument publishes a version, 0: the newest. With a document it is saved on
 // top of base first, as SaveDocument does, and published.
 func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,
-	in *domain.NewDocument, message string,
-) (published domain.PublishedDocument, err error) {
-	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+	in *production.NewDocument, message string,
+) (published production.PublishedDocument, err error) {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found production.Solution) error {
 		if in != nil {
 			made, err := save(ctx, tx, found, kind, version, *in)
 			if err != nil {
@@ -118,7 +119,7 @@ func (s *Store) PublishDocument(ctx context.Context, caller domain.User, solutio
 			return err
 		}
 
-		published = domain.PublishedDocument{
+		published = production.PublishedDocument{
 			Version:         stored.Version,
 			PublishedAt:     time.Now().UTC().Truncate(time.Microsecond),
 			PublishedBy:     caller.ID,
@@ -151,13 +152,13 @@ func (s *Store) RollbackDocument(
 ) (
 	made domain.DocumentVersion, err error,
 ) {
-	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found domain.ProdSolution) error {
+	err = s.change(ctx, caller, solutionID, func(tx pgx.Tx, found production.Solution) error {
 		stored, err := document(ctx, tx, solutionID, kind, from)
 		if err != nil {
 			return err
 		}
 
-		made, err = save(ctx, tx, found, kind, 0, domain.NewDocument{
+		made, err = save(ctx, tx, found, kind, 0, production.NewDocument{
 			Content: stored.Content, Digest: stored.Digest, Message: message, NodeCount: stored.NodeCount, EdgeCount: stored.EdgeCount,
 			CreatedBy: caller.ID,
 		})
@@ -178,7 +179,7 @@ func (s *Store) DeleteDocumentVersion(
 	kind domain.DocumentKind,
 	version int,
 ) error {
-	err := s.change(ctx, caller, solutionID, func(tx pgx.Tx, _ domain.ProdSolution) error {
+	err := s.change(ctx, caller, solutionID, func(tx pgx.Tx, _ production.Solution) error {
 		stored, err := document(ctx, tx, solutionID, kind, version)
 		switch {
 		case err != nil:
@@ -220,7 +221,7 @@ func (s *Store) DeleteDocumentVersion(
 
 // change runs fn while no other caller changes the solution, which must not be archived,
 // and stores the time of the change.
-func (s *Store) change(ctx context.Context, caller domain.User, solutionID string, fn func(pgx.Tx, domain.ProdSolution) error) error {
+func (s *Store) change(ctx context.Context, caller domain.User, solutionID string, fn func(pgx.Tx, production.Solution) error) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		found, err := solution(ctx, tx, caller, solutionID, "")
 		if err != nil {
@@ -235,7 +236,7 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 			return err
 		}
 
-		if found.Status == domain.SolutionArchived {
+		if found.Status == production.SolutionArchived {
 			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to "+
 				"draft first")
 		}
@@ -251,7 +252,7 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 }
 
 // save adds a version on top of base. The solution is locked.
-func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain.DocumentKind, base int, in domain.NewDocument) (
+func save(ctx context.Context, tx pgx.Tx, found production.Solution, kind domain.DocumentKind, base int, in production.NewDocument) (
 	domain.DocumentVersion, error,
 ) {
 	newest, err := document(ctx, tx, found.ID, kind, 0)
@@ -268,7 +269,7 @@ func save(ctx context.Context, tx pgx.Tx, found domain.ProdSolution, kind domain
 
 // addVersion stores the next version, within the limits of the owner, whose row is
 // locked.
-func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind domain.DocumentKind, in domain.NewDocument) (
+func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind domain.DocumentKind, in production.NewDocument) (
 	made domain.DocumentVersion, err error,
 ) {
 	var (
@@ -283,16 +284,16 @@ func addVersion(ctx context.Context, tx pgx.Tx, ownerID, solutionID string, kind
 	switch {
 	case err != nil:
 		return made, err
-	case versions >= domain.MaxDocumentVersions:
+	case versions >= production.MaxDocumentVersions:
 		return made, domain.Newf(
 			domain.Conflict,
 			"version_limit",
 			"a document may have %d versions; delete some first",
-			domain.MaxDocumentVersions,
+			production.MaxDocumentVersions,
 		)
-	case bytes+int64(len(in.Content)) > domain.MaxUserDocuments:
+	case bytes+int64(len(in.Content)) > production.MaxUserDocuments:
 		return made, domain.Newf(domain.TooLarge, "document_quota",
-			"the documents of a user may have %d bytes in all; delete old versions first", domain.MaxUserDocuments)
+			"the documents of a user may have %d bytes in all; delete old versions first", production.MaxUserDocuments)
 	}
 
 	rows, _ := tx.Query(ctx, `

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/production"
 	"everloop/infra/postgres/dagruns"
 	"everloop/infra/postgres/pg"
 )
@@ -20,7 +21,7 @@ type Store struct{ db *pg.DB }
 // New returns the store on a database.
 func New(db *pg.DB) *Store { return &Store{db} }
 
-// solutionColumns give a domain.ProdSolution of the row p.
+// solutionColumns give a production.Solution of the row p.
 const solutionColumns = `
 	p.id, p.owner_id, p.name, p.description, p.status, p.created_at, p.updated_at,
 	p.ai_assist, p.flow_ai_assist, p.architecture_ai_assist,
@@ -36,8 +37,8 @@ const solutionTables = `
 	JOIN prod_documents d ON d.solution_id = p.id AND d.kind = 'dag'
 	JOIN prod_documents a ON a.solution_id = p.id AND a.kind = 'architecture'`
 
-func scanSolution(row pgx.CollectableRow) (domain.ProdSolution, error) {
-	var s domain.ProdSolution
+func scanSolution(row pgx.CollectableRow) (production.Solution, error) {
+	var s production.Solution
 
 	err := row.Scan(&s.ID, &s.OwnerID, &s.Name, &s.Description, &s.Status, &s.CreatedAt, &s.UpdatedAt,
 		&s.AIAssist, &s.FlowAIAssist, &s.ArchitectureAIAssist,
@@ -49,8 +50,8 @@ func scanSolution(row pgx.CollectableRow) (domain.ProdSolution, error) {
 
 // CreateProdSolution stores a solution with the first version of each document. A user
 // who has MaxProdSolutions gets prod_solution_limit.
-func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolution, first map[domain.DocumentKind]domain.NewDocument) (
-	made domain.ProdSolution, err error,
+func (s *Store) CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
+	made production.Solution, err error,
 ) {
 	id := domain.NewID()
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -65,7 +66,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 			WHERE  (SELECT count(*) FROM prod_solutions WHERE owner_id = @owner) < @most`,
 			pgx.NamedArgs{
 				"id": id, "owner": in.OwnerID, "name": in.Name, "description": in.Description, "main": in.SessionID,
-				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "most": domain.MaxProdSolutions,
+				"flow": in.FlowSessionID, "architecture": in.ArchitectureSessionID, "most": production.MaxSolutions,
 				"assist": in.AIAssist, "flow_assist": in.FlowAIAssist, "architecture_assist": in.ArchitectureAIAssist,
 			})
 		if err != nil {
@@ -74,7 +75,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 
 		if tag.RowsAffected() == 0 {
 			return domain.Newf(domain.Conflict, "prod_solution_limit", "a user may have %d production solutions; delete one first",
-				domain.MaxProdSolutions)
+				production.MaxSolutions)
 		}
 
 		for kind, document := range first {
@@ -101,7 +102,7 @@ func (s *Store) CreateProdSolution(ctx context.Context, in domain.NewProdSolutio
 
 // ProdSolutions lists the solutions of a user, newest first: a page, and how many
 // there are.
-func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []domain.ProdSolution, total int, err error) {
+func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset int) (page []production.Solution, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`SELECT `+solutionColumns+` FROM `+solutionTables+` WHERE p.owner_id = $1 ORDER BY p.id DESC LIMIT $2 OFFSET $3`,
 		userID, limit, offset).
@@ -116,7 +117,7 @@ func (s *Store) ProdSolutions(ctx context.Context, userID string, limit, offset 
 }
 
 // ProdSolution reads one solution.
-func (s *Store) ProdSolution(ctx context.Context, caller domain.User, id string) (domain.ProdSolution, error) {
+func (s *Store) ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error) {
 	found, err := solution(ctx, s.db.Pool, caller, id, "")
 	return found, pg.Fault("read production solution", err)
 }
@@ -149,14 +150,14 @@ func (s *Store) Colleagues(ctx context.Context, userID string, ids []string) ([]
 	return found, pg.Fault("look for members of workspaces", err)
 }
 
-func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (domain.ProdSolution, error) {
+func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock string) (production.Solution, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+solutionColumns+` FROM `+solutionTables+`
 		WHERE  p.id = $1 AND (p.owner_id = $2 OR $3) `+lock, id, caller.ID, caller.Administrator)
 
 	found, err := pgx.CollectExactlyOneRow(rows, scanSolution)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return found, domain.ProdSolutionNotFound(id)
+		return found, production.NotFound(id)
 	}
 
 	return found, err
@@ -165,8 +166,8 @@ func solution(ctx context.Context, q pg.Queryer, caller domain.User, id, lock st
 // ChangeProdSolution sets what change says of the stored solution; change may reject
 // it.
 func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id string,
-	change func(domain.ProdSolution) (domain.ProdSolutionChange, error),
-) (changed domain.ProdSolution, err error) {
+	change func(production.Solution) (production.SolutionChange, error),
+) (changed production.Solution, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		found, err := solution(ctx, tx, caller, id, "FOR NO KEY UPDATE OF p")
 		if err != nil {
@@ -212,7 +213,7 @@ func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id s
 	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_solutions WHERE id = $1
 		AND (owner_id = $2 OR $3)`, id, caller.ID, caller.Administrator)
 	if err == nil && tag.RowsAffected() == 0 {
-		return domain.ProdSolutionNotFound(id)
+		return production.NotFound(id)
 	}
 
 	return pg.Fault("delete production solution", err)

@@ -9,18 +9,19 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/domain/production"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
 
-func content(by domain.User, text string) domain.NewDocument {
-	return domain.NewDocument{Content: []byte(text), Digest: "sha256:" + text, CreatedBy: by.ID}
+func content(by domain.User, text string) production.NewDocument {
+	return production.NewDocument{Content: []byte(text), Digest: "sha256:" + text, CreatedBy: by.ID}
 }
 
-func create(t *testing.T, db *postgres.DB, owner domain.User, name string) domain.ProdSolution {
+func create(t *testing.T, db *postgres.DB, owner domain.User, name string) production.Solution {
 	t.Helper()
-	made, err := db.CreateProdSolution(t.Context(), domain.NewProdSolution{OwnerID: owner.ID, Name: name},
-		map[domain.DocumentKind]domain.NewDocument{
+	made, err := db.CreateProdSolution(t.Context(), production.NewSolution{OwnerID: owner.ID, Name: name},
+		map[domain.DocumentKind]production.NewDocument{
 			domain.DocumentDAG: content(owner, "{}"), domain.DocumentArchitecture: content(owner, "[]"),
 		})
 	require.NoError(t, err)
@@ -50,8 +51,8 @@ func TestStore_documents(t *testing.T) {
 	db, ctx := pgtest.Open(t), t.Context()
 	ann, ben, root := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false), pgtest.User(t, db, "root", true)
 	made := create(t, db, ann, "first")
-	require.Equal(t, domain.SolutionDraft, made.Status)
-	require.Equal(t, domain.DocumentState{CurrentVersion: 1}, made.DAG)
+	require.Equal(t, production.SolutionDraft, made.Status)
+	require.Equal(t, production.DocumentState{CurrentVersion: 1}, made.DAG)
 
 	two, err := db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 1, content(ann, "two"))
 	require.NoError(t, err)
@@ -107,10 +108,10 @@ func TestStore_documents(t *testing.T) {
 	requireCode(t, "prod_solution_not_found", err)
 	requireCode(t, "prod_solution_not_found", db.DeleteProdSolution(ctx, ben, made.ID))
 
-	archived := domain.SolutionArchived
-	_, err = db.ChangeProdSolution(ctx, ann, made.ID, func(s domain.ProdSolution) (domain.ProdSolutionChange, error) {
-		require.Equal(t, domain.SolutionPublished, s.Status, "since its DAG is")
-		return domain.ProdSolutionChange{Status: &archived}, s.Move(archived)
+	archived := production.SolutionArchived
+	_, err = db.ChangeProdSolution(ctx, ann, made.ID, func(s production.Solution) (production.SolutionChange, error) {
+		require.Equal(t, production.SolutionPublished, s.Status, "since its DAG is")
+		return production.SolutionChange{Status: &archived}, s.Move(archived)
 	})
 	require.NoError(t, err)
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 4, content(ann, "x"))
@@ -163,7 +164,7 @@ func TestStore_limits(t *testing.T) {
 	db, ctx := pgtest.Open(t), t.Context()
 	ann := pgtest.User(t, db, "ann", false)
 	made := create(t, db, ann, "first")
-	_, err := db.Pool.Exec(ctx, `UPDATE prod_solutions SET document_bytes = $1`, domain.MaxUserDocuments-3)
+	_, err := db.Pool.Exec(ctx, `UPDATE prod_solutions SET document_bytes = $1`, production.MaxUserDocuments-3)
 	require.NoError(t, err)
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 1, content(ann, "four"))
 	requireCode(t, "document_quota", err)
@@ -171,16 +172,16 @@ func TestStore_limits(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, `
 		INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, node_count, edge_count, created_by)
-		SELECT $1, 'architecture', n, '', '', 0, 0, $2 FROM generate_series(2, $3) n`, made.ID, ann.ID, domain.MaxDocumentVersions)
+		SELECT $1, 'architecture', n, '', '', 0, 0, $2 FROM generate_series(2, $3) n`, made.ID, ann.ID, production.MaxDocumentVersions)
 	require.NoError(t, err)
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentArchitecture, 0, content(ann, ""))
 	requireCode(t, "version_limit", err)
 
 	_, err = db.Pool.Exec(ctx, `
 		INSERT INTO prod_solutions (id, owner_id, name) SELECT 'other-' || n, $1, 'x'
-		    FROM generate_series(2, $2) n`, ann.ID, domain.MaxProdSolutions)
+		    FROM generate_series(2, $2) n`, ann.ID, production.MaxSolutions)
 	require.NoError(t, err)
-	_, err = db.CreateProdSolution(ctx, domain.NewProdSolution{OwnerID: ann.ID, Name: "more"}, nil)
+	_, err = db.CreateProdSolution(ctx, production.NewSolution{OwnerID: ann.ID, Name: "more"}, nil)
 	requireCode(t, "prod_solution_limit", err)
 }
 
@@ -191,8 +192,8 @@ func TestStore_sessionsOfASolution(t *testing.T) {
 	session, err := db.CreateSession(ctx, ann.ID, domain.NewSession{})
 	require.NoError(t, err)
 	made := create(t, db, ann, "first")
-	bound, err := db.ChangeProdSolution(ctx, ann, made.ID, func(domain.ProdSolution) (domain.ProdSolutionChange, error) {
-		return domain.ProdSolutionChange{SessionID: &session.ID}, nil
+	bound, err := db.ChangeProdSolution(ctx, ann, made.ID, func(production.Solution) (production.SolutionChange, error) {
+		return production.SolutionChange{SessionID: &session.ID}, nil
 	})
 	require.NoError(t, err)
 	require.Equal(t, session.ID, *bound.SessionID)
@@ -252,6 +253,6 @@ func TestStore_lastRun(t *testing.T) {
 
 		shown, err := db.ProdSolution(ctx, ann, solution)
 		require.NoError(t, err)
-		require.Equal(t, &domain.LastRun{ID: run.ID, Status: c.want}, shown.LastRun, c)
+		require.Equal(t, &production.LastRun{ID: run.ID, Status: c.want}, shown.LastRun, c)
 	}
 }

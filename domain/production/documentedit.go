@@ -1,12 +1,16 @@
-package domain
+package production
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"everloop/domain"
+)
 
 // AssistedSolution is a production solution whose documents the agent of a session edits.
 type AssistedSolution struct {
 	ID    string
 	Name  string
-	Kinds []DocumentKind // the documents that it edits
+	Kinds []domain.DocumentKind // the documents that it edits
 }
 
 // DocumentEdit is a change of some elements of a document. Each element that is set is
@@ -23,6 +27,6 @@ type DocumentEdit struct {
 
 // DocumentEdited is the version that an edit has made, and what its validation has found.
 type DocumentEdited struct {
-	Version    DocumentVersion
-	Validation Validation
+	Version    domain.DocumentVersion
+	Validation domain.Validation
 }

@@ -1,7 +1,11 @@
-package domain
+// Package production holds production solutions and the versions of their documents, and
+// the changes of status that are possible. What a document says is no matter of it.
+package production
 
 import (
 	"time"
+
+	"everloop/domain"
 )
 
 // SolutionStatus is the state of a production solution.
@@ -16,7 +20,7 @@ const (
 
 // Limits of what a user stores in production solutions.
 const (
-	MaxProdSolutions    = 500
+	MaxSolutions        = 500
 	MaxDocumentVersions = 1000      // of one document
 	MaxDocumentBytes    = 4 << 20   // of one version, in its canonical form
 	MaxUserDocuments    = 256 << 20 // bytes of all versions of a user
@@ -28,9 +32,9 @@ type DocumentState struct {
 	PublishedVersion *int `json:"published_version,omitempty" doc:"The version that is published; left out: none."`
 }
 
-// ProdSolution is a production solution: a DAG of agents, and an architecture. A
+// Solution is a production solution: a DAG of agents, and an architecture. A
 // session that was deleted is left out.
-type ProdSolution struct {
+type Solution struct {
 	ID                    string         `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Name                  string         `json:"name" doc:"Its name." example:"Nightly review"`
 	Description           string         `json:"description" doc:"The description."`
@@ -56,8 +60,8 @@ type LastRun struct {
 	FinishedAt *time.Time `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 }
 
-// NewProdSolution is a production solution before it is stored.
-type NewProdSolution struct {
+// NewSolution is a production solution before it is stored.
+type NewSolution struct {
 	OwnerID               string
 	Name                  string
 	Description           string
@@ -69,8 +73,8 @@ type NewProdSolution struct {
 	ArchitectureAIAssist  bool
 }
 
-// ProdSolutionChange names the fields to set; nil leaves a field as it is.
-type ProdSolutionChange struct {
+// SolutionChange names the fields to set; nil leaves a field as it is.
+type SolutionChange struct {
 	Name        *string
 	Description *string
 	Status      *SolutionStatus
@@ -86,7 +90,7 @@ type ProdSolutionChange struct {
 // StoredDocument is a version of a document with its content in canonical form, and
 // the state of its document.
 type StoredDocument struct {
-	DocumentVersion
+	domain.DocumentVersion
 	DocumentState
 	Content []byte
 }
@@ -114,19 +118,19 @@ type PublishedDocument struct {
 
 // Codes of production solutions that more than one package names.
 const (
-	CodeProdSolutionNotFound = "prod_solution_not_found"
-	CodeVersionNotFound      = "version_not_found"
+	CodeNotFound        = "prod_solution_not_found"
+	CodeVersionNotFound = "version_not_found"
 )
 
-// ProdSolutionNotFound is the error for a production solution that is missing or
+// NotFound is the error for a production solution that is missing or
 // another user's.
-func ProdSolutionNotFound(id string) *Error {
-	return Newf(NotFound, CodeProdSolutionNotFound, "production solution %s does not exist", id)
+func NotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, CodeNotFound, "production solution %s does not exist", id)
 }
 
 // VersionNotFound is the error for a version that is missing.
-func VersionNotFound(version int) *Error {
-	return Newf(NotFound, CodeVersionNotFound, "version %d does not exist", version)
+func VersionNotFound(version int) *domain.Error {
+	return domain.Newf(domain.NotFound, CodeVersionNotFound, "version %d does not exist", version)
 }
 
 // moves are the changes of status that a user may ask for.
@@ -138,7 +142,7 @@ var moves = map[SolutionStatus][]SolutionStatus{
 
 // Move returns the error of a change of status that is not possible; nil: it is. A
 // solution is published when its DAG is.
-func (s ProdSolution) Move(to SolutionStatus) error {
+func (s Solution) Move(to SolutionStatus) error {
 	if s.Status == to {
 		return nil
 	}
@@ -149,14 +153,14 @@ func (s ProdSolution) Move(to SolutionStatus) error {
 		}
 
 		if to == SolutionPublished && s.DAG.PublishedVersion == nil {
-			return Newf(Conflict, "invalid_status_move", "the solution cannot become published: publish a version of its DAG first")
+			return domain.Newf(domain.Conflict, "invalid_status_move", "the solution cannot become published: publish a version of its DAG first")
 		}
 
 		return nil
 	}
 
-	return Newf(
-		Conflict,
+	return domain.Newf(
+		domain.Conflict,
 		"invalid_status_move",
 		"a solution that is %s cannot become %s; it can become %s",
 		s.Status,
