@@ -5,6 +5,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/durable"
 )
 
@@ -15,8 +16,8 @@ type Histories struct {
 
 // HistoryMoves are the operations on histories. Each call is one attempt.
 type HistoryMoves interface {
-	Move(ctx context.Context, operationID string) (domain.HistoryState, error)
-	Abort(ctx context.Context, operationID, reason string) (domain.HistoryState, error)
+	Move(ctx context.Context, operationID string) (history.State, error)
+	Abort(ctx context.Context, operationID, reason string) (history.State, error)
 }
 
 // MoveHistory carries out an operation.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // past is a history with one checkpoint, "k", and two branches, "a" and "b".
@@ -18,36 +19,36 @@ func (past) known(id string) error {
 	return nil
 }
 
-func (past) Checkpoints(context.Context, string) ([]domain.Checkpoint, error) {
-	return []domain.Checkpoint{{ID: "k", Kind: domain.CheckpointUserTurn}}, nil
+func (past) Checkpoints(context.Context, string) ([]history.Checkpoint, error) {
+	return []history.Checkpoint{{ID: "k", Kind: domain.CheckpointUserTurn}}, nil
 }
 
-func (past) Tree(context.Context, domain.Session) (domain.History, error) {
-	return domain.History{}, nil
+func (past) Tree(context.Context, domain.Session) (history.History, error) {
+	return history.History{}, nil
 }
 
-func (p past) Checkout(_ context.Context, _, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error) {
-	shown := domain.Checkout{
-		CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []domain.FileDifference{},
+func (p past) Checkout(_ context.Context, _, checkpointID string, position history.CheckoutPosition) (history.Checkout, error) {
+	shown := history.Checkout{
+		CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{},
 	}
 
 	return shown, p.known(checkpointID)
 }
 
-func (past) Compare(_ context.Context, sessionID, _, _ string) (domain.Comparison, error) {
-	return domain.Comparison{SessionID: sessionID, Turns: []domain.TurnDifference{}, Files: []domain.FileDifference{}}, nil
+func (past) Compare(_ context.Context, sessionID, _, _ string) (history.Comparison, error) {
+	return history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}, Files: []history.FileDifference{}}, nil
 }
 
-func (p past) Rewind(_ context.Context, _ domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
-	return domain.MovedHistory{
+func (p past) Rewind(_ context.Context, _ domain.User, sessionID, checkpointID string) (history.Moved, error) {
+	return history.Moved{
 		SessionID:      sessionID,
 		CheckpointID:   &checkpointID,
 		RemovedTurnIDs: []string{},
-		Files:          domain.RestoredFiles{Skipped: []domain.SkippedFile{}},
+		Files:          history.RestoredFiles{Skipped: []history.SkippedFile{}},
 	}, p.known(checkpointID)
 }
 
-func (p past) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
+func (p past) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
 	return p.Rewind(ctx, owner, sessionID, checkpointID)
 }
 

@@ -7,13 +7,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"everloop/activities/contract"
-	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/durable"
 )
 
 // History carries out one rewind, change of branch or what-if. The claim and the
 // result are in the database. A run that is cancelled leaves the session as it was.
-func History(ctx workflow.Context, in contract.HistoryInput) (domain.HistoryState, error) {
+func History(ctx workflow.Context, in contract.HistoryInput) (history.State, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s of session %s\n\noperation %s", in.Kind, in.SessionID, in.OperationID))
 
 	out, err := contract.MoveHistory.Run(ctx, contract.MoveHistoryIn{OperationID: in.OperationID}, string(in.Kind))
@@ -22,7 +22,7 @@ func History(ctx workflow.Context, in contract.HistoryInput) (domain.HistoryStat
 	}
 
 	if durable.Code(err) == contract.CodeOperationGone {
-		return domain.HistoryFailed, nil
+		return history.HistoryFailed, nil
 	}
 
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -37,7 +37,7 @@ func History(ctx workflow.Context, in contract.HistoryInput) (domain.HistoryStat
 		ctx, contract.AbortHistoryIn{OperationID: in.OperationID, Reason: reason}, "Leave the session as it was",
 	)
 	if durable.Code(err) == contract.CodeOperationGone {
-		return domain.HistoryFailed, nil
+		return history.HistoryFailed, nil
 	}
 
 	return out.State, err

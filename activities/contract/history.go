@@ -2,6 +2,7 @@ package contract
 
 import (
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/durable"
 )
 
@@ -31,7 +32,7 @@ type MoveHistoryIn struct {
 
 // MoveHistoryOut says how the operation ended. Its result is in the database.
 type MoveHistoryOut struct {
-	State domain.HistoryState `json:"state"`
+	State history.State `json:"state"`
 }
 
 // AbortHistoryIn names the operation to end, with the reason.

@@ -10,43 +10,44 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // History looks at a session's past and goes back to it. The caller is authorised
 // where it only looks, and owns the session where it moves it.
 type History interface {
-	Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error)
-	Tree(ctx context.Context, session domain.Session) (domain.History, error)
-	Checkout(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error)
-	Compare(ctx context.Context, sessionID, base, other string) (domain.Comparison, error)
-	Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error)
-	SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error)
+	Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error)
+	Tree(ctx context.Context, session domain.Session) (history.History, error)
+	Checkout(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.Checkout, error)
+	Compare(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
+	Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
+	SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
 }
 
 // rewindResult is the rewind result of shapes.md section 3, with the message to
 // edit.
 type rewindResult struct {
-	SessionID             string               `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	CheckpointID          *string              `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
-	BranchID              string               `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
-	PreviousBranchID      string               `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	PreRewindCheckpointID string               `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
-	HeadTurnID            *string              `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
-	RemovedTurnIDs        []string             `json:"removed_turn_ids" doc:"Turns that stay on the branch that was left."`
-	Message               any                  `json:"message" doc:"The user message that the session was taken back before: text, or an array of parts; null where there is none."`
-	Files                 domain.RestoredFiles `json:"files" doc:"The result for the files."`
-	Cancelled             domain.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
+	SessionID             string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	CheckpointID          *string               `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+	BranchID              string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	PreviousBranchID      string                `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreRewindCheckpointID string                `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	HeadTurnID            *string               `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
+	RemovedTurnIDs        []string              `json:"removed_turn_ids" doc:"Turns that stay on the branch that was left."`
+	Message               any                   `json:"message" doc:"The user message that the session was taken back before: text, or an array of parts; null where there is none."`
+	Files                 history.RestoredFiles `json:"files" doc:"The result for the files."`
+	Cancelled             history.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
 
 // branchResult is the branch switch result of shapes.md section 3.
 type branchResult struct {
-	SessionID        string               `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	BranchID         string               `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	PreviousBranchID string               `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
-	HeadTurnID       *string              `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
-	CheckpointID     *string              `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
-	Files            domain.RestoredFiles `json:"files" doc:"The result for the files."`
-	Cancelled        domain.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
+	SessionID        string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	BranchID         string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreviousBranchID string                `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	HeadTurnID       *string               `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	CheckpointID     *string               `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	Files            history.RestoredFiles `json:"files" doc:"The result for the files."`
+	Cancelled        history.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
 
 type moveInput struct {
@@ -121,7 +122,7 @@ func (a *HistoryAPI) Register(r *httpx.Server) {
 	}, a.switchBranch)
 }
 
-func (a *HistoryAPI) checkpoints(ctx context.Context, in *access.SessionRef) (*httpx.Body[[]domain.Checkpoint], error) {
+func (a *HistoryAPI) checkpoints(ctx context.Context, in *access.SessionRef) (*httpx.Body[[]history.Checkpoint], error) {
 	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -131,7 +132,7 @@ func (a *HistoryAPI) checkpoints(ctx context.Context, in *access.SessionRef) (*h
 	return httpx.Answer(fields.OrEmpty(list), err)
 }
 
-func (a *HistoryAPI) tree(ctx context.Context, in *access.SessionRef) (*httpx.Body[domain.History], error) {
+func (a *HistoryAPI) tree(ctx context.Context, in *access.SessionRef) (*httpx.Body[history.History], error) {
 	session, _, err := a.Readable(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (a *HistoryAPI) compareBranches(ctx context.Context, in *struct {
 	Base  string `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
 	Other string `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history." example:"01a1fd9c-1d20-7b11-9d40-6f0c7a2e4b55"`
 },
-) (*httpx.Body[domain.Comparison], error) {
+) (*httpx.Body[history.Comparison], error) {
 	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
@@ -164,12 +165,12 @@ func (a *HistoryAPI) checkout(ctx context.Context, in *struct {
 		Position string `json:"position,omitempty" enum:"before,turn_end" default:"before" doc:"before: before the checkpoint's turn; turn_end: at the end of the chat that the turn started."`
 	}
 },
-) (*httpx.Body[domain.Checkout], error) {
+) (*httpx.Body[history.Checkout], error) {
 	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
 
-	view, err := a.History.Checkout(ctx, in.SessionID, in.Body.CheckpointID, domain.CheckoutPosition(in.Body.Position))
+	view, err := a.History.Checkout(ctx, in.SessionID, in.Body.CheckpointID, history.CheckoutPosition(in.Body.Position))
 	for i := range view.Turns {
 		view.Turns[i].Blocks, view.Turns[i].ToolCalls = fields.OrEmpty(view.Turns[i].Blocks), fields.OrEmpty(view.Turns[i].ToolCalls)
 	}

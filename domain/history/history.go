@@ -3,7 +3,6 @@
 package history
 
 import (
-	"everloop/domain"
 	"everloop/domain/chat"
 )
 
@@ -35,11 +34,11 @@ const (
 
 // End decides whether an attempt may end an operation, which is in the given state and
 // at the given latest attempt.
-func End(state domain.HistoryState, latest, attempt int) Verdict {
+func End(state State, latest, attempt int) Verdict {
 	switch {
-	case state == domain.HistoryDone:
+	case state == HistoryDone:
 		return Done
-	case state != domain.HistoryRunning:
+	case state != HistoryRunning:
 		return Failed
 	case latest != attempt:
 		return Fenced

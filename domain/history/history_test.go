@@ -45,16 +45,16 @@ func TestEnd(t *testing.T) {
 
 	for _, c := range []struct {
 		name            string
-		state           domain.HistoryState
+		state           history.State
 		latest, attempt int
 		want            history.Verdict
 	}{
-		{"latest attempt", domain.HistoryRunning, 2, 2, history.Apply},
-		{"earlier attempt", domain.HistoryRunning, 2, 1, history.Fenced},
-		{"done", domain.HistoryDone, 2, 2, history.Done},
-		{"done, earlier attempt", domain.HistoryDone, 2, 1, history.Done},
-		{"failed", domain.HistoryFailed, 2, 2, history.Failed},
-		{"failed, earlier attempt", domain.HistoryFailed, 2, 1, history.Failed},
+		{"latest attempt", history.HistoryRunning, 2, 2, history.Apply},
+		{"earlier attempt", history.HistoryRunning, 2, 1, history.Fenced},
+		{"done", history.HistoryDone, 2, 2, history.Done},
+		{"done, earlier attempt", history.HistoryDone, 2, 1, history.Done},
+		{"failed", history.HistoryFailed, 2, 2, history.Failed},
+		{"failed, earlier attempt", history.HistoryFailed, 2, 1, history.Failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

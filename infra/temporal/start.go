@@ -12,6 +12,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/durable"
 )
 
@@ -124,7 +125,7 @@ var moveTitles = map[domain.HistoryOperationKind]string{
 }
 
 // StartMove starts the run of a rewind, a change of branch or a what-if.
-func (r Runs) StartMove(ctx context.Context, op domain.HistoryOperation) error {
+func (r Runs) StartMove(ctx context.Context, op history.Operation) error {
 	return r.start(ctx, run{
 		id: durable.HistoryWorkflowID(op.SessionID, op.ID), kind: "history", title: moveTitles[op.Kind],
 		sessionID: op.SessionID, ownerID: op.OwnerID, workflow: contract.WorkflowHistory,

@@ -12,6 +12,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
+	historypkg "everloop/domain/history"
 	"everloop/infra/objects"
 	"everloop/infra/snapshots"
 	"everloop/infra/temporal"
@@ -30,13 +31,13 @@ type standing struct {
 	begun chan struct{}
 }
 
-func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (domain.RestoredFiles, error) {
+func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (historypkg.RestoredFiles, error) {
 	if f.on.Load() {
 		f.begun <- struct{}{}
 
 		<-ctx.Done()
 
-		return domain.RestoredFiles{}, ctx.Err()
+		return historypkg.RestoredFiles{}, ctx.Err()
 	}
 
 	return f.Files.Restore(ctx, in)

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"everloop/domain"
+	historypkg "everloop/domain/history"
 	"everloop/infra/snapshots"
 	"everloop/internal/diskspace"
 	"everloop/service/history"
@@ -46,10 +47,10 @@ func (f Checkpoints) Begin(ctx context.Context, in history.CaptureIn) (history.P
 type pendingSnapshot struct{ *snapshots.Pending }
 
 // Finish implements history.Pending.
-func (p pendingSnapshot) Finish(ctx context.Context) (domain.Snapshot, error) {
+func (p pendingSnapshot) Finish(ctx context.Context) (historypkg.Snapshot, error) {
 	s, err := p.Pending.Finish(ctx)
 
-	return domain.Snapshot{
+	return historypkg.Snapshot{
 		ID:       s.ID,
 		Changed:  s.Changed,
 		Added:    s.Added,
@@ -61,10 +62,10 @@ func (p pendingSnapshot) Finish(ctx context.Context) (domain.Snapshot, error) {
 }
 
 // Restore implements history.Files.
-func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.RestoredFiles, error) {
+func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (historypkg.RestoredFiles, error) {
 	root, err := f.Roots.Root(ctx, in.SessionID, in.SandboxUID)
 	if err != nil {
-		return domain.RestoredFiles{}, err
+		return historypkg.RestoredFiles{}, err
 	}
 
 	restore := snapshots.RestoreIn{
@@ -78,22 +79,22 @@ func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domain.
 
 	done, err := f.Store.Restore(ctx, restore)
 
-	out := domain.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []domain.SkippedFile{}}
+	out := historypkg.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []historypkg.SkippedFile{}}
 	for _, s := range done.Skipped {
-		out.Skipped = append(out.Skipped, domain.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
+		out.Skipped = append(out.Skipped, historypkg.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
 	}
 
 	return out, err
 }
 
 // Diff implements history.Files. Directories are left out.
-func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]domain.FileDifference, error) {
+func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]historypkg.FileDifference, error) {
 	changes, err := f.Store.Diff(ctx, from, to)
-	out := []domain.FileDifference{}
+	out := []historypkg.FileDifference{}
 
 	for _, c := range changes {
 		if c.Type != snapshots.Directory {
-			out = append(out, domain.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
+			out = append(out, historypkg.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
 		}
 	}
 

@@ -18,6 +18,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	historypkg "everloop/domain/history"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
@@ -117,7 +118,7 @@ func (r *runs) set(away bool) {
 	r.away = away
 }
 
-func (r *runs) StartMove(ctx context.Context, op domain.HistoryOperation) error {
+func (r *runs) StartMove(ctx context.Context, op historypkg.Operation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -390,7 +391,7 @@ func (w *world) messages() (texts []string) {
 	return texts
 }
 
-func (w *world) checkpoints() []domain.Checkpoint {
+func (w *world) checkpoints() []historypkg.Checkpoint {
 	w.t.Helper()
 	list, err := w.service.Checkpoints(w.t.Context(), w.session.ID)
 	require.NoError(w.t, err)
@@ -399,7 +400,7 @@ func (w *world) checkpoints() []domain.Checkpoint {
 }
 
 // before gives the checkpoint before a turn.
-func (w *world) before(turn string) domain.Checkpoint {
+func (w *world) before(turn string) historypkg.Checkpoint {
 	w.t.Helper()
 
 	for _, k := range w.checkpoints() {
@@ -410,10 +411,10 @@ func (w *world) before(turn string) domain.Checkpoint {
 
 	require.Fail(w.t, "no checkpoint before turn "+turn)
 
-	return domain.Checkpoint{}
+	return historypkg.Checkpoint{}
 }
 
-func (w *world) rewind(turn string) domain.MovedHistory {
+func (w *world) rewind(turn string) historypkg.Moved {
 	w.t.Helper()
 	moved, err := w.service.Rewind(w.t.Context(), w.owner, w.session.ID, w.before(turn).ID)
 	require.NoError(w.t, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // CapturerConfig is what NewCapturer needs.
@@ -349,13 +350,13 @@ const storeTries = 4
 
 // store keeps what was seen and records it, after the capture before: what changed
 // since that one is emitted.
-func (c *Capturer) store(ctx context.Context, due domain.DueCaptures, pending Pending, before <-chan struct{}) {
+func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending Pending, before <-chan struct{}) {
 	defer pending.Discard()
 
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 
-	var snapshot domain.Snapshot
+	var snapshot history.Snapshot
 
 	err := c.affords(ctx, due.SessionID, pending.Needs())
 	if err == nil {
@@ -386,8 +387,8 @@ func (c *Capturer) store(ctx context.Context, due domain.DueCaptures, pending Pe
 
 // record writes what the checkpoints hold, and emits what changed since the capture
 // before.
-func (c *Capturer) record(ctx context.Context, due domain.DueCaptures, snapshot domain.Snapshot) error {
-	var base domain.CaptureBase
+func (c *Capturer) record(ctx context.Context, due history.DueCaptures, snapshot history.Snapshot) error {
+	var base history.CaptureBase
 
 	err := retried(ctx, func() (err error) {
 		base, err = c.cfg.Records.RecordCaptures(ctx, c.cfg.Process, due, snapshot)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // mostChanges bounds the events of one look at the files: of more paths, one event
@@ -16,7 +17,7 @@ const mostChanges = 100
 // emitCaptured emits what commands, tool servers and users did to the files
 // since the capture before. Changes by Write and Edit in the captured turns were
 // emitted with their calls.
-func (c *Capturer) emitCaptured(ctx context.Context, sessionID string, base domain.CaptureBase, snapshot string) {
+func (c *Capturer) emitCaptured(ctx context.Context, sessionID string, base history.CaptureBase, snapshot string) {
 	if base.Snapshot == "" || base.Snapshot == snapshot {
 		return // the first capture of a session says what there is, not what changed
 	}
@@ -32,7 +33,7 @@ func (c *Capturer) emitCaptured(ctx context.Context, sessionID string, base doma
 }
 
 // emitMoved emits what a move did to the files.
-func (d *Service) emitMoved(ctx context.Context, op domain.HistoryOperation) {
+func (d *Service) emitMoved(ctx context.Context, op history.Operation) {
 	snapshot, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
 	if err != nil || snapshot == "" || left == "" || snapshot == left {
 		return
@@ -50,7 +51,7 @@ func (d *Service) emitMoved(ctx context.Context, op domain.HistoryOperation) {
 
 // announced gives the changes to emit: all but those of known paths, or one of their
 // common directory.
-func announced(changed []domain.FileDifference, known map[string]bool) []domain.FileChange {
+func announced(changed []history.FileDifference, known map[string]bool) []domain.FileChange {
 	var out []domain.FileChange
 
 	for _, c := range changed {

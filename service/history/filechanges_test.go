@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	historypkg "everloop/domain/history"
 	"everloop/service/history"
 )
 
@@ -79,7 +80,7 @@ type slowPending struct {
 	n  int32
 }
 
-func (p slowPending) Finish(ctx context.Context) (domain.Snapshot, error) {
+func (p slowPending) Finish(ctx context.Context) (historypkg.Snapshot, error) {
 	if p.n == 1 {
 		<-p.of.second
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/infra/snapshots"
 )
 
@@ -30,7 +31,7 @@ func TestRewindWithoutFilesSaysSo(t *testing.T) {
 	two := w.chat("second", w.writes("a.txt", "2"))
 	w.lose()
 	moved := w.rewind(two.TurnID)
-	require.Equal(t, []domain.SkippedFile{{Path: ".", Reason: "the files of this checkpoint were not captured"}}, moved.Files.Skipped)
+	require.Equal(t, []history.SkippedFile{{Path: ".", Reason: "the files of this checkpoint were not captured"}}, moved.Files.Skipped)
 	require.Equal(t, []string{"first", "step", "done"}, w.messages())
 	require.Equal(t, "2", w.files()["a.txt"], "they stay as they are")
 	w.chat("third", w.writes("a.txt", "3"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/fencing"
 )
 
@@ -12,13 +13,13 @@ import (
 // files as they are, restores those of the goal and moves the conversation. It may
 // be broken off at any point and run again. The error of an operation that was
 // aborted is not returned: its state is failed then.
-func (d *Service) Move(ctx context.Context, operationID string) (domain.HistoryState, error) {
+func (d *Service) Move(ctx context.Context, operationID string) (history.State, error) {
 	op, err := d.cfg.Records.AttemptHistory(ctx, operationID)
 	if err != nil {
 		return "", err
 	}
 
-	if op.State != domain.HistoryRunning {
+	if op.State != history.HistoryRunning {
 		d.wake(ctx, op.SessionID) // the attempt before may have ended between its commit and this
 		return op.State, nil
 	}
@@ -38,14 +39,14 @@ func (d *Service) Move(ctx context.Context, operationID string) (domain.HistoryS
 	d.emitMoved(ctx, op)
 	d.wake(ctx, op.SessionID)
 
-	return domain.HistoryDone, nil
+	return history.HistoryDone, nil
 }
 
 // Abort leaves the session of an operation as it was, files included, when an
 // operator has cancelled its workflow.
-func (d *Service) Abort(ctx context.Context, operationID, reason string) (domain.HistoryState, error) {
+func (d *Service) Abort(ctx context.Context, operationID, reason string) (history.State, error) {
 	op, err := d.cfg.Records.AttemptHistory(ctx, operationID)
-	if err != nil || op.State != domain.HistoryRunning {
+	if err != nil || op.State != history.HistoryRunning {
 		return op.State, err
 	}
 
@@ -57,7 +58,7 @@ func (d *Service) Abort(ctx context.Context, operationID, reason string) (domain
 
 // fence returns a context that is cancelled with domain.ErrFenced once another
 // attempt may have begun.
-func (d *Service) fence(ctx context.Context, op domain.HistoryOperation) (context.Context, func()) {
+func (d *Service) fence(ctx context.Context, op history.Operation) (context.Context, func()) {
 	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Records.CheckHistory(ctx, op) })
 }
 
@@ -83,17 +84,17 @@ var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of 
 	"nothing was changed")
 
 // restore captures the files as they are and makes them what they were.
-func (d *Service) restore(ctx context.Context, op domain.HistoryOperation) (domain.RestoredFiles, error) {
+func (d *Service) restore(ctx context.Context, op history.Operation) (history.RestoredFiles, error) {
 	if err := d.cfg.Captures.Flush(ctx, op.SessionID); err != nil {
-		return domain.RestoredFiles{}, err
+		return history.RestoredFiles{}, err
 	}
 
 	snapshot, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
 	switch {
 	case err != nil:
-		return domain.RestoredFiles{}, err
+		return history.RestoredFiles{}, err
 	case left == "":
-		return domain.RestoredFiles{}, errNotLeft
+		return history.RestoredFiles{}, errNotLeft
 	case snapshot == "":
 		return filesLost(op, "the files of this checkpoint were not captured")
 	}
@@ -115,18 +116,18 @@ func (d *Service) restore(ctx context.Context, op domain.HistoryOperation) (doma
 }
 
 // filesLost lets the conversation go back without its files, except for a what-if.
-func filesLost(op domain.HistoryOperation, why string) (domain.RestoredFiles, error) {
+func filesLost(op history.Operation, why string) (history.RestoredFiles, error) {
 	if op.Kind == domain.OperationWhatif {
-		return domain.RestoredFiles{}, errNotKept
+		return history.RestoredFiles{}, errNotKept
 	}
 
-	return domain.RestoredFiles{Skipped: []domain.SkippedFile{{Path: ".", Reason: why}}}, nil
+	return history.RestoredFiles{Skipped: []history.SkippedFile{{Path: ".", Reason: why}}}, nil
 }
 
 // giveUp leaves the session as it was, files included, and aborts the operation.
 // When the files cannot even be put back, it returns the error: the session stays
 // claimed and the attempt is retried.
-func (d *Service) giveUp(ctx context.Context, op domain.HistoryOperation, cause error) (domain.HistoryState, error) {
+func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error) (history.State, error) {
 	if ctx.Err() != nil {
 		return op.State, fencing.Cause(ctx, cause)
 	}
@@ -164,5 +165,5 @@ func (d *Service) giveUp(ctx context.Context, op domain.HistoryOperation, cause 
 	)
 	d.wake(ctx, op.SessionID)
 
-	return domain.HistoryFailed, nil
+	return history.HistoryFailed, nil
 }

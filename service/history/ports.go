@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // Captures keep the checkpoints whose files are to be captured. Process names
@@ -16,12 +17,12 @@ import (
 type Captures interface {
 	// TakeCaptures gives those of a session that are due, but for those inHand;
 	// with all, also those whose turns have tools left that will not run.
-	TakeCaptures(ctx context.Context, sessionID, process string, inHand []string, all bool) (domain.DueCaptures, error)
+	TakeCaptures(ctx context.Context, sessionID, process string, inHand []string, all bool) (history.DueCaptures, error)
 	KeepCaptures(ctx context.Context, process string, ids []string) error
 	LeaveCaptures(ctx context.Context, process string, ids []string) error
 	// RecordCaptures says what the recorded captures come after; nothing when another
 	// process has taken them.
-	RecordCaptures(ctx context.Context, process string, due domain.DueCaptures, s domain.Snapshot) (domain.CaptureBase, error)
+	RecordCaptures(ctx context.Context, process string, due history.DueCaptures, s history.Snapshot) (history.CaptureBase, error)
 	FailCaptures(ctx context.Context, process string, ids []string, reason string) error
 	ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]string, error)
 	// CheckpointBytes says what the object store keeps of the checkpoints of a session,
@@ -39,25 +40,25 @@ type FileEvents interface {
 // Every write of an attempt that is not the latest one fails with
 // domain.ErrFenced.
 type Operations interface {
-	ClaimHistory(ctx context.Context, ownerID string, want domain.HistoryRequest) (domain.ClaimedHistory, error)
-	AttemptHistory(ctx context.Context, operationID string) (domain.HistoryOperation, error)
-	CheckHistory(ctx context.Context, op domain.HistoryOperation) error
+	ClaimHistory(ctx context.Context, ownerID string, want history.Request) (history.Claimed, error)
+	AttemptHistory(ctx context.Context, operationID string) (history.Operation, error)
+	CheckHistory(ctx context.Context, op history.Operation) error
 	HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error)
-	FinishHistory(ctx context.Context, op domain.HistoryOperation, files domain.RestoredFiles) (domain.MovedHistory, error)
-	AbortHistory(ctx context.Context, op domain.HistoryOperation, cause *domain.Error) error
-	HistoryResult(ctx context.Context, operationID string) (moved domain.MovedHistory, done bool, err error)
-	LostHistory(ctx context.Context, age time.Duration, after string) ([]domain.HistoryOperation, error)
+	FinishHistory(ctx context.Context, op history.Operation, files history.RestoredFiles) (history.Moved, error)
+	AbortHistory(ctx context.Context, op history.Operation, cause *domain.Error) error
+	HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error)
+	LostHistory(ctx context.Context, age time.Duration, after string) ([]history.Operation, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
 	FileEvents
 }
 
 // Views read the past. The caller has authorised the reader.
 type Views interface {
-	Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error)
-	History(ctx context.Context, sessionID string) (domain.History, error)
-	CheckoutView(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.CheckoutView, error)
+	Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error)
+	History(ctx context.Context, sessionID string) (history.History, error)
+	CheckoutView(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.CheckoutView, error)
 	TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error
-	CompareBranches(ctx context.Context, sessionID, base, other string) (domain.Comparison, error)
+	CompareBranches(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
 }
 
 // Files makes, restores and compares snapshots of workspaces.
@@ -66,10 +67,10 @@ type Files interface {
 	Begin(ctx context.Context, in CaptureIn) (Pending, error)
 	// Restore makes a workspace what it was. It may be broken off at any point and
 	// run again, which finishes it. current is the newest snapshot of it.
-	Restore(ctx context.Context, in RestoreIn) (domain.RestoredFiles, error)
+	Restore(ctx context.Context, in RestoreIn) (history.RestoredFiles, error)
 	// Diff returns how to come from one snapshot to another, by path; "" is the
 	// empty one.
-	Diff(ctx context.Context, from, to string) ([]domain.FileDifference, error)
+	Diff(ctx context.Context, from, to string) ([]history.FileDifference, error)
 	// Walk visits the files of a snapshot by path.
 	Walk(ctx context.Context, snapshotID string, visit func(path string, size int64) error) error
 }
@@ -96,14 +97,14 @@ type RestoreIn struct {
 type Pending interface {
 	// Needs is the most that Finish will store, in bytes.
 	Needs() int64
-	Finish(ctx context.Context) (domain.Snapshot, error)
+	Finish(ctx context.Context) (history.Snapshot, error)
 	Discard()
 }
 
 // Runs starts the workflow of a move, and wakes the run of a session.
 type Runs interface {
 	// StartMove does nothing when the workflow of the operation is open.
-	StartMove(ctx context.Context, op domain.HistoryOperation) error
+	StartMove(ctx context.Context, op history.Operation) error
 	Wake(ctx context.Context, s domain.SessionRun) error
 }
 

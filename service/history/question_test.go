@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // ask makes a chat that ends with a question to the user.
@@ -82,7 +83,7 @@ func TestAnAnswerWaitsForAMoveUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	asked, question := w.ask("first")
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, domain.HistoryRequest{
+	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, history.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(asked.TurnID).ID,
 	})
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // Config is what New needs.
@@ -42,21 +43,21 @@ func New(cfg Config) (*Service, error) {
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new
 // branch. What was stays reachable by the checkpoint that the answer names.
-func (d *Service) Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
-	return d.move(ctx, owner, domain.HistoryRequest{Kind: domain.OperationRewind, SessionID: sessionID, CheckpointID: checkpointID})
+func (d *Service) Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
+	return d.move(ctx, owner, history.Request{Kind: domain.OperationRewind, SessionID: sessionID, CheckpointID: checkpointID})
 }
 
 // SwitchBranch takes a session to the newest end of the branch that a
 // checkpoint's turn is on, conversation and files.
-func (d *Service) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (domain.MovedHistory, error) {
-	return d.move(ctx, owner, domain.HistoryRequest{Kind: domain.OperationSwitch, SessionID: sessionID, CheckpointID: checkpointID})
+func (d *Service) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
+	return d.move(ctx, owner, history.Request{Kind: domain.OperationSwitch, SessionID: sessionID, CheckpointID: checkpointID})
 }
 
-func (d *Service) move(ctx context.Context, owner domain.User, want domain.HistoryRequest) (domain.MovedHistory, error) {
+func (d *Service) move(ctx context.Context, owner domain.User, want history.Request) (history.Moved, error) {
 	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, want)
 	switch {
 	case err != nil:
-		return domain.MovedHistory{}, err
+		return history.Moved{}, err
 	case claimed.Done != nil:
 		return *claimed.Done, nil
 	}
@@ -69,7 +70,7 @@ func (d *Service) move(ctx context.Context, owner domain.User, want domain.Histo
 // Whatif makes a message durable that runs on from a step of the active branch.
 // Its chat begins when the files are what they were after the step.
 func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Send) (domain.SendAck, error) {
-	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, domain.HistoryRequest{
+	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, history.Request{
 		Kind: domain.OperationWhatif, SessionID: send.SessionID, Send: &send,
 	})
 	if err != nil || claimed.Operation == nil { // it was sent before
@@ -86,7 +87,7 @@ const startTimeout = 30 * time.Second
 
 // start starts the workflow of a claimed operation. It does not wait, and goes on
 // when the caller has left.
-func (d *Service) start(ctx context.Context, op domain.HistoryOperation) {
+func (d *Service) start(ctx context.Context, op history.Operation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	go func() {
 		defer cancel()
@@ -113,7 +114,7 @@ var errPending = domain.Newf(domain.Unavailable, "history_pending",
 
 // await waits for the result of an operation by reading its row: the result of
 // the workflow may arrive seconds after its end.
-func (d *Service) await(ctx context.Context, operationID string) (domain.MovedHistory, error) {
+func (d *Service) await(ctx context.Context, operationID string) (history.Moved, error) {
 	wait := d.cfg.Wait
 	if wait == 0 {
 		wait = moveWait

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 func TestRewindTakesConversationAndFilesBack(t *testing.T) {
@@ -182,7 +183,7 @@ func TestMovesNeedAnIdleSession(t *testing.T) {
 	require.True(t, domain.HasCode(err, "checkpoint_not_found"), "%v", err)
 	_, err = w.service.Rewind(t.Context(), domain.User{ID: "another"}, w.session.ID, point)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)
-	_, err = w.service.Checkout(t.Context(), w.session.ID, "none", domain.CheckoutBefore)
+	_, err = w.service.Checkout(t.Context(), w.session.ID, "none", history.CheckoutBefore)
 	require.True(t, domain.HasCode(err, "checkpoint_not_found"), "%v", err)
 }
 
@@ -230,7 +231,7 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, domain.HistoryRequest{
+	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, history.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(one.TurnID).ID,
 	})
 	require.NoError(t, err)

@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 // maxListed is how many files a checkout lists; of more only those that changed.
 const maxListed = 20_000
 
 // Checkpoints lists the checkpoints of a session.
-func (d *Service) Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error) {
+func (d *Service) Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error) {
 	return d.cfg.Records.Checkpoints(ctx, sessionID)
 }
 
 // Tree gives the conversation tree of a session.
-func (d *Service) Tree(ctx context.Context, session domain.Session) (domain.History, error) {
+func (d *Service) Tree(ctx context.Context, session domain.Session) (history.History, error) {
 	tree, err := d.cfg.Records.History(ctx, session.ID)
 	if err != nil || d.cfg.Tokens == nil {
 		return tree, err
@@ -31,10 +32,10 @@ func (d *Service) Tree(ctx context.Context, session domain.Session) (domain.Hist
 
 // Checkout shows a session as it was before a checkpoint's turn, or at the end of
 // the chat that the turn started. Nothing is changed by it.
-func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, position domain.CheckoutPosition) (domain.Checkout, error) {
-	out := domain.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []domain.FileDifference{}}
+func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.Checkout, error) {
+	out := history.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{}}
 
-	view, err := d.view(ctx, sessionID, func() (domain.CheckoutView, error) {
+	view, err := d.view(ctx, sessionID, func() (history.CheckoutView, error) {
 		return d.cfg.Records.CheckoutView(ctx, sessionID, checkpointID, position)
 	})
 	if err != nil {
@@ -58,7 +59,7 @@ func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, 
 }
 
 // view looks again when the files of the place are just being captured.
-func (d *Service) view(ctx context.Context, sessionID string, look func() (domain.CheckoutView, error)) (domain.CheckoutView, error) {
+func (d *Service) view(ctx context.Context, sessionID string, look func() (history.CheckoutView, error)) (history.CheckoutView, error) {
 	view, err := look()
 	if err != nil || view.Snapshot != "" {
 		return view, err
@@ -73,7 +74,7 @@ func (d *Service) view(ctx context.Context, sessionID string, look func() (domai
 
 // listing gives the files of a view, each with what became of it since the place
 // before.
-func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files []domain.FileDifference, truncated bool, err error) {
+func (d *Service) listing(ctx context.Context, view history.CheckoutView) (files []history.FileDifference, truncated bool, err error) {
 	changed, err := d.cfg.Files.Diff(ctx, view.Before, view.Snapshot)
 	if err != nil {
 		return nil, false, err
@@ -84,7 +85,7 @@ func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files 
 		what[f.Path] = f.Change
 	}
 
-	files = []domain.FileDifference{}
+	files = []history.FileDifference{}
 
 	err = d.cfg.Files.Walk(ctx, view.Snapshot, func(path string, size int64) error {
 		change := what[path]
@@ -98,7 +99,7 @@ func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files 
 			change = "unchanged"
 		}
 
-		files = append(files, domain.FileDifference{Path: path, Change: change, Size: size})
+		files = append(files, history.FileDifference{Path: path, Change: change, Size: size})
 
 		return nil
 	})
@@ -116,14 +117,14 @@ func (d *Service) listing(ctx context.Context, view domain.CheckoutView) (files 
 }
 
 // Compare holds two branches of a session against each other, files included.
-func (d *Service) Compare(ctx context.Context, sessionID, base, other string) (domain.Comparison, error) {
+func (d *Service) Compare(ctx context.Context, sessionID, base, other string) (history.Comparison, error) {
 	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
-		return domain.Comparison{}, err
+		return history.Comparison{}, err
 	}
 
 	out, err := d.cfg.Records.CompareBranches(ctx, sessionID, base, other)
 
-	out.Files = []domain.FileDifference{}
+	out.Files = []history.FileDifference{}
 	if err != nil || out.Base.Snapshot == "" || out.Other.Snapshot == "" {
 		return out, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 func TestCheckoutShowsAndChangesNothing(t *testing.T) {
@@ -21,16 +22,16 @@ func TestCheckoutShowsAndChangesNothing(t *testing.T) {
 	files, texts := w.files(), w.messages()
 	moves := len(w.checkpoints())
 
-	before, err := w.service.Checkout(t.Context(), w.session.ID, w.before(two.TurnID).ID, domain.CheckoutBefore)
+	before, err := w.service.Checkout(t.Context(), w.session.ID, w.before(two.TurnID).ID, history.CheckoutBefore)
 	require.NoError(t, err)
 	require.Len(t, before.Turns, 3)
-	require.Equal(t, []domain.FileDifference{{Path: "a.txt", Change: "unchanged", Size: 1}}, before.Files)
+	require.Equal(t, []history.FileDifference{{Path: "a.txt", Change: "unchanged", Size: 1}}, before.Files)
 	require.EqualValues(t, 22, before.Tokens)
 
-	end, err := w.service.Checkout(t.Context(), w.session.ID, w.before(two.TurnID).ID, domain.CheckoutTurnEnd)
+	end, err := w.service.Checkout(t.Context(), w.session.ID, w.before(two.TurnID).ID, history.CheckoutTurnEnd)
 	require.NoError(t, err)
 	require.Len(t, end.Turns, 7, "to the end of the chat that the turn started")
-	require.Equal(t, []domain.FileDifference{
+	require.Equal(t, []history.FileDifference{
 		{Path: "a.txt", Change: "modified", Size: 7}, {Path: "b.txt", Change: "created", Size: 2},
 	}, end.Files)
 
@@ -57,7 +58,7 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tree.Nodes, 8)
 
-	byID := map[string]domain.HistoryNode{}
+	byID := map[string]history.Node{}
 	for _, n := range tree.Nodes {
 		byID[n.ID] = n
 	}
@@ -81,7 +82,7 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	require.True(t, tree.Branches[1].Active)
 }
 
-func steps(nodes []domain.HistoryNode) (all []int) {
+func steps(nodes []history.Node) (all []int) {
 	for _, n := range nodes {
 		all = append(all, n.Step)
 	}
@@ -104,7 +105,7 @@ func TestBranchesAreHeldAgainstEachOther(t *testing.T) {
 	require.EqualValues(t, 30, got.Base.Usage.InputTokens)
 	require.EqualValues(t, 60, got.Other.Usage.InputTokens)
 	require.Len(t, got.Turns, 7)
-	require.Equal(t, []domain.FileDifference{
+	require.Equal(t, []history.FileDifference{
 		{Path: "a.txt", Change: "modified", Size: 5}, {Path: "b.txt", Change: "deleted"}, {Path: "c.txt", Change: "created", Size: 1},
 	}, got.Files)
 	_, err = w.service.Compare(t.Context(), w.session.ID, "none", moved.BranchID)

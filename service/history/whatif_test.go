@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 )
 
 const (
@@ -72,12 +73,12 @@ func TestWhatifRunsOnFromAStepWithItsFiles(t *testing.T) {
 }
 
 // active gives a checkpoint of the branch on which the session stands.
-func (w *world) active() domain.Checkpoint {
+func (w *world) active() history.Checkpoint {
 	list := w.checkpoints()
 	return list[len(list)-1]
 }
 
-func (w *world) switchTo(k domain.Checkpoint) {
+func (w *world) switchTo(k history.Checkpoint) {
 	w.t.Helper()
 	moves := w.log.moves()
 	_, err := w.service.SwitchBranch(w.t.Context(), w.owner, w.session.ID, k.ID)

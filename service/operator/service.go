@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/internal/durable"
 )
 
@@ -26,7 +27,7 @@ type Engine interface {
 	StartReplay(ctx context.Context, sessionID, ownerID string) error
 	StartCompaction(ctx context.Context, in domain.CompactionRun) error
 	StartDeletion(ctx context.Context, in domain.DeletedSession) error
-	StartMove(ctx context.Context, op domain.HistoryOperation) error
+	StartMove(ctx context.Context, op history.Operation) error
 	StartImport(ctx context.Context, in domain.Import) error
 	StartArchive(ctx context.Context) error
 	ResumeScheduledRun(ctx context.Context, runID string) error
@@ -323,7 +324,7 @@ func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) 
 	case domain.RunKindDeletion:
 		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: id, OwnerID: work.OwnerID})
 	case domain.RunKindHistory:
-		return s.cfg.Engine.StartMove(ctx, domain.HistoryOperation{
+		return s.cfg.Engine.StartMove(ctx, history.Operation{
 			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
 		})
 	case domain.RunKindImport:

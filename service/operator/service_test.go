@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/service/operator"
 )
 
@@ -67,7 +68,7 @@ func (f *fakes) StartDeletion(_ context.Context, in domain.DeletedSession) error
 	return f.note("start", in.SessionID)
 }
 
-func (f *fakes) StartMove(_ context.Context, op domain.HistoryOperation) error {
+func (f *fakes) StartMove(_ context.Context, op history.Operation) error {
 	return f.note("start", string(op.Kind)+" "+op.ID)
 }
 

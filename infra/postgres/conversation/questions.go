@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 )
@@ -227,8 +228,8 @@ func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string)
 // CancelWaiting cancels the open questions of a session and ends the chats that wait for
 // their answers. It returns the number of the questions and the run of the chat. By is
 // recorded as the cause. The caller holds the session's lock.
-func CancelWaiting(ctx context.Context, tx *pg.Tx, sessionID, by string) (domain.Cancelled, error) {
-	var out domain.Cancelled
+func CancelWaiting(ctx context.Context, tx *pg.Tx, sessionID, by string) (history.Cancelled, error) {
+	var out history.Cancelled
 
 	asked, err := OpenQuestionsOf(ctx, tx, sessionID)
 	if err != nil {

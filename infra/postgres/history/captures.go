@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
 )
@@ -59,8 +59,8 @@ const ranAfter = `
 // for those that it has in hand already. With all, those are due too whose turns
 // have tools left that never ran; the caller knows that nothing runs. The lease
 // keeps them for the process; see KeepCaptures.
-func (db *Base) TakeCaptures(ctx context.Context, sessionID, owner string, inHand []string, all bool) (domain.DueCaptures, error) {
-	due := domain.DueCaptures{SessionID: sessionID}
+func (db *Base) TakeCaptures(ctx context.Context, sessionID, owner string, inHand []string, all bool) (history.DueCaptures, error) {
+	due := history.DueCaptures{SessionID: sessionID}
 
 	if inHand == nil {
 		inHand = []string{}
@@ -137,9 +137,9 @@ const recordCaptures = `
 func (db *Base) RecordCaptures(
 	ctx context.Context,
 	owner string,
-	due domain.DueCaptures,
-	s domain.Snapshot,
-) (base domain.CaptureBase, err error) {
+	due history.DueCaptures,
+	s history.Snapshot,
+) (base history.CaptureBase, err error) {
 	err = db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(recordCaptures, pgx.NamedArgs{
 			"session":  due.SessionID,

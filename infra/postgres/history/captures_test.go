@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/infra/postgres"
 	"everloop/internal/testkit"
 )
@@ -171,8 +172,8 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 		_, err := db.RecordCaptures(
 			ctx,
 			process,
-			domain.DueCaptures{SessionID: session.ID, IDs: []string{"k"}},
-			domain.Snapshot{ID: snapshot},
+			history.DueCaptures{SessionID: session.ID, IDs: []string{"k"}},
+			history.Snapshot{ID: snapshot},
 		)
 		require.NoError(t, err)
 	}

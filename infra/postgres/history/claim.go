@@ -24,11 +24,11 @@ func checkpointNotFound(id string) error {
 // from its commit on no chat begins before FinishHistory or AbortHistory. The
 // session must be idle: no chat runs or waits in the queue, nothing else moves
 // it, and no replay is played in it. The message of a what-if is durable with it.
-func (s *Store) ClaimHistory(ctx context.Context, ownerID string, want domain.HistoryRequest) (domain.ClaimedHistory, error) {
-	var out domain.ClaimedHistory
+func (s *Store) ClaimHistory(ctx context.Context, ownerID string, want history.Request) (history.Claimed, error) {
+	var out history.Claimed
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
-		out = domain.ClaimedHistory{}
+		out = history.Claimed{}
 		session, err := sessions.Lock(ctx, tx, want.SessionID, ownerID)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ type goal struct {
 	chatID   string
 }
 
-func historyGoal(ctx context.Context, tx pgx.Tx, session sessions.Locked, active branchRow, want domain.HistoryRequest) (goal, error) {
+func historyGoal(ctx context.Context, tx pgx.Tx, session sessions.Locked, active branchRow, want history.Request) (goal, error) {
 	if want.Kind == domain.OperationWhatif {
 		sequence, err := afterStep(ctx, tx, active, want.Send.Whatif.FromStep)
 		if err == nil {
@@ -221,13 +221,13 @@ func knownEntries(ctx context.Context, tx pgx.Tx, sessionID string, w *domain.Wh
 // claimOperation notes where the session stands, with its files to be captured,
 // and what is to be done.
 func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, active branchRow, ownerID string,
-	want domain.HistoryRequest, goal goal,
-) (*domain.HistoryOperation, error) {
-	op := domain.HistoryOperation{
+	want history.Request, goal goal,
+) (*history.Operation, error) {
+	op := history.Operation{
 		ID:        domain.NewID(),
 		SessionID: session.ID,
 		Kind:      want.Kind,
-		State:     domain.HistoryRunning,
+		State:     history.HistoryRunning,
 		LeftID:    domain.NewID(),
 		ChatID:    goal.chatID,
 	}
@@ -287,10 +287,10 @@ func standing(
 	session sessions.Locked,
 	active branchRow,
 	checkpointID string,
-) (*domain.MovedHistory, error) {
-	done := &domain.MovedHistory{
+) (*history.Moved, error) {
+	done := &history.Moved{
 		SessionID: session.ID, CheckpointID: &checkpointID, BranchID: active.ID, PreviousBranchID: active.ID,
-		RemovedTurnIDs: []string{}, Files: domain.RestoredFiles{Skipped: []domain.SkippedFile{}},
+		RemovedTurnIDs: []string{}, Files: history.RestoredFiles{Skipped: []history.SkippedFile{}},
 	}
 	err := tx.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), active.ID).Scan(&done.HeadTurnID)
 

@@ -137,7 +137,7 @@ func rank(sorted []int64, bound int64) int {
 
 // Checkpoints lists the checkpoints of a session's every branch, the oldest
 // first (shapes.md section 3). The caller has authorised the reader.
-func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]domain.Checkpoint, error) {
+func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
 		return nil, pg.Fault("read checkpoints", err)
@@ -147,8 +147,8 @@ func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]domain.Che
 		SELECT id, turn_id, branch_id, sequence, kind, label, created_at, snapshot_id, changed, added, deleted, bytes, complete
 		FROM   checkpoints WHERE session_id = $1 AND kind <> 'tool_batch' ORDER BY id`, sessionID)
 
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.Checkpoint, error) {
-		var k domain.Checkpoint
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Checkpoint, error) {
+		var k history.Checkpoint
 
 		return k, row.Scan(&k.ID, &k.TurnID, &k.BranchID, &k.Sequence, &k.Kind, &k.Label, &k.Created,
 			&k.Files.SnapshotID, &k.Files.Changed, &k.Files.Added, &k.Files.Deleted, &k.Files.Bytes, &k.Files.Complete)
@@ -163,7 +163,7 @@ func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]domain.Che
 }
 
 // relate fills in what checkpoints are to each other and to the active branch.
-func (x *historyIndex) relate(list []domain.Checkpoint) {
+func (x *historyIndex) relate(list []history.Checkpoint) {
 	own := map[string][]int{} // of each branch, by sequence
 
 	for i := range list {
@@ -202,7 +202,7 @@ func (x *historyIndex) relate(list []domain.Checkpoint) {
 
 // lastBefore finds the last checkpoint of a path that stands at a sequence or
 // before it; -1 when there is none.
-func (x *historyIndex) lastBefore(list []domain.Checkpoint, own map[string][]int, path history.Path, sequence int64) int {
+func (x *historyIndex) lastBefore(list []history.Checkpoint, own map[string][]int, path history.Path, sequence int64) int {
 	for _, s := range slices.Backward(path) {
 		for _, i := range slices.Backward(own[s.BranchID]) {
 			if list[i].Sequence <= min(s.UpTo, sequence) {

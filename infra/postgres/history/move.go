@@ -15,7 +15,7 @@ import (
 
 // runningOperation is an operation as its row has it.
 type runningOperation struct {
-	State        domain.HistoryState         `db:"state"`
+	State        history.State               `db:"state"`
 	Attempt      int                         `db:"attempt"`
 	Kind         domain.HistoryOperationKind `db:"kind"`
 	CheckpointID *string                     `db:"checkpoint_id"`
@@ -24,7 +24,7 @@ type runningOperation struct {
 	Sequence     *int64                      `db:"sequence"`
 	ChatID       *string                     `db:"chat_id"`
 	Deprecate    []string                    `db:"deprecate"`
-	Result       *domain.MovedHistory        `db:"result"`
+	Result       *history.Moved              `db:"result"`
 	Error        *string                     `db:"error"`
 }
 
@@ -42,10 +42,10 @@ func readOperation(ctx context.Context, tx pgx.Tx, id string) (runningOperation,
 // An attempt that is not the latest one gets domain.ErrFenced.
 func (s *Store) FinishHistory(
 	ctx context.Context,
-	claimed domain.HistoryOperation,
-	files domain.RestoredFiles,
-) (domain.MovedHistory, error) {
-	var out domain.MovedHistory
+	claimed history.Operation,
+	files history.RestoredFiles,
+) (history.Moved, error) {
+	var out history.Moved
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, err := sessions.Lock(ctx, tx, claimed.SessionID, "")
@@ -88,13 +88,13 @@ func moveHistory(
 	tx *pg.Tx,
 	session sessions.Locked,
 	op runningOperation,
-	files domain.RestoredFiles,
-) (domain.MovedHistory, error) {
-	out := domain.MovedHistory{
+	files history.RestoredFiles,
+) (history.Moved, error) {
+	out := history.Moved{
 		SessionID: session.ID, CheckpointID: op.CheckpointID, PreviousBranchID: session.BranchID, PreRewindID: op.LeftID, Files: files,
 	}
 	if out.Files.Skipped == nil {
-		out.Files.Skipped = []domain.SkippedFile{}
+		out.Files.Skipped = []history.SkippedFile{}
 	}
 
 	old, err := readBranch(ctx, tx, session.ID, session.BranchID)
@@ -157,7 +157,7 @@ func describeMove(
 	sessionID string,
 	op runningOperation,
 	old, now branchRow,
-	out *domain.MovedHistory,
+	out *history.Moved,
 ) error {
 	err := tx.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), now.ID).Scan(&out.HeadTurnID)
 	if err != nil {
@@ -203,7 +203,7 @@ func shownParts(sessionID string, parts []domain.ContentPart) []domain.ContentPa
 // AbortHistory releases a session that could not be moved. The chat of a what-if,
 // which was acknowledged, ends with the cause. An attempt that is not the latest
 // one gets domain.ErrFenced.
-func (s *Store) AbortHistory(ctx context.Context, claimed domain.HistoryOperation, cause *domain.Error) error {
+func (s *Store) AbortHistory(ctx context.Context, claimed history.Operation, cause *domain.Error) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, err := sessions.Lock(ctx, tx, claimed.SessionID, "")
 		if err != nil {

@@ -8,19 +8,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/history"
 	"everloop/infra/postgres/pg"
 )
 
 const operationColumns = `o.id, o.session_id, s.owner_id, s.sandbox_uid, o.kind, o.state, o.left_id, coalesce(o.chat_id, ''), o.attempt`
 
-func scanOperation(row pgx.CollectableRow) (op domain.HistoryOperation, err error) {
+func scanOperation(row pgx.CollectableRow) (op history.Operation, err error) {
 	return op, row.Scan(&op.ID, &op.SessionID, &op.OwnerID, &op.SandboxUID, &op.Kind, &op.State, &op.LeftID, &op.ChatID, &op.Attempt)
 }
 
 // AttemptHistory begins another attempt at a running operation. Attempts before
 // it can no longer write. An operation that is over is returned as it is; one of
 // a deleted session is reported as not found.
-func (db *Base) AttemptHistory(ctx context.Context, operationID string) (domain.HistoryOperation, error) {
+func (db *Base) AttemptHistory(ctx context.Context, operationID string) (history.Operation, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE history_operations o SET attempt = o.attempt + CASE WHEN o.state = 'running' THEN 1 ELSE 0 END
 		FROM   sessions s WHERE o.id = $1 AND s.id = o.session_id AND s.deleted_at IS NULL
@@ -40,7 +41,7 @@ func operationNotFound(id string) error {
 
 // CheckHistory returns domain.ErrFenced unless the attempt is the latest one at a
 // running operation.
-func (db *Base) CheckHistory(ctx context.Context, op domain.HistoryOperation) error {
+func (db *Base) CheckHistory(ctx context.Context, op history.Operation) error {
 	var current bool
 
 	err := db.Pool.QueryRow(ctx, `
@@ -55,10 +56,10 @@ func (db *Base) CheckHistory(ctx context.Context, op domain.HistoryOperation) er
 
 // HistoryResult returns what an operation came to, or the error with which it
 // failed. Done is false while it runs.
-func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved domain.MovedHistory, done bool, err error) {
+func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error) {
 	var (
-		state  domain.HistoryState
-		result *domain.MovedHistory
+		state  history.State
+		result *history.Moved
 	)
 
 	failed := &domain.Error{}
@@ -71,9 +72,9 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved do
 		return moved, false, operationNotFound(operationID)
 	case err != nil:
 		return moved, false, pg.Fault("read the result of a history operation", err)
-	case state == domain.HistoryDone:
+	case state == history.HistoryDone:
 		return *result, true, nil
-	case state == domain.HistoryFailed:
+	case state == history.HistoryFailed:
 		return moved, true, failed
 	}
 
@@ -86,7 +87,7 @@ const lostBatch = 100
 // LostHistory returns running operations that were claimed longer than age ago,
 // in the order of their ids and after one: those whose workflow may never have
 // been started.
-func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string) ([]domain.HistoryOperation, error) {
+func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string) ([]history.Operation, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+operationColumns+` FROM history_operations o JOIN sessions s ON s.id = o.session_id
 		WHERE  o.state = 'running' AND o.id > $2 AND o.created_at < now() - $1::interval AND s.deleted_at IS NULL

@@ -19,18 +19,18 @@ const nodeLabel = 120
 // History gives the conversation tree of a session: every entry of every branch.
 // Tokens of turns that no model server counted are estimated from their length.
 // The caller has authorised the reader.
-func (db *Base) History(ctx context.Context, sessionID string) (domain.History, error) {
+func (db *Base) History(ctx context.Context, sessionID string) (history.History, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
-		return domain.History{}, pg.Fault("read history", err)
+		return history.History{}, pg.Fault("read history", err)
 	}
 
-	out := domain.History{ActiveBranchID: x.active.ID}
+	out := history.History{ActiveBranchID: x.active.ID}
 	if out.Nodes, err = historyNodes(ctx, db, sessionID); err != nil {
 		return out, pg.Fault("read history", err)
 	}
 
-	heads := map[string]*domain.HistoryNode{}
+	heads := map[string]*history.Node{}
 	at := make(map[string]int, len(out.Nodes))
 	active := x.active.path()
 
@@ -54,7 +54,7 @@ func (db *Base) History(ctx context.Context, sessionID string) (domain.History, 
 	}
 
 	for _, b := range x.branches {
-		shown := domain.Branch{
+		shown := history.Branch{
 			ID: b.ID, Name: b.Name, BaseID: b.BaseID, HeadID: b.ForkedFromID, ForkedFromID: b.ForkedFromID, Created: b.CreatedAt,
 			Reason: b.Reason, Active: b.ID == x.active.ID,
 		}
@@ -79,7 +79,7 @@ func (db *Base) History(ctx context.Context, sessionID string) (domain.History, 
 }
 
 // historyNodes reads the entries, the oldest first.
-func historyNodes(ctx context.Context, db *Base, sessionID string) ([]domain.HistoryNode, error) {
+func historyNodes(ctx context.Context, db *Base, sessionID string) ([]history.Node, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT e.id, e.parent_id, e.branch_id, e.kind, e.role, e.loop_id, e.sequence, e.status,
 		       `+transcript.IsDeprecated("e", transcript.ActiveBranchOf("$1"))+`, e.started_at,
@@ -93,8 +93,8 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]domain.His
 		       (SELECT k.id FROM checkpoints k WHERE k.turn_id = e.id AND k.kind IN ('user_turn', 'tool_batch') ORDER BY k.id LIMIT 1)
 		FROM   entries e WHERE e.session_id = $1 ORDER BY e.started_at, e.id`, sessionID, nodeLabel)
 
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.HistoryNode, error) {
-		n := domain.HistoryNode{Children: []string{}}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Node, error) {
+		n := history.Node{Children: []string{}}
 		err := row.Scan(&n.ID, &n.ParentID, &n.BranchID, &n.Kind, &n.Role, &n.LoopID, &n.Sequence, &n.Status, &n.Deprecated, &n.Created,
 			&n.Label, &n.Tokens, &n.ToolNames, &n.CheckpointID)
 
@@ -112,19 +112,19 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]domain.His
 func (db *Base) CheckoutView(
 	ctx context.Context,
 	sessionID, checkpointID string,
-	position domain.CheckoutPosition,
-) (domain.CheckoutView, error) {
+	position history.CheckoutPosition,
+) (history.CheckoutView, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
-		return domain.CheckoutView{}, pg.Fault("look at a checkpoint", err)
+		return history.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
 
 	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
 	if err != nil {
-		return domain.CheckoutView{}, pg.Fault("look at a checkpoint", err)
+		return history.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
 
-	view := domain.CheckoutView{BranchID: at.BranchID}
+	view := history.CheckoutView{BranchID: at.BranchID}
 	if view.UpTo, err = at.position(ctx, db.Pool); err != nil {
 		return view, pg.Fault("look at a checkpoint", err)
 	}
@@ -133,7 +133,7 @@ func (db *Base) CheckoutView(
 		view.Snapshot = *at.SnapshotID
 	}
 
-	if position == domain.CheckoutTurnEnd && at.ChatID != nil {
+	if position == history.CheckoutTurnEnd && at.ChatID != nil {
 		view.Before = view.Snapshot
 
 		rows, _ := db.Pool.Query(ctx, `
@@ -181,8 +181,8 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, 
 
 // CompareBranches holds two branches of a session against each other, but for
 // their files: those are in the snapshots of both sides.
-func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other string) (domain.Comparison, error) {
-	out := domain.Comparison{SessionID: sessionID, Turns: []domain.TurnDifference{}}
+func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other string) (history.Comparison, error) {
+	out := history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}}
 
 	one, err := readBranch(ctx, db.Pool, sessionID, base)
 	if err != nil {
@@ -207,8 +207,8 @@ func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other stri
 }
 
 // side describes what one side has beyond the part that both share.
-func (db *Base) side(ctx context.Context, branch branchRow, name string, out *domain.Comparison) (domain.BranchSide, error) {
-	side := domain.BranchSide{BranchID: branch.ID}
+func (db *Base) side(ctx context.Context, branch branchRow, name string, out *history.Comparison) (history.BranchSide, error) {
+	side := history.BranchSide{BranchID: branch.ID}
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT e.id, e.branch_id, e.sequence, e.role, e.status, e.loop_id, e.chat_id, e.step, e.kind, e.duration_ms,
 		    `+sessions.TurnUsageColumns("e")+`,
@@ -223,8 +223,8 @@ func (db *Base) side(ctx context.Context, branch branchRow, name string, out *do
 
 	steps := map[step]bool{}
 
-	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (domain.TurnDifference, error) {
-		t := domain.TurnDifference{Side: name}
+	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.TurnDifference, error) {
+		t := history.TurnDifference{Side: name}
 
 		var (
 			loop, kind string
