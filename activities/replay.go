@@ -9,6 +9,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/internal/durable"
 )
 
@@ -24,16 +25,16 @@ type Replays struct {
 
 // ReplayRecords keep replays. Writes are fenced by the attempt and the position.
 type ReplayRecords interface {
-	ClaimReplay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
-	Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
-	PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.ReplayClaim, error)
+	ClaimReplay(ctx context.Context, sessionID string) (replay.Claim, error)
+	Replay(ctx context.Context, sessionID string) (replay.Claim, error)
+	PlaySteps(ctx context.Context, in replay.PlayedSteps) (replay.Claim, error)
 	FinishReplay(ctx context.Context, sessionID string, attempt int) error
 	PauseReplay(ctx context.Context, sessionID string, attempt int) error
 }
 
 // ReplayScripts give what is played, and bring the files when it is over.
 type ReplayScripts interface {
-	Script(ctx context.Context, key string) ([]domain.ReplayStep, error)
+	Script(ctx context.Context, key string) ([]replay.Step, error)
 	Settle(ctx context.Context, sessionID string) error
 }
 
@@ -84,7 +85,7 @@ func (r *Replays) playReplay(ctx context.Context, in contract.PlayReplayIn) (con
 
 // stuck pauses a replay whose script is gone or cannot be played: its owner can
 // hand it over where it is. Any other trouble passes with the next attempt.
-func (r *Replays) stuck(ctx context.Context, claim domain.ReplayClaim, err error) error {
+func (r *Replays) stuck(ctx context.Context, claim replay.Claim, err error) error {
 	kind := domain.AsError(err).Kind
 	if kind != domain.NotFound && kind != domain.Invalid {
 		return err
@@ -108,7 +109,7 @@ func replayFault(err error) error {
 	return err
 }
 
-func (r *Replays) play(ctx context.Context, claim domain.ReplayClaim) error {
+func (r *Replays) play(ctx context.Context, claim replay.Claim) error {
 	steps, err := r.Scripts.Script(ctx, claim.Script)
 	if err != nil {
 		return err
@@ -135,8 +136,8 @@ func (r *Replays) play(ctx context.Context, claim domain.ReplayClaim) error {
 // replayPlayer plays one script from one position on.
 type replayPlayer struct {
 	records ReplayRecords
-	claim   domain.ReplayClaim
-	steps   []domain.ReplayStep
+	claim   replay.Claim
+	steps   []replay.Step
 	text    map[string]*replayText // of the open turns
 	last    time.Time              // when the step before was due
 }
@@ -155,9 +156,9 @@ func (p *replayPlayer) catchUp() error {
 }
 
 // fold adds a step to the text of its turn, and says which turn's text it is.
-func (p *replayPlayer) fold(step domain.ReplayStep) (turnID string, err error) {
+func (p *replayPlayer) fold(step replay.Step) (turnID string, err error) {
 	switch step.Name {
-	case domain.ReplayCut:
+	case replay.ReplayCut:
 		p.text = map[string]*replayText{}
 		return "", nil
 	case domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd:
@@ -256,7 +257,7 @@ func (p *replayPlayer) gap(position int) time.Duration {
 
 // next plays the step that is due, and with it those that are as good as due.
 func (p *replayPlayer) next(ctx context.Context) error {
-	in := domain.PlayedSteps{
+	in := replay.PlayedSteps{
 		SessionID: p.claim.SessionID, Attempt: p.claim.Attempt, From: p.claim.Position, Text: map[string][]domain.Block{},
 	}
 	touched := map[string]bool{}

@@ -11,6 +11,7 @@ import (
 
 	"everloop/api/session"
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // transferWalk is replays, public links, what is carried out of a session and
@@ -192,15 +193,15 @@ func (s shown) OpenShare(ctx context.Context, hash []byte, _ bool) (domain.Share
 // played is replays that obey.
 type played struct{}
 
-func (played) Preview(_ context.Context, session domain.Session) (domain.ReplayPreview, error) {
-	return domain.ReplayPreview{SessionID: session.ID, Supported: true}, nil
+func (played) Preview(_ context.Context, session domain.Session) (replay.Preview, error) {
+	return replay.Preview{SessionID: session.ID, Supported: true}, nil
 }
 
 func (played) Start(context.Context, domain.User, domain.Session, int) (string, error) {
 	return none, nil
 }
 
-func (played) Change(context.Context, domain.User, domain.Session, domain.ReplayChange) error {
+func (played) Change(context.Context, domain.User, domain.Session, replay.Change) error {
 	return nil
 }
 

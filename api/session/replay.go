@@ -10,14 +10,15 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // Replays play recorded sessions again (decisions.md section 5). The caller may
 // read the source, or owns the replay session that is changed.
 type Replays interface {
-	Preview(ctx context.Context, session domain.Session) (domain.ReplayPreview, error)
+	Preview(ctx context.Context, session domain.Session) (replay.Preview, error)
 	Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (sessionID string, err error)
-	Change(ctx context.Context, owner domain.User, session domain.Session, change domain.ReplayChange) error
+	Change(ctx context.Context, owner domain.User, session domain.Session, change replay.Change) error
 }
 
 // replayTime bounds making a replay, and handing one over with its files.
@@ -49,7 +50,7 @@ func (a *ReplayAPI) Register(r *httpx.Server) {
 		Summary:     "Check whether a session can be replayed",
 		Description: "reason holds why a session cannot be replayed.",
 		Scope:       auth.SessionsRead,
-	}, func(ctx context.Context, in *access.SessionRef) (*httpx.Body[domain.ReplayPreview], error) {
+	}, func(ctx context.Context, in *access.SessionRef) (*httpx.Body[replay.Preview], error) {
 		session, _, err := a.Readable(ctx, in.SessionID)
 		if err != nil {
 			return nil, err
@@ -107,7 +108,7 @@ func (a *ReplayAPI) changeReplay(ctx context.Context, in *struct {
 
 	status := in.Body.Status
 
-	change := domain.ReplayChange{Speed: in.Body.Speed, HandOver: status.Value != nil, Resume: status.Present && status.Value == nil}
+	change := replay.Change{Speed: in.Body.Speed, HandOver: status.Value != nil, Resume: status.Present && status.Value == nil}
 	if err := a.Replays.Change(ctx, user, session, change); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"everloop/activities"
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/worker"
@@ -23,21 +24,21 @@ type record struct {
 	looks                    atomic.Int32
 }
 
-func (r *record) ClaimReplay(_ context.Context, session string) (domain.ReplayClaim, error) {
-	return domain.ReplayClaim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
+func (r *record) ClaimReplay(_ context.Context, session string) (replay.Claim, error) {
+	return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
 }
 
-func (r *record) Replay(_ context.Context, session string) (domain.ReplayClaim, error) {
+func (r *record) Replay(_ context.Context, session string) (replay.Claim, error) {
 	status := domain.ReplayPlaying
 	if r.looks.Add(1) == 2 {
 		status = domain.ReplayFinished
 	}
 
-	return domain.ReplayClaim{SessionID: session, Status: status, Position: int(r.looks.Load()), Total: 3}, nil
+	return replay.Claim{SessionID: session, Status: status, Position: int(r.looks.Load()), Total: 3}, nil
 }
 
-func (r *record) Script(context.Context, string) ([]domain.ReplayStep, error) { return nil, nil }
-func (r *record) Settle(context.Context, string) error                        { return nil }
+func (r *record) Script(context.Context, string) ([]replay.Step, error) { return nil, nil }
+func (r *record) Settle(context.Context, string) error                  { return nil }
 
 func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -67,13 +68,13 @@ type pausing struct {
 	resume func()
 }
 
-func (p *pausing) Replay(_ context.Context, session string) (domain.ReplayClaim, error) {
+func (p *pausing) Replay(_ context.Context, session string) (replay.Claim, error) {
 	if p.looks.Add(1) == 1 {
 		p.resume()
-		return domain.ReplayClaim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
+		return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
 	}
 
-	return domain.ReplayClaim{SessionID: session, Status: domain.ReplayFinished, Total: 3}, nil
+	return replay.Claim{SessionID: session, Status: domain.ReplayFinished, Total: 3}, nil
 }
 
 func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/service/eventarchive"
 )
 
@@ -24,7 +25,7 @@ type moment struct {
 
 // script makes the steps that play the source as the session: chat by chat, of
 // its events where all of them are there, else of its records.
-func (s *source) script(sessionID, branchID string) ([]domain.ReplayStep, error) {
+func (s *source) script(sessionID, branchID string) ([]replay.Step, error) {
 	var moments []moment
 
 	for _, id := range s.order {
@@ -71,13 +72,13 @@ func (s *source) names(sessionID, branchID string) eventarchive.Names {
 }
 
 // renamed turns moments into steps of the new session.
-func (s *source) renamed(moments []moment, names eventarchive.Names) ([]domain.ReplayStep, error) {
-	steps := make([]domain.ReplayStep, 0, len(moments))
+func (s *source) renamed(moments []moment, names eventarchive.Names) ([]replay.Step, error) {
+	steps := make([]replay.Step, 0, len(moments))
 
 	var last time.Time
 
 	for _, m := range moments {
-		step := domain.ReplayStep{Name: m.name, ChatID: names.IDs[m.chatID], Files: m.files, Data: json.RawMessage("{}")}
+		step := replay.Step{Name: m.name, ChatID: names.IDs[m.chatID], Files: m.files, Data: json.RawMessage("{}")}
 		if !last.IsZero() {
 			step.Gap = max(0, m.at.Sub(last).Milliseconds())
 		}
@@ -131,8 +132,8 @@ func (s *source) serverCallID(m moment) string {
 	return ""
 }
 
-func renamedEntry(e domain.EntryRecord, names eventarchive.Names) *domain.ReplayEntry {
-	out := &domain.ReplayEntry{
+func renamedEntry(e domain.EntryRecord, names eventarchive.Names) *replay.Entry {
+	out := &replay.Entry{
 		Step: e.Step, ContextWindow: e.ContextWindow, Deprecated: e.Deprecated, Parts: RenamedParts(e.Parts, names),
 		ReasoningField: e.ReasoningField,
 	}
@@ -213,7 +214,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 		}
 
 		if k := batch[p.TurnID]; k != nil && lastResult[p.TurnID] == i {
-			out = append(out, moment{at: m.at, name: domain.ReplayBatch, chatID: m.chatID, checkpoint: k, files: *k.SnapshotID})
+			out = append(out, moment{at: m.at, name: replay.ReplayBatch, chatID: m.chatID, checkpoint: k, files: *k.SnapshotID})
 
 			delete(batch, p.TurnID)
 		}

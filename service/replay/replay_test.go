@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 var began = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -210,7 +211,7 @@ func (r *recording) stream(e *domain.EntryRecord) {
 }
 
 // script makes the script from the records and what is left of the events.
-func (r *recording) script(events []domain.LoggedEvent) []domain.ReplayStep {
+func (r *recording) script(events []domain.LoggedEvent) []replay.Step {
 	r.t.Helper()
 	src := newSource(r.session)
 	require.NoError(r.t, src.frame(r.tree))
@@ -254,14 +255,14 @@ func watch(t *testing.T) *audience {
 	}
 }
 
-func (a *audience) take(step domain.ReplayStep) {
+func (a *audience) take(step replay.Step) {
 	a.t.Helper()
 
 	e, err := parse(step.Data)
 	require.NoError(a.t, err)
 
 	switch step.Name {
-	case domain.ReplayCut: // what the hand-over closes
+	case replay.ReplayCut: // what the hand-over closes
 		for _, id := range a.order {
 			if a.ended[id] == "" || a.ended[id] == "paused" {
 				a.ended[id] = "interrupted"
@@ -467,7 +468,7 @@ func TestPlayingGoesOnBehindAnInterruptionAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, at+1, position)
 		require.Equal(t, steps[:at], again[:at], "what was played stays")
-		require.Equal(t, domain.ReplayCut, again[at].Name)
+		require.Equal(t, replay.ReplayCut, again[at].Name)
 
 		a := watch(t)
 		for _, step := range again {
@@ -531,7 +532,7 @@ func TestCheckpointsComeWithTheirTurns(t *testing.T) {
 				require.True(t, started[step.Checkpoint.TurnID], "a checkpoint comes after its turn began")
 			}
 
-			if step.Name == domain.ReplayBatch {
+			if step.Name == replay.ReplayBatch {
 				require.Equal(t, 1, results, "the files of a batch are those behind its last result")
 			}
 		}
@@ -547,7 +548,7 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 
 	active := "x"
 	for want, session := range map[string]domain.Session{
-		domain.ReplayRunning: {Status: domain.SessionRunning, ActiveChatID: &active},
+		replay.ReplayRunning: {Status: domain.SessionRunning, ActiveChatID: &active},
 		"":                   {Status: domain.SessionFailed},
 	} {
 		src := newSource(r.session)
@@ -557,11 +558,11 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 	}
 
 	empty := newSource(r.session)
-	require.Equal(t, domain.ReplayNoTurns, empty.reason(domain.Session{Status: domain.SessionCreated}))
+	require.Equal(t, replay.ReplayNoTurns, empty.reason(domain.Session{Status: domain.SessionCreated}))
 
 	odd := newSource(r.session)
 	strange := r.entries[0]
 	strange.Kind = "hologram"
 	require.NoError(t, odd.entry(strange))
-	require.Equal(t, domain.ReplayUnsupported, odd.reason(domain.Session{Status: domain.SessionCompleted}))
+	require.Equal(t, replay.ReplayUnsupported, odd.reason(domain.Session{Status: domain.SessionCompleted}))
 }

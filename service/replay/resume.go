@@ -4,28 +4,29 @@ import (
 	"encoding/json"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/service/eventarchive"
 )
 
 // played is what stands open behind a part of a script that was played.
 type played struct {
-	start   domain.ReplayStep              // the chat:start of the last chat
-	running bool                           // that chat has not ended
-	turns   map[string][]domain.ReplayStep // of open turns, what was played
-	paused  map[string]bool                // turns that wait for an answer
-	calls   map[string]bool                // without a result
-	asked   map[string]bool                // open questions
-	order   []string                       // of the open turns
+	start   replay.Step              // the chat:start of the last chat
+	running bool                     // that chat has not ended
+	turns   map[string][]replay.Step // of open turns, what was played
+	paused  map[string]bool          // turns that wait for an answer
+	calls   map[string]bool          // without a result
+	asked   map[string]bool          // open questions
+	order   []string                 // of the open turns
 }
 
 func (p *played) reset() {
 	p.running = false
-	p.turns, p.paused = map[string][]domain.ReplayStep{}, map[string]bool{}
+	p.turns, p.paused = map[string][]replay.Step{}, map[string]bool{}
 	p.calls, p.asked, p.order = map[string]bool{}, map[string]bool{}, nil
 }
 
 // state plays steps in mind.
-func state(steps []domain.ReplayStep) (*played, error) {
+func state(steps []replay.Step) (*played, error) {
 	p := &played{}
 	p.reset()
 
@@ -36,7 +37,7 @@ func state(steps []domain.ReplayStep) (*played, error) {
 		}
 
 		switch step.Name {
-		case domain.ReplayCut:
+		case replay.ReplayCut:
 			p.reset()
 		case domain.EventChatStart:
 			p.start, p.running = step, true
@@ -82,7 +83,7 @@ func (p *played) call(e event) {
 // stays, what was open then was closed, and the rest is played in a chat of its
 // own. A turn that was cut is emitted again; results for calls that were cancelled
 // are left out. Position is where playing goes on.
-func resume(script []domain.ReplayStep, at int) (steps []domain.ReplayStep, position int, err error) {
+func resume(script []replay.Step, at int) (steps []replay.Step, position int, err error) {
 	at = min(at, len(script))
 
 	was, err := state(script[:at])
@@ -106,7 +107,7 @@ func resume(script []domain.ReplayStep, at int) (steps []domain.ReplayStep, posi
 	}
 
 	steps = append(steps, script[:at]...)
-	steps = append(steps, domain.ReplayStep{Name: domain.ReplayCut, Data: json.RawMessage("{}")})
+	steps = append(steps, replay.Step{Name: replay.ReplayCut, Data: json.RawMessage("{}")})
 	position = len(steps)
 
 	cut := was.running || len(was.paused) > 0
@@ -114,7 +115,7 @@ func resume(script []domain.ReplayStep, at int) (steps []domain.ReplayStep, posi
 		names.IDs[was.start.ChatID] = domain.NewID()
 	}
 
-	var again []domain.ReplayStep
+	var again []replay.Step
 	if was.running {
 		again = append(again, was.start)
 	}
@@ -177,7 +178,7 @@ func firstStart(data json.RawMessage) (json.RawMessage, error) {
 	return asReplay(data, domain.TriggerReplay)
 }
 
-func rename(step domain.ReplayStep, names eventarchive.Names) (domain.ReplayStep, error) {
+func rename(step replay.Step, names eventarchive.Names) (replay.Step, error) {
 	if len(names.IDs) == 0 {
 		return step, nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // Prefix is where the scripts of a replay session lie; who deletes the
@@ -19,7 +19,7 @@ func Prefix(sessionID string) string { return "replays/" + sessionID + "/" }
 const maxStep = 64 << 20
 
 // Encode makes an object of a script.
-func Encode(steps []domain.ReplayStep) ([]byte, error) {
+func Encode(steps []replay.Step) ([]byte, error) {
 	var out bytes.Buffer
 
 	zip, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
@@ -44,7 +44,7 @@ func Encode(steps []domain.ReplayStep) ([]byte, error) {
 }
 
 // Decode reads a script.
-func Decode(data []byte) ([]domain.ReplayStep, error) {
+func Decode(data []byte) ([]replay.Step, error) {
 	unzip, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, err
@@ -54,10 +54,10 @@ func Decode(data []byte) ([]domain.ReplayStep, error) {
 	lines := bufio.NewScanner(unzip)
 	lines.Buffer(nil, maxStep)
 
-	var steps []domain.ReplayStep
+	var steps []replay.Step
 
 	for lines.Scan() {
-		var step domain.ReplayStep
+		var step replay.Step
 		if err := json.Unmarshal(lines.Bytes(), &step); err != nil {
 			return nil, fmt.Errorf("step %d of the script: %w", len(steps), err)
 		}

@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // Records keep sessions and replays.
 type Records interface {
 	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
 		frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error
-	CreateReplay(ctx context.Context, in domain.NewReplay) error
-	Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error)
+	CreateReplay(ctx context.Context, in replay.NewReplay) error
+	Replay(ctx context.Context, sessionID string) (replay.Claim, error)
 	StaleReplays(ctx context.Context, age time.Duration) ([]string, error)
 	SetReplaySpeed(ctx context.Context, ownerID, sessionID string, speed int) error
 	HandOverReplay(ctx context.Context, ownerID, sessionID string) error
-	ResumeReplay(ctx context.Context, ownerID string, was domain.ReplayClaim, script string, position, total int) error
+	ResumeReplay(ctx context.Context, ownerID string, was replay.Claim, script string, position, total int) error
 	ReplayPair(ctx context.Context, sessionID string) (replay, source domain.Session, found bool, err error)
 	ReplayFilesCopied(ctx context.Context, sessionID string) error
 }
@@ -73,13 +74,13 @@ func New(cfg Config) (*Service, error) {
 }
 
 // Preview says whether a session can be replayed. The caller is authorised.
-func (d *Service) Preview(ctx context.Context, session domain.Session) (domain.ReplayPreview, error) {
+func (d *Service) Preview(ctx context.Context, session domain.Session) (replay.Preview, error) {
 	src, err := d.read(ctx, session)
 	if err != nil {
-		return domain.ReplayPreview{}, err
+		return replay.Preview{}, err
 	}
 
-	preview := domain.ReplayPreview{SessionID: session.ID, Intent: session.Intent, Supported: true}
+	preview := replay.Preview{SessionID: session.ID, Intent: session.Intent, Supported: true}
 	if reason := src.reason(session); reason != "" {
 		preview.Supported, preview.Reason = false, &reason
 	}
@@ -102,7 +103,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 
 	switch reason := src.reason(session); reason {
 	case "":
-	case domain.ReplayRunning:
+	case replay.ReplayRunning:
 		return "", domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the session is still running")
 	default:
 		return "", domain.Newf(domain.Conflict, "replay_unsupported", "the session cannot be replayed: %s", reason)
@@ -112,7 +113,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 		return "", fmt.Errorf("read the events of %s: %w", session.ID, err)
 	}
 
-	made := domain.NewReplay{SessionID: domain.NewID(), BranchID: domain.NewID(), Source: session, OwnerID: caller.ID, Speed: speed}
+	made := replay.NewReplay{SessionID: domain.NewID(), BranchID: domain.NewID(), Source: session, OwnerID: caller.ID, Speed: speed}
 
 	steps, err := src.script(made.SessionID, made.BranchID)
 	if err != nil {
@@ -130,7 +131,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 }
 
 // make keeps what the replay needs before its row says that it is there.
-func (d *Service) make(ctx context.Context, in domain.NewReplay, steps []domain.ReplayStep, pictures bool) (err error) {
+func (d *Service) make(ctx context.Context, in replay.NewReplay, steps []replay.Step, pictures bool) (err error) {
 	if in.Script, err = d.keep(ctx, in.SessionID, steps); err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (s *source) pictures() bool {
 	return false
 }
 
-func (d *Service) keep(ctx context.Context, sessionID string, steps []domain.ReplayStep) (key string, err error) {
+func (d *Service) keep(ctx context.Context, sessionID string, steps []replay.Step) (key string, err error) {
 	data, err := Encode(steps)
 	if err != nil {
 		return "", err
@@ -203,7 +204,7 @@ func (d *Service) start(ctx context.Context, sessionID, ownerID string) {
 }
 
 // Script gives what a replay plays.
-func (d *Service) Script(ctx context.Context, key string) ([]domain.ReplayStep, error) {
+func (d *Service) Script(ctx context.Context, key string) ([]replay.Step, error) {
 	data, err := d.cfg.Objects.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -218,7 +219,7 @@ func (d *Service) Script(ctx context.Context, key string) ([]domain.ReplayStep, 
 }
 
 // Change changes a replay of the owner's.
-func (d *Service) Change(ctx context.Context, owner domain.User, session domain.Session, change domain.ReplayChange) error {
+func (d *Service) Change(ctx context.Context, owner domain.User, session domain.Session, change replay.Change) error {
 	claim, err := d.cfg.Records.Replay(ctx, session.ID)
 	if err != nil {
 		return err
@@ -245,7 +246,7 @@ func (d *Service) Change(ctx context.Context, owner domain.User, session domain.
 }
 
 // resume goes on playing behind an interruption.
-func (d *Service) resume(ctx context.Context, owner domain.User, session domain.Session, claim domain.ReplayClaim) error {
+func (d *Service) resume(ctx context.Context, owner domain.User, session domain.Session, claim replay.Claim) error {
 	script, err := d.Script(ctx, claim.Script)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // TestEventsThatAreNotSoundAreNotPlayed changes one field of one event after the
@@ -83,7 +84,7 @@ func TestAReplayOfAReplayWaitsUntilItIsOver(t *testing.T) {
 	require.NoError(t, src.entry(r.entries[0]))
 
 	for status, want := range map[domain.ReplayStatus]string{
-		domain.ReplayPlaying: domain.ReplayRunning, domain.ReplayPaused: domain.ReplayRunning, domain.ReplayFinished: "", domain.ReplayAutonomous: "",
+		domain.ReplayPlaying: replay.ReplayRunning, domain.ReplayPaused: replay.ReplayRunning, domain.ReplayFinished: "", domain.ReplayAutonomous: "",
 	} {
 		require.Equal(
 			t,
@@ -115,16 +116,16 @@ func (s *shelf) SessionRecords(
 		}))
 }
 func (s *shelf) Events(context.Context, string, func(domain.LoggedEvent) error) error { return nil }
-func (s *shelf) CreateReplay(context.Context, domain.NewReplay) error {
+func (s *shelf) CreateReplay(context.Context, replay.NewReplay) error {
 	return errors.New("the records are away")
 }
 
-func (s *shelf) Replay(context.Context, string) (domain.ReplayClaim, error) {
+func (s *shelf) Replay(context.Context, string) (replay.Claim, error) {
 	if s.created {
-		return domain.ReplayClaim{}, nil
+		return replay.Claim{}, nil
 	}
 
-	return domain.ReplayClaim{}, domain.Newf(domain.NotFound, "replay_not_found", "none")
+	return replay.Claim{}, domain.Newf(domain.NotFound, "replay_not_found", "none")
 }
 
 func (s *shelf) Put(_ context.Context, key string, _ []byte) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 )
 
 // source is a session's active branch as its records hold it.
@@ -95,18 +96,18 @@ func (s *source) reason(session domain.Session) string {
 	case session.Replay.Plays(),
 		session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput,
 		session.ActiveChatID != nil, session.QueueLength > 0:
-		return domain.ReplayRunning
+		return replay.ReplayRunning
 	case len(s.entries) == 0:
-		return domain.ReplayNoTurns
+		return replay.ReplayNoTurns
 	}
 
 	for _, e := range s.entries {
 		if e.Kind != domain.KindMessage && e.Kind != domain.KindCompaction {
-			return domain.ReplayUnsupported
+			return replay.ReplayUnsupported
 		}
 
 		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused {
-			return domain.ReplayRunning
+			return replay.ReplayRunning
 		}
 	}
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/secrets"
@@ -60,7 +61,7 @@ func TestSessionEnv_isSealedInTheDatabase(t *testing.T) {
 	bob := pgtest.User(t, db, "bob", false)
 	for owner, want := range map[string]domain.SessionEnv{ann.ID: changed.Env, bob.ID: {}} {
 		copied := domain.NewID()
-		require.NoError(t, db.CreateReplay(t.Context(), domain.NewReplay{
+		require.NoError(t, db.CreateReplay(t.Context(), replay.NewReplay{
 			SessionID: copied, OwnerID: owner, BranchID: domain.NewID(), Source: domain.Session{ID: made.ID}, Speed: 1, Script: "x",
 		}))
 		got, err := db.MCPSession(t.Context(), copied)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
@@ -15,7 +16,7 @@ import (
 
 // CreateReplay makes a session that is to play a script. It is set up as its
 // source is, but for what belongs to the source's owner alone.
-func (db *Base) CreateReplay(ctx context.Context, in domain.NewReplay) error {
+func (db *Base) CreateReplay(ctx context.Context, in replay.NewReplay) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO sessions (id, owner_id, intent, solution_id, biz_role_id, template_id, primary_skill_id, model, software_factory_id,
@@ -50,8 +51,8 @@ func (db *Base) CreateReplay(ctx context.Context, in domain.NewReplay) error {
 
 const claimColumns = `session_id, source_session_id, attempt, status, speed, position, total, script, coalesce(snapshot_id, ''), files_owed`
 
-func scanClaim(row pgx.Row) (domain.ReplayClaim, error) {
-	var c domain.ReplayClaim
+func scanClaim(row pgx.Row) (replay.Claim, error) {
+	var c replay.Claim
 
 	err := row.Scan(
 		&c.SessionID,
@@ -77,7 +78,7 @@ func errNoReplay() *domain.Error {
 }
 
 // ClaimReplay gives a replay to the one that plays it from now on.
-func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (domain.ReplayClaim, error) {
+func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (replay.Claim, error) {
 	claim, err := scanClaim(db.Pool.QueryRow(ctx, `
 		UPDATE replays SET attempt = attempt + 1, alive_at = now() WHERE session_id = $1 RETURNING `+claimColumns, sessionID))
 
@@ -85,7 +86,7 @@ func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (domain.Repla
 }
 
 // Replay gives how a replay stands.
-func (db *Base) Replay(ctx context.Context, sessionID string) (domain.ReplayClaim, error) {
+func (db *Base) Replay(ctx context.Context, sessionID string) (replay.Claim, error) {
 	claim, err := scanClaim(db.Pool.QueryRow(ctx, `SELECT `+claimColumns+` FROM replays WHERE session_id = $1`, sessionID))
 	return claim, pg.Fault("read replay", err)
 }
@@ -102,10 +103,10 @@ func (db *Base) StaleReplays(ctx context.Context, age time.Duration) ([]string, 
 }
 
 // lockReplay takes the session's lock and then the replay's row.
-func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sessions.Locked, domain.ReplayClaim, error) {
+func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sessions.Locked, replay.Claim, error) {
 	session, err := sessions.Lock(ctx, tx, sessionID, ownerID)
 	if err != nil {
-		return session, domain.ReplayClaim{}, err
+		return session, replay.Claim{}, err
 	}
 
 	claim, err := scanClaim(tx.QueryRow(ctx, `SELECT `+claimColumns+` FROM replays WHERE session_id = $1 FOR UPDATE`, sessionID))
@@ -116,8 +117,8 @@ func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sess
 // PlaySteps plays steps in one transaction: their entries, calls and states are
 // the session's own, and their events follow the commit. A player that was
 // replaced, or whose replay was paused or handed over, is fenced.
-func (s *Store) PlaySteps(ctx context.Context, in domain.PlayedSteps) (domain.ReplayClaim, error) {
-	var claim domain.ReplayClaim
+func (s *Store) PlaySteps(ctx context.Context, in replay.PlayedSteps) (replay.Claim, error) {
+	var claim replay.Claim
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, found, err := lockReplay(ctx, tx, in.SessionID, "")
@@ -239,7 +240,7 @@ func (s *Store) HandOverReplay(ctx context.Context, ownerID, sessionID string) e
 // ResumeReplay goes on playing from a new script, which begins with what was
 // played. It is refused when the replay has moved meanwhile, or when the session
 // was used since it was handed over.
-func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was domain.ReplayClaim, script string, position, total int) error {
+func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was replay.Claim, script string, position, total int) error {
 	return s.Update(ctx, func(tx *pg.Tx) error {
 		_, claim, err := lockReplay(ctx, tx, was.SessionID, ownerID)
 		if err != nil {
@@ -259,7 +260,7 @@ func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was domain.Rep
 		}
 
 		if used {
-			return domain.Newf(domain.Conflict, domain.CodeReplayOver, "the session was used since its replay was handed over")
+			return domain.Newf(domain.Conflict, replay.CodeReplayOver, "the session was used since its replay was handed over")
 		}
 
 		if _, err := tx.Exec(ctx, `

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/replay"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
@@ -69,14 +70,14 @@ type playedEvent struct {
 	Turn *domain.Turn `json:"turn"`
 }
 
-func (p stepPlayer) play(ctx context.Context, step domain.ReplayStep) error {
+func (p stepPlayer) play(ctx context.Context, step replay.Step) error {
 	if step.Checkpoint != nil {
 		if err := p.checkpoint(ctx, step); err != nil {
 			return fmt.Errorf("replay %s: checkpoint: %w", p.session.ID, err)
 		}
 	}
 
-	if step.Name == domain.ReplayCut || step.Name == domain.ReplayBatch {
+	if step.Name == replay.ReplayCut || step.Name == replay.ReplayBatch {
 		return nil
 	}
 
@@ -126,7 +127,7 @@ func (p stepPlayer) play(ctx context.Context, step domain.ReplayStep) error {
 
 // checkpoint notes a checkpoint of the source as one of this session. Its files
 // are the source's until the playback is over and they are copied.
-func (p stepPlayer) checkpoint(ctx context.Context, step domain.ReplayStep) error {
+func (p stepPlayer) checkpoint(ctx context.Context, step replay.Step) error {
 	k := step.Checkpoint
 	if k.SnapshotID == nil {
 		return nil
@@ -212,14 +213,14 @@ func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) e
 	return err
 }
 
-func (p stepPlayer) turnStart(ctx context.Context, step domain.ReplayStep, e playedEvent) (json.RawMessage, error) {
+func (p stepPlayer) turnStart(ctx context.Context, step replay.Step, e playedEvent) (json.RawMessage, error) {
 	var own domain.TurnStarted
 	if err := json.Unmarshal(step.Data, &own); err != nil {
 		return nil, err
 	}
 
 	if step.Entry == nil {
-		step.Entry = &domain.ReplayEntry{}
+		step.Entry = &replay.Entry{}
 	}
 
 	sequence, err := conversation.NextSequence(ctx, p, p.session.BranchID)
@@ -251,7 +252,7 @@ func (p stepPlayer) turnStart(ctx context.Context, step domain.ReplayStep, e pla
 }
 
 // compacted plays the entry of a compaction, whose projection its event carries.
-func (p stepPlayer) compacted(ctx context.Context, step domain.ReplayStep, e playedEvent) (json.RawMessage, error) {
+func (p stepPlayer) compacted(ctx context.Context, step replay.Step, e playedEvent) (json.RawMessage, error) {
 	if e.Turn == nil || step.Entry == nil {
 		return step.Data, nil
 	}
@@ -300,7 +301,7 @@ func (p stepPlayer) turnEnd(ctx context.Context, e playedEvent) error {
 	return err
 }
 
-func (p stepPlayer) patch(ctx context.Context, step domain.ReplayStep, e playedEvent) error {
+func (p stepPlayer) patch(ctx context.Context, step replay.Step, e playedEvent) error {
 	switch {
 	case e.PatchType == domain.PatchAddToolCall && e.ToolCall != nil:
 		call := *e.ToolCall

@@ -1,12 +1,16 @@
-package domain
+// Package replay holds what the playback of a session consists of: its steps, entries and
+// changes. The state of a playback belongs to its session, in domain.
+package replay
 
 import (
 	"encoding/json"
+
+	"everloop/domain"
 )
 
-// ReplayPreview says whether a session can be replayed, and why not
+// Preview says whether a session can be replayed, and why not
 // (shapes.md section 4).
-type ReplayPreview struct {
+type Preview struct {
 	SessionID string  `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent    string  `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
 	Supported bool    `json:"supported" doc:"Whether it is supported."`
@@ -20,37 +24,37 @@ const (
 	ReplayUnsupported = "unsupported_entries"
 )
 
-// ReplayChange is a change of a replay: nil fields stay. Resume goes on playing,
+// Change is a change of a replay: nil fields stay. Resume goes on playing,
 // HandOver ends the playback where it is.
-type ReplayChange struct {
+type Change struct {
 	Speed    *int
 	Resume   bool
 	HandOver bool
 }
 
-// ReplayStep is one recorded event, ready to be played as the replay session's
+// Step is one recorded event, ready to be played as the replay session's
 // own: every id in it is the replay's. Sequences and times are given when it is
 // played.
-type ReplayStep struct {
+type Step struct {
 	Gap    int64           `json:"gap,omitempty"` // milliseconds since the step before, as recorded
 	Name   string          `json:"name"`
 	ChatID string          `json:"chat_id"`
 	Data   json.RawMessage `json:"data"`
-	Entry  *ReplayEntry    `json:"entry,omitempty"` // with the event that begins a turn
+	Entry  *Entry          `json:"entry,omitempty"` // with the event that begins a turn
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
 
-	Checkpoint *CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
+	Checkpoint *domain.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
 
 	ServerCallID string `json:"server_call_id,omitempty"` // with the event that adds a tool call
 }
 
-// ReplayEntry is what the store holds of a turn and its events do not say.
-type ReplayEntry struct {
-	Step          int             `json:"step,omitempty"`
-	Parts         []ContentPart   `json:"parts,omitempty"`
-	ContextWindow int64           `json:"context_window,omitempty"`
-	Deprecated    bool            `json:"deprecated,omitempty"`
-	Compaction    json.RawMessage `json:"compaction,omitempty"`
+// Entry is what the store holds of a turn and its events do not say.
+type Entry struct {
+	Step          int                  `json:"step,omitempty"`
+	Parts         []domain.ContentPart `json:"parts,omitempty"`
+	ContextWindow int64                `json:"context_window,omitempty"`
+	Deprecated    bool                 `json:"deprecated,omitempty"`
+	Compaction    json.RawMessage      `json:"compaction,omitempty"`
 
 	ReasoningField string `json:"reasoning_field,omitempty"`
 }
@@ -67,7 +71,7 @@ const (
 type NewReplay struct {
 	SessionID string // made before, as the ids in the script
 	BranchID  string
-	Source    Session
+	Source    domain.Session
 	OwnerID   string
 	Speed     int
 	Script    string // object key
@@ -75,13 +79,13 @@ type NewReplay struct {
 	Snapshot  string // of the source's files before its first turn; "" when there is none
 }
 
-// ReplayClaim is a replay as its records stand, for the process that plays it. Attempt
+// Claim is a replay as its records stand, for the process that plays it. Attempt
 // fences every later write.
-type ReplayClaim struct {
+type Claim struct {
 	SessionID  string
 	SourceID   string
 	Attempt    int
-	Status     ReplayStatus
+	Status     domain.ReplayStatus
 	Speed      int
 	Position   int
 	Total      int
@@ -96,8 +100,8 @@ type PlayedSteps struct {
 	SessionID string
 	Attempt   int
 	From      int // position of the first step
-	Steps     []ReplayStep
-	Text      map[string][]Block
+	Steps     []Step
+	Text      map[string][]domain.Block
 }
 
 // CodeReplayOver refuses to go on playing into a session that has gone its own
