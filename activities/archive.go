@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/contract"
-	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
@@ -15,11 +15,11 @@ type Archives struct {
 
 // ArchivePages archive chats page by page.
 type ArchivePages interface {
-	Page(ctx context.Context, after string) (domain.ArchivedPage, error)
+	Page(ctx context.Context, after string) (transfer.ArchivedPage, error)
 }
 
 // ArchiveChats archives one page of chats.
-func (a *Archives) ArchiveChats(ctx context.Context, in contract.ArchiveChatsIn) (domain.ArchivedPage, error) {
+func (a *Archives) ArchiveChats(ctx context.Context, in contract.ArchiveChatsIn) (transfer.ArchivedPage, error) {
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
 

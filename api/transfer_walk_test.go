@@ -12,6 +12,7 @@ import (
 	"everloop/api/session"
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 )
 
 // transferWalk is replays, public links, what is carried out of a session and
@@ -207,9 +208,9 @@ func (played) Change(context.Context, domain.User, domain.Session, replay.Change
 
 // carried is archives of which only the size is kept, and what they
 // may hold.
-type carried struct{ parts domain.ExportParts }
+type carried struct{ parts transfer.ExportParts }
 
-func (carried) Export(_ context.Context, _ domain.Session, parts domain.ExportParts) (session.Export, error) {
+func (carried) Export(_ context.Context, _ domain.Session, parts transfer.ExportParts) (session.Export, error) {
 	return carried{parts}, nil
 }
 
@@ -220,24 +221,24 @@ func (c carried) Write(_ context.Context, w io.Writer) error {
 
 func (carried) Close() error { return nil }
 
-func (carried) Preview(_ context.Context, _ string, _ io.ReaderAt, size int64) (domain.ImportPreview, error) {
-	return domain.ImportPreview{
-		Missing:    []domain.MissingThing{},
+func (carried) Preview(_ context.Context, _ string, _ io.ReaderAt, size int64) (transfer.ImportPreview, error) {
+	return transfer.ImportPreview{
+		Missing:    []transfer.MissingThing{},
 		Warnings:   []string{},
 		Errors:     []string{},
 		Compatible: true,
-		Counts:     domain.ImportCounts{Bytes: size},
+		Counts:     transfer.ImportCounts{Bytes: size},
 	}, nil
 }
 
-func (carried) Upload(_ context.Context, _ string, archive io.Reader) (domain.ArchiveUpload, error) {
+func (carried) Upload(_ context.Context, _ string, archive io.Reader) (transfer.ArchiveUpload, error) {
 	size, err := io.Copy(io.Discard, archive)
-	return domain.ArchiveUpload{SessionID: none, Size: size}, err
+	return transfer.ArchiveUpload{SessionID: none, Size: size}, err
 }
 
-func (carried) Discard(context.Context, domain.ArchiveUpload) error { return nil }
+func (carried) Discard(context.Context, transfer.ArchiveUpload) error { return nil }
 
-func (carried) Import(_ context.Context, in domain.ImportRequest) (string, domain.ImportedFrom, error) {
-	return "", domain.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v, key %q",
+func (carried) Import(_ context.Context, in transfer.ImportRequest) (string, transfer.ImportedFrom, error) {
+	return "", transfer.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v, key %q",
 		in.Upload.Size, in.Options.Name, in.Options.SolutionID != nil, in.Key)
 }

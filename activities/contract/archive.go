@@ -1,7 +1,7 @@
 package contract
 
 import (
-	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
@@ -12,7 +12,7 @@ const WorkflowArchive = "Archive"
 type ArchiveInput struct{}
 
 // ArchiveChats archives one page of chats.
-var ArchiveChats = durable.Activity[ArchiveChatsIn, domain.ArchivedPage]{Name: "archive.page", Preset: durable.Files}
+var ArchiveChats = durable.Activity[ArchiveChatsIn, transfer.ArchivedPage]{Name: "archive.page", Preset: durable.Files}
 
 // ArchiveChatsIn says after which chat the page begins.
 type ArchiveChatsIn struct {

@@ -17,6 +17,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // Transfers carry sessions out of this installation and into it (decisions.md
@@ -24,14 +25,14 @@ import (
 type Transfers interface {
 	// Export reads what is to be written; the caller is authorised, and may have the
 	// parts.
-	Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (Export, error)
-	Preview(ctx context.Context, ownerID string, archive io.ReaderAt, size int64) (domain.ImportPreview, error)
+	Export(ctx context.Context, session domain.Session, parts transfer.ExportParts) (Export, error)
+	Preview(ctx context.Context, ownerID string, archive io.ReaderAt, size int64) (transfer.ImportPreview, error)
 	// Upload stores an archive, which the caller imports or discards.
-	Upload(ctx context.Context, ownerID string, archive io.Reader) (domain.ArchiveUpload, error)
-	Discard(ctx context.Context, upload domain.ArchiveUpload) error
+	Upload(ctx context.Context, ownerID string, archive io.Reader) (transfer.ArchiveUpload, error)
+	Discard(ctx context.Context, upload transfer.ArchiveUpload) error
 	// Import makes a session of an upload, or leaves nothing behind. It goes on when the
 	// caller leaves.
-	Import(ctx context.Context, in domain.ImportRequest) (sessionID string, from domain.ImportedFrom, err error)
+	Import(ctx context.Context, in transfer.ImportRequest) (sessionID string, from transfer.ImportedFrom, err error)
 }
 
 // Export is an archive that is ready to be written.
@@ -46,7 +47,7 @@ const transferTime = time.Hour
 // importedSession is a session's detail with where it comes from.
 type importedSession struct {
 	sessiondetail.SessionDetail
-	ImportedFrom domain.ImportedFrom `json:"imported_from" doc:"The origin of the session."`
+	ImportedFrom transfer.ImportedFrom `json:"imported_from" doc:"The origin of the session."`
 }
 
 // TransferAPI exports and imports sessions.
@@ -110,7 +111,7 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 	}
 	// The archive is written after this handler has returned.
 	writing, stop := context.WithTimeout(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)), transferTime)
-	parts := domain.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(httpx.CallerOf(ctx), auth.Files)}
+	parts := transfer.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(httpx.CallerOf(ctx), auth.Files)}
 
 	export, err := a.Transfers.Export(writing, session, parts)
 	if err != nil {
@@ -145,7 +146,7 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 	}}, nil
 }
 
-func (a *TransferAPI) previewImport(ctx context.Context, in *httpx.FormInput) (*httpx.Body[domain.ImportPreview], error) {
+func (a *TransferAPI) previewImport(ctx context.Context, in *httpx.FormInput) (*httpx.Body[transfer.ImportPreview], error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 
@@ -183,7 +184,7 @@ func (a *TransferAPI) importSession(ctx context.Context, in *httpx.FormInput) (*
 
 // uploadArchive stores the archive of a form as it comes, and checks the fields
 // besides it. What is refused is discarded.
-func (a *TransferAPI) uploadArchive(ctx context.Context, user domain.User, in *httpx.FormInput) (asked domain.ImportRequest, err error) {
+func (a *TransferAPI) uploadArchive(ctx context.Context, user domain.User, in *httpx.FormInput) (asked transfer.ImportRequest, err error) {
 	asked.OwnerID = user.ID
 	defer func() {
 		if err == nil || asked.Upload.SessionID == "" {

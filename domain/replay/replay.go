@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // Preview says whether a session can be replayed, and why not
@@ -43,7 +44,7 @@ type Step struct {
 	Entry  *Entry          `json:"entry,omitempty"` // with the event that begins a turn
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
 
-	Checkpoint *domain.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
+	Checkpoint *transfer.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
 
 	ServerCallID string `json:"server_call_id,omitempty"` // with the event that adds a tool call
 }

@@ -13,6 +13,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
@@ -134,7 +135,7 @@ func (r Runs) StartMove(ctx context.Context, op history.Operation) error {
 }
 
 // StartImport starts the run that makes a session of an archive.
-func (r Runs) StartImport(ctx context.Context, in domain.Import) error {
+func (r Runs) StartImport(ctx context.Context, in transfer.Import) error {
 	return r.start(ctx, run{
 		id: durable.ImportWorkflowID(in.SessionID), kind: "import", title: "Import a session",
 		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowImport,

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // Runs starts the workflow that archives chats.
@@ -33,17 +33,17 @@ const (
 // Page archives the chats that ended after one, in the order of their ids, at most
 // a page of them. A chat that cannot be archived is left for later and does not
 // keep the others from it. Page may be broken off and run again.
-func (a *Service) Page(ctx context.Context, after string) (domain.ArchivedPage, error) {
+func (a *Service) Page(ctx context.Context, after string) (transfer.ArchivedPage, error) {
 	chats, err := a.cfg.Records.Unarchived(ctx, after, pageSize)
 
-	page := domain.ArchivedPage{After: after, More: len(chats) == pageSize}
+	page := transfer.ArchivedPage{After: after, More: len(chats) == pageSize}
 	if err != nil || len(chats) == 0 {
 		return page, err
 	}
 
 	page.After = chats[len(chats)-1].ChatID
 
-	sessions := map[string][]domain.UnarchivedChat{}
+	sessions := map[string][]transfer.UnarchivedChat{}
 	for _, chat := range chats {
 		sessions[chat.SessionID] = append(sessions[chat.SessionID], chat)
 	}
@@ -80,7 +80,7 @@ func (a *Service) Page(ctx context.Context, after string) (domain.ArchivedPage, 
 
 // try archives one chat, or leaves it for later. An error says that not even that
 // could be done.
-func (a *Service) try(ctx context.Context, chat domain.UnarchivedChat) (ok bool, err error) {
+func (a *Service) try(ctx context.Context, chat transfer.UnarchivedChat) (ok bool, err error) {
 	if err = a.archive(ctx, chat); err == nil {
 		return true, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 const (
@@ -66,7 +67,7 @@ func (a *Service) archivePart(ctx context.Context, session string) error {
 	}
 
 	for more := true; more; {
-		var made domain.EventArchive
+		var made transfer.EventArchive
 		if made, more, err = a.store(ctx, session, from); err != nil || made.Events == 0 {
 			return err
 		}
@@ -83,7 +84,7 @@ func (a *Service) archivePart(ctx context.Context, session string) error {
 
 // archive writes all of the session's events that no object holds yet, and notes
 // that the chat is archived.
-func (a *Service) archive(ctx context.Context, chat domain.UnarchivedChat) error {
+func (a *Service) archive(ctx context.Context, chat transfer.UnarchivedChat) error {
 	from, err := a.end(ctx, chat.SessionID)
 	if err != nil {
 		return err
@@ -109,8 +110,8 @@ func (a *Service) archive(ctx context.Context, chat domain.UnarchivedChat) error
 
 // store writes the session's events behind a sequence as one object, up to partBytes
 // of them. more says that there are others behind. Without events there is no object.
-func (a *Service) store(ctx context.Context, session string, from uint64) (made domain.EventArchive, more bool, err error) {
-	made = domain.EventArchive{
+func (a *Service) store(ctx context.Context, session string, from uint64) (made transfer.EventArchive, more bool, err error) {
+	made = transfer.EventArchive{
 		SessionID: session, FromSeq: from, UpToSeq: from,
 		Key: fmt.Sprintf("%s%020d-%s", Prefix(session), from, domain.NewID()),
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
 
 // shelf keeps records, events and objects of one session in memory. Its log
 // forgets its events when the test says so.
 type shelf struct {
-	parts   []domain.EventArchive
+	parts   []transfer.EventArchive
 	rounds  int
 	running bool
 	ended   bool
@@ -30,7 +31,7 @@ type shelf struct {
 	archive *eventarchive.Service
 }
 
-func (s *shelf) PostponeArchive(context.Context, domain.UnarchivedChat) error { return nil }
+func (s *shelf) PostponeArchive(context.Context, transfer.UnarchivedChat) error { return nil }
 
 // StartArchive archives at once what the workflow would archive.
 func (s *shelf) StartArchive(ctx context.Context) error {
@@ -38,17 +39,19 @@ func (s *shelf) StartArchive(ctx context.Context) error {
 	return err
 }
 
-func (s *shelf) Unarchived(context.Context, string, int) ([]domain.UnarchivedChat, error) {
+func (s *shelf) Unarchived(context.Context, string, int) ([]transfer.UnarchivedChat, error) {
 	if !s.ended || s.rounds > 0 {
 		return nil, nil
 	}
 
-	return []domain.UnarchivedChat{{ChatID: "c", SessionID: "s", Round: 1}}, nil
+	return []transfer.UnarchivedChat{{ChatID: "c", SessionID: "s", Round: 1}}, nil
 }
 
-func (s *shelf) Archived(context.Context, string) ([]domain.EventArchive, error) { return s.parts, nil }
+func (s *shelf) Archived(context.Context, string) ([]transfer.EventArchive, error) {
+	return s.parts, nil
+}
 
-func (s *shelf) KeepArchive(_ context.Context, chat domain.UnarchivedChat, made domain.EventArchive) error {
+func (s *shelf) KeepArchive(_ context.Context, chat transfer.UnarchivedChat, made transfer.EventArchive) error {
 	if made.Events > 0 {
 		s.parts = append(s.parts, made)
 	}
@@ -75,7 +78,7 @@ func (s *shelf) LongRunning(_ context.Context, _ time.Duration, after string, li
 	return found, nil
 }
 
-func (s *shelf) KeepPart(_ context.Context, made domain.EventArchive) (bool, error) {
+func (s *shelf) KeepPart(_ context.Context, made transfer.EventArchive) (bool, error) {
 	s.parts = append(s.parts, made)
 	return true, nil
 }

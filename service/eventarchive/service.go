@@ -12,20 +12,21 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // Records say what is archived and what is not yet.
 type Records interface {
-	Unarchived(ctx context.Context, after string, limit int) ([]domain.UnarchivedChat, error)
-	PostponeArchive(ctx context.Context, chat domain.UnarchivedChat) error
-	Archived(ctx context.Context, sessionID string) ([]domain.EventArchive, error)
-	KeepArchive(ctx context.Context, chat domain.UnarchivedChat, made domain.EventArchive) error
+	Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error)
+	PostponeArchive(ctx context.Context, chat transfer.UnarchivedChat) error
+	Archived(ctx context.Context, sessionID string) ([]transfer.EventArchive, error)
+	KeepArchive(ctx context.Context, chat transfer.UnarchivedChat, made transfer.EventArchive) error
 	// LongRunning gives sessions whose running chat has not been archived for age, in the
 	// order of their ids and after one.
 	LongRunning(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
 	// KeepPart notes a part of a chat's events; kept is false when another process was
 	// faster.
-	KeepPart(ctx context.Context, made domain.EventArchive) (kept bool, err error)
+	KeepPart(ctx context.Context, made transfer.EventArchive) (kept bool, err error)
 }
 
 // Log is the event log.

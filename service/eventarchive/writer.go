@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // Writer stores the events of a session that is being made, as objects of bounded
@@ -14,8 +15,8 @@ type Writer struct {
 	}
 	session string
 	packed  *packer
-	open    domain.EventArchive // what packed holds
-	made    []domain.EventArchive
+	open    transfer.EventArchive // what packed holds
+	made    []transfer.EventArchive
 }
 
 // NewWriter makes a Writer for a session of which nothing is archived.
@@ -23,7 +24,7 @@ func NewWriter(sessionID string, objects interface {
 	Put(ctx context.Context, key string, data []byte) error
 },
 ) *Writer {
-	return &Writer{objects: objects, session: sessionID, open: domain.EventArchive{SessionID: sessionID}}
+	return &Writer{objects: objects, session: sessionID, open: transfer.EventArchive{SessionID: sessionID}}
 }
 
 // Add takes the next event, whose Seq is above that of the one before.
@@ -47,7 +48,7 @@ func (w *Writer) Add(ctx context.Context, e domain.LoggedEvent) error {
 }
 
 // Close stores what is left and returns what holds the events.
-func (w *Writer) Close(ctx context.Context) ([]domain.EventArchive, error) {
+func (w *Writer) Close(ctx context.Context) ([]transfer.EventArchive, error) {
 	if w.packed == nil {
 		return w.made, nil
 	}
@@ -71,7 +72,7 @@ func (w *Writer) store(ctx context.Context) error {
 	}
 
 	w.made = append(w.made, part)
-	w.packed, w.open = nil, domain.EventArchive{SessionID: w.session, FromSeq: part.UpToSeq}
+	w.packed, w.open = nil, transfer.EventArchive{SessionID: w.session, FromSeq: part.UpToSeq}
 
 	return nil
 }

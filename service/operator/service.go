@@ -10,6 +10,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
@@ -28,7 +29,7 @@ type Engine interface {
 	StartCompaction(ctx context.Context, in domain.CompactionRun) error
 	StartDeletion(ctx context.Context, in domain.DeletedSession) error
 	StartMove(ctx context.Context, op history.Operation) error
-	StartImport(ctx context.Context, in domain.Import) error
+	StartImport(ctx context.Context, in transfer.Import) error
 	StartArchive(ctx context.Context) error
 	ResumeScheduledRun(ctx context.Context, runID string) error
 	ResumeIssueRun(ctx context.Context, runID string) error
@@ -328,7 +329,7 @@ func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) 
 			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
 		})
 	case domain.RunKindImport:
-		return s.cfg.Engine.StartImport(ctx, domain.Import{SessionID: id, OwnerID: work.OwnerID})
+		return s.cfg.Engine.StartImport(ctx, transfer.Import{SessionID: id, OwnerID: work.OwnerID})
 	case domain.RunKindSchedule:
 		return s.cfg.Engine.ResumeScheduledRun(ctx, id)
 	case domain.RunKindIssue:

@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/domain/transfer"
 	"everloop/service/operator"
 )
 
@@ -60,7 +61,7 @@ func (f *fakes) ResumeDAGRun(_ context.Context, sol, id string) error {
 	return f.note("resume", sol+" "+id)
 }
 
-func (f *fakes) StartImport(_ context.Context, in domain.Import) error {
+func (f *fakes) StartImport(_ context.Context, in transfer.Import) error {
 	return f.note("start", in.SessionID)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
 
@@ -17,9 +18,9 @@ type moment struct {
 	name   string
 	chatID string // of the source
 	data   json.RawMessage
-	entry  *domain.EntryRecord // with the event that begins a turn
+	entry  *transfer.EntryRecord // with the event that begins a turn
 
-	checkpoint *domain.CheckpointRecord
+	checkpoint *transfer.CheckpointRecord
 	files      string
 }
 
@@ -132,7 +133,7 @@ func (s *source) serverCallID(m moment) string {
 	return ""
 }
 
-func renamedEntry(e domain.EntryRecord, names eventarchive.Names) *replay.Entry {
+func renamedEntry(e transfer.EntryRecord, names eventarchive.Names) *replay.Entry {
 	out := &replay.Entry{
 		Step: e.Step, ContextWindow: e.ContextWindow, Deprecated: e.Deprecated, Parts: RenamedParts(e.Parts, names),
 		ReasoningField: e.ReasoningField,
@@ -169,7 +170,7 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 // withCheckpoints puts the checkpoints of a chat's turns where they were made: a
 // user turn's behind it, that of a turn's tools behind their last result.
 func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
-	user, batch := map[string]*domain.CheckpointRecord{}, map[string]*domain.CheckpointRecord{}
+	user, batch := map[string]*transfer.CheckpointRecord{}, map[string]*transfer.CheckpointRecord{}
 
 	for i := range s.tree.Checkpoints {
 		k := &s.tree.Checkpoints[i]
@@ -223,7 +224,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 	return out
 }
 
-func (s *source) checkpointMoment(after moment, k *domain.CheckpointRecord) moment {
+func (s *source) checkpointMoment(after moment, k *transfer.CheckpointRecord) moment {
 	data, _ := json.Marshal(domain.CheckpointCreated{ // strings and numbers always marshal
 		ID: k.ID, TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // rebuilt gives the moments of a chat from its records alone: each block of text
@@ -36,7 +37,7 @@ func (s *source) rebuilt(chatID string) ([]moment, error) {
 	return b.moments, b.err
 }
 
-func endOf(chat domain.ChatRecord, took time.Duration) domain.ChatEnded {
+func endOf(chat transfer.ChatRecord, took time.Duration) domain.ChatEnded {
 	reason := domain.FinishCompleted
 	if chat.FinishReason != nil {
 		reason = *chat.FinishReason
@@ -78,7 +79,7 @@ func (b *rebuilder) say(at time.Time, name string, payload any) *moment {
 	return &b.moments[len(b.moments)-1]
 }
 
-func (b *rebuilder) turn(e *domain.EntryRecord) {
+func (b *rebuilder) turn(e *transfer.EntryRecord) {
 	if e.Kind == domain.KindCompaction {
 		b.compaction(e)
 		return
@@ -143,7 +144,7 @@ func (b *rebuilder) turn(e *domain.EntryRecord) {
 	}
 }
 
-func (b *rebuilder) result(e *domain.EntryRecord, call domain.CallRecord, after time.Time) {
+func (b *rebuilder) result(e *transfer.EntryRecord, call transfer.CallRecord, after time.Time) {
 	at := after
 	if call.StartedAt != nil {
 		if done := call.StartedAt.Add(time.Duration(call.DurationMS) * time.Millisecond); done.After(at) {
@@ -168,7 +169,7 @@ func (b *rebuilder) result(e *domain.EntryRecord, call domain.CallRecord, after 
 }
 
 // compaction is the event of a compaction with the projection of its entry.
-func (b *rebuilder) compaction(e *domain.EntryRecord) {
+func (b *rebuilder) compaction(e *transfer.EntryRecord) {
 	turn := domain.Turn{
 		ID: e.ID, TurnID: e.ID, Sequence: e.Sequence, ChatID: e.ChatID, LoopID: e.LoopID, Kind: e.Kind, Role: e.Role, Status: e.Status,
 		Blocks: []domain.Block{}, ToolCalls: []domain.ToolCall{}, Model: e.Model, DurationMS: e.DurationMS, StartedAt: e.StartedAt,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // recorded gives the moments of a chat from its events, if they are all there:
@@ -109,7 +110,7 @@ func has(moments []moment, turnID string) bool {
 }
 
 // same says that the events of a turn make what the records hold of it.
-func same(e *domain.EntryRecord, fold *domain.TurnFold) bool {
+func same(e *transfer.EntryRecord, fold *domain.TurnFold) bool {
 	if fold == nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 )
 
 var began = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -20,8 +21,8 @@ var began = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 type recording struct {
 	t       *testing.T
 	session string
-	tree    domain.SessionTree
-	entries []domain.EntryRecord
+	tree    transfer.SessionTree
+	entries []transfer.EntryRecord
 	events  []domain.LoggedEvent
 	at      time.Time
 }
@@ -29,7 +30,7 @@ type recording struct {
 func newRecording(t *testing.T) *recording {
 	r := &recording{t: t, session: domain.NewID(), at: began}
 	r.tree.ActiveBranchID = domain.NewID()
-	r.tree.Branches = []domain.BranchRecord{{ID: r.tree.ActiveBranchID}}
+	r.tree.Branches = []transfer.BranchRecord{{ID: r.tree.ActiveBranchID}}
 
 	return r
 }
@@ -53,7 +54,7 @@ func (r *recording) emit(name, chat string, payload any) {
 	r.at = r.at.Add(100 * time.Millisecond)
 }
 
-func (r *recording) entry(e domain.EntryRecord) *domain.EntryRecord {
+func (r *recording) entry(e transfer.EntryRecord) *transfer.EntryRecord {
 	e.ID, e.BranchID, e.Sequence, e.LoopID, e.Kind = domain.NewID(), r.tree.ActiveBranchID, int64(
 		len(r.entries),
 	), domain.RootLoop, domain.KindMessage
@@ -70,10 +71,10 @@ func (r *recording) chat(message string, ask bool) string {
 	reason := domain.FinishCompleted
 	r.tree.Chats = append(
 		r.tree.Chats,
-		domain.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2},
+		transfer.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2},
 	)
 	r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
-	user := r.entry(domain.EntryRecord{
+	user := r.entry(transfer.EntryRecord{
 		ChatID: chat, Role: domain.RoleUser, Status: domain.TurnCompleted,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: message}}, Parts: []domain.ContentPart{{Type: "text", Text: message}},
 	})
@@ -91,7 +92,7 @@ func (r *recording) chat(message string, ask bool) string {
 	)
 	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: user.ID, Status: user.Status})
 
-	call := domain.CallRecord{
+	call := transfer.CallRecord{
 		ID:           domain.NewToolCallID(),
 		ToolName:     "Bash",
 		DisplayName:  "Bash",
@@ -103,10 +104,10 @@ func (r *recording) chat(message string, ask bool) string {
 		ServerCallID: "functions.Bash:" + strconv.Itoa(len(r.entries)),
 	}
 	if ask {
-		call.ToolName, call.Question = "AskUserQuestion", &domain.QuestionRecord{ID: domain.NewID(), State: "answered"}
+		call.ToolName, call.Question = "AskUserQuestion", &transfer.QuestionRecord{ID: domain.NewID(), State: "answered"}
 	}
 
-	first := r.entry(domain.EntryRecord{
+	first := r.entry(transfer.EntryRecord{
 		ChatID:         chat,
 		Role:           domain.RoleAssistant,
 		Status:         domain.TurnCompleted,
@@ -117,7 +118,7 @@ func (r *recording) chat(message string, ask bool) string {
 			{Type: domain.BlockThinking, Content: "hm"},
 			{Type: domain.BlockText, Content: "héllo 😀 there"},
 		},
-		Calls: []domain.CallRecord{call},
+		Calls: []transfer.CallRecord{call},
 	})
 	r.stream(first)
 
@@ -168,7 +169,7 @@ func (r *recording) chat(message string, ask bool) string {
 		r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
 	}
 
-	last := r.entry(domain.EntryRecord{
+	last := r.entry(transfer.EntryRecord{
 		ChatID: chat, Role: domain.RoleAssistant, Status: domain.TurnCompleted, Step: 2,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: "that was " + message}},
 	})
@@ -180,7 +181,7 @@ func (r *recording) chat(message string, ask bool) string {
 }
 
 // stream is the events of an assistant turn's text, a few characters at a time.
-func (r *recording) stream(e *domain.EntryRecord) {
+func (r *recording) stream(e *transfer.EntryRecord) {
 	r.emit(
 		domain.EventTurnStart,
 		e.ChatID,
@@ -503,7 +504,7 @@ func TestCheckpointsComeWithTheirTurns(t *testing.T) {
 	chat := r.chat("one", false)
 	before, after := r.session+".aa", r.session+".bb"
 
-	r.tree.Checkpoints = []domain.CheckpointRecord{
+	r.tree.Checkpoints = []transfer.CheckpointRecord{
 		{ID: domain.NewID(), TurnID: r.entries[0].ID, ChatID: &chat, Kind: domain.CheckpointUserTurn, Label: "one", SnapshotID: &before},
 		{ID: domain.NewID(), TurnID: r.entries[1].ID, ChatID: &chat, Kind: domain.CheckpointToolBatch, SnapshotID: &after},
 	}

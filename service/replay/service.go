@@ -9,12 +9,13 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 )
 
 // Records keep sessions and replays.
 type Records interface {
 	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
-		frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error
+		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
 	CreateReplay(ctx context.Context, in replay.NewReplay) error
 	Replay(ctx context.Context, sessionID string) (replay.Claim, error)
 	StaleReplays(ctx context.Context, age time.Duration) ([]string, error)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // sound says that an event says of its turn what the store holds, in words that
@@ -47,7 +48,7 @@ func (s *source) soundPatch(p event) bool {
 			return false
 		}
 
-		at := slices.IndexFunc(on.Calls, func(c domain.CallRecord) bool { return c.ID == p.ToolCall.ID })
+		at := slices.IndexFunc(on.Calls, func(c transfer.CallRecord) bool { return c.ID == p.ToolCall.ID })
 		if at < 0 {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 )
 
 // TestEventsThatAreNotSoundAreNotPlayed changes one field of one event after the
@@ -106,11 +107,11 @@ func (s *shelf) SessionRecords(
 	_ context.Context,
 	id string,
 	_ bool,
-	frame func(domain.SessionTree) error,
-	entry func(domain.EntryRecord) error,
+	frame func(transfer.SessionTree) error,
+	entry func(transfer.EntryRecord) error,
 ) error {
-	return errors.Join(frame(domain.SessionTree{Chats: []domain.ChatRecord{{ID: "c"}}}),
-		entry(domain.EntryRecord{
+	return errors.Join(frame(transfer.SessionTree{Chats: []transfer.ChatRecord{{ID: "c"}}}),
+		entry(transfer.EntryRecord{
 			ID: "e", ChatID: "c", Kind: domain.KindMessage, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: domain.RootLoop,
 			Parts: []domain.ContentPart{{Type: "image_url", ImageURL: &domain.ImageURL{URL: domain.ObjectScheme + "images/" + id + "/x"}}},
 		}))

@@ -9,17 +9,18 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/replay"
+	"everloop/domain/transfer"
 )
 
 // source is a session's active branch as its records hold it.
 type source struct {
 	sessionID string
-	tree      domain.SessionTree
-	entries   []domain.EntryRecord // in order
-	chats     map[string]domain.ChatRecord
-	byChat    map[string][]domain.EntryRecord
+	tree      transfer.SessionTree
+	entries   []transfer.EntryRecord // in order
+	chats     map[string]transfer.ChatRecord
+	byChat    map[string][]transfer.EntryRecord
 	order     []string // chats with turns on the branch, in order
-	on        map[string]*domain.EntryRecord
+	on        map[string]*transfer.EntryRecord
 	events    map[string][]domain.LoggedEvent // that can be played, by chat
 }
 
@@ -32,12 +33,12 @@ var playable = []string{
 
 func newSource(sessionID string) *source {
 	return &source{
-		sessionID: sessionID, chats: map[string]domain.ChatRecord{}, byChat: map[string][]domain.EntryRecord{},
-		on: map[string]*domain.EntryRecord{}, events: map[string][]domain.LoggedEvent{},
+		sessionID: sessionID, chats: map[string]transfer.ChatRecord{}, byChat: map[string][]transfer.EntryRecord{},
+		on: map[string]*transfer.EntryRecord{}, events: map[string][]domain.LoggedEvent{},
 	}
 }
 
-func (s *source) frame(tree domain.SessionTree) error {
+func (s *source) frame(tree transfer.SessionTree) error {
 	s.tree = tree
 	for _, chat := range tree.Chats {
 		s.chats[chat.ID] = chat
@@ -46,7 +47,7 @@ func (s *source) frame(tree domain.SessionTree) error {
 	return nil
 }
 
-func (s *source) entry(e domain.EntryRecord) error {
+func (s *source) entry(e transfer.EntryRecord) error {
 	if _, known := s.byChat[e.ChatID]; !known {
 		s.order = append(s.order, e.ChatID)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
 
@@ -209,7 +210,7 @@ var finishes = []domain.FinishReason{
 
 // turnCheck is what the turns are checked with, one after the other.
 type turnCheck struct {
-	branches  map[string]domain.BranchRecord
+	branches  map[string]transfer.BranchRecord
 	chats     ids
 	entries   map[string]int64 // sequence by id
 	calls     ids
@@ -219,7 +220,7 @@ type turnCheck struct {
 
 func (p *pack) checkTurns() error {
 	c := turnCheck{
-		branches:  map[string]domain.BranchRecord{},
+		branches:  map[string]transfer.BranchRecord{},
 		chats:     ids{},
 		entries:   map[string]int64{},
 		calls:     ids{},
@@ -234,7 +235,7 @@ func (p *pack) checkTurns() error {
 		c.chats[chat.ID] = true
 	}
 
-	err := p.entries(func(e domain.EntryRecord) error {
+	err := p.entries(func(e transfer.EntryRecord) error {
 		if p.turns++; p.turns > maxTurns {
 			return badf("%s holds more than %d turns", turnsFile, maxTurns)
 		}
@@ -273,7 +274,7 @@ func (p *pack) checkTurns() error {
 // wait notes whether the chat of a turn waits for an answer. One that waits for a
 // permission, or for the answer to a sub-agent, does not go on waiting: what would
 // go on is not carried.
-func (p *pack) wait(e domain.EntryRecord) {
+func (p *pack) wait(e transfer.EntryRecord) {
 	for _, call := range e.Calls {
 		if call.Question == nil || call.Question.State != "open" {
 			continue
@@ -286,11 +287,11 @@ func (p *pack) wait(e domain.EntryRecord) {
 }
 
 // parked says that a chat goes on waiting for its answer.
-func (p *pack) parked(c domain.ChatRecord) bool {
+func (p *pack) parked(c transfer.ChatRecord) bool {
 	return c.State == "parked" && p.waiting[c.ID] && p.session.Status == domain.SessionWaitingForInput
 }
 
-func (c *turnCheck) turn(e domain.EntryRecord) error {
+func (c *turnCheck) turn(e transfer.EntryRecord) error {
 	if _, known := c.branches[e.BranchID]; !known {
 		return badf("turn %q is on a branch that is not in the archive", shorten(e.ID))
 	}
@@ -375,7 +376,7 @@ func (c *turnCheck) turn(e domain.EntryRecord) error {
 	return nil
 }
 
-func (c *turnCheck) call(call domain.CallRecord) error {
+func (c *turnCheck) call(call transfer.CallRecord) error {
 	if err := c.calls.add("the tool calls", call.ID); err != nil {
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
 
 // Records keep sessions.
 type Records interface {
 	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
-		frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error) error
+		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
 	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
 	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
 	SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error)
@@ -37,21 +38,21 @@ type Imports interface {
 	DropUpload(ctx context.Context, sessionID string) error
 	AbandonUploads(ctx context.Context, age time.Duration) ([]string, error)
 
-	StartImport(ctx context.Context, in domain.ImportRequest, sum []byte) (sessionID string, err error)
-	AttemptImport(ctx context.Context, sessionID string) (domain.Import, error)
-	CheckImport(ctx context.Context, in domain.Import) error
-	FinishImport(ctx context.Context, in domain.ImportedSession) error
-	FailImport(ctx context.Context, in domain.Import, cause *domain.Error) error
-	ImportResult(ctx context.Context, sessionID string) (from domain.ImportedFrom, done bool, err error)
-	LostImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error)
-	EndedImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error)
+	StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID string, err error)
+	AttemptImport(ctx context.Context, sessionID string) (transfer.Import, error)
+	CheckImport(ctx context.Context, in transfer.Import) error
+	FinishImport(ctx context.Context, in transfer.ImportedSession) error
+	FailImport(ctx context.Context, in transfer.Import, cause *domain.Error) error
+	ImportResult(ctx context.Context, sessionID string) (from transfer.ImportedFrom, done bool, err error)
+	LostImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error)
+	EndedImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error)
 	ForgetImport(ctx context.Context, sessionID string) error
 }
 
 // Runs starts the workflows of imports.
 type Runs interface {
 	// StartImport does nothing when the workflow of the import is open.
-	StartImport(ctx context.Context, in domain.Import) error
+	StartImport(ctx context.Context, in transfer.Import) error
 }
 
 // Events are what is left of the events of sessions.
@@ -131,16 +132,16 @@ type Export struct {
 	service *Service
 	session domain.Session
 	spool   *spool // with the members that are not files of the workspace
-	tree    domain.SessionTree
+	tree    transfer.SessionTree
 	m       manifest
-	parts   domain.ExportParts
+	parts   transfer.ExportParts
 	blobs   map[string]string // identity of a content: its hash
 	kept    map[string]bool   // hashes of contents that are in the archive
 }
 
 // Export reads the records of a session, so that what cannot be read is reported
 // before anything is written. Close frees it.
-func (d *Service) Export(ctx context.Context, session domain.Session, parts domain.ExportParts) (*Export, error) {
+func (d *Service) Export(ctx context.Context, session domain.Session, parts transfer.ExportParts) (*Export, error) {
 	spool, err := d.spool()
 	if err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func encode(w io.Writer, value any) error {
 
 func (x *Export) conversation(ctx context.Context) error {
 	return x.lines(turnsFile, func(w io.Writer) error {
-		frame := func(tree domain.SessionTree) error {
+		frame := func(tree transfer.SessionTree) error {
 			x.tree = tree
 			x.m.Counts.Branches = len(tree.Branches)
 			x.m.Counts.Checkpoints = len(tree.Checkpoints)
@@ -203,7 +204,7 @@ func (x *Export) conversation(ctx context.Context) error {
 			return x.json(historyFile, tree)
 		}
 
-		return x.service.cfg.Records.SessionRecords(ctx, x.session.ID, false, frame, func(e domain.EntryRecord) error {
+		return x.service.cfg.Records.SessionRecords(ctx, x.session.ID, false, frame, func(e transfer.EntryRecord) error {
 			x.m.Counts.Turns++
 			return encode(w, e)
 		})

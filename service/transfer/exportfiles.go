@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/safezip"
 )
 
@@ -92,7 +93,7 @@ func (x *Export) skip(at, reason string) {
 func (x *Export) snapshots(ctx context.Context, z *zipper) error {
 	body := checkpointsBody{Checkpoints: x.tree.Checkpoints, Snapshots: []snapshot{}}
 	if body.Checkpoints == nil {
-		body.Checkpoints = []domain.CheckpointRecord{}
+		body.Checkpoints = []transfer.CheckpointRecord{}
 	}
 
 	known := map[string]bool{}

@@ -7,11 +7,12 @@ import (
 	"os"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // fetch copies an uploaded archive to a file without a name, of which nothing is left
 // when the process ends, however it does. The caller closes it.
-func (d *Service) fetch(ctx context.Context, in domain.Import) (content *os.File, size int64, err error) {
+func (d *Service) fetch(ctx context.Context, in transfer.Import) (content *os.File, size int64, err error) {
 	if err := os.MkdirAll(d.cfg.Spool, 0o700); err != nil {
 		return nil, 0, err
 	}
@@ -33,7 +34,7 @@ func (d *Service) fetch(ctx context.Context, in domain.Import) (content *os.File
 	return content, size, nil
 }
 
-func (d *Service) fetchPart(ctx context.Context, in domain.Import, n int, to *os.File, at int64) (end int64, err error) {
+func (d *Service) fetchPart(ctx context.Context, in transfer.Import, n int, to *os.File, at int64) (end int64, err error) {
 	if err := domain.DiskFull(d.cfg.Room); err != nil {
 		return at, err
 	}

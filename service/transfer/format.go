@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/safezip"
 )
 
@@ -116,8 +117,8 @@ type sessionBody struct {
 
 // checkpointsBody is checkpoints.json: the points, and what each snapshot holds.
 type checkpointsBody struct {
-	Checkpoints []domain.CheckpointRecord `json:"checkpoints"`
-	Snapshots   []snapshot                `json:"snapshots"`
+	Checkpoints []transfer.CheckpointRecord `json:"checkpoints"`
+	Snapshots   []snapshot                  `json:"snapshots"`
 }
 
 // snapshot lists the files of a state of the workspace; contents are members

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
 
 // Preview checks an archive as an import would, and returns what is in it. An
 // archive that an import would refuse is returned as not compatible, with the reason.
-func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, size int64) (domain.ImportPreview, error) {
-	out := domain.ImportPreview{Missing: []domain.MissingThing{}, Warnings: []string{}, Errors: []string{}}
+func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, size int64) (transfer.ImportPreview, error) {
+	out := transfer.ImportPreview{Missing: []transfer.MissingThing{}, Warnings: []string{}, Errors: []string{}}
 
 	leave, err := d.uploads.enter(ownerID)
 	if err != nil {
@@ -42,7 +43,7 @@ func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, si
 
 	out.FormatVersion, out.Compatible = p.m.FormatVersion, true
 
-	out.Session = domain.ImportSummary{Intent: p.session.Intent, CreatedAt: later(p.session.CreatedAt)}
+	out.Session = transfer.ImportSummary{Intent: p.session.Intent, CreatedAt: later(p.session.CreatedAt)}
 	if p.session.Model != nil {
 		out.Session.Model = *p.session.Model
 	}
@@ -69,8 +70,8 @@ func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, si
 	return out, nil
 }
 
-func (p *pack) counts() domain.ImportCounts {
-	c := domain.ImportCounts{Turns: p.turns, Checkpoints: len(p.points.Checkpoints), Branches: len(p.tree.Branches)}
+func (p *pack) counts() transfer.ImportCounts {
+	c := transfer.ImportCounts{Turns: p.turns, Checkpoints: len(p.points.Checkpoints), Branches: len(p.tree.Branches)}
 	for name, m := range p.listed {
 		if strings.HasPrefix(name, workspaceDir) {
 			c.Files++
@@ -92,15 +93,15 @@ func (p *pack) unfinished() bool {
 }
 
 // missing lists what the session names and this installation does not have.
-func (d *Service) missing(ctx context.Context, p *pack) []domain.MissingThing {
-	out := []domain.MissingThing{}
+func (d *Service) missing(ctx context.Context, p *pack) []transfer.MissingThing {
+	out := []transfer.MissingThing{}
 
 	for _, thing := range []struct {
 		kind string
 		name *string
 	}{{"model", p.session.Model}, {"solution", p.session.SolutionID}, {"skill", p.session.PrimarySkillID}} {
 		if thing.name != nil && *thing.name != "" && d.cfg.Known != nil && !d.cfg.Known(ctx, thing.kind, *thing.name) {
-			out = append(out, domain.MissingThing{Kind: thing.kind, Name: *thing.name})
+			out = append(out, transfer.MissingThing{Kind: thing.kind, Name: *thing.name})
 		}
 	}
 
@@ -114,7 +115,7 @@ type importing struct {
 	session domain.Session
 	names   eventarchive.Names
 	attempt int
-	from    domain.ImportedFrom
+	from    transfer.ImportedFrom
 }
 
 // run writes everything else before the rows, so that the session is whole when they
@@ -147,7 +148,7 @@ func (im *importing) run(ctx context.Context) error {
 		return err
 	}
 
-	return im.service.cfg.Records.FinishImport(ctx, domain.ImportedSession{
+	return im.service.cfg.Records.FinishImport(ctx, transfer.ImportedSession{
 		Session: im.session,
 		Tree:    im.tree(snapshots),
 		Entries: im.entries,
@@ -250,7 +251,7 @@ func (im *importing) put(ctx context.Context, f domain.CarriedFile, content io.R
 }
 
 // events keeps what happened in the session as the archive that a replay reads.
-func (im *importing) events(ctx context.Context) ([]domain.EventArchive, error) {
+func (im *importing) events(ctx context.Context) ([]transfer.EventArchive, error) {
 	out := eventarchive.NewWriter(im.session.ID, im.service.cfg.Objects)
 	seq := uint64(0)
 

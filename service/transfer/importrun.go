@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/fencing"
 	"everloop/service/eventarchive"
 )
@@ -18,7 +19,7 @@ const startTimeout = 30 * time.Second
 // Import makes a session of an uploaded archive and waits for it. A workflow carries
 // it out, so that it goes on when the caller leaves. A request with the
 // Idempotency-Key of another one gets the result of that one.
-func (d *Service) Import(ctx context.Context, in domain.ImportRequest) (sessionID string, from domain.ImportedFrom, err error) {
+func (d *Service) Import(ctx context.Context, in transfer.ImportRequest) (sessionID string, from transfer.ImportedFrom, err error) {
 	sum, err := requestSum(in)
 	if err != nil {
 		return "", from, err
@@ -35,14 +36,14 @@ func (d *Service) Import(ctx context.Context, in domain.ImportRequest) (sessionI
 		return "", from, err
 	}
 
-	d.start(ctx, domain.Import{SessionID: sessionID, OwnerID: in.OwnerID})
+	d.start(ctx, transfer.Import{SessionID: sessionID, OwnerID: in.OwnerID})
 	from, err = d.await(ctx, sessionID)
 
 	return sessionID, from, err
 }
 
 // requestSum names what is asked for.
-func requestSum(in domain.ImportRequest) ([]byte, error) {
+func requestSum(in transfer.ImportRequest) ([]byte, error) {
 	options, err := json.Marshal(in.Options)
 	sum := sha256.Sum256(append(append([]byte{}, in.Upload.SHA256...), options...))
 
@@ -51,7 +52,7 @@ func requestSum(in domain.ImportRequest) ([]byte, error) {
 
 // start starts the workflow of an import. It does not wait, and goes on when the
 // caller has left.
-func (d *Service) start(ctx context.Context, in domain.Import) {
+func (d *Service) start(ctx context.Context, in transfer.Import) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	go func() {
 		defer cancel()
@@ -76,7 +77,7 @@ var errPending = domain.Newf(domain.Unavailable, "import_pending",
 // await waits for the result of an import by reading its row: the result of the
 // workflow may arrive seconds after its end. A database that is away for a moment
 // does not end it.
-func (d *Service) await(ctx context.Context, sessionID string) (domain.ImportedFrom, error) {
+func (d *Service) await(ctx context.Context, sessionID string) (transfer.ImportedFrom, error) {
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
 		from, done, err := d.cfg.Records.ImportResult(ctx, sessionID)
 		switch {
@@ -120,7 +121,7 @@ func (d *Service) Load(ctx context.Context, sessionID string) error {
 		return err
 	}
 
-	if in.State == domain.ImportRunning {
+	if in.State == transfer.ImportRunning {
 		attempt, release := d.fence(ctx, in)
 		defer release()
 
@@ -147,7 +148,7 @@ func (d *Service) Abort(ctx context.Context, sessionID, reason string) error {
 		return err
 	}
 
-	if in.State != domain.ImportRunning {
+	if in.State != transfer.ImportRunning {
 		return d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(sessionID))
 	}
 
@@ -159,7 +160,7 @@ func (d *Service) Abort(ctx context.Context, sessionID, reason string) error {
 
 // fence returns a context that is cancelled with domain.ErrFenced once another
 // attempt may have begun.
-func (d *Service) fence(ctx context.Context, in domain.Import) (context.Context, func()) {
+func (d *Service) fence(ctx context.Context, in transfer.Import) (context.Context, func()) {
 	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Records.CheckImport(ctx, in) })
 }
 
@@ -176,7 +177,7 @@ func final(err error, attempt int) bool {
 }
 
 // giveUp removes what an import has written and fails it.
-func (d *Service) giveUp(ctx context.Context, in domain.Import, cause error) error {
+func (d *Service) giveUp(ctx context.Context, in transfer.Import, cause error) error {
 	err := d.clear(ctx, in.SessionID)
 	if err == nil {
 		err = d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(in.SessionID))
@@ -208,7 +209,7 @@ func (d *Service) clear(ctx context.Context, sessionID string) error {
 }
 
 // load makes the session.
-func (d *Service) load(ctx context.Context, in domain.Import) error {
+func (d *Service) load(ctx context.Context, in transfer.Import) error {
 	content, size, err := d.fetch(ctx, in)
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (d *Service) load(ctx context.Context, in domain.Import) error {
 	im := &importing{
 		service: d, pack: p, attempt: in.Attempt, names: p.names(in.SessionID),
 		session: p.newSession(in.SessionID, in.OwnerID, in.SandboxUID, in.Options),
-		from: domain.ImportedFrom{
+		from: transfer.ImportedFrom{
 			SessionID: p.session.ID, Intent: p.session.Intent, ExportedAt: later(p.m.ExportedAt),
 			ServiceVersion: shorten(p.m.ServiceVersion), FormatVersion: p.m.FormatVersion,
 		},
@@ -323,9 +324,9 @@ func (d *Service) removeEnded(ctx context.Context) error {
 	}
 }
 
-func (d *Service) removeImport(ctx context.Context, in domain.Import) error {
+func (d *Service) removeImport(ctx context.Context, in transfer.Import) error {
 	left := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(in.SessionID))
-	if in.State == domain.ImportFailed {
+	if in.State == transfer.ImportFailed {
 		left = errors.Join(left, d.clear(ctx, in.SessionID))
 	}
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 	"everloop/service/replay"
 )
@@ -21,7 +22,7 @@ func (p *pack) names(sessionID string) eventarchive.Names {
 		names.IDs[c.ID] = domain.NewID()
 	}
 
-	_ = p.entries(func(e domain.EntryRecord) error { // read before without an error
+	_ = p.entries(func(e transfer.EntryRecord) error { // read before without an error
 		names.IDs[e.ID] = domain.NewID()
 		for _, call := range e.Calls {
 			names.IDs[call.ID] = domain.NewToolCallID()
@@ -39,7 +40,7 @@ func (p *pack) names(sessionID string) eventarchive.Names {
 	return names
 }
 
-func (p *pack) newSession(id, ownerID string, uid int, o domain.ImportOptions) domain.Session {
+func (p *pack) newSession(id, ownerID string, uid int, o transfer.ImportOptions) domain.Session {
 	s := p.session
 
 	out := domain.Session{
@@ -100,9 +101,9 @@ func (im *importing) ref(old *string) *string {
 
 // tree gives the frame of the conversation its new names. A chat that was under
 // way is over: nothing carries it any more.
-func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
+func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 	p := im.pack
-	out := domain.SessionTree{ActiveBranchID: im.id(p.tree.ActiveBranchID)}
+	out := transfer.SessionTree{ActiveBranchID: im.id(p.tree.ActiveBranchID)}
 
 	var last time.Time
 	for _, b := range p.tree.Branches { // each comes after its parent, also by its time
@@ -113,9 +114,9 @@ func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 		last = b.CreatedAt
 		b.ID, b.ParentBranchID, b.ForkedFromID = im.id(b.ID), im.ref(b.ParentBranchID), im.ref(b.ForkedFromID)
 
-		lineage := make([]domain.BranchAncestor, len(b.Lineage))
+		lineage := make([]transfer.BranchAncestor, len(b.Lineage))
 		for i, a := range b.Lineage {
-			lineage[i] = domain.BranchAncestor{BranchID: im.id(a.BranchID), UpTo: a.UpTo}
+			lineage[i] = transfer.BranchAncestor{BranchID: im.id(a.BranchID), UpTo: a.UpTo}
 		}
 
 		b.Lineage = lineage
@@ -155,13 +156,13 @@ func (im *importing) tree(snapshots map[string]string) domain.SessionTree {
 }
 
 // entries yields the turns with their new names.
-func (im *importing) entries(yield func(domain.EntryRecord) error) error {
+func (im *importing) entries(yield func(transfer.EntryRecord) error) error {
 	open := map[string]bool{} // chats that still wait for an answer
 	for _, c := range im.pack.tree.Chats {
 		open[c.ID] = im.pack.parked(c)
 	}
 
-	return im.pack.entries(func(e domain.EntryRecord) error {
+	return im.pack.entries(func(e transfer.EntryRecord) error {
 		waits := open[e.ChatID]
 		e.ID, e.BranchID, e.ChatID, e.ParentID = im.id(e.ID), im.id(e.BranchID), im.id(e.ChatID), im.ref(e.ParentID)
 
@@ -206,7 +207,7 @@ func (im *importing) entries(yield func(domain.EntryRecord) error) error {
 	})
 }
 
-func (im *importing) call(c *domain.CallRecord, waits bool) {
+func (im *importing) call(c *transfer.CallRecord, waits bool) {
 	c.ID, c.CreatedAt = im.id(c.ID), later(c.CreatedAt)
 	if c.Status == domain.CallPending || c.Status == domain.CallAwaitingAnswer && !waits {
 		c.Status, c.Phase = domain.CallCancelled, domain.PhaseFinished

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/safezip"
 )
 
@@ -36,7 +36,7 @@ const (
 type pack struct {
 	m       manifest
 	session sessionBody
-	tree    domain.SessionTree
+	tree    transfer.SessionTree
 	points  points
 	size    int64 // of the archive, in bytes
 	// expanded is what the members take, in bytes.
@@ -306,9 +306,9 @@ func (p *pack) eachLine(name string, yield func(n int, line []byte) error) error
 }
 
 // entries yields the turns as they stand in the archive.
-func (p *pack) entries(yield func(domain.EntryRecord) error) error {
+func (p *pack) entries(yield func(transfer.EntryRecord) error) error {
 	return p.eachLine(turnsFile, func(n int, line []byte) error {
-		var e domain.EntryRecord
+		var e transfer.EntryRecord
 		if err := strict(line, maxTurnObjects, &e); err != nil {
 			return badf("%s line %d: %s", turnsFile, n, err)
 		}

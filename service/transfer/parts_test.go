@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 // An export for a caller that may not read the files has the conversation, and
@@ -19,7 +20,7 @@ func TestExportWithoutFiles(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	source := h.furnish()
-	data := h.exportParts(source, domain.ExportParts{Private: true})
+	data := h.exportParts(source, transfer.ExportParts{Private: true})
 	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
 

@@ -6,12 +6,13 @@ import (
 	"io/fs"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/internal/safezip"
 )
 
 // points is checkpoints.json as an import keeps it: in little memory.
 type points struct {
-	Checkpoints []domain.CheckpointRecord
+	Checkpoints []transfer.CheckpointRecord
 	Snapshots   []listedSnapshot
 }
 
@@ -77,7 +78,7 @@ func (p *pack) readPoints() error {
 }
 
 func (r *pointsReader) checkpoint() error {
-	var k domain.CheckpointRecord
+	var k transfer.CheckpointRecord
 	if err := r.json.Decode(&k); err != nil {
 		return err
 	}

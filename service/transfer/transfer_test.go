@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	transferpkg "everloop/domain/transfer"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
@@ -106,7 +107,7 @@ func (h *house) furnish() domain.Session {
 	require.NoError(t, err)
 	require.True(t, begun)
 
-	_, err = h.db.StartImport(ctx, domain.ImportRequest{OwnerID: h.owner, Upload: domain.ArchiveUpload{SessionID: id}}, nil)
+	_, err = h.db.StartImport(ctx, transferpkg.ImportRequest{OwnerID: h.owner, Upload: transferpkg.ArchiveUpload{SessionID: id}}, nil)
 	require.NoError(t, err)
 	claim, err := h.db.AttemptImport(ctx, id)
 	require.NoError(t, err)
@@ -167,7 +168,7 @@ func (h *house) furnish() domain.Session {
 	call, asked, sub := domain.NewToolCallID(), domain.NewToolCallID(), domain.NewID()
 	done := domain.FinishCompleted
 	text := func(s string) []domain.Block { return []domain.Block{{Type: domain.BlockText, Content: s}} }
-	entries := []domain.EntryRecord{
+	entries := []transferpkg.EntryRecord{
 		{
 			ID:        u1,
 			BranchID:  root,
@@ -208,7 +209,7 @@ func (h *house) furnish() domain.Session {
 			ContextWindow:  1000,
 			Blocks:         text("I call a tool"),
 			ReasoningField: domain.ReasoningContent,
-			Calls: []domain.CallRecord{
+			Calls: []transferpkg.CallRecord{
 				{
 					ID:           call,
 					ToolName:     "Agent",
@@ -232,7 +233,7 @@ func (h *house) furnish() domain.Session {
 					Phase:       "finished",
 					Result:      "yes",
 					CreatedAt:   at,
-					Question: &domain.QuestionRecord{
+					Question: &transferpkg.QuestionRecord{
 						ID:        domain.NewID(),
 						Questions: json.RawMessage(`[{"question":"q"}]`),
 						State:     "answered",
@@ -313,24 +314,24 @@ func (h *house) furnish() domain.Session {
 
 	archived, err := events.Close(ctx)
 	require.NoError(t, err)
-	require.NoError(t, h.db.FinishImport(ctx, domain.ImportedSession{
+	require.NoError(t, h.db.FinishImport(ctx, transferpkg.ImportedSession{
 		Session: session, Attempt: claim.Attempt,
-		Tree: domain.SessionTree{
+		Tree: transferpkg.SessionTree{
 			ActiveBranchID: fork,
-			Branches: []domain.BranchRecord{
-				{ID: root, NextSequence: 5, Lineage: []domain.BranchAncestor{}, Reason: "root", CreatedAt: at},
+			Branches: []transferpkg.BranchRecord{
+				{ID: root, NextSequence: 5, Lineage: []transferpkg.BranchAncestor{}, Reason: "root", CreatedAt: at},
 				{
 					ID:             fork,
 					ParentBranchID: &root,
 					ForkSequence:   3,
 					NextSequence:   4,
-					Lineage:        []domain.BranchAncestor{{BranchID: root, UpTo: 3}},
+					Lineage:        []transferpkg.BranchAncestor{{BranchID: root, UpTo: 3}},
 					Reason:         "rewind",
 					ForkedFromID:   &a1,
 					CreatedAt:      at.Add(time.Minute),
 				},
 			},
-			Chats: []domain.ChatRecord{
+			Chats: []transferpkg.ChatRecord{
 				{
 					ID:           chat,
 					BranchID:     root,
@@ -353,7 +354,7 @@ func (h *house) furnish() domain.Session {
 					CreatedAt:    at,
 				},
 			},
-			Checkpoints: []domain.CheckpointRecord{
+			Checkpoints: []transferpkg.CheckpointRecord{
 				{
 					ID:         domain.NewID(),
 					BranchID:   root,
@@ -388,7 +389,7 @@ func (h *house) furnish() domain.Session {
 				},
 			},
 		},
-		Entries: func(yield func(domain.EntryRecord) error) error {
+		Entries: func(yield func(transferpkg.EntryRecord) error) error {
 			for _, e := range entries {
 				if err := yield(e); err != nil {
 					return err
@@ -420,10 +421,10 @@ func (h *house) session(id string) domain.Session {
 
 func (h *house) export(s domain.Session) []byte {
 	h.t.Helper()
-	return h.exportParts(s, domain.ExportParts{Private: true, Files: true})
+	return h.exportParts(s, transferpkg.ExportParts{Private: true, Files: true})
 }
 
-func (h *house) exportParts(s domain.Session, parts domain.ExportParts) []byte {
+func (h *house) exportParts(s domain.Session, parts transferpkg.ExportParts) []byte {
 	h.t.Helper()
 	x, err := h.service.Export(h.t.Context(), s, parts)
 	require.NoError(h.t, err)
@@ -435,23 +436,23 @@ func (h *house) exportParts(s domain.Session, parts domain.ExportParts) []byte {
 	return out.Bytes()
 }
 
-func (h *house) load(data []byte) (string, domain.ImportedFrom, error) {
-	return h.loadAs(data, domain.ImportOptions{})
+func (h *house) load(data []byte) (string, transferpkg.ImportedFrom, error) {
+	return h.loadAs(data, transferpkg.ImportOptions{})
 }
 
-func (h *house) loadAs(data []byte, o domain.ImportOptions) (string, domain.ImportedFrom, error) {
+func (h *house) loadAs(data []byte, o transferpkg.ImportOptions) (string, transferpkg.ImportedFrom, error) {
 	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
 	if err != nil {
-		return "", domain.ImportedFrom{}, err
+		return "", transferpkg.ImportedFrom{}, err
 	}
 
-	return h.service.Import(h.t.Context(), domain.ImportRequest{OwnerID: h.owner, Upload: up, Options: o})
+	return h.service.Import(h.t.Context(), transferpkg.ImportRequest{OwnerID: h.owner, Upload: up, Options: o})
 }
 
 // runs carries out imports at once, and again after an error, as a workflow does.
 type runs struct{ h *house }
 
-func (r runs) StartImport(ctx context.Context, in domain.Import) error {
+func (r runs) StartImport(ctx context.Context, in transferpkg.Import) error {
 	for ctx.Err() == nil && r.h.service.Load(ctx, in.SessionID) != nil {
 	}
 
@@ -478,7 +479,7 @@ func (h *house) shown(s domain.Session) string {
 		fmt.Fprintf(&out, "%s\n", row)
 	}
 
-	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree domain.SessionTree) error {
+	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree transferpkg.SessionTree) error {
 		for _, b := range tree.Branches {
 			number(b.ID)
 		}
@@ -487,7 +488,7 @@ func (h *house) shown(s domain.Session) string {
 			number(c.ID)
 		}
 
-		slices.SortFunc(tree.Checkpoints, func(a, b domain.CheckpointRecord) int {
+		slices.SortFunc(tree.Checkpoints, func(a, b transferpkg.CheckpointRecord) int {
 			return strings.Compare(string(a.Kind)+a.Label, string(b.Kind)+b.Label)
 		})
 
@@ -503,7 +504,7 @@ func (h *house) shown(s domain.Session) string {
 		say(tree)
 
 		return nil
-	}, func(e domain.EntryRecord) error {
+	}, func(e transferpkg.EntryRecord) error {
 		number(e.ID)
 
 		for _, c := range e.Calls {
@@ -646,7 +647,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	require.Empty(t, preview.Errors)
 	require.True(t, preview.Compatible)
 	require.Equal(t, 1, preview.FormatVersion)
-	require.Equal(t, domain.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt}, preview.Session)
+	require.Equal(t, transferpkg.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt}, preview.Session)
 	require.Equal(t, 6, preview.Counts.Turns)
 	require.Equal(t, 6, preview.Counts.Files)
 	require.Equal(t, 2, preview.Counts.Branches)
@@ -739,10 +740,10 @@ func TestANameAndWhatIsMissing(t *testing.T) {
 	h.service.Config().Known = func(context.Context, string, string) bool { return false }
 	preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
-	require.Equal(t, []domain.MissingThing{{Kind: "model", Name: "known"}}, preview.Missing)
+	require.Equal(t, []transferpkg.MissingThing{{Kind: "model", Name: "known"}}, preview.Missing)
 
 	solution := "skill_editor"
-	id, _, err := h.loadAs(data, domain.ImportOptions{Name: "another", SolutionID: &solution})
+	id, _, err := h.loadAs(data, transferpkg.ImportOptions{Name: "another", SolutionID: &solution})
 	require.NoError(t, err)
 
 	got := h.session(id)
@@ -760,7 +761,7 @@ func TestAnArchiveGivesNoRole(t *testing.T) {
 	source.SolutionID = &general
 	data := h.export(source)
 	roleOf := func() *string {
-		id, _, err := h.loadAs(data, domain.ImportOptions{})
+		id, _, err := h.loadAs(data, transferpkg.ImportOptions{})
 		require.NoError(t, err)
 
 		return h.session(id).BizRoleID

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 )
 
 const (
@@ -33,8 +34,8 @@ func uploadPart(sessionID string, n int) string {
 
 // Upload stores an archive part by part, of which one is in memory. The caller
 // imports or discards it.
-func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader) (domain.ArchiveUpload, error) {
-	up := domain.ArchiveUpload{SessionID: domain.NewID()}
+func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader) (transfer.ArchiveUpload, error) {
+	up := transfer.ArchiveUpload{SessionID: domain.NewID()}
 
 	leave, err := d.uploads.enter(ownerID)
 	if err != nil {
@@ -62,7 +63,7 @@ func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader)
 	return up, nil
 }
 
-func (d *Service) store(ctx context.Context, up *domain.ArchiveUpload, content io.Reader) error {
+func (d *Service) store(ctx context.Context, up *transfer.ArchiveUpload, content io.Reader) error {
 	sum := sha256.New()
 
 	buffer := make([]byte, partBytes)
@@ -118,7 +119,7 @@ func readPart(content io.Reader, buffer []byte) (part []byte, last bool, err err
 }
 
 // Discard removes an upload that is not imported, also when the caller has left.
-func (d *Service) Discard(ctx context.Context, up domain.ArchiveUpload) error {
+func (d *Service) Discard(ctx context.Context, up transfer.ArchiveUpload) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 

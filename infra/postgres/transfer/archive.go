@@ -6,14 +6,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/infra/postgres/pg"
 )
 
 // Unarchived gives chats that have ended, for good or until an answer, and whose
 // events are not archived yet, though all of them are published: in the order of
 // their ids and after one. Those that failed are left out until their next try.
-func (db *Base) Unarchived(ctx context.Context, after string, limit int) ([]domain.UnarchivedChat, error) {
+func (db *Base) Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT c.id, c.session_id, c.round
 		FROM   chats c JOIN sessions s ON s.id = c.session_id
@@ -21,14 +21,14 @@ func (db *Base) Unarchived(ctx context.Context, after string, limit int) ([]doma
 		AND    c.id > $2 AND (c.archive_after IS NULL OR c.archive_after < now())
 		AND    NOT EXISTS (SELECT 1 FROM outbox o WHERE o.session_id = c.session_id AND o.seq IS NULL)
 		ORDER  BY c.id LIMIT $1`, limit, after)
-	chats, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.UnarchivedChat])
+	chats, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transfer.UnarchivedChat])
 
 	return chats, pg.Fault("look for chats to archive", err)
 }
 
 // PostponeArchive leaves a chat that could not be archived for later: for 10
 // seconds, and twice as long after each failure, at most an hour and a half.
-func (db *Base) PostponeArchive(ctx context.Context, chat domain.UnarchivedChat) error {
+func (db *Base) PostponeArchive(ctx context.Context, chat transfer.UnarchivedChat) error {
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE chats SET archive_tries = archive_tries + 1, archive_after = now() + interval '10 seconds' * 2 ^ least(archive_tries, 9)
 		WHERE  id = $1`, chat.ChatID)
@@ -37,10 +37,10 @@ func (db *Base) PostponeArchive(ctx context.Context, chat domain.UnarchivedChat)
 }
 
 // Archived gives the objects that hold a session's events, in order.
-func (db *Base) Archived(ctx context.Context, sessionID string) ([]domain.EventArchive, error) {
+func (db *Base) Archived(ctx context.Context, sessionID string) ([]transfer.EventArchive, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT session_id, from_seq, upto_seq, key, events FROM event_archives WHERE session_id = $1 ORDER BY from_seq`, sessionID)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.EventArchive])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transfer.EventArchive])
 
 	return list, pg.Fault("read archives", err)
 }
@@ -49,7 +49,7 @@ func (db *Base) Archived(ctx context.Context, sessionID string) ([]domain.EventA
 // events went into; one without events is none. When another process was faster,
 // its object counts: the chat stays on the list and the next look finds nothing
 // left to do.
-func (db *Base) KeepArchive(ctx context.Context, chat domain.UnarchivedChat, made domain.EventArchive) error {
+func (db *Base) KeepArchive(ctx context.Context, chat transfer.UnarchivedChat, made transfer.EventArchive) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		if made.Events > 0 {
 			tag, err := tx.Exec(ctx, insertArchive, chat.SessionID, int64(made.FromSeq), int64(made.UpToSeq), made.Key, made.Events)
@@ -85,7 +85,7 @@ func (db *Base) LongRunning(ctx context.Context, age time.Duration, after string
 
 // KeepPart notes an object with a part of a session's events. It is false when
 // another process was faster.
-func (db *Base) KeepPart(ctx context.Context, made domain.EventArchive) (kept bool, err error) {
+func (db *Base) KeepPart(ctx context.Context, made transfer.EventArchive) (kept bool, err error) {
 	tag, err := db.Pool.Exec(ctx, insertArchive, made.SessionID, int64(made.FromSeq), int64(made.UpToSeq), made.Key, made.Events)
 	return err == nil && tag.RowsAffected() > 0, pg.Fault("keep a part of an archive", err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/transcript"
 )
@@ -36,9 +37,9 @@ var entryColumns = `
 		ORDER BY t.position), '[]'::json)
 	 FROM tool_calls t WHERE t.entry_id = e.id)`
 
-func scanEntry(row pgx.CollectableRow) (domain.EntryRecord, error) {
+func scanEntry(row pgx.CollectableRow) (transfer.EntryRecord, error) {
 	var (
-		e     domain.EntryRecord
+		e     transfer.EntryRecord
 		calls json.RawMessage
 	)
 
@@ -88,7 +89,7 @@ func scanEntry(row pgx.CollectableRow) (domain.EntryRecord, error) {
 // frame first, then the entries of its active branch in their order, or those of
 // all branches by branch and order. The caller is authorised.
 func (db *Base) SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
-	frame func(domain.SessionTree) error, entry func(domain.EntryRecord) error,
+	frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error,
 ) error {
 	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		tree, err := sessionTree(ctx, tx, sessionID)
@@ -117,7 +118,7 @@ func (db *Base) SessionRecords(ctx context.Context, sessionID string, activeOnly
 	return pg.Fault("read session", err)
 }
 
-func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.SessionTree, err error) {
+func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree transfer.SessionTree, err error) {
 	err = tx.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1
 		AND deleted_at IS NULL`, sessionID).Scan(&tree.ActiveBranchID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -131,7 +132,7 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.
 	rows, _ := tx.Query(ctx, `
 		SELECT id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, forked_from_id, name, created_at
 		FROM   branches WHERE session_id = $1 ORDER BY created_at, id`, sessionID)
-	if tree.Branches, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.BranchRecord]); err != nil {
+	if tree.Branches, err = pgx.CollectRows(rows, pgx.RowToStructByName[transfer.BranchRecord]); err != nil {
 		return tree, err
 	}
 
@@ -140,21 +141,21 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree domain.
 		       cache_write_tokens, cost_nano, uncosted_tokens, round,
 		       started_at, finish_reason, error_code, error_message, ended_at, created_at
 		FROM   chats WHERE session_id = $1 ORDER BY id`, sessionID)
-	if tree.Chats, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.ChatRecord]); err != nil {
+	if tree.Chats, err = pgx.CollectRows(rows, pgx.RowToStructByName[transfer.ChatRecord]); err != nil {
 		return tree, err
 	}
 
 	rows, _ = tx.Query(ctx, `
 		SELECT id, branch_id, turn_id, chat_id, kind, sequence, label, snapshot_id, changed, added, deleted, bytes, complete, created_at
 		FROM   checkpoints WHERE session_id = $1 ORDER BY id`, sessionID)
-	tree.Checkpoints, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.CheckpointRecord])
+	tree.Checkpoints, err = pgx.CollectRows(rows, pgx.RowToStructByName[transfer.CheckpointRecord])
 
 	return tree, err
 }
 
 // eachEntry yields the entries of a branch page by page; $1 is the branch, $2 the
 // sequence before the page.
-func eachEntry(ctx context.Context, tx pgx.Tx, from, branchID string, yield func(domain.EntryRecord) error) error {
+func eachEntry(ctx context.Context, tx pgx.Tx, from, branchID string, yield func(transfer.EntryRecord) error) error {
 	for after := int64(-1); ; {
 		rows, _ := tx.Query(ctx, `SELECT `+entryColumns+` FROM `+from+` ORDER BY e.sequence LIMIT $3`, branchID, after, entryPage)
 

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/infra/postgres/pg"
 )
 
@@ -19,7 +20,7 @@ const (
 
 // FinishImport writes an imported session in one transaction. Until it commits there
 // is no session. An attempt that is not the latest one gets domain.ErrFenced.
-func (db *Base) FinishImport(ctx context.Context, in domain.ImportedSession) error {
+func (db *Base) FinishImport(ctx context.Context, in transfer.ImportedSession) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE imports SET state = 'done', imported_from = $3, changed_at = now()
@@ -33,7 +34,7 @@ func (db *Base) FinishImport(ctx context.Context, in domain.ImportedSession) err
 		}
 
 		w := &importWriter{ctx: ctx, tx: tx, session: in.Session.ID}
-		for _, part := range []func(domain.ImportedSession) error{w.head, w.frame, w.turns, w.points, w.besides} {
+		for _, part := range []func(transfer.ImportedSession) error{w.head, w.frame, w.turns, w.points, w.besides} {
 			if err := part(in); err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func (w *importWriter) flush() error {
 	return w.tx.SendBatch(w.ctx, &batch).Close()
 }
 
-func (w *importWriter) head(in domain.ImportedSession) error {
+func (w *importWriter) head(in transfer.ImportedSession) error {
 	s := in.Session
 
 	disabled := s.DisableTools
@@ -110,7 +111,7 @@ func (w *importWriter) head(in domain.ImportedSession) error {
 		})
 }
 
-func (w *importWriter) frame(in domain.ImportedSession) error {
+func (w *importWriter) frame(in transfer.ImportedSession) error {
 	for _, b := range in.Tree.Branches {
 		if err := w.queue(`
 			INSERT INTO branches (id, session_id, parent_branch_id, fork_sequence, next_sequence, lineage, reason, name, created_at)
@@ -169,7 +170,7 @@ func (w *importWriter) frame(in domain.ImportedSession) error {
 	return nil
 }
 
-func (w *importWriter) turns(in domain.ImportedSession) error {
+func (w *importWriter) turns(in transfer.ImportedSession) error {
 	if err := in.Entries(w.turn); err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (w *importWriter) turns(in domain.ImportedSession) error {
 	return nil
 }
 
-func (w *importWriter) turn(e domain.EntryRecord) error {
+func (w *importWriter) turn(e transfer.EntryRecord) error {
 	w.bytes += len(e.Compaction)
 	for _, block := range e.Blocks {
 		w.bytes += len(block.Content)
@@ -252,7 +253,7 @@ func (w *importWriter) turn(e domain.EntryRecord) error {
 
 // deprecatedOn gives the branches that leave the entry out. Archives of earlier
 // versions say only that every branch does.
-func deprecatedOn(e domain.EntryRecord) []string {
+func deprecatedOn(e transfer.EntryRecord) []string {
 	if e.Deprecated && len(e.DeprecatedOn) == 0 {
 		return []string{e.BranchID}
 	}
@@ -260,7 +261,7 @@ func deprecatedOn(e domain.EntryRecord) []string {
 	return e.DeprecatedOn
 }
 
-func (w *importWriter) call(e domain.EntryRecord, position int, call domain.CallRecord) error {
+func (w *importWriter) call(e transfer.EntryRecord, position int, call transfer.CallRecord) error {
 	w.bytes += len(call.Arguments) + len(call.Result)
 	if err := w.queue(`
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase,
@@ -308,7 +309,7 @@ func (w *importWriter) call(e domain.EntryRecord, position int, call domain.Call
 
 // points writes the checkpoints. One whose files are not there stays a point of
 // the conversation.
-func (w *importWriter) points(in domain.ImportedSession) error {
+func (w *importWriter) points(in transfer.ImportedSession) error {
 	for _, k := range in.Tree.Checkpoints {
 		if err := w.queue(`
 			INSERT INTO checkpoints (id, session_id, branch_id, turn_id, chat_id, kind, sequence, label, state, snapshot_id, changed,
@@ -342,7 +343,7 @@ func (w *importWriter) points(in domain.ImportedSession) error {
 }
 
 // besides writes the task list, the extra info and where the events lie.
-func (w *importWriter) besides(in domain.ImportedSession) error {
+func (w *importWriter) besides(in transfer.ImportedSession) error {
 	if err := w.tasks(in.Tasks); err != nil {
 		return err
 	}

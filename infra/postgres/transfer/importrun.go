@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/domain"
+	"everloop/domain/transfer"
 	"everloop/infra/postgres/pg"
 )
 
@@ -18,7 +19,7 @@ const importsAtOnce = 100
 
 const importColumns = `session_id, owner_id, state, attempt, sandbox_uid, parts, options`
 
-func scanImport(row pgx.CollectableRow) (in domain.Import, err error) {
+func scanImport(row pgx.CollectableRow) (in transfer.Import, err error) {
 	return in, row.Scan(&in.SessionID, &in.OwnerID, &in.State, &in.Attempt, &in.SandboxUID, &in.Parts, &in.Options)
 }
 
@@ -67,7 +68,7 @@ func (db *Base) DropUpload(ctx context.Context, sessionID string) error {
 // StartImport makes an upload an import that a workflow carries out. Sum is of the
 // archive and the options. When the owner's Idempotency-Key belongs to an import of
 // the same, it returns the session of that one, and the upload is left.
-func (db *Base) StartImport(ctx context.Context, in domain.ImportRequest, sum []byte) (sessionID string, err error) {
+func (db *Base) StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID string, err error) {
 	id := in.Upload.SessionID
 	for {
 		tag, err := db.Pool.Exec(ctx, `
@@ -111,7 +112,7 @@ func (db *Base) importOf(ctx context.Context, uploadID, key string, sum []byte) 
 
 // AttemptImport begins another attempt at a running import. Attempts before it can
 // no longer write. An import that is over is returned as it is.
-func (db *Base) AttemptImport(ctx context.Context, sessionID string) (domain.Import, error) {
+func (db *Base) AttemptImport(ctx context.Context, sessionID string) (transfer.Import, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE imports SET attempt = attempt + CASE WHEN state = 'running' THEN 1 ELSE 0 END
 		WHERE  session_id = $1 RETURNING `+importColumns, sessionID)
@@ -130,7 +131,7 @@ func importNotFound(id string) error {
 
 // CheckImport returns domain.ErrFenced unless the attempt is the latest one at a
 // running import.
-func (db *Base) CheckImport(ctx context.Context, in domain.Import) error {
+func (db *Base) CheckImport(ctx context.Context, in transfer.Import) error {
 	var current bool
 
 	err := db.Pool.QueryRow(ctx, `
@@ -145,7 +146,7 @@ func (db *Base) CheckImport(ctx context.Context, in domain.Import) error {
 
 // FailImport ends an import of which nothing is left. Its Idempotency-Key is free
 // again.
-func (db *Base) FailImport(ctx context.Context, in domain.Import, cause *domain.Error) error {
+func (db *Base) FailImport(ctx context.Context, in transfer.Import, cause *domain.Error) error {
 	tag, err := db.Pool.Exec(ctx, `
 		UPDATE imports SET state = 'failed', request_key = NULL, error_kind = $3, error_code = $4, error = $5, changed_at = now()
 		WHERE  session_id = $1 AND attempt = $2 AND state = 'running'`,
@@ -159,10 +160,10 @@ func (db *Base) FailImport(ctx context.Context, in domain.Import, cause *domain.
 
 // ImportResult returns what an import came to, or the error with which it failed.
 // Done is false while it runs.
-func (db *Base) ImportResult(ctx context.Context, sessionID string) (from domain.ImportedFrom, done bool, err error) {
+func (db *Base) ImportResult(ctx context.Context, sessionID string) (from transfer.ImportedFrom, done bool, err error) {
 	var (
-		state  domain.ImportState
-		result *domain.ImportedFrom
+		state  transfer.ImportState
+		result *transfer.ImportedFrom
 	)
 
 	failed := &domain.Error{}
@@ -175,9 +176,9 @@ func (db *Base) ImportResult(ctx context.Context, sessionID string) (from domain
 		return from, false, importNotFound(sessionID)
 	case err != nil:
 		return from, false, pg.Fault("read the result of an import", err)
-	case state == domain.ImportDone:
+	case state == transfer.ImportDone:
 		return *result, true, nil
-	case state == domain.ImportFailed:
+	case state == transfer.ImportFailed:
 		return from, true, failed
 	}
 
@@ -186,7 +187,7 @@ func (db *Base) ImportResult(ctx context.Context, sessionID string) (from domain
 
 // LostImports returns running imports whose workflow was due longer than age ago and
 // may never have been started, in the order of their ids and after one.
-func (db *Base) LostImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error) {
+func (db *Base) LostImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+importColumns+` FROM imports
 		WHERE  state = 'running' AND session_id > $2 AND changed_at < now() - $1::interval
@@ -210,7 +211,7 @@ func (db *Base) AbandonUploads(ctx context.Context, age time.Duration) ([]string
 
 // EndedImports returns imports that ended longer than age ago, in the order of their
 // sessions and after one, at most some hundred.
-func (db *Base) EndedImports(ctx context.Context, age time.Duration, after string) ([]domain.Import, error) {
+func (db *Base) EndedImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		WITH ended AS MATERIALIZED ( -- by the index on changed_at: it is nearly always empty
 			SELECT `+importColumns+` FROM imports

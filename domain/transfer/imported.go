@@ -1,18 +1,20 @@
-package domain
+package transfer
 
 import (
 	"encoding/json"
 	"time"
+
+	"everloop/domain"
 )
 
 // ImportedSession is a session that was read from an archive, with ids of its
 // own, ready to be written in one transaction.
 type ImportedSession struct {
-	Session Session // ID, OwnerID, SandboxUID, Status and settings
+	Session domain.Session // ID, OwnerID, SandboxUID, Status and settings
 	Tree    SessionTree
 	// Entries yields the turns, parents before children; it may be called again.
 	Entries func(yield func(EntryRecord) error) error
-	Tasks   []SessionTask
+	Tasks   []domain.SessionTask
 	Extra   json.RawMessage
 	Events  []EventArchive
 	Attempt int // of the import
