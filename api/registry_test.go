@@ -12,6 +12,7 @@ import (
 
 	"everloop/api"
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/skillregistry"
 )
 
@@ -176,6 +177,6 @@ func TestWithoutARegistryItsViewsSaySo(t *testing.T) {
 
 	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New("") })
 	for _, path := range []string{"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats"} {
-		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeNoRegistry)
+		w.do("GET", "/api/registry"+path, w.ann, "").code(503, skill.CodeNoRegistry)
 	}
 }

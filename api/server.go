@@ -27,6 +27,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
@@ -69,7 +70,7 @@ type Config struct {
 	Compute        ComputeEnvironment
 	Runs           OperatorRuns
 	Inbox          Inbox
-	GIS            func(ctx context.Context) domain.GISStatus
+	GIS            func(ctx context.Context) skill.GISStatus
 	UserSettings   account.UserSettings
 	NetworkRules   account.NetworkRules
 	ProdSolutions  production.ProdSolutions

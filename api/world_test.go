@@ -18,6 +18,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
@@ -150,7 +151,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Runs:           &engine{ended: map[string]string{}},
 		Inbox:          db,
 		Registry:       skillregistry.New(registryOf(t)),
-		GIS:            func(context.Context) domain.GISStatus { return domain.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
+		GIS:            func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 		Administration: db,
 		EnvBuckets:     secrets.Buckets{Records: db, Box: box},
 		UserSettings:   db,

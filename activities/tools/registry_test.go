@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 func offered(b *bench, mode domain.Mode, headless bool, disabled ...string) []string {
@@ -335,7 +336,7 @@ func TestRegistry_Names_matchOffered(t *testing.T) {
 	registry, err := New(Deps{})
 	require.NoError(t, err)
 
-	skills := &shelf{offers: []domain.SkillOffer{{Name: "main", Description: "First of all"}}}
+	skills := &shelf{offers: []skill.Offer{{Name: "main", Description: "First of all"}}}
 
 	registry.Provide(agents)
 	registry.Provide(NewMemoryTool(nil))
@@ -354,7 +355,7 @@ func TestRegistry_Names_matchOffered(t *testing.T) {
 		{Mode: domain.ModeExecuting, Profile: domain.Profile{DisableTools: []string{"mcp__a__b"}}},
 		{Mode: domain.ModeExecuting, Only: []string{"Read", "Grep"}},
 	} {
-		for _, offers := range [][]domain.SkillOffer{nil, {{Name: "main"}}} {
+		for _, offers := range [][]skill.Offer{nil, {{Name: "main"}}} {
 			skills.offers = offers
 			names := registry.Names(t.Context(), scope)
 			require.Equal(t, registry.For(t.Context(), scope).names(), names, "%+v", scope)

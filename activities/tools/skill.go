@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 //go:embed skill.md
@@ -35,11 +36,11 @@ type Skills interface {
 	// Offer gives what the model of a session can load, in a stable order. It is
 	// asked at each step and is quick. An error comes with what could be found all
 	// the same.
-	Offer(ctx context.Context, session domain.Session) ([]domain.SkillOffer, error)
+	Offer(ctx context.Context, session domain.Session) ([]skill.Offer, error)
 	// Offers says whether Offer gives anything.
 	Offers(ctx context.Context, session domain.Session) (bool, error)
 	// Load reads a skill and places its package in the workspace.
-	Load(ctx context.Context, session domain.Session, name string) (domain.LoadedSkill, error)
+	Load(ctx context.Context, session domain.Session, name string) (skill.Loaded, error)
 }
 
 // skillProvider gives each session the Skill tool with its own skills.
@@ -106,7 +107,7 @@ func newSkill(list string, parameters json.RawMessage) Tool {
 }
 
 // prepare makes the tool for a list of skills, once.
-func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
+func (p *skillProvider) prepare(offers []skill.Offer) (Tool, error) {
 	var offered []byte
 	for _, o := range offers {
 		offered = fmt.Appendf(offered, "%q %q %t %t\n", o.Name, o.Description, o.Primary, o.OfSolution)
@@ -143,7 +144,7 @@ func (p *skillProvider) prepare(offers []domain.SkillOffer) (Tool, error) {
 }
 
 // skillList lists the skills for the tool's description.
-func skillList(offers []domain.SkillOffer) string {
+func skillList(offers []skill.Offer) string {
 	var list strings.Builder
 
 	write := func(most int) {
@@ -172,7 +173,7 @@ func skillList(offers []domain.SkillOffer) string {
 
 // skillParameters is the schema of the arguments, with the names that there are
 // unless they are very many.
-func skillParameters(offers []domain.SkillOffer) (json.RawMessage, error) {
+func skillParameters(offers []skill.Offer) (json.RawMessage, error) {
 	name := map[string]any{"type": "string", "minLength": 1, "maxLength": 64, "description": "The skill to load"}
 
 	if len(offers) <= maxSkillEnum {
@@ -218,7 +219,7 @@ func (p *skillProvider) run(ctx context.Context, session domain.Session, c *Call
 }
 
 // describeSkill writes what the model reads of a loaded skill.
-func describeSkill(skill domain.LoadedSkill, env map[string]string, arguments string) string {
+func describeSkill(skill skill.Loaded, env map[string]string, arguments string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Skill %s", skill.Name)
 
@@ -268,7 +269,7 @@ func describeSkill(skill domain.LoadedSkill, env map[string]string, arguments st
 	return out.String()
 }
 
-func listFiles(out *strings.Builder, files []domain.SkillFile) {
+func listFiles(out *strings.Builder, files []skill.File) {
 	const document = "SKILL.md"
 
 	var names []string

@@ -11,17 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // shelf has skills in memory.
 type shelf struct {
-	offers []domain.SkillOffer
-	loaded domain.LoadedSkill
+	offers []skill.Offer
+	loaded skill.Loaded
 	err    error
 	asked  []string
 }
 
-func (s *shelf) Offer(context.Context, domain.Session) ([]domain.SkillOffer, error) {
+func (s *shelf) Offer(context.Context, domain.Session) ([]skill.Offer, error) {
 	return s.offers, s.err
 }
 
@@ -29,7 +30,7 @@ func (s *shelf) Offers(context.Context, domain.Session) (bool, error) {
 	return len(s.offers) > 0, s.err
 }
 
-func (s *shelf) Load(_ context.Context, session domain.Session, name string) (domain.LoadedSkill, error) {
+func (s *shelf) Load(_ context.Context, session domain.Session, name string) (skill.Loaded, error) {
 	s.asked = append(s.asked, session.OwnerID+" "+name)
 	return s.loaded, s.err
 }
@@ -60,7 +61,7 @@ func TestSkill_offeredWithSessionSkills(t *testing.T) {
 	t.Parallel()
 
 	s := &shelf{
-		offers: []domain.SkillOffer{
+		offers: []skill.Offer{
 			{Name: "main", Description: "First\nof all", Primary: true},
 			{Name: "other", Description: "Second"},
 			{Name: "third", Description: "Third", OfSolution: true},
@@ -93,7 +94,7 @@ func TestSkill_manySkillsFitDescription(t *testing.T) {
 
 	s := &shelf{}
 	for i := range 100 {
-		s.offers = append(s.offers, domain.SkillOffer{Name: fmt.Sprintf("skill-%d", i), Description: strings.Repeat("x", 1024)})
+		s.offers = append(s.offers, skill.Offer{Name: fmt.Sprintf("skill-%d", i), Description: strings.Repeat("x", 1024)})
 	}
 
 	spec, _ := specOf(skillSet(t, s, Scope{Mode: domain.ModeExecuting}), SkillTool)
@@ -101,7 +102,7 @@ func TestSkill_manySkillsFitDescription(t *testing.T) {
 	require.Contains(t, spec.Description, "- skill-99: xxx")
 	require.Contains(t, string(spec.Parameters), "skill-99")
 
-	s.offers = append(s.offers, domain.SkillOffer{Name: "one-more", Description: "y"})
+	s.offers = append(s.offers, skill.Offer{Name: "one-more", Description: "y"})
 	spec, _ = specOf(skillSet(t, s, Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.NotContains(t, string(spec.Parameters), "enum")
 }
@@ -110,10 +111,10 @@ func TestSkill_loads(t *testing.T) {
 	t.Parallel()
 
 	s := &shelf{
-		offers: []domain.SkillOffer{{Name: "forms", Description: "d"}},
-		loaded: domain.LoadedSkill{
+		offers: []skill.Offer{{Name: "forms", Description: "d"}},
+		loaded: skill.Loaded{
 			Name: "forms", Version: "1.2.0", Dir: ".skills/forms", Digest: "sha256:1", Body: "\n# Forms\n\nDo it.\n",
-			Files: []domain.SkillFile{{Path: "SKILL.md"}, {Path: "scripts/run.sh"}}, RequiredEnv: []string{"SET", "MISSING"},
+			Files: []skill.File{{Path: "SKILL.md"}, {Path: "scripts/run.sh"}}, RequiredEnv: []string{"SET", "MISSING"},
 		},
 	}
 	set := skillSet(t, s, Scope{Mode: domain.ModeExecuting})
@@ -161,7 +162,7 @@ Apply it to: a.pdf
 	require.True(t, run(`{}`).IsError)
 	require.True(t, run(`{"name":"forms","file":"x"}`).IsError)
 
-	s.err = domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "skill forms does not exist")
+	s.err = domain.Newf(domain.NotFound, skill.CodeNotFound, "skill forms does not exist")
 	result = run(`{"name":"forms"}`)
 	require.True(t, result.IsError)
 	require.Equal(t, "skill forms does not exist.", result.Output)

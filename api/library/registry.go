@@ -8,34 +8,34 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
-	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // Registry is the skill registry as clients look at it. Without one each call
 // fails as unavailable, with the code registry_not_configured.
 type Registry interface {
-	Resources(ctx context.Context, q domain.RegistryQuery) (page []domain.RegistryResource, total int, err error)
-	Resource(ctx context.Context, id string) (domain.RegistryResource, error)
-	Organizations(ctx context.Context) ([]domain.RegistryOrganization, error)
-	Templates(ctx context.Context) ([]domain.RegistryTemplate, error)
-	Template(ctx context.Context, typeKey, subtype, driver string) (domain.RegistryTemplate, error)
-	Scenarios(ctx context.Context, limit int) ([]domain.RegistryScenario, error)
-	StoreStats(ctx context.Context) (domain.RegistryStats, error)
+	Resources(ctx context.Context, q skill.RegistryQuery) (page []skill.RegistryResource, total int, err error)
+	Resource(ctx context.Context, id string) (skill.RegistryResource, error)
+	Organizations(ctx context.Context) ([]skill.RegistryOrganization, error)
+	Templates(ctx context.Context) ([]skill.RegistryTemplate, error)
+	Template(ctx context.Context, typeKey, subtype, driver string) (skill.RegistryTemplate, error)
+	Scenarios(ctx context.Context, limit int) ([]skill.RegistryScenario, error)
+	StoreStats(ctx context.Context) (skill.RegistryStats, error)
 }
 
 type resourcePage struct {
-	Items []domain.RegistryResource `json:"items" nullable:"false" doc:"The entries of this page."`
-	Total int                       `json:"total" doc:"Total number of entries." example:"1"`
+	Items []skill.RegistryResource `json:"items" nullable:"false" doc:"The entries of this page."`
+	Total int                      `json:"total" doc:"Total number of entries." example:"1"`
 }
 
 type scenarioList struct {
-	Items []domain.RegistryScenario `json:"items" nullable:"false" doc:"The entries of this page."`
+	Items []skill.RegistryScenario `json:"items" nullable:"false" doc:"The entries of this page."`
 }
 
 // RegistryAPI browses the skill registry.
 type RegistryAPI struct {
 	Registry Registry
-	Gis      func(ctx context.Context) domain.GISStatus
+	Gis      func(ctx context.Context) skill.GISStatus
 }
 
 // Register adds the operations of the area to the interface.
@@ -55,7 +55,7 @@ func (a *RegistryAPI) Register(r *httpx.Server) {
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"200" doc:"The resource." example:"agent-template.basic"`
 		},
-		) (*httpx.Body[domain.RegistryResource], error) {
+		) (*httpx.Body[skill.RegistryResource], error) {
 			return httpx.Answer(a.Registry.Resource(ctx, in.ID))
 		})
 	httpx.Register(r, httpx.Operation{
@@ -64,7 +64,7 @@ func (a *RegistryAPI) Register(r *httpx.Server) {
 		Scope:   auth.Skills,
 		Errors:  httpx.Codes{503: "registry_not_configured"},
 	},
-		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[domain.RegistryOrganization]], error) {
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[skill.RegistryOrganization]], error) {
 			found, err := a.Registry.Organizations(ctx)
 			return httpx.Answer(fields.ListOf(found), err)
 		})
@@ -74,7 +74,7 @@ func (a *RegistryAPI) Register(r *httpx.Server) {
 		Scope:   auth.Skills,
 		Errors:  httpx.Codes{503: "registry_not_configured"},
 	},
-		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[domain.RegistryTemplate]], error) {
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.List[skill.RegistryTemplate]], error) {
 			found, err := a.Registry.Templates(ctx)
 			for i := range found {
 				found[i] = whole(found[i])
@@ -107,14 +107,14 @@ func (a *RegistryAPI) Register(r *httpx.Server) {
 		Scope:   auth.Skills,
 		Errors:  httpx.Codes{503: "registry_not_configured"},
 	},
-		func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.RegistryStats], error) {
+		func(ctx context.Context, _ *struct{}) (*httpx.Body[skill.RegistryStats], error) {
 			return httpx.Answer(a.Registry.StoreStats(ctx))
 		})
 	httpx.Register(r, httpx.Operation{
 		ID: "get-gis-status", Method: fiber.MethodGet, Path: "/api/gis/status", Tag: "Service",
 		Summary: "Get the GIS status",
 		Scope:   auth.SessionsRead,
-	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[domain.GISStatus], error) {
+	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[skill.GISStatus], error) {
 		return httpx.Answer(a.Gis(ctx), nil)
 	})
 }
@@ -129,7 +129,7 @@ func (a *RegistryAPI) listResources(ctx context.Context, in *struct {
 	in.Limit = min(in.Limit, 1000)
 	page, total, err := a.Registry.Resources(
 		ctx,
-		domain.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit},
+		skill.RegistryQuery{Type: in.Type, Subtype: in.Subtype, Offset: in.Offset, Limit: in.Limit},
 	)
 
 	return httpx.Answer(resourcePage{fields.OrEmpty(page), total}, err)
@@ -140,13 +140,13 @@ func (a *RegistryAPI) template(ctx context.Context, in *struct {
 	Subtype string `path:"subtype" maxLength:"255" doc:"The subtype of the template." example:"basic"`
 	Driver  string `query:"driver" maxLength:"255" doc:"Which of several variants." example:"http"`
 },
-) (*httpx.Body[domain.RegistryTemplate], error) {
+) (*httpx.Body[skill.RegistryTemplate], error) {
 	found, err := a.Registry.Template(ctx, in.TypeKey, in.Subtype, in.Driver)
 	return httpx.Answer(whole(found), err)
 }
 
 // whole gives a form the empty schema and defaults that it leaves out.
-func whole(t domain.RegistryTemplate) domain.RegistryTemplate {
+func whole(t skill.RegistryTemplate) skill.RegistryTemplate {
 	if t.Schema == nil {
 		t.Schema = map[string]any{}
 	}

@@ -13,6 +13,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // onPackage are the error codes of a skill's package (422).
@@ -21,44 +22,44 @@ const onPackage = "invalid_skill invalid_skill_archive"
 // Skills are the skills of users and sessions; callers are authorised for the
 // sessions. infra/skills implements it.
 type Skills interface {
-	Catalog(ctx context.Context, user domain.User) ([]domain.Skill, error)
-	Installed(ctx context.Context, user domain.User) ([]domain.Skill, error)
-	Search(ctx context.Context, user domain.User, q string, limit int) ([]domain.SkillHit, error)
+	Catalog(ctx context.Context, user domain.User) ([]skill.Skill, error)
+	Installed(ctx context.Context, user domain.User) ([]skill.Skill, error)
+	Search(ctx context.Context, user domain.User, q string, limit int) ([]skill.Hit, error)
 	// Detail finds a skill that the user may see; else skill_not_found.
-	Detail(ctx context.Context, user domain.User, id string) (domain.SkillDetail, error)
+	Detail(ctx context.Context, user domain.User, id string) (skill.Detail, error)
 
-	OfSession(ctx context.Context, session domain.Session) ([]domain.Skill, error)
+	OfSession(ctx context.Context, session domain.Session) ([]skill.Skill, error)
 	// SetUp is OfSession for the detail of a session, which it does not hold up.
-	SetUp(ctx context.Context, session domain.Session) ([]domain.Skill, error)
-	Stats(ctx context.Context, session domain.Session) ([]domain.SkillStat, error)
+	SetUp(ctx context.Context, session domain.Session) ([]skill.Skill, error)
+	Stats(ctx context.Context, session domain.Session) ([]skill.Stat, error)
 	// Snapshot gives the version of the primary skill that the session keeps to,
 	// and takes it at first; nil when there is none.
-	Snapshot(ctx context.Context, session domain.Session) (*domain.SkillSnapshot, error)
-	Upload(ctx context.Context, session domain.Session, name string, files []domain.NewSkillFile) (domain.SkillUpload, error)
-	Install(ctx context.Context, session domain.Session, in domain.SkillInstall) (domain.SkillInstalled, error)
-	Resync(ctx context.Context, session domain.Session) (domain.SkillResync, error)
+	Snapshot(ctx context.Context, session domain.Session) (*skill.Snapshot, error)
+	Upload(ctx context.Context, session domain.Session, name string, files []skill.NewFile) (skill.Upload, error)
+	Install(ctx context.Context, session domain.Session, in skill.Install) (skill.InstallResult, error)
+	Resync(ctx context.Context, session domain.Session) (skill.Resync, error)
 }
 
 // SkillItem is one skill of a list (shapes.md section 5). It is exported so that
 // the document shows its fields where it is embedded.
 type SkillItem struct {
-	ID              string             `json:"id" doc:"Its id." example:"builtin:data-table-report"`
-	Name            string             `json:"name" doc:"Its name." example:"data-table-report"`
-	Org             string             `json:"org,omitempty" doc:"Its organization in the registry." example:"acme"`
-	Description     string             `json:"description" doc:"The description."`
-	Version         string             `json:"version" doc:"Empty when its author gives none." example:"1.0.0"`
-	Digest          string             `json:"digest" doc:"sha256: and the SHA-256 of the package as it is now; empty when it cannot be read."`
-	Source          domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
-	Enabled         bool               `json:"enabled" doc:"False for a package that cannot be used; problem says why."`
-	InstalledAt     *time.Time         `json:"installed_at" doc:"null for what came with the service."`
-	ReleaseVersion  string             `json:"release_version,omitempty" doc:"The version that the registry recommends, when it is known." example:"1.0.0"`
-	UpdateAvailable bool               `json:"update_available" doc:"Whether a newer version is available."`
-	Changed         bool               `json:"changed" doc:"The package is not as it was when it was installed or last read by resync."`
-	Problem         string             `json:"problem,omitempty" doc:"The reason why it cannot be used; left out if it can."`
-	SkillDir        string             `json:"skill_dir,omitempty" doc:"Where it lies in the session's workspace."`
+	ID              string       `json:"id" doc:"Its id." example:"builtin:data-table-report"`
+	Name            string       `json:"name" doc:"Its name." example:"data-table-report"`
+	Org             string       `json:"org,omitempty" doc:"Its organization in the registry." example:"acme"`
+	Description     string       `json:"description" doc:"The description."`
+	Version         string       `json:"version" doc:"Empty when its author gives none." example:"1.0.0"`
+	Digest          string       `json:"digest" doc:"sha256: and the SHA-256 of the package as it is now; empty when it cannot be read."`
+	Source          skill.Source `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
+	Enabled         bool         `json:"enabled" doc:"False for a package that cannot be used; problem says why."`
+	InstalledAt     *time.Time   `json:"installed_at" doc:"null for what came with the service."`
+	ReleaseVersion  string       `json:"release_version,omitempty" doc:"The version that the registry recommends, when it is known." example:"1.0.0"`
+	UpdateAvailable bool         `json:"update_available" doc:"Whether a newer version is available."`
+	Changed         bool         `json:"changed" doc:"The package is not as it was when it was installed or last read by resync."`
+	Problem         string       `json:"problem,omitempty" doc:"The reason why it cannot be used; left out if it can."`
+	SkillDir        string       `json:"skill_dir,omitempty" doc:"Where it lies in the session's workspace."`
 }
 
-func skillItemOf(s domain.Skill) SkillItem {
+func skillItemOf(s skill.Skill) SkillItem {
 	return SkillItem{
 		ID: s.ID, Name: s.Name, Org: s.Org, Description: s.Description, Version: s.Version, Digest: s.Digest, Source: s.Source,
 		Enabled: s.Problem == "", InstalledAt: s.InstalledAt, ReleaseVersion: s.ReleaseVersion, UpdateAvailable: s.UpdateAvailable,
@@ -66,7 +67,7 @@ func skillItemOf(s domain.Skill) SkillItem {
 	}
 }
 
-func skillItems(skills []domain.Skill, err error) (*httpx.Body[fields.List[SkillItem]], error) {
+func skillItems(skills []skill.Skill, err error) (*httpx.Body[fields.List[SkillItem]], error) {
 	items := make([]SkillItem, len(skills))
 	for i, s := range skills {
 		items[i] = skillItemOf(s)
@@ -282,9 +283,9 @@ func (a *SkillsAPI) uploadSkill(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	files := make([]domain.NewSkillFile, len(in.Body.Files))
+	files := make([]skill.NewFile, len(in.Body.Files))
 	for i, f := range in.Body.Files {
-		files[i] = domain.NewSkillFile{Path: f.Path, Content: []byte(f.Content)}
+		files[i] = skill.NewFile{Path: f.Path, Content: []byte(f.Content)}
 		if f.Encoding == "base64" {
 			if files[i].Content, err = base64.StdEncoding.DecodeString(f.Content); err != nil {
 				return nil, domain.Invalidf(fmt.Sprintf("body.files[%d].content", i), "is not base64")
@@ -336,7 +337,7 @@ func (a *SkillsAPI) installSkill(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	done, err := a.Skills.Install(ctx, session, domain.SkillInstall(in.Body))
+	done, err := a.Skills.Install(ctx, session, skill.Install(in.Body))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"everloop/api/access"
 	"everloop/api/fields"
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/domain/toolserver"
 )
 
@@ -99,10 +100,10 @@ type sandboxBody struct {
 // SkillReader reads the skills that the detail of a session shows.
 type SkillReader interface {
 	// SetUp gives the skills of a session, without holding up its detail.
-	SetUp(ctx context.Context, session domain.Session) ([]domain.Skill, error)
+	SetUp(ctx context.Context, session domain.Session) ([]skill.Skill, error)
 	// Snapshot gives the version of the primary skill that the session keeps to, and
 	// takes it at first; nil when there is none.
-	Snapshot(ctx context.Context, session domain.Session) (*domain.SkillSnapshot, error)
+	Snapshot(ctx context.Context, session domain.Session) (*skill.Snapshot, error)
 }
 
 // SessionViews makes the detail of a session.
@@ -274,11 +275,11 @@ func (a *SessionViews) mcpServersOf(ctx context.Context, session domain.Session)
 
 // sessionSkill is one skill in a session's setup (shapes.md section 2).
 type sessionSkill struct {
-	Name    string             `json:"name" doc:"Its name." example:"data-table-report"`
-	Org     string             `json:"org,omitempty" doc:"The publisher."`
-	Version string             `json:"version" doc:"The version." example:"1.0.0"`
-	Digest  string             `json:"digest" doc:"SHA-256 of the content."`
-	Source  domain.SkillSource `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
+	Name    string       `json:"name" doc:"Its name." example:"data-table-report"`
+	Org     string       `json:"org,omitempty" doc:"The publisher."`
+	Version string       `json:"version" doc:"The version." example:"1.0.0"`
+	Digest  string       `json:"digest" doc:"SHA-256 of the content."`
+	Source  skill.Source `json:"source" enum:"builtin,registry,uploaded,partner" doc:"The source."`
 }
 
 // skillSnapshot is the version of its primary skill that a session keeps to.

@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/safezip"
 )
 
 // Client sends requests to the skill registry. The methods of a nil Client fail with
-// domain.CodeNoRegistry: no registry is configured.
+// skill.CodeNoRegistry: no registry is configured.
 type Client struct {
 	base string
 	http *http.Client
@@ -48,7 +49,7 @@ func New(base string) *Client {
 // NotConfigured is the error of every method of a nil Client.
 func NotConfigured() error {
 	return &domain.Error{
-		Kind: domain.Unavailable, Code: domain.CodeNoRegistry,
+		Kind: domain.Unavailable, Code: skill.CodeNoRegistry,
 		Message: "no skill registry is configured (REGISTRY_URL)",
 	}
 }
@@ -182,7 +183,7 @@ func (c *Client) refused(answer *http.Response) error {
 }
 
 func skillNotFound() error {
-	return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the skill registry has no such skill, or no such version")
+	return domain.Newf(domain.NotFound, skill.CodeNotFound, "the skill registry has no such skill, or no such version")
 }
 
 // invalid is the error of a request with a value that the registry does not take. It names
@@ -250,7 +251,7 @@ func (c *Client) Search(ctx context.Context, q string, limit int) ([]Listing, er
 	query := url.Values{"q": {q}, "limit": {strconv.Itoa(limit)}}
 
 	data, _, err := c.get(ctx, "/skills?"+query.Encode(), maxJSON)
-	if domain.HasCode(err, domain.CodeSkillNotFound) {
+	if domain.HasCode(err, skill.CodeNotFound) {
 		return nil, nil
 	}
 

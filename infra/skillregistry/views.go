@@ -9,13 +9,14 @@ import (
 	"strconv"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // Views of the registry, below /registry of its address: what it holds besides
 // the packages themselves.
 
 // Resources lists what the registry keeps, and how many there are in all.
-func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domain.RegistryResource, int, error) {
+func (c *Client) Resources(ctx context.Context, q skill.RegistryQuery) ([]skill.RegistryResource, int, error) {
 	query := url.Values{"limit": {strconv.Itoa(q.Limit)}, "offset": {strconv.Itoa(q.Offset)}}
 	for name, value := range map[string]string{"type": q.Type, "subtype": q.Subtype} {
 		if value != "" {
@@ -24,8 +25,8 @@ func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domai
 	}
 
 	var page struct {
-		Items []domain.RegistryResource `json:"items"`
-		Total int                       `json:"total"`
+		Items []skill.RegistryResource `json:"items"`
+		Total int                      `json:"total"`
 	}
 
 	err := notOffered(c.view(ctx, "/resources?"+query.Encode(), &page))
@@ -37,7 +38,7 @@ func (c *Client) Resources(ctx context.Context, q domain.RegistryQuery) ([]domai
 }
 
 // Resource gives one resource.
-func (c *Client) Resource(ctx context.Context, id string) (resource domain.RegistryResource, err error) {
+func (c *Client) Resource(ctx context.Context, id string) (resource skill.RegistryResource, err error) {
 	err = c.view(ctx, "/resources/"+url.PathEscape(id), &resource)
 	resource.Tags = orEmpty(resource.Tags)
 
@@ -45,17 +46,17 @@ func (c *Client) Resource(ctx context.Context, id string) (resource domain.Regis
 }
 
 // Organizations lists who publishes skills.
-func (c *Client) Organizations(ctx context.Context) ([]domain.RegistryOrganization, error) {
-	return items[domain.RegistryOrganization](ctx, c, "/organizations")
+func (c *Client) Organizations(ctx context.Context) ([]skill.RegistryOrganization, error) {
+	return items[skill.RegistryOrganization](ctx, c, "/organizations")
 }
 
 // Templates lists the forms of the registry.
-func (c *Client) Templates(ctx context.Context) ([]domain.RegistryTemplate, error) {
-	return items[domain.RegistryTemplate](ctx, c, "/templates")
+func (c *Client) Templates(ctx context.Context) ([]skill.RegistryTemplate, error) {
+	return items[skill.RegistryTemplate](ctx, c, "/templates")
 }
 
 // Template gives one form; driver picks one of several variants.
-func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) (template domain.RegistryTemplate, err error) {
+func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) (template skill.RegistryTemplate, err error) {
 	path := "/templates/" + url.PathEscape(typeKey) + "/" + url.PathEscape(subtype)
 	if driver != "" {
 		path += "?" + url.Values{"driver": {driver}}.Encode()
@@ -67,8 +68,8 @@ func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) 
 }
 
 // Scenarios lists bundles of resources.
-func (c *Client) Scenarios(ctx context.Context, limit int) ([]domain.RegistryScenario, error) {
-	found, err := items[domain.RegistryScenario](ctx, c, "/scenarios?limit="+strconv.Itoa(limit))
+func (c *Client) Scenarios(ctx context.Context, limit int) ([]skill.RegistryScenario, error) {
+	found, err := items[skill.RegistryScenario](ctx, c, "/scenarios?limit="+strconv.Itoa(limit))
 	for i := range found {
 		found[i].Tags, found[i].ResourceIDs = orEmpty(found[i].Tags), orEmpty(found[i].ResourceIDs)
 	}
@@ -77,7 +78,7 @@ func (c *Client) Scenarios(ctx context.Context, limit int) ([]domain.RegistrySce
 }
 
 // StoreStats counts what the registry holds.
-func (c *Client) StoreStats(ctx context.Context) (stats domain.RegistryStats, err error) {
+func (c *Client) StoreStats(ctx context.Context) (stats skill.RegistryStats, err error) {
 	err = notOffered(c.view(ctx, "/skill-store/stats", &stats))
 	return stats, err
 }
@@ -112,7 +113,7 @@ func (c *Client) view(ctx context.Context, path string, into any) error {
 // notOffered says of a list that the registry does not know what it is asked for:
 // a registry may keep packages and nothing else.
 func notOffered(err error) error {
-	if domain.HasCode(err, domain.CodeSkillNotFound) {
+	if domain.HasCode(err, skill.CodeNotFound) {
 		return domain.Unavailablef("this view of the skill registry", errors.New("the registry does not offer it"))
 	}
 
@@ -122,7 +123,7 @@ func notOffered(err error) error {
 // noSuch names what the registry does not have, as it does not have anything by a name that
 // it does not take.
 func noSuch(err error, kind, id string) error {
-	if domain.HasCode(err, domain.CodeSkillNotFound) || isInvalid(err) {
+	if domain.HasCode(err, skill.CodeNotFound) || isInvalid(err) {
 		return domain.Newf(domain.NotFound, kind+"_not_found", "the skill registry has no %s %s", kind, id)
 	}
 

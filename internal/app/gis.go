@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/envtable"
 )
 
@@ -12,8 +12,8 @@ import (
 const gisTimeout = 3 * time.Second
 
 // gis looks whether the configured map service answers.
-func (b *backend) gis(ctx context.Context) domain.GISStatus {
-	status := domain.GISStatus{
+func (b *backend) gis(ctx context.Context) skill.GISStatus {
+	status := skill.GISStatus{
 		Enabled:   b.settings.GISMapURL != "",
 		Source:    envtable.Masked("GIS_MAP_URL", b.settings.GISMapURL),
 		UpdatedAt: time.Now().UTC(),

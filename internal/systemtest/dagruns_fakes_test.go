@@ -5,13 +5,14 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/prodagent"
+	"everloop/domain/skill"
 )
 
 // noSkills is a catalogue without skills.
 type noSkills struct{}
 
-func (noSkills) Catalog(context.Context, domain.User) ([]domain.Skill, error)   { return nil, nil }
-func (noSkills) Installed(context.Context, domain.User) ([]domain.Skill, error) { return nil, nil }
+func (noSkills) Catalog(context.Context, domain.User) ([]skill.Skill, error)   { return nil, nil }
+func (noSkills) Installed(context.Context, domain.User) ([]skill.Skill, error) { return nil, nil }
 
 // noTasks are scheduled tasks where there are none.
 type noTasks struct{}

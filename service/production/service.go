@@ -13,6 +13,7 @@ import (
 	"everloop/domain/dag"
 	"everloop/domain/document"
 	"everloop/domain/production"
+	"everloop/domain/skill"
 )
 
 // Records store production solutions and the versions of their documents.
@@ -43,8 +44,8 @@ type Records interface {
 
 // Skills are the skills of a user.
 type Skills interface {
-	Catalog(ctx context.Context, user domain.User) ([]domain.Skill, error)
-	Installed(ctx context.Context, user domain.User) ([]domain.Skill, error)
+	Catalog(ctx context.Context, user domain.User) ([]skill.Skill, error)
+	Installed(ctx context.Context, user domain.User) ([]skill.Skill, error)
 }
 
 // Service changes the documents of production solutions.
@@ -169,7 +170,7 @@ func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string
 
 // SkillID gives the id of a skill that a DAG names, by its id or its name.
 func (s *Service) SkillID(ctx context.Context, ownerID, named string) (string, error) {
-	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Installed, s.skills.Catalog} {
+	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.skills.Installed, s.skills.Catalog} {
 		found, err := list(ctx, domain.User{ID: ownerID})
 		if err != nil {
 			return "", err
@@ -369,7 +370,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 		return known, err
 	}
 
-	for _, list := range []func(context.Context, domain.User) ([]domain.Skill, error){s.skills.Catalog, s.skills.Installed} {
+	for _, list := range []func(context.Context, domain.User) ([]skill.Skill, error){s.skills.Catalog, s.skills.Installed} {
 		found, err := list(ctx, owner)
 		if err != nil {
 			return known, err

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/skillpack"
 )
 
@@ -44,7 +44,7 @@ func builtinSkills() ([]*entry, error) {
 			return nil, fmt.Errorf("built-in skill %s: %w", dir.Name(), err)
 		}
 
-		list = append(list, entryOf(domain.SkillBuiltin, "builtin:"+p.Name, p))
+		list = append(list, entryOf(skill.Builtin, "builtin:"+p.Name, p))
 	}
 
 	return list, nil

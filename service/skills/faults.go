@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/safezip"
 	"everloop/internal/skillpack"
 )
@@ -13,7 +14,7 @@ import (
 // errors. where names the field of the request that it came in.
 func refusal(where string, err error) error {
 	if invalid, ok := errors.AsType[*skillpack.Error](err); ok {
-		e := domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "the package is not a valid skill: %s", invalid.Error())
+		e := domain.Newf(domain.Invalid, skill.CodeInvalid, "the package is not a valid skill: %s", invalid.Error())
 		for _, problem := range invalid.Problems {
 			e.Fields = append(e.Fields, domain.Field{Location: where, Message: problem})
 		}

@@ -12,63 +12,64 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/skillregistry"
 	"everloop/internal/skillpack"
 )
 
 // Install fetches a skill from the registry, keeps it for all sessions of the
 // session's owner, and puts it into this session's workspace.
-func (s *Service) Install(ctx context.Context, session domain.Session, in domain.SkillInstall) (domain.SkillInstalled, error) {
+func (s *Service) Install(ctx context.Context, session domain.Session, in skill.Install) (skill.InstallResult, error) {
 	if err := checkInstall(in); err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
 	if s.Registry == nil {
-		return domain.SkillInstalled{}, skillregistry.NotConfigured()
+		return skill.InstallResult{}, skillregistry.NotConfigured()
 	}
 
 	p, chosen, err := s.fetch(ctx, in)
 	if err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
 	if err := s.store.keep(ctx, p); err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
 	w, err := s.open(ctx, session)
 	if err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 	defer w.Close()
 
 	dir := path.Join(SessionDir, in.Name)
 	if _, err := s.place(ctx, w, dir, p); err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
-	record := domain.SessionSkill{
-		SessionID: session.ID, Name: in.Name, Source: domain.SkillRegistry, Org: in.Org, Version: chosen.Version, Digest: p.Digest,
+	record := skill.SessionSkill{
+		SessionID: session.ID, Name: in.Name, Source: skill.Registry, Org: in.Org, Version: chosen.Version, Digest: p.Digest,
 	}
 	if err := s.Records.PutSessionSkill(ctx, record); err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
-	replaced, err := s.Records.InstallSkill(ctx, domain.InstalledSkill{
+	replaced, err := s.Records.InstallSkill(ctx, skill.Installed{
 		OwnerID: session.OwnerID, Org: in.Org, Name: in.Name, Version: chosen.Version, Digest: p.Digest,
 	})
 	if err != nil {
-		return domain.SkillInstalled{}, err
+		return skill.InstallResult{}, err
 	}
 
 	s.installed.forget(session.OwnerID)
 
-	return domain.SkillInstalled{
+	return skill.InstallResult{
 		Name: in.Name, Version: chosen.Version, Digest: p.Digest, Dir: dir, FileCount: len(p.Files), ReplacedVersion: replaced,
 	}, nil
 }
 
-func checkInstall(in domain.SkillInstall) error {
+func checkInstall(in skill.Install) error {
 	switch {
 	case !orgForm.MatchString(in.Org):
 		return domain.Invalidf("body.org", "is not the name of an organization")
@@ -94,7 +95,7 @@ func withPrefix(digest string) string {
 }
 
 // fetch downloads and checks the package that is asked for.
-func (s *Service) fetch(ctx context.Context, in domain.SkillInstall) (skillpack.Pack, skillregistry.Version, error) {
+func (s *Service) fetch(ctx context.Context, in skill.Install) (skillpack.Pack, skillregistry.Version, error) {
 	chosen, err := s.choose(ctx, in)
 	if err != nil {
 		return skillpack.Pack{}, chosen, err
@@ -119,7 +120,7 @@ func (s *Service) fetch(ctx context.Context, in domain.SkillInstall) (skillpack.
 	names := []string{p.Digest, "sha256:" + hex.EncodeToString(sum[:])}
 	for _, want := range []string{withPrefix(in.Digest), withPrefix(chosen.Digest), withPrefix(etag)} {
 		if digestForm.MatchString(want) && !slices.Contains(names, want) {
-			return p, chosen, domain.Newf(domain.Conflict, domain.CodeDigestMismatch,
+			return p, chosen, domain.Newf(domain.Conflict, skill.CodeDigestMismatch,
 				"the package of %s/%s %s is not the one that its digest names; nothing was installed", in.Org, in.Name, chosen.Version)
 		}
 	}
@@ -128,7 +129,7 @@ func (s *Service) fetch(ctx context.Context, in domain.SkillInstall) (skillpack.
 }
 
 // choose finds the version: the one that is asked for, else the released one.
-func (s *Service) choose(ctx context.Context, in domain.SkillInstall) (skillregistry.Version, error) {
+func (s *Service) choose(ctx context.Context, in skill.Install) (skillregistry.Version, error) {
 	versions, err := s.Registry.Versions(ctx, in.Org, in.Name)
 	if err != nil {
 		return skillregistry.Version{}, err
@@ -162,35 +163,35 @@ func (s *Service) choose(ctx context.Context, in domain.SkillInstall) (skillregi
 
 // detailOfRegistry describes the released version of a skill that is not
 // installed.
-func (s *Service) detailOfRegistry(ctx context.Context, id string) (domain.SkillDetail, error) {
+func (s *Service) detailOfRegistry(ctx context.Context, id string) (skill.Detail, error) {
 	org, name, found := strings.Cut(strings.TrimPrefix(id, "registry:"), ":")
 	if !found {
 		org, name, found = strings.Cut(id, "/")
 	}
 
 	if !found || !orgForm.MatchString(org) || skillpack.CheckName(name) != "" || s.Registry == nil {
-		return domain.SkillDetail{}, notFound(id)
+		return skill.Detail{}, notFound(id)
 	}
 
-	chosen, err := s.choose(ctx, domain.SkillInstall{Org: org, Name: name})
+	chosen, err := s.choose(ctx, skill.Install{Org: org, Name: name})
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
 	v, err := s.Registry.Version(ctx, org, name, chosen.Version)
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
-	detail := domain.SkillDetail{
-		Skill: domain.Skill{
+	detail := skill.Detail{
+		Skill: skill.Skill{
 			ID: registryID(org, name), Org: org, Name: name, Description: v.Description, Version: chosen.Version,
-			Digest: chosen.Digest, Source: domain.SkillRegistry, ReleaseVersion: chosen.Version,
+			Digest: chosen.Digest, Source: skill.Registry, ReleaseVersion: chosen.Version,
 		},
 		FrontMatter: v.FrontMatter,
 	}
 	for _, f := range v.Files {
-		detail.Files = append(detail.Files, domain.SkillFile{Path: f.Path, Size: f.Size})
+		detail.Files = append(detail.Files, skill.File{Path: f.Path, Size: f.Size})
 	}
 
 	return detail, nil

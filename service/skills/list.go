@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
 )
 
 // Catalog lists what a user's sessions have without doing anything: what came
 // with the service, what its operator added, and what the user installed.
-func (s *Service) Catalog(ctx context.Context, user domain.User) ([]domain.Skill, error) {
+func (s *Service) Catalog(ctx context.Context, user domain.User) ([]skill.Skill, error) {
 	list, err := s.catalog(ctx, user.ID)
 	if err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (s *Service) Catalog(ctx context.Context, user domain.User) ([]domain.Skill
 }
 
 // Installed lists what was added to the skills that come with the service.
-func (s *Service) Installed(ctx context.Context, user domain.User) ([]domain.Skill, error) {
+func (s *Service) Installed(ctx context.Context, user domain.User) ([]skill.Skill, error) {
 	list, err := s.installedBy(ctx, user.ID)
 	if err != nil {
 		return nil, err
@@ -42,8 +43,8 @@ func byTheirNames(list []*entry) []*entry {
 }
 
 // shown gives entries as lists show them, with what the registry recommends.
-func (s *Service) shown(ctx context.Context, list []*entry) []domain.Skill {
-	out := make([]domain.Skill, len(list))
+func (s *Service) shown(ctx context.Context, list []*entry) []skill.Skill {
+	out := make([]skill.Skill, len(list))
 	for i, e := range list {
 		out[i] = e.Skill
 	}
@@ -54,7 +55,7 @@ func (s *Service) shown(ctx context.Context, list []*entry) []domain.Skill {
 }
 
 // OfSession lists the skills that a session has.
-func (s *Service) OfSession(ctx context.Context, session domain.Session) ([]domain.Skill, error) {
+func (s *Service) OfSession(ctx context.Context, session domain.Session) ([]skill.Skill, error) {
 	out, err := s.listSession(ctx, session)
 	if err == nil {
 		s.addReleases(ctx, out)
@@ -65,12 +66,12 @@ func (s *Service) OfSession(ctx context.Context, session domain.Session) ([]doma
 
 // SetUp is OfSession for the detail of a session: usable skills only, and
 // without a question to the registry.
-func (s *Service) SetUp(ctx context.Context, session domain.Session) ([]domain.Skill, error) {
+func (s *Service) SetUp(ctx context.Context, session domain.Session) ([]skill.Skill, error) {
 	out, err := s.listSession(ctx, session)
-	return slices.DeleteFunc(out, func(skill domain.Skill) bool { return skill.Problem != "" }), err
+	return slices.DeleteFunc(out, func(skill skill.Skill) bool { return skill.Problem != "" }), err
 }
 
-func (s *Service) listSession(ctx context.Context, session domain.Session) ([]domain.Skill, error) {
+func (s *Service) listSession(ctx context.Context, session domain.Session) ([]skill.Skill, error) {
 	var w *workspace.Workspace
 
 	if !s.Workspaces.Lacks(session.ID, SessionDir) {
@@ -88,14 +89,14 @@ func (s *Service) listSession(ctx context.Context, session domain.Session) ([]do
 
 	uploaded := func(e *entry) bool { return e.pack == nil && e.Problem == "" }
 
-	var known map[string]domain.SessionSkill
+	var known map[string]skill.SessionSkill
 	if slices.ContainsFunc(list, uploaded) {
 		if known, err = s.known(ctx, session.ID); err != nil {
 			return nil, err
 		}
 	}
 
-	out := make([]domain.Skill, len(list))
+	out := make([]skill.Skill, len(list))
 	for i, e := range list {
 		if uploaded(e) {
 			s.lookInto(ctx, w, e, known)
@@ -109,7 +110,7 @@ func (s *Service) listSession(ctx context.Context, session domain.Session) ([]do
 
 // lookInto reads a package in a workspace whole and holds it against what is
 // known of it.
-func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry, known map[string]domain.SessionSkill) {
+func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry, known map[string]skill.SessionSkill) {
 	p, err := s.inspect(ctx, w, e.Dir)
 	if err != nil {
 		e.Problem = problemOf(err)
@@ -121,16 +122,16 @@ func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry
 		e.Source, e.Org, e.InstalledAt = record.Source, record.Org, &record.InstalledAt
 
 		e.Changed = record.Digest != p.Digest
-		if record.Source == domain.SkillRegistry {
+		if record.Source == skill.Registry {
 			e.ID, e.Version = registryID(record.Org, record.Name), record.Version
 		}
 	}
 }
 
-func (s *Service) known(ctx context.Context, sessionID string) (map[string]domain.SessionSkill, error) {
+func (s *Service) known(ctx context.Context, sessionID string) (map[string]skill.SessionSkill, error) {
 	records, err := s.Records.SessionSkills(ctx, sessionID)
 
-	known := make(map[string]domain.SessionSkill, len(records))
+	known := make(map[string]skill.SessionSkill, len(records))
 	for _, r := range records {
 		known[r.Name] = r
 	}
@@ -139,21 +140,21 @@ func (s *Service) known(ctx context.Context, sessionID string) (map[string]domai
 }
 
 // Stats returns how a session has used its skills.
-func (s *Service) Stats(ctx context.Context, session domain.Session) ([]domain.SkillStat, error) {
+func (s *Service) Stats(ctx context.Context, session domain.Session) ([]skill.Stat, error) {
 	return s.Records.SkillStats(ctx, session.ID)
 }
 
 // Detail gives one skill by the id that lists show, by org/name or by its name:
 // one of the user's catalog, one in the workspace of a session that they may see,
 // or one of the registry.
-func (s *Service) Detail(ctx context.Context, user domain.User, id string) (domain.SkillDetail, error) {
+func (s *Service) Detail(ctx context.Context, user domain.User, id string) (skill.Detail, error) {
 	if rest, ok := strings.CutPrefix(id, "uploaded:"); ok {
 		return s.detailOfUploaded(ctx, user, rest)
 	}
 
 	list, err := s.catalog(ctx, user.ID)
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
 	e := byID(list, id)
@@ -161,54 +162,54 @@ func (s *Service) Detail(ctx context.Context, user domain.User, id string) (doma
 		return s.detailOfRegistry(ctx, id)
 	}
 
-	skill := s.shown(ctx, []*entry{e})[0]
+	found := s.shown(ctx, []*entry{e})[0]
 	if e.Problem != "" {
-		return domain.SkillDetail{Skill: skill}, nil
+		return skill.Detail{Skill: found}, nil
 	}
 
 	p, err := e.pack(ctx)
 
-	return detailOf(skill, p), err
+	return detailOf(found, p), err
 }
 
-func detailOf(skill domain.Skill, p skillpack.Pack) domain.SkillDetail {
-	return domain.SkillDetail{
-		Skill: skill, Files: filesOf(p), FrontMatter: maps.Clone(p.FrontMatter), RequiredEnv: p.RequiredEnv,
+func detailOf(found skill.Skill, p skillpack.Pack) skill.Detail {
+	return skill.Detail{
+		Skill: found, Files: filesOf(p), FrontMatter: maps.Clone(p.FrontMatter), RequiredEnv: p.RequiredEnv,
 		Permissions: p.Permissions, Readme: p.Body,
 	}
 }
 
-func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (domain.SkillDetail, error) {
+func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (skill.Detail, error) {
 	sessionID, name, _ := strings.Cut(rest, ":")
 
 	session, _, err := s.Records.ReadSession(ctx, user, sessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
-		return domain.SkillDetail{}, notFound("uploaded:" + rest)
+		return skill.Detail{}, notFound("uploaded:" + rest)
 	}
 
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
 	w, err := s.open(ctx, session)
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 	defer w.Close()
 
 	list, err := s.scan(ctx, session.ID, w)
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
 	e := byName(list, name)
 	if e == nil {
-		return domain.SkillDetail{}, notFound("uploaded:" + rest)
+		return skill.Detail{}, notFound("uploaded:" + rest)
 	}
 
 	known, err := s.known(ctx, session.ID)
 	if err != nil {
-		return domain.SkillDetail{}, err
+		return skill.Detail{}, err
 	}
 
 	if e.Problem == "" {
@@ -216,7 +217,7 @@ func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest s
 	}
 
 	if e.Problem != "" {
-		return domain.SkillDetail{Skill: e.Skill}, nil
+		return skill.Detail{Skill: e.Skill}, nil
 	}
 
 	p, err := s.inspect(ctx, w, e.Dir)

@@ -7,13 +7,14 @@ import (
 	"errors"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
 )
 
 // Offer gives the skills that the model of a session can load. A session without
 // an id is any session. An error comes with what could be found all the same.
-func (s *Service) Offer(ctx context.Context, session domain.Session) ([]domain.SkillOffer, error) {
+func (s *Service) Offer(ctx context.Context, session domain.Session) ([]skill.Offer, error) {
 	var (
 		w       *workspace.Workspace
 		opening error
@@ -26,12 +27,12 @@ func (s *Service) Offer(ctx context.Context, session domain.Session) ([]domain.S
 
 	list, snapshot, err := s.ofSession(ctx, session, w)
 
-	offers := make([]domain.SkillOffer, 0, len(list))
+	offers := make([]skill.Offer, 0, len(list))
 	for _, e := range list {
 		if e.Problem == "" {
 			offers = append(
 				offers,
-				domain.SkillOffer{Name: e.Name, Description: e.Description, Primary: isPrimary(snapshot, e), OfSolution: e.rank > 0},
+				skill.Offer{Name: e.Name, Description: e.Description, Primary: isPrimary(snapshot, e), OfSolution: e.rank > 0},
 			)
 		}
 	}
@@ -53,10 +54,10 @@ func (s *Service) Offers(ctx context.Context, session domain.Session) (bool, err
 
 // Load gives a skill's text, and places its package in the workspace. It notes
 // which version the session has read.
-func (s *Service) Load(ctx context.Context, session domain.Session, name string) (domain.LoadedSkill, error) {
+func (s *Service) Load(ctx context.Context, session domain.Session, name string) (skill.Loaded, error) {
 	w, err := s.open(ctx, session)
 	if err != nil {
-		return domain.LoadedSkill{}, err
+		return skill.Loaded{}, err
 	}
 	defer w.Close()
 
@@ -65,13 +66,13 @@ func (s *Service) Load(ctx context.Context, session domain.Session, name string)
 	found := byName(list, name)
 	switch {
 	case found == nil && err != nil:
-		return domain.LoadedSkill{}, err
+		return skill.Loaded{}, err
 	case found == nil:
-		return domain.LoadedSkill{}, notFound(name)
+		return skill.Loaded{}, notFound(name)
 	case found.Problem != "":
-		return domain.LoadedSkill{}, domain.Newf(
+		return skill.Loaded{}, domain.Newf(
 			domain.Invalid,
-			domain.CodeInvalidSkill,
+			skill.CodeInvalid,
 			"skill %s cannot be used: %s",
 			name,
 			found.Problem,
@@ -80,15 +81,15 @@ func (s *Service) Load(ctx context.Context, session domain.Session, name string)
 
 	p, dir, err := s.packOf(ctx, w, found)
 	if err != nil {
-		return domain.LoadedSkill{}, refusal("name", err)
+		return skill.Loaded{}, refusal("name", err)
 	}
 
 	changed, err := s.note(ctx, session.ID, found, p.Digest)
 	if err != nil {
-		return domain.LoadedSkill{}, err
+		return skill.Loaded{}, err
 	}
 
-	return domain.LoadedSkill{
+	return skill.Loaded{
 		Name: name, Version: found.Version, Dir: dir, Digest: p.Digest, Body: p.Body, Files: filesOf(p),
 		RequiredEnv: p.RequiredEnv, Changed: changed,
 	}, nil
@@ -133,8 +134,8 @@ func (s *Service) note(ctx context.Context, sessionID string, e *entry, digest s
 		}
 	}
 	// Written by the agent itself, and noticed now.
-	return false, s.Records.PutSessionSkill(ctx, domain.SessionSkill{
-		SessionID: sessionID, Name: e.Name, Source: domain.SkillUploaded, Version: e.Version, Digest: digest,
+	return false, s.Records.PutSessionSkill(ctx, skill.SessionSkill{
+		SessionID: sessionID, Name: e.Name, Source: skill.Uploaded, Version: e.Version, Digest: digest,
 	})
 }
 
@@ -148,10 +149,10 @@ func byName(list []*entry, name string) *entry {
 	return nil
 }
 
-func filesOf(p skillpack.Pack) []domain.SkillFile {
-	files := make([]domain.SkillFile, len(p.Files))
+func filesOf(p skillpack.Pack) []skill.File {
+	files := make([]skill.File, len(p.Files))
 	for i, f := range p.Files {
-		files[i] = domain.SkillFile{Path: f.Path, Size: f.Size}
+		files[i] = skill.File{Path: f.Path, Size: f.Size}
 	}
 
 	return files

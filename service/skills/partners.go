@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/skillpack"
 )
 
@@ -100,12 +100,12 @@ func (p *partners) read(ctx context.Context, name string) partner {
 			p.logger.Warn("failed to load a skill of the operator", "skill", name, "error", err)
 		}
 
-		now.entry = &entry{Skill: domain.Skill{Name: name, Problem: problemOf(err)}}
+		now.entry = &entry{Skill: skill.Skill{Name: name, Problem: problemOf(err)}}
 	} else {
-		now.entry = entryOf(domain.SkillPartner, "", pack)
+		now.entry = entryOf(skill.Partner, "", pack)
 	}
 
-	now.entry.ID, now.entry.Source = "partner:"+name, domain.SkillPartner
+	now.entry.ID, now.entry.Source = "partner:"+name, skill.Partner
 
 	if info, err := os.Stat(path); err == nil {
 		changed := info.ModTime().UTC()

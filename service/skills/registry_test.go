@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 func TestInstall(t *testing.T) {
@@ -22,7 +23,7 @@ func TestInstall(t *testing.T) {
 	sum := sha256.Sum256(first)
 	w.registry.publish("acme/tables", "1.0.0", true, first, "sha256:"+hex.EncodeToString(sum[:]))
 
-	done, err := w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables"})
+	done, err := w.skills.Install(t.Context(), session, skill.Install{Org: "acme", Name: "tables"})
 	require.NoError(t, err)
 	require.Equal(t, "1.0.0", done.Version)
 	require.Equal(t, ".skills/tables", done.Dir)
@@ -32,8 +33,8 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, done.Digest, w.load(session, "tables").Digest)
 
 	// released waits for a release: a list does not wait for a registry that is slow to answer.
-	released := func(version string) domain.Skill {
-		var skill *domain.Skill
+	released := func(version string) skill.Skill {
+		var skill *skill.Skill
 
 		require.Eventually(t, func() bool {
 			skill = w.listed(session, "tables")
@@ -42,11 +43,11 @@ func TestInstall(t *testing.T) {
 
 		return *skill
 	}
-	skill := released("1.0.0")
-	require.Equal(t, domain.SkillRegistry, skill.Source)
-	require.Equal(t, "acme", skill.Org)
-	require.Equal(t, "registry:acme:tables", skill.ID)
-	require.False(t, skill.UpdateAvailable)
+	found := released("1.0.0")
+	require.Equal(t, skill.Registry, found.Source)
+	require.Equal(t, "acme", found.Org)
+	require.Equal(t, "registry:acme:tables", found.ID)
+	require.False(t, found.UpdateAvailable)
 
 	// The owner's other sessions have it too; other people's do not.
 	require.Equal(t, "one", w.load(other, "tables").Body)
@@ -60,15 +61,15 @@ func TestInstall(t *testing.T) {
 	// A new release is seen, and does not change what is installed.
 	w.registry.publish("acme/tables", "1.1.0", true, archive(t, "SKILL.md", document("tables", "1.1.0", "two")), "")
 	w.skills = w.start(w.registry.server.URL)
-	skill = released("1.1.0")
-	require.True(t, skill.UpdateAvailable)
-	require.Equal(t, "1.0.0", skill.Version)
+	found = released("1.1.0")
+	require.True(t, found.UpdateAvailable)
+	require.Equal(t, "1.0.0", found.Version)
 	detail, err := w.skills.Detail(t.Context(), w.ann, "acme/tables")
 	require.NoError(t, err)
 	require.Equal(t, "one", detail.Readme)
 	require.True(t, detail.UpdateAvailable)
 
-	done, err = w.skills.Install(t.Context(), other, domain.SkillInstall{Org: "acme", Name: "tables"})
+	done, err = w.skills.Install(t.Context(), other, skill.Install{Org: "acme", Name: "tables"})
 	require.NoError(t, err)
 	require.Equal(t, "1.0.0", *done.ReplacedVersion)
 	require.Equal(t, "1.1.0", done.Version)
@@ -76,7 +77,7 @@ func TestInstall(t *testing.T) {
 	require.True(t, w.load(other, "tables").Changed)
 
 	// An older one by its version; also without a registry all stays usable.
-	_, err = w.skills.Install(t.Context(), other, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0", Digest: skill.Digest})
+	_, err = w.skills.Install(t.Context(), other, skill.Install{Org: "acme", Name: "tables", Version: "1.0.0", Digest: found.Digest})
 	require.NoError(t, err)
 
 	w.skills = w.start("")
@@ -103,27 +104,27 @@ func TestInstallsThatAreRefused(t *testing.T) {
 	w.registry.publish("acme/other", "1.0.0", true, good, "")
 
 	for what, tc := range map[string]struct {
-		in   domain.SkillInstall
+		in   skill.Install
 		kind domain.Kind
 		code string
 	}{
-		"unknown":         {domain.SkillInstall{Org: "acme", Name: "nothing"}, domain.NotFound, "skill_not_found"},
-		"not released":    {domain.SkillInstall{Org: "acme", Name: "tables"}, domain.NotFound, "skill_not_released"},
-		"no such version": {domain.SkillInstall{Org: "acme", Name: "tables", Version: "9.0.0"}, domain.NotFound, "skill_version_not_found"},
+		"unknown":         {skill.Install{Org: "acme", Name: "nothing"}, domain.NotFound, "skill_not_found"},
+		"not released":    {skill.Install{Org: "acme", Name: "tables"}, domain.NotFound, "skill_not_released"},
+		"no such version": {skill.Install{Org: "acme", Name: "tables", Version: "9.0.0"}, domain.NotFound, "skill_version_not_found"},
 		"another digest": {
-			domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0", Digest: "sha256:" + strings.Repeat("1", 64)},
+			skill.Install{Org: "acme", Name: "tables", Version: "1.0.0", Digest: "sha256:" + strings.Repeat("1", 64)},
 			domain.Conflict, "digest_mismatch",
 		},
-		"the registry's":   {domain.SkillInstall{Org: "acme", Name: "tables", Version: "2.0.0"}, domain.Conflict, "digest_mismatch"},
-		"no archive":       {domain.SkillInstall{Org: "acme", Name: "tables", Version: "3.0.0"}, domain.Invalid, "invalid_skill_archive"},
-		"leaves":           {domain.SkillInstall{Org: "acme", Name: "tables", Version: "4.0.0"}, domain.Invalid, "invalid_skill_archive"},
-		"broken":           {domain.SkillInstall{Org: "acme", Name: "tables", Version: "5.0.0"}, domain.Invalid, "invalid_skill"},
-		"a bomb":           {domain.SkillInstall{Org: "acme", Name: "tables", Version: "6.0.0"}, domain.TooLarge, "invalid_skill_archive"},
-		"another name":     {domain.SkillInstall{Org: "acme", Name: "other"}, domain.Invalid, "invalid_skill"},
-		"org is a path":    {domain.SkillInstall{Org: "../x", Name: "tables"}, domain.Invalid, "invalid_request"},
-		"name is a path":   {domain.SkillInstall{Org: "acme", Name: "a/b"}, domain.Invalid, "invalid_request"},
-		"no version":       {domain.SkillInstall{Org: "acme", Name: "tables", Version: "latest"}, domain.Invalid, "invalid_request"},
-		"no digest at all": {domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0", Digest: "abc"}, domain.Invalid, "invalid_request"},
+		"the registry's":   {skill.Install{Org: "acme", Name: "tables", Version: "2.0.0"}, domain.Conflict, "digest_mismatch"},
+		"no archive":       {skill.Install{Org: "acme", Name: "tables", Version: "3.0.0"}, domain.Invalid, "invalid_skill_archive"},
+		"leaves":           {skill.Install{Org: "acme", Name: "tables", Version: "4.0.0"}, domain.Invalid, "invalid_skill_archive"},
+		"broken":           {skill.Install{Org: "acme", Name: "tables", Version: "5.0.0"}, domain.Invalid, "invalid_skill"},
+		"a bomb":           {skill.Install{Org: "acme", Name: "tables", Version: "6.0.0"}, domain.TooLarge, "invalid_skill_archive"},
+		"another name":     {skill.Install{Org: "acme", Name: "other"}, domain.Invalid, "invalid_skill"},
+		"org is a path":    {skill.Install{Org: "../x", Name: "tables"}, domain.Invalid, "invalid_request"},
+		"name is a path":   {skill.Install{Org: "acme", Name: "a/b"}, domain.Invalid, "invalid_request"},
+		"no version":       {skill.Install{Org: "acme", Name: "tables", Version: "latest"}, domain.Invalid, "invalid_request"},
+		"no digest at all": {skill.Install{Org: "acme", Name: "tables", Version: "1.0.0", Digest: "abc"}, domain.Invalid, "invalid_request"},
 	} {
 		_, err := w.skills.Install(t.Context(), session, tc.in)
 		e := domain.AsError(err)
@@ -134,19 +135,19 @@ func TestInstallsThatAreRefused(t *testing.T) {
 	require.Nil(t, w.listed(session, "tables"))
 
 	w.registry.fail(500)
-	_, err := w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
+	_, err := w.skills.Install(t.Context(), session, skill.Install{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, err)
 	w.registry.fail(422) // it takes no such name
-	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
+	_, err = w.skills.Install(t.Context(), session, skill.Install{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, "skill_not_found", domain.AsError(err).Code, err)
 	w.registry.server.Close()
-	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables", Version: "1.0.0"})
+	_, err = w.skills.Install(t.Context(), session, skill.Install{Org: "acme", Name: "tables", Version: "1.0.0"})
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind, err)
 	require.NotContains(t, domain.AsError(err).Message, "127.0.0.1")
 
 	w.skills = w.start("")
-	_, err = w.skills.Install(t.Context(), session, domain.SkillInstall{Org: "acme", Name: "tables"})
-	require.True(t, domain.HasCode(err, domain.CodeNoRegistry), err)
+	_, err = w.skills.Install(t.Context(), session, skill.Install{Org: "acme", Name: "tables"})
+	require.True(t, domain.HasCode(err, skill.CodeNoRegistry), err)
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 }
 

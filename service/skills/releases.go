@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 var (
@@ -31,7 +31,7 @@ const (
 
 // addReleases adds the version that the registry recommends to each of its skills, as
 // far as the registry answers within releasesWithin.
-func (s *Service) addReleases(ctx context.Context, list []domain.Skill) {
+func (s *Service) addReleases(ctx context.Context, list []skill.Skill) {
 	if s.Registry == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (s *Service) addReleases(ctx context.Context, list []domain.Skill) {
 	slots := make(chan struct{}, releasesAtATime)
 
 	for i := range list {
-		if list[i].Source != domain.SkillRegistry {
+		if list[i].Source != skill.Registry {
 			continue
 		}
 

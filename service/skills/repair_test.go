@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 )
 
@@ -82,7 +82,7 @@ func TestACrashWhileAPackageIsReplaced(t *testing.T) {
 
 	out, err = w.skills.Resync(t.Context(), session)
 	require.NoError(t, err)
-	require.Equal(t, domain.SkillResync{}, out)
+	require.Equal(t, skill.Resync{}, out)
 	require.Equal(t, []string{".old-..-AB", "forms", "other"}, names(".skills"))
 	require.Equal(t, []string{"skill-authoring"}, names(".everloop/skills"))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
 )
@@ -41,7 +42,7 @@ func (s *Service) installedBy(ctx context.Context, ownerID string) ([]*entry, er
 
 	list := make([]*entry, len(records))
 	for i, r := range records {
-		list[i] = s.kept(ctx, registryID(r.Org, r.Name), domain.SkillRegistry, r.Name, r.Digest)
+		list[i] = s.kept(ctx, registryID(r.Org, r.Name), skill.Registry, r.Name, r.Digest)
 		list[i].Org, list[i].Version, list[i].InstalledAt = r.Org, r.Version, &r.InstalledAt
 	}
 
@@ -51,11 +52,11 @@ func (s *Service) installedBy(ctx context.Context, ownerID string) ([]*entry, er
 func registryID(org, name string) string { return "registry:" + org + ":" + name }
 
 // kept gives an entry for a package of the store.
-func (s *Service) kept(ctx context.Context, id string, source domain.SkillSource, name, digest string) *entry {
+func (s *Service) kept(ctx context.Context, id string, source skill.Source, name, digest string) *entry {
 	p, err := s.store.load(ctx, digest)
 	if err != nil {
 		return &entry{
-			Skill: domain.Skill{ID: id, Name: name, Source: source, Digest: digest, Problem: problemOf(err)},
+			Skill: skill.Skill{ID: id, Name: name, Source: source, Digest: digest, Problem: problemOf(err)},
 			pack:  func(context.Context) (skillpack.Pack, error) { return skillpack.Pack{}, err },
 		}
 	}
@@ -69,7 +70,7 @@ func (s *Service) ofSession(
 	ctx context.Context,
 	session domain.Session,
 	w *workspace.Workspace,
-) (list []*entry, snapshot *domain.SkillSnapshot, err error) {
+) (list []*entry, snapshot *skill.Snapshot, err error) {
 	var faults [3]error
 	if w != nil {
 		list, faults[0] = s.scan(ctx, session.ID, w)
@@ -101,7 +102,7 @@ func (s *Service) ofSession(
 
 // inOrder sorts the primary skill first, then those of the solution in its order, and
 // the others by name.
-func inOrder(list []*entry, snapshot *domain.SkillSnapshot) []*entry {
+func inOrder(list []*entry, snapshot *skill.Snapshot) []*entry {
 	slices.SortStableFunc(list, func(a, b *entry) int {
 		if first, second := isPrimary(snapshot, a), isPrimary(snapshot, b); first != second {
 			if first {
@@ -126,14 +127,14 @@ func place(e *entry) int {
 	return e.rank
 }
 
-func isPrimary(snapshot *domain.SkillSnapshot, e *entry) bool {
+func isPrimary(snapshot *skill.Snapshot, e *entry) bool {
 	return snapshot != nil && snapshot.Name == e.Name
 }
 
 // pinned gives the primary skill as the session keeps it.
-func (s *Service) pinned(ctx context.Context, snapshot *domain.SkillSnapshot) *entry {
+func (s *Service) pinned(ctx context.Context, snapshot *skill.Snapshot) *entry {
 	source, _, _ := strings.Cut(snapshot.SkillID, ":")
-	e := s.kept(ctx, snapshot.SkillID, domain.SkillSource(source), snapshot.Name, snapshot.Digest)
+	e := s.kept(ctx, snapshot.SkillID, skill.Source(source), snapshot.Name, snapshot.Digest)
 	e.Org, e.Version, e.InstalledAt = snapshot.Org, snapshot.Version, &snapshot.TakenAt
 
 	return e

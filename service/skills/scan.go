@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
 )
@@ -55,9 +56,9 @@ func (s *Service) scan(ctx context.Context, sessionID string, w *workspace.Works
 
 		found := s.document(sessionID, w, dir.Name)
 		list = append(list, &entry{
-			Skill: domain.Skill{
+			Skill: skill.Skill{
 				ID: uploadedID(sessionID, dir.Name), Name: dir.Name, Description: found.doc.Description, Version: found.doc.Version,
-				Source: domain.SkillUploaded, Problem: found.problem, Dir: path.Join(SessionDir, dir.Name),
+				Source: skill.Uploaded, Problem: found.problem, Dir: path.Join(SessionDir, dir.Name),
 			},
 			doc: found.doc,
 		})

@@ -9,25 +9,26 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // Search finds skills about something, in the user's catalog and in the
 // registry; the best first. A registry that does not answer is left out.
-func (s *Service) Search(ctx context.Context, user domain.User, q string, limit int) ([]domain.SkillHit, error) {
+func (s *Service) Search(ctx context.Context, user domain.User, q string, limit int) ([]skill.Hit, error) {
 	list, err := s.catalog(ctx, user.ID)
 	if err != nil {
 		return nil, err
 	}
 
 	words := strings.Fields(strings.ToLower(q))
-	hits := []domain.SkillHit{}
+	hits := []skill.Hit{}
 	seen := map[string]bool{}
 
 	for _, e := range firstOfName(list) {
 		if fit := score(words, e.Name, e.Description); fit > 0 && e.Problem == "" {
 			hits = append(
 				hits,
-				domain.SkillHit{ID: e.ID, Org: e.Org, Name: e.Name, Description: e.Description, Version: e.Version, Score: fit},
+				skill.Hit{ID: e.ID, Org: e.Org, Name: e.Name, Description: e.Description, Version: e.Version, Score: fit},
 			)
 			seen[e.ID] = true
 		}
@@ -40,7 +41,7 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 		}
 
 		for _, r := range found {
-			hit := domain.SkillHit{
+			hit := skill.Hit{
 				ID: registryID(r.Org, r.Name), Org: r.Org, Name: r.Name, Description: r.Description,
 				Version: cmp.Or(r.ReleasedVersion, r.Version), Downloads: r.Downloads, Score: score(words, r.Name, r.Description),
 			}
@@ -51,7 +52,7 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 		}
 	}
 
-	slices.SortStableFunc(hits, func(a, b domain.SkillHit) int {
+	slices.SortStableFunc(hits, func(a, b skill.Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
 	})
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
@@ -18,17 +19,17 @@ import (
 type Records interface {
 	ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error)
 
-	InstalledSkills(ctx context.Context, ownerID string) ([]domain.InstalledSkill, error)
-	InstallSkill(ctx context.Context, in domain.InstalledSkill) (replaced *string, err error)
+	InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error)
+	InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error)
 
-	SessionSkills(ctx context.Context, sessionID string) ([]domain.SessionSkill, error)
-	PutSessionSkill(ctx context.Context, in domain.SessionSkill) error
+	SessionSkills(ctx context.Context, sessionID string) ([]skill.SessionSkill, error)
+	PutSessionSkill(ctx context.Context, in skill.SessionSkill) error
 	DropSessionSkills(ctx context.Context, sessionID string, names []string) error
 	LoadedSkill(ctx context.Context, sessionID, name, digest string) (before string, err error)
 
-	SkillSnapshot(ctx context.Context, sessionID string) (*domain.SkillSnapshot, error)
-	TakeSkillSnapshot(ctx context.Context, sessionID string, in domain.SkillSnapshot) (*domain.SkillSnapshot, error)
-	SkillStats(ctx context.Context, sessionID string) ([]domain.SkillStat, error)
+	SkillSnapshot(ctx context.Context, sessionID string) (*skill.Snapshot, error)
+	TakeSkillSnapshot(ctx context.Context, sessionID string, in skill.Snapshot) (*skill.Snapshot, error)
+	SkillStats(ctx context.Context, sessionID string) ([]skill.Stat, error)
 }
 
 // Config is what a Service works with.
@@ -50,7 +51,7 @@ type Service struct {
 	builtin   []*entry
 	partner   *partners
 	store     store
-	installed *memo[string, []domain.InstalledSkill]
+	installed *memo[string, []skill.Installed]
 	documents *memo[string, parsed]
 	releases  *memo[string, release]
 	digests   *memo[string, skillpack.Pack] // of packages in workspaces, by what their files look like
@@ -74,7 +75,7 @@ func New(cfg Config) (*Service, error) {
 		Config: cfg, builtin: builtin,
 		partner:   &partners{dir: cfg.Dir, logger: cfg.Logger},
 		store:     store{dir: filepath.Join(cfg.Dir, ".packages"), read: newMemo[string, skillpack.Pack](256, 0)},
-		installed: newMemo[string, []domain.InstalledSkill](10_000, installedFor),
+		installed: newMemo[string, []skill.Installed](10_000, installedFor),
 		documents: newMemo[string, parsed](4096, 0),
 		releases:  newMemo[string, release](4096, releasesFor),
 		digests:   newMemo[string, skillpack.Pack](1024, 0),
@@ -93,7 +94,7 @@ func (s *Service) open(ctx context.Context, session domain.Session) (*workspace.
 
 // entry is one skill that a user can use.
 type entry struct {
-	domain.Skill
+	skill.Skill
 	doc skillpack.Document
 	// pack gives the package outside a workspace; nil for one in a workspace.
 	pack func(ctx context.Context) (skillpack.Pack, error)
@@ -102,9 +103,9 @@ type entry struct {
 	rank int
 }
 
-func entryOf(source domain.SkillSource, id string, p skillpack.Pack) *entry {
+func entryOf(source skill.Source, id string, p skillpack.Pack) *entry {
 	return &entry{
-		Skill: domain.Skill{
+		Skill: skill.Skill{
 			ID: id, Name: p.Name, Description: p.Description, Version: p.Version, Digest: p.Digest, Source: source,
 		},
 		doc:  p.Document,
@@ -113,7 +114,7 @@ func entryOf(source domain.SkillSource, id string, p skillpack.Pack) *entry {
 }
 
 func notFound(name string) error {
-	return domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "skill %s does not exist", shorten(name))
+	return domain.Newf(domain.NotFound, skill.CodeNotFound, "skill %s does not exist", shorten(name))
 }
 
 func shorten(name string) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/workspace"
 	"everloop/internal/skillpack"
 	"everloop/service/skills"
@@ -30,21 +31,21 @@ func TestBuiltinSkills(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, len(builtin))
 
-	for i, skill := range list {
-		require.Equal(t, builtin[i], skill.Name)
-		require.Equal(t, domain.SkillBuiltin, skill.Source)
-		require.NotEmpty(t, skill.Version)
-		detail, err := w.skills.Detail(t.Context(), w.ann, skill.ID)
+	for i, found := range list {
+		require.Equal(t, builtin[i], found.Name)
+		require.Equal(t, skill.Builtin, found.Source)
+		require.NotEmpty(t, found.Version)
+		detail, err := w.skills.Detail(t.Context(), w.ann, found.ID)
 		require.NoError(t, err)
 		require.NotEmpty(t, detail.Readme)
-		require.Equal(t, skill.Name, detail.FrontMatter["name"])
-		byName, err := w.skills.Detail(t.Context(), w.ann, skill.Name)
+		require.Equal(t, found.Name, detail.FrontMatter["name"])
+		byName, err := w.skills.Detail(t.Context(), w.ann, found.Name)
 		require.NoError(t, err)
 		require.Equal(t, detail, byName)
 
-		loaded := w.load(session, skill.Name)
-		require.Equal(t, ".everloop/skills/"+skill.Name, loaded.Dir)
-		require.Equal(t, skill.Digest, loaded.Digest)
+		loaded := w.load(session, found.Name)
+		require.Equal(t, ".everloop/skills/"+found.Name, loaded.Dir)
+		require.Equal(t, found.Digest, loaded.Digest)
 		require.False(t, loaded.Changed)
 
 		for _, f := range loaded.Files {
@@ -62,11 +63,11 @@ func TestBuiltinSkills(t *testing.T) {
 	require.Contains(t, w.read(session, ".everloop/skills/git-workflow/SKILL.md"), "Working with git")
 
 	_, err = w.skills.Load(t.Context(), session, "unknown")
-	require.True(t, domain.HasCode(err, domain.CodeSkillNotFound), err)
+	require.True(t, domain.HasCode(err, skill.CodeNotFound), err)
 
 	for _, id := range []string{"unknown", "builtin:unknown", "registry:a", "uploaded:x", "uploaded:x:y", "../x", "registry:acme:none"} {
 		_, err = w.skills.Detail(t.Context(), w.ann, id)
-		require.True(t, domain.HasCode(err, domain.CodeSkillNotFound), "%s: %v", id, err)
+		require.True(t, domain.HasCode(err, skill.CodeNotFound), "%s: %v", id, err)
 	}
 }
 
@@ -75,15 +76,15 @@ func TestUpload(t *testing.T) {
 	w := newWorld(t)
 	session, other := w.session(""), w.session("")
 	first := w.upload(session, "forms", "SKILL.md", document("forms", "1.0.0", "one"), "scripts/run.sh", "#!/bin/sh\necho hi\n", "old", "x")
-	require.Equal(t, domain.SkillUpload{Name: "forms", Dir: ".skills/forms", FileCount: 3}, first)
+	require.Equal(t, skill.Upload{Name: "forms", Dir: ".skills/forms", FileCount: 3}, first)
 	require.Contains(t, w.offered(session), "forms")
 	require.NotContains(t, w.offered(other), "forms")
-	skill := w.listed(session, "forms")
-	require.Equal(t, domain.SkillUploaded, skill.Source)
-	require.Equal(t, "1.0.0", skill.Version)
-	require.NotNil(t, skill.InstalledAt)
-	require.False(t, skill.Changed)
-	require.Equal(t, skill.Digest, w.load(session, "forms").Digest)
+	found := w.listed(session, "forms")
+	require.Equal(t, skill.Uploaded, found.Source)
+	require.Equal(t, "1.0.0", found.Version)
+	require.NotNil(t, found.InstalledAt)
+	require.False(t, found.Changed)
+	require.Equal(t, found.Digest, w.load(session, "forms").Digest)
 
 	host := filepath.Join(
 		func() string { f, _ := w.workspaces.Open(t.Context(), session.ID, 0); return f.HostPath() }(),
@@ -95,7 +96,7 @@ func TestUpload(t *testing.T) {
 
 	// In a directory of its own name it is the same package; it replaces all.
 	second := w.upload(session, "forms", "forms/SKILL.md", document("forms", "2.0.0", "two"))
-	require.Equal(t, domain.SkillUpload{Name: "forms", Dir: ".skills/forms", FileCount: 1, Overwritten: true}, second)
+	require.Equal(t, skill.Upload{Name: "forms", Dir: ".skills/forms", FileCount: 1, Overwritten: true}, second)
 	require.NoFileExists(t, filepath.Join(filepath.Dir(host), "../old"))
 
 	loaded := w.load(session, "forms")
@@ -103,11 +104,11 @@ func TestUpload(t *testing.T) {
 	require.Equal(t, "two", loaded.Body)
 	require.False(t, w.load(session, "forms").Changed, "it is reported once")
 
-	detail, err := w.skills.Detail(t.Context(), w.ann, skill.ID)
+	detail, err := w.skills.Detail(t.Context(), w.ann, found.ID)
 	require.NoError(t, err)
 	require.Equal(t, "two", detail.Readme)
-	_, err = w.skills.Detail(t.Context(), w.bob, skill.ID)
-	require.True(t, domain.HasCode(err, domain.CodeSkillNotFound), err)
+	_, err = w.skills.Detail(t.Context(), w.bob, found.ID)
+	require.True(t, domain.HasCode(err, skill.CodeNotFound), err)
 
 	// It goes before a built-in one of its name.
 	w.upload(session, "git-workflow", "SKILL.md", document("git-workflow", "9.0.0", "mine"))
@@ -128,7 +129,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 	good := document("forms", "1.0.0", "x")
 	for what, tc := range map[string]struct {
 		name  string
-		files []domain.NewSkillFile
+		files []skill.NewFile
 		field string
 	}{
 		"name with a path":   {"../forms", files("SKILL.md", good), "body.name"},
@@ -165,7 +166,7 @@ func TestWhatTheAgentWritesCounts(t *testing.T) {
 	w.write(session, ".skills/own/SKILL.md", document("own", "1.0.0", "first"))
 	require.Contains(t, w.offered(session), "own")
 	require.Equal(t, "first", w.load(session, "own").Body)
-	require.Equal(t, domain.SkillUploaded, w.listed(session, "own").Source)
+	require.Equal(t, skill.Uploaded, w.listed(session, "own").Source)
 
 	w.write(session, ".skills/own/SKILL.md", document("own", "1.0.1", "second"))
 	require.True(t, w.listed(session, "own").Changed)
@@ -189,7 +190,7 @@ func TestWhatTheAgentWritesCounts(t *testing.T) {
 	}
 
 	_, err := w.skills.Load(t.Context(), session, "broken")
-	require.True(t, domain.HasCode(err, domain.CodeInvalidSkill), err)
+	require.True(t, domain.HasCode(err, skill.CodeInvalid), err)
 	// One that is broken hides no good one.
 	w.write(session, ".skills/git-workflow/SKILL.md", "oops")
 	require.Contains(t, w.offered(session), "git-workflow")
@@ -244,7 +245,7 @@ func TestResync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	session := w.session("")
-	sync := func() domain.SkillResync {
+	sync := func() skill.Resync {
 		t.Helper()
 		out, err := w.skills.Resync(t.Context(), session)
 		require.NoError(t, err)
@@ -291,7 +292,7 @@ func TestOperatorsSkills(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.NotEmpty(t, list[0].Problem)
-	require.Equal(t, domain.SkillPartner, list[1].Source)
+	require.Equal(t, skill.Partner, list[1].Source)
 	require.NotContains(t, w.offered(session), "broken")
 
 	w.operator("house-style/SKILL.md", document("house-style", "1.1.0", "another text"))
@@ -338,7 +339,7 @@ func TestPrimarySkill(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	require.Equal(t, "one", w.load(session, "house-style").Body)
-	require.Equal(t, domain.SkillPartner, w.listed(session, "house-style").Source)
+	require.Equal(t, skill.Partner, w.listed(session, "house-style").Source)
 	require.Equal(t, "two, longer", w.load(w.session(""), "house-style").Body)
 
 	// What was kept has changed: it is not used.

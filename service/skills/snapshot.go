@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 func wantsPrimary(session domain.Session) bool {
@@ -16,7 +17,7 @@ func wantsPrimary(session domain.Session) bool {
 // Snapshot gives the version of its primary skill that a session keeps to. It is
 // taken when it is first asked for, at the session's creation; nil when the
 // session has no primary skill, or one that is not known.
-func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*domain.SkillSnapshot, error) {
+func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*skill.Snapshot, error) {
 	if !wantsPrimary(session) {
 		return nil, nil
 	}
@@ -52,7 +53,7 @@ func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*domain
 		return nil, err
 	}
 
-	return s.Records.TakeSkillSnapshot(ctx, session.ID, domain.SkillSnapshot{
+	return s.Records.TakeSkillSnapshot(ctx, session.ID, skill.Snapshot{
 		SkillID: e.ID, Org: e.Org, Name: e.Name, Version: e.Version, Digest: p.Digest,
 		Path: path.Join(copiesDir, e.Name), FilesCount: len(p.Files),
 	})

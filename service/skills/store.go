@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/sharedfs"
 	"everloop/internal/skillpack"
 )
@@ -103,7 +104,7 @@ func (s store) load(ctx context.Context, digest string) (skillpack.Pack, error) 
 
 	files, _, err := hostFiles(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return skillpack.Pack{}, domain.Newf(domain.NotFound, domain.CodeSkillNotFound, "the package of the skill is no longer kept")
+		return skillpack.Pack{}, domain.Newf(domain.NotFound, skill.CodeNotFound, "the package of the skill is no longer kept")
 	}
 
 	if err != nil {
@@ -116,7 +117,7 @@ func (s store) load(ctx context.Context, digest string) (skillpack.Pack, error) 
 	}
 
 	if p.Digest != digest {
-		return skillpack.Pack{}, domain.Newf(domain.Conflict, domain.CodeDigestMismatch, "the kept package of skill %s was changed; "+
+		return skillpack.Pack{}, domain.Newf(domain.Conflict, skill.CodeDigestMismatch, "the kept package of skill %s was changed; "+
 			"install it again", p.Name)
 	}
 

@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/internal/safezip"
 	"everloop/internal/skillpack"
 )
@@ -18,16 +19,16 @@ func (s *Service) Upload(
 	ctx context.Context,
 	session domain.Session,
 	name string,
-	files []domain.NewSkillFile,
-) (domain.SkillUpload, error) {
+	files []skill.NewFile,
+) (skill.Upload, error) {
 	p, err := s.uploaded(ctx, name, files)
 	if err != nil {
-		return domain.SkillUpload{}, err
+		return skill.Upload{}, err
 	}
 
 	w, err := s.open(ctx, session)
 	if err != nil {
-		return domain.SkillUpload{}, err
+		return skill.Upload{}, err
 	}
 	defer w.Close()
 
@@ -35,23 +36,23 @@ func (s *Service) Upload(
 
 	replaced, err := s.place(ctx, w, dir, p)
 	if err != nil {
-		return domain.SkillUpload{}, err
+		return skill.Upload{}, err
 	}
 
-	err = s.Records.PutSessionSkill(ctx, domain.SessionSkill{
-		SessionID: session.ID, Name: name, Source: domain.SkillUploaded, Version: p.Version, Digest: p.Digest,
+	err = s.Records.PutSessionSkill(ctx, skill.SessionSkill{
+		SessionID: session.ID, Name: name, Source: skill.Uploaded, Version: p.Version, Digest: p.Digest,
 	})
 
-	return domain.SkillUpload{Name: name, Dir: dir, FileCount: len(p.Files), Overwritten: replaced}, err
+	return skill.Upload{Name: name, Dir: dir, FileCount: len(p.Files), Overwritten: replaced}, err
 }
 
 // uploaded checks what a client sent.
-func (s *Service) uploaded(ctx context.Context, name string, given []domain.NewSkillFile) (skillpack.Pack, error) {
+func (s *Service) uploaded(ctx context.Context, name string, given []skill.NewFile) (skillpack.Pack, error) {
 	if problem := skillpack.CheckName(name); problem != "" {
 		return skillpack.Pack{}, domain.Invalidf("body.name", "%s", problem)
 	}
 
-	wrong := domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "the package has files that cannot be")
+	wrong := domain.Newf(domain.Invalid, skill.CodeInvalid, "the package has files that cannot be")
 
 	files := make([]skillpack.File, len(given))
 	for i, f := range given {
@@ -86,7 +87,7 @@ func named(p skillpack.Pack, name, where string) error {
 
 	const message = "is not the name in the front matter of SKILL.md"
 
-	e := domain.Newf(domain.Invalid, domain.CodeInvalidSkill, "%s %s", where, message)
+	e := domain.Newf(domain.Invalid, skill.CodeInvalid, "%s %s", where, message)
 	e.Fields = []domain.Field{{Location: where, Message: message}}
 
 	return e

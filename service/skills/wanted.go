@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 )
 
 // notInstalled is the problem of a skill that a solution names and that is not there.
@@ -47,15 +48,15 @@ func markWanted(list []*entry, wanted []string) []*entry {
 // missing stands for a skill that is not there.
 func missing(id string, rank int) *entry {
 	source, _, _ := strings.Cut(id, ":")
-	switch domain.SkillSource(source) {
-	case domain.SkillBuiltin, domain.SkillRegistry:
+	switch skill.Source(source) {
+	case skill.Builtin, skill.Registry:
 	default:
-		source = string(domain.SkillPartner)
+		source = string(skill.Partner)
 	}
 
 	name := id[strings.LastIndexAny(id, ":/")+1:]
 
-	return &entry{Skill: domain.Skill{ID: id, Name: name, Source: domain.SkillSource(source), Problem: notInstalled}, rank: rank}
+	return &entry{Skill: skill.Skill{ID: id, Name: name, Source: skill.Source(source), Problem: notInstalled}, rank: rank}
 }
 
 // Missing lists those of a solution's skills that no user has without installing

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/postgres"
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace"
@@ -138,16 +139,16 @@ func document(name, version, body string) string {
 		"" + version + "\n---\n" + body
 }
 
-func files(pairs ...string) []domain.NewSkillFile {
-	var list []domain.NewSkillFile
+func files(pairs ...string) []skill.NewFile {
+	var list []skill.NewFile
 	for i := 0; i < len(pairs); i += 2 {
-		list = append(list, domain.NewSkillFile{Path: pairs[i], Content: []byte(pairs[i+1])})
+		list = append(list, skill.NewFile{Path: pairs[i], Content: []byte(pairs[i+1])})
 	}
 
 	return list
 }
 
-func (w *world) upload(session domain.Session, name string, pairs ...string) domain.SkillUpload {
+func (w *world) upload(session domain.Session, name string, pairs ...string) skill.Upload {
 	w.t.Helper()
 	done, err := w.skills.Upload(w.t.Context(), session, name, files(pairs...))
 	require.NoError(w.t, err)
@@ -155,7 +156,7 @@ func (w *world) upload(session domain.Session, name string, pairs ...string) dom
 	return done
 }
 
-func (w *world) load(session domain.Session, name string) domain.LoadedSkill {
+func (w *world) load(session domain.Session, name string) skill.Loaded {
 	w.t.Helper()
 	loaded, err := w.skills.Load(w.t.Context(), session, name)
 	require.NoError(w.t, err)
@@ -163,7 +164,7 @@ func (w *world) load(session domain.Session, name string) domain.LoadedSkill {
 	return loaded
 }
 
-func (w *world) listed(session domain.Session, name string) *domain.Skill {
+func (w *world) listed(session domain.Session, name string) *skill.Skill {
 	w.t.Helper()
 	list, err := w.skills.OfSession(w.t.Context(), session)
 	require.NoError(w.t, err)

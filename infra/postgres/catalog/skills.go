@@ -11,22 +11,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/postgres/pg"
 )
 
 // InstalledSkills lists what a user has installed, by name.
-func (c *Store) InstalledSkills(ctx context.Context, ownerID string) ([]domain.InstalledSkill, error) {
+func (c *Store) InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT owner_id, org, name, version, digest, installed_at
 		FROM   installed_skills WHERE owner_id = $1 ORDER BY name`, ownerID)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.InstalledSkill])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[skill.Installed])
 
 	return list, pg.Fault("list installed skills", err)
 }
 
 // InstallSkill records an installation in place of an earlier one of that name,
 // whose version it gives; nil when there was none.
-func (c *Store) InstallSkill(ctx context.Context, in domain.InstalledSkill) (replaced *string, err error) {
+func (c *Store) InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error) {
 	err = c.db.Pool.QueryRow(ctx, `
 		WITH earlier AS (SELECT version FROM installed_skills WHERE owner_id = @owner AND name = @name)
 		INSERT INTO installed_skills (owner_id, name, org, version, digest)
@@ -42,17 +43,17 @@ func (c *Store) InstallSkill(ctx context.Context, in domain.InstalledSkill) (rep
 
 // SessionSkills lists the packages that a session's workspace is known to hold.
 // The caller may read the session.
-func (c *Store) SessionSkills(ctx context.Context, sessionID string) ([]domain.SessionSkill, error) {
+func (c *Store) SessionSkills(ctx context.Context, sessionID string) ([]skill.SessionSkill, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT session_id, name, source, org, version, digest, installed_at
 		FROM   session_skills WHERE session_id = $1 ORDER BY name`, sessionID)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.SessionSkill])
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[skill.SessionSkill])
 
 	return list, pg.Fault("list skills of a session", err)
 }
 
 // PutSessionSkill records a package of a workspace as it now is.
-func (c *Store) PutSessionSkill(ctx context.Context, in domain.SessionSkill) error {
+func (c *Store) PutSessionSkill(ctx context.Context, in skill.SessionSkill) error {
 	_, err := c.db.Pool.Exec(ctx, `
 		INSERT INTO session_skills (session_id, name, source, org, version, digest)
 		VALUES (@session, @name, @source, @org, @version, @digest)
@@ -88,10 +89,10 @@ const snapshotColumns = `skill_id, org, name, version, digest, path, files_count
 
 // SkillSnapshot gives the version of its primary skill that a session keeps to;
 // nil when none was taken.
-func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*domain.SkillSnapshot, error) {
+func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*skill.Snapshot, error) {
 	rows, _ := c.db.Pool.Query(ctx, `SELECT `+snapshotColumns+` FROM skill_snapshots WHERE session_id = $1`, sessionID)
 
-	snapshot, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[domain.SkillSnapshot])
+	snapshot, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[skill.Snapshot])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -101,7 +102,7 @@ func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*domain.Sk
 
 // TakeSkillSnapshot records the version of its primary skill that a session
 // keeps to. The first one stays; it is what is given.
-func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID string, in domain.SkillSnapshot) (*domain.SkillSnapshot, error) {
+func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID string, in skill.Snapshot) (*skill.Snapshot, error) {
 	_, err := c.db.Pool.Exec(ctx, `
 		INSERT INTO skill_snapshots (session_id, skill_id, org, name, version, digest, path, files_count)
 		VALUES (@session, @skill, @org, @name, @version, @digest, @path, @files)
@@ -126,7 +127,7 @@ const charsPerToken = 4
 
 // SkillStats returns how a session has used its skills, from the ledger of tool
 // calls. The caller may read the session.
-func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.SkillStat, error) {
+func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]skill.Stat, error) {
 	rows, err := c.db.Pool.Query(ctx, `
 		SELECT arguments, status, duration_ms, length(result), coalesce(started_at, created_at)
 		FROM   tool_calls
@@ -136,7 +137,7 @@ func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.Skil
 		return nil, pg.Fault("read the use of skills", err)
 	}
 
-	stats := map[string]*domain.SkillStat{}
+	stats := map[string]*skill.Stat{}
 
 	var (
 		arguments, status string
@@ -155,7 +156,7 @@ func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.Skil
 
 		stat := stats[in.Name]
 		if stat == nil {
-			stat = &domain.SkillStat{Name: in.Name}
+			stat = &skill.Stat{Name: in.Name}
 			stats[in.Name] = stat
 		}
 
@@ -174,13 +175,13 @@ func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]domain.Skil
 		return nil
 	})
 
-	list := make([]domain.SkillStat, 0, len(stats))
+	list := make([]skill.Stat, 0, len(stats))
 	for _, stat := range stats {
 		stat.AvgDuration /= time.Duration(stat.Invocations)
 		list = append(list, *stat)
 	}
 
-	slices.SortFunc(list, func(a, b domain.SkillStat) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b skill.Stat) int { return strings.Compare(a.Name, b.Name) })
 
 	return list, pg.Fault("read the use of skills", err)
 }

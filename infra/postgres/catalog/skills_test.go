@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/skill"
 	"everloop/infra/postgres/pgtest"
 )
 
@@ -23,7 +24,7 @@ func TestSkills(t *testing.T) {
 			t.Helper()
 			replaced, err := db.InstallSkill(
 				t.Context(),
-				domain.InstalledSkill{OwnerID: owner, Org: "acme", Name: "tables", Version: version, Digest: "d" + version},
+				skill.Installed{OwnerID: owner, Org: "acme", Name: "tables", Version: version, Digest: "d" + version},
 			)
 			require.NoError(t, err)
 
@@ -46,7 +47,7 @@ func TestSkills(t *testing.T) {
 				t,
 				db.PutSessionSkill(
 					t.Context(),
-					domain.SessionSkill{SessionID: session.ID, Name: name, Source: domain.SkillUploaded, Digest: digest},
+					skill.SessionSkill{SessionID: session.ID, Name: name, Source: skill.Uploaded, Digest: digest},
 				),
 			)
 		}
@@ -79,13 +80,13 @@ func TestSkills(t *testing.T) {
 		first, err := db.TakeSkillSnapshot(
 			t.Context(),
 			session.ID,
-			domain.SkillSnapshot{SkillID: "builtin:a", Name: "a", Digest: "1", Path: "p", FilesCount: 3},
+			skill.Snapshot{SkillID: "builtin:a", Name: "a", Digest: "1", Path: "p", FilesCount: 3},
 		)
 		require.NoError(t, err)
 		second, err := db.TakeSkillSnapshot(
 			t.Context(),
 			session.ID,
-			domain.SkillSnapshot{SkillID: "builtin:b", Name: "b", Digest: "2", Path: "q"},
+			skill.Snapshot{SkillID: "builtin:b", Name: "b", Digest: "2", Path: "q"},
 		)
 		require.NoError(t, err)
 		require.Equal(t, first, second)

@@ -1,18 +1,20 @@
-package domain
+// Package skill holds skills as sessions see them, and what the skill registry publishes.
+// It reads no package and asks no registry.
+package skill
 
 import "time"
 
-// SkillSource says where a skill comes from (shapes.md section 5).
-type SkillSource string
+// Source says where a skill comes from (shapes.md section 5).
+type Source string
 
 // A builtin skill belongs to the service, a partner's was put beside it by its
 // operator, a registry's was installed from the skill registry, an uploaded one
 // was sent or written into one session's workspace.
 const (
-	SkillBuiltin  SkillSource = "builtin"
-	SkillPartner  SkillSource = "partner"
-	SkillRegistry SkillSource = "registry"
-	SkillUploaded SkillSource = "uploaded"
+	Builtin  Source = "builtin"
+	Partner  Source = "partner"
+	Registry Source = "registry"
+	Uploaded Source = "uploaded"
 )
 
 // Skill is one skill as lists show it.
@@ -23,7 +25,7 @@ type Skill struct {
 	Description string
 	Version     string // empty when the author gives none
 	Digest      string // of the package as it is now
-	Source      SkillSource
+	Source      Source
 	InstalledAt *time.Time // nil for what came with the service
 	// ReleaseVersion is the version that the registry recommends; empty when it is
 	// not known.
@@ -37,47 +39,47 @@ type Skill struct {
 	Dir     string // in the workspace; empty when it is not there
 }
 
-// SkillFile is one file of a skill's package.
-type SkillFile struct {
+// File is one file of a skill's package.
+type File struct {
 	Path string
 	Size int64 // bytes
 }
 
-// SkillDetail is a skill with what its package holds.
-type SkillDetail struct {
+// Detail is a skill with what its package holds.
+type Detail struct {
 	Skill
-	Files       []SkillFile
+	Files       []File
 	FrontMatter map[string]any
 	RequiredEnv []string
 	Permissions []string
 	Readme      string // the text of SKILL.md below its front matter
 }
 
-// SkillOffer is what the model sees of a skill before it loads it.
-type SkillOffer struct {
+// Offer is what the model sees of a skill before it loads it.
+type Offer struct {
 	Name        string
 	Description string
 	Primary     bool // the session was made for it
 	OfSolution  bool // the solution of the session names it
 }
 
-// LoadedSkill is a skill whose package lies in the workspace.
-type LoadedSkill struct {
+// Loaded is a skill whose package lies in the workspace.
+type Loaded struct {
 	Name        string
 	Version     string
 	Dir         string // relative to the workspace
 	Digest      string
 	Body        string
-	Files       []SkillFile
+	Files       []File
 	RequiredEnv []string
 	// Changed says that the session loaded another version of the package before,
 	// or that the package was changed since it was installed.
 	Changed bool
 }
 
-// SkillSnapshot is the version of a session's primary skill that the session
+// Snapshot is the version of a session's primary skill that the session
 // keeps to (shapes.md section 2).
-type SkillSnapshot struct {
+type Snapshot struct {
 	SkillID    string    `db:"skill_id"`
 	Org        string    `db:"org"`
 	Name       string    `db:"name"`
@@ -88,8 +90,8 @@ type SkillSnapshot struct {
 	TakenAt    time.Time `db:"taken_at"`
 }
 
-// InstalledSkill is a package that a user has installed from the registry.
-type InstalledSkill struct {
+// Installed is a package that a user has installed from the registry.
+type Installed struct {
 	OwnerID     string    `db:"owner_id"`
 	Org         string    `db:"org"`
 	Name        string    `db:"name"`
@@ -100,17 +102,17 @@ type InstalledSkill struct {
 
 // SessionSkill is a package in a session's workspace as it was last read.
 type SessionSkill struct {
-	SessionID   string      `db:"session_id"`
-	Name        string      `db:"name"`
-	Source      SkillSource `db:"source"`
-	Org         string      `db:"org"`
-	Version     string      `db:"version"`
-	Digest      string      `db:"digest"`
-	InstalledAt time.Time   `db:"installed_at"`
+	SessionID   string    `db:"session_id"`
+	Name        string    `db:"name"`
+	Source      Source    `db:"source"`
+	Org         string    `db:"org"`
+	Version     string    `db:"version"`
+	Digest      string    `db:"digest"`
+	InstalledAt time.Time `db:"installed_at"`
 }
 
-// SkillStat is how a session has used one skill.
-type SkillStat struct {
+// Stat is how a session has used one skill.
+type Stat struct {
 	Name        string
 	Invocations int
 	Errors      int
@@ -119,48 +121,48 @@ type SkillStat struct {
 	Tokens      int // that its texts took, estimated
 }
 
-// NewSkillFile is one file of a skill to be uploaded.
-type NewSkillFile struct {
+// NewFile is one file of a skill to be uploaded.
+type NewFile struct {
 	Path    string
 	Content []byte
 }
 
-// SkillUpload is the result of an upload.
-type SkillUpload struct {
+// Upload is the result of an upload.
+type Upload struct {
 	Name        string
 	Dir         string
 	FileCount   int
 	Overwritten bool
 }
 
-// SkillInstall asks for a skill of the registry: without a version the released
+// Install asks for a skill of the registry: without a version the released
 // one, with a digest only that very package.
-type SkillInstall struct {
+type Install struct {
 	Org, Name, Version, Digest string
 }
 
-// SkillInstalled is what was installed.
-type SkillInstalled struct {
+// InstallResult is what was installed.
+type InstallResult struct {
 	Name, Version, Digest string
 	Dir                   string
 	FileCount             int
 	ReplacedVersion       *string // nil when none was replaced
 }
 
-// SkillResync is what reading a session's skills again has found: names, and
+// Resync is what reading a session's skills again has found: names, and
 // for what cannot be used the reason.
-type SkillResync struct {
+type Resync struct {
 	Added, Updated, Removed []string
-	Failed                  []SkillFailure
+	Failed                  []Failure
 }
 
-// SkillFailure is a package that cannot be used.
-type SkillFailure struct {
+// Failure is a package that cannot be used.
+type Failure struct {
 	Name, Code, Message string
 }
 
-// SkillHit is one result of a search.
-type SkillHit struct {
+// Hit is one result of a search.
+type Hit struct {
 	ID, Org, Name, Description, Version string
 	Score                               float64
 	Downloads                           *int64
@@ -168,8 +170,8 @@ type SkillHit struct {
 
 // Codes of errors about skills.
 const (
-	CodeSkillNotFound  = "skill_not_found"
-	CodeInvalidSkill   = "invalid_skill"
+	CodeNotFound       = "skill_not_found"
+	CodeInvalid        = "invalid_skill"
 	CodeNoRegistry     = "registry_not_configured"
 	CodeDigestMismatch = "digest_mismatch"
 )
