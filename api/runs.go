@@ -14,11 +14,12 @@ import (
 	"everloop/auth"
 	"everloop/chatrequest"
 	"everloop/domain"
+	"everloop/domain/operator"
 )
 
 // OperatorRuns are the runs of the workflow engine.
 type OperatorRuns interface {
-	Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error)
+	Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error)
 	// Cancel and ForceFail end an open run, Resume has it continue from the database;
 	// run_not_found, or a conflict with the reason.
 	Cancel(ctx context.Context, workflowID string) error
@@ -42,8 +43,8 @@ type inboxPage struct {
 }
 
 type runPage struct {
-	Items    []domain.OperatorRun `json:"items" nullable:"false" doc:"The entries of this page."`
-	NextPage string               `json:"next_page" doc:"Give it as page to go on; empty: there is no more."`
+	Items    []operator.Run `json:"items" nullable:"false" doc:"The entries of this page."`
+	NextPage string         `json:"next_page" doc:"Give it as page to go on; empty: there is no more."`
 }
 
 // runsAPI lists and ends workflow runs.
@@ -128,7 +129,7 @@ func (a *runsAPI) listRuns(ctx context.Context, in *struct {
 		return nil, domain.Invalidf("query.page", "is not one that this list gave")
 	}
 
-	runs, next, err := a.runs.Runs(ctx, domain.OperatorRunQuery{
+	runs, next, err := a.runs.Runs(ctx, operator.RunQuery{
 		Status: in.Status, Kind: in.Kind, SessionID: in.SessionID, OwnerID: in.OwnerID, Page: page, Limit: in.Limit,
 	})
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 )
 
 // engine is a workflow engine with one open run.
@@ -17,17 +18,17 @@ const waitingRun = "session/waiting"
 
 const openRun = "session/01a1feca-3224-7e46-9d7f-967ca05e2f96"
 
-func (e *engine) Runs(_ context.Context, q domain.OperatorRunQuery) ([]domain.OperatorRun, []byte, error) {
+func (e *engine) Runs(_ context.Context, q operator.RunQuery) ([]operator.Run, []byte, error) {
 	if q.Status == "failed" || string(q.Page) == "more" {
 		return nil, nil, nil
 	}
 
-	run := domain.OperatorRun{
+	run := operator.Run{
 		WorkflowID: openRun, Type: "Chat", Kind: "chat", Status: "running", StartedAt: time.Now(),
-		Actions: []domain.RunAction{domain.RunCancel},
+		Actions: []operator.RunAction{operator.RunCancel},
 	}
 
-	return []domain.OperatorRun{run}, []byte("more"), nil
+	return []operator.Run{run}, []byte("more"), nil
 }
 
 func (e *engine) Cancel(_ context.Context, id string) error { return e.end(id, "cancelled") }

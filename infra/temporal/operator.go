@@ -16,6 +16,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/internal/durable"
 )
 
@@ -48,7 +49,7 @@ var statuses = map[string]enumspb.WorkflowExecutionStatus{
 
 // Runs lists runs, the newest first. Next continues the list; empty: it is whole.
 // The list is eventually consistent: a run may take a second to appear.
-func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error) {
+func (o Operator) Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
 	var terms []string
 
 	for name, value := range map[string]string{
@@ -78,7 +79,7 @@ func (o Operator) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 		return nil, nil, domain.Unavailablef("Temporal", err)
 	}
 
-	runs = make([]domain.OperatorRun, len(list.GetExecutions()))
+	runs = make([]operator.Run, len(list.GetExecutions()))
 	for i, info := range list.GetExecutions() {
 		runs[i] = operatorRun(info)
 	}
@@ -90,14 +91,14 @@ func wrongPage() error {
 	return domain.Invalidf("query.page", "is not one that this list gave")
 }
 
-func operatorRun(info *workflowpb.WorkflowExecutionInfo) domain.OperatorRun {
+func operatorRun(info *workflowpb.WorkflowExecutionInfo) operator.Run {
 	attribute := func(name string) (value string) {
 		_ = converter.GetDefaultDataConverter().FromPayload(info.GetSearchAttributes().GetIndexedFields()[name], &value)
 		return value
 	}
 	_, build, _ := strings.Cut(attribute("TemporalWorkerDeploymentVersion"), ":")
 
-	run := domain.OperatorRun{
+	run := operator.Run{
 		BuildID:    build,
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
 		Kind: attribute(durable.Kind.GetName()), ChatStatus: attribute(durable.ChatStatus.GetName()),
@@ -170,10 +171,10 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 }
 
 // open looks at a run that has not closed.
-func (o Operator) open(ctx context.Context, workflowID string) (domain.OperatorRun, error) {
+func (o Operator) open(ctx context.Context, workflowID string) (operator.Run, error) {
 	seen, err := o.Client.DescribeWorkflowExecution(ctx, workflowID, "")
 	if err != nil {
-		return domain.OperatorRun{}, closing(workflowID, err)
+		return operator.Run{}, closing(workflowID, err)
 	}
 
 	run := operatorRun(seen.GetWorkflowExecutionInfo())
@@ -186,7 +187,7 @@ func (o Operator) open(ctx context.Context, workflowID string) (domain.OperatorR
 
 // stopChat stops the chat of a run, in its owner's name. A session that is gone
 // has none.
-func (o Operator) stopChat(ctx context.Context, run domain.OperatorRun) (bool, error) {
+func (o Operator) stopChat(ctx context.Context, run operator.Run) (bool, error) {
 	stopped, err := o.Chats.Stop(ctx, domain.Caller{User: domain.User{ID: run.OwnerID}}, run.SessionID, false)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return false, nil

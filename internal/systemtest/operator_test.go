@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 )
@@ -14,7 +15,7 @@ import (
 func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	operator := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
+	engine := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
 	cancelled, failed := s.session(), s.session()
 	hold := script(obj{"steps": []obj{{"text": "a long story about everything", "hold": true, "hold_after": 2}}})
 	first, second := s.send(cancelled, hold), s.send(failed, hold)
@@ -22,33 +23,33 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	s.awaitText(failed)
 
 	require.Eventually(t, func() bool { // the list comes a little later than the run
-		others, _, err := operator.Runs(
+		others, _, err := engine.Runs(
 			t.Context(),
-			domain.OperatorRunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10},
+			operator.RunQuery{Status: "running", SessionID: cancelled, Kind: "chat", Limit: 10},
 		)
 		if err != nil || len(others) != 1 {
 			return false
 		}
 
-		runs, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
+		runs, _, err := engine.Runs(t.Context(), operator.RunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
 
 		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
 			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
 	}, patience, 50*time.Millisecond)
-	_, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{SessionID: "it's", Limit: 10})
+	_, _, err := engine.Runs(t.Context(), operator.RunQuery{SessionID: "it's", Limit: 10})
 	require.NoError(t, err, "a quote in a filter is text")
-	page, next, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1})
+	page, next, err := engine.Runs(t.Context(), operator.RunQuery{Limit: 1})
 	require.NoError(t, err)
 	require.NotEmpty(t, next)
-	more, _, err := operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1, Page: next})
+	more, _, err := engine.Runs(t.Context(), operator.RunQuery{Limit: 1, Page: next})
 	require.NoError(t, err)
 	require.NotEqual(t, page[0].RunID, more[0].RunID)
-	_, _, err = operator.Runs(t.Context(), domain.OperatorRunQuery{Limit: 1, Page: []byte("no page")})
+	_, _, err = engine.Runs(t.Context(), operator.RunQuery{Limit: 1, Page: []byte("no page")})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 
-	require.NoError(t, operator.Cancel(t.Context(), durable.SessionWorkflowID(cancelled)))
+	require.NoError(t, engine.Cancel(t.Context(), durable.SessionWorkflowID(cancelled)))
 	require.Equal(t, "interrupted", s.awaitEnd(cancelled, first.ChatID)["finish_reason"])
-	require.NoError(t, operator.ForceFail(t.Context(), durable.SessionWorkflowID(failed), "ended by an administrator"))
+	require.NoError(t, engine.ForceFail(t.Context(), durable.SessionWorkflowID(failed), "ended by an administrator"))
 	require.Eventually(t, func() bool {
 		s.age(second.ChatID)
 		return s.reconciler.CheckRuns(t.Context()) == nil && s.status(failed) == domain.SessionFailed
@@ -57,7 +58,7 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	end := s.awaitEnd(failed, second.ChatID)
 	require.Equal(t, "failed", end["finish_reason"])
 	require.Equal(t, obj{"code": "run_lost", "message": "ended by an administrator", "retryable": true}, end["error"])
-	require.Equal(t, domain.NotFound, domain.AsError(operator.Cancel(t.Context(), "session/none")).Kind)
+	require.Equal(t, domain.NotFound, domain.AsError(engine.Cancel(t.Context(), "session/none")).Kind)
 	s.checkEvents(cancelled)
 	s.checkEvents(failed)
 }

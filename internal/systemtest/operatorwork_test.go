@@ -19,6 +19,7 @@ import (
 	boardpkg "everloop/domain/board"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
+	operatorpkg "everloop/domain/operator"
 	"everloop/domain/prodagent"
 	"everloop/domain/production"
 	"everloop/domain/schedule"
@@ -287,12 +288,12 @@ func (s *operated) lose(work piece, history bool) {
 	_, err := s.journal.Pool.Exec(s.t.Context(), `UPDATE `+work.table+` SET `+column+` WHERE id = $1`, work.id)
 	require.NoError(s.t, err)
 
-	lost, _, err := s.operator.Runs(s.t.Context(), domain.OperatorRunQuery{Status: domain.RunLost, Limit: 200})
+	lost, _, err := s.operator.Runs(s.t.Context(), operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 200})
 	require.NoError(s.t, err)
 
-	i := slices.IndexFunc(lost, func(r domain.OperatorRun) bool { return r.WorkflowID == work.workflow })
+	i := slices.IndexFunc(lost, func(r operatorpkg.Run) bool { return r.WorkflowID == work.workflow })
 	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
-	require.Equal(s.t, []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume}, lost[i].Actions)
+	require.Equal(s.t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail, operatorpkg.RunResume}, lost[i].Actions)
 	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 

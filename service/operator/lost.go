@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/internal/durable"
 )
 
@@ -18,8 +19,8 @@ const (
 
 // lost lists open work that no open workflow carries, kind by kind. A page may hold
 // fewer entries than asked for while there is another one.
-func (s *Service) lost(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error) {
-	kinds := domain.RunKinds
+func (s *Service) lost(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
+	kinds := operator.RunKinds
 	if q.Kind != "" {
 		kinds = []string{q.Kind}
 	}
@@ -45,7 +46,7 @@ func (s *Service) lost(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 			return nil, nil, err
 		}
 
-		slices.SortFunc(page, func(a, b domain.OperatorJob) int { return strings.Compare(key(a), key(b)) })
+		slices.SortFunc(page, func(a, b operator.Job) int { return strings.Compare(key(a), key(b)) })
 
 		gone, err := s.gone(ctx, page)
 		if err != nil {
@@ -78,20 +79,20 @@ func (s *Service) lost(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 }
 
 // key is what the work of a kind is listed by.
-func key(job domain.OperatorJob) string {
+func key(job operator.Job) string {
 	_, id := durable.KindOfWorkflow(job.WorkflowID)
 	return id
 }
 
-func lostRun(kind string, job domain.OperatorJob) domain.OperatorRun {
-	run := domain.OperatorRun{WorkflowID: job.WorkflowID, Kind: kind, Status: domain.RunLost, StartedAt: job.CreatedAt}
+func lostRun(kind string, job operator.Job) operator.Run {
+	run := operator.Run{WorkflowID: job.WorkflowID, Kind: kind, Status: operator.RunLost, StartedAt: job.CreatedAt}
 	describe(&run, &job)
 
 	return run
 }
 
 // gone says of each piece of work whether no open workflow carries it.
-func (s *Service) gone(ctx context.Context, jobs []domain.OperatorJob) ([]bool, error) {
+func (s *Service) gone(ctx context.Context, jobs []operator.Job) ([]bool, error) {
 	gone, faults := make([]bool, len(jobs)), make([]error, len(jobs))
 
 	var looks sync.WaitGroup

@@ -10,13 +10,14 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/domain/operator"
 	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
 // Engine is the workflow engine.
 type Engine interface {
-	Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error)
+	Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error)
 	// Describe looks at the newest run of a workflow.
 	Describe(ctx context.Context, workflowID, runID string) (domain.RunState, string, error)
 	Terminate(ctx context.Context, workflowID, runID, reason string) error
@@ -38,8 +39,8 @@ type Engine interface {
 
 // Store is what the database knows of the work that runs carry.
 type Store interface {
-	Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error)
-	OpenWork(ctx context.Context, kind, after string, limit int) ([]domain.OperatorJob, error)
+	Jobs(ctx context.Context, ids map[string][]string) ([]operator.Job, error)
+	OpenWork(ctx context.Context, kind, after string, limit int) ([]operator.Job, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
 
 	EndCompaction(ctx context.Context, id, reason string) (bool, error)
@@ -89,8 +90,8 @@ func New(cfg Config) (*Service, error) {
 
 // Runs lists runs, the newest first; with the status lost, open work without a run, by
 // kind and id.
-func (s *Service) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []domain.OperatorRun, next []byte, err error) {
-	if q.Status == domain.RunLost {
+func (s *Service) Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
+	if q.Status == operator.RunLost {
 		return s.lost(ctx, q)
 	}
 
@@ -111,7 +112,7 @@ func (s *Service) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 		return nil, nil, err
 	}
 
-	byWorkflow := map[string]*domain.OperatorJob{}
+	byWorkflow := map[string]*operator.Job{}
 	for i := range jobs {
 		byWorkflow[jobs[i].WorkflowID] = &jobs[i]
 	}
@@ -124,7 +125,7 @@ func (s *Service) Runs(ctx context.Context, q domain.OperatorRunQuery) (runs []d
 }
 
 // describe adds to a run what the database knows of its work.
-func describe(run *domain.OperatorRun, job *domain.OperatorJob) {
+func describe(run *operator.Run, job *operator.Job) {
 	run.Work = job
 	if job != nil {
 		run.OwnerID = job.OwnerID
@@ -133,8 +134,8 @@ func describe(run *domain.OperatorRun, job *domain.OperatorJob) {
 		}
 	}
 
-	run.Actions = []domain.RunAction{}
-	for _, action := range []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume} {
+	run.Actions = []operator.RunAction{}
+	for _, action := range []operator.RunAction{operator.RunCancel, operator.RunForceFail, operator.RunResume} {
 		if possible(*run, action) == nil {
 			run.Actions = append(run.Actions, action)
 		}
@@ -142,7 +143,7 @@ func describe(run *domain.OperatorRun, job *domain.OperatorJob) {
 }
 
 // possible says why an action cannot be taken; nil: it can.
-func possible(run domain.OperatorRun, action domain.RunAction) error {
+func possible(run operator.Run, action operator.RunAction) error {
 	kind, open := run.Kind, run.Status == "running"
 	if subject, _ := durable.KindOfWorkflow(run.WorkflowID); subject == "" {
 		kind = "" // as a tick of a schedule, which takes seconds
@@ -153,7 +154,7 @@ func possible(run domain.OperatorRun, action domain.RunAction) error {
 		return refused("run_over", "the run is over")
 	}
 
-	if !open && run.Status != domain.RunLost {
+	if !open && run.Status != operator.RunLost {
 		return refused("run_over", "the run is over; its work goes on in a newer one")
 	}
 
@@ -162,15 +163,15 @@ func possible(run domain.OperatorRun, action domain.RunAction) error {
 	}
 
 	switch {
-	case action != domain.RunCancel && work && (run.Work.Status == "queued" || run.Work.Status == "waiting") && kind != domain.RunKindFork:
+	case action != operator.RunCancel && work && (run.Work.Status == "queued" || run.Work.Status == "waiting") && kind != operator.RunKindFork:
 		return refused("run_action_impossible", "the run waits for its turn, and nothing has begun: cancel it, or wait")
-	case action == domain.RunResume && !work && kind != domain.RunKindArchive:
+	case action == operator.RunResume && !work && kind != operator.RunKindArchive:
 		return refused("run_over", "the work is over: there is nothing to resume")
-	case action == domain.RunResume && kind == domain.RunKindChat && run.Work.Status == "parked":
+	case action == operator.RunResume && kind == operator.RunKindChat && run.Work.Status == "parked":
 		return refused("run_waits_for_answer", "the chat waits for an answer of its user: there is nothing to resume")
-	case !open && action == domain.RunCancel && !cancelledInStore[kind]:
+	case !open && action == operator.RunCancel && !cancelledInStore[kind]:
 		return refused("run_action_impossible", "no workflow is open that could be cancelled: resume the run first, or force it to fail")
-	case !open && action == domain.RunForceFail && kind == domain.RunKindChat:
+	case !open && action == operator.RunForceFail && kind == operator.RunKindChat:
 		return refused("run_action_impossible", "no workflow is open that could be closed: resume the run first")
 	}
 
@@ -181,59 +182,59 @@ func refused(code, reason string) error { return domain.Newf(domain.Conflict, co
 
 // cancelledInStore are the kinds whose cancellation is a record that their workflow reads.
 var cancelledInStore = map[string]bool{
-	domain.RunKindDAG: true, domain.RunKindIssue: true, domain.RunKindSchedule: true, domain.RunKindCompaction: true,
+	operator.RunKindDAG: true, operator.RunKindIssue: true, operator.RunKindSchedule: true, operator.RunKindCompaction: true,
 }
 
 // impossible says why runs of a kind cannot be cancelled, failed or resumed.
-var impossible = map[domain.RunAction]map[string]string{
-	domain.RunCancel: {
-		"":                     "the run takes seconds, and ends by itself",
-		domain.RunKindReplay:   "a replay is paused or ended by the operations of its session",
-		domain.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
-		domain.RunKindDeletion: "a session that was deleted cannot be kept",
+var impossible = map[operator.RunAction]map[string]string{
+	operator.RunCancel: {
+		"":                       "the run takes seconds, and ends by itself",
+		operator.RunKindReplay:   "a replay is paused or ended by the operations of its session",
+		operator.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
+		operator.RunKindDeletion: "a session that was deleted cannot be kept",
 	},
-	domain.RunForceFail: {
-		"":                     "the run takes seconds, and ends by itself",
-		domain.RunKindReplay:   "a replay is paused or ended by the operations of its session",
-		domain.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
-		domain.RunKindDeletion: "a session that was deleted cannot be kept",
-		domain.RunKindHistory:  "the session is claimed until its files are whole: cancel the run, which leaves the session as it was",
-		domain.RunKindImport:   "cancel the run, which leaves nothing behind",
+	operator.RunForceFail: {
+		"":                       "the run takes seconds, and ends by itself",
+		operator.RunKindReplay:   "a replay is paused or ended by the operations of its session",
+		operator.RunKindArchive:  "archiving would be started again: events of chats that ended have to be archived",
+		operator.RunKindDeletion: "a session that was deleted cannot be kept",
+		operator.RunKindHistory:  "the session is claimed until its files are whole: cancel the run, which leaves the session as it was",
+		operator.RunKindImport:   "cancel the run, which leaves nothing behind",
 	},
-	domain.RunResume: {
-		"":                 "the reconciler takes what is due within seconds",
-		domain.RunKindFork: "a sub-agent continues with its chat: resume the run of its session",
-		domain.RunKindTask: "a command or a background sub-agent that was broken off cannot continue: cancel it",
+	operator.RunResume: {
+		"":                   "the reconciler takes what is due within seconds",
+		operator.RunKindFork: "a sub-agent continues with its chat: resume the run of its session",
+		operator.RunKindTask: "a command or a background sub-agent that was broken off cannot continue: cancel it",
 	},
 }
 
 // Cancel ends a run as its owner would; run_not_found, or a conflict with the reason.
 func (s *Service) Cancel(ctx context.Context, workflowID string) error {
-	run, id, err := s.find(ctx, workflowID, domain.RunCancel)
+	run, id, err := s.find(ctx, workflowID, operator.RunCancel)
 	if err != nil {
 		return err
 	}
 
 	switch run.Kind {
-	case domain.RunKindTask:
+	case operator.RunKindTask:
 		if run.Work == nil {
 			return s.cfg.Engine.Cancel(ctx, workflowID)
 		}
 
 		_, err = s.cfg.Tasks.Stop(ctx, run.Work.SessionID, id)
-	case domain.RunKindCompaction:
+	case operator.RunKindCompaction:
 		if _, err = s.cfg.Store.EndCompaction(ctx, id, "cancelled by an administrator"); err == nil {
 			err = s.cfg.Engine.Terminate(ctx, workflowID, "", "cancelled by an administrator")
 		}
-	case domain.RunKindSchedule:
+	case operator.RunKindSchedule:
 		if _, err = s.cfg.Schedules.CancelRun(ctx, id); err == nil {
 			err = s.cfg.Engine.ResumeScheduledRun(ctx, id)
 		}
-	case domain.RunKindIssue:
+	case operator.RunKindIssue:
 		if _, err = s.cfg.Board.CancelAnyRun(ctx, id); err == nil {
 			err = s.cfg.Engine.ResumeIssueRun(ctx, id)
 		}
-	case domain.RunKindDAG:
+	case operator.RunKindDAG:
 		if _, err = s.cfg.Store.CancelDAGRun(ctx, id); err == nil {
 			err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
 		}
@@ -249,23 +250,23 @@ const codeForced = "run_lost"
 
 // ForceFail ends a run that cannot end by itself, with its work as failed.
 func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) error {
-	run, id, err := s.find(ctx, workflowID, domain.RunForceFail)
+	run, id, err := s.find(ctx, workflowID, operator.RunForceFail)
 	if err != nil {
 		return err
 	}
 
 	switch run.Kind {
-	case domain.RunKindChat, domain.RunKindFork:
+	case operator.RunKindChat, operator.RunKindFork:
 		return s.cfg.Engine.ForceFail(ctx, workflowID, reason)
-	case domain.RunKindTask:
+	case operator.RunKindTask:
 		err = s.loseTask(ctx, run.Work, id, reason)
-	case domain.RunKindCompaction:
+	case operator.RunKindCompaction:
 		_, err = s.cfg.Store.EndCompaction(ctx, id, reason)
-	case domain.RunKindSchedule:
+	case operator.RunKindSchedule:
 		err = s.cfg.Schedules.FailRun(ctx, id, codeForced, reason)
-	case domain.RunKindIssue:
+	case operator.RunKindIssue:
 		err = s.cfg.Board.FailRun(ctx, id, codeForced, reason)
-	case domain.RunKindDAG:
+	case operator.RunKindDAG:
 		_, err = s.cfg.Store.FailDAGRun(ctx, id, codeForced, reason)
 	}
 
@@ -273,14 +274,14 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 		err = s.cfg.Engine.Terminate(ctx, workflowID, "", reason)
 	}
 
-	if err == nil && run.Kind == domain.RunKindDAG { // a new workflow stops what nodes have begun
+	if err == nil && run.Kind == operator.RunKindDAG { // a new workflow stops what nodes have begun
 		err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
 	}
 
 	return unavailable(err)
 }
 
-func (s *Service) loseTask(ctx context.Context, work *domain.OperatorJob, taskID, reason string) error {
+func (s *Service) loseTask(ctx context.Context, work *operator.Job, taskID, reason string) error {
 	switch {
 	case work == nil:
 		return nil
@@ -296,7 +297,7 @@ func (s *Service) loseTask(ctx context.Context, work *domain.OperatorJob, taskID
 // Resume closes the workflow of a run, if one is open, and starts one that continues from
 // the database. What the old one still carries out is fenced off.
 func (s *Service) Resume(ctx context.Context, workflowID string) error {
-	run, id, err := s.find(ctx, workflowID, domain.RunResume)
+	run, id, err := s.find(ctx, workflowID, operator.RunResume)
 	if err != nil {
 		return err
 	}
@@ -308,33 +309,33 @@ func (s *Service) Resume(ctx context.Context, workflowID string) error {
 	return unavailable(s.start(ctx, run, id))
 }
 
-func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) error {
+func (s *Service) start(ctx context.Context, run operator.Run, id string) error {
 	work := run.Work
 	switch run.Kind {
-	case domain.RunKindChat:
+	case operator.RunKindChat:
 		session, err := s.cfg.Store.SessionRun(ctx, "", id)
 		if err != nil {
 			return err
 		}
 
 		return s.cfg.Engine.Wake(ctx, session)
-	case domain.RunKindReplay:
+	case operator.RunKindReplay:
 		return s.cfg.Engine.StartReplay(ctx, id, work.OwnerID)
-	case domain.RunKindCompaction:
+	case operator.RunKindCompaction:
 		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID})
-	case domain.RunKindDeletion:
+	case operator.RunKindDeletion:
 		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: id, OwnerID: work.OwnerID})
-	case domain.RunKindHistory:
+	case operator.RunKindHistory:
 		return s.cfg.Engine.StartMove(ctx, history.Operation{
 			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
 		})
-	case domain.RunKindImport:
+	case operator.RunKindImport:
 		return s.cfg.Engine.StartImport(ctx, transfer.Import{SessionID: id, OwnerID: work.OwnerID})
-	case domain.RunKindSchedule:
+	case operator.RunKindSchedule:
 		return s.cfg.Engine.ResumeScheduledRun(ctx, id)
-	case domain.RunKindIssue:
+	case operator.RunKindIssue:
 		return s.cfg.Engine.ResumeIssueRun(ctx, id)
-	case domain.RunKindDAG:
+	case operator.RunKindDAG:
 		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), id)
 	default:
 		return s.cfg.Engine.StartArchive(ctx)
@@ -342,7 +343,7 @@ func (s *Service) start(ctx context.Context, run domain.OperatorRun, id string) 
 }
 
 // find looks at a run and its work, and at whether an action is possible.
-func (s *Service) find(ctx context.Context, workflowID string, action domain.RunAction) (run domain.OperatorRun, id string, err error) {
+func (s *Service) find(ctx context.Context, workflowID string, action operator.RunAction) (run operator.Run, id string, err error) {
 	run.WorkflowID, run.Status = workflowID, "running"
 	run.Kind, id = durable.KindOfWorkflow(workflowID)
 
@@ -352,7 +353,7 @@ func (s *Service) find(ctx context.Context, workflowID string, action domain.Run
 	}
 
 	if state == domain.RunClosed || state == domain.RunUnknown {
-		run.Status = domain.RunLost
+		run.Status = operator.RunLost
 	}
 
 	if id != "" {
@@ -361,17 +362,17 @@ func (s *Service) find(ctx context.Context, workflowID string, action domain.Run
 			return run, id, err
 		}
 
-		if i := slices.IndexFunc(jobs, func(j domain.OperatorJob) bool { return j.WorkflowID == workflowID }); i >= 0 {
+		if i := slices.IndexFunc(jobs, func(j operator.Job) bool { return j.WorkflowID == workflowID }); i >= 0 {
 			run.Work = &jobs[i]
 		}
 	}
 
-	if run.Status == domain.RunLost && (run.Work == nil || !run.Work.Open) &&
-		(run.Kind != domain.RunKindArchive || action != domain.RunResume) {
+	if run.Status == operator.RunLost && (run.Work == nil || !run.Work.Open) &&
+		(run.Kind != operator.RunKindArchive || action != operator.RunResume) {
 		return run, id, domain.Newf(domain.NotFound, "run_not_found", "no run with the id %s is open", workflowID)
 	}
 
-	if run.Kind == domain.RunKindArchive && action == domain.RunResume {
+	if run.Kind == operator.RunKindArchive && action == operator.RunResume {
 		return run, id, nil
 	}
 

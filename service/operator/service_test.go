@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/history"
+	operatorpkg "everloop/domain/operator"
 	"everloop/domain/transfer"
 	"everloop/service/operator"
 )
@@ -18,8 +19,8 @@ type fakes struct {
 	operator.Engine
 	operator.Store
 	states map[string]domain.RunState
-	jobs   []domain.OperatorJob
-	runs   []domain.OperatorRun
+	jobs   []operatorpkg.Job
+	runs   []operatorpkg.Run
 	done   []string
 }
 
@@ -28,7 +29,7 @@ func (f *fakes) note(what, id string) error {
 	return nil
 }
 
-func (f *fakes) Runs(context.Context, domain.OperatorRunQuery) ([]domain.OperatorRun, []byte, error) {
+func (f *fakes) Runs(context.Context, operatorpkg.RunQuery) ([]operatorpkg.Run, []byte, error) {
 	return f.runs, nil, nil
 }
 
@@ -77,7 +78,7 @@ func (f *fakes) StartCompaction(_ context.Context, in domain.CompactionRun) erro
 	return f.note("start", in.ID)
 }
 
-func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []domain.OperatorJob, err error) {
+func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []operatorpkg.Job, err error) {
 	for range ids {
 		return f.jobs, nil
 	}
@@ -85,8 +86,8 @@ func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []domain
 	return nil, nil
 }
 
-func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]domain.OperatorJob, error) {
-	var page []domain.OperatorJob
+func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]operatorpkg.Job, error) {
+	var page []operatorpkg.Job
 	for _, job := range f.jobs {
 		if kind == "dag" && job.WorkflowID > "dag/s/"+after && len(page) < limit {
 			page = append(page, job)
@@ -168,7 +169,7 @@ func TestService_actions(t *testing.T) {
 
 			f := &fakes{
 				states: map[string]domain.RunState{id: domain.RunOpen},
-				jobs:   []domain.OperatorJob{{WorkflowID: id, Open: true, SessionID: "s", OwnerID: "o", Status: "running"}},
+				jobs:   []operatorpkg.Job{{WorkflowID: id, Open: true, SessionID: "s", OwnerID: "o", Status: "running"}},
 			}
 
 			s := newService(t, f)
@@ -206,18 +207,18 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 
 	f := &fakes{
 		states: map[string]domain.RunState{"session/x": domain.RunOpen},
-		jobs:   []domain.OperatorJob{{WorkflowID: "session/x", Open: true, Status: "parked"}},
+		jobs:   []operatorpkg.Job{{WorkflowID: "session/x", Open: true, Status: "parked"}},
 	}
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.Resume(t.Context(), "session/x"), "run_waits_for_answer"))
 	require.Empty(t, f.done)
-	f.runs = []domain.OperatorRun{
+	f.runs = []operatorpkg.Run{
 		{WorkflowID: "session/x", Kind: "chat", Status: "running"},
 		{WorkflowID: "session/x", Kind: "chat", Status: "failed"},
 	}
-	runs, _, err := s.Runs(t.Context(), domain.OperatorRunQuery{Limit: 10})
+	runs, _, err := s.Runs(t.Context(), operatorpkg.RunQuery{Limit: 10})
 	require.NoError(t, err)
-	require.Equal(t, []domain.RunAction{domain.RunCancel, domain.RunForceFail}, runs[0].Actions)
+	require.Equal(t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail}, runs[0].Actions)
 	require.Equal(t, "parked", runs[0].Work.Status)
 	require.Empty(t, runs[1].Actions)
 }
@@ -225,7 +226,7 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 func TestService_ForceFail_notWhatWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 
-	f := &fakes{jobs: []domain.OperatorJob{{WorkflowID: "issue-run/x", Open: true, Status: "queued"}}}
+	f := &fakes{jobs: []operatorpkg.Job{{WorkflowID: "issue-run/x", Open: true, Status: "queued"}}}
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.ForceFail(t.Context(), "issue-run/x", "because"), "run_action_impossible"))
 	require.Empty(t, f.done)
@@ -238,14 +239,14 @@ func TestService_Runs_lost(t *testing.T) {
 
 	f := &fakes{states: map[string]domain.RunState{"dag/s/b": domain.RunOpen, "dag/s/c": domain.RunClosed}}
 	for _, id := range []string{"a", "b", "c", "d"} {
-		f.jobs = append(f.jobs, domain.OperatorJob{WorkflowID: "dag/s/" + id, Open: true, Status: "running", OwnerID: "o"})
+		f.jobs = append(f.jobs, operatorpkg.Job{WorkflowID: "dag/s/" + id, Open: true, Status: "running", OwnerID: "o"})
 	}
 
 	s := newService(t, f)
 
 	var listed []string
 
-	q := domain.OperatorRunQuery{Status: domain.RunLost, Limit: 2}
+	q := operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 2}
 
 	for pages := 1; ; pages++ {
 		require.Less(t, pages, 10)
@@ -254,8 +255,8 @@ func TestService_Runs_lost(t *testing.T) {
 
 		for _, run := range runs {
 			listed = append(listed, run.WorkflowID)
-			require.Equal(t, domain.RunLost, run.Status)
-			require.Equal(t, []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume}, run.Actions)
+			require.Equal(t, operatorpkg.RunLost, run.Status)
+			require.Equal(t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail, operatorpkg.RunResume}, run.Actions)
 		}
 
 		if q.Page = next; next == nil {
@@ -264,6 +265,6 @@ func TestService_Runs_lost(t *testing.T) {
 	}
 
 	require.Equal(t, []string{"dag/s/a", "dag/s/c", "dag/s/d"}, listed)
-	_, _, err := s.Runs(t.Context(), domain.OperatorRunQuery{Status: domain.RunLost, Limit: 2, Page: []byte("odd")})
+	_, _, err := s.Runs(t.Context(), operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 2, Page: []byte("odd")})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 }

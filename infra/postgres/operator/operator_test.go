@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -42,8 +43,8 @@ func fill(t *testing.T, db *postgres.Store, owner, session, chat string) {
 	}
 }
 
-func byWorkflow(jobs []domain.OperatorJob) map[string]domain.OperatorJob {
-	found := map[string]domain.OperatorJob{}
+func byWorkflow(jobs []operator.Job) map[string]operator.Job {
+	found := map[string]operator.Job{}
 	for _, job := range jobs {
 		found[job.WorkflowID] = job
 	}
@@ -57,7 +58,7 @@ func TestStore_Jobs(t *testing.T) {
 	fill(t, db, user.ID, session, chat)
 
 	all := map[string][]string{}
-	for _, kind := range domain.RunKinds { // of some kinds there is none: their queries run all the same
+	for _, kind := range operator.RunKinds { // of some kinds there is none: their queries run all the same
 		all[kind] = []string{"none"}
 	}
 
@@ -89,7 +90,7 @@ func TestStore_Jobs(t *testing.T) {
 	jobs, err = db.Jobs(t.Context(), map[string][]string{"dag": {"d1"}})
 	require.NoError(t, err)
 	require.Equal(t, "question", jobs[0].Waiting.Reason)
-	require.Equal(t, domain.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
+	require.Equal(t, operator.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
 }
 
 func TestStore_OpenWork(t *testing.T) {
@@ -99,7 +100,7 @@ func TestStore_OpenWork(t *testing.T) {
 
 	found := map[string]bool{}
 
-	for _, kind := range domain.RunKinds {
+	for _, kind := range operator.RunKinds {
 		jobs, err := db.OpenWork(t.Context(), kind, "", 10)
 		require.NoError(t, err, kind)
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/infra/postgres/pg"
 )
 
@@ -20,10 +20,10 @@ type Store struct{ db *pg.DB }
 func New(db *pg.DB) *Store { return &Store{db} }
 
 // Jobs reads the work of runs by kind and id. Work that is gone is missing.
-func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error) {
+func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]operator.Job, error) {
 	var (
 		batch pgx.Batch
-		found []domain.OperatorJob
+		found []operator.Job
 	)
 
 	for kind, of := range ids {
@@ -49,13 +49,13 @@ func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]domain.Ope
 	return found, pg.Fault("read the work of runs", err)
 }
 
-func scanJob(row pgx.CollectableRow) (j domain.OperatorJob, err error) {
+func scanJob(row pgx.CollectableRow) (j operator.Job, err error) {
 	w := &j.Waiting
 
 	err = row.Scan(&j.WorkflowID, &j.Open, &j.Status, &j.PartOf, &j.CreatedAt, &j.SessionID, &j.OwnerID, &j.Detail,
 		&w.Reason, &w.On, &w.ID, &w.Since, &w.Until)
 	if !j.Open || w.Reason == "none" {
-		j.Waiting = domain.RunWait{Reason: "none"}
+		j.Waiting = operator.RunWait{Reason: "none"}
 	}
 
 	return j, err
@@ -63,7 +63,7 @@ func scanJob(row pgx.CollectableRow) (j domain.OperatorJob, err error) {
 
 // OpenWork lists work of a kind that is not over and should have a workflow for some
 // time, in the order of ids and after the given one.
-func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]domain.OperatorJob, error) {
+func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]operator.Job, error) {
 	sql, known := open[kind]
 	if !known {
 		return nil, nil
