@@ -9,16 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/app"
 )
 
 // site is one published app of ann's.
 type site struct{}
 
-var liveApp = domain.App{ID: "app-1", SessionID: "s", WorkingDir: "site", Name: "site", Status: domain.AppLive, CopyID: "app-app-1.abcd"}
+var liveApp = app.App{ID: "app-1", SessionID: "s", WorkingDir: "site", Name: "site", Status: app.Live, CopyID: "app-app-1.abcd"}
 
-func (site) Publish(_ context.Context, session domain.Session, dir string) (domain.App, error) {
+func (site) Publish(_ context.Context, session domain.Session, dir string) (app.App, error) {
 	if dir == "bare" {
-		return domain.App{}, domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no index.html")
+		return app.App{}, domain.Newf(domain.Invalid, app.CodeNoIndexPage, "the directory has no index.html")
 	}
 
 	app := liveApp
@@ -27,40 +28,40 @@ func (site) Publish(_ context.Context, session domain.Session, dir string) (doma
 	return app, nil
 }
 
-func (site) Unpublish(_ context.Context, _, id string) (domain.App, error) {
-	return domain.App{ID: id, Status: domain.AppStopped}, known(id)
+func (site) Unpublish(_ context.Context, _, id string) (app.App, error) {
+	return app.App{ID: id, Status: app.Stopped}, known(id)
 }
 
-func (site) App(_ context.Context, _, id string) (domain.App, error) { return liveApp, known(id) }
+func (site) App(_ context.Context, _, id string) (app.App, error) { return liveApp, known(id) }
 
-func (site) Apps(context.Context, string) ([]domain.App, error) { return []domain.App{liveApp}, nil }
+func (site) Apps(context.Context, string) ([]app.App, error) { return []app.App{liveApp}, nil }
 
-func (site) Serve(ctx context.Context, id, name string) (domain.ServedApp, error) {
+func (site) Serve(ctx context.Context, id, name string) (app.Served, error) {
 	if err := known(id); err != nil {
-		return domain.ServedApp{}, err
+		return app.Served{}, err
 	}
 
 	switch name {
 	case ".":
-		return domain.ServedApp{Directory: true}, nil
+		return app.Served{Directory: true}, nil
 	case "docs":
-		return domain.ServedApp{Path: "docs", Directory: true}, nil
+		return app.Served{Path: "docs", Directory: true}, nil
 	case "./", "docs/":
 		name = "index.html"
 	}
 
 	if name == "large.bin" {
-		return domain.ServedApp{
+		return app.Served{
 			Path: name,
-			File: domain.AppFile{Content: fetched{inMemory{strings.NewReader(largeFile)}, ctx}, Size: int64(len(largeFile)), ETag: `"v1"`},
+			File: app.File{Content: fetched{inMemory{strings.NewReader(largeFile)}, ctx}, Size: int64(len(largeFile)), ETag: `"v1"`},
 		}, nil
 	}
 
 	const page = "<script>alert(1)</script>"
 
-	return domain.ServedApp{
+	return app.Served{
 		Path: name,
-		File: domain.AppFile{Content: inMemory{strings.NewReader(page)}, Size: int64(len(page)), ETag: `"v1"`},
+		File: app.File{Content: inMemory{strings.NewReader(page)}, Size: int64(len(page)), ETag: `"v1"`},
 	}, nil
 }
 
@@ -112,7 +113,7 @@ func TestReadApp_refusesServiceWorkers(t *testing.T) {
 
 func known(id string) error {
 	if id != liveApp.ID {
-		return domain.AppNotFound()
+		return app.NotFound()
 	}
 
 	return nil

@@ -15,33 +15,34 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/app"
 )
 
 // Apps publish directories of workspaces as sites.
 type Apps interface {
-	Publish(ctx context.Context, session domain.Session, dir string) (domain.App, error)
-	Unpublish(ctx context.Context, ownerID, appID string) (domain.App, error)
-	Serve(ctx context.Context, appID, name string) (domain.ServedApp, error)
+	Publish(ctx context.Context, session domain.Session, dir string) (app.App, error)
+	Unpublish(ctx context.Context, ownerID, appID string) (app.App, error)
+	Serve(ctx context.Context, appID, name string) (app.Served, error)
 }
 
 // AppRecords store what a user has published.
 type AppRecords interface {
-	App(ctx context.Context, ownerID, appID string) (domain.App, error)
-	Apps(ctx context.Context, ownerID string) ([]domain.App, error)
+	App(ctx context.Context, ownerID, appID string) (app.App, error)
+	Apps(ctx context.Context, ownerID string) ([]app.App, error)
 }
 
 // appBody is a published app as clients see it.
 type appBody struct {
-	AppID       string           `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	SessionID   string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Name        string           `json:"name" doc:"Its name." example:"site"`
-	URL         string           `json:"url" doc:"Its address." example:"http://127.0.0.1:8020/apps/01a1ff63-40a1-7c55-a62e-d84c269739b6/"`
-	Status      domain.AppStatus `json:"status" enum:"building,live,failed,stopped" doc:"Its status."`
-	WorkingDir  string           `json:"working_dir" doc:"The directory, relative to the workspace." example:"site"`
-	Kind        string           `json:"kind" enum:"static" doc:"The type."`
-	Digest      string           `json:"digest" doc:"Of the copy that is served; empty: there is none."`
-	PublishedAt *time.Time       `json:"published_at" nullable:"true" doc:"Time of the last publication; null: never."`
-	LogsRef     *string          `json:"logs_ref" nullable:"true" doc:"null: what is served as it is writes no log"`
+	AppID       string     `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	SessionID   string     `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Name        string     `json:"name" doc:"Its name." example:"site"`
+	URL         string     `json:"url" doc:"Its address." example:"http://127.0.0.1:8020/apps/01a1ff63-40a1-7c55-a62e-d84c269739b6/"`
+	Status      app.Status `json:"status" enum:"building,live,failed,stopped" doc:"Its status."`
+	WorkingDir  string     `json:"working_dir" doc:"The directory, relative to the workspace." example:"site"`
+	Kind        string     `json:"kind" enum:"static" doc:"The type."`
+	Digest      string     `json:"digest" doc:"Of the copy that is served; empty: there is none."`
+	PublishedAt *time.Time `json:"published_at" nullable:"true" doc:"Time of the last publication; null: never."`
+	LogsRef     *string    `json:"logs_ref" nullable:"true" doc:"null: what is served as it is writes no log"`
 }
 
 type appList struct {
@@ -49,8 +50,8 @@ type appList struct {
 }
 
 type unpublished struct {
-	AppID  string           `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	Status domain.AppStatus `json:"status" enum:"stopped" doc:"Its status."`
+	AppID  string     `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	Status app.Status `json:"status" enum:"stopped" doc:"Its status."`
 }
 
 // Here says by which address the service was reached.
@@ -67,7 +68,7 @@ func (h Here) base() string {
 	return "http://" + h.Host
 }
 
-func (h Here) app(a domain.App) appBody {
+func (h Here) app(a app.App) appBody {
 	_, digest, _ := strings.Cut(a.CopyID, ".")
 	if digest != "" {
 		digest = "sha256:" + digest
@@ -211,7 +212,7 @@ func (a *AppsAPI) readApp(ctx context.Context, in *struct {
 },
 ) (*httpx.Streamed, error) {
 	if in.Worker != "" {
-		return nil, domain.Newf(domain.Forbidden, domain.CodeServiceWorker, "a published app cannot have a service worker")
+		return nil, domain.Newf(domain.Forbidden, app.CodeServiceWorker, "a published app cannot have a service worker")
 	}
 
 	served, err := a.openApp(ctx, in.AppID, in.Path)
@@ -264,7 +265,7 @@ func (a *AppsAPI) readApp(ctx context.Context, in *struct {
 
 // openApp finds a file of an app. It can be read after the handler has returned, for
 // an hour, until it is closed.
-func (a *AppsAPI) openApp(ctx context.Context, appID, name string) (domain.ServedApp, error) {
+func (a *AppsAPI) openApp(ctx context.Context, appID, name string) (app.Served, error) {
 	request := httpx.RequestOf(ctx)
 	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
 	opened := context.AfterFunc(ctx, stop)

@@ -11,27 +11,28 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/app"
 )
 
 // Records keep what is published. A place is a session and a directory of it.
 type Records interface {
 	// BeginApp finds the place's app, or makes it.
-	BeginApp(ctx context.Context, app domain.App) (domain.App, error)
+	BeginApp(ctx context.Context, app app.App) (app.App, error)
 	// KeepCopy counts a copy before it is stored; app_budget when its owner's apps and
 	// checkpoints would take more than budget bytes. 0: no bound.
-	KeepCopy(ctx context.Context, copied domain.AppCopy, budget int64) error
+	KeepCopy(ctx context.Context, copied app.Copy, budget int64) error
 	// FinishApp makes a copy the one that is served, and gives the id of the one before;
 	// app_not_found when the app was stopped meanwhile.
-	FinishApp(ctx context.Context, copied domain.AppCopy, copyID string) (app domain.App, before string, err error)
+	FinishApp(ctx context.Context, copied app.Copy, copyID string) (app app.App, before string, err error)
 	// LeftCopies names copies of at least this age that no app serves.
 	LeftCopies(ctx context.Context, age time.Duration, limit int) ([]string, error)
 	// ForgetCopy ends the count of a copy whose objects are gone.
 	ForgetCopy(ctx context.Context, name string) error
 	// ForgetApp takes away an app that was never live.
 	ForgetApp(ctx context.Context, appID string) error
-	StopApp(ctx context.Context, ownerID, appID string) (domain.App, error)
-	App(ctx context.Context, ownerID, appID string) (domain.App, error)
-	Apps(ctx context.Context, ownerID string) ([]domain.App, error)
+	StopApp(ctx context.Context, ownerID, appID string) (app.App, error)
+	App(ctx context.Context, ownerID, appID string) (app.App, error)
+	Apps(ctx context.Context, ownerID string) ([]app.App, error)
 	// LiveApp gives the copy of a live app for any caller.
 	LiveApp(ctx context.Context, appID string) (copyID string, err error)
 }
@@ -42,7 +43,7 @@ type Copies interface {
 	// app_too_large beyond the bounds, no_index_page where it has no such file.
 	Begin(ctx context.Context, name string, session domain.Session, dir string) (Pending, error)
 	// Open gives a file of a copy; file_not_found, also for what is no file.
-	Open(ctx context.Context, copyID, path string) (domain.AppFile, error)
+	Open(ctx context.Context, copyID, path string) (app.File, error)
 	// Directory says whether a path of a copy is a directory.
 	Directory(ctx context.Context, copyID, path string) (bool, error)
 	// Drop removes a copy, also one of which a part was stored.
@@ -85,7 +86,7 @@ func New(cfg Config) (*Service, error) {
 // Publish makes the directory's app, or brings a new copy to the one it has: the
 // old one is served until the new one is whole. Without an index page it is
 // refused as no_index_page. What is refused leaves nothing behind.
-func (s *Service) Publish(ctx context.Context, session domain.Session, dir string) (domain.App, error) {
+func (s *Service) Publish(ctx context.Context, session domain.Session, dir string) (app.App, error) {
 	dir = path.Clean(dir)
 
 	name := path.Base(dir)
@@ -97,59 +98,59 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 		name = "App"
 	}
 
-	app, err := s.cfg.Records.BeginApp(ctx, domain.App{
+	appX, err := s.cfg.Records.BeginApp(ctx, app.App{
 		ID: domain.NewID(), OwnerID: session.OwnerID, SessionID: session.ID, WorkingDir: dir, Name: name,
 	})
 	if err != nil {
-		return app, err
+		return appX, err
 	}
 
-	live, err := s.renew(ctx, app, session)
+	live, err := s.renew(ctx, appX, session)
 	if err == nil {
 		return live, nil
 	}
 
-	if app.Status == domain.AppBuilding {
+	if appX.Status == app.Building {
 		// The caller gets the cause; a record that stays must not hide it.
-		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), app.ID); kept != nil {
-			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", app.ID, "error", kept)
+		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), appX.ID); kept != nil {
+			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", appX.ID, "error", kept)
 		}
 	}
 
-	return app, err
+	return appX, err
 }
 
 // renew stores a copy of the directory, makes it the one that is served, and removes the
 // one before.
-func (s *Service) renew(ctx context.Context, app domain.App, session domain.Session) (domain.App, error) {
-	copied := domain.AppCopy{Name: "app-" + app.ID + "-" + domain.NewID(), AppID: app.ID, OwnerID: app.OwnerID}
+func (s *Service) renew(ctx context.Context, appX app.App, session domain.Session) (app.App, error) {
+	copied := app.Copy{Name: "app-" + appX.ID + "-" + domain.NewID(), AppID: appX.ID, OwnerID: appX.OwnerID}
 
-	pending, err := s.cfg.Copies.Begin(ctx, copied.Name, session, app.WorkingDir)
+	pending, err := s.cfg.Copies.Begin(ctx, copied.Name, session, appX.WorkingDir)
 	if err != nil {
-		return app, err
+		return appX, err
 	}
 	defer pending.Discard()
 
 	copied.Bytes = pending.Needs()
 	if err := s.cfg.Records.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
-		return app, err
+		return appX, err
 	}
 
 	copyID, bytes, err := pending.Finish(ctx)
 	if err != nil {
 		s.drop(ctx, copied.Name)
-		return app, err
+		return appX, err
 	}
 
 	copied.Bytes = bytes
 
 	live, before, err := s.cfg.Records.FinishApp(ctx, copied, copyID)
-	if domain.HasCode(err, domain.CodeAppNotFound) {
+	if domain.HasCode(err, app.CodeNotFound) {
 		s.drop(ctx, copied.Name)
 	}
 
 	if err != nil { // whether a lost answer was a yes is known to the periodic job
-		return app, err
+		return appX, err
 	}
 
 	s.drop(ctx, nameOf(before))
@@ -212,7 +213,7 @@ func (s *Service) Clear(ctx context.Context) error {
 }
 
 // Unpublish ends an app: its address answers no more, and its copy goes.
-func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (domain.App, error) {
+func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (app.App, error) {
 	app, err := s.cfg.Records.StopApp(ctx, ownerID, appID)
 	if err != nil {
 		return app, err
@@ -227,10 +228,10 @@ func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (domain.
 // the path has its closing slash. Hidden files were copied with the directory and are not
 // served: they hold what was not meant for others, as keys and the history of a
 // repository.
-func (s *Service) Serve(ctx context.Context, appID, name string) (domain.ServedApp, error) {
+func (s *Service) Serve(ctx context.Context, appID, name string) (app.Served, error) {
 	copyID, err := s.cfg.Records.LiveApp(ctx, appID)
 	if err != nil {
-		return domain.ServedApp{}, err
+		return app.Served{}, err
 	}
 
 	served, err := s.serve(ctx, copyID, name)
@@ -246,29 +247,29 @@ func (s *Service) Serve(ctx context.Context, appID, name string) (domain.ServedA
 	return s.serve(ctx, now, name)
 }
 
-func (s *Service) serve(ctx context.Context, copyID, name string) (domain.ServedApp, error) {
+func (s *Service) serve(ctx context.Context, copyID, name string) (app.Served, error) {
 	clean := path.Clean("/" + name)[1:]
 	if hidden(clean) || strings.ContainsRune(name, 0) {
-		return domain.ServedApp{}, missing(name)
+		return app.Served{}, missing(name)
 	}
 
 	if clean == "" && !strings.HasSuffix(name, "/") {
-		return domain.ServedApp{Directory: true}, nil // a browser needs the slash to find the other files
+		return app.Served{Directory: true}, nil // a browser needs the slash to find the other files
 	}
 
 	at := clean
 	if strings.HasSuffix(name, "/") {
-		at = path.Join(clean, domain.AppIndex)
+		at = path.Join(clean, app.Index)
 	}
 
 	file, err := s.cfg.Copies.Open(ctx, copyID, at)
 	if domain.HasCode(err, domain.CodeFileNotFound) && at == clean {
 		if directory, looked := s.cfg.Copies.Directory(ctx, copyID, clean); looked == nil && directory {
-			return domain.ServedApp{Path: clean, Directory: true}, nil
+			return app.Served{Path: clean, Directory: true}, nil
 		}
 	}
 
-	return domain.ServedApp{File: file, Path: at}, err
+	return app.Served{File: file, Path: at}, err
 }
 
 func hidden(name string) bool {

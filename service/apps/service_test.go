@@ -15,6 +15,7 @@ import (
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/app"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
@@ -119,51 +120,51 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	require.NoError(t, os.Symlink("../outside.txt", filepath.Join(w.root, "site", "link.txt")))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(w.root, "site", "passwd")))
 
-	app, err := w.Publish(t.Context(), w.session, "site/")
+	appX, err := w.Publish(t.Context(), w.session, "site/")
 	require.NoError(t, err)
-	require.Equal(t, domain.AppLive, app.Status)
-	require.Equal(t, "site", app.WorkingDir)
+	require.Equal(t, app.Live, appX.Status)
+	require.Equal(t, "site", appX.WorkingDir)
 	w.write("site/index.html", "<h1>two</h1>")
 
 	for path, want := range map[string]string{
 		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
 		"./docs/../docs/a.txt": "a",
 	} {
-		got, err := w.read(app.ID, path)
+		got, err := w.read(appX.ID, path)
 		require.NoError(t, err, path)
 		require.Equal(t, want, got, path)
 	}
 
 	for _, path := range []string{".env", ".git/config", "docs/../.env", "../outside.txt", "link.txt", "passwd", "none", "docs/a.txt/", "index.html/x", "a\x00b", strings.Repeat("a/", 3000)} {
-		_, err := w.read(app.ID, path)
+		_, err := w.read(appX.ID, path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), "%q: %v", path, err)
 	}
 
 	_, err = w.read("none", "./")
-	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
+	require.True(t, domain.HasCode(err, app.CodeNotFound))
 
 	again, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
-	require.Equal(t, app.ID, again.ID, "the place keeps its address")
-	require.NotEqual(t, app.CopyID, again.CopyID)
-	got, err := w.read(app.ID, "./")
+	require.Equal(t, appX.ID, again.ID, "the place keeps its address")
+	require.NotEqual(t, appX.CopyID, again.CopyID)
+	got, err := w.read(appX.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "<h1>two</h1>", got)
 
-	_, err = w.Unpublish(t.Context(), "another user", app.ID)
-	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
-	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, app.ID)
+	_, err = w.Unpublish(t.Context(), "another user", appX.ID)
+	require.True(t, domain.HasCode(err, app.CodeNotFound))
+	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, appX.ID)
 	require.NoError(t, err)
-	require.Equal(t, domain.AppStopped, stopped.Status)
+	require.Equal(t, app.Stopped, stopped.Status)
 
-	_, err = w.read(app.ID, "./")
-	require.True(t, domain.HasCode(err, domain.CodeAppNotFound))
+	_, err = w.read(appX.ID, "./")
+	require.True(t, domain.HasCode(err, app.CodeNotFound))
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
 	require.Empty(t, list)
 	fresh, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
-	require.NotEqual(t, app.ID, fresh.ID)
+	require.NotEqual(t, appX.ID, fresh.ID)
 }
 
 func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
@@ -171,7 +172,7 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	w := newWorld(t)
 	w.write("bare/readme.md", "no page here")
 	_, err := w.Publish(t.Context(), w.session, "bare")
-	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "%v", err)
+	require.True(t, domain.HasCode(err, app.CodeNoIndexPage), "%v", err)
 	_, err = w.Publish(t.Context(), w.session, "../site")
 	require.True(t, domain.HasCode(err, domain.CodePathOutside), "%v", err)
 
@@ -186,20 +187,20 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	require.Error(t, err, "a link that leaves the workspace")
 
 	w.write("site/index.html", "fine")
-	app, err := w.Publish(t.Context(), w.session, "site")
+	appX, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
 	big, err := os.Create(filepath.Join(w.root, "site", "big.bin"))
 	require.NoError(t, err)
-	require.NoError(t, big.Truncate(domain.MaxAppBytes+1))
+	require.NoError(t, big.Truncate(app.MaxBytes+1))
 	require.NoError(t, big.Close())
 	_, err = w.Publish(t.Context(), w.session, "site")
-	require.True(t, domain.HasCode(err, domain.CodeAppTooLarge), "%v", err)
-	got, err := w.read(app.ID, "./")
+	require.True(t, domain.HasCode(err, app.CodeTooLarge), "%v", err)
+	got, err := w.read(appX.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "fine", got, "what was published stays")
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
-	require.Equal(t, []domain.App{app}, list, "what was refused left something behind")
+	require.Equal(t, []app.App{appX}, list, "what was refused left something behind")
 }
 
 // What is refused leaves no object, and of what is published the store has the newest
@@ -209,13 +210,13 @@ func TestService_Publish_keepsOneCopy(t *testing.T) {
 	w := newWorld(t)
 	w.write("site/large.txt", strings.Repeat("no page here", 1000))
 	_, err := w.Publish(t.Context(), w.session, "site")
-	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "%v", err)
+	require.True(t, domain.HasCode(err, app.CodeNoIndexPage), "%v", err)
 	require.NoError(t, os.Symlink("large.txt", filepath.Join(w.root, "site", "index.html")))
 	_, err = w.Publish(t.Context(), w.session, "site")
-	require.True(t, domain.HasCode(err, domain.CodeNoIndexPage), "a link is not served: %v", err)
+	require.True(t, domain.HasCode(err, app.CodeNoIndexPage), "a link is not served: %v", err)
 	require.Empty(t, w.copies())
 
-	var app domain.App
+	var app app.App
 
 	for _, page := range []string{"one", "two", "three"} {
 		require.NoError(t, os.Remove(filepath.Join(w.root, "site", "index.html")))
@@ -251,7 +252,7 @@ func TestService_Publish_keepsToTheBudget(t *testing.T) {
 	first, err := service.Publish(t.Context(), w.session, "one")
 	require.NoError(t, err)
 	_, err = service.Publish(t.Context(), w.session, "two")
-	require.True(t, domain.HasCode(err, domain.CodeAppBudget), "%v", err)
+	require.True(t, domain.HasCode(err, app.CodeBudget), "%v", err)
 	require.Len(t, w.copies(), 1)
 
 	_, owner, err := w.db.CheckpointBytes(t.Context(), w.session.ID)
@@ -270,10 +271,10 @@ func TestService_Clear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write("site/index.html", "live")
-	app, err := w.Publish(t.Context(), w.session, "site")
+	appX, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
 
-	lost := domain.AppCopy{Name: "app-" + app.ID + "-lost", AppID: app.ID, OwnerID: app.OwnerID, Bytes: 1}
+	lost := app.Copy{Name: "app-" + appX.ID + "-lost", AppID: appX.ID, OwnerID: appX.OwnerID, Bytes: 1}
 	require.NoError(t, w.db.KeepCopy(t.Context(), lost, 0))
 	require.NoError(t, w.store.Put(t.Context(), "snapshots/"+lost.Name+"/packs/1", []byte("x")))
 	require.NoError(t, w.Clear(t.Context()))
@@ -284,11 +285,11 @@ func TestService_Clear(t *testing.T) {
 	require.NoError(t, w.Clear(t.Context()))
 	require.Len(t, w.copies(), 1)
 
-	got, err := w.read(app.ID, "./")
+	got, err := w.read(appX.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "live", got)
 
-	_, err = w.db.Pool.Exec(t.Context(), `UPDATE users SET deleted_at = now() WHERE id = $1`, app.OwnerID)
+	_, err = w.db.Pool.Exec(t.Context(), `UPDATE users SET deleted_at = now() WHERE id = $1`, appX.OwnerID)
 	require.NoError(t, err)
 	require.NoError(t, w.Clear(t.Context()))
 	require.Empty(t, w.copies())

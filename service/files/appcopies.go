@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"everloop/domain"
+	"everloop/domain/app"
 	"everloop/infra/snapshots"
 	"everloop/infra/workspace"
 	"everloop/service/apps"
@@ -69,9 +70,9 @@ func publishable(ctx context.Context, w *workspace.Workspace, dir string) error 
 		return err
 	}
 
-	page, err := w.Stat(path.Join(dir, domain.AppIndex))
+	page, err := w.Stat(path.Join(dir, app.Index))
 	if domain.HasCode(err, domain.CodeFileNotFound) || err == nil && page.Type != workspace.File {
-		return domain.Newf(domain.Invalid, domain.CodeNoIndexPage, "the directory has no %s", domain.AppIndex)
+		return domain.Newf(domain.Invalid, app.CodeNoIndexPage, "the directory has no %s", app.Index)
 	}
 
 	return err
@@ -87,26 +88,26 @@ func (p pendingCopy) Finish(ctx context.Context) (copyID string, bytes int64, er
 }
 
 func appBounds(files int, bytes int64) error {
-	if files <= domain.MaxAppFiles && bytes <= domain.MaxAppBytes {
+	if files <= app.MaxFiles && bytes <= app.MaxBytes {
 		return nil
 	}
 
-	return domain.Newf(domain.TooLarge, domain.CodeAppTooLarge, "an app has at most %d files and %d MB",
-		domain.MaxAppFiles, domain.MaxAppBytes>>20)
+	return domain.Newf(domain.TooLarge, app.CodeTooLarge, "an app has at most %d files and %d MB",
+		app.MaxFiles, app.MaxBytes>>20)
 }
 
 // Open implements apps.Copies.
-func (c AppCopies) Open(ctx context.Context, copyID, path string) (domain.AppFile, error) {
+func (c AppCopies) Open(ctx context.Context, copyID, path string) (app.File, error) {
 	content, info, err := c.Store.Open(ctx, copyID, path)
 	if domain.HasCode(err, snapshots.CodeNotRegular) || domain.HasCode(err, domain.CodeFileNotFound) {
 		err = domain.Newf(domain.NotFound, domain.CodeFileNotFound, "the app has no such file")
 	}
 
 	if err != nil {
-		return domain.AppFile{}, err
+		return app.File{}, err
 	}
 
-	return domain.AppFile{Content: content, Size: info.Size, ETag: `"` + info.Identity + `"`}, nil
+	return app.File{Content: content, Size: info.Size, ETag: `"` + info.Identity + `"`}, nil
 }
 
 // Directory implements apps.Copies.

@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/app"
 	"everloop/infra/postgres/pg"
 )
 
 // KeepCopy implements apps.Records. The sum is of one user, under a lock of the user's,
 // so that copies which are made at the same time share the budget.
-func (c *Store) KeepCopy(ctx context.Context, copied domain.AppCopy, budget int64) error {
+func (c *Store) KeepCopy(ctx context.Context, copied app.Copy, budget int64) error {
 	return pg.Fault("announce the copy of an app", pgx.BeginFunc(ctx, c.db.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('app copies/' || $1, 0))`, copied.OwnerID); err != nil {
 			return err
@@ -29,7 +30,7 @@ func (c *Store) KeepCopy(ctx context.Context, copied domain.AppCopy, budget int6
 		}
 
 		if budget > 0 && used+copied.Bytes > budget {
-			return domain.Newf(domain.TooLarge, domain.CodeAppBudget,
+			return domain.Newf(domain.TooLarge, app.CodeBudget,
 				"your apps and checkpoints take %d bytes of %d, and this one needs %d: unpublish apps or delete sessions",
 				used, budget, copied.Bytes)
 		}
@@ -42,11 +43,11 @@ func (c *Store) KeepCopy(ctx context.Context, copied domain.AppCopy, budget int6
 }
 
 // FinishApp implements apps.Records.
-func (c *Store) FinishApp(ctx context.Context, copied domain.AppCopy, copyID string) (app domain.App, before string, err error) {
+func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (appX app.App, before string, err error) {
 	err = pgx.BeginFunc(ctx, c.db.Pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT copy_id FROM apps WHERE id = $1 AND status <> 'stopped' FOR UPDATE`, copied.AppID).Scan(&before)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return domain.AppNotFound()
+			return app.NotFound()
 		}
 
 		if err != nil {
@@ -60,12 +61,12 @@ func (c *Store) FinishApp(ctx context.Context, copied domain.AppCopy, copyID str
 		rows, _ := tx.Query(ctx, `
 			UPDATE apps SET status = 'live', copy_id = $2, published_at = now(), updated_at = now()
 			WHERE  id = $1 RETURNING `+appColumns, copied.AppID, copyID)
-		app, err = pgx.CollectExactlyOneRow(rows, scanApp)
+		appX, err = pgx.CollectExactlyOneRow(rows, scanApp)
 
 		return err
 	})
 
-	return app, before, pg.Fault("finish app", err)
+	return appX, before, pg.Fault("finish app", err)
 }
 
 // LeftCopies implements apps.Records. A copy is named in the part of its id before the

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/domain"
+	"everloop/domain/app"
 	"everloop/infra/postgres/pg"
 )
 
@@ -15,24 +15,24 @@ import (
 const appColumns = `id, owner_id, session_id, working_dir, name,
 	CASE WHEN status = 'building' AND updated_at < now() - interval '10 minutes' THEN 'failed' ELSE status END, copy_id, published_at`
 
-func scanApp(row pgx.CollectableRow) (domain.App, error) {
-	var a domain.App
+func scanApp(row pgx.CollectableRow) (app.App, error) {
+	var a app.App
 	return a, row.Scan(&a.ID, &a.OwnerID, &a.SessionID, &a.WorkingDir, &a.Name, &a.Status, &a.CopyID, &a.PublishedAt)
 }
 
-func (c *Store) oneApp(ctx context.Context, what, sql string, args pgx.NamedArgs) (domain.App, error) {
+func (c *Store) oneApp(ctx context.Context, what, sql string, args pgx.NamedArgs) (app.App, error) {
 	rows, _ := c.db.Pool.Query(ctx, sql, args)
 
-	app, err := pgx.CollectExactlyOneRow(rows, scanApp)
+	appX, err := pgx.CollectExactlyOneRow(rows, scanApp)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return app, domain.AppNotFound()
+		return appX, app.NotFound()
 	}
 
-	return app, pg.Fault(what, err)
+	return appX, pg.Fault(what, err)
 }
 
 // BeginApp implements publish.Records. One that failed is built again.
-func (c *Store) BeginApp(ctx context.Context, app domain.App) (domain.App, error) {
+func (c *Store) BeginApp(ctx context.Context, app app.App) (app.App, error) {
 	return c.oneApp(ctx, "publish app", `
 		INSERT INTO apps (id, owner_id, session_id, working_dir, name, status)
 		VALUES (@id, @owner, @session, @dir, @name, 'building')
@@ -49,21 +49,21 @@ func (c *Store) ForgetApp(ctx context.Context, appID string) error {
 }
 
 // StopApp implements publish.Records. Stopping again changes nothing.
-func (c *Store) StopApp(ctx context.Context, ownerID, appID string) (domain.App, error) {
+func (c *Store) StopApp(ctx context.Context, ownerID, appID string) (app.App, error) {
 	return c.oneApp(ctx, "unpublish app", `
 		UPDATE apps SET status = 'stopped', updated_at = now() WHERE id = @id AND owner_id = @owner RETURNING `+appColumns,
 		pgx.NamedArgs{"id": appID, "owner": ownerID})
 }
 
 // App implements publish.Records.
-func (c *Store) App(ctx context.Context, ownerID, appID string) (domain.App, error) {
+func (c *Store) App(ctx context.Context, ownerID, appID string) (app.App, error) {
 	return c.oneApp(ctx, "read app", `SELECT `+appColumns+` FROM apps WHERE id = @id AND owner_id = @owner`,
 		pgx.NamedArgs{"id": appID, "owner": ownerID})
 }
 
 // Apps implements publish.Records: the newest first, without those that were
 // stopped.
-func (c *Store) Apps(ctx context.Context, ownerID string) ([]domain.App, error) {
+func (c *Store) Apps(ctx context.Context, ownerID string) ([]app.App, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+appColumns+` FROM apps WHERE owner_id = $1 AND status <> 'stopped' ORDER BY id DESC`, ownerID)
 	apps, err := pgx.CollectRows(rows, scanApp)
@@ -77,7 +77,7 @@ func (c *Store) LiveApp(ctx context.Context, appID string) (copyID string, err e
 		SELECT a.copy_id FROM apps a JOIN users u ON u.id = a.owner_id
 		WHERE  a.id = $1 AND a.status = 'live' AND u.deleted_at IS NULL`, appID).Scan(&copyID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", domain.AppNotFound()
+		return "", app.NotFound()
 	}
 
 	return copyID, pg.Fault("find app", err)

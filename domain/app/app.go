@@ -1,0 +1,83 @@
+// Package app holds apps: directories of workspaces that are published as sites, and
+// their bounds. It copies and serves no file.
+package app
+
+import (
+	"io"
+	"time"
+
+	"everloop/domain"
+)
+
+// Status says how a published app stands.
+type Status string
+
+// building → live or failed; live → stopped.
+const (
+	Building Status = "building"
+	Live     Status = "live"
+	Failed   Status = "failed"
+	Stopped  Status = "stopped"
+)
+
+// App is a directory of a workspace that is published as a site (shapes.md
+// section 8, "Publish app").
+type App struct {
+	ID          string
+	OwnerID     string
+	SessionID   string
+	WorkingDir  string // relative to the workspace; "." is all of it
+	Name        string
+	Status      Status
+	CopyID      string // of the copy that is served
+	PublishedAt *time.Time
+}
+
+// Index is the page that a directory must have to be published.
+const Index = "index.html"
+
+// Copy is what the object store keeps of an app at one time.
+type Copy struct {
+	Name    string // under which the object store has it
+	AppID   string
+	OwnerID string
+	Bytes   int64 // that it takes, or needs at most
+}
+
+// Bounds of an app.
+const (
+	MaxFiles = 5000
+	MaxBytes = 200 << 20
+)
+
+// Served is what an address of an app leads to: a file, or the directory whose
+// address lacks its slash.
+type Served struct {
+	File      File
+	Path      string // of the file, or of the directory
+	Directory bool
+}
+
+// File is one file of a published app.
+type File struct {
+	Content io.ReadSeekCloser
+	Size    int64
+	ETag    string
+}
+
+// Codes of published apps.
+const (
+	CodeNotFound    = "app_not_found"
+	CodeTooLarge    = "app_too_large"
+	CodeNoIndexPage = "no_index_page"
+	// CodeBudget refuses a copy for which the owner's budget has no room.
+	CodeBudget = "app_budget"
+	// CodeServiceWorker refuses a script that a browser would run as a service worker.
+	CodeServiceWorker = "service_worker_refused"
+)
+
+// NotFound is the answer for an app that is missing, stopped or another
+// user's: the three have one answer.
+func NotFound() *domain.Error {
+	return domain.Newf(domain.NotFound, CodeNotFound, "there is no such app")
+}
