@@ -14,6 +14,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 // Activities holds the dependencies of the activities.
@@ -143,18 +144,18 @@ type Images interface {
 
 // Speech is the speech model.
 type Speech interface {
-	Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error)
+	Transcribe(ctx context.Context, rec speech.Recording) (speech.Transcription, error)
 }
 
 // Recordings stores the recordings of messages and what was said in them.
 type Recordings interface {
 	// SpokenTurn reads a user turn for the chat that waits for its recordings.
-	SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (domain.SpokenTurn, error)
+	SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (speech.SpokenTurn, error)
 	// Recording reads one that is kept as an object.
-	Recording(ctx context.Context, object string) (domain.Recording, error)
+	Recording(ctx context.Context, object string) (speech.Recording, error)
 	// RecordTranscription keeps what was said, unless it is known already. It is
 	// domain.ErrFenced when the chat has ended or was stopped.
-	RecordTranscription(ctx context.Context, heard domain.HeardRecording) error
+	RecordTranscription(ctx context.Context, heard speech.Heard) error
 }
 
 // Workspaces returns where a session's files are on this machine.

@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/internal/durable"
 )
 
@@ -60,7 +61,7 @@ func (a *Activities) Transcribe(ctx context.Context, in contract.TranscribeIn) (
 
 func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (contract.TranscribeOut, error) {
 	if a.Speech == nil {
-		return contract.TranscribeOut{}, durable.Final(domain.CodeSpeechOff, "no model for speech is configured: set ASR_MODEL")
+		return contract.TranscribeOut{}, durable.Final(speech.CodeOff, "no model for speech is configured: set ASR_MODEL")
 	}
 
 	// Watch before the flag is looked at, so that no stop falls in between.
@@ -100,7 +101,7 @@ func (a *Activities) transcribeTurn(ctx context.Context, in contract.TranscribeI
 		case part.AudioURL == nil || part.AudioURL.Status == domain.AudioTranscribed:
 		case part.AudioURL.Status == domain.AudioFailed:
 			if turn.ChatID == in.ChatID { // an earlier attempt was lost with its result
-				return durable.Final(domain.CodeSpeechRefused, "the speech model rejected the recording")
+				return durable.Final(speech.CodeRefused, "the speech model rejected the recording")
 			}
 		default:
 			if err := a.transcribePart(ctx, in, i, part); err != nil {
@@ -113,7 +114,7 @@ func (a *Activities) transcribeTurn(ctx context.Context, in contract.TranscribeI
 }
 
 func (a *Activities) transcribePart(ctx context.Context, in contract.TranscribeIn, index int, part domain.ContentPart) error {
-	heard := domain.HeardRecording{
+	heard := speech.Heard{
 		SessionID: in.SessionID, ChatID: in.ChatID, EntryID: in.EntryID, Part: index, Status: domain.AudioTranscribed,
 	}
 	began := time.Now()
@@ -123,7 +124,7 @@ func (a *Activities) transcribePart(ctx context.Context, in contract.TranscribeI
 		heard.Transcription, err = a.Speech.Transcribe(ctx, rec)
 	}
 
-	refusal := domain.AsError(domain.SpeechFault(err))
+	refusal := domain.AsError(speech.Fault(err))
 	if err != nil && !refused(refusal) {
 		return a.speechFailed(ctx, in, refusal, time.Since(began))
 	}
@@ -153,7 +154,7 @@ func (a *Activities) transcribePart(ctx context.Context, in contract.TranscribeI
 // refused reports whether the same recording would be rejected again: it is lost, in no
 // known format, or the speech model does not take it.
 func refused(e *domain.Error) bool {
-	return e.Code == domain.CodeSpeechRefused || e.Code == domain.CodeInvalidAudio || e.Code == "object_not_found"
+	return e.Code == speech.CodeRefused || e.Code == speech.CodeInvalidAudio || e.Code == "object_not_found"
 }
 
 // speechFailed leaves the recording to the next attempt, or fails the chat when only an

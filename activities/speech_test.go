@@ -11,34 +11,35 @@ import (
 	"everloop/activities"
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/internal/durable"
 )
 
 // spokenTurn is a turn with its recordings, and a speech model that hears their names.
 type spokenTurn struct {
-	turn     domain.SpokenTurn
-	heard    []domain.HeardRecording
+	turn     speech.SpokenTurn
+	heard    []speech.Heard
 	asked    []string
 	fault    error // of the speech model
 	recorded error // of the store
 }
 
-func (s *spokenTurn) SpokenTurn(context.Context, string, string, string) (domain.SpokenTurn, error) {
+func (s *spokenTurn) SpokenTurn(context.Context, string, string, string) (speech.SpokenTurn, error) {
 	return s.turn, nil
 }
 
-func (s *spokenTurn) Recording(_ context.Context, object string) (domain.Recording, error) {
-	return domain.Recording{Data: []byte(object)}, nil
+func (s *spokenTurn) Recording(_ context.Context, object string) (speech.Recording, error) {
+	return speech.Recording{Data: []byte(object)}, nil
 }
 
-func (s *spokenTurn) RecordTranscription(_ context.Context, heard domain.HeardRecording) error {
+func (s *spokenTurn) RecordTranscription(_ context.Context, heard speech.Heard) error {
 	s.heard = append(s.heard, heard)
 	return s.recorded
 }
 
-func (s *spokenTurn) Transcribe(_ context.Context, rec domain.Recording) (domain.Transcription, error) {
+func (s *spokenTurn) Transcribe(_ context.Context, rec speech.Recording) (speech.Transcription, error) {
 	s.asked = append(s.asked, string(rec.Data))
-	return domain.Transcription{Text: "said in " + string(rec.Data)}, s.fault
+	return speech.Transcription{Text: "said in " + string(rec.Data)}, s.fault
 }
 
 func (s *spokenTurn) run(t *testing.T) (out contract.TranscribeOut, err error) {
@@ -65,7 +66,7 @@ func recordingPart(object string, status domain.AudioStatus) domain.ContentPart 
 func TestTranscribe_whatIsLeft(t *testing.T) {
 	t.Parallel()
 
-	turn := &spokenTurn{turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{
+	turn := &spokenTurn{turn: speech.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{
 		recordingPart("a", domain.AudioTranscribed), {Type: "text", Text: "typed"}, recordingPart("b", ""), recordingPart("c", ""),
 	}}}
 	out, err := turn.run(t)
@@ -73,9 +74,9 @@ func TestTranscribe_whatIsLeft(t *testing.T) {
 	require.False(t, out.Stopped)
 	require.Equal(t, []string{"b", "c"}, turn.asked)
 	require.Len(t, turn.heard, 2)
-	require.Equal(t, domain.HeardRecording{
+	require.Equal(t, speech.Heard{
 		SessionID: "s", ChatID: "chat", EntryID: "e", Part: 3, Status: domain.AudioTranscribed,
-		Transcription: domain.Transcription{Text: "said in c"},
+		Transcription: speech.Transcription{Text: "said in c"},
 	}, turn.heard[1])
 }
 
@@ -83,19 +84,19 @@ func TestTranscribe_faults(t *testing.T) {
 	t.Parallel()
 
 	one := func(fault error) *spokenTurn {
-		return &spokenTurn{fault: fault, turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", "")}}}
+		return &spokenTurn{fault: fault, turn: speech.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", "")}}}
 	}
 
 	refused := one(&domain.ModelError{Fault: domain.FaultRefused, Status: 400, Message: "noise"})
 	_, err := refused.run(t)
-	require.Equal(t, domain.CodeSpeechRefused, durable.Code(err))
+	require.Equal(t, speech.CodeRefused, durable.Code(err))
 	require.Len(t, refused.heard, 1)
 	require.Equal(t, domain.AudioFailed, refused.heard[0].Status)
 
 	// Its attempt was lost before the run had the result.
-	again := &spokenTurn{turn: domain.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", domain.AudioFailed)}}}
+	again := &spokenTurn{turn: speech.SpokenTurn{ChatID: "chat", Parts: []domain.ContentPart{recordingPart("a", domain.AudioFailed)}}}
 	_, err = again.run(t)
-	require.Equal(t, domain.CodeSpeechRefused, durable.Code(err))
+	require.Equal(t, speech.CodeRefused, durable.Code(err))
 	require.Empty(t, again.asked)
 
 	// The turn of an earlier chat, which failed for it, does not fail this one.
@@ -109,7 +110,7 @@ func TestTranscribe_faults(t *testing.T) {
 	} {
 		away := one(fault)
 		_, err = away.run(t)
-		require.Equal(t, domain.CodeSpeechDown, durable.Code(err))
+		require.Equal(t, speech.CodeDown, durable.Code(err))
 		require.Empty(t, away.heard, "the next attempt or chat asks again")
 	}
 

@@ -16,11 +16,12 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 // Speech is the speech model.
 type Speech interface {
-	Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error)
+	Transcribe(ctx context.Context, rec speech.Recording) (speech.Transcription, error)
 	// MaxBytes is the size of the largest recording.
 	MaxBytes() int
 }
@@ -91,14 +92,14 @@ func (a *speechAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "transcribe-recording", Method: fiber.MethodPost, Path: "/api/transcribe", Tag: "Service",
 		Summary: "Transcribe a recording",
-		Description: "For speech input: the text is returned and nothing is kept. " + domain.AudioFormatNames + ", of at most " +
+		Description: "For speech input: the text is returned and nothing is kept. " + speech.AudioFormatNames + ", of at most " +
 			"ASR_MAX_BYTES (25 MB).",
 		Scope: auth.Chat, Stream: true,
 		Errors: httpx.Codes{
 			413: "audio_too_large body_too_large",
-			422: domain.CodeSpeechOff + " " + domain.CodeInvalidAudio + " " + domain.CodeSpeechRefused,
+			422: speech.CodeOff + " " + speech.CodeInvalidAudio + " " + speech.CodeRefused,
 			429: "too_many_transcriptions",
-			503: domain.CodeSpeechDown + " disk_full",
+			503: speech.CodeDown + " disk_full",
 		},
 		Form: &httpx.Form{
 			File: "file",
@@ -116,7 +117,7 @@ func (a *speechAPI) transcribe(ctx context.Context, in *httpx.FormInput) (*httpx
 	defer cancel()
 
 	if a.speech == nil {
-		return nil, domain.Newf(domain.Invalid, domain.CodeSpeechOff, "no model for speech is configured: an operator sets ASR_MODEL")
+		return nil, domain.Newf(domain.Invalid, speech.CodeOff, "no model for speech is configured: an operator sets ASR_MODEL")
 	}
 
 	leave, err := a.own.enter(httpx.CallerOf(ctx).User.ID)
@@ -134,7 +135,7 @@ func (a *speechAPI) transcribe(ctx context.Context, in *httpx.FormInput) (*httpx
 	}
 
 	if err := a.open.Acquire(ctx, 1); err != nil {
-		return nil, domain.Newf(domain.Unavailable, domain.CodeSpeechDown, "too many recordings are being transcribed; try again")
+		return nil, domain.Newf(domain.Unavailable, speech.CodeDown, "too many recordings are being transcribed; try again")
 	}
 	defer a.open.Release(1)
 
@@ -145,10 +146,10 @@ func (a *speechAPI) transcribe(ctx context.Context, in *httpx.FormInput) (*httpx
 	heard, err := a.speech.Transcribe(ctx, rec)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = domain.Newf(domain.Unavailable, domain.CodeSpeechDown, "the speech model did not answer in time")
+			err = domain.Newf(domain.Unavailable, speech.CodeDown, "the speech model did not answer in time")
 		}
 
-		return nil, domain.SpeechFault(err)
+		return nil, speech.Fault(err)
 	}
 
 	return httpx.Answer(transcript{heard.Text, heard.Language, heard.DurationSeconds, heard.Model, heard.Usage.Shown()}, nil)
@@ -160,7 +161,7 @@ const transcribeTime = 10 * time.Minute
 var isLanguage = regexp.MustCompile(`^[A-Za-z]{2,3}$`).MatchString
 
 // receive reads the form: the recording to the file, and what is said of it.
-func (a *speechAPI) receive(in *httpx.FormInput, file *httpx.Spooled) (rec domain.Recording, err error) {
+func (a *speechAPI) receive(in *httpx.FormInput, file *httpx.Spooled) (rec speech.Recording, err error) {
 	most := int64(a.speech.MaxBytes())
 
 	fields, err := in.Form("file", func(content io.Reader) error {
@@ -186,9 +187,9 @@ func (a *speechAPI) receive(in *httpx.FormInput, file *httpx.Spooled) (rec domai
 	}
 
 	var known bool
-	if rec.Format, known = domain.FindAudioFormat(head[:n]); !known {
-		refusal := domain.Invalidf("body.file", "is not %s", domain.AudioFormatNames)
-		refusal.Code = domain.CodeInvalidAudio
+	if rec.Format, known = speech.FindAudioFormat(head[:n]); !known {
+		refusal := domain.Invalidf("body.file", "is not %s", speech.AudioFormatNames)
+		refusal.Code = speech.CodeInvalidAudio
 
 		return rec, refusal
 	}

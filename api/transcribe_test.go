@@ -13,6 +13,7 @@ import (
 
 	"everloop/api"
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 // parrot hears what it is sent, or fails.
@@ -20,8 +21,8 @@ type parrot struct{ fault error }
 
 func (p *parrot) MaxBytes() int { return 1000 }
 
-func (p *parrot) Transcribe(_ context.Context, rec domain.Recording) (domain.Transcription, error) {
-	return domain.Transcription{
+func (p *parrot) Transcribe(_ context.Context, rec speech.Recording) (speech.Transcription, error) {
+	return speech.Transcription{
 		Text: rec.Format.Name + " " + rec.Language + " " + rec.Prompt + " " + string(rec.Data), Model: "ears", DurationSeconds: 1.5,
 		Usage: domain.Usage{InputTokens: 3, OutputTokens: 2},
 	}, p.fault
@@ -104,7 +105,7 @@ type slowEars struct {
 	may   chan struct{}
 }
 
-func (e *slowEars) Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error) {
+func (e *slowEars) Transcribe(ctx context.Context, rec speech.Recording) (speech.Transcription, error) {
 	e.heard <- struct{}{}
 
 	<-e.may

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 const (
@@ -113,8 +114,8 @@ func (c *Content) read(at string, raw json.RawMessage) error {
 			}
 		}
 
-		if recordings := countRecordings(parts); recordings > domain.MaxRecordings {
-			return domain.Invalidf(at, "must have at most %d recordings", domain.MaxRecordings)
+		if recordings := countRecordings(parts); recordings > speech.MaxRecordings {
+			return domain.Invalidf(at, "must have at most %d recordings", speech.MaxRecordings)
 		}
 
 		c.set(parts)

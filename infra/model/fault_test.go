@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/infra/model"
 )
 
@@ -152,10 +153,10 @@ func TestClient_followsNoRedirect(t *testing.T) {
 	_, err = c.Models(t.Context())
 	require.Error(t, err)
 
-	speech := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, AtOnce: 1})
-	_, err = speech.Transcribe(
+	speechX := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, AtOnce: 1})
+	_, err = speechX.Transcribe(
 		t.Context(),
-		domain.Recording{Format: domain.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")},
+		speech.Recording{Format: speech.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")},
 	)
 	require.Equal(t, http.StatusTemporaryRedirect, requireFault(t, err, domain.FaultRefused).Status)
 	require.Empty(t, asked)

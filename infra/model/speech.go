@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 // maxSpeechAnswer bounds the answer to one recording, in bytes.
@@ -50,37 +51,37 @@ func (s *Speech) Model() string { return s.cfg.Model }
 
 // Transcribe returns what is said in a recording. A failure of the server is a
 // *domain.ModelError.
-func (s *Speech) Transcribe(ctx context.Context, rec domain.Recording) (domain.Transcription, error) {
+func (s *Speech) Transcribe(ctx context.Context, rec speech.Recording) (speech.Transcription, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 
 	if err := s.open.Acquire(ctx, 1); err != nil {
-		return domain.Transcription{}, s.interrupted(ctx, "no place to send the recording was free")
+		return speech.Transcription{}, s.interrupted(ctx, "no place to send the recording was free")
 	}
 	defer s.open.Release(1)
 
 	req, err := s.request(ctx, rec)
 	if err != nil {
-		return domain.Transcription{}, err
+		return speech.Transcription{}, err
 	}
 
 	res, err := s.cfg.Client.http.Do(req)
 	if err != nil {
-		return domain.Transcription{}, s.interrupted(ctx, s.cfg.Client.clean(networkText(err)))
+		return speech.Transcription{}, s.interrupted(ctx, s.cfg.Client.clean(networkText(err)))
 	}
 	defer res.Body.Close()
 
 	if res.StatusCode != http.StatusOK {
-		return domain.Transcription{}, s.cfg.Client.httpFault(res)
+		return speech.Transcription{}, s.cfg.Client.httpFault(res)
 	}
 
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxSpeechAnswer+1))
 	if err != nil {
-		return domain.Transcription{}, s.interrupted(ctx, s.cfg.Client.clean(networkText(err)))
+		return speech.Transcription{}, s.interrupted(ctx, s.cfg.Client.clean(networkText(err)))
 	}
 
 	if len(body) > maxSpeechAnswer {
-		return domain.Transcription{}, refused("the answer of the speech model is too long")
+		return speech.Transcription{}, refused("the answer of the speech model is too long")
 	}
 
 	return s.read(ctx, body)
@@ -98,7 +99,7 @@ func (s *Speech) interrupted(ctx context.Context, why string) error {
 	return transient(why)
 }
 
-func (s *Speech) request(ctx context.Context, rec domain.Recording) (*http.Request, error) {
+func (s *Speech) request(ctx context.Context, rec speech.Recording) (*http.Request, error) {
 	var body bytes.Buffer
 
 	form := multipart.NewWriter(&body)
@@ -152,18 +153,18 @@ type speechAnswer struct {
 	} `json:"usage"`
 }
 
-func (s *Speech) read(ctx context.Context, body []byte) (domain.Transcription, error) {
+func (s *Speech) read(ctx context.Context, body []byte) (speech.Transcription, error) {
 	var answer speechAnswer
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Text == nil {
-		return domain.Transcription{}, transient("the answer of the speech model has no text")
+		return speech.Transcription{}, transient("the answer of the speech model has no text")
 	}
 
 	text := strings.TrimSpace(domain.CleanText(*answer.Text))
-	if utf8.RuneCountInString(text) > domain.MaxTranscript {
-		text = string([]rune(text)[:domain.MaxTranscript])
+	if utf8.RuneCountInString(text) > speech.MaxTranscript {
+		text = string([]rune(text)[:speech.MaxTranscript])
 	}
 
-	out := domain.Transcription{
+	out := speech.Transcription{
 		Text: text, Language: domain.CleanText(answer.Language), Model: s.cfg.Model,
 		DurationSeconds: max(answer.Duration, answer.Usage.Seconds, 0),
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 // imageTypes are the pictures that chat-completions servers take.
@@ -63,27 +64,27 @@ func (s *Store) KeepAudio(ctx context.Context, sessionID, address string, most i
 		return "", domain.Newf(domain.TooLarge, "audio_too_large", "a recording has %d bytes, and the limit is %d", len(data), most)
 	}
 
-	format, known := domain.FindAudioFormat(data)
+	format, known := speech.FindAudioFormat(data)
 	if !known {
-		return "", badAudio("it is not " + domain.AudioFormatNames)
+		return "", badAudio("it is not " + speech.AudioFormatNames)
 	}
 
 	return s.keepAttachment(ctx, sessionID, format.MIME, data)
 }
 
 // Recording gives a kept recording.
-func (s *Store) Recording(ctx context.Context, key string) (domain.Recording, error) {
+func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, error) {
 	data, mime, err := s.get(ctx, key)
 	if err != nil {
-		return domain.Recording{}, err
+		return speech.Recording{}, err
 	}
 
-	format, known := domain.AudioFormatOf(mime)
+	format, known := speech.AudioFormatOf(mime)
 	if !known {
-		return domain.Recording{}, badAudio("it is not " + domain.AudioFormatNames)
+		return speech.Recording{}, badAudio("it is not " + speech.AudioFormatNames)
 	}
 
-	return domain.Recording{Data: data, Format: format}, nil
+	return speech.Recording{Data: data, Format: format}, nil
 }
 
 func (s *Store) keepAttachment(ctx context.Context, sessionID, mime string, data []byte) (string, error) {
@@ -147,7 +148,7 @@ func badImage(why string) error {
 
 func badAudio(why string) error {
 	err := domain.Invalidf("body.message.audio_url", "the recording cannot be used: %s", why)
-	err.Code = domain.CodeInvalidAudio
+	err.Code = speech.CodeInvalidAudio
 
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"everloop/activities"
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/infra/metrics"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
@@ -55,7 +56,7 @@ type recordings struct {
 }
 
 // Recording implements activities.Recordings.
-func (r recordings) Recording(ctx context.Context, object string) (domain.Recording, error) {
+func (r recordings) Recording(ctx context.Context, object string) (speech.Recording, error) {
 	return r.objects.Recording(ctx, object)
 }
 

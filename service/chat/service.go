@@ -15,6 +15,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/domain/schema"
+	"everloop/domain/speech"
 )
 
 // Records stores messages, questions and stops.
@@ -146,7 +147,7 @@ func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.Con
 
 		if p.AudioURL != nil {
 			if s.cfg.RecordingBytes == 0 {
-				return nil, domain.Newf(domain.Invalid, domain.CodeSpeechOff,
+				return nil, domain.Newf(domain.Invalid, speech.CodeOff,
 					"recordings are not accepted here: no model for speech is configured (ASR_MODEL)")
 			}
 

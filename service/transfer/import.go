@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/domain/transfer"
 	"everloop/service/eventarchive"
 )
@@ -190,7 +191,7 @@ func (im *importing) pictures(ctx context.Context) error {
 
 		mime := http.DetectContentType(data)
 		if !strings.HasPrefix(mime, "image/") {
-			format, known := domain.FindAudioFormat(data)
+			format, known := speech.FindAudioFormat(data)
 			if !known {
 				return badf("%q is neither a picture nor a recording", shorten(name))
 			}

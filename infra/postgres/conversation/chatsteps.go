@@ -12,6 +12,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/chat"
+	"everloop/domain/speech"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/postgres/webhooks"
@@ -364,7 +365,7 @@ func endChat(
 // passing are the codes of chats that failed for reasons which may pass: the
 // same message may succeed later.
 var passing = []string{
-	"model_unavailable", "model_retry", "timeout", "run_lost", domain.CodeSpeechDown, domain.CodeServiceDown, domain.CodeInternal,
+	"model_unavailable", "model_retry", "timeout", "run_lost", speech.CodeDown, domain.CodeServiceDown, domain.CodeInternal,
 }
 
 type ending struct {

@@ -8,12 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 )
 
 // SpokenTurn reads a user turn for the chat that waits for its recordings.
-func (db *Base) SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (turn domain.SpokenTurn, err error) {
+func (db *Base) SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (turn speech.SpokenTurn, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT e.chat_id, e.parts, c.state <> 'running' OR c.stop_requested
 		FROM   entries e JOIN chats c ON c.id = $2 AND c.session_id = e.session_id
@@ -30,7 +31,7 @@ func (db *Base) SpokenTurn(ctx context.Context, sessionID, chatID, entryID strin
 // turn and counts what the speech model has used. A recording that has its result keeps
 // it. When the chat that waits for it has ended or was stopped, only the usage is counted
 // and the error is domain.ErrFenced.
-func (s *Store) RecordTranscription(ctx context.Context, heard domain.HeardRecording) error {
+func (s *Store) RecordTranscription(ctx context.Context, heard speech.Heard) error {
 	var fenced bool
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
@@ -86,8 +87,8 @@ func (s *Store) RecordTranscription(ctx context.Context, heard domain.HeardRecor
 
 // showTranscript emits the transcript as a patch of its turn, and gives the blocks as
 // clients have them after it.
-func showTranscript(tx *pg.Tx, heard domain.HeardRecording, chatID string, blocks []domain.Block) ([]domain.Block, error) {
-	patch := domain.TranscriptPatch(heard.EntryID, blocks, heard.Text)
+func showTranscript(tx *pg.Tx, heard speech.Heard, chatID string, blocks []domain.Block) ([]domain.Block, error) {
+	patch := speech.TranscriptPatch(heard.EntryID, blocks, heard.Text)
 
 	data, err := json.Marshal(patch)
 	if err != nil {

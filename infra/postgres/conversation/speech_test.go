@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/speech"
 	"everloop/infra/postgres/pgtest"
 )
 
@@ -29,15 +30,15 @@ func TestStore_RecordTranscription(t *testing.T) {
 	begun, err := store.BeginChat(ctx, contract.BeginChatIn{SessionID: session.ID, RunID: "r1"})
 	require.NoError(t, err)
 
-	heard := domain.HeardRecording{
+	heard := speech.Heard{
 		SessionID: session.ID, ChatID: begun.ChatID, EntryID: sent.Ack.TurnID, Status: domain.AudioTranscribed,
-		Transcription: domain.Transcription{Text: "spoken", Model: "ears", Usage: domain.Usage{InputTokens: 7, OutputTokens: 2}},
+		Transcription: speech.Transcription{Text: "spoken", Model: "ears", Usage: domain.Usage{InputTokens: 7, OutputTokens: 2}},
 	}
 	require.NoError(t, store.RecordTranscription(ctx, heard))
 	require.NoError(t, store.RecordTranscription(ctx, heard), "an attempt whose answer was lost")
 
 	second := heard
-	second.Part, second.Status, second.Transcription = 2, domain.AudioFailed, domain.Transcription{Model: "ears"}
+	second.Part, second.Status, second.Transcription = 2, domain.AudioFailed, speech.Transcription{Model: "ears"}
 	require.NoError(t, store.RecordTranscription(ctx, second))
 
 	turn, err := store.SpokenTurn(ctx, session.ID, begun.ChatID, sent.Ack.TurnID)

@@ -1,4 +1,4 @@
-package domain_test
+package speech_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/speech"
 )
 
 func TestFindAudioFormat(t *testing.T) {
@@ -19,12 +20,12 @@ func TestFindAudioFormat(t *testing.T) {
 		"\x1a\x45\xdf\xa3\x01": "webm", "\x00\x00\x00\x20ftypM4A ": "m4a",
 		"": "", "RIFF": "", "RIFF\x00\x00\x00\x00WEBP": "", "\xff\xd8\xff\xe0": "", "\x89PNG": "", "hello": "", "\xff\xff\xff\xff": "",
 	} {
-		format, known := domain.FindAudioFormat([]byte(head))
+		format, known := speech.FindAudioFormat([]byte(head))
 		require.Equal(t, want != "", known, "%q", head)
 		require.Equal(t, want, format.Name, "%q", head)
 
 		if known {
-			again, found := domain.AudioFormatOf(format.MIME)
+			again, found := speech.AudioFormatOf(format.MIME)
 			require.True(t, found)
 			require.Equal(t, format, again)
 		}
@@ -49,7 +50,7 @@ func TestTranscriptPatch_folds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			data, err := json.Marshal(domain.TranscriptPatch("turn", tc.before, "said"))
+			data, err := json.Marshal(speech.TranscriptPatch("turn", tc.before, "said"))
 			require.NoError(t, err)
 
 			turn := domain.Turn{TurnID: "turn", Blocks: tc.before}
@@ -81,23 +82,23 @@ func TestSpeechFault(t *testing.T) {
 	t.Parallel()
 
 	fault := func(kind domain.ModelFault, status int) *domain.Error {
-		return domain.AsError(domain.SpeechFault(&domain.ModelError{
+		return domain.AsError(speech.Fault(&domain.ModelError{
 			Fault: kind, Status: status, Message: "why", RetryAfter: 1500 * time.Millisecond,
 		}))
 	}
 
 	limited := fault(domain.FaultRateLimited, 429)
-	require.Equal(t, domain.CodeSpeechDown, limited.Code)
+	require.Equal(t, speech.CodeDown, limited.Code)
 	require.True(t, limited.Retryable())
 	require.Equal(t, 2, limited.RetryAfter)
-	require.Equal(t, domain.CodeSpeechDown, fault(domain.FaultRefused, 401).Code)
+	require.Equal(t, speech.CodeDown, fault(domain.FaultRefused, 401).Code)
 	require.Contains(t, fault(domain.FaultUnknownModel, 404).Message, "ASR_MODEL")
 
 	refused := fault(domain.FaultRefused, 400)
-	require.Equal(t, domain.CodeSpeechRefused, refused.Code)
+	require.Equal(t, speech.CodeRefused, refused.Code)
 	require.Equal(t, domain.Invalid, refused.Kind)
 	require.Contains(t, refused.Message, "why")
 
 	other := errors.New("other")
-	require.Equal(t, other, domain.SpeechFault(other))
+	require.Equal(t, other, speech.Fault(other))
 }

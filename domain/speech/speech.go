@@ -1,9 +1,13 @@
-package domain
+// Package speech holds recordings and their transcriptions: the formats that are taken,
+// the bounds, and what clients see of the answers of a speech model. It calls none.
+package speech
 
 import (
 	"bytes"
 	"errors"
 	"time"
+
+	"everloop/domain"
 )
 
 // Bounds of speech recognition.
@@ -16,14 +20,14 @@ const (
 
 // Codes of speech recognition.
 const (
-	// CodeSpeechOff: no model for speech is configured.
-	CodeSpeechOff = "transcription_not_configured"
+	// CodeOff: no model for speech is configured.
+	CodeOff = "transcription_not_configured"
 	// CodeInvalidAudio: a file is no recording in a format that is known.
 	CodeInvalidAudio = "invalid_audio"
-	// CodeSpeechRefused: the speech model rejected the recording.
-	CodeSpeechRefused = "transcription_refused"
-	// CodeSpeechDown: the server of the speech model is unavailable or has failed.
-	CodeSpeechDown = "transcription_unavailable"
+	// CodeRefused: the speech model rejected the recording.
+	CodeRefused = "transcription_refused"
+	// CodeDown: the server of the speech model is unavailable or has failed.
+	CodeDown = "transcription_unavailable"
 )
 
 // Recording is audio to transcribe.
@@ -40,7 +44,7 @@ type Transcription struct {
 	Language        string  // empty: the server does not say
 	DurationSeconds float64 // 0: the server does not say
 	Model           string
-	Usage           Usage
+	Usage           domain.Usage
 }
 
 // AudioFormat is a kind of file that holds a recording.
@@ -99,27 +103,27 @@ func isMPEG(b []byte) bool {
 		b[2]&0x0c != 0x0c
 }
 
-// HeardRecording is the result of the transcription of one part of a user turn.
-type HeardRecording struct {
+// Heard is the result of the transcription of one part of a user turn.
+type Heard struct {
 	SessionID string
 	ChatID    string // the chat that waits for it
 	EntryID   string
 	Part      int // index
-	Status    AudioStatus
+	Status    domain.AudioStatus
 	Transcription
 }
 
 // SpokenTurn is a user turn whose recordings are to be transcribed.
 type SpokenTurn struct {
 	ChatID  string // of the turn
-	Parts   []ContentPart
+	Parts   []domain.ContentPart
 	Stopped bool // the chat that waits for it has ended or was stopped
 }
 
-// SpeechFault turns what a speech model has answered into what a client can understand.
+// Fault turns what a speech model has answered into what a client can understand.
 // All other errors stay as they are.
-func SpeechFault(err error) error {
-	fault, known := errors.AsType[*ModelError](err)
+func Fault(err error) error {
+	fault, known := errors.AsType[*domain.ModelError](err)
 	if !known {
 		return err
 	}
@@ -128,27 +132,27 @@ func SpeechFault(err error) error {
 	case fault.Retryable():
 		seconds := int((fault.RetryAfter + time.Second - 1) / time.Second)
 
-		return &Error{
-			Kind: Unavailable, Code: CodeSpeechDown, RetryAfter: seconds, Err: fault,
+		return &domain.Error{
+			Kind: domain.Unavailable, Code: CodeDown, RetryAfter: seconds, Err: fault,
 			Message: "the speech model is not available; try again",
 		}
-	case fault.Fault == FaultUnknownModel, fault.Status == 401, fault.Status == 403:
-		return &Error{
-			Kind: Unavailable, Code: CodeSpeechDown, Err: fault,
+	case fault.Fault == domain.FaultUnknownModel, fault.Status == 401, fault.Status == 403:
+		return &domain.Error{
+			Kind: domain.Unavailable, Code: CodeDown, Err: fault,
 			Message: "the server of the speech model rejects this service: an operator must check ASR_MODEL, its server and its key",
 		}
 	}
 
-	return Newf(Invalid, CodeSpeechRefused, "the speech model rejected the recording: %s", fault.Message)
+	return domain.Newf(domain.Invalid, CodeRefused, "the speech model rejected the recording: %s", fault.Message)
 }
 
 // TranscriptPatch shows what was said in a recording in the user turn that has the
 // blocks: in its last block when that is text, else in a new one.
-func TranscriptPatch(turnID string, blocks []Block, said string) AddContentPatch {
-	patch := AddContentPatch{TurnID: turnID, PatchType: PatchAddContent, TextDelta: said, BlockType: BlockText, Transcript: true}
+func TranscriptPatch(turnID string, blocks []domain.Block, said string) domain.AddContentPatch {
+	patch := domain.AddContentPatch{TurnID: turnID, PatchType: domain.PatchAddContent, TextDelta: said, BlockType: domain.BlockText, Transcript: true}
 
-	if n := len(blocks); n > 0 && blocks[n-1].Type == BlockText && blocks[n-1].Content != "" {
-		patch.Offset, patch.TextDelta = UTF16Len(blocks[n-1].Content), "\n\n"+said
+	if n := len(blocks); n > 0 && blocks[n-1].Type == domain.BlockText && blocks[n-1].Content != "" {
+		patch.Offset, patch.TextDelta = domain.UTF16Len(blocks[n-1].Content), "\n\n"+said
 	}
 
 	return patch
