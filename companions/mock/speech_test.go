@@ -10,17 +10,17 @@ import (
 
 	"everloop/companions/mock"
 	"everloop/domain"
-	speechpkg "everloop/domain/speech"
+	domainspeech "everloop/domain/speech"
 	"everloop/infra/model"
 )
 
 // wav is a recording of 8,000 bytes a second with these samples.
-func wav(samples string) speechpkg.Recording {
+func wav(samples string) domainspeech.Recording {
 	data := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data" +
 		string(binary.LittleEndian.AppendUint32(nil, uint32(len(samples)))) + samples
-	format, _ := speechpkg.FindAudioFormat([]byte(data))
+	format, _ := domainspeech.FindAudioFormat([]byte(data))
 
-	return speechpkg.Recording{Data: []byte(data), Format: format}
+	return domainspeech.Recording{Data: []byte(data), Format: format}
 }
 
 func speech(b *bed, timeout time.Duration) *model.Speech {
@@ -64,8 +64,10 @@ func TestTranscribe_faults(t *testing.T) {
 	b := start(t, mock.Config{})
 	s := speech(b, time.Minute)
 
-	order := func(step string) speechpkg.Recording { return wav("[[script]]{\"steps\":[" + step + "]}[[/script]]") }
-	fault := func(rec speechpkg.Recording) *domain.ModelError {
+	order := func(step string) domainspeech.Recording {
+		return wav("[[script]]{\"steps\":[" + step + "]}[[/script]]")
+	}
+	fault := func(rec domainspeech.Recording) *domain.ModelError {
 		_, err := s.Transcribe(t.Context(), rec)
 
 		var found *domain.ModelError
@@ -95,5 +97,5 @@ func TestTranscribe_faults(t *testing.T) {
 
 	other := model.NewSpeech(model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, AtOnce: 1})
 	_, err = other.Transcribe(t.Context(), wav("x"))
-	require.Equal(t, speechpkg.CodeDown, domain.AsError(speechpkg.Fault(err)).Code)
+	require.Equal(t, domainspeech.CodeDown, domain.AsError(domainspeech.Fault(err)).Code)
 }

@@ -1,5 +1,6 @@
 // Package history decides about operations on the history of a session: rewinds,
-// changes of branch and what-ifs. Its functions are pure, as those of domain/chat.
+// changes of branch and what-ifs, and holds its checkpoints, branches and comparisons.
+// Its functions are pure, as those of domain/chat.
 package history
 
 import (

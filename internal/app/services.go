@@ -8,7 +8,7 @@ import (
 	"everloop/activities"
 	"everloop/api/session"
 	"everloop/domain"
-	transferpkg "everloop/domain/transfer"
+	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
 	"everloop/internal/release"
@@ -127,7 +127,7 @@ func (b *backend) known(ctx context.Context, kind, name string) bool {
 type transfers struct{ *transfer.Service }
 
 // Export implements api.Transfers.
-func (t transfers) Export(ctx context.Context, session domain.Session, parts transferpkg.ExportParts) (session.Export, error) {
+func (t transfers) Export(ctx context.Context, session domain.Session, parts domaintransfer.ExportParts) (session.Export, error) {
 	return t.Service.Export(ctx, session, parts)
 }
 

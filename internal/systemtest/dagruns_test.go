@@ -12,7 +12,7 @@ import (
 	"everloop/activities"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
-	productionpkg "everloop/domain/production"
+	domainproduction "everloop/domain/production"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/dagruns"
@@ -85,7 +85,7 @@ func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 		json.Unmarshal([]byte(`{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},`+nodes+`],"edges":[`+edges+`]}`), &g),
 	)
 	user := s.caller.User
-	solution, err := s.graphs.Create(s.t.Context(), productionpkg.NewSolution{OwnerID: user.ID, Name: "n"})
+	solution, err := s.graphs.Create(s.t.Context(), domainproduction.NewSolution{OwnerID: user.ID, Name: "n"})
 	require.NoError(s.t, err)
 	_, err = s.graphs.PublishDAG(s.t.Context(), user, solution.ID, 1, &g, "")
 	require.NoError(s.t, err)

@@ -12,7 +12,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
-	historypkg "everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/infra/objects"
 	"everloop/infra/snapshots"
 	"everloop/infra/temporal"
@@ -31,13 +31,13 @@ type standing struct {
 	begun chan struct{}
 }
 
-func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (historypkg.RestoredFiles, error) {
+func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (domainhistory.RestoredFiles, error) {
 	if f.on.Load() {
 		f.begun <- struct{}{}
 
 		<-ctx.Done()
 
-		return historypkg.RestoredFiles{}, ctx.Err()
+		return domainhistory.RestoredFiles{}, ctx.Err()
 	}
 
 	return f.Files.Restore(ctx, in)

@@ -14,7 +14,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
-	transferpkg "everloop/domain/transfer"
+	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/objects"
 	"everloop/infra/snapshots"
 	"everloop/infra/temporal"
@@ -107,7 +107,7 @@ func (a *abroad) exported() []byte {
 
 	content := bytes.NewReader([]byte("a file"))
 	require.NoError(a.t, a.files.Files.Put(a.t.Context(), session, domain.CarriedFile{Path: "a.txt", Mode: 0o644, Size: 6}, content))
-	x, err := a.transfers.Export(a.t.Context(), session, transferpkg.ExportParts{Private: true, Files: true})
+	x, err := a.transfers.Export(a.t.Context(), session, domaintransfer.ExportParts{Private: true, Files: true})
 	require.NoError(a.t, err)
 
 	defer x.Close()
@@ -132,7 +132,7 @@ func (a *abroad) load(archive []byte) (id string, over chan imported) {
 	over = make(chan imported, 1)
 
 	go func() {
-		id, _, err := a.transfers.Import(a.t.Context(), transferpkg.ImportRequest{OwnerID: a.caller.User.ID, Upload: up})
+		id, _, err := a.transfers.Import(a.t.Context(), domaintransfer.ImportRequest{OwnerID: a.caller.User.ID, Upload: up})
 		over <- imported{id, err}
 	}()
 

@@ -9,7 +9,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
-	boardpkg "everloop/domain/board"
+	domainboard "everloop/domain/board"
 	"everloop/domain/prodagent"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
@@ -37,7 +37,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 
 	user, agent := s.caller.User.ID, domain.NewID()
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, boardpkg.NewWorkspace{Name: "Web", Settings: boardpkg.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(t.Context(), user, domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime,
@@ -46,12 +46,12 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 
 	title, text := "Paint the wall", script(obj{"steps": []obj{{"text": "painted"}}})
-	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, boardpkg.IssueFields{
-		Title: &title, Description: &text, Assignee: &boardpkg.AssigneeRef{Type: boardpkg.ActorAgent, ID: agent},
+	issue, err := issues.CreateIssue(t.Context(), user, workspace.ID, domainboard.IssueFields{
+		Title: &title, Description: &text, Assignee: &domainboard.AssigneeRef{Type: domainboard.ActorAgent, ID: agent},
 	})
 	require.NoError(t, err)
 
-	var run boardpkg.IssueRun
+	var run domainboard.IssueRun
 
 	require.Eventually(t, func() bool {
 		require.NoError(t, ended.NotifyWaiters(t.Context()))
@@ -63,11 +63,11 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 
 		return run.FinishedAt != nil
 	}, patience, 50*time.Millisecond, "the run did not end")
-	require.Equal(t, boardpkg.IssueRunCompleted, run.Status)
+	require.Equal(t, domainboard.IssueRunCompleted, run.Status)
 
 	issue, err = s.db.Issue(t.Context(), user, workspace.ID, issue.ID)
 	require.NoError(t, err)
-	require.Equal(t, boardpkg.IssueInReview, issue.Status)
+	require.Equal(t, domainboard.IssueInReview, issue.Status)
 	comments, _, err := s.db.Comments(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 	require.NoError(t, err)
 	require.Len(t, comments, 1)

@@ -16,10 +16,10 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
-	boardpkg "everloop/domain/board"
+	domainboard "everloop/domain/board"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
-	operatorpkg "everloop/domain/operator"
+	domainoperator "everloop/domain/operator"
 	"everloop/domain/prodagent"
 	"everloop/domain/production"
 	"everloop/domain/schedule"
@@ -86,7 +86,7 @@ func newOperated(t *testing.T) *operated {
 	}
 
 	user := s.caller.User.ID
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, boardpkg.NewWorkspace{Name: "Web", Settings: boardpkg.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(t.Context(), user, domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	s.workspace, s.agent = workspace.ID, domain.NewID()
@@ -184,12 +184,12 @@ func (s *operated) issue(file string) piece {
 	s.t.Helper()
 
 	title, text := "Paint the wall", effect(file)
-	issue, err := s.issues.CreateIssue(s.t.Context(), s.caller.User.ID, s.workspace, boardpkg.IssueFields{
-		Title: &title, Description: &text, Assignee: &boardpkg.AssigneeRef{Type: boardpkg.ActorAgent, ID: s.agent},
+	issue, err := s.issues.CreateIssue(s.t.Context(), s.caller.User.ID, s.workspace, domainboard.IssueFields{
+		Title: &title, Description: &text, Assignee: &domainboard.AssigneeRef{Type: domainboard.ActorAgent, ID: s.agent},
 	})
 	require.NoError(s.t, err)
 
-	read := func() boardpkg.IssueRun {
+	read := func() domainboard.IssueRun {
 		found, _, err := s.db.IssueRuns(s.t.Context(), s.caller.User.ID, s.workspace, issue.ID, 10, 0)
 		require.NoError(s.t, err)
 		require.Len(s.t, found, 1)
@@ -197,7 +197,7 @@ func (s *operated) issue(file string) piece {
 		return found[0]
 	}
 
-	require.Eventually(s.t, func() bool { return read().Status == boardpkg.IssueRunRunning }, patience, 20*time.Millisecond)
+	require.Eventually(s.t, func() bool { return read().Status == domainboard.IssueRunRunning }, patience, 20*time.Millisecond)
 
 	return piece{
 		workflow: durable.IssueRunWorkflowID(read().ID), table: "issue_runs", id: read().ID, session: *read().SessionID,
@@ -288,12 +288,12 @@ func (s *operated) lose(work piece, history bool) {
 	_, err := s.journal.Pool.Exec(s.t.Context(), `UPDATE `+work.table+` SET `+column+` WHERE id = $1`, work.id)
 	require.NoError(s.t, err)
 
-	lost, _, err := s.operator.Runs(s.t.Context(), operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 200})
+	lost, _, err := s.operator.Runs(s.t.Context(), domainoperator.RunQuery{Status: domainoperator.RunLost, Limit: 200})
 	require.NoError(s.t, err)
 
-	i := slices.IndexFunc(lost, func(r operatorpkg.Run) bool { return r.WorkflowID == work.workflow })
+	i := slices.IndexFunc(lost, func(r domainoperator.Run) bool { return r.WorkflowID == work.workflow })
 	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
-	require.Equal(s.t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail, operatorpkg.RunResume}, lost[i].Actions)
+	require.Equal(s.t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, lost[i].Actions)
 	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"everloop/activities"
 	"everloop/domain"
-	replaypkg "everloop/domain/replay"
+	domainreplay "everloop/domain/replay"
 	"everloop/infra/objects"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
@@ -69,7 +69,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	status(id, domain.ReplayPaused)
 
 	fast := 5
-	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(id), replaypkg.Change{Resume: true, Speed: &fast}))
+	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(id), domainreplay.Change{Resume: true, Speed: &fast}))
 	status(id, domain.ReplayFinished)
 	s.checkEvents(id)
 	was, is := s.messages(source), s.messages(id)
@@ -80,7 +80,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	other, err := replays.Start(t.Context(), s.caller.User, session(source), 1)
 	require.NoError(t, err)
 	s.await(other, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
-	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(other), replaypkg.Change{HandOver: true}))
+	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(other), domainreplay.Change{HandOver: true}))
 	require.Equal(t, domain.ReplayAutonomous, *session(other).Replay.Status)
 	s.replayRun("replay_handed_over", durable.ReplayWorkflowID(other))
 	s.checkEvents(other)
@@ -95,6 +95,6 @@ func TestAReplayIsPlayed(t *testing.T) {
 	s.startWorker()
 	worker.RegisterReplays(s.worker, &activities.Replays{Records: s.journal, Scripts: replays, Logger: s.logger})
 	status(lost, domain.ReplayPaused)
-	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(lost), replaypkg.Change{HandOver: true}))
+	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(lost), domainreplay.Change{HandOver: true}))
 	s.checkEvents(lost)
 }

@@ -98,48 +98,48 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 		name = "App"
 	}
 
-	appX, err := s.cfg.Records.BeginApp(ctx, app.App{
+	published, err := s.cfg.Records.BeginApp(ctx, app.App{
 		ID: domain.NewID(), OwnerID: session.OwnerID, SessionID: session.ID, WorkingDir: dir, Name: name,
 	})
 	if err != nil {
-		return appX, err
+		return published, err
 	}
 
-	live, err := s.renew(ctx, appX, session)
+	live, err := s.renew(ctx, published, session)
 	if err == nil {
 		return live, nil
 	}
 
-	if appX.Status == app.Building {
+	if published.Status == app.Building {
 		// The caller gets the cause; a record that stays must not hide it.
-		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), appX.ID); kept != nil {
-			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", appX.ID, "error", kept)
+		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), published.ID); kept != nil {
+			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", published.ID, "error", kept)
 		}
 	}
 
-	return appX, err
+	return published, err
 }
 
 // renew stores a copy of the directory, makes it the one that is served, and removes the
 // one before.
-func (s *Service) renew(ctx context.Context, appX app.App, session domain.Session) (app.App, error) {
-	copied := app.Copy{Name: "app-" + appX.ID + "-" + domain.NewID(), AppID: appX.ID, OwnerID: appX.OwnerID}
+func (s *Service) renew(ctx context.Context, published app.App, session domain.Session) (app.App, error) {
+	copied := app.Copy{Name: "app-" + published.ID + "-" + domain.NewID(), AppID: published.ID, OwnerID: published.OwnerID}
 
-	pending, err := s.cfg.Copies.Begin(ctx, copied.Name, session, appX.WorkingDir)
+	pending, err := s.cfg.Copies.Begin(ctx, copied.Name, session, published.WorkingDir)
 	if err != nil {
-		return appX, err
+		return published, err
 	}
 	defer pending.Discard()
 
 	copied.Bytes = pending.Needs()
 	if err := s.cfg.Records.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
-		return appX, err
+		return published, err
 	}
 
 	copyID, bytes, err := pending.Finish(ctx)
 	if err != nil {
 		s.drop(ctx, copied.Name)
-		return appX, err
+		return published, err
 	}
 
 	copied.Bytes = bytes
@@ -150,7 +150,7 @@ func (s *Service) renew(ctx context.Context, appX app.App, session domain.Sessio
 	}
 
 	if err != nil { // whether a lost answer was a yes is known to the periodic job
-		return appX, err
+		return published, err
 	}
 
 	s.drop(ctx, nameOf(before))

@@ -120,23 +120,23 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	require.NoError(t, os.Symlink("../outside.txt", filepath.Join(w.root, "site", "link.txt")))
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(w.root, "site", "passwd")))
 
-	appX, err := w.Publish(t.Context(), w.session, "site/")
+	published, err := w.Publish(t.Context(), w.session, "site/")
 	require.NoError(t, err)
-	require.Equal(t, app.Live, appX.Status)
-	require.Equal(t, "site", appX.WorkingDir)
+	require.Equal(t, app.Live, published.Status)
+	require.Equal(t, "site", published.WorkingDir)
 	w.write("site/index.html", "<h1>two</h1>")
 
 	for path, want := range map[string]string{
 		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
 		"./docs/../docs/a.txt": "a",
 	} {
-		got, err := w.read(appX.ID, path)
+		got, err := w.read(published.ID, path)
 		require.NoError(t, err, path)
 		require.Equal(t, want, got, path)
 	}
 
 	for _, path := range []string{".env", ".git/config", "docs/../.env", "../outside.txt", "link.txt", "passwd", "none", "docs/a.txt/", "index.html/x", "a\x00b", strings.Repeat("a/", 3000)} {
-		_, err := w.read(appX.ID, path)
+		_, err := w.read(published.ID, path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), "%q: %v", path, err)
 	}
 
@@ -145,26 +145,26 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 
 	again, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
-	require.Equal(t, appX.ID, again.ID, "the place keeps its address")
-	require.NotEqual(t, appX.CopyID, again.CopyID)
-	got, err := w.read(appX.ID, "./")
+	require.Equal(t, published.ID, again.ID, "the place keeps its address")
+	require.NotEqual(t, published.CopyID, again.CopyID)
+	got, err := w.read(published.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "<h1>two</h1>", got)
 
-	_, err = w.Unpublish(t.Context(), "another user", appX.ID)
+	_, err = w.Unpublish(t.Context(), "another user", published.ID)
 	require.True(t, domain.HasCode(err, app.CodeNotFound))
-	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, appX.ID)
+	stopped, err := w.Unpublish(t.Context(), w.session.OwnerID, published.ID)
 	require.NoError(t, err)
 	require.Equal(t, app.Stopped, stopped.Status)
 
-	_, err = w.read(appX.ID, "./")
+	_, err = w.read(published.ID, "./")
 	require.True(t, domain.HasCode(err, app.CodeNotFound))
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
 	require.Empty(t, list)
 	fresh, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
-	require.NotEqual(t, appX.ID, fresh.ID)
+	require.NotEqual(t, published.ID, fresh.ID)
 }
 
 func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
@@ -187,7 +187,7 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	require.Error(t, err, "a link that leaves the workspace")
 
 	w.write("site/index.html", "fine")
-	appX, err := w.Publish(t.Context(), w.session, "site")
+	published, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
 	big, err := os.Create(filepath.Join(w.root, "site", "big.bin"))
 	require.NoError(t, err)
@@ -195,12 +195,12 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	require.NoError(t, big.Close())
 	_, err = w.Publish(t.Context(), w.session, "site")
 	require.True(t, domain.HasCode(err, app.CodeTooLarge), "%v", err)
-	got, err := w.read(appX.ID, "./")
+	got, err := w.read(published.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "fine", got, "what was published stays")
 	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
-	require.Equal(t, []app.App{appX}, list, "what was refused left something behind")
+	require.Equal(t, []app.App{published}, list, "what was refused left something behind")
 }
 
 // What is refused leaves no object, and of what is published the store has the newest
@@ -271,10 +271,10 @@ func TestService_Clear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write("site/index.html", "live")
-	appX, err := w.Publish(t.Context(), w.session, "site")
+	published, err := w.Publish(t.Context(), w.session, "site")
 	require.NoError(t, err)
 
-	lost := app.Copy{Name: "app-" + appX.ID + "-lost", AppID: appX.ID, OwnerID: appX.OwnerID, Bytes: 1}
+	lost := app.Copy{Name: "app-" + published.ID + "-lost", AppID: published.ID, OwnerID: published.OwnerID, Bytes: 1}
 	require.NoError(t, w.db.KeepCopy(t.Context(), lost, 0))
 	require.NoError(t, w.store.Put(t.Context(), "snapshots/"+lost.Name+"/packs/1", []byte("x")))
 	require.NoError(t, w.Clear(t.Context()))
@@ -285,11 +285,11 @@ func TestService_Clear(t *testing.T) {
 	require.NoError(t, w.Clear(t.Context()))
 	require.Len(t, w.copies(), 1)
 
-	got, err := w.read(appX.ID, "./")
+	got, err := w.read(published.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "live", got)
 
-	_, err = w.db.Pool.Exec(t.Context(), `UPDATE users SET deleted_at = now() WHERE id = $1`, appX.OwnerID)
+	_, err = w.db.Pool.Exec(t.Context(), `UPDATE users SET deleted_at = now() WHERE id = $1`, published.OwnerID)
 	require.NoError(t, err)
 	require.NoError(t, w.Clear(t.Context()))
 	require.Empty(t, w.copies())

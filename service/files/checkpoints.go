@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"everloop/domain"
-	historypkg "everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/infra/snapshots"
 	"everloop/internal/diskspace"
 	"everloop/service/history"
@@ -47,10 +47,10 @@ func (f Checkpoints) Begin(ctx context.Context, in history.CaptureIn) (history.P
 type pendingSnapshot struct{ *snapshots.Pending }
 
 // Finish implements history.Pending.
-func (p pendingSnapshot) Finish(ctx context.Context) (historypkg.Snapshot, error) {
+func (p pendingSnapshot) Finish(ctx context.Context) (domainhistory.Snapshot, error) {
 	s, err := p.Pending.Finish(ctx)
 
-	return historypkg.Snapshot{
+	return domainhistory.Snapshot{
 		ID:       s.ID,
 		Changed:  s.Changed,
 		Added:    s.Added,
@@ -62,10 +62,10 @@ func (p pendingSnapshot) Finish(ctx context.Context) (historypkg.Snapshot, error
 }
 
 // Restore implements history.Files.
-func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (historypkg.RestoredFiles, error) {
+func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (domainhistory.RestoredFiles, error) {
 	root, err := f.Roots.Root(ctx, in.SessionID, in.SandboxUID)
 	if err != nil {
-		return historypkg.RestoredFiles{}, err
+		return domainhistory.RestoredFiles{}, err
 	}
 
 	restore := snapshots.RestoreIn{
@@ -79,22 +79,22 @@ func (f Checkpoints) Restore(ctx context.Context, in history.RestoreIn) (history
 
 	done, err := f.Store.Restore(ctx, restore)
 
-	out := historypkg.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []historypkg.SkippedFile{}}
+	out := domainhistory.RestoredFiles{Restored: done.Restored, Deleted: done.Deleted, Skipped: []domainhistory.SkippedFile{}}
 	for _, s := range done.Skipped {
-		out.Skipped = append(out.Skipped, historypkg.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
+		out.Skipped = append(out.Skipped, domainhistory.SkippedFile{Path: readable(s.Path), Reason: s.Reason})
 	}
 
 	return out, err
 }
 
 // Diff implements history.Files. Directories are left out.
-func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]historypkg.FileDifference, error) {
+func (f Checkpoints) Diff(ctx context.Context, from, to string) ([]domainhistory.FileDifference, error) {
 	changes, err := f.Store.Diff(ctx, from, to)
-	out := []historypkg.FileDifference{}
+	out := []domainhistory.FileDifference{}
 
 	for _, c := range changes {
 		if c.Type != snapshots.Directory {
-			out = append(out, historypkg.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
+			out = append(out, domainhistory.FileDifference{Path: readable(c.Path), Change: c.Change, Size: c.Size})
 		}
 	}
 

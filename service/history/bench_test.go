@@ -18,7 +18,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
-	historypkg "everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
@@ -118,7 +118,7 @@ func (r *runs) set(away bool) {
 	r.away = away
 }
 
-func (r *runs) StartMove(ctx context.Context, op historypkg.Operation) error {
+func (r *runs) StartMove(ctx context.Context, op domainhistory.Operation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -391,7 +391,7 @@ func (w *world) messages() (texts []string) {
 	return texts
 }
 
-func (w *world) checkpoints() []historypkg.Checkpoint {
+func (w *world) checkpoints() []domainhistory.Checkpoint {
 	w.t.Helper()
 	list, err := w.service.Checkpoints(w.t.Context(), w.session.ID)
 	require.NoError(w.t, err)
@@ -400,7 +400,7 @@ func (w *world) checkpoints() []historypkg.Checkpoint {
 }
 
 // before gives the checkpoint before a turn.
-func (w *world) before(turn string) historypkg.Checkpoint {
+func (w *world) before(turn string) domainhistory.Checkpoint {
 	w.t.Helper()
 
 	for _, k := range w.checkpoints() {
@@ -411,10 +411,10 @@ func (w *world) before(turn string) historypkg.Checkpoint {
 
 	require.Fail(w.t, "no checkpoint before turn "+turn)
 
-	return historypkg.Checkpoint{}
+	return domainhistory.Checkpoint{}
 }
 
-func (w *world) rewind(turn string) historypkg.Moved {
+func (w *world) rewind(turn string) domainhistory.Moved {
 	w.t.Helper()
 	moved, err := w.service.Rewind(w.t.Context(), w.owner, w.session.ID, w.before(turn).ID)
 	require.NoError(w.t, err)

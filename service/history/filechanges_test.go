@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	historypkg "everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/service/history"
 )
 
@@ -80,7 +80,7 @@ type slowPending struct {
 	n  int32
 }
 
-func (p slowPending) Finish(ctx context.Context) (historypkg.Snapshot, error) {
+func (p slowPending) Finish(ctx context.Context) (domainhistory.Snapshot, error) {
 	if p.n == 1 {
 		<-p.of.second
 	}

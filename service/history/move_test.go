@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	historypkg "everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/service/history"
 )
 
@@ -23,7 +23,7 @@ type held struct {
 	once  sync.Once
 }
 
-func (h *held) Restore(ctx context.Context, in history.RestoreIn) (historypkg.RestoredFiles, error) {
+func (h *held) Restore(ctx context.Context, in history.RestoreIn) (domainhistory.RestoredFiles, error) {
 	first := false
 
 	h.once.Do(func() { first = true })
@@ -34,7 +34,7 @@ func (h *held) Restore(ctx context.Context, in history.RestoreIn) (historypkg.Re
 		select {
 		case <-h.on:
 		case <-ctx.Done():
-			return historypkg.RestoredFiles{}, ctx.Err()
+			return domainhistory.RestoredFiles{}, ctx.Err()
 		}
 	}
 
@@ -42,9 +42,9 @@ func (h *held) Restore(ctx context.Context, in history.RestoreIn) (historypkg.Re
 }
 
 // claim claims a rewind to before a turn, without starting its workflow.
-func (w *world) claim(turn string) historypkg.Operation {
+func (w *world) claim(turn string) domainhistory.Operation {
 	w.t.Helper()
-	claimed, err := w.j.ClaimHistory(w.t.Context(), w.owner.ID, historypkg.Request{
+	claimed, err := w.j.ClaimHistory(w.t.Context(), w.owner.ID, domainhistory.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(turn).ID,
 	})
 	require.NoError(w.t, err)
@@ -53,7 +53,7 @@ func (w *world) claim(turn string) historypkg.Operation {
 }
 
 // hold makes an attempt at an operation that stands in its restore.
-func (w *world) hold(op historypkg.Operation) (slow *held, over chan error) {
+func (w *world) hold(op domainhistory.Operation) (slow *held, over chan error) {
 	w.t.Helper()
 	service := w.process(w.store)
 	slow = &held{Files: service.Config().Files, begun: make(chan struct{}), on: make(chan struct{})}
@@ -79,7 +79,7 @@ func TestMove_attemptThatWasReplacedWritesNothing(t *testing.T) {
 
 	state, err := w.service.Move(t.Context(), op.ID)
 	require.NoError(t, err)
-	require.Equal(t, historypkg.HistoryDone, state)
+	require.Equal(t, domainhistory.HistoryDone, state)
 	require.ErrorIs(t, <-over, domain.ErrFenced, "the first attempt ends without being released")
 	close(slow.on)
 	require.NoError(t, w.j.Flush(t.Context()))
@@ -88,7 +88,7 @@ func TestMove_attemptThatWasReplacedWritesNothing(t *testing.T) {
 
 	state, err = w.service.Move(t.Context(), op.ID)
 	require.NoError(t, err)
-	require.Equal(t, historypkg.HistoryDone, state, "repeated, it changes nothing")
+	require.Equal(t, domainhistory.HistoryDone, state, "repeated, it changes nothing")
 	require.NoError(t, w.j.Flush(t.Context()))
 	require.Equal(t, 1, w.log.moves())
 }
@@ -105,11 +105,11 @@ func TestFinishHistory_fencesEarlierAttempts(t *testing.T) {
 	require.Equal(t, []int{1, 2}, []int{first.Attempt, second.Attempt})
 	require.ErrorIs(t, w.j.CheckHistory(t.Context(), first), domain.ErrFenced)
 	require.NoError(t, w.j.CheckHistory(t.Context(), second))
-	_, err = w.j.FinishHistory(t.Context(), first, historypkg.RestoredFiles{})
+	_, err = w.j.FinishHistory(t.Context(), first, domainhistory.RestoredFiles{})
 	require.ErrorIs(t, err, domain.ErrFenced)
 	require.ErrorIs(t, w.j.AbortHistory(t.Context(), first, domain.AsError(err)), domain.ErrFenced)
 	require.Zero(t, w.log.moves())
-	_, err = w.j.FinishHistory(t.Context(), second, historypkg.RestoredFiles{})
+	_, err = w.j.FinishHistory(t.Context(), second, domainhistory.RestoredFiles{})
 	require.NoError(t, err)
 	require.ErrorIs(t, w.j.CheckHistory(t.Context(), second), domain.ErrFenced, "it is over")
 }
@@ -164,7 +164,7 @@ func TestAbort_leavesTheSessionAsItWas(t *testing.T) {
 	_, over := w.hold(op)
 	state, err := w.service.Abort(t.Context(), op.ID, "its run was cancelled")
 	require.NoError(t, err)
-	require.Equal(t, historypkg.HistoryFailed, state)
+	require.Equal(t, domainhistory.HistoryFailed, state)
 	require.ErrorIs(t, <-over, domain.ErrFenced)
 	require.Equal(t, "1", w.files()["a.txt"])
 	require.Zero(t, w.log.moves())

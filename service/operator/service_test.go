@@ -8,7 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/history"
-	operatorpkg "everloop/domain/operator"
+	domainoperator "everloop/domain/operator"
 	"everloop/domain/transfer"
 	"everloop/service/operator"
 )
@@ -19,8 +19,8 @@ type fakes struct {
 	operator.Engine
 	operator.Store
 	states map[string]domain.RunState
-	jobs   []operatorpkg.Job
-	runs   []operatorpkg.Run
+	jobs   []domainoperator.Job
+	runs   []domainoperator.Run
 	done   []string
 }
 
@@ -29,7 +29,7 @@ func (f *fakes) note(what, id string) error {
 	return nil
 }
 
-func (f *fakes) Runs(context.Context, operatorpkg.RunQuery) ([]operatorpkg.Run, []byte, error) {
+func (f *fakes) Runs(context.Context, domainoperator.RunQuery) ([]domainoperator.Run, []byte, error) {
 	return f.runs, nil, nil
 }
 
@@ -78,7 +78,7 @@ func (f *fakes) StartCompaction(_ context.Context, in domain.CompactionRun) erro
 	return f.note("start", in.ID)
 }
 
-func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []operatorpkg.Job, err error) {
+func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []domainoperator.Job, err error) {
 	for range ids {
 		return f.jobs, nil
 	}
@@ -86,8 +86,8 @@ func (f *fakes) Jobs(_ context.Context, ids map[string][]string) (found []operat
 	return nil, nil
 }
 
-func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]operatorpkg.Job, error) {
-	var page []operatorpkg.Job
+func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]domainoperator.Job, error) {
+	var page []domainoperator.Job
 	for _, job := range f.jobs {
 		if kind == "dag" && job.WorkflowID > "dag/s/"+after && len(page) < limit {
 			page = append(page, job)
@@ -169,7 +169,7 @@ func TestService_actions(t *testing.T) {
 
 			f := &fakes{
 				states: map[string]domain.RunState{id: domain.RunOpen},
-				jobs:   []operatorpkg.Job{{WorkflowID: id, Open: true, SessionID: "s", OwnerID: "o", Status: "running"}},
+				jobs:   []domainoperator.Job{{WorkflowID: id, Open: true, SessionID: "s", OwnerID: "o", Status: "running"}},
 			}
 
 			s := newService(t, f)
@@ -207,18 +207,18 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 
 	f := &fakes{
 		states: map[string]domain.RunState{"session/x": domain.RunOpen},
-		jobs:   []operatorpkg.Job{{WorkflowID: "session/x", Open: true, Status: "parked"}},
+		jobs:   []domainoperator.Job{{WorkflowID: "session/x", Open: true, Status: "parked"}},
 	}
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.Resume(t.Context(), "session/x"), "run_waits_for_answer"))
 	require.Empty(t, f.done)
-	f.runs = []operatorpkg.Run{
+	f.runs = []domainoperator.Run{
 		{WorkflowID: "session/x", Kind: "chat", Status: "running"},
 		{WorkflowID: "session/x", Kind: "chat", Status: "failed"},
 	}
-	runs, _, err := s.Runs(t.Context(), operatorpkg.RunQuery{Limit: 10})
+	runs, _, err := s.Runs(t.Context(), domainoperator.RunQuery{Limit: 10})
 	require.NoError(t, err)
-	require.Equal(t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail}, runs[0].Actions)
+	require.Equal(t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail}, runs[0].Actions)
 	require.Equal(t, "parked", runs[0].Work.Status)
 	require.Empty(t, runs[1].Actions)
 }
@@ -226,7 +226,7 @@ func TestService_Resume_notWhatWaitsForAnAnswer(t *testing.T) {
 func TestService_ForceFail_notWhatWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 
-	f := &fakes{jobs: []operatorpkg.Job{{WorkflowID: "issue-run/x", Open: true, Status: "queued"}}}
+	f := &fakes{jobs: []domainoperator.Job{{WorkflowID: "issue-run/x", Open: true, Status: "queued"}}}
 	s := newService(t, f)
 	require.True(t, domain.HasCode(s.ForceFail(t.Context(), "issue-run/x", "because"), "run_action_impossible"))
 	require.Empty(t, f.done)
@@ -239,14 +239,14 @@ func TestService_Runs_lost(t *testing.T) {
 
 	f := &fakes{states: map[string]domain.RunState{"dag/s/b": domain.RunOpen, "dag/s/c": domain.RunClosed}}
 	for _, id := range []string{"a", "b", "c", "d"} {
-		f.jobs = append(f.jobs, operatorpkg.Job{WorkflowID: "dag/s/" + id, Open: true, Status: "running", OwnerID: "o"})
+		f.jobs = append(f.jobs, domainoperator.Job{WorkflowID: "dag/s/" + id, Open: true, Status: "running", OwnerID: "o"})
 	}
 
 	s := newService(t, f)
 
 	var listed []string
 
-	q := operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 2}
+	q := domainoperator.RunQuery{Status: domainoperator.RunLost, Limit: 2}
 
 	for pages := 1; ; pages++ {
 		require.Less(t, pages, 10)
@@ -255,8 +255,8 @@ func TestService_Runs_lost(t *testing.T) {
 
 		for _, run := range runs {
 			listed = append(listed, run.WorkflowID)
-			require.Equal(t, operatorpkg.RunLost, run.Status)
-			require.Equal(t, []operatorpkg.RunAction{operatorpkg.RunCancel, operatorpkg.RunForceFail, operatorpkg.RunResume}, run.Actions)
+			require.Equal(t, domainoperator.RunLost, run.Status)
+			require.Equal(t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, run.Actions)
 		}
 
 		if q.Page = next; next == nil {
@@ -265,6 +265,6 @@ func TestService_Runs_lost(t *testing.T) {
 	}
 
 	require.Equal(t, []string{"dag/s/a", "dag/s/c", "dag/s/d"}, listed)
-	_, _, err := s.Runs(t.Context(), operatorpkg.RunQuery{Status: operatorpkg.RunLost, Limit: 2, Page: []byte("odd")})
+	_, _, err := s.Runs(t.Context(), domainoperator.RunQuery{Status: domainoperator.RunLost, Limit: 2, Page: []byte("odd")})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 }

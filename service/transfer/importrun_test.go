@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	transferpkg "everloop/domain/transfer"
+	domaintransfer "everloop/domain/transfer"
 	"everloop/service/transfer"
 )
 
@@ -35,7 +35,7 @@ func (b *breaking) Put(ctx context.Context, s domain.Session, f domain.CarriedFi
 	return b.Files.Put(ctx, s, f, content)
 }
 
-func (h *house) upload(data []byte) transferpkg.ArchiveUpload {
+func (h *house) upload(data []byte) domaintransfer.ArchiveUpload {
 	h.t.Helper()
 	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
 	require.NoError(h.t, err)
@@ -86,7 +86,7 @@ func TestImport_dependencyThatIsAway_isTriedAgain(t *testing.T) {
 // lostRuns are workflows whose start is lost, when the caller leaves.
 type lostRuns struct{ leave func() }
 
-func (r lostRuns) StartImport(context.Context, transferpkg.Import) error {
+func (r lostRuns) StartImport(context.Context, domaintransfer.Import) error {
 	r.leave()
 	return errors.New("lost")
 }
@@ -101,7 +101,7 @@ func TestImport_callerThatLeaves_doesNotEndIt(t *testing.T) {
 	cfg.Runs = lostRuns{cancel}
 	lost, err := transfer.New(cfg)
 	require.NoError(t, err)
-	_, _, err = lost.Import(ctx, transferpkg.ImportRequest{OwnerID: h.owner, Upload: up})
+	_, _, err = lost.Import(ctx, domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up})
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = h.db.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute'`)
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestImport_callerThatLeaves_doesNotEndIt(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 
-	_, _, err = lost.Import(ctx, transferpkg.ImportRequest{OwnerID: h.owner, Upload: up})
+	_, _, err = lost.Import(ctx, domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up})
 	require.True(t, domain.HasCode(err, "import_pending"), "%v", err)
 }
 
@@ -122,8 +122,8 @@ func TestImport_sameKey_joins(t *testing.T) {
 	h := newHouse(t)
 	data := h.export(h.furnish())
 	ask := func(data []byte, name string) (string, error) {
-		id, _, err := h.service.Import(t.Context(), transferpkg.ImportRequest{
-			OwnerID: h.owner, Upload: h.upload(data), Options: transferpkg.ImportOptions{Name: name}, Key: "k",
+		id, _, err := h.service.Import(t.Context(), domaintransfer.ImportRequest{
+			OwnerID: h.owner, Upload: h.upload(data), Options: domaintransfer.ImportOptions{Name: name}, Key: "k",
 		})
 
 		return id, err
@@ -155,7 +155,7 @@ func TestImport_workerThatDied(t *testing.T) {
 	whole := h.service.Config().Records
 	for _, cancelled := range []bool{false, true} {
 		up := h.upload(data)
-		started, err := h.db.StartImport(t.Context(), transferpkg.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
+		started, err := h.db.StartImport(t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
 		require.NoError(t, err)
 
 		h.service.Config().Records = dying{whole}
@@ -183,7 +183,7 @@ func TestImport_workerThatDied(t *testing.T) {
 // dying are records of a process that ends before it can write a session.
 type dying struct{ transfer.Records }
 
-func (dying) FinishImport(context.Context, transferpkg.ImportedSession) error {
+func (dying) FinishImport(context.Context, domaintransfer.ImportedSession) error {
 	return errors.New("killed")
 }
 
@@ -191,7 +191,7 @@ func TestImport_attemptThatIsNotTheLatest_isFenced(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	up := h.upload(h.export(h.furnish()))
-	_, err := h.db.StartImport(t.Context(), transferpkg.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
+	_, err := h.db.StartImport(t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
 	require.NoError(t, err)
 	first, err := h.db.AttemptImport(t.Context(), up.SessionID)
 	require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestImport_attemptThatIsNotTheLatest_isFenced(t *testing.T) {
 	_, err = h.db.AttemptImport(t.Context(), up.SessionID)
 	require.NoError(t, err)
 	require.ErrorIs(t, h.db.CheckImport(t.Context(), first), domain.ErrFenced)
-	require.ErrorIs(t, h.db.FinishImport(t.Context(), transferpkg.ImportedSession{
+	require.ErrorIs(t, h.db.FinishImport(t.Context(), domaintransfer.ImportedSession{
 		Session: domain.Session{ID: up.SessionID}, Attempt: first.Attempt,
 	}), domain.ErrFenced)
 	require.ErrorIs(t, h.db.FailImport(t.Context(), first, domain.ErrFenced), domain.ErrFenced)
@@ -224,7 +224,7 @@ func TestUpload_abandoned_isRemoved(t *testing.T) {
 	require.NoError(t, h.service.Repair(t.Context()))
 	require.Equal(t, before, h.traces())
 	require.True(t, domain.HasCode(h.db.AddUploadPart(t.Context(), up.SessionID, 1), "import_lost"))
-	_, _, err := h.service.Import(t.Context(), transferpkg.ImportRequest{OwnerID: h.owner, Upload: up})
+	_, _, err := h.service.Import(t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up})
 	require.True(t, domain.HasCode(err, "import_lost"), "%v", err)
 
 	rows := func() (n int) {
@@ -304,7 +304,7 @@ func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 
-	var first transferpkg.ArchiveUpload
+	var first domaintransfer.ArchiveUpload
 
 	for n := range 4 {
 		if up := h.upload([]byte("x")); n == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	transferpkg "everloop/domain/transfer"
+	domaintransfer "everloop/domain/transfer"
 	"everloop/service/transfer"
 )
 
@@ -31,7 +31,7 @@ func TestWhatKilledProcessesLeftOnTheDiskIsClearedAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
 	require.NoError(t, os.Chtimes(dead, old, old))
 
-	x, err := h.service.Export(t.Context(), source, transferpkg.ExportParts{Private: true, Files: true}) // it clears up before
+	x, err := h.service.Export(t.Context(), source, domaintransfer.ExportParts{Private: true, Files: true}) // it clears up before
 	require.NoError(t, err)
 	require.NoDirExists(t, dead)
 	require.DirExists(t, fresh, "its process may be about to lock it")
@@ -129,14 +129,14 @@ func TestService_diskFull(t *testing.T) {
 	_, err = full.Upload(t.Context(), h.owner, strings.NewReader("archive"))
 	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
 
-	_, err = full.Export(t.Context(), session, transferpkg.ExportParts{Private: true, Files: true})
+	_, err = full.Export(t.Context(), session, domaintransfer.ExportParts{Private: true, Files: true})
 	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
 
 	up, err := h.service.Upload(t.Context(), h.owner, strings.NewReader("archive"))
 	require.NoError(t, err)
-	_, _, err = full.Fetch(t.Context(), transferpkg.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
+	_, _, err = full.Fetch(t.Context(), domaintransfer.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
 	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
-	content, size, err := h.service.Fetch(t.Context(), transferpkg.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
+	content, size, err := h.service.Fetch(t.Context(), domaintransfer.Import{SessionID: up.SessionID, Parts: []int64{up.Size}})
 	require.NoError(t, err)
 	require.Equal(t, up.Size, size)
 	require.NoError(t, content.Close())

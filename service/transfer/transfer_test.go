@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	transferpkg "everloop/domain/transfer"
+	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
@@ -107,7 +107,7 @@ func (h *house) furnish() domain.Session {
 	require.NoError(t, err)
 	require.True(t, begun)
 
-	_, err = h.db.StartImport(ctx, transferpkg.ImportRequest{OwnerID: h.owner, Upload: transferpkg.ArchiveUpload{SessionID: id}}, nil)
+	_, err = h.db.StartImport(ctx, domaintransfer.ImportRequest{OwnerID: h.owner, Upload: domaintransfer.ArchiveUpload{SessionID: id}}, nil)
 	require.NoError(t, err)
 	claim, err := h.db.AttemptImport(ctx, id)
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func (h *house) furnish() domain.Session {
 	call, asked, sub := domain.NewToolCallID(), domain.NewToolCallID(), domain.NewID()
 	done := domain.FinishCompleted
 	text := func(s string) []domain.Block { return []domain.Block{{Type: domain.BlockText, Content: s}} }
-	entries := []transferpkg.EntryRecord{
+	entries := []domaintransfer.EntryRecord{
 		{
 			ID:        u1,
 			BranchID:  root,
@@ -209,7 +209,7 @@ func (h *house) furnish() domain.Session {
 			ContextWindow:  1000,
 			Blocks:         text("I call a tool"),
 			ReasoningField: domain.ReasoningContent,
-			Calls: []transferpkg.CallRecord{
+			Calls: []domaintransfer.CallRecord{
 				{
 					ID:           call,
 					ToolName:     "Agent",
@@ -233,7 +233,7 @@ func (h *house) furnish() domain.Session {
 					Phase:       "finished",
 					Result:      "yes",
 					CreatedAt:   at,
-					Question: &transferpkg.QuestionRecord{
+					Question: &domaintransfer.QuestionRecord{
 						ID:        domain.NewID(),
 						Questions: json.RawMessage(`[{"question":"q"}]`),
 						State:     "answered",
@@ -314,24 +314,24 @@ func (h *house) furnish() domain.Session {
 
 	archived, err := events.Close(ctx)
 	require.NoError(t, err)
-	require.NoError(t, h.db.FinishImport(ctx, transferpkg.ImportedSession{
+	require.NoError(t, h.db.FinishImport(ctx, domaintransfer.ImportedSession{
 		Session: session, Attempt: claim.Attempt,
-		Tree: transferpkg.SessionTree{
+		Tree: domaintransfer.SessionTree{
 			ActiveBranchID: fork,
-			Branches: []transferpkg.BranchRecord{
-				{ID: root, NextSequence: 5, Lineage: []transferpkg.BranchAncestor{}, Reason: "root", CreatedAt: at},
+			Branches: []domaintransfer.BranchRecord{
+				{ID: root, NextSequence: 5, Lineage: []domaintransfer.BranchAncestor{}, Reason: "root", CreatedAt: at},
 				{
 					ID:             fork,
 					ParentBranchID: &root,
 					ForkSequence:   3,
 					NextSequence:   4,
-					Lineage:        []transferpkg.BranchAncestor{{BranchID: root, UpTo: 3}},
+					Lineage:        []domaintransfer.BranchAncestor{{BranchID: root, UpTo: 3}},
 					Reason:         "rewind",
 					ForkedFromID:   &a1,
 					CreatedAt:      at.Add(time.Minute),
 				},
 			},
-			Chats: []transferpkg.ChatRecord{
+			Chats: []domaintransfer.ChatRecord{
 				{
 					ID:           chat,
 					BranchID:     root,
@@ -354,7 +354,7 @@ func (h *house) furnish() domain.Session {
 					CreatedAt:    at,
 				},
 			},
-			Checkpoints: []transferpkg.CheckpointRecord{
+			Checkpoints: []domaintransfer.CheckpointRecord{
 				{
 					ID:         domain.NewID(),
 					BranchID:   root,
@@ -389,7 +389,7 @@ func (h *house) furnish() domain.Session {
 				},
 			},
 		},
-		Entries: func(yield func(transferpkg.EntryRecord) error) error {
+		Entries: func(yield func(domaintransfer.EntryRecord) error) error {
 			for _, e := range entries {
 				if err := yield(e); err != nil {
 					return err
@@ -421,10 +421,10 @@ func (h *house) session(id string) domain.Session {
 
 func (h *house) export(s domain.Session) []byte {
 	h.t.Helper()
-	return h.exportParts(s, transferpkg.ExportParts{Private: true, Files: true})
+	return h.exportParts(s, domaintransfer.ExportParts{Private: true, Files: true})
 }
 
-func (h *house) exportParts(s domain.Session, parts transferpkg.ExportParts) []byte {
+func (h *house) exportParts(s domain.Session, parts domaintransfer.ExportParts) []byte {
 	h.t.Helper()
 	x, err := h.service.Export(h.t.Context(), s, parts)
 	require.NoError(h.t, err)
@@ -436,23 +436,23 @@ func (h *house) exportParts(s domain.Session, parts transferpkg.ExportParts) []b
 	return out.Bytes()
 }
 
-func (h *house) load(data []byte) (string, transferpkg.ImportedFrom, error) {
-	return h.loadAs(data, transferpkg.ImportOptions{})
+func (h *house) load(data []byte) (string, domaintransfer.ImportedFrom, error) {
+	return h.loadAs(data, domaintransfer.ImportOptions{})
 }
 
-func (h *house) loadAs(data []byte, o transferpkg.ImportOptions) (string, transferpkg.ImportedFrom, error) {
+func (h *house) loadAs(data []byte, o domaintransfer.ImportOptions) (string, domaintransfer.ImportedFrom, error) {
 	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
 	if err != nil {
-		return "", transferpkg.ImportedFrom{}, err
+		return "", domaintransfer.ImportedFrom{}, err
 	}
 
-	return h.service.Import(h.t.Context(), transferpkg.ImportRequest{OwnerID: h.owner, Upload: up, Options: o})
+	return h.service.Import(h.t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up, Options: o})
 }
 
 // runs carries out imports at once, and again after an error, as a workflow does.
 type runs struct{ h *house }
 
-func (r runs) StartImport(ctx context.Context, in transferpkg.Import) error {
+func (r runs) StartImport(ctx context.Context, in domaintransfer.Import) error {
 	for ctx.Err() == nil && r.h.service.Load(ctx, in.SessionID) != nil {
 	}
 
@@ -479,7 +479,7 @@ func (h *house) shown(s domain.Session) string {
 		fmt.Fprintf(&out, "%s\n", row)
 	}
 
-	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree transferpkg.SessionTree) error {
+	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree domaintransfer.SessionTree) error {
 		for _, b := range tree.Branches {
 			number(b.ID)
 		}
@@ -488,7 +488,7 @@ func (h *house) shown(s domain.Session) string {
 			number(c.ID)
 		}
 
-		slices.SortFunc(tree.Checkpoints, func(a, b transferpkg.CheckpointRecord) int {
+		slices.SortFunc(tree.Checkpoints, func(a, b domaintransfer.CheckpointRecord) int {
 			return strings.Compare(string(a.Kind)+a.Label, string(b.Kind)+b.Label)
 		})
 
@@ -504,7 +504,7 @@ func (h *house) shown(s domain.Session) string {
 		say(tree)
 
 		return nil
-	}, func(e transferpkg.EntryRecord) error {
+	}, func(e domaintransfer.EntryRecord) error {
 		number(e.ID)
 
 		for _, c := range e.Calls {
@@ -647,7 +647,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	require.Empty(t, preview.Errors)
 	require.True(t, preview.Compatible)
 	require.Equal(t, 1, preview.FormatVersion)
-	require.Equal(t, transferpkg.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt}, preview.Session)
+	require.Equal(t, domaintransfer.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt}, preview.Session)
 	require.Equal(t, 6, preview.Counts.Turns)
 	require.Equal(t, 6, preview.Counts.Files)
 	require.Equal(t, 2, preview.Counts.Branches)
@@ -740,10 +740,10 @@ func TestANameAndWhatIsMissing(t *testing.T) {
 	h.service.Config().Known = func(context.Context, string, string) bool { return false }
 	preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
-	require.Equal(t, []transferpkg.MissingThing{{Kind: "model", Name: "known"}}, preview.Missing)
+	require.Equal(t, []domaintransfer.MissingThing{{Kind: "model", Name: "known"}}, preview.Missing)
 
 	solution := "skill_editor"
-	id, _, err := h.loadAs(data, transferpkg.ImportOptions{Name: "another", SolutionID: &solution})
+	id, _, err := h.loadAs(data, domaintransfer.ImportOptions{Name: "another", SolutionID: &solution})
 	require.NoError(t, err)
 
 	got := h.session(id)
@@ -761,7 +761,7 @@ func TestAnArchiveGivesNoRole(t *testing.T) {
 	source.SolutionID = &general
 	data := h.export(source)
 	roleOf := func() *string {
-		id, _, err := h.loadAs(data, transferpkg.ImportOptions{})
+		id, _, err := h.loadAs(data, domaintransfer.ImportOptions{})
 		require.NoError(t, err)
 
 		return h.session(id).BizRoleID

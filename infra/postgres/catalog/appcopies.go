@@ -43,7 +43,7 @@ func (c *Store) KeepCopy(ctx context.Context, copied app.Copy, budget int64) err
 }
 
 // FinishApp implements apps.Records.
-func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (appX app.App, before string, err error) {
+func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (published app.App, before string, err error) {
 	err = pgx.BeginFunc(ctx, c.db.Pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT copy_id FROM apps WHERE id = $1 AND status <> 'stopped' FOR UPDATE`, copied.AppID).Scan(&before)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -61,12 +61,12 @@ func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (
 		rows, _ := tx.Query(ctx, `
 			UPDATE apps SET status = 'live', copy_id = $2, published_at = now(), updated_at = now()
 			WHERE  id = $1 RETURNING `+appColumns, copied.AppID, copyID)
-		appX, err = pgx.CollectExactlyOneRow(rows, scanApp)
+		published, err = pgx.CollectExactlyOneRow(rows, scanApp)
 
 		return err
 	})
 
-	return appX, before, pg.Fault("finish app", err)
+	return published, before, pg.Fault("finish app", err)
 }
 
 // LeftCopies implements apps.Records. A copy is named in the part of its id before the

@@ -23,12 +23,12 @@ func scanApp(row pgx.CollectableRow) (app.App, error) {
 func (c *Store) oneApp(ctx context.Context, what, sql string, args pgx.NamedArgs) (app.App, error) {
 	rows, _ := c.db.Pool.Query(ctx, sql, args)
 
-	appX, err := pgx.CollectExactlyOneRow(rows, scanApp)
+	published, err := pgx.CollectExactlyOneRow(rows, scanApp)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return appX, app.NotFound()
+		return published, app.NotFound()
 	}
 
-	return appX, pg.Fault(what, err)
+	return published, pg.Fault(what, err)
 }
 
 // BeginApp implements publish.Records. One that failed is built again.
