@@ -17,7 +17,7 @@ const (
 	maxNumberLength = 400     // characters of a number, or its exponent: numbers are checked exactly
 )
 
-// schemaCost works out how often, at most, a schema and its parts are applied to
+// costs works out how often, at most, a schema and its parts are applied to
 // values on one way from the root of a value to a leaf. References may multiply:
 // forty small schemas can ask for more steps than there is time.
 type costs struct {
