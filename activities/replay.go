@@ -158,7 +158,7 @@ func (p *replayPlayer) catchUp() error {
 // fold adds a step to the text of its turn, and says which turn's text it is.
 func (p *replayPlayer) fold(step replay.Step) (turnID string, err error) {
 	switch step.Name {
-	case replay.ReplayCut:
+	case replay.Cut:
 		p.text = map[string]*replayText{}
 		return "", nil
 	case domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd:

@@ -92,7 +92,7 @@ func (w *world) webhook() (id, delivery string) {
 	_, err := w.db.Pool.Exec(w.t.Context(), `DELETE FROM webhooks WHERE owner_id = $1`, w.annID)
 	require.NoError(w.t, err)
 	made, err := w.db.CreateWebhook(w.t.Context(), w.annID, domain.NewID(), webhook.Spec{
-		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(w.t, err)
 

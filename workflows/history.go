@@ -22,7 +22,7 @@ func History(ctx workflow.Context, in contract.HistoryInput) (history.State, err
 	}
 
 	if durable.Code(err) == contract.CodeOperationGone {
-		return history.HistoryFailed, nil
+		return history.StateFailed, nil
 	}
 
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -37,7 +37,7 @@ func History(ctx workflow.Context, in contract.HistoryInput) (history.State, err
 		ctx, contract.AbortHistoryIn{OperationID: in.OperationID, Reason: reason}, "Leave the session as it was",
 	)
 	if durable.Code(err) == contract.CodeOperationGone {
-		return history.HistoryFailed, nil
+		return history.StateFailed, nil
 	}
 
 	return out.State, err

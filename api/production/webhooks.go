@@ -165,7 +165,7 @@ func (a *WebhooksAPI) Register(r *httpx.Server) {
 func (a *WebhooksAPI) create(ctx context.Context, in *struct{ Body newWebhook }) (*httpx.Body[webhookWithSecret], error) {
 	b := in.Body
 	spec := webhook.Spec{
-		URL: b.URL, Description: fields.Value(b.Description), Events: []webhook.Event{webhook.WebhookAll},
+		URL: b.URL, Description: fields.Value(b.Description), Events: []webhook.Event{webhook.All},
 		SessionID: fields.OrNil(b.SessionID), TaskID: fields.OrNil(b.TaskID), Enabled: true,
 	}
 	fields.Set(&spec.Enabled, b.Enabled)

@@ -37,9 +37,9 @@ const (
 // at the given latest attempt.
 func End(state State, latest, attempt int) Verdict {
 	switch {
-	case state == HistoryDone:
+	case state == StateDone:
 		return Done
-	case state != HistoryRunning:
+	case state != StateRunning:
 		return Failed
 	case latest != attempt:
 		return Fenced

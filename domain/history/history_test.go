@@ -49,12 +49,12 @@ func TestEnd(t *testing.T) {
 		latest, attempt int
 		want            history.Verdict
 	}{
-		{"latest attempt", history.HistoryRunning, 2, 2, history.Apply},
-		{"earlier attempt", history.HistoryRunning, 2, 1, history.Fenced},
-		{"done", history.HistoryDone, 2, 2, history.Done},
-		{"done, earlier attempt", history.HistoryDone, 2, 1, history.Done},
-		{"failed", history.HistoryFailed, 2, 2, history.Failed},
-		{"failed, earlier attempt", history.HistoryFailed, 2, 1, history.Failed},
+		{"latest attempt", history.StateRunning, 2, 2, history.Apply},
+		{"earlier attempt", history.StateRunning, 2, 1, history.Fenced},
+		{"done", history.StateDone, 2, 2, history.Done},
+		{"done, earlier attempt", history.StateDone, 2, 1, history.Done},
+		{"failed", history.StateFailed, 2, 2, history.Failed},
+		{"failed, earlier attempt", history.StateFailed, 2, 1, history.Failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

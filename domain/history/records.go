@@ -124,9 +124,9 @@ type State string
 
 // The states of an operation.
 const (
-	HistoryRunning State = "running"
-	HistoryDone    State = "done"
-	HistoryFailed  State = "failed"
+	StateRunning State = "running"
+	StateDone    State = "done"
+	StateFailed  State = "failed"
 )
 
 // RestoredFiles is what going back did to the workspace.

@@ -20,9 +20,9 @@ type Preview struct {
 
 // Reasons for which a session cannot be replayed.
 const (
-	ReplayNoTurns     = "no_turns"
-	ReplayRunning     = "still_running"
-	ReplayUnsupported = "unsupported_entries"
+	NoTurns     = "no_turns"
+	Running     = "still_running"
+	Unsupported = "unsupported_entries"
 )
 
 // Change is a change of a replay: nil fields stay. Resume goes on playing,
@@ -64,8 +64,8 @@ type Entry struct {
 // what was open then was closed; at a batch the tools of a turn had run, and their
 // files were captured.
 const (
-	ReplayCut   = "cut"
-	ReplayBatch = "batch"
+	Cut   = "cut"
+	Batch = "batch"
 )
 
 // NewReplay is a replay session to make.

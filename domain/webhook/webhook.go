@@ -16,67 +16,67 @@ type Event string
 
 // The events of webhooks.
 const (
-	WebhookChatWaiting       Event = "chat.waiting"
-	WebhookChatCompleted     Event = "chat.completed"
-	WebhookChatInterrupted   Event = "chat.interrupted"
-	WebhookChatFailed        Event = "chat.failed"
-	WebhookBudgetExhausted   Event = "chat.budget_exhausted"
-	WebhookQuestionEscalated Event = "question.escalated"
-	WebhookRunCompleted      Event = "schedule.run_completed"
-	WebhookRunFailed         Event = "schedule.run_failed"
-	WebhookRunMissed         Event = "schedule.run_missed"
-	WebhookSchedulePaused    Event = "schedule.paused"
-	WebhookDAGRunStarted     Event = "dag_run.started"
-	WebhookDAGRunWaiting     Event = "dag_run.waiting"
-	WebhookDAGRunCompleted   Event = "dag_run.completed"
-	WebhookDAGRunFailed      Event = "dag_run.failed"
-	WebhookDAGRunCancelled   Event = "dag_run.cancelled"
-	WebhookIssueRunStarted   Event = "issue_run.started"
-	WebhookIssueRunWaiting   Event = "issue_run.waiting"
-	WebhookIssueRunCompleted Event = "issue_run.completed"
-	WebhookIssueRunFailed    Event = "issue_run.failed"
-	WebhookIssueRunCancelled Event = "issue_run.cancelled"
-	WebhookDisabled          Event = "webhook.disabled"
+	ChatWaiting       Event = "chat.waiting"
+	ChatCompleted     Event = "chat.completed"
+	ChatInterrupted   Event = "chat.interrupted"
+	ChatFailed        Event = "chat.failed"
+	BudgetExhausted   Event = "chat.budget_exhausted"
+	QuestionEscalated Event = "question.escalated"
+	RunCompleted      Event = "schedule.run_completed"
+	RunFailed         Event = "schedule.run_failed"
+	RunMissed         Event = "schedule.run_missed"
+	SchedulePaused    Event = "schedule.paused"
+	DAGRunStarted     Event = "dag_run.started"
+	DAGRunWaiting     Event = "dag_run.waiting"
+	DAGRunCompleted   Event = "dag_run.completed"
+	DAGRunFailed      Event = "dag_run.failed"
+	DAGRunCancelled   Event = "dag_run.cancelled"
+	IssueRunStarted   Event = "issue_run.started"
+	IssueRunWaiting   Event = "issue_run.waiting"
+	IssueRunCompleted Event = "issue_run.completed"
+	IssueRunFailed    Event = "issue_run.failed"
+	IssueRunCancelled Event = "issue_run.cancelled"
+	Disabled          Event = "webhook.disabled"
 
-	WebhookAll Event = "*" // every event
+	All Event = "*" // every event
 )
 
 // ChatEvent is the event of a chat that ended so.
 func ChatEvent(reason domain.FinishReason) Event {
 	switch reason {
 	case domain.FinishAwaitingAnswer:
-		return WebhookChatWaiting
+		return ChatWaiting
 	case domain.FinishCompleted:
-		return WebhookChatCompleted
+		return ChatCompleted
 	case domain.FinishInterrupted:
-		return WebhookChatInterrupted
+		return ChatInterrupted
 	case domain.FinishBudgetExhausted:
-		return WebhookBudgetExhausted
+		return BudgetExhausted
 	case domain.FinishFailed, domain.FinishMaxSteps, domain.FinishSchemaMismatch, domain.FinishStuckDetected, domain.FinishContextOverflow:
-		return WebhookChatFailed
+		return ChatFailed
 	}
 
-	return WebhookChatFailed
+	return ChatFailed
 }
 
 // NotifiesTask reports whether a webhook that a scheduled task names in notify is sent
 // the event, whatever events it lists. The end of a run stands for the end of its chat.
 func (e Event) NotifiesTask() bool {
 	return slices.Contains([]Event{
-		WebhookChatWaiting, WebhookQuestionEscalated, WebhookRunCompleted, WebhookRunFailed, WebhookRunMissed, WebhookSchedulePaused,
+		ChatWaiting, QuestionEscalated, RunCompleted, RunFailed, RunMissed, SchedulePaused,
 	}, e)
 }
 
 // Bounds of webhooks.
 const (
-	MaxWebhooks          = 20   // of a user
-	MaxWebhookPending    = 1000 // deliveries of a webhook that wait
-	MaxWebhookDeliveries = 2000 // deliveries of a webhook that are over and kept
-	MaxWebhookAttempts   = 20   // attempts of a delivery that are kept
-	MaxWebhookAnswer     = 4096 // bytes of an answer that are kept
-	MaxWebhookNotify     = 10   // webhooks that a scheduled task names
-	MaxWebhookRuns       = 20   // runs in one event
-	MaxWebhookOverlapS   = 7 * 24 * 3600
+	MaxWebhooks   = 20   // of a user
+	MaxPending    = 1000 // deliveries of a webhook that wait
+	MaxDeliveries = 2000 // deliveries of a webhook that are over and kept
+	MaxAttempts   = 20   // attempts of a delivery that are kept
+	MaxAnswer     = 4096 // bytes of an answer that are kept
+	MaxNotify     = 10   // webhooks that a scheduled task names
+	MaxRuns       = 20   // runs in one event
+	MaxOverlapS   = 7 * 24 * 3600
 )
 
 // Spec is what a webhook is made of.
@@ -207,8 +207,8 @@ func EndpointPause(failures int) time.Duration {
 
 // When a webhook is disabled: it failed for so long, and so often.
 const (
-	WebhookFailsFor   = 3 * 24 * time.Hour
-	WebhookFailsOften = 10
+	FailsFor   = 3 * 24 * time.Hour
+	FailsOften = 10
 )
 
 // Body is what is sent.

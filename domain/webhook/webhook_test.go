@@ -51,8 +51,8 @@ func TestChatWebhookEvent(t *testing.T) {
 	t.Parallel()
 
 	for reason, want := range map[domain.FinishReason]Event{
-		domain.FinishAwaitingAnswer: WebhookChatWaiting, domain.FinishCompleted: WebhookChatCompleted, domain.FinishInterrupted: WebhookChatInterrupted,
-		domain.FinishBudgetExhausted: WebhookBudgetExhausted, domain.FinishFailed: WebhookChatFailed, domain.FinishSchemaMismatch: WebhookChatFailed,
+		domain.FinishAwaitingAnswer: ChatWaiting, domain.FinishCompleted: ChatCompleted, domain.FinishInterrupted: ChatInterrupted,
+		domain.FinishBudgetExhausted: BudgetExhausted, domain.FinishFailed: ChatFailed, domain.FinishSchemaMismatch: ChatFailed,
 	} {
 		require.Equal(t, want, ChatEvent(reason), reason)
 	}

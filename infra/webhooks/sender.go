@@ -138,7 +138,7 @@ func read(response *http.Response, answer *webhook.Answer) error {
 		answer.RetryAfter = time.Duration(min(seconds, 24*3600)) * time.Second
 	}
 
-	begin, err := io.ReadAll(io.LimitReader(response.Body, webhook.MaxWebhookAnswer))
+	begin, err := io.ReadAll(io.LimitReader(response.Body, webhook.MaxAnswer))
 	answer.Response = domain.CleanText(string(begin))
 
 	if response.StatusCode >= 200 && response.StatusCode <= 299 {

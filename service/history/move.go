@@ -19,7 +19,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 		return "", err
 	}
 
-	if op.State != history.HistoryRunning {
+	if op.State != history.StateRunning {
 		d.wake(ctx, op.SessionID) // the attempt before may have ended between its commit and this
 		return op.State, nil
 	}
@@ -39,14 +39,14 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 	d.emitMoved(ctx, op)
 	d.wake(ctx, op.SessionID)
 
-	return history.HistoryDone, nil
+	return history.StateDone, nil
 }
 
 // Abort leaves the session of an operation as it was, files included, when an
 // operator has cancelled its workflow.
 func (d *Service) Abort(ctx context.Context, operationID, reason string) (history.State, error) {
 	op, err := d.cfg.Records.AttemptHistory(ctx, operationID)
-	if err != nil || op.State != history.HistoryRunning {
+	if err != nil || op.State != history.StateRunning {
 		return op.State, err
 	}
 
@@ -165,5 +165,5 @@ func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error)
 	)
 	d.wake(ctx, op.SessionID)
 
-	return history.HistoryFailed, nil
+	return history.StateFailed, nil
 }

@@ -79,7 +79,7 @@ func TestMove_attemptThatWasReplacedWritesNothing(t *testing.T) {
 
 	state, err := w.service.Move(t.Context(), op.ID)
 	require.NoError(t, err)
-	require.Equal(t, domainhistory.HistoryDone, state)
+	require.Equal(t, domainhistory.StateDone, state)
 	require.ErrorIs(t, <-over, domain.ErrFenced, "the first attempt ends without being released")
 	close(slow.on)
 	require.NoError(t, w.j.Flush(t.Context()))
@@ -88,7 +88,7 @@ func TestMove_attemptThatWasReplacedWritesNothing(t *testing.T) {
 
 	state, err = w.service.Move(t.Context(), op.ID)
 	require.NoError(t, err)
-	require.Equal(t, domainhistory.HistoryDone, state, "repeated, it changes nothing")
+	require.Equal(t, domainhistory.StateDone, state, "repeated, it changes nothing")
 	require.NoError(t, w.j.Flush(t.Context()))
 	require.Equal(t, 1, w.log.moves())
 }
@@ -164,7 +164,7 @@ func TestAbort_leavesTheSessionAsItWas(t *testing.T) {
 	_, over := w.hold(op)
 	state, err := w.service.Abort(t.Context(), op.ID, "its run was cancelled")
 	require.NoError(t, err)
-	require.Equal(t, domainhistory.HistoryFailed, state)
+	require.Equal(t, domainhistory.StateFailed, state)
 	require.ErrorIs(t, <-over, domain.ErrFenced)
 	require.Equal(t, "1", w.files()["a.txt"])
 	require.Zero(t, w.log.moves())

@@ -215,7 +215,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 		}
 
 		if k := batch[p.TurnID]; k != nil && lastResult[p.TurnID] == i {
-			out = append(out, moment{at: m.at, name: replay.ReplayBatch, chatID: m.chatID, checkpoint: k, files: *k.SnapshotID})
+			out = append(out, moment{at: m.at, name: replay.Batch, chatID: m.chatID, checkpoint: k, files: *k.SnapshotID})
 
 			delete(batch, p.TurnID)
 		}

@@ -263,7 +263,7 @@ func (a *audience) take(step replay.Step) {
 	require.NoError(a.t, err)
 
 	switch step.Name {
-	case replay.ReplayCut: // what the hand-over closes
+	case replay.Cut: // what the hand-over closes
 		for _, id := range a.order {
 			if a.ended[id] == "" || a.ended[id] == "paused" {
 				a.ended[id] = "interrupted"
@@ -469,7 +469,7 @@ func TestPlayingGoesOnBehindAnInterruptionAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, at+1, position)
 		require.Equal(t, steps[:at], again[:at], "what was played stays")
-		require.Equal(t, replay.ReplayCut, again[at].Name)
+		require.Equal(t, replay.Cut, again[at].Name)
 
 		a := watch(t)
 		for _, step := range again {
@@ -533,7 +533,7 @@ func TestCheckpointsComeWithTheirTurns(t *testing.T) {
 				require.True(t, started[step.Checkpoint.TurnID], "a checkpoint comes after its turn began")
 			}
 
-			if step.Name == replay.ReplayBatch {
+			if step.Name == replay.Batch {
 				require.Equal(t, 1, results, "the files of a batch are those behind its last result")
 			}
 		}
@@ -549,8 +549,8 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 
 	active := "x"
 	for want, session := range map[string]domain.Session{
-		replay.ReplayRunning: {Status: domain.SessionRunning, ActiveChatID: &active},
-		"":                   {Status: domain.SessionFailed},
+		replay.Running: {Status: domain.SessionRunning, ActiveChatID: &active},
+		"":             {Status: domain.SessionFailed},
 	} {
 		src := newSource(r.session)
 		require.NoError(t, src.frame(r.tree))
@@ -559,11 +559,11 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 	}
 
 	empty := newSource(r.session)
-	require.Equal(t, replay.ReplayNoTurns, empty.reason(domain.Session{Status: domain.SessionCreated}))
+	require.Equal(t, replay.NoTurns, empty.reason(domain.Session{Status: domain.SessionCreated}))
 
 	odd := newSource(r.session)
 	strange := r.entries[0]
 	strange.Kind = "hologram"
 	require.NoError(t, odd.entry(strange))
-	require.Equal(t, replay.ReplayUnsupported, odd.reason(domain.Session{Status: domain.SessionCompleted}))
+	require.Equal(t, replay.Unsupported, odd.reason(domain.Session{Status: domain.SessionCompleted}))
 }

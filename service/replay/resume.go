@@ -37,7 +37,7 @@ func state(steps []replay.Step) (*played, error) {
 		}
 
 		switch step.Name {
-		case replay.ReplayCut:
+		case replay.Cut:
 			p.reset()
 		case domain.EventChatStart:
 			p.start, p.running = step, true
@@ -107,7 +107,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 	}
 
 	steps = append(steps, script[:at]...)
-	steps = append(steps, replay.Step{Name: replay.ReplayCut, Data: json.RawMessage("{}")})
+	steps = append(steps, replay.Step{Name: replay.Cut, Data: json.RawMessage("{}")})
 	position = len(steps)
 
 	cut := was.running || len(was.paused) > 0

@@ -104,7 +104,7 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 
 	switch reason := src.reason(session); reason {
 	case "":
-	case replay.ReplayRunning:
+	case replay.Running:
 		return "", domain.Newf(domain.Conflict, domain.CodeSessionBusy, "the session is still running")
 	default:
 		return "", domain.Newf(domain.Conflict, "replay_unsupported", "the session cannot be replayed: %s", reason)

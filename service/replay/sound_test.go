@@ -85,7 +85,7 @@ func TestAReplayOfAReplayWaitsUntilItIsOver(t *testing.T) {
 	require.NoError(t, src.entry(r.entries[0]))
 
 	for status, want := range map[domain.ReplayStatus]string{
-		domain.ReplayPlaying: replay.ReplayRunning, domain.ReplayPaused: replay.ReplayRunning, domain.ReplayFinished: "", domain.ReplayAutonomous: "",
+		domain.ReplayPlaying: replay.Running, domain.ReplayPaused: replay.Running, domain.ReplayFinished: "", domain.ReplayAutonomous: "",
 	} {
 		require.Equal(
 			t,

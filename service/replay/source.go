@@ -97,18 +97,18 @@ func (s *source) reason(session domain.Session) string {
 	case session.Replay.Plays(),
 		session.Status == domain.SessionRunning, session.Status == domain.SessionWaitingForInput,
 		session.ActiveChatID != nil, session.QueueLength > 0:
-		return replay.ReplayRunning
+		return replay.Running
 	case len(s.entries) == 0:
-		return replay.ReplayNoTurns
+		return replay.NoTurns
 	}
 
 	for _, e := range s.entries {
 		if e.Kind != domain.KindMessage && e.Kind != domain.KindCompaction {
-			return replay.ReplayUnsupported
+			return replay.Unsupported
 		}
 
 		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused {
-			return replay.ReplayRunning
+			return replay.Running
 		}
 	}
 

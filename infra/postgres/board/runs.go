@@ -103,7 +103,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 	})
 	for _, run := range over {
 		if err == nil {
-			err = webhooks.IssueRunEvent(ctx, tx, webhook.WebhookIssueRunCancelled, run)
+			err = webhooks.IssueRunEvent(ctx, tx, webhook.IssueRunCancelled, run)
 		}
 	}
 

@@ -261,7 +261,7 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancel
 			return nil
 		}
 
-		if err := webhooks.IssueRunEvent(ctx, tx, webhook.WebhookIssueRunStarted, runID); err != nil {
+		if err := webhooks.IssueRunEvent(ctx, tx, webhook.IssueRunStarted, runID); err != nil {
 			return err
 		}
 
@@ -335,9 +335,9 @@ type end struct {
 
 // endEvents are the events of runs that are over.
 var endEvents = map[board.IssueRunStatus]webhook.Event{
-	board.IssueRunCompleted: webhook.WebhookIssueRunCompleted,
-	board.IssueRunFailed:    webhook.WebhookIssueRunFailed,
-	board.IssueRunCancelled: webhook.WebhookIssueRunCancelled,
+	board.IssueRunCompleted: webhook.IssueRunCompleted,
+	board.IssueRunFailed:    webhook.IssueRunFailed,
+	board.IssueRunCancelled: webhook.IssueRunCancelled,
 }
 
 // endRun ends a run: its issue moves on, and where it is worth it another attempt begins.

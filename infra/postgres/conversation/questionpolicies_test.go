@@ -14,7 +14,7 @@ func TestBase_questionPolicies(t *testing.T) {
 	t.Parallel()
 	d := newDecisions(t)
 	hook, err := d.store.CreateWebhook(t.Context(), d.owner, domain.NewID(), webhook.Spec{
-		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookQuestionEscalated}, Enabled: true,
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.QuestionEscalated}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 

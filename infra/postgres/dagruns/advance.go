@@ -111,7 +111,7 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 // notify writes the events of what has become of a run: it has begun, or is over.
 func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Status) error {
 	if before == dagrun.Pending && now != dagrun.Pending {
-		if err := webhooks.DAGRunEvent(ctx, tx, webhook.WebhookDAGRunStarted, runID); err != nil {
+		if err := webhooks.DAGRunEvent(ctx, tx, webhook.DAGRunStarted, runID); err != nil {
 			return err
 		}
 	}
@@ -125,9 +125,9 @@ func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Sta
 
 // endEvents are the events of runs that are over.
 var endEvents = map[dagrun.Status]webhook.Event{
-	dagrun.Completed: webhook.WebhookDAGRunCompleted,
-	dagrun.Failed:    webhook.WebhookDAGRunFailed,
-	dagrun.Cancelled: webhook.WebhookDAGRunCancelled,
+	dagrun.Completed: webhook.DAGRunCompleted,
+	dagrun.Failed:    webhook.DAGRunFailed,
+	dagrun.Cancelled: webhook.DAGRunCancelled,
 }
 
 func graphOf(ctx context.Context, tx pgx.Tx, solutionID string, version int) (graph dag.Graph, err error) {

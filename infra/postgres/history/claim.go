@@ -227,7 +227,7 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 		ID:        domain.NewID(),
 		SessionID: session.ID,
 		Kind:      want.Kind,
-		State:     history.HistoryRunning,
+		State:     history.StateRunning,
 		LeftID:    domain.NewID(),
 		ChatID:    goal.chatID,
 	}

@@ -72,9 +72,9 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved hi
 		return moved, false, operationNotFound(operationID)
 	case err != nil:
 		return moved, false, pg.Fault("read the result of a history operation", err)
-	case state == history.HistoryDone:
+	case state == history.StateDone:
 		return *result, true, nil
-	case state == history.HistoryFailed:
+	case state == history.StateFailed:
 		return moved, true, failed
 	}
 

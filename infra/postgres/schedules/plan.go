@@ -204,7 +204,7 @@ func (t *taking) notifyMissed() error {
 		return nil
 	}
 
-	return webhooks.TaskEvent(t.ctx, t.tx, webhook.WebhookRunMissed, t.task, t.notRun)
+	return webhooks.TaskEvent(t.ctx, t.tx, webhook.RunMissed, t.task, t.notRun)
 }
 
 // cancelOthers ends the runs that wait, and has the others stopped.

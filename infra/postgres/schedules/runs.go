@@ -423,9 +423,9 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 
 // notifyEnd reports to webhooks the end of a run, and that its task was disabled by it.
 func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run schedule.Run) error {
-	event := webhook.WebhookRunFailed
+	event := webhook.RunFailed
 	if run.Status == domain.RunCompleted {
-		event = webhook.WebhookRunCompleted
+		event = webhook.RunCompleted
 	}
 
 	runs := []schedule.Run{run}
@@ -437,7 +437,7 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run sche
 		return nil
 	}
 
-	return webhooks.TaskEvent(ctx, tx, webhook.WebhookSchedulePaused, task, runs)
+	return webhooks.TaskEvent(ctx, tx, webhook.SchedulePaused, task, runs)
 }
 
 // StalledRuns lists runs that should have moved some seconds ago: those that no

@@ -77,7 +77,7 @@ func (p stepPlayer) play(ctx context.Context, step replay.Step) error {
 		}
 	}
 
-	if step.Name == replay.ReplayCut || step.Name == replay.ReplayBatch {
+	if step.Name == replay.Cut || step.Name == replay.Batch {
 		return nil
 	}
 

@@ -200,7 +200,7 @@ func (s *Store) RecordAttempt(ctx context.Context, due webhook.DueDelivery, answ
 		switch {
 		case answer.StatusCode == webhook.StatusGone:
 			disabled = "the endpoint answered 410: it wants no more events"
-		case now.Sub(*failing) >= webhook.WebhookFailsFor && failures >= webhook.WebhookFailsOften:
+		case now.Sub(*failing) >= webhook.FailsFor && failures >= webhook.FailsOften:
 			disabled = fmt.Sprintf(
 				"all %d attempts since %s failed, the last one: %s",
 				failures,
@@ -262,7 +262,7 @@ func recordAnswer(ctx context.Context, tx pgx.Tx, due webhook.DueDelivery, answe
 		WHERE  id = @id`,
 		pgx.NamedArgs{
 			"id": due.ID, "status": string(status), "reason": reason, "number": due.Number, "tries": tries, "attempt": attempt,
-			"pause": pause, "kept": webhook.MaxWebhookAttempts,
+			"pause": pause, "kept": webhook.MaxAttempts,
 		})
 
 	return err == nil, err
@@ -284,14 +284,14 @@ func disable(ctx context.Context, tx pgx.Tx, webhookID, reason string) error {
 
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks WHERE owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] ORDER BY id FOR KEY SHARE`,
-		owner, string(webhook.WebhookDisabled))
+		owner, string(webhook.Disabled))
 
 	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(others) == 0 {
 		return err
 	}
 
-	return deliver(ctx, tx, others, nil, webhook.WebhookDisabled, webhook.Stopped{
+	return deliver(ctx, tx, others, nil, webhook.Disabled, webhook.Stopped{
 		WebhookID: webhookID, Description: description, Reason: reason,
 	})
 }
@@ -328,5 +328,5 @@ func (s *Store) PruneCrowdedDeliveries(ctx context.Context, limit int) (int64, e
 		DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY (
 			SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
 				SELECT id FROM webhook_deliveries WHERE webhook_id = w.id AND status <> 'pending' ORDER BY id DESC OFFSET $2) d
-			LIMIT $1))`, limit, webhook.MaxWebhookDeliveries)
+			LIMIT $1))`, limit, webhook.MaxDeliveries)
 }

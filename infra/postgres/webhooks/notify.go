@@ -24,7 +24,7 @@ const (
 // of replays have none.
 func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end domain.ChatEnded) error {
 	event := webhook.ChatEvent(end.FinishReason)
-	if event == webhook.WebhookChatWaiting {
+	if event == webhook.ChatWaiting {
 		if err := runWaits(ctx, tx, sessionID, chatID); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 	}
 
 	data.Result = nil // it has any size; clients read it from the session
-	if event == webhook.WebhookChatWaiting {
+	if event == webhook.ChatWaiting {
 		if data.Questions, err = openQuestions(ctx, tx, chatID); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 
 // QuestionEscalated writes the deliveries of a question that no user has answered.
 func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questionID string) error {
-	to, err := chatTargets(ctx, tx, sessionID, chatID, webhook.WebhookQuestionEscalated)
+	to, err := chatTargets(ctx, tx, sessionID, chatID, webhook.QuestionEscalated)
 	if err != nil || len(to.webhooks) == 0 {
 		return err
 	}
@@ -66,7 +66,7 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questi
 		return nil // resolved meanwhile
 	}
 
-	return deliver(ctx, tx, to.webhooks, &sessionID, webhook.WebhookQuestionEscalated, webhook.Escalation{
+	return deliver(ctx, tx, to.webhooks, &sessionID, webhook.QuestionEscalated, webhook.Escalation{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, TaskID: to.taskID, RunID: to.runID, Question: open[i],
 	})
 }
@@ -93,7 +93,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedul
 		return err
 	}
 
-	shown := runs[max(0, len(runs)-webhook.MaxWebhookRuns):]
+	shown := runs[max(0, len(runs)-webhook.MaxRuns):]
 
 	var of *string
 	if session != "" {
@@ -135,7 +135,7 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 		ORDER  BY w.id FOR KEY SHARE OF w`,
 		pgx.NamedArgs{
 			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
-			"escalates": event == webhook.WebhookQuestionEscalated,
+			"escalates": event == webhook.QuestionEscalated,
 		})
 
 	var id string
@@ -184,7 +184,7 @@ func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, eve
 				SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = n.webhook AND d.status = 'pending' LIMIT @most) p) f`,
 		pgx.NamedArgs{
 			"ids": ids, "webhooks": to, "session": sessionID, "event": string(event), "body": string(body), "reason": tooManyPending,
-			"most": webhook.MaxWebhookPending,
+			"most": webhook.MaxPending,
 		})
 
 	return err

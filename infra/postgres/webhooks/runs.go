@@ -81,7 +81,7 @@ func issueRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID st
 		return err
 	}
 
-	if event == webhook.WebhookIssueRunWaiting {
+	if event == webhook.IssueRunWaiting {
 		data.Status = "waiting"
 	}
 
@@ -150,8 +150,8 @@ func runWaits(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
 	}
 
 	if trigger == domain.TriggerIssue {
-		return issueRunEvent(ctx, tx, webhook.WebhookIssueRunWaiting, runID, questions)
+		return issueRunEvent(ctx, tx, webhook.IssueRunWaiting, runID, questions)
 	}
 
-	return dagRunEvent(ctx, tx, webhook.WebhookDAGRunWaiting, runID, &sessionID, questions)
+	return dagRunEvent(ctx, tx, webhook.DAGRunWaiting, runID, &sessionID, questions)
 }

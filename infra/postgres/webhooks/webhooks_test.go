@@ -35,7 +35,7 @@ func newSending(t *testing.T) sending {
 func (s sending) webhook(change func(*webhook.Spec)) webhook.Webhook {
 	s.t.Helper()
 
-	spec := webhook.Spec{URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true}
+	spec := webhook.Spec{URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true}
 	if change != nil {
 		change(&spec)
 	}
@@ -97,17 +97,17 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	s.exec(`INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
 		catchup_window_s, pause_on_failure_after, jitter_s)
 		    VALUES ($1, $2, 't', 'p', '@daily', 'UTC', true, false, false, 'skip', 0, 0, 0)`, other, s.owner)
-	all, failed := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatFailed} })
+	all, failed := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.ChatFailed} })
 	here := s.webhook(func(w *webhook.Spec) { w.SessionID = &s.session })
 	off := s.webhook(func(w *webhook.Spec) { w.Enabled = false })
 	ofTask := s.webhook(func(w *webhook.Spec) { w.TaskID = &other })
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
 	theirs, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
-		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, nil)
 	require.Error(t, err, "a webhook has a secret")
 	theirs, err = s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
-		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.WebhookAll}, Enabled: true,
+		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 
@@ -126,7 +126,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	require.True(t, domain.HasCode(err, "webhook_not_found"))
 
 	newest := s.deliveries(all)[0]
-	require.Equal(t, webhook.WebhookChatCompleted, newest.Event)
+	require.Equal(t, webhook.ChatCompleted, newest.Event)
 
 	var body struct {
 		Type string
@@ -162,7 +162,7 @@ func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
 
-	slow, quick := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatFailed} })
+	slow, quick := s.webhook(nil), s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.ChatFailed} })
 	for range 10 {
 		s.ended(domain.FinishCompleted)
 	}
@@ -251,15 +251,15 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 
 	last := s.deliveries(w)[0]
 	require.Equal(t, 22, last.AttemptCount)
-	require.Len(t, last.Attempts, webhook.MaxWebhookAttempts)
+	require.Len(t, last.Attempts, webhook.MaxAttempts)
 	require.Equal(t, 22, last.Attempts[len(last.Attempts)-1].Number)
 }
 
 func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
-	failing, other := s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookChatCompleted} }),
-		s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.WebhookDisabled} })
+	failing, other := s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.ChatCompleted} }),
+		s.webhook(func(w *webhook.Spec) { w.Events = []webhook.Event{webhook.Disabled} })
 	s.ended(domain.FinishCompleted)
 	s.ended(domain.FinishCompleted)
 	s.exec(`UPDATE webhooks SET failures = 9, failing_since = now() - interval '4 days' WHERE id = $1`, failing.ID)
@@ -275,7 +275,7 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 		require.Equal(t, webhook.DeliveryFailed, d.Status)
 	}
 
-	require.Equal(t, webhook.WebhookDisabled, s.deliveries(other)[0].Event)
+	require.Equal(t, webhook.Disabled, s.deliveries(other)[0].Event)
 
 	enabled, err := s.db.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *webhook.Spec) error { w.Enabled = true; return nil })
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func TestDeliveries_areBounded(t *testing.T) {
 			    FROM generate_series(1, $5) n`,
 			fmt.Sprintf("%s-%s-", status, age), w.ID, status, age, n)
 	}
-	fill(webhook.MaxWebhookPending, "pending", 0)
+	fill(webhook.MaxPending, "pending", 0)
 	s.ended(domain.FinishCompleted)
 	crowded, n, err := s.db.WebhookDeliveries(t.Context(), s.owner, w.ID, webhook.DeliveryFailed, "", 0, 10)
 	require.NoError(t, err)
@@ -313,7 +313,7 @@ func TestDeliveries_areBounded(t *testing.T) {
 	removed, err := s.db.PruneDeliveries(t.Context(), 30*24*time.Hour, 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed)
-	fill(webhook.MaxWebhookDeliveries, "delivered", time.Hour)
+	fill(webhook.MaxDeliveries, "delivered", time.Hour)
 
 	removed, err = s.db.PruneCrowdedDeliveries(t.Context(), 500)
 	require.NoError(t, err)
