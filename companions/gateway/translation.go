@@ -3,44 +3,47 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/tidwall/gjson"
+
+	"everloop/companions/gateway/dialect"
 )
 
-// dialect translates one request of an interface that is not chat completions: the request
-// goes on as one of chat completions, and what is written as an answer to that is translated.
-type dialect interface {
-	// request translates a body, which is a JSON object.
-	request(text []byte) (chat []byte, fault *apiError)
-	// whole translates a completion. A fault says what is wrong with it.
-	whole(c *call, completion []byte) (answer any, fault string)
-	// stream begins the translation of a stream.
-	stream(c *call, out io.Writer) dialectStream
-	// refusal is an error of the gateway or of a source as the interface shows it.
-	refusal(status int, text []byte) any
+// messages serves Anthropic's Messages interface.
+func (s *Service) messages(w http.ResponseWriter, r *http.Request) {
+	s.translated(w, r, messagesOf(w))
 }
 
-// dialectStream translates the pieces of a completion.
-type dialectStream interface {
-	// silence fills a pause, so that connections stay open.
-	silence()
-	// chunk takes a piece of a completion, or a whole one, as JSON.
-	chunk(text []byte)
-	// malformed takes a piece that is not JSON.
-	malformed()
-	// end writes the end of an answer whose source says that it is whole.
-	end()
-	// finish ends a stream whose source gave a finish reason and no [DONE].
-	finish()
-	// failed is the first error of writing.
-	failed() error
+// noMessages answers requests of Anthropic's interface that the gateway does not serve.
+func (s *Service) noMessages(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	if r.URL.Path == "/v1/messages" {
+		allowed = []string{http.MethodPost}
+	}
+
+	t := &translator{ResponseWriter: w, to: messagesOf(w)}
+	unrouted(t, r, allowed)
+	t.finish()
+}
+
+func messagesOf(w http.ResponseWriter) dialect.Dialect {
+	id := w.Header().Get("X-Request-Id")
+	w.Header().Set("Request-Id", id)
+
+	return dialect.Messages(id)
+}
+
+// responses serves OpenAI's Responses interface. The gateway keeps no responses: a client
+// sends the whole conversation each time.
+func (s *Service) responses(w http.ResponseWriter, r *http.Request) {
+	s.translated(w, r, dialect.Responses(w.Header().Get("X-Request-Id"), time.Now()))
 }
 
 // translated serves requests of a dialect.
-func (s *Service) translated(w http.ResponseWriter, r *http.Request, to dialect) {
+func (s *Service) translated(w http.ResponseWriter, r *http.Request, to dialect.Dialect) {
 	t := &translator{ResponseWriter: w, to: to}
 	s.withKey(func(w http.ResponseWriter, r *http.Request, by *caller) {
 		s.answer(w, r, by, "/chat/completions", t.translate)
@@ -51,11 +54,11 @@ func (s *Service) translated(w http.ResponseWriter, r *http.Request, to dialect)
 // translator is a writer of chat completions' answers that writes those of a dialect.
 type translator struct {
 	http.ResponseWriter
-	to     dialect
+	to     dialect.Dialect
 	call   *call // nil until the request is translated
 	status int
 	held   []byte // of an answer that is not streamed, and the last line of one that is
-	stream dialectStream
+	stream dialect.Stream
 }
 
 // Unwrap gives a response controller the writer below, to flush it.
@@ -68,9 +71,9 @@ func (t *translator) translate(c *call) *apiError {
 		return invalid("the body must be a JSON object")
 	}
 
-	chat, fault := t.to.request(c.body.text)
+	chat, fault := t.to.Request(c.body.text)
 	if fault != nil {
-		return fault
+		return invalid(fault.Message)
 	}
 
 	c.body.text = chat
@@ -94,7 +97,7 @@ func (t *translator) WriteHeader(status int) {
 }
 
 func (t *translator) begin() {
-	t.stream = t.to.stream(t.call, t.ResponseWriter)
+	t.stream = t.to.Stream(t.call.answered(), t.ResponseWriter)
 	t.ResponseWriter.WriteHeader(http.StatusOK)
 }
 
@@ -112,7 +115,7 @@ func (t *translator) Write(text []byte) (int, error) {
 	for {
 		line, rest, whole := bytes.Cut(t.held, []byte("\n"))
 		if !whole {
-			return len(text), t.stream.failed()
+			return len(text), t.stream.Failed()
 		}
 
 		t.line(bytes.TrimRight(line, "\r"))
@@ -123,7 +126,7 @@ func (t *translator) Write(text []byte) (int, error) {
 // line takes a line of the source's stream.
 func (t *translator) line(text []byte) {
 	if bytes.HasPrefix(text, []byte(":")) {
-		t.stream.silence()
+		t.stream.Silence()
 		return
 	}
 
@@ -136,11 +139,11 @@ func (t *translator) line(text []byte) {
 	switch {
 	case len(value) == 0:
 	case string(value) == "[DONE]":
-		t.stream.end()
+		t.stream.End()
 	case !json.Valid(value):
-		t.stream.malformed()
+		t.stream.Malformed()
 	default:
-		t.stream.chunk(value)
+		t.stream.Chunk(value)
 	}
 }
 
@@ -150,7 +153,7 @@ func (t *translator) finish() {
 	case t.status == 0:
 		return
 	case t.stream != nil:
-		t.stream.finish()
+		t.stream.Finish()
 		return
 	case t.status != http.StatusOK:
 		t.refuse(t.status, t.held)
@@ -166,13 +169,13 @@ func (t *translator) finish() {
 		t.Header().Set("Content-Type", "text/event-stream")
 		t.Header().Set("Cache-Control", "no-cache")
 		t.begin()
-		t.stream.chunk(t.held)
-		t.stream.end()
+		t.stream.Chunk(t.held)
+		t.stream.End()
 
 		return
 	}
 
-	whole, fault := t.to.whole(t.call, t.held)
+	whole, fault := t.to.Whole(t.call.answered(), t.held)
 	if fault != "" {
 		t.fail(fault)
 		return
@@ -188,34 +191,14 @@ func (t *translator) fail(message string) {
 
 func (t *translator) refuse(status int, text []byte) {
 	t.Header().Del("Content-Length")
-	writeJSON(t.ResponseWriter, status, t.to.refusal(status, text))
+	writeJSON(t.ResponseWriter, status, t.to.Refusal(status, text))
 }
 
-// reason is the message and the code of an error, in the shapes that sources use.
-func reason(text []byte) (message, code string) {
-	object := gjson.ParseBytes(text)
-	fault := object.Get("error")
+// answered is what translations need to know of a call.
+func (c *call) answered() dialect.Answered {
+	return dialect.Answered{Model: c.asked, Tokens: func() dialect.Tokens {
+		sum := c.meter.tally()
 
-	code = object.Get("error.code").String()
-	for _, one := range []gjson.Result{object.Get("error.message"), fault, object.Get("message"), object.Get("detail")} {
-		if one.Type == gjson.String && one.String() != "" {
-			return one.String(), code
-		}
-	}
-
-	return fault.Raw, code
-}
-
-// encoded is a request of chat completions as JSON.
-func encoded(request map[string]any) ([]byte, *apiError) {
-	var out bytes.Buffer
-
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // a text of such characters would become six times as long
-
-	if encoder.Encode(request) != nil {
-		return nil, invalid("the body is nested too deeply")
-	}
-
-	return bytes.TrimSpace(out.Bytes()), nil
+		return dialect.Tokens{Prompt: sum.Prompt, Completion: sum.Completion}
+	}}
 }

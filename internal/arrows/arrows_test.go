@@ -138,8 +138,10 @@ var allowed = map[string][]string{
 	"infra/snapshots": {"domain", "internal/rmtree", "internal/sharedfs", "internal/diskspace"},
 	"companions/mock": {"internal/clients", "internal/hosts", "internal/release"},
 	"companions/gateway": {
-		"companions/credentials", "companions/edge", "internal/clients", "internal/hosts", "internal/release",
+		"companions/credentials", "companions/edge", "companions/gateway/dialect", "internal/clients", "internal/hosts",
+		"internal/release",
 	},
+	"companions/gateway/dialect": {},
 	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
 	"internal/sbom":          {},
 	"internal/release":       {},

@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"crypto/rand"
@@ -51,12 +51,12 @@ func emptyMessage(id, model string) answerMessage {
 	return answerMessage{ID: "msg_" + id, Type: "message", Role: "assistant", Model: model, Content: []contentBlock{}}
 }
 
-func (m *messages) whole(c *call, completion []byte) (answer any, fault string) {
+func (m *messages) Whole(of Answered, completion []byte) (answer any, fault string) {
 	object := gjson.ParseBytes(completion)
 	choice := object.Get("choices.0")
 	said := choice.Get("message")
 
-	whole := emptyMessage(m.id, c.asked)
+	whole := emptyMessage(m.id, of.Model)
 	if text := thinkingOf(said); text != "" {
 		whole.Content = append(whole.Content, thinkingBlock(text))
 	}
@@ -89,7 +89,7 @@ func (m *messages) whole(c *call, completion []byte) (answer any, fault string) 
 
 	reason, sequence := stopReason(choice, m.stops, len(calls) > 0, said.Get("refusal").String() != "")
 	whole.StopReason, whole.StopSequence = &reason, sequence
-	whole.Usage = c.messageUsage(object.Get("usage"))
+	whole.Usage = of.messageUsage(object.Get("usage"))
 
 	return whole, ""
 }
@@ -159,8 +159,8 @@ func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reaso
 }
 
 // messageUsage is what the source reports, else the gateway's estimate.
-func (c *call) messageUsage(reported gjson.Result) messageUsage {
-	sum := c.meter.tally()
+func (a Answered) messageUsage(reported gjson.Result) messageUsage {
+	sum := a.Tokens()
 	usage := messageUsage{Input: sum.Prompt, Output: sum.Completion}
 	usage.Cached = min(max(reported.Get("prompt_tokens_details.cached_tokens").Int(), 0), usage.Input)
 	usage.Input -= usage.Cached

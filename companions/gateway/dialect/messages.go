@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"io"
@@ -6,48 +6,27 @@ import (
 	"strconv"
 )
 
-// messages serves Anthropic's Messages interface.
-func (s *Service) messages(w http.ResponseWriter, r *http.Request) {
-	s.translated(w, r, newMessages(w))
-}
-
-// noMessages answers requests of Anthropic's interface that the gateway does not serve.
-func (s *Service) noMessages(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	if r.URL.Path == "/v1/messages" {
-		allowed = []string{http.MethodPost}
-	}
-
-	t := &translator{ResponseWriter: w, to: newMessages(w)}
-	unrouted(t, r, allowed)
-	t.finish()
-}
-
 // messages is Anthropic's interface, of one request.
 type messages struct {
 	id    string
 	stops []string
 }
 
-func newMessages(w http.ResponseWriter) *messages {
-	id := w.Header().Get("X-Request-Id")
-	w.Header().Set("Request-Id", id)
+// Messages is Anthropic's Messages interface; the id is that of the request.
+func Messages(id string) Dialect { return &messages{id: id} }
 
-	return &messages{id: id}
-}
-
-func (m *messages) request(text []byte) ([]byte, *apiError) {
+func (m *messages) Request(text []byte) ([]byte, *Invalid) {
 	chat, fault := toChat(text)
 	m.stops = chat.stops
 
 	return chat.text, fault
 }
 
-func (m *messages) stream(c *call, out io.Writer) dialectStream {
-	return &messageStream{out: out, id: m.id, call: c, stops: m.stops}
+func (m *messages) Stream(of Answered, out io.Writer) Stream {
+	return &messageStream{out: out, id: m.id, answered: of, stops: m.stops}
 }
 
-func (m *messages) refusal(status int, text []byte) any {
+func (m *messages) Refusal(status int, text []byte) any {
 	message, code := reason(text)
 	if message == "" {
 		message = "the source has status " + strconv.Itoa(status)

@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"encoding/base64"
@@ -10,7 +10,7 @@ import (
 )
 
 // conversation translates the system prompt and the messages.
-func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
+func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 	out := []chatMessage{}
 
 	if system.Exists() && system.Type != gjson.Null {
@@ -28,10 +28,10 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
 
 	last := ""
 
-	fault := eachItem("messages", messages, func(at string, item gjson.Result) *apiError {
+	fault := eachItem("messages", messages, func(at string, item gjson.Result) *Invalid {
 		var content gjson.Result
 
-		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
+		fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
 			switch name {
 			case "role":
 				return stringOf(at, value, &last)
@@ -75,14 +75,14 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *apiError {
 }
 
 // systemText joins the texts of a system prompt: many sources take one text only.
-func systemText(system gjson.Result) (string, *apiError) {
+func systemText(system gjson.Result) (string, *Invalid) {
 	if system.Type == gjson.String {
 		return system.String(), nil
 	}
 
 	var texts []string
 
-	fault := eachItem("system", system, func(at string, item gjson.Result) *apiError {
+	fault := eachItem("system", system, func(at string, item gjson.Result) *Invalid {
 		if item.Get("type").String() != "text" {
 			return wrong(at+".type", "must be text")
 		}
@@ -97,8 +97,8 @@ func systemText(system gjson.Result) (string, *apiError) {
 }
 
 // blockText reads a block of the kind text.
-func blockText(at string, block gjson.Result) (text string, fault *apiError) {
-	fault = eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+func blockText(at string, block gjson.Result) (text string, fault *Invalid) {
+	fault = eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type", name == "cache_control":
 			return nil
@@ -127,7 +127,7 @@ type turnReader struct {
 	pictures  []chatPart // of the results: a tool's message carries text only
 }
 
-func (t *turnReader) read(at string, content gjson.Result, block func(at string, block gjson.Result) *apiError) *apiError {
+func (t *turnReader) read(at string, content gjson.Result, block func(at string, block gjson.Result) *Invalid) *Invalid {
 	if content.Type == gjson.String {
 		t.parts = []chatPart{textPart(content.String())}
 		t.text.WriteString(content.String())
@@ -146,7 +146,7 @@ func (t *turnReader) read(at string, content gjson.Result, block func(at string,
 	return eachItem(at, content, block)
 }
 
-func (t *turnReader) ofUser(at string, block gjson.Result) *apiError {
+func (t *turnReader) ofUser(at string, block gjson.Result) *Invalid {
 	switch block.Get("type").String() {
 	case "text":
 		text, fault := blockText(at, block)
@@ -184,14 +184,14 @@ func (t *turnReader) userMessages() []chatMessage {
 }
 
 // toolResult reads the result of a tool.
-func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
+func (t *turnReader) toolResult(at string, block gjson.Result) *Invalid {
 	var id string
 
 	failed := false
 
 	var content gjson.Result
 
-	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type", name == "cache_control":
 			return nil
@@ -221,7 +221,7 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 	case content.Type == gjson.String:
 		texts = append(texts, content.String())
 	default:
-		fault = eachItem(at+".content", content, func(at string, item gjson.Result) *apiError {
+		fault = eachItem(at+".content", content, func(at string, item gjson.Result) *Invalid {
 			switch item.Get("type").String() {
 			case "text":
 				text, fault := blockText(at, item)
@@ -249,7 +249,7 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *apiError {
 	return fault
 }
 
-func (t *turnReader) ofAssistant(at string, block gjson.Result) *apiError {
+func (t *turnReader) ofAssistant(at string, block gjson.Result) *Invalid {
 	switch block.Get("type").String() {
 	case "text":
 		text, fault := blockText(at, block)
@@ -257,7 +257,7 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *apiError {
 
 		return fault
 	case "thinking":
-		return eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+		return eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
 			var text string
 
 			switch name {
@@ -279,10 +279,10 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *apiError {
 	return wrong(at+".type", "must be text, thinking or tool_use: other blocks cannot be translated to chat completions")
 }
 
-func (t *turnReader) toolUse(at string, block gjson.Result) *apiError {
+func (t *turnReader) toolUse(at string, block gjson.Result) *Invalid {
 	one := chatCall{Type: "function"}
 
-	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type", name == "cache_control":
 			return nil
@@ -327,13 +327,13 @@ func (t *turnReader) assistantMessage() chatMessage {
 }
 
 // blockImage reads an image that is in the request or at an address.
-func blockImage(at string, block gjson.Result) (chatPart, *apiError) {
-	fault := eachField(at, block, func(at, name string, value gjson.Result) *apiError {
+func blockImage(at string, block gjson.Result) (chatPart, *Invalid) {
+	fault := eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
 		switch name {
 		case "type", "cache_control":
 			return nil
 		case "source":
-			return eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+			return eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 				if !slices.Contains([]string{"type", "media_type", "data", "url"}, name) {
 					return untranslatable(at)
 				}

@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"bytes"
@@ -9,17 +9,21 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// maxCalls bounds the tool calls of one streamed message, and maxLine their arguments.
-const maxCalls = 1000
+// Bounds of a stream.
+const (
+	maxCalls     = 1000     // tool calls of one message
+	maxArguments = 16 << 20 // bytes of their arguments
+	maxHeld      = 64 << 20 // bytes of a response that are held until its end
+)
 
 // messageStream translates a stream of chat completions to one of Anthropic's events.
 // Blocks follow one another: one begins when the one before has ended.
 type messageStream struct {
-	out   io.Writer
-	id    string
-	call  *call
-	stops []string
-	err   error // of writing
+	out      io.Writer
+	id       string
+	answered Answered
+	stops    []string
+	err      error // of writing
 
 	begun   bool
 	over    bool // there was message_stop or an error
@@ -42,15 +46,15 @@ type streamedCall struct {
 	sent      int
 }
 
-func (s *messageStream) failed() error { return s.err }
+func (s *messageStream) Failed() error { return s.err }
 
-func (s *messageStream) silence() { s.event("ping", map[string]any{}) }
+func (s *messageStream) Silence() { s.event("ping", map[string]any{}) }
 
-func (s *messageStream) malformed() { s.fail("api_error", notJSON, "source_error") }
+func (s *messageStream) Malformed() { s.fail("api_error", notJSON, "source_error") }
 
 const notJSON = "the source sent a piece that is not JSON"
 
-func (s *messageStream) chunk(text []byte) {
+func (s *messageStream) Chunk(text []byte) {
 	object := gjson.ParseBytes(text)
 	if fault := object.Get("error"); fault.IsObject() || fault.Type == gjson.String {
 		message, code := reason(text)
@@ -111,7 +115,7 @@ func (s *messageStream) begin() {
 	}
 
 	s.begun = true
-	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.call.asked)})
+	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.answered.Model)})
 }
 
 // say takes text or thinking. What comes after a tool call has begun is kept until the
@@ -121,7 +125,7 @@ func (s *messageStream) say(kind, text string) {
 	case text == "":
 		return
 	case len(s.calls) > 0:
-		if s.size += len(text); s.size > maxLine {
+		if s.size += len(text); s.size > maxArguments {
 			s.tooLong()
 			return
 		}
@@ -208,7 +212,7 @@ func (s *messageStream) callPiece(place int64, piece gjson.Result) {
 	}
 
 	arguments := piece.Get("function.arguments").String()
-	if s.size += len(arguments); s.size > maxLine {
+	if s.size += len(arguments); s.size > maxArguments {
 		s.tooLong()
 		return
 	}
@@ -249,7 +253,7 @@ func (s *messageStream) writeCall(one *streamedCall) {
 	}
 }
 
-func (s *messageStream) end() {
+func (s *messageStream) End() {
 	if s.over {
 		return
 	}
@@ -282,15 +286,15 @@ func (s *messageStream) end() {
 	reason, sequence := stopReason(s.ended, s.stops, len(s.calls) > 0, s.refused)
 	s.event("message_delta", map[string]any{
 		"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence},
-		"usage": s.call.messageUsage(s.usage),
+		"usage": s.answered.messageUsage(s.usage),
 	})
 	s.event("message_stop", map[string]any{})
 	s.over = true
 }
 
-func (s *messageStream) finish() {
+func (s *messageStream) Finish() {
 	if s.ended.Exists() {
-		s.end()
+		s.End()
 	}
 }
 

@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 // responseStream translates a stream of chat completions to the events of the Responses
 // interface. Items begin in their order; calls of functions are open side by side.
 type responseStream struct {
-	out  io.Writer
-	of   *responses
-	call *call
-	err  error // of writing
+	out      io.Writer
+	of       *responses
+	answered Answered
+	err      error // of writing
 
 	number   int // of the next event
 	response response
@@ -45,9 +45,9 @@ type callStream struct {
 	sent      int
 }
 
-func (s *responseStream) failed() error { return s.err }
+func (s *responseStream) Failed() error { return s.err }
 
-func (s *responseStream) silence() {
+func (s *responseStream) Silence() {
 	if s.over || s.err != nil {
 		return
 	}
@@ -55,9 +55,9 @@ func (s *responseStream) silence() {
 	_, s.err = io.WriteString(s.out, ": keep-alive\n\n")
 }
 
-func (s *responseStream) malformed() { s.fail("source_error", notJSON) }
+func (s *responseStream) Malformed() { s.fail("source_error", notJSON) }
 
-func (s *responseStream) chunk(text []byte) {
+func (s *responseStream) Chunk(text []byte) {
 	object := gjson.ParseBytes(text)
 	if fault := object.Get("error"); fault.IsObject() || fault.Type == gjson.String {
 		message, code := reason(text)
@@ -103,7 +103,7 @@ func (s *responseStream) begin() {
 	}
 
 	s.begun = true
-	s.response = s.of.begun(s.call)
+	s.response = s.of.begun(s.answered)
 	s.event("response.created", map[string]any{"response": s.response})
 	s.event("response.in_progress", map[string]any{"response": s.response})
 }
@@ -146,7 +146,7 @@ func (s *responseStream) say(kind, text string) {
 
 // holds counts what is held of an answer, and ends one that is too long.
 func (s *responseStream) holds(n int) bool {
-	if s.size += n; s.size > maxAnswer {
+	if s.size += n; s.size > maxHeld {
 		s.fail("source_error", "the answer of the source is too long")
 		return false
 	}
@@ -307,13 +307,13 @@ func (s *responseStream) callItem(one *callStream, status, arguments string) cal
 	}
 }
 
-func (s *responseStream) end() {
+func (s *responseStream) End() {
 	if s.over {
 		return
 	}
 
 	s.begin()
-	s.response.end(s.call, s.ended, s.usage)
+	s.response.end(s.answered, s.ended, s.usage)
 
 	status := completed
 	if s.response.Status == incomplete {
@@ -349,9 +349,9 @@ func (s *responseStream) end() {
 	s.over = true
 }
 
-func (s *responseStream) finish() {
+func (s *responseStream) Finish() {
 	if s.ended.Exists() {
-		s.end()
+		s.End()
 	}
 }
 

@@ -1,8 +1,6 @@
-package gateway
+package dialect
 
 import (
-	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
@@ -118,7 +116,6 @@ func TestToChat_rejects(t *testing.T) {
 		_, fault := toChat([]byte(asked))
 		require.NotNil(t, fault, words)
 		require.Contains(t, fault.Message, words)
-		require.Equal(t, 400, fault.status)
 	}
 
 	_, fault := toChat([]byte("{\"user\":\"\xff\"}"))
@@ -126,63 +123,4 @@ func TestToChat_rejects(t *testing.T) {
 	_, fault = toChat([]byte(`{"max_tokens":1,"seed":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) +
 		`,"messages":[{"role":"user","content":"x"}]}`))
 	require.Contains(t, fault.Message, "nested")
-}
-
-func FuzzToChat(f *testing.F) {
-	for _, c := range conversations {
-		f.Add([]byte(c.asked))
-	}
-
-	for _, asked := range rejected {
-		f.Add([]byte(asked))
-	}
-
-	f.Fuzz(func(t *testing.T, text []byte) {
-		b := body{text: text}
-		if b.parseJSON() != nil {
-			return
-		}
-
-		chat, fault := toChat(text)
-		if fault != nil {
-			require.Equal(t, 400, fault.status)
-			require.LessOrEqual(t, len(fault.Message), 500)
-
-			return
-		}
-
-		again := body{text: chat.text}
-		require.Nil(t, again.parseJSON())
-		require.Equal(t, b.model, again.model)
-		require.Equal(t, b.stream, again.stream)
-	})
-}
-
-func FuzzStreams(f *testing.F) {
-	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\",\"reasoning\":\"b\"}}]}\n: x\ndata: [DONE]"))
-	f.Add([]byte(`data: {"choices":[{"delta":{"tool_calls":[{"index":1,"function":{"name":"f","arguments":"{"}},{}]}}]}` +
-		"\ndata: [DONE]"))
-	f.Add([]byte("data: {\"error\":{\"code\":[1]}}"))
-	f.Add([]byte(`data: {"choices":[{"message":{"content":[{"text":"a"}],"refusal":"r"},"finish_reason":1}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, to := range []dialect{&messages{}, &responses{}} {
-			var out strings.Builder
-
-			c := &translator{to: to, stream: to.stream(&call{}, &out)}
-			for line := range strings.SplitSeq(string(text), "\n") {
-				c.line([]byte(line))
-			}
-
-			c.stream.finish()
-			require.NoError(t, c.stream.failed())
-
-			for part := range strings.SplitSeq(strings.TrimSpace(out.String()), "\n\n") {
-				_, data, is := strings.Cut(part, "\ndata: ")
-				require.True(t, out.Len() == 0 || part == ": keep-alive" || is && json.Valid([]byte(data)), part)
-			}
-
-			_, fault := to.whole(&call{}, text)
-			_, _ = io.WriteString(&out, fault)
-		}
-	})
 }

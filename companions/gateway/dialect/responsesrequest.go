@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 // responseToChat translates a request of the Responses interface, which is a JSON object.
 // What chat completions cannot carry is an error that names the field.
-func responseToChat(text []byte) ([]byte, *apiError) {
+func responseToChat(text []byte) ([]byte, *Invalid) {
 	if !utf8.Valid(text) {
 		return nil, invalid("the body must be UTF-8")
 	}
@@ -42,7 +42,7 @@ type responseReader struct{ chatWriter }
 // stateless are fields for which the gateway would have to keep responses.
 var stateless = []string{"previous_response_id", "conversation", "prompt"}
 
-func (q *responseReader) field(at, name string, value gjson.Result) *apiError {
+func (q *responseReader) field(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "input", "instructions", "metadata", "store", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
 		"stream_options", "max_tool_calls":
@@ -73,7 +73,7 @@ func (q *responseReader) field(at, name string, value gjson.Result) *apiError {
 	case "reasoning":
 		return eachField(at, value, q.reasoning)
 	case "include":
-		return eachItem(at, value, func(at string, item gjson.Result) *apiError {
+		return eachItem(at, value, func(at string, item gjson.Result) *Invalid {
 			if item.String() != "reasoning.encrypted_content" { // sources encrypt nothing: the reasoning is in its item
 				return untranslatable(at)
 			}
@@ -111,16 +111,16 @@ func (q *responseReader) field(at, name string, value gjson.Result) *apiError {
 	return q.once(at, name, json.RawMessage(value.Raw))
 }
 
-func (q *responseReader) functions(at string, value gjson.Result) *apiError {
+func (q *responseReader) functions(at string, value gjson.Result) *Invalid {
 	tools := []any{}
-	fault := eachItem(at, value, func(at string, item gjson.Result) *apiError {
+	fault := eachItem(at, value, func(at string, item gjson.Result) *Invalid {
 		if item.Get("type").String() != "function" {
 			return wrong(at+".type", "must be function: the gateway runs no tools of its own")
 		}
 
 		function := map[string]any{"parameters": map[string]any{"type": "object", "properties": map[string]any{}}}
 
-		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
+		fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
 			switch {
 			case name == "type":
 				return nil
@@ -163,7 +163,7 @@ func (q *responseReader) functions(at string, value gjson.Result) *apiError {
 	return fault
 }
 
-func (q *responseReader) choice(at string, value gjson.Result) *apiError {
+func (q *responseReader) choice(at string, value gjson.Result) *Invalid {
 	if value.Type == gjson.String && slices.Contains([]string{"auto", "none", "required"}, value.String()) {
 		return q.once(at, "tool_choice", value.String())
 	}
@@ -177,7 +177,7 @@ func (q *responseReader) choice(at string, value gjson.Result) *apiError {
 }
 
 // answerText is the form of the answer.
-func (q *responseReader) answerText(at, name string, value gjson.Result) *apiError {
+func (q *responseReader) answerText(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "verbosity":
 		return q.once(at, name, json.RawMessage(value.Raw))
@@ -198,7 +198,7 @@ func (q *responseReader) answerText(at, name string, value gjson.Result) *apiErr
 
 	schema := map[string]any{}
 
-	fault := eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+	fault := eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type":
 		case slices.Contains([]string{"name", "description", "strict"}, name), name == "schema" && value.IsObject():
@@ -222,7 +222,7 @@ func (q *responseReader) answerText(at, name string, value gjson.Result) *apiErr
 	return q.once(at, "response_format", map[string]any{"type": "json_schema", "json_schema": schema})
 }
 
-func (q *responseReader) reasoning(at, name string, value gjson.Result) *apiError {
+func (q *responseReader) reasoning(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "effort":
 		var effort string
@@ -245,7 +245,7 @@ type itemReader struct {
 	turn     *chatMessage // the assistant's, to which reasoning, text and calls belong
 }
 
-func (c *itemReader) conversation(instructions, input gjson.Result) *apiError {
+func (c *itemReader) conversation(instructions, input gjson.Result) *Invalid {
 	if instructions.Exists() && instructions.Type != gjson.Null {
 		var text string
 		if fault := stringOf("instructions", instructions, &text); fault != nil {
@@ -271,7 +271,7 @@ func (c *itemReader) conversation(instructions, input gjson.Result) *apiError {
 	return fault
 }
 
-func (c *itemReader) item(at string, item gjson.Result) *apiError {
+func (c *itemReader) item(at string, item gjson.Result) *Invalid {
 	kind := item.Get("type").String()
 	if kind == "" && item.Get("role").Exists() {
 		kind = "message"
@@ -333,10 +333,10 @@ func (c *itemReader) system(text string) {
 	c.messages = append(c.messages, chatMessage{Role: "system", Content: text})
 }
 
-func (c *itemReader) message(at string, item gjson.Result) *apiError {
+func (c *itemReader) message(at string, item gjson.Result) *Invalid {
 	var content gjson.Result
 
-	fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
+	fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
 		switch name {
 		case "type", "role", "id", "status", "phase":
 			return nil
@@ -386,12 +386,12 @@ func (c *itemReader) message(at string, item gjson.Result) *apiError {
 }
 
 // contentParts reads a text or an array of parts.
-func contentParts(at string, content gjson.Result) (parts []chatPart, fault *apiError) {
+func contentParts(at string, content gjson.Result) (parts []chatPart, fault *Invalid) {
 	if content.Type == gjson.String {
 		return []chatPart{textPart(content.String())}, nil
 	}
 
-	fault = eachItem(at, content, func(at string, item gjson.Result) *apiError {
+	fault = eachItem(at, content, func(at string, item gjson.Result) *Invalid {
 		var text string
 
 		switch kind := item.Get("type").String(); kind {
@@ -434,7 +434,7 @@ func simplest(parts []chatPart) any {
 	return parts
 }
 
-func onlyText(at string, parts []chatPart, between string) (string, *apiError) {
+func onlyText(at string, parts []chatPart, between string) (string, *Invalid) {
 	texts := make([]string, 0, len(parts))
 
 	for _, part := range parts {
@@ -448,7 +448,7 @@ func onlyText(at string, parts []chatPart, between string) (string, *apiError) {
 	return strings.Join(texts, between), nil
 }
 
-func (c *itemReader) reasoning(at string, item gjson.Result) *apiError {
+func (c *itemReader) reasoning(at string, item gjson.Result) *Invalid {
 	var texts []string
 
 	for _, field := range []string{"content", "summary"} {
@@ -474,7 +474,7 @@ func (c *itemReader) reasoning(at string, item gjson.Result) *apiError {
 	return nil
 }
 
-func (c *itemReader) call(at string, item gjson.Result) *apiError {
+func (c *itemReader) call(at string, item gjson.Result) *Invalid {
 	one := chatCall{Type: "function"}
 	for name, to := range map[string]*string{"call_id": &one.ID, "name": &one.Function.Name, "arguments": &one.Function.Arguments} {
 		if fault := stringOf(at+"."+name, item.Get(name), to); fault != nil {
@@ -488,7 +488,7 @@ func (c *itemReader) call(at string, item gjson.Result) *apiError {
 	return nil
 }
 
-func (c *itemReader) result(at string, item gjson.Result) *apiError {
+func (c *itemReader) result(at string, item gjson.Result) *Invalid {
 	var id string
 	if fault := stringOf(at+".call_id", item.Get("call_id"), &id); fault != nil {
 		return fault

@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"strconv"
@@ -87,13 +87,13 @@ func textContent(text string) outputText {
 
 func refusalContent(text string) refusalText { return refusalText{Type: "refusal", Refusal: text} }
 
-func (p *responses) whole(c *call, completion []byte) (any, string) {
+func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 	object := gjson.ParseBytes(completion)
 	choice := object.Get("choices.0")
 	said := choice.Get("message")
 
-	r := p.begun(c)
-	r.end(c, choice, object.Get("usage"))
+	r := p.begun(of)
+	r.end(of, choice, object.Get("usage"))
 
 	status := completed
 	if r.Status == incomplete {

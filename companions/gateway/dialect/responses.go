@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"io"
@@ -9,10 +9,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// responses serves OpenAI's Responses interface. The gateway keeps no responses: a client
-// sends the whole conversation each time.
-func (s *Service) responses(w http.ResponseWriter, r *http.Request) {
-	s.translated(w, r, &responses{id: w.Header().Get("X-Request-Id"), made: time.Now().Unix()})
+// Responses is OpenAI's Responses interface; the id is that of the request, made the time.
+func Responses(id string, made time.Time) Dialect {
+	return &responses{id: id, made: made.Unix()}
 }
 
 // responses is OpenAI's Responses interface, of one request.
@@ -22,16 +21,16 @@ type responses struct {
 	asked gjson.Result // the request, of which the response repeats some fields
 }
 
-func (p *responses) request(text []byte) ([]byte, *apiError) {
+func (p *responses) Request(text []byte) ([]byte, *Invalid) {
 	p.asked = gjson.ParseBytes(text)
 	return responseToChat(text)
 }
 
-func (p *responses) stream(c *call, out io.Writer) dialectStream {
-	return &responseStream{out: out, of: p, call: c}
+func (p *responses) Stream(of Answered, out io.Writer) Stream {
+	return &responseStream{out: out, of: p, answered: of}
 }
 
-func (p *responses) refusal(status int, text []byte) any {
+func (p *responses) Refusal(status int, text []byte) any {
 	message, code := reason(text)
 	if message == "" {
 		message = "the source has status " + strconv.Itoa(status)
@@ -100,7 +99,7 @@ type outputDetails struct {
 }
 
 // begun is a response that has no output yet.
-func (p *responses) begun(c *call) response {
+func (p *responses) begun(of Answered) response {
 	or := func(field string, otherwise any) any {
 		if value := p.asked.Get(field); value.Exists() && value.Type != gjson.Null {
 			return value.Value()
@@ -114,7 +113,7 @@ func (p *responses) begun(c *call) response {
 		Object:       "response",
 		Created:      p.made,
 		Status:       "in_progress",
-		Model:        c.asked,
+		Model:        of.Model,
 		Output:       []any{},
 		Instructions: or("instructions", nil),
 		MaxOutput:    or("max_output_tokens", nil),
@@ -135,7 +134,7 @@ func (p *responses) begun(c *call) response {
 }
 
 // end sets how a response ended: by its choice's finish reason.
-func (r *response) end(c *call, choice, usage gjson.Result) {
+func (r *response) end(of Answered, choice, usage gjson.Result) {
 	r.Status = "completed"
 
 	switch choice.Get("finish_reason").String() {
@@ -145,12 +144,12 @@ func (r *response) end(c *call, choice, usage gjson.Result) {
 		r.Status, r.Incomplete = "incomplete", map[string]string{"reason": "content_filter"}
 	}
 
-	r.Usage = c.responseUsage(usage)
+	r.Usage = of.responseUsage(usage)
 }
 
 // responseUsage is what the source reports, else the gateway's estimate.
-func (c *call) responseUsage(reported gjson.Result) *responseUsage {
-	sum := c.meter.tally()
+func (a Answered) responseUsage(reported gjson.Result) *responseUsage {
+	sum := a.Tokens()
 	within := func(field string, most int64) int64 { return min(max(reported.Get(field).Int(), 0), most) }
 
 	return &responseUsage{

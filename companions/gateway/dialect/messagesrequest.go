@@ -1,4 +1,4 @@
-package gateway
+package dialect
 
 import (
 	"encoding/json"
@@ -60,7 +60,7 @@ func textPart(text string) chatPart { return chatPart{Type: "text", Text: &text}
 
 // toChat translates a request of Anthropic's interface, which is a JSON object. What
 // chat completions cannot carry is an error that names the field.
-func toChat(text []byte) (chatRequest, *apiError) {
+func toChat(text []byte) (chatRequest, *Invalid) {
 	if !utf8.Valid(text) {
 		return chatRequest{}, invalid("the body must be UTF-8")
 	}
@@ -102,20 +102,20 @@ type chatWriter struct {
 	thinks *bool
 }
 
-func wrong(field, rule string) *apiError { return invalid("the field " + field + " " + rule) }
+func wrong(field, rule string) *Invalid { return invalid("the field " + field + " " + rule) }
 
-func untranslatable(field string) *apiError {
+func untranslatable(field string) *Invalid {
 	return wrong(field, "is unknown or cannot be translated to chat completions")
 }
 
 // eachField calls use for the fields of an object. A field that is null is not there.
-func eachField(at string, object gjson.Result, use func(at, name string, value gjson.Result) *apiError) *apiError {
+func eachField(at string, object gjson.Result, use func(at, name string, value gjson.Result) *Invalid) *Invalid {
 	if !object.IsObject() {
 		return wrong(at, "must be an object")
 	}
 
 	var (
-		fault *apiError
+		fault *Invalid
 		seen  []string
 	)
 
@@ -145,12 +145,12 @@ func eachField(at string, object gjson.Result, use func(at, name string, value g
 }
 
 // eachItem calls use for the items of an array.
-func eachItem(at string, array gjson.Result, use func(at string, item gjson.Result) *apiError) *apiError {
+func eachItem(at string, array gjson.Result, use func(at string, item gjson.Result) *Invalid) *Invalid {
 	if !array.IsArray() {
 		return wrong(at, "must be an array")
 	}
 
-	var fault *apiError
+	var fault *Invalid
 
 	i := 0
 
@@ -183,7 +183,7 @@ func brief(name string) string {
 }
 
 // stringOf sets a field that must be a string.
-func stringOf(at string, value gjson.Result, to *string) *apiError {
+func stringOf(at string, value gjson.Result, to *string) *Invalid {
 	if value.Type != gjson.String {
 		return wrong(at, "must be a string")
 	}
@@ -193,7 +193,7 @@ func stringOf(at string, value gjson.Result, to *string) *apiError {
 	return nil
 }
 
-func (q *chatWriter) field(at, name string, value gjson.Result) *apiError {
+func (q *chatWriter) field(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "messages", "system", "cache_control": // the first two are read in their order
 		return nil
@@ -239,8 +239,8 @@ func (q *chatWriter) field(at, name string, value gjson.Result) *apiError {
 	return wrong(at, "says again what another field says")
 }
 
-func (q *chatWriter) stopSequences(at string, value gjson.Result) *apiError {
-	fault := eachItem(at, value, func(at string, item gjson.Result) *apiError {
+func (q *chatWriter) stopSequences(at string, value gjson.Result) *Invalid {
+	fault := eachItem(at, value, func(at string, item gjson.Result) *Invalid {
 		var stop string
 		if fault := stringOf(at, item, &stop); fault != nil {
 			return fault
@@ -259,7 +259,7 @@ func (q *chatWriter) stopSequences(at string, value gjson.Result) *apiError {
 }
 
 // once sets a field that two fields of the request may stand for.
-func (q *chatWriter) once(at, name string, value any) *apiError {
+func (q *chatWriter) once(at, name string, value any) *Invalid {
 	if q.out[name] != nil {
 		return wrong(at, "says again what another field says")
 	}
@@ -269,7 +269,7 @@ func (q *chatWriter) once(at, name string, value any) *apiError {
 	return nil
 }
 
-func (q *chatWriter) metadata(at, name string, value gjson.Result) *apiError {
+func (q *chatWriter) metadata(at, name string, value gjson.Result) *Invalid {
 	if name != "user_id" {
 		return untranslatable(at)
 	}
@@ -284,10 +284,10 @@ func (q *chatWriter) metadata(at, name string, value gjson.Result) *apiError {
 
 // thinking is on, off or, when adaptive, the source's own choice. A budget is left out:
 // chat completions has none.
-func (q *chatWriter) thinking(at string, value gjson.Result) *apiError {
+func (q *chatWriter) thinking(at string, value gjson.Result) *Invalid {
 	on := false
 
-	fault := eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+	fault := eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type" && slices.Contains([]string{"enabled", "disabled", "adaptive"}, value.String()):
 			return nil
@@ -318,7 +318,7 @@ func (q *chatWriter) thinking(at string, value gjson.Result) *apiError {
 }
 
 // switchThinking adds enable_thinking to the arguments of the chat template.
-func (q *chatWriter) switchThinking() *apiError {
+func (q *chatWriter) switchThinking() *Invalid {
 	arguments := map[string]json.RawMessage{}
 	if raw, is := q.out["chat_template_kwargs"].(json.RawMessage); is && json.Unmarshal(raw, &arguments) != nil {
 		return wrong("chat_template_kwargs", "must be an object")
@@ -338,7 +338,7 @@ func (q *chatWriter) switchThinking() *apiError {
 	return nil
 }
 
-func (q *chatWriter) serviceTier(at string, value gjson.Result) *apiError {
+func (q *chatWriter) serviceTier(at string, value gjson.Result) *Invalid {
 	switch value.String() {
 	case "auto":
 		q.out["service_tier"] = "auto"
@@ -351,7 +351,7 @@ func (q *chatWriter) serviceTier(at string, value gjson.Result) *apiError {
 	return nil
 }
 
-func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *apiError {
+func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "effort":
 		var effort string
@@ -368,8 +368,8 @@ func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *apiError
 }
 
 // outputFormat is the JSON schema of the answer.
-func (q *chatWriter) outputFormat(at string, value gjson.Result) *apiError {
-	fault := eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+func (q *chatWriter) outputFormat(at string, value gjson.Result) *Invalid {
+	fault := eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type" && value.String() == "json_schema", name == "schema" && value.IsObject():
 			return nil
@@ -389,12 +389,12 @@ func (q *chatWriter) outputFormat(at string, value gjson.Result) *apiError {
 	return q.once(at, "response_format", map[string]any{"type": "json_schema", "json_schema": schema})
 }
 
-func (q *chatWriter) tools(at string, value gjson.Result) *apiError {
+func (q *chatWriter) tools(at string, value gjson.Result) *Invalid {
 	tools := []any{}
-	fault := eachItem(at, value, func(at string, item gjson.Result) *apiError {
+	fault := eachItem(at, value, func(at string, item gjson.Result) *Invalid {
 		function := map[string]any{}
 
-		fault := eachField(at, item, func(at, name string, value gjson.Result) *apiError {
+		fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
 			switch name {
 			case "type":
 				if value.String() != "custom" {
@@ -447,8 +447,8 @@ func (q *chatWriter) tools(at string, value gjson.Result) *apiError {
 	return fault
 }
 
-func (q *chatWriter) toolChoice(at string, value gjson.Result) *apiError {
-	fault := eachField(at, value, func(at, name string, value gjson.Result) *apiError {
+func (q *chatWriter) toolChoice(at string, value gjson.Result) *Invalid {
+	fault := eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 		switch {
 		case name == "type", name == "name" && value.Type == gjson.String:
 			return nil

@@ -1,0 +1,90 @@
+// Package dialect translates between the wire formats of model interfaces: requests of
+// Anthropic's Messages and OpenAI's Responses become those of chat completions, and the
+// answers, whole or streamed, are translated back. It knows no key, no source and no
+// limit of the gateway, and sends nothing.
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/tidwall/gjson"
+)
+
+// Dialect translates one request of an interface that is not chat completions: the request
+// goes on as one of chat completions, and what is written as an answer to that is translated.
+type Dialect interface {
+	// Request translates a body, which is a JSON object.
+	Request(text []byte) (chat []byte, fault *Invalid)
+	// Whole translates a completion. A fault says what is wrong with it.
+	Whole(of Answered, completion []byte) (answer any, fault string)
+	// Stream begins the translation of a stream.
+	Stream(of Answered, out io.Writer) Stream
+	// Refusal is an error of the gateway or of a source as the interface shows it.
+	Refusal(status int, text []byte) any
+}
+
+// Stream translates the pieces of a completion.
+type Stream interface {
+	// Silence fills a pause, so that connections stay open.
+	Silence()
+	// Chunk takes a piece of a completion, or a whole one, as JSON.
+	Chunk(text []byte)
+	// Malformed takes a piece that is not JSON.
+	Malformed()
+	// End writes the end of an answer whose source says that it is whole.
+	End()
+	// Finish ends a stream whose source gave a finish reason and no [DONE].
+	Finish()
+	// Failed is the first error of writing.
+	Failed() error
+}
+
+// Answered is what a translation needs to know of the request whose answer it translates.
+type Answered struct {
+	Model  string        // the name in the request, which the answer repeats
+	Tokens func() Tokens // of the answer so far
+}
+
+// Tokens are those that the source reports, else the gateway's estimate.
+type Tokens struct {
+	Prompt     int64
+	Completion int64
+}
+
+// Invalid says why a request cannot be translated.
+type Invalid struct {
+	Message string
+}
+
+func invalid(message string) *Invalid { return &Invalid{message} }
+
+// reason is the message and the code of an error, in the shapes that sources use.
+func reason(text []byte) (message, code string) {
+	object := gjson.ParseBytes(text)
+	fault := object.Get("error")
+
+	code = object.Get("error.code").String()
+	for _, one := range []gjson.Result{object.Get("error.message"), fault, object.Get("message"), object.Get("detail")} {
+		if one.Type == gjson.String && one.String() != "" {
+			return one.String(), code
+		}
+	}
+
+	return fault.Raw, code
+}
+
+// encoded is a request of chat completions as JSON.
+func encoded(request map[string]any) ([]byte, *Invalid) {
+	var out bytes.Buffer
+
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // a text of such characters would become six times as long
+
+	if encoder.Encode(request) != nil {
+		return nil, invalid("the body is nested too deeply")
+	}
+
+	return bytes.TrimSpace(out.Bytes()), nil
+}
