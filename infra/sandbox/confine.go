@@ -3,7 +3,11 @@
 package sandbox
 
 import (
+	"unsafe"
+
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox/seccomp"
 )
 
 // The steps that every level's program shares.
@@ -84,10 +88,21 @@ func (p *program) dropBounding() {
 
 // finish ends every program: no new privileges, death with the fork server, no
 // looking into this process, and the system call filter as the very last.
-func (p *program) finish(rule callRule) {
+func (p *program) finish(rule seccomp.Rule) {
 	p.call("set the file mask", unix.SYS_UMASK, num(0o022))
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
 	p.call("hide from tracing", unix.SYS_PRCTL, num(unix.PR_SET_DUMPABLE), none, none, none, none)
 	p.seccomp(rule)
+}
+
+// seccomp adds the call that installs the filter. It must be the last of a
+// program, and every child of the process inherits it.
+func (p *program) seccomp(rule seccomp.Rule) {
+	f := seccomp.Filter(rule)
+	code := p.bytes(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), uintptr(len(f))*unsafe.Sizeof(f[0])))
+	// struct sock_fprog holds a pointer, which only the child can fill in.
+	prog := object(p, struct{ len, filter uint64 }{len: uint64(len(f))})
+	p.pointerAt(prog, 8, code)
+	p.call("install the system call filter", unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), none, prog)
 }

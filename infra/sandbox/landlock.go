@@ -8,6 +8,8 @@ import (
 
 	"github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox/seccomp"
 )
 
 // minLandlock is the Landlock version that also keeps signals and abstract
@@ -135,7 +137,7 @@ func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 	p.dropAll()
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("apply Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, none)
-	p.finish(callRule{memfd: held.memory})
+	p.finish(seccomp.Rule{Memfd: held.memory})
 
 	return p
 }

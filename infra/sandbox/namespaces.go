@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/sandbox/forkserver"
+	"everloop/infra/sandbox/seccomp"
 )
 
 // Who and where a command is in a namespaced sandbox.
@@ -292,7 +293,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 
 	p.limits(sh, held)
 	p.dropCapabilities()
-	p.finish(callRule{inet: true, netlink: true, memfd: held.memory})
+	p.finish(seccomp.Rule{Inet: true, Netlink: true, Memfd: held.memory})
 
 	return p
 }

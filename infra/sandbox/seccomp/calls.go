@@ -1,8 +1,12 @@
 //go:build linux
 
-package sandbox
+package seccomp
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // A command may make the calls of allowedCalls and allowedArch, and with some
 // arguments those of conditionalCalls. refusedCalls answer EPERM, because
@@ -67,7 +71,7 @@ var allowedCalls = []uint32{
 	unix.SYS_UNAME, unix.SYS_SYSINFO, unix.SYS_GETRANDOM,
 }
 
-// conditionalCalls depend on their arguments: see filter.
+// conditionalCalls depend on their arguments: see Filter.
 var conditionalCalls = []uint32{
 	unix.SYS_CLONE, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL, unix.SYS_PERSONALITY, unix.SYS_SECCOMP,
 	unix.SYS_MEMFD_CREATE,
@@ -97,3 +101,12 @@ var refusedCalls = []uint32{
 	// opening by handle passes by every path check
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
 }
+
+// Allowed are the calls that a command may make.
+func Allowed() []uint32 { return slices.Concat(allowedCalls, allowedArch) }
+
+// Conditional are the calls that a command may make with some arguments.
+func Conditional() []uint32 { return slices.Clone(conditionalCalls) }
+
+// Refused are the calls that answer EPERM. Every other call answers ENOSYS.
+func Refused() []uint32 { return slices.Concat(refusedCalls, refusedArch) }

@@ -1,10 +1,11 @@
 //go:build linux
 
-package sandbox
+// Package seccomp decides which system calls a command in the sandbox may make, as a
+// filter for the kernel. It installs nothing: the sandbox does, last before the command.
+package seccomp
 
 import (
 	"slices"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,17 +80,17 @@ func (b *bpf) allow(calls []uint32) {
 	}
 }
 
-// callRule says which of the conditional calls a command may make. Unix sockets it
+// Rule says which of the conditional calls a command may make. Unix sockets it
 // may always have. All other families are refused to all processes: some of them (vsock,
 // packet, alg) reach past a network namespace.
-type callRule struct {
-	inet    bool // TCP and UDP, over IPv4 and IPv6: for a command alone in its network namespace
-	netlink bool // NETLINK_ROUTE, with which programs list interfaces
-	memfd   bool // files in memory, which only a control group counts
+type Rule struct {
+	Inet    bool // TCP and UDP, over IPv4 and IPv6: for a command alone in its network namespace
+	Netlink bool // NETLINK_ROUTE, with which programs list interfaces
+	Memfd   bool // files in memory, which only a control group counts
 }
 
-// filter builds the system call filter.
-func filter(rule callRule) bpf {
+// Filter builds the system call filter.
+func Filter(rule Rule) []unix.SockFilter {
 	var b bpf
 	b.load(dataArch)
 	b.jump(unix.BPF_JEQ, auditArch, 1, 0)
@@ -101,7 +102,7 @@ func filter(rule callRule) bpf {
 		b.ret(retErrno(unix.ENOSYS))
 	}
 
-	b.allow(append(slices.Clone(allowedCalls), allowedArch...))
+	b.allow(Allowed())
 	b.section(unix.SYS_CLONE, func(b *bpf) {
 		b.load(dataArg0)
 		b.jump(unix.BPF_JSET, namespaceFlags, 0, 1)
@@ -133,7 +134,7 @@ func filter(rule callRule) bpf {
 		b.ret(retErrno(unix.EPERM))
 	})
 
-	if rule.memfd {
+	if rule.Memfd {
 		b.when(unix.SYS_MEMFD_CREATE, retAllow)
 	}
 	// A filter of the command's own may not hand calls to another process.
@@ -144,7 +145,7 @@ func filter(rule callRule) bpf {
 		b.ret(retAllow)
 	})
 
-	for _, nr := range append(slices.Clone(refusedCalls), refusedArch...) {
+	for _, nr := range Refused() {
 		b.when(nr, retErrno(unix.EPERM))
 	}
 
@@ -170,18 +171,18 @@ const (
 )
 
 // sockets decides about socket(family, type, protocol).
-func (r callRule) sockets(b *bpf) {
+func (r Rule) sockets(b *bpf) {
 	b.load(dataArg0)
 	b.when(unix.AF_UNIX, retAllow)
 
-	if r.netlink {
+	if r.Netlink {
 		b.jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, 4)
 		b.load(dataArg2)
 		b.when(unix.NETLINK_ROUTE, retAllow)
 		b.ret(retErrno(unix.EAFNOSUPPORT))
 	}
 
-	if r.inet {
+	if r.Inet {
 		b.jump(unix.BPF_JEQ, unix.AF_INET, 2, 0)
 		b.jump(unix.BPF_JEQ, unix.AF_INET6, 1, 0)
 		b.ret(retErrno(unix.EAFNOSUPPORT))
@@ -204,15 +205,4 @@ func (b *bpf) protocol(kind, protocol uint32) {
 	b.when(anyProtocol, retAllow)
 	b.when(protocol, retAllow)
 	b.ret(retErrno(unix.EPROTONOSUPPORT))
-}
-
-// seccomp adds the call that installs the filter. It must be the last of a
-// program, and every child of the process inherits it.
-func (p *program) seccomp(rule callRule) {
-	f := filter(rule)
-	code := p.bytes(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), uintptr(len(f))*unsafe.Sizeof(f[0])))
-	// struct sock_fprog holds a pointer, which only the child can fill in.
-	prog := object(p, struct{ len, filter uint64 }{len: uint64(len(f))})
-	p.pointerAt(prog, 8, code)
-	p.call("install the system call filter", unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), none, prog)
 }
