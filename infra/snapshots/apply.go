@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/snapshots/beneath"
 	"everloop/internal/rmtree"
 	"everloop/internal/sharedfs"
 )
@@ -101,7 +102,7 @@ func (r *restorer) tolerate(p string, err error) error {
 
 // parent opens the directory that holds a path.
 func (r *restorer) parent(p string) (dir int, name string, err error) {
-	dir, err = openBelow(r.root, parentOf(p), unix.O_PATH|unix.O_DIRECTORY)
+	dir, err = beneath.Open(r.root, parentOf(p), unix.O_PATH|unix.O_DIRECTORY)
 	return dir, p[strings.LastIndexByte(p, '/')+1:], err
 }
 
@@ -139,7 +140,7 @@ func (r *restorer) openDirs() error {
 
 // setDir sets a directory's mode and owner.
 func (r *restorer) setDir(p string, mode uint32) error {
-	fd, err := openBelow(r.root, p, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := beneath.Open(r.root, p, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (r *restorer) setDir(p string, mode uint32) error {
 		}
 	}
 
-	return unix.Chmod(viaProc(fd), mode)
+	return unix.Chmod(beneath.ViaProc(fd), mode)
 }
 
 func (r *restorer) deletions() error {
@@ -227,7 +228,7 @@ func (r *restorer) files() error {
 
 // fill writes what one directory lacks.
 func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
-	dir, err := openBelow(r.root, in, unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := beneath.Open(r.root, in, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
 		defer func() { _ = unix.Close(dir) }()
 	}
@@ -331,7 +332,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 		pooled := pool.Get().(*[]byte)
 		defer pool.Put(pooled)
 
-		data, err := r.contents.spool.read(r.contents.blobs[e.sum], *pooled)
+		data, err := r.contents.spool.Read(r.contents.blobs[e.sum], *pooled)
 		if err == nil {
 			_, err = f.Write(data)
 		}
@@ -385,7 +386,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 func (r *restorer) modes() error {
 	for _, fix := range r.fixModes {
 		err := r.within(fix.entry.path, func(dir int, name string) error {
-			fd, err := openBelow(dir, name, unix.O_PATH)
+			fd, err := beneath.Open(dir, name, unix.O_PATH)
 			if err != nil {
 				return err
 			}
@@ -397,10 +398,10 @@ func (r *restorer) modes() error {
 			}
 
 			if st.Ino != fix.inode || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
-				return errNotRegular
+				return beneath.ErrNotRegular
 			}
 
-			return unix.Chmod(viaProc(fd), uint32(fix.entry.mode))
+			return unix.Chmod(beneath.ViaProc(fd), uint32(fix.entry.mode))
 		})
 		if err == nil {
 			r.done.Restored++

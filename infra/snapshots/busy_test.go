@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/snapshots/beneath"
 )
 
 func TestCapture_concurrentWriter(t *testing.T) {
@@ -124,7 +126,7 @@ func TestCapture_treeChangesDuringWalk(t *testing.T) {
 		b.put(t, "from/file", "x")
 		b.mkdir(t, "to")
 		b.put(t, "read", "x")
-		root, err := openRoot(b.root)
+		root, err := beneath.OpenRoot(b.root)
 		require.NoError(t, err)
 		w := &walker{ctx: t.Context(), root: root, most: 1000, content: func(int, string, *found) error { return nil }}
 		require.NoError(t, w.run(2))

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/spool"
 	"everloop/internal/sharedfs"
 )
 
@@ -67,10 +69,10 @@ type Pending struct {
 	snapshot Snapshot
 	tree     *tree // nil: nothing is to be stored
 
-	spool  spool
+	spool  spool.File
 	mu     sync.Mutex
-	blobs  map[hash]extent
-	chunks map[hash]extent
+	blobs  map[hash]spool.Extent
+	chunks map[hash]spool.Extent
 }
 
 // Capture takes a snapshot: Begin and Finish in one.
@@ -99,14 +101,17 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 		return nil, err
 	}
 
-	root, err := openRoot(in.Root)
+	root, err := beneath.OpenRoot(in.Root)
 	if err != nil {
 		return nil, err
 	}
 
 	defer func() { _ = unix.Close(root) }()
 
-	p := &Pending{store: s, ses: ses, spool: spool{dir: s.spool, reserve: s.reserve}, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
+	p := &Pending{
+		store: s, ses: ses, spool: spool.File{Dir: s.spool, Reserve: s.reserve},
+		blobs: map[hash]spool.Extent{}, chunks: map[hash]spool.Extent{},
+	}
 	if err := p.read(ctx, root, in, previous); err != nil {
 		p.Discard()
 		return nil, err
@@ -333,12 +338,12 @@ func (p *Pending) chunk(sum hash, data []byte) error {
 }
 
 // keep puts a content into the spool, once. A failure ends the whole capture.
-func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
+func (p *Pending) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 	p.mu.Lock()
 
 	_, here := in[sum]
 	if !here {
-		in[sum] = extent{}
+		in[sum] = spool.Extent{}
 	}
 	p.mu.Unlock()
 
@@ -346,7 +351,7 @@ func (p *Pending) keep(in map[hash]extent, sum hash, data []byte) error {
 		return nil
 	}
 
-	at, err := p.spool.add(data)
+	at, err := p.spool.Add(data)
 	if err != nil {
 		return err
 	}
@@ -367,11 +372,8 @@ func (p *Pending) Needs() int64 {
 		return 0
 	}
 
-	p.spool.mu.Lock()
-	defer p.spool.mu.Unlock()
-
-	return p.spool.end
+	return p.spool.Size()
 }
 
 // Discard frees what the snapshot holds of the disk.
-func (p *Pending) Discard() { p.spool.close() }
+func (p *Pending) Discard() { p.spool.Close() }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/snapshots/beneath"
 	"everloop/internal/diskspace"
 	"everloop/internal/sharedfs"
 )
@@ -112,14 +113,14 @@ func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 			return nil
 		}
 
-		fd, err := openBelow(dir, name, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := beneath.Open(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
 
 		defer func() { _ = unix.Close(fd) }()
 
-		below, err := diskspace.Measure(r.ctx, viaProc(fd)+"/.", diskspace.Usage{})
+		below, err := diskspace.Measure(r.ctx, beneath.ViaProc(fd)+"/.", diskspace.Usage{})
 		used = used.Plus(below)
 
 		return err

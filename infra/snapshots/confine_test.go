@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/snapshots/beneath"
 )
 
 // outsider is a directory that no capture or restore may reach.
@@ -57,7 +59,7 @@ func TestCapture_swappedForLink(t *testing.T) {
 	outside, check := outsider(t)
 	b := newBench(t)
 	b.put(t, "dir/sub/file", "inside")
-	root, err := openRoot(b.root)
+	root, err := beneath.OpenRoot(b.root)
 	require.NoError(t, err)
 
 	defer func() { _ = unix.Close(root) }()
@@ -68,9 +70,9 @@ func TestCapture_swappedForLink(t *testing.T) {
 	b.swap(t, "dir", outside)
 
 	_, err = w.scan("dir")
-	require.True(t, vanished(err), "%v", err)
+	require.True(t, beneath.Vanished(err), "%v", err)
 	_, err = w.scan("dir/sub")
-	require.True(t, vanished(err), "%v", err)
+	require.True(t, beneath.Vanished(err), "%v", err)
 	require.True(t, w.stirred(&scanned{path: "dir"}))
 
 	// The same with a file: between the look at it and its opening.
@@ -82,15 +84,15 @@ func TestCapture_swappedForLink(t *testing.T) {
 	b.put(t, "plain", "inside")
 	b.swap(t, "plain", filepath.Join(outside, "file"))
 
-	_, _, err = openFile(at, "plain", false)
-	require.ErrorIs(t, err, errNotRegular)
+	_, _, err = beneath.OpenFile(at, "plain", false)
+	require.ErrorIs(t, err, beneath.ErrNotRegular)
 	require.NoError(t, os.Remove(filepath.Join(b.root, "plain")))
 	require.NoError(t, unix.Mkfifo(filepath.Join(b.root, "plain"), 0o600))
 
-	_, _, err = openFile(at, "plain", false)
-	require.ErrorIs(t, err, errNotRegular)
-	_, err = readLink(at, "plain")
-	require.True(t, vanished(err), "it was a link a moment ago")
+	_, _, err = beneath.OpenFile(at, "plain", false)
+	require.ErrorIs(t, err, beneath.ErrNotRegular)
+	_, err = beneath.ReadLink(at, "plain")
+	require.True(t, beneath.Vanished(err), "it was a link a moment ago")
 	check()
 }
 

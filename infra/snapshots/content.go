@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/snapshots/beneath"
 	"everloop/internal/sharedfs"
 )
 
@@ -74,7 +75,7 @@ func buffersFor(size int64) *sync.Pool {
 // it is read is read again, and at last taken as it was found.
 func (r *reader) read(dir int, name string, f *found) error {
 	for try := 1; ; try++ {
-		file, before, err := openFile(dir, name, r.fresh)
+		file, before, err := beneath.OpenFile(dir, name, r.fresh)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/spool"
 )
 
 // gate stands before a store of objects: it counts, stops and changes.
@@ -255,7 +257,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 
 // prepared gives a restore that has everything and has changed nothing.
 func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) {
-	root, err := openRoot(b.root)
+	root, err := beneath.OpenRoot(b.root)
 	require.NoError(t, err)
 	w, err := b.store.survey(t.Context(), root, nil, target)
 	require.NoError(t, err)
@@ -267,7 +269,7 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 
 	r.compare(w)
 
-	waiting := &spool{dir: t.TempDir()}
+	waiting := &spool.File{Dir: t.TempDir()}
 
 	var need []*entry
 
@@ -282,7 +284,7 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 	require.NoError(t, err)
 
 	return r, func() {
-		waiting.close()
+		waiting.Close()
 
 		_ = os.NewFile(uintptr(root), "root").Close()
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"math"
 	"strings"
+
+	"everloop/infra/snapshots/beneath"
 )
 
 // errFormat says that bytes whose hash is right are no manifest of this version.
@@ -115,13 +117,13 @@ func decodePart(raw []byte, count int, place func(hash, location)) ([]entry, err
 		first := s.byte()
 		e.kind, e.trusted = kind(first&^(bitChunked|bitTrusted)), first&bitTrusted != 0
 		shared := s.uint(uint64(len(last)))
-		e.path = last[:shared] + string(s.bytes(s.uint(2*maxPath)))
+		e.path = last[:shared] + string(s.bytes(s.uint(2*beneath.MaxPath)))
 
 		e.mode = uint16(s.uint(0o777))
 		switch e.kind {
 		case kindDir, kindSpecial, kindUnread:
 		case kindLink:
-			e.target = string(s.bytes(s.uint(2 * maxPath)))
+			e.target = string(s.bytes(s.uint(2 * beneath.MaxPath)))
 			e.id.mtime = s.int()
 		case kindFile:
 			s.file(&e, first&bitChunked != 0, packs, place)

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/spool"
 )
 
 // Codes of the errors that this package returns besides domain's own.
@@ -19,8 +21,6 @@ const (
 	CodeDamaged    = "snapshot_damaged"   // 500: an object is missing or its content is not what it was
 	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where content was asked for
 	CodeTooMany    = "too_many_files"     // 413: more entries than a snapshot may have
-	CodeNoSpace    = "no_space"           // 413: the disk of the workspace, or of the spool, is full
-	CodeDiskFull   = "disk_full"          // 503: only what is reserved for the engines is left
 )
 
 // damaged says which path of a snapshot cannot be had any more, and why.
@@ -54,8 +54,8 @@ func fault(p string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case full(err):
-		return domain.Newf(domain.TooLarge, CodeNoSpace, "%s could not be written: no space is left in the workspace", shown(p))
+	case beneath.NoSpace(err):
+		return domain.Newf(domain.TooLarge, spool.CodeNoSpace, "%s could not be written: no space is left in the workspace", shown(p))
 	}
 
 	if _, ok := errors.AsType[*domain.Error](err); ok {
@@ -65,14 +65,12 @@ func fault(p string, err error) error {
 	return fmt.Errorf("snapshots: %s: %w", shown(p), err)
 }
 
-func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
 // reason says for people why one path was left out.
 func reason(err error) string {
 	switch {
-	case denied(err):
+	case beneath.Denied(err):
 		return "the service may not change it"
-	case vanished(err):
+	case beneath.Vanished(err):
 		return "something else changed it at the same time"
 	case errors.Is(err, unix.EBUSY):
 		return "it is in use"

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"everloop/infra/snapshots/spool"
 )
 
 // fetchSize is about how much of a pack is asked for at once, in bytes.
@@ -91,14 +93,14 @@ type wanted struct {
 
 // fetched holds contents that were fetched and checked, in a spool.
 type fetched struct {
-	spool  *spool
+	spool  *spool.File
 	mu     sync.Mutex
-	blobs  map[hash]extent
-	chunks map[hash]extent
+	blobs  map[hash]spool.Extent
+	chunks map[hash]spool.Extent
 }
 
-func (f *fetched) keep(in map[hash]extent, sum hash, data []byte) error {
-	at, err := f.spool.add(data)
+func (f *fetched) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
+	at, err := f.spool.Add(data)
 	if err != nil {
 		return err
 	}
@@ -113,8 +115,8 @@ func (f *fetched) keep(in map[hash]extent, sum hash, data []byte) error {
 
 // fetch brings the contents of files into a spool, but for the chunks that the
 // workspace still has.
-func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spool) (*fetched, error) {
-	f := &fetched{spool: into, blobs: map[hash]extent{}, chunks: map[hash]extent{}}
+func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spool.File) (*fetched, error) {
+	f := &fetched{spool: into, blobs: map[hash]spool.Extent{}, chunks: map[hash]spool.Extent{}}
 	group, getting := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 

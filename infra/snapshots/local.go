@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"everloop/infra/snapshots/beneath"
 )
 
 // local knows which chunks of large files the workspace still has, so that only
@@ -63,7 +65,7 @@ func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
 		return nil, nil
 	}
 
-	f, _, err := openFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:], false) // data compares what it reads
+	f, _, err := beneath.OpenFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:], false) // data compares what it reads
 
 	return f, err
 }
@@ -71,7 +73,7 @@ func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
 // data gives one chunk of a large file, in buf.
 func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byte) ([]byte, error) {
 	if !r.local.holds(e, index) {
-		return r.contents.spool.read(r.contents.chunks[sum], buf)
+		return r.contents.spool.Read(r.contents.chunks[sum], buf)
 	}
 
 	buf = buf[:chunkLength(index, e.id.size)]
@@ -82,7 +84,7 @@ func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byt
 	}
 
 	if n < len(buf) || sha256.Sum256(buf) != sum {
-		return nil, errAltered
+		return nil, beneath.ErrAltered
 	}
 
 	return buf, nil

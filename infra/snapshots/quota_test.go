@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/spool"
 	"everloop/internal/diskspace"
 )
 
@@ -38,7 +39,7 @@ func TestStore_Restore_asksForItsSpace(t *testing.T) {
 
 	var asked diskspace.Usage
 
-	refusal := domain.Newf(domain.TooLarge, CodeNoSpace, "there is no room")
+	refusal := domain.Newf(domain.TooLarge, spool.CodeNoSpace, "there is no room")
 	in := RestoreIn{SnapshotID: full.ID, Root: b.root, UID: b.uid(), GID: b.uid()}
 	in.Fits = func(_ context.Context, grows diskspace.Usage) error {
 		asked = grows
@@ -79,5 +80,5 @@ func TestStore_Begin_leavesTheReserveOfTheDisk(t *testing.T) {
 	b.put(t, "file", "content")
 	s := New(Config{Objects: b.objects, SpoolDir: spoolDir(t), Reserve: diskspace.Reserve{Bytes: 1 << 60}})
 	_, err := s.Capture(t.Context(), b.in(""))
-	require.True(t, domain.HasCode(err, CodeDiskFull), "%v", err)
+	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
 }

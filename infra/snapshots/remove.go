@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/snapshots/beneath"
 	"everloop/internal/rmtree"
 )
 
@@ -19,7 +20,7 @@ func (r *restorer) removeLeftovers() error {
 			_, err := rmtree.Remove(r.ctx, dir, name, restoringPrefix)
 			return err
 		})
-		if err != nil && !errors.Is(err, unix.ENOENT) && !denied(err) && !vanished(err) {
+		if err != nil && !errors.Is(err, unix.ENOENT) && !beneath.Denied(err) && !beneath.Vanished(err) {
 			return fault(p, err)
 		}
 	}

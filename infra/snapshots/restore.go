@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/spool"
 	"everloop/internal/diskspace"
 	"everloop/internal/sharedfs"
 )
@@ -66,7 +68,7 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 		home = s.session(in.SessionID)
 	}
 
-	root, err := openRoot(in.Root)
+	root, err := beneath.OpenRoot(in.Root)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -99,11 +101,11 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 		}
 	}
 
-	waiting := spool{dir: s.spool}
+	waiting := spool.File{Dir: s.spool}
 	if in.Fits != nil {
-		waiting.reserve = s.reserve
+		waiting.Reserve = s.reserve
 	}
-	defer waiting.close()
+	defer waiting.Close()
 
 	var need []*entry
 

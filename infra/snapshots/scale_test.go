@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/snapshots/spool"
 )
 
 // many fills a workspace with 50,000 files in 1,000 directories, 1 to 9 KB each.
@@ -222,7 +224,7 @@ func TestADiskThatIsFull(t *testing.T) {
 
 	in := RestoreIn{SnapshotID: id, Root: small, UID: b.uid(), GID: b.uid()}
 	_, err := b.store.Restore(t.Context(), in)
-	code(t, CodeNoSpace, err)
+	code(t, spool.CodeNoSpace, err)
 	require.NotContains(t, err.Error(), small, "no path of the host is shown")
 	left, err := os.ReadDir(small)
 	require.NoError(t, err)
@@ -245,7 +247,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(random)
 	b.put(t, "big", string(random))
 	_, err = b.store.Capture(t.Context(), b.in(id))
-	code(t, CodeNoSpace, err)
+	code(t, spool.CodeNoSpace, err)
 	b.store.spool = t.TempDir()
 	require.Equal(t, 1, b.capture(t, id).Changed)
 }

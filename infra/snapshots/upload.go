@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+
+	"everloop/infra/snapshots/spool"
 )
 
 // uploads is how many objects are on their way at once. Each takes up to 16 MiB
@@ -99,7 +101,7 @@ func (s *Store) putContents(ctx context.Context, p *Pending) error {
 
 		sent[e.sum] = true
 
-		content, err := p.spool.read(at, nil)
+		content, err := p.spool.Read(at, nil)
 		if err != nil {
 			return abandon(group, err)
 		}
@@ -126,11 +128,11 @@ func abandon(group *errgroup.Group, err error) error {
 	return group.Wait()
 }
 
-func (s *Store) putChunk(ctx context.Context, p *Pending, sum hash, at extent) error {
+func (s *Store) putChunk(ctx context.Context, p *Pending, sum hash, at spool.Extent) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 
-	data, err := p.spool.read(at, *pooled)
+	data, err := p.spool.Read(at, *pooled)
 	if err != nil {
 		return err
 	}

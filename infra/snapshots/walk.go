@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/beneath"
 	"everloop/internal/sharedfs"
 )
 
@@ -165,9 +166,9 @@ func (w *walker) work() {
 					w.queue = append(w.queue, item.path)
 				}
 			}
-		case dir != "." && vanished(err):
+		case dir != "." && beneath.Vanished(err):
 			w.lost[dir] = 0
-		case dir != "." && denied(err):
+		case dir != "." && beneath.Denied(err):
 			w.lost[dir] = kindUnread
 		case w.err == nil:
 			w.err = fault(dir, err)
@@ -234,7 +235,7 @@ func (w *walker) item(dir int, name string, s *scanned) error {
 	}
 
 	item, err := w.look(dir, name, p)
-	if vanished(err) {
+	if beneath.Vanished(err) {
 		return nil // the second look at the directory shows it
 	}
 
@@ -248,23 +249,23 @@ func (w *walker) item(dir int, name string, s *scanned) error {
 }
 
 func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
-	fd, err = openBelow(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err = beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if !w.force || !errors.Is(err, unix.EACCES) {
 		return fd, false, err
 	}
 
-	found, err := openBelow(w.root, dir, unix.O_PATH|unix.O_DIRECTORY)
+	found, err := beneath.Open(w.root, dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, false, err
 	}
 
 	defer func() { _ = unix.Close(found) }()
 
-	if err := unix.Chmod(viaProc(found), 0o700); err != nil {
+	if err := unix.Chmod(beneath.ViaProc(found), 0o700); err != nil {
 		return -1, false, err
 	}
 
-	fd, err = openBelow(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err = beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 
 	return fd, true, err
 }
@@ -282,11 +283,11 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		item.kind, item.mode = kindDir, uint16(st.Mode&0o777)
-		if len(p) > maxPath {
+		if len(p) > beneath.MaxPath {
 			item.kind = kindUnread
 		}
 	case unix.S_IFLNK:
-		target, err := readLink(dir, name)
+		target, err := beneath.ReadLink(dir, name)
 		if err != nil {
 			return found{}, err
 		}
@@ -307,7 +308,7 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 		item.read = true
 
 		err := w.content(dir, name, &item)
-		if denied(err) {
+		if beneath.Denied(err) {
 			item.kind, err = kindUnread, nil
 		}
 
@@ -365,7 +366,7 @@ func (w *walker) moved(workers int) (bool, error) {
 }
 
 func (w *walker) stirred(s *scanned) bool {
-	fd, err := openBelow(w.root, s.path, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := beneath.Open(w.root, s.path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return true
 	}

@@ -1,0 +1,132 @@
+//go:build linux
+
+// Package beneath opens what lies below the root of a workspace, while other processes
+// change it: no link leads out, and nothing but a regular file is read. It knows no
+// snapshot.
+package beneath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/internal/sharedfs"
+)
+
+// resolution is the rule for every path: it stays below the root, and no link on
+// the way is followed.
+const resolution = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+// MaxPath is the longest path, in bytes, that the kernel takes at once.
+const MaxPath = unix.PathMax - 1
+
+// OpenRoot opens the root of a workspace for looking things up.
+func OpenRoot(host string) (int, error) {
+	fd, err := unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("snapshots: open the workspace: %w", err)
+	}
+
+	return fd, nil
+}
+
+// Open opens a path below a directory with the kernel holding the rule.
+func Open(dir int, rel string, flags int) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Resolve: resolution}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dir, rel, &how)
+		// EAGAIN: something was renamed while the kernel looked, so that it could
+		// not be sure. It cannot be provoked endlessly.
+		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
+			continue
+		}
+		// EXDEV: the path leads out, or what it leads to was moved out in this
+		// moment, as a file is that was replaced.
+		if err == unix.EXDEV && try < 100 {
+			continue
+		}
+
+		return fd, err
+	}
+}
+
+// ErrNotRegular says that a name that was a file is something else by now.
+var ErrNotRegular = errors.New("is no regular file any more")
+
+// ErrAltered says that something is not what it was a moment ago.
+var ErrAltered = errors.New("was changed at the same time")
+
+// OpenFile opens a name in a directory for reading, if it is a regular file. It
+// is looked at before it is opened: opening a pipe or device can already do
+// something. fresh asks the server for what the client has cached of it.
+func OpenFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
+	var st unix.Stat_t
+
+	found, err := Open(dir, name, unix.O_PATH)
+	if err != nil {
+		return nil, st, err
+	}
+
+	defer func() { _ = unix.Close(found) }()
+
+	if err := sharedfs.Stat(found, "", &st, fresh); err != nil {
+		return nil, st, err
+	}
+
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, st, ErrNotRegular
+	}
+
+	fd, err := unix.Open(ViaProc(found), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, st, err
+	}
+
+	file := os.NewFile(uintptr(fd), "file of a workspace")
+	if fresh {
+		if err := sharedfs.DropPages(fd); err != nil {
+			_ = file.Close()
+			return nil, st, err
+		}
+	}
+
+	return file, st, nil
+}
+
+// ViaProc names what a descriptor stands for, whatever its name is by now.
+func ViaProc(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// ReadLink reads a link's target.
+func ReadLink(dir int, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+
+	n, err := unix.Readlinkat(dir, name, buf)
+	if errors.Is(err, unix.EINVAL) { // no link any more
+		return "", ErrAltered
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	return string(buf[:n]), nil
+}
+
+// Vanished says that a name is gone or leads elsewhere by now: another process changed
+// the tree while it was looked at.
+func Vanished(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ESTALE) ||
+		errors.Is(err, ErrNotRegular) || errors.Is(err, ErrAltered)
+}
+
+// Denied says that the service's user may not.
+func Denied(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+}
+
+// NoSpace says that no space is left, on the disk or of a quota.
+func NoSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
