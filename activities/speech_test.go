@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
@@ -47,7 +48,7 @@ func (s *spokenTurn) run(t *testing.T) (out contract.TranscribeOut, err error) {
 
 	var suite testsuite.WorkflowTestSuite
 
-	env := suite.NewTestActivityEnvironment()
+	env := suite.NewTestActivityEnvironment().SetTestTimeout(5 * time.Minute) // of real time
 	acts := &activities.Activities{Speech: s, Recordings: s, Stops: noStops{}, Logger: slog.New(slog.DiscardHandler)}
 	contract.Transcribe.Handle(env, acts.Transcribe)
 

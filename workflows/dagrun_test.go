@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"everloop/activities/contract"
 	"everloop/workflows"
@@ -39,9 +38,7 @@ func TestDAGRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			looks, begun, stopped := 0, 0, 0
 
 			contract.AdvanceDAGRun.Handle(env, func(_ context.Context, in contract.DAGRunInput) (contract.AdvanceDAGRunOut, error) {

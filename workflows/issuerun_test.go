@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"everloop/activities/contract"
 	"everloop/workflows"
@@ -27,9 +26,7 @@ func TestIssueRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			looks := 0
 
 			contract.BeginIssueRun.Handle(env, func(context.Context, contract.IssueRunInput) (contract.IssueRunOut, error) {

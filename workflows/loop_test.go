@@ -30,9 +30,7 @@ type fakeActivities struct {
 }
 
 func newFakeActivities(step contract.CallModelOut) *fakeActivities {
-	var suite testsuite.WorkflowTestSuite
-
-	f := &fakeActivities{env: suite.NewTestWorkflowEnvironment(), step: step}
+	f := &fakeActivities{env: newEnvironment(), step: step}
 	f.env.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
 	f.env.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
 

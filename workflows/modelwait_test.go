@@ -20,9 +20,7 @@ func chatEnvironment(
 ) (*testsuite.TestWorkflowEnvironment, *contract.FinishChatIn) {
 	t.Helper()
 
-	var suite testsuite.WorkflowTestSuite
-
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterWorkflowWithOptions(workflows.Chat, workflow.RegisterOptions{Name: contract.WorkflowChat})
 
 	calls, finished := 0, &contract.FinishChatIn{}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"everloop/activities/contract"
 	"everloop/workflows"
@@ -15,9 +14,7 @@ import (
 func TestScheduleTick_goesOnWhileMoreIsDue(t *testing.T) {
 	t.Parallel()
 
-	var suite testsuite.WorkflowTestSuite
-
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	calls := 0
 
 	contract.TakeTicks.Handle(env, func(_ context.Context, in contract.ScheduleTickInput) (contract.TakeTicksOut, error) {
@@ -39,9 +36,7 @@ func TestScheduledRun_checksItsOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			checks := 0
 
 			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
@@ -83,9 +78,7 @@ func TestScheduledRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			looks := 0
 
 			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {

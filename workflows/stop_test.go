@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
 	"everloop/activities/contract"
@@ -20,9 +19,7 @@ import (
 func TestChat_stopOfAnotherChat(t *testing.T) {
 	t.Parallel()
 
-	var suite testsuite.WorkflowTestSuite
-
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterWorkflow(workflows.Chat)
 
 	modelCalls, finished := 0, domain.FinishReason("")
@@ -66,9 +63,7 @@ func TestChat_waitsForTheInitScript(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			env.RegisterWorkflow(workflows.Chat)
 
 			steps, finished := []string{}, domain.FinishReason("")
@@ -119,9 +114,7 @@ func TestChat_waitsForTheInitScript(t *testing.T) {
 func TestFork_continuedAsNewKeepsWhatItReceived(t *testing.T) {
 	t.Parallel()
 
-	var suite testsuite.WorkflowTestSuite
-
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterWorkflowWithOptions(workflows.Fork, workflow.RegisterOptions{Name: contract.WorkflowFork})
 	contract.CallModel.Handle(env, func(context.Context, contract.CallModelIn) (contract.CallModelOut, error) {
 		env.SignalWorkflow(contract.Resume.Name, contract.ResumeFork{Number: 3})

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"everloop/activities/contract"
 	"everloop/domain"
@@ -32,9 +31,7 @@ func TestTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			var suite testsuite.WorkflowTestSuite
-
-			env := suite.NewTestWorkflowEnvironment()
+			env := newEnvironment()
 			env.RegisterWorkflow(workflows.Task)
 
 			runs, reason := 0, ""

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"everloop/internal/durable"
@@ -31,7 +33,9 @@ func newEnvironment() *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 
-	return suite.NewTestWorkflowEnvironment()
+	return suite.NewTestWorkflowEnvironment().
+		SetTestTimeout(5 * time.Minute). // of real time, as is the next one: a busy machine takes its time
+		SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 5 * time.Minute})
 }
 
 // An activity is called by a workflow and handled by a worker. The compiler holds both to
