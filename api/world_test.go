@@ -67,9 +67,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 // newWorldOn is newWorld with a listener that on makes of the plain one.
 func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func(*api.Config)) *world {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 	w := &world{
 		t:       t,
 		db:      db,

@@ -320,7 +320,7 @@ func TestTruncated(t *testing.T) {
 		FlushedSeq: old.events[0].Seq,
 	}
 	s.state.set(old.session, domain.LiveState{OpenTurns: []domain.OpenTurn{paused}})
-	js, err := jetstream.New(s.nc)
+	js, err := jetstream.New(s.nc, jetstream.WithDefaultTimeout(time.Minute))
 	require.NoError(t, err)
 	stream, err := js.Stream(t.Context(), "EVENTS")
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/minio/minio-go/v7"
@@ -67,7 +68,7 @@ func opened(t *testing.T) (*postgres.DB, string) {
 	t.Helper()
 
 	url := testkit.Postgres(t)
-	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 8})
+	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 8, ConnectTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 

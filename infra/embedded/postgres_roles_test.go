@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -127,7 +128,7 @@ func openRecords(t *testing.T, p *Postgres) *postgres.DB {
 
 	box, err := secrets.NewBox("a key of more than thirty-two characters")
 	require.NoError(t, err)
-	db, err := postgres.Open(t.Context(), p.URL(everloopDatabase), postgres.Options{MaxConns: 2, Box: box})
+	db, err := postgres.Open(t.Context(), p.URL(everloopDatabase), postgres.Options{MaxConns: 2, ConnectTimeout: time.Minute, Box: box})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 

@@ -291,9 +291,9 @@ func TestOpen_deletesAgedGenerations(t *testing.T) {
 
 	reader := e.open(Config{HighWater: now() + 1000})
 	publish(t, reader, patch("s1", 1))
-	old, err := l.js.Stream(t.Context(), "EVENTS")
+	old, err := l.js.Stream(long(t), "EVENTS")
 	require.NoError(t, err)
-	require.NoError(t, old.Purge(t.Context())) // as their age does
+	require.NoError(t, old.Purge(long(t))) // as their age does
 
 	l = e.open(Config{})
 	require.Equal(t, []string{"EVENTS_2"}, streams(t, l))
@@ -302,6 +302,6 @@ func TestOpen_deletesAgedGenerations(t *testing.T) {
 
 	l = e.open(Config{HighWater: now() + 1000})
 	require.Equal(t, []string{"EVENTS_2", "EVENTS_3"}, streams(t, l))
-	_, err = l.js.Stream(t.Context(), "EVENTS")
+	_, err = l.js.Stream(long(t), "EVENTS")
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
 }

@@ -15,6 +15,16 @@ import (
 	"everloop/domain"
 )
 
+// long bounds a request to the server: without a bound, it has five seconds.
+func long(t *testing.T) context.Context {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+
+	return ctx
+}
+
 func TestLog_newStreamStartsAtMicroseconds(t *testing.T) {
 	e := newEngine(t)
 	before := now()
@@ -36,7 +46,7 @@ func TestLog_reopen(t *testing.T) {
 	l = e.open(Config{HighWater: seq, MaxAge: 48 * time.Hour, MaxBytes: 1 << 20})
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
 	require.Equal(t, seq+1, publish(t, l, patch("s1", 2)))
-	stream, err := l.js.Stream(t.Context(), "EVENTS")
+	stream, err := l.js.Stream(long(t), "EVENTS")
 	require.NoError(t, err)
 	require.Equal(t, 48*time.Hour, stream.CachedInfo().Config.MaxAge)
 	require.EqualValues(t, -1, stream.CachedInfo().Config.MaxBytes, "no limit is not lowered")
@@ -46,7 +56,7 @@ func TestLog_reopen(t *testing.T) {
 func TestOpen_lowersNoLimit(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
-	raised, err := l.js.Stream(t.Context(), "EVENTS")
+	raised, err := l.js.Stream(long(t), "EVENTS")
 	require.NoError(t, err)
 
 	byHand := raised.CachedInfo().Config
@@ -55,7 +65,7 @@ func TestOpen_lowersNoLimit(t *testing.T) {
 	require.NoError(t, err)
 
 	l = e.open(Config{MaxAge: time.Hour, MaxBytes: 1 << 20})
-	stream, err := l.js.Stream(t.Context(), "EVENTS")
+	stream, err := l.js.Stream(long(t), "EVENTS")
 	require.NoError(t, err)
 
 	have := stream.CachedInfo().Config
@@ -132,7 +142,7 @@ func TestLog_streamVanished(t *testing.T) {
 	e := newEngine(t)
 	l := e.open(Config{})
 	seq := publish(t, l, patch("s1", 1))
-	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
+	require.NoError(t, l.js.DeleteStream(long(t), "EVENTS"))
 	next := publish(t, l, patch("s1", 2))
 	require.Greater(t, next, seq)
 	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 1)
@@ -144,10 +154,10 @@ func TestLog_oldSequenceNumbers(t *testing.T) {
 	seq := publish(t, l, patch("s1", 1))
 	// Another process finds the stream gone and makes one that starts low, as an
 	// operator or a restored backup would.
-	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
+	require.NoError(t, l.js.DeleteStream(long(t), "EVENTS"))
 	// The server refuses the name while it still takes the deleted stream's files away.
 	require.Eventually(t, func() bool {
-		_, err := l.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		_, err := l.js.CreateStream(long(t), jetstream.StreamConfig{
 			Name: "EVENTS", Subjects: []string{"events.>"}, AllowDirect: true,
 		})
 

@@ -114,7 +114,7 @@ func TestTail_consumerLost(t *testing.T) {
 	s := follow(t, l)
 	want := []uint64{publish(t, l, patch("s1", 0))}
 	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, time.Minute, time.Millisecond)
-	stream, err := l.js.Stream(t.Context(), "EVENTS")
+	stream, err := l.js.Stream(long(t), "EVENTS")
 	require.NoError(t, err)
 
 	for name := range stream.ConsumerNames(t.Context()).Name() {
@@ -131,7 +131,7 @@ func TestTail_streamRecreated(t *testing.T) {
 	s := follow(t, l)
 	first := publish(t, l, patch("s1", 0))
 	require.Eventually(t, func() bool { return len(s.seqs()) == 1 }, time.Minute, time.Millisecond)
-	require.NoError(t, l.js.DeleteStream(t.Context(), "EVENTS"))
+	require.NoError(t, l.js.DeleteStream(long(t), "EVENTS"))
 	second := publish(t, l, patch("s1", 1))
 	require.Eventually(t, func() bool { return len(s.seqs()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, []uint64{first, second}, s.seqs())

@@ -30,7 +30,7 @@ func TestPostgres_clientCertificate(t *testing.T) {
 	}
 	good := clientURL(p, addr)
 	require.NoError(t, postgres.Migrate(t.Context(), good))
-	db, err := postgres.Open(t.Context(), good, postgres.Options{})
+	db, err := postgres.Open(t.Context(), good, postgres.Options{ConnectTimeout: time.Minute})
 	require.NoError(t, err)
 
 	defer db.Close()

@@ -1,6 +1,8 @@
 package external_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -49,12 +51,22 @@ func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit
 	return server.Listener.Addr().String()
 }
 
-// freePort gives a port of this machine that nothing listens on.
+// freePort gives a port of this machine that nothing listens on, below those that
+// outgoing connections take.
 func freePort(t *testing.T) int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	t.Helper()
 
-	defer listener.Close()
+	for range 100 {
+		port := 20000 + rand.IntN(8000)
 
-	return listener.Addr().(*net.TCPAddr).Port
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+
+	t.Fatal("no free port")
+
+	return 0
 }

@@ -51,7 +51,7 @@ func TestRecordsOnAnExternalServer(t *testing.T) {
 		200*time.Millisecond,
 	)
 	require.NoError(t, postgres.Migrate(ctx, url), "migrating again changes nothing")
-	db, err := postgres.Open(ctx, url, postgres.Options{})
+	db, err := postgres.Open(ctx, url, postgres.Options{ConnectTimeout: time.Minute})
 	require.NoError(t, err)
 
 	defer db.Close()

@@ -1,7 +1,9 @@
 package testkit
 
 import (
+	"cmp"
 	"testing"
+	"time"
 
 	"everloop/domain"
 	"everloop/infra/postgres"
@@ -16,6 +18,8 @@ func Database(t testing.TB) *postgres.DB {
 // OpenDatabase is [Database] with options.
 func OpenDatabase(t testing.TB, options postgres.Options) *postgres.DB {
 	t.Helper()
+
+	options.ConnectTimeout = cmp.Or(options.ConnectTimeout, time.Minute) // a busy machine takes its time
 
 	db, err := postgres.Open(t.Context(), Postgres(t), options)
 	if err != nil {

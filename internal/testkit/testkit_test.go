@@ -120,7 +120,7 @@ func TestEvents_keepStreams(t *testing.T) {
 
 	defer nc.Close()
 
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	require.NoError(t, err)
 	prefix := Prefix(t)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: prefix, Subjects: []string{prefix + ".>"}})

@@ -38,13 +38,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 
 	user := domain.User{ID: domain.NewID(), Username: "ann"}
 	key, _, hash := auth.NewKey(user.ID, "first")
-	_, _, err = db.CreateUser(t.Context(), user, key, hash[:])
+	_, _, err := db.CreateUser(t.Context(), user, key, hash[:])
 	require.NoError(t, err)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Intent: "A site"})
 	require.NoError(t, err)

@@ -184,13 +184,11 @@ func (rootDir) Fits(context.Context, string, int, diskspace.Usage) error { retur
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 	w := &world{t: t, log: &heard{}, runs: &runs{open: map[string]bool{}}, dir: t.TempDir()}
 	w.j = postgres.NewStore(db, w.log, w.logger())
 	w.owner = domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err = db.CreateUser(
+	_, _, err := db.CreateUser(
 		t.Context(),
 		w.owner,
 		domain.APIKey{ID: domain.NewID(), UserID: w.owner.ID, Name: "k", Masked: "m"},

@@ -39,9 +39,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 	w := &world{t: t, db: db, workspaces: workspace.New(t.TempDir()), dir: t.TempDir(), registry: newRegistry(t)}
 	w.ann, w.bob = w.person("ann"), w.person("bob")
 	w.skills = w.start(w.registry.server.URL)

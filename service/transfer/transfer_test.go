@@ -56,9 +56,7 @@ func newHouse(t testing.TB) *house {
 
 	var err error
 
-	h.db, err = postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	require.NoError(t, err)
-	t.Cleanup(h.db.Close)
+	h.db = testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 	bucket := testkit.Objects(t)
 	h.objects, err = objects.Open(
 		t.Context(),

@@ -136,7 +136,7 @@ func recorded(t *testing.T, db *postgres.DB) (*postgres.Store, *recorder) {
 	url := conn.Conn().Config().ConnString()
 	conn.Release()
 
-	traced, err := postgres.Open(t.Context(), url, postgres.Options{Tracer: seen})
+	traced, err := postgres.Open(t.Context(), url, postgres.Options{ConnectTimeout: time.Minute, Tracer: seen})
 	require.NoError(t, err)
 	t.Cleanup(traced.Close)
 

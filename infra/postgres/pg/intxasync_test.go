@@ -13,10 +13,8 @@ import (
 func TestDB_InTxAsync(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 1})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
-	_, err = db.Pool.Exec(ctx, `CREATE TABLE notes (id int PRIMARY KEY)`)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 1})
+	_, err := db.Pool.Exec(ctx, `CREATE TABLE notes (id int PRIMARY KEY)`)
 	require.NoError(t, err)
 
 	waits := func() (setting string) {

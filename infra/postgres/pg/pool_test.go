@@ -21,9 +21,7 @@ import (
 func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2, StepConns: 2, LeaseConns: 1})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2, StepConns: 2, LeaseConns: 1})
 
 	hold := func(ctx context.Context) {
 		for range 2 {
@@ -52,9 +50,7 @@ func TestPool_kindsDoNotStarveEachOther(t *testing.T) {
 func TestPool_leasesCommitAsynchronously(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 1, StepConns: 1, LeaseConns: 1})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 1, StepConns: 1, LeaseConns: 1})
 
 	for want, row := range map[string][]pgx.Row{
 		"off": {db.Pool.Leases().QueryRow(ctx, `SHOW synchronous_commit`)},
@@ -82,12 +78,10 @@ func TestPool_sharesByDefault(t *testing.T) {
 // A statement of a step ends by its own limit, not by that of its activity.
 func TestPool_limitsStatementsOfSteps(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 4, StepLimit: 200 * time.Millisecond})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 4, StepLimit: 200 * time.Millisecond})
 	ctx := pg.ForSteps(t.Context())
 
-	_, err = db.Pool.Exec(ctx, `SELECT pg_sleep(60)`)
+	_, err := db.Pool.Exec(ctx, `SELECT pg_sleep(60)`)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	var batch pgx.Batch
@@ -116,12 +110,10 @@ func TestOpen_leasesAreNotTraced(t *testing.T) {
 	t.Parallel()
 
 	seen := &seenStatements{}
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 2, LeaseConns: 1, Tracer: seen})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2, LeaseConns: 1, Tracer: seen})
 	store := postgres.NewStore(db, &scriptedLog{}, slog.New(slog.DiscardHandler))
 	before := seen.n.Load()
-	_, err = store.TaskAlive(t.Context(), "none", 1, 0, time.Time{})
+	_, err := store.TaskAlive(t.Context(), "none", 1, 0, time.Time{})
 	require.ErrorIs(t, err, domain.ErrFenced)
 	require.Equal(t, before, seen.n.Load())
 	_, err = db.Pool.Exec(t.Context(), `SELECT 1`)

@@ -14,14 +14,7 @@ import (
 func Open(t testing.TB) *postgres.DB {
 	t.Helper()
 
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 8})
-	if err != nil {
-		t.Fatalf("open the stores: %v", err)
-	}
-
-	t.Cleanup(db.Close)
-
-	return db
+	return testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 }
 
 // User creates a user with one API key.

@@ -115,9 +115,7 @@ func TestChangesOfOneFileAreOneAtATime(t *testing.T) {
 // A file system that hangs holds neither connections nor transactions.
 func TestFileReads_hangingWritesLeaveTheDatabaseFree(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
 	user := pgtest.User(t, db, "hangs", false)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func sealing(t *testing.T, url, key string) *postgres.DB {
 
 	box, err := secrets.NewBox(strings.Repeat(key, 32))
 	require.NoError(t, err)
-	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 4, Box: box})
+	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 4, ConnectTimeout: time.Minute, Box: box})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 
@@ -84,7 +84,7 @@ func TestSessionEnv_anotherKey(t *testing.T) {
 	_, err = sealing(t, url, "b").OwnSession(t.Context(), ann, made.ID)
 	require.ErrorIs(t, err, secrets.ErrUnreadable)
 	require.ErrorContains(t, err, "environment of a session")
-	unsealed, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 2})
+	unsealed, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 2, ConnectTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(unsealed.Close)
 	_, err = unsealed.OwnSession(t.Context(), ann, made.ID)

@@ -77,9 +77,7 @@ func TestMessagesOverManyReads(t *testing.T) {
 // still between two turns, and others go on as if they were not there.
 func TestSlowReadersHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), testkit.Postgres(t), postgres.Options{MaxConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
 	ann := pgtest.User(t, db, "ann", false)
 
 	const turns, readers = 120, 20
@@ -125,7 +123,7 @@ func TestSlowReadersHoldNoConnection(t *testing.T) {
 	}
 
 	require.Zero(t, db.Pool.Stat().AcquiredConns())
-	_, _, err = db.ReadSession(ctx, ann, session.ID)
+	_, _, err := db.ReadSession(ctx, ann, session.ID)
 	require.NoError(t, err)
 	close(goOn)
 	all.Wait()

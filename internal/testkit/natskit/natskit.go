@@ -66,7 +66,7 @@ func (s *Server) Stop() {
 func (s *Server) Connect() *nats.Conn {
 	s.t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
-		nats.ReconnectJitter(0, 0))
+		nats.ReconnectJitter(0, 0), nats.Timeout(time.Minute)) // a busy machine takes its time
 	require.NoError(s.t, err)
 	s.t.Cleanup(nc.Close)
 
