@@ -99,7 +99,12 @@ func newStackOn(
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s := &stack{t: t, logger: logger, queue: testkit.Prefix(t)}
 
-	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8, Tracer: tracer}) // all tests share one server
+	options := postgres.Options{MaxConns: 8, Tracer: tracer} // all tests share one server
+	if tracer != nil {
+		options.LeaseConns = 1 // as in the service: their statements are not shown
+	}
+
+	db := testkit.OpenDatabase(t, options)
 	nc, err := nats.Connect(natsURL, nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
@@ -125,13 +130,13 @@ func newStackOn(
 	t.Cleanup(server.Close)
 	models := model.New(model.Config{BaseURL: server.URL})
 
-	options := testkit.Temporal(t)
-	options.Interceptors, err = traces.Interceptors()
+	temporalOptions := testkit.Temporal(t)
+	temporalOptions.Interceptors, err = traces.Interceptors()
 	require.NoError(t, err)
-	s.client, err = temporal.Dial(ctx, options, logger)
+	s.client, err = temporal.Dial(ctx, temporalOptions, logger)
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
-	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: options.Namespace}
+	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace}
 
 	workspaces := plainWorkspaces{t.TempDir()}
 	s.tasks, err = tasks.New(tasks.Config{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
