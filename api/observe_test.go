@@ -3,6 +3,7 @@ package api_test
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +32,9 @@ func TestRoutesOfTheMetrics(t *testing.T) {
 func openTraces(t *testing.T) (*testkit.Collector, *tracing.Tracing) {
 	t.Helper()
 	collector := testkit.Traces(t)
-	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler)})
+	traces, err := tracing.Open(t.Context(), tracing.Config{
+		Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler), CloseWithin: time.Minute,
+	})
 	require.NoError(t, err)
 
 	return collector, traces

@@ -605,7 +605,9 @@ func TestProtocol_disconnect(t *testing.T) {
 func TestClientEventSpans(t *testing.T) {
 	t.Parallel()
 	collector := testkit.Traces(t)
-	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler)})
+	traces, err := tracing.Open(t.Context(), tracing.Config{
+		Endpoint: collector.URL, Logger: slog.New(slog.DiscardHandler), CloseWithin: time.Minute,
+	})
 	require.NoError(t, err)
 
 	var inSpan trace.SpanContext

@@ -6,6 +6,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Config struct {
 	Protocol string // GRPC, or OTLP over HTTP
 	Version  string // of this program
 	Logger   *slog.Logger
+
+	CloseWithin time.Duration // how long Close waits for the collector at most; 0: five seconds
 }
 
 // Check returns what is wrong with an endpoint, which may be empty.
@@ -57,6 +60,8 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 	metrics  *modelMetrics // nil: there are none
 	failures *failureLog
+
+	closeWithin time.Duration
 }
 
 // maxAttribute bounds the characters of one attribute, unless
@@ -106,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 		return nil, err
 	}
 
-	return &Tracing{provider, metrics, failures}, nil
+	return &Tracing{provider, metrics, failures, cmp.Or(cfg.CloseWithin, closeTimeout)}, nil
 }
 
 // client reaches the collector. An endpoint for traces alone, which only the SDK
@@ -130,16 +135,16 @@ func (c Config) client() otlptrace.Client {
 	return otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(base.JoinPath("v1", "traces").String()))
 }
 
-// closeTimeout bounds how long the end of a process waits for the collector.
+// closeTimeout bounds how long the end of a process waits for the collector, unless Config does.
 const closeTimeout = 5 * time.Second
 
-// Close sends the spans that have ended and the last metrics, for five seconds at most.
+// Close sends the spans that have ended and the last metrics, within the time of Config.
 func (t *Tracing) Close() {
 	if t == nil {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), t.closeWithin)
 	defer cancel()
 
 	var rest sync.WaitGroup

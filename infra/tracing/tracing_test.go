@@ -25,7 +25,9 @@ import (
 
 func open(t *testing.T, endpoint string, log *bytes.Buffer) *Tracing {
 	t.Helper()
-	traces, err := Open(t.Context(), Config{Endpoint: endpoint, Version: "1", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	traces, err := Open(t.Context(), Config{
+		Endpoint: endpoint, Version: "1", Logger: slog.New(slog.NewTextHandler(log, nil)), CloseWithin: time.Minute,
+	})
 	require.NoError(t, err)
 
 	return traces
@@ -121,7 +123,7 @@ func TestOpen_gRPC(t *testing.T) {
 	defer server.Stop()
 
 	traces, err := Open(t.Context(), Config{
-		Endpoint: "http://" + listener.Addr().String(), Protocol: GRPC, Logger: slog.New(slog.DiscardHandler),
+		Endpoint: "http://" + listener.Addr().String(), Protocol: GRPC, Logger: slog.New(slog.DiscardHandler), CloseWithin: time.Minute,
 	})
 	require.NoError(t, err)
 	_, span := traces.Requests().Start(t.Context(), "request")
@@ -239,7 +241,9 @@ func TestClose_collectorThatHangs(t *testing.T) {
 	defer hanging.Close()
 	defer close(free)
 
-	traces := open(t, hanging.URL, &bytes.Buffer{})
+	traces, err := Open(t.Context(), Config{Endpoint: hanging.URL, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+
 	began := time.Now()
 
 	for range 10_000 { // more than its queue holds
@@ -247,9 +251,9 @@ func TestClose_collectorThatHangs(t *testing.T) {
 		span.End()
 	}
 
-	require.Less(t, time.Since(began), closeTimeout)
+	require.Less(t, time.Since(began), time.Minute, "it would wait for good")
 	began = time.Now()
 
 	traces.Close()
-	require.Less(t, time.Since(began), 2*closeTimeout)
+	require.Less(t, time.Since(began), time.Minute)
 }

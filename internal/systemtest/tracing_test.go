@@ -23,7 +23,9 @@ import (
 // newTracedStack is a stack with traces to an endpoint.
 func newTracedStack(t *testing.T, endpoint string) (*stack, *tracing.Tracing) {
 	t.Helper()
-	traces, err := tracing.Open(t.Context(), tracing.Config{Endpoint: endpoint, Logger: slog.New(slog.DiscardHandler)})
+	traces, err := tracing.Open(t.Context(), tracing.Config{
+		Endpoint: endpoint, Logger: slog.New(slog.DiscardHandler), CloseWithin: time.Minute,
+	})
 	require.NoError(t, err)
 	s := newStackOn(t, func(mock http.Handler) http.Handler { return mock }, testkit.Events(t), traces.Statements(), traces)
 
