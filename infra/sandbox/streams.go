@@ -15,7 +15,7 @@ import (
 // drainTime is how long output may still arrive after the command's end. All
 // its processes are gone by then; only a descriptor handed to another command
 // of the session can keep a pipe open.
-const drainTime = 2 * time.Second
+const drainTime = 10 * time.Second
 
 // streams carry a command's input and output. The command always gets pipes,
 // never a file of the service's: what it could do with one is more than write.
