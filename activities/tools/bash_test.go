@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -248,7 +249,9 @@ func (q queued) Run(ctx context.Context, c Command) (Exit, error) {
 // The time limit is the command's own: waiting for a turn is not counted.
 func TestBash_waitingIsNotTheCommandsTime(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, queued(1200*time.Millisecond))
-	require.False(t, b.do("Bash", args{"command": "true", "timeout": 2000}).IsError)
-	require.Contains(t, b.do("Bash", args{"command": "true", "timeout": 100}).Output, "timed out")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, queued(1200*time.Millisecond))
+		require.False(t, b.do("Bash", args{"command": "true", "timeout": 2000}).IsError)
+		require.Contains(t, b.do("Bash", args{"command": "true", "timeout": 100}).Output, "timed out")
+	})
 }

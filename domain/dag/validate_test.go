@@ -262,7 +262,7 @@ func TestValidate_greatestGraph(t *testing.T) {
 
 	require.True(t, result.Valid, "%+v", result.Errors)
 	require.Len(t, g.Steps, MaxNodes)
-	require.Less(t, took, 10*time.Second)
+	require.Less(t, took, 3*time.Minute)
 	t.Logf("validated in %v", took)
 }
 

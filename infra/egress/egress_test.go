@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,7 +81,7 @@ func (s env) dial() net.Conn {
 	conn, err := net.Dial("tcp", s.addr)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(s.t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(s.t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 
 	return conn
 }
@@ -357,7 +358,7 @@ func TestProxy_DNSRebinding(t *testing.T) {
 	t.Cleanup(server.Close)
 	_, port, _ := net.SplitHostPort(hostPort(t, server))
 
-	s := open(t, Config{Resolver: resolver(t, "192.0.2.1", "127.0.0.1"), DialTimeout: time.Second}, allowing("rebound.test:"+port))
+	s := open(t, Config{Resolver: resolver(t, "192.0.2.1", "127.0.0.1"), DialTimeout: time.Minute}, allowing("rebound.test:"+port))
 	for range 6 {
 		_, _, status := s.connect("rebound.test:" + port)
 		require.Contains(t, status, "403")
@@ -513,23 +514,45 @@ func TestProxy_limitsOfTime(t *testing.T) {
 		conn := s.dial()
 		_, _ = io.WriteString(conn, begun)
 		_, err := io.Copy(io.Discard, conn)
-		require.NoError(t, err, name)
+		// Closed by the proxy: by a reset, when what was sent came too late to be read.
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, name)
+	}
+}
+
+func TestProxy_idleTunnelIsClosed(t *testing.T) {
+	t.Parallel()
+	server := echo(t)
+
+	// moved says how a tunnel with this limit ended while something moved; nil: not.
+	moved := func(idle time.Duration) error {
+		s := open(t, Config{Idle: idle, HeaderTimeout: time.Minute}, allowing(server), server)
+		conn, in, status := s.connect(server)
+		require.Contains(t, status, "200")
+		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Minute)))
+
+		for range 5 {
+			if _, err := io.WriteString(conn, "x"); err != nil {
+				return err
+			}
+
+			if _, err := in.ReadByte(); err != nil {
+				return err
+			}
+		}
+
+		_, err := in.ReadByte()
+		require.Error(t, err, "a tunnel on which nothing moves is closed")
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+
+		return nil
 	}
 
-	s = open(t, Config{Idle: 3 * time.Second, HeaderTimeout: time.Minute}, allowing(server), server)
-	conn, in, status := s.connect(server)
-	require.Contains(t, status, "200")
-
-	for range 5 { // what moves stays
-		_, err := io.WriteString(conn, "x")
-		require.NoError(t, err)
-		_, err = in.ReadByte()
-		require.NoError(t, err)
+	err := moved(3 * time.Second)
+	for idle := 12 * time.Second; err != nil && idle < 4*time.Minute; idle *= 4 { // a busy machine paused for as long
+		err = moved(idle)
 	}
 
-	_, err := in.ReadByte()
-	require.Error(t, err, "a tunnel on which nothing moves is closed")
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, err, "what moves stays")
 }
 
 func TestCommand_Connections_bounded(t *testing.T) {
@@ -594,7 +617,7 @@ func TestProxy_rulesOfTheMoment(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, _, status := s.connect(server)
 		return strings.HasPrefix(status, "200")
-	}, 10*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 }
 
 func TestProxy_notAProxyRequest(t *testing.T) {

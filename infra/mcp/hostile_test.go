@@ -38,7 +38,7 @@ func TestManager_serverHangs(t *testing.T) {
 			w.stdio("good", serving(everything()))
 			w.stdio("hang", hang)
 			require.Contains(t, w.atFirst(6), "mcp__good__echo")
-			require.Equal(t, toolserver.Connecting, w.records.state("hang").Status, "it was waited for")
+			require.Eventually(t, func() bool { return w.records.state("hang").Status == toolserver.Connecting }, soon, tick, "it was waited for")
 
 			w = newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 			w.stdio("hang", hang)
@@ -62,24 +62,33 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 
 func TestACallThatHangs(t *testing.T) {
 	t.Parallel()
-	w := newEnv(t)
-	w.stdio("slow", polite(func(method string, _, _ json.RawMessage) []byte {
-		if method == "tools/call" {
-			return silence
+
+	for tries := 1; ; tries++ {
+		w := newEnv(t)
+		w.stdio("slow", polite(func(method string, _, _ json.RawMessage) []byte {
+			if method == "tools/call" {
+				return silence
+			}
+
+			return nil
+		}), oneSecond)
+
+		for _, name := range []string{"mcp__slow__act", "mcp__slow__look"} {
+			result, err := w.call(t.Context(), name, `{}`)
+			require.NoError(t, err)
+			require.True(t, result.IsError)
+			require.Contains(t, result.Output, "longer than 1s")
 		}
 
-		return nil
-	}), oneSecond)
+		started, alive := w.launcher.running()
+		if started > 1 && tries < 5 {
+			continue // a busy machine answered a ping after seconds
+		}
 
-	for _, name := range []string{"mcp__slow__act", "mcp__slow__look"} {
-		result, err := w.call(t.Context(), name, `{}`)
-		require.NoError(t, err)
-		require.True(t, result.IsError)
-		require.Contains(t, result.Output, "longer than 1s")
+		require.Equal(t, [2]int{1, 1}, [2]int{started, alive}, "it answers pings, so it is only slow")
+
+		return
 	}
-
-	started, alive := w.launcher.running()
-	require.Equal(t, [2]int{1, 1}, [2]int{started, alive}, "it answers pings, so it is only slow")
 }
 
 func TestAServerThatDiedInside(t *testing.T) {
@@ -98,7 +107,7 @@ func TestAServerThatDiedInside(t *testing.T) {
 		started, alive := w.launcher.running()
 		return alive == 0 || started > 1
 	}, soon, tick, "a server that does not answer a ping is ended")
-	require.Contains(t, w.log.String(), "does not answer any more")
+	require.Eventually(t, func() bool { return strings.Contains(w.log.String(), "does not answer any more") }, soon, tick)
 	w.tool("mcp__dead__act") // and started again
 }
 
@@ -165,8 +174,12 @@ func TestACrashLoopIsSlowedDown(t *testing.T) {
 	started, _ := w.launcher.running()
 	// Twice, and then again after 1, 2, 4, … seconds.
 	require.LessOrEqual(t, started, 3+bits.Len(uint(time.Since(began)/time.Second)))
-	require.Eventually(t, func() bool { return w.records.state("loop").Status == toolserver.Failed }, soon, tick)
-	require.Equal(t, "its process ended with exit code 0; it wrote: no configuration", w.records.state("loop").Error)
+	require.Eventually(t, func() bool { // an end that is noticed after seconds is reported with the next try
+		state := w.records.state("loop")
+
+		return len(w.offered()) == 0 && state.Status == toolserver.Failed &&
+			state.Error == "its process ended with exit code 0; it wrote: no configuration"
+	}, soon, tick)
 }
 
 func TestAMissingProgram(t *testing.T) {
@@ -360,6 +373,7 @@ func TestCall_serverEndsBeforeItReads(t *testing.T) {
 		return nil
 	})
 	require.Empty(t, w.offered())
-	require.Eventually(t, func() bool { return w.records.state("short").Error != "" }, soon, tick)
-	require.Equal(t, "its process ended with exit code 0; it wrote: no licence", w.records.state("short").Error)
+	require.Eventually(t, func() bool { // an end that is noticed after seconds is reported with the next try
+		return len(w.offered()) == 0 && w.records.state("short").Error == "its process ended with exit code 0; it wrote: no licence"
+	}, soon, tick)
 }

@@ -368,7 +368,7 @@ func TestSilentStreamIsAFault(t *testing.T) {
 			t,
 			serverWith(
 				t,
-				model.Config{IdleTimeout: 5 * time.Second, FirstTimeout: time.Minute},
+				model.Config{IdleTimeout: 20 * time.Second, FirstTimeout: time.Minute},
 				hold(delta(`{"content":"a"}`), finish("stop")),
 			),
 		)

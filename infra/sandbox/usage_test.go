@@ -91,8 +91,12 @@ func TestSandbox_onlyWhoFillsTheDiskIsEnded(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct{ options, fill string }{
-		"bytes":  {"size=400m", `i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); sleep 0.002; done`},
-		"inodes": {"size=400m,nr_inodes=50000", `i=0; while :; do : >$i; i=$((i+1)); [ $((i % 50)) = 0 ] && sleep 0.005; done`},
+		// Slowly once the disk is about to run short: a busy machine, too, looks before it is full.
+		"bytes": {"size=400m", `i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); [ $i -gt 265 ] && sleep 0.2; done`},
+		"inodes": {
+			"size=400m,nr_inodes=50000",
+			`i=0; while :; do : >$i; i=$((i+1)); [ $i -gt 34500 ] && [ $((i % 50)) = 0 ] && sleep 0.1; done`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,7 +73,7 @@ func TestDeadClientIsDropped(t *testing.T) {
 }
 
 func TestConnect_clientNeverJoins(t *testing.T) {
-	addr, server := start(t, sio.Options{ConnectTimeout: 100 * time.Millisecond})
+	addr, server := start(t, sio.Options{ConnectTimeout: 2 * time.Second})
 	for _, transport := range bothTransports {
 		c, err := dial(addr, transport)
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -94,15 +95,17 @@ func TestService_Repair_reachesAllTasks(t *testing.T) {
 		c.refused[id] = n < 600
 	}
 
-	service, err := tasks.New(tasks.Config{Records: c, Runs: c, Bus: c, Workspaces: c, Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	require.ErrorContains(t, service.Repair(t.Context()), "refused")
+	synctest.Test(t, func(t *testing.T) { // the clock stands while Repair works
+		service, err := tasks.New(tasks.Config{Records: c, Runs: c, Bus: c, Workspaces: c, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		require.ErrorContains(t, service.Repair(t.Context()), "refused")
 
-	for _, what := range []string{"started", "lost", "ended"} {
-		require.Equal(t, c.ids, c.done[what], what)
-	}
+		for _, what := range []string{"started", "lost", "ended"} {
+			require.Equal(t, c.ids, c.done[what], what)
+		}
 
-	require.ErrorContains(t, service.Repair(t.Context()), "refused")
-	require.Len(t, c.done["lost"], 2200)
-	require.Len(t, c.done["started"], 1100, "a start is repeated after a pause")
+		require.ErrorContains(t, service.Repair(t.Context()), "refused")
+		require.Len(t, c.done["lost"], 2200)
+		require.Len(t, c.done["started"], 1100, "a start is repeated after a pause")
+	})
 }

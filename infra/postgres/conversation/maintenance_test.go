@@ -179,7 +179,7 @@ func TestDB_RunningChats_leavesOutThoseThatShowHeartbeats(t *testing.T) {
 	db := pgtest.Open(t)
 	j, _, session, chat := pgtest.Running(t, db)
 	lost := func() int {
-		found, err := db.RunningChats(t.Context(), 10*time.Second, "", 10)
+		found, err := db.RunningChats(t.Context(), 10*time.Minute, "", 10)
 		require.NoError(t, err)
 
 		return len(found)
@@ -190,18 +190,18 @@ func TestDB_RunningChats_leavesOutThoseThatShowHeartbeats(t *testing.T) {
 	}
 
 	require.Zero(t, lost(), "it has just begun")
-	set(`UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = $1`)
+	set(`UPDATE chats SET started_at = now() - interval '1 hour' WHERE id = $1`)
 	require.Zero(t, lost(), "its message has just become a turn")
-	set(`UPDATE entries SET started_at = now() - interval '1 minute', ended_at = NULL WHERE chat_id = $1`)
+	set(`UPDATE entries SET started_at = now() - interval '1 hour', ended_at = NULL WHERE chat_id = $1`)
 	require.Equal(t, 1, lost())
 
 	key := domain.TurnKey{SessionID: session, ChatID: chat, LoopID: domain.RootLoop, Step: 1}
 	_, _, err := j.OpenTurn(t.Context(), key, "m", 1, "")
 	require.NoError(t, err)
 	require.Zero(t, lost(), "a turn has just begun")
-	set(`UPDATE entries SET started_at = now() - interval '1 minute', ended_at = NULL WHERE chat_id = $1`)
+	set(`UPDATE entries SET started_at = now() - interval '1 hour', ended_at = NULL WHERE chat_id = $1`)
 	require.Equal(t, 1, lost())
-	set(`UPDATE chats SET waiting_until = now() + interval '1 minute' WHERE id = $1`)
+	set(`UPDATE chats SET waiting_until = now() + interval '1 hour' WHERE id = $1`)
 	require.Zero(t, lost(), "its next try is due later")
 }
 

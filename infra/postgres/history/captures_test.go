@@ -56,7 +56,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	url := testkit.Postgres(t)
-	db, err := postgres.Open(ctx, url, postgres.Options{MaxConns: 1})
+	db, err := postgres.Open(ctx, url, postgres.Options{MaxConns: 1, ConnectTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 
@@ -96,6 +96,11 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	flush(t, db, stats)
 	require.Less(t, rowsRead(t, stats)-before, 60, "rows read for one capture")
 
+	// The lease lasts, however slow this machine is.
+	_, err = stats.Exec(ctx, `UPDATE checkpoints SET lease_until = now() + interval '1 hour' WHERE lease_owner = 'process'`)
+	require.NoError(t, err)
+	flush(t, db, stats)
+
 	before = rowsRead(t, stats)
 	again, err := db.TakeCaptures(ctx, "s7", "process", due.IDs, false)
 	require.NoError(t, err)
@@ -132,12 +137,10 @@ func flush(t *testing.T, db *postgres.DB, stats *pgx.Conn) {
 func TestRecordCaptures_needsTheLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
 
 	owner := domain.NewID()
-	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
 	require.NoError(t, err)
 	session, err := db.CreateSession(ctx, owner, domain.NewSession{})
 	require.NoError(t, err)
@@ -153,6 +156,9 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 		return due.IDs
 	}
 	require.Equal(t, []string{"k"}, take("slow"))
+	// The lease lasts, however slow this machine is.
+	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() + interval '1 hour'`)
+	require.NoError(t, err)
 
 	forgotten, err := db.ForgottenCaptures(ctx, -time.Hour, "")
 	require.NoError(t, err)
@@ -191,12 +197,10 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db, err := postgres.Open(ctx, testkit.Postgres(t), postgres.Options{MaxConns: 2})
-	require.NoError(t, err)
-	t.Cleanup(db.Close)
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
 
 	owner := domain.NewID()
-	_, err = db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, strings.NewReplacer("(1, 200)", "(1, 6)", "(1, 500)", "(1, 2)").Replace(seedCheckpoints), owner)
 	require.NoError(t, err)

@@ -321,8 +321,9 @@ func TestOutbox_publishesAgainWhatTheLogLost(t *testing.T) {
 
 	emit(t, o, "s1", "first", "second")
 	require.NoError(t, o.Flush(t.Context()))
-	require.Eventually(t, func() bool { return unpublished(t, db, "s1") == 1 }, patience, 20*time.Millisecond,
-		"the row is unpublished again")
+	require.Eventually(t, func() bool { // or Run has published it already
+		return unpublished(t, db, "s1") == 1 || len(log.names("s1")) == 3
+	}, patience, 20*time.Millisecond, "the row is unpublished again")
 	_, err := o.PublishLeft(t.Context(), 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"first", "second", "second"}, log.names("s1"))
