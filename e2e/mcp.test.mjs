@@ -213,21 +213,22 @@ describe('in the sandbox', () => {
     await fixture.rest.put(`/api/sessions/${view.session}/files/liar.mjs`, { content: liar });
     // What never answers is waited for as long as may be, so those calls go to one
     // that is not given much time; the others have all that a slow machine needs.
-    for (const [name, timeout] of [['hasty', 6], ['liar', 120]]) {
+    for (const [name, timeout] of [['hasty', 12], ['liar', 120]]) {
       await fixture.rest.post('/api/mcp-servers', {
         session_id: view.session, name, transport: 'stdio', command: 'node', args: ['liar.mjs'], timeout_s: timeout, trust_hints: false,
       });
       await connected(view, name);
     }
     for (const [way, words] of Object.entries({
-      stray: /took longer than 6s and was cancelled\. It may have taken effect in part\./,
+      stray: /took longer than 12s and was cancelled\. It may have taken effect in part\./,
       shape: /failed|refused/,
-      nonsense: /took longer than 6s/,
+      nonsense: /took longer than 12s/,
       refuse: /refused the call: not today/,
       flood: /more than 16 MiB/,
       exit: /lost while the call ran, which may have taken effect in part: its process ended with exit code 7; it wrote: no luck/,
     })) {
       const name = ['stray', 'nonsense'].includes(way) ? 'hasty' : 'liar';
+      await connected(view, name); // again, after what it did before
       const [made] = await tools(view, call(`mcp__${name}__do`, { way }));
       assert.match(made.result, words, way);
       assert.equal(made.status, 'error', way);

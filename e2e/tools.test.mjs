@@ -76,7 +76,7 @@ describe('Bash', () => {
       view,
       call('Bash', { command: 'echo out; echo err >&2' }),
       call('Bash', { command: 'echo before; exit 3' }),
-      call('Bash', { command: 'echo early; sleep 600', timeout: 5000 }),
+      call('Bash', { command: 'echo early; sleep 600', timeout: 20_000 }),
     );
     assert.equal(ok.status, 'done');
     assert.match(ok.result, /out/);

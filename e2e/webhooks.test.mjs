@@ -166,12 +166,12 @@ test('the events of a scheduled task reach the webhooks that it names', async ()
 test('a question that no user answers is escalated, and answered by its policy over a restart', async () => {
   const escalated = await hook('/escalated', { events: ['question.escalated'] });
   const setup = (question_policy) => ({ session_setup: { question_policy } });
-  const first = await session(setup({ timeout_s: 20, on_timeout: 'first_option', escalate_after_s: 1 }));
-  const choose = await session(setup({ timeout_s: 20 }));
+  const first = await session(setup({ timeout_s: 60, on_timeout: 'first_option', escalate_after_s: 1 }));
+  const choose = await session(setup({ timeout_s: 60 }));
   for (const id of [first, choose]) await send(id, steps({ calls: [question()] }, { text: 'so be it' }));
   const item = await asked(first);
   assert.equal(item.default_policy, 'first_option');
-  assert.equal(new Date(item.expires_at) - new Date(item.asked_at), 20_000);
+  assert.equal(new Date(item.expires_at) - new Date(item.asked_at), 60_000);
   const [ref] = (await fixture.rest.messages(first)).at(-1).tool_calls.map((c) => c.pending_question_ref);
   assert.deepEqual([ref.question_id, ref.default_policy], [item.question_id, 'first_option']);
   await asked(choose);
