@@ -119,12 +119,20 @@ type EntryRecord struct {
 
 // Usage is what the chat has used, as its end reported it.
 func (c ChatRecord) Usage() domain.Usage {
-	return domain.Usage{c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Cost, c.Uncosted}.Shown()
+	usage := domain.Usage{
+		InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, CacheReadTokens: c.CacheRead, CacheWriteTokens: c.CacheWrite,
+		Cost: c.Cost, UncostedTokens: c.Uncosted,
+	}
+
+	return usage.Shown()
 }
 
 // Usage is what the turn has used, as its end reported it.
 func (e EntryRecord) Usage() domain.Usage {
-	return domain.Usage{e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.Cost, 0}
+	return domain.Usage{
+		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens, CacheReadTokens: e.CacheRead, CacheWriteTokens: e.CacheWrite,
+		Cost: e.Cost,
+	}
 }
 
 // CallRecord is one tool call of the ledger.
