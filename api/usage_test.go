@@ -38,7 +38,7 @@ func TestUsage_ofUsersAndSessions(t *testing.T) {
 		       ($1, $2, '2026-03-02', 'a', true, 1, 50, 5, 0, 0, 1000000000)`, session, w.annID)
 	require.NoError(t, err)
 	_, err = w.db.Pool.Exec(t.Context(), `
-		INSERT INTO deleted_usage VALUES ($1, '2026-03-02', 'a', true, 1, 1, 1, 0, 0, 1)`, w.annID)
+		INSERT INTO deleted_usage VALUES ($1, '2026-03-02', 'a', true, 1, 1, 1, 0, 0, 1, 'web-shop')`, w.annID)
 	require.NoError(t, err)
 
 	const days = "?from=2026-03-01&to=2026-03-03"
@@ -85,4 +85,48 @@ func TestUsage_ofUsersAndSessions(t *testing.T) {
 	require.Len(t, all, 1)
 	require.Equal(t, []any{w.annID, "ann"}, []any{all[0].(map[string]any)["user_id"], all[0].(map[string]any)["username"]})
 	require.Empty(t, w.do("GET", "/api/admin/usage"+days+"&user_id="+none, w.root, "").json()["items"])
+}
+
+func TestUsage_bySolution(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	shop, plain := w.session("{}"), w.session("{}")
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE sessions SET solution_id = 'web-shop' WHERE id = $1`, shop)
+	require.NoError(t, err)
+	_, err = w.db.Pool.Exec(t.Context(), `
+		INSERT INTO session_usage (session_id, owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens,
+		    cache_write_tokens, cost_nano)
+		VALUES ($1, $3, '2026-03-01', 'a', true, 2, 100, 10, 0, 0, 3000000000), ($1, $3, '2026-03-02', 'b', true, 1, 7, 3, 0, 0, 0),
+		       ($2, $3, '2026-03-01', 'a', true, 4, 50, 5, 0, 0, 1000000000)`, shop, plain, w.annID)
+	require.NoError(t, err)
+	_, err = w.db.Pool.Exec(t.Context(), `
+		INSERT INTO deleted_usage (owner_id, day, model, priced, solution_id, calls, input_tokens, output_tokens, cache_read_tokens,
+		    cache_write_tokens, cost_nano)
+		VALUES ($1, '2026-03-01', 'a', true, 'web-shop', 8, 1, 1, 0, 0, 0), ($1, '2026-03-01', 'a', true, '', 16, 1, 1, 0, 0, 0)`, w.annID)
+	require.NoError(t, err)
+
+	const days = "?from=2026-03-01&to=2026-03-03"
+
+	calls := func(path, key string, fields ...string) (lines [][]any) {
+		for _, item := range w.do("GET", path, key, "").json()["items"].([]any) {
+			line := []any{}
+			for _, field := range append(fields, "calls") {
+				line = append(line, item.(map[string]any)[field])
+			}
+
+			lines = append(lines, line)
+		}
+
+		return lines
+	}
+	require.Equal(t, [][]any{{"web-shop", 11.0}, {"", 20.0}},
+		calls("/api/user/usage"+days+"&group_by=solution", w.ann, "solution_id"))
+	require.Equal(t, [][]any{{"2026-03-01", "web-shop", 10.0}, {"2026-03-01", "", 20.0}, {"2026-03-02", "web-shop", 1.0}},
+		calls("/api/user/usage"+days+"&group_by=day_solution", w.ann, "day", "solution_id"))
+	require.Equal(t, [][]any{{"web-shop", "a", 10.0}, {"", "a", 20.0}, {"web-shop", "b", 1.0}},
+		calls("/api/user/usage"+days+"&group_by=solution_model", w.ann, "solution_id", "model"))
+	require.Empty(t, calls("/api/user/usage"+days+"&group_by=solution", w.bob))
+	require.Equal(t, [][]any{{"web-shop", "ann", 11.0}, {"", "ann", 20.0}},
+		calls("/api/admin/usage"+days+"&group_by=solution_user", w.root, "solution_id", "username"))
+	require.Equal(t, [][]any{{nil, 30.0}, {nil, 1.0}}, calls("/api/user/usage"+days, w.ann, "solution_id"), "only where it is asked for")
 }

@@ -33,9 +33,10 @@ type UsageGroup string
 
 // The groups of a report. Users are for administrators.
 const (
-	UsageByDay   UsageGroup = "day"
-	UsageByModel UsageGroup = "model"
-	UsageByUser  UsageGroup = "user"
+	UsageByDay      UsageGroup = "day"
+	UsageByModel    UsageGroup = "model"
+	UsageBySolution UsageGroup = "solution"
+	UsageByUser     UsageGroup = "user"
 )
 
 // UsageQuery asks for a report. Days are in UTC; From is included and To is not.
@@ -48,10 +49,11 @@ type UsageQuery struct {
 
 // UsageItem is one line of a report. It has the fields that the report is grouped by.
 type UsageItem struct {
-	Day      *string `json:"day,omitempty" doc:"The day in UTC." example:"2026-11-22"`
-	Model    *string `json:"model,omitempty" doc:"The model." example:"m-1"`
-	UserID   *string `json:"user_id,omitempty" doc:"The user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
-	Username *string `json:"username,omitempty" doc:"The name of the user." example:"eve"`
+	Day        *string `json:"day,omitempty" doc:"The day in UTC." example:"2026-11-22"`
+	Model      *string `json:"model,omitempty" doc:"The model." example:"m-1"`
+	SolutionID *string `json:"solution_id,omitempty" doc:"The solution of the sessions; empty: sessions without one." example:"web-shop"`
+	UserID     *string `json:"user_id,omitempty" doc:"The user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+	Username   *string `json:"username,omitempty" doc:"The name of the user." example:"eve"`
 	UsageSums
 }
 

@@ -64,8 +64,8 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
   const entry = (page, list, text) => page.getByRole('list', { name: list, exact: true }).getByRole('listitem').filter({ hasText: text });
 
   // finished is a session whose chat has ended.
-  async function finished(intent, message) {
-    const { session_id: id } = await fixture.rest.post('/api/sessions', { intent });
+  async function finished(intent, message, more = {}) {
+    const { session_id: id } = await fixture.rest.post('/api/sessions', { intent, ...more });
     await fixture.rest.post(`/api/sessions/${id}/chat`, { message });
     await eventually(`the chat of ${intent} ends`, async () => ['completed', 'failed'].includes((await fixture.rest.detail(id)).status));
     return id;
@@ -176,6 +176,7 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
 
   test('users, runs, audit, diagnostics and configuration', async () => {
     await finished('a chat that went well', steps({ text: 'Well.' }));
+    await finished('of a solution', steps({ text: 'Fine.' }), { solution_id: 'software_factory' });
     const page = await open();
     await signIn(page);
     await page.getByRole('link', { name: 'Administration' }).click();
@@ -186,6 +187,12 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.getByRole('columnheader', { name: 'went well' }).waitFor();
     await page.getByLabel('Usage by').selectOption('user');
     await page.getByText('Tokens by user').waitFor();
+    await page.getByLabel('Usage by').selectOption('solution');
+    await page.getByRole('button', { name: 'Tokens by solution as a table' }).click();
+    await page.getByRole('columnheader', { name: 'No solution' }).waitFor();
+    const { items: solutions } = await fixture.rest.get('/api/solutions');
+    const factory = solutions.find((one) => one.id === 'software_factory').name;
+    await page.getByRole('columnheader', { name: factory }).waitFor();
     const reference = await page.request.get(`${fixture.server.desktopURL}${await page.getByRole('link', { name: 'API reference' }).getAttribute('href')}`);
     assert.equal(reference.status(), 200);
     assert.equal(await page.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), `http://127.0.0.1:${fixture.server.ports.ui}`);

@@ -78,9 +78,9 @@ func (a *UsageAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "get-user-usage", Method: fiber.MethodGet, Path: "/api/user/usage", Tag: "User",
 		Summary: "Report what the caller's model calls have used",
-		Description: "Tokens, cached tokens and cost by day (UTC) and model, sub-agents, summaries and other auxiliary calls included. " +
-			"Includes from and excludes to, which may be 366 days apart. Tokens of models without a price are shown apart. Deleted " +
-			"sessions count.",
+		Description: "Tokens, cached tokens and cost by day (UTC), model and solution, sub-agents, summaries and other auxiliary calls " +
+			"included. Includes from and excludes to, which may be 366 days apart. Tokens of models without a price are shown apart. " +
+			"Deleted sessions count.",
 		Scope: auth.SessionsRead,
 	}, a.ofCaller)
 	httpx.Register(r, httpx.Operation{
@@ -100,7 +100,7 @@ func (a *UsageAPI) Register(r *httpx.Server) {
 
 func (a *UsageAPI) ofCaller(ctx context.Context, in *struct {
 	UsageDays
-	GroupBy string `query:"group_by" default:"day" enum:"day,model,day_model" doc:"What the entries are grouped by." example:"day_model"`
+	GroupBy string `query:"group_by" default:"day" enum:"day,model,solution,day_model,day_solution,solution_model" doc:"What the entries are grouped by." example:"day_model"`
 },
 ) (*httpx.Body[domain.UsageReport], error) {
 	q, err := in.query(in.GroupBy)
@@ -115,7 +115,7 @@ func (a *UsageAPI) ofCaller(ctx context.Context, in *struct {
 
 func (a *UsageAPI) ofAll(ctx context.Context, in *struct {
 	UsageDays
-	GroupBy string `query:"group_by" default:"day" enum:"day,model,user,day_model,day_user,user_model" doc:"What the entries are grouped by." example:"user_model"`
+	GroupBy string `query:"group_by" default:"day" enum:"day,model,solution,user,day_model,day_solution,day_user,solution_model,solution_user,user_model" doc:"What the entries are grouped by." example:"user_model"`
 	UserID  string `query:"user_id" maxLength:"128" doc:"Only this user; left out: all." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 },
 ) (*httpx.Body[domain.UsageReport], error) {

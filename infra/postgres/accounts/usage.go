@@ -27,13 +27,22 @@ func sumFields(s *domain.UsageSums) []any {
 }
 
 // usageRows is the usage within the days of a report: of sessions, and of those that are
-// deleted.
-const usageRows = `
-	(SELECT owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano
-	 FROM   session_usage WHERE day >= @from AND day < @to AND (@user = '' OR owner_id = @user)
+// deleted. Only a report by solution reads the sessions.
+func usageRows(bySolution bool) string {
+	const sums = `r.priced, r.calls, r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.cost_nano`
+
+	const asked = ` WHERE r.day >= @from AND r.day < @to AND (@user = '' OR r.owner_id = @user)`
+
+	solution, sessions := "''", ""
+	if bySolution {
+		solution, sessions = "coalesce(s.solution_id, '')", " JOIN sessions s ON s.id = r.session_id"
+	}
+
+	return `
+	(SELECT r.owner_id, r.day, r.model, ` + solution + ` AS solution, ` + sums + ` FROM session_usage r` + sessions + asked + `
 	 UNION  ALL
-	 SELECT owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano
-	 FROM   deleted_usage WHERE day >= @from AND day < @to AND (@user = '' OR owner_id = @user)) u`
+	 SELECT r.owner_id, r.day, r.model, r.solution_id, ` + sums + ` FROM deleted_usage r` + asked + `) u`
+}
 
 // Usage reports what model calls have used.
 func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageReport, error) {
@@ -44,21 +53,26 @@ func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageRep
 		"by_model": slices.Contains(q.Groups, domain.UsageByModel),
 		"by_user":  slices.Contains(q.Groups, domain.UsageByUser),
 	}
+	bySolution := slices.Contains(q.Groups, domain.UsageBySolution)
+	args["by_solution"] = bySolution
 
 	var batch pgx.Batch
-	batch.Queue(`SELECT `+usageSums+` FROM `+usageRows, args).QueryRow(func(row pgx.Row) error {
+	batch.Queue(`SELECT `+usageSums+` FROM `+usageRows(false), args).QueryRow(func(row pgx.Row) error {
 		return row.Scan(sumFields(&report.Total)...)
 	})
 	batch.Queue(`
-		SELECT g.day, g.model, g.owner, (SELECT username FROM users WHERE id = g.owner), `+usageSums+`
+		SELECT g.day, g.model, g.solution, g.owner, (SELECT username FROM users WHERE id = g.owner), `+usageSums+`
 		FROM   (SELECT CASE WHEN @by_day THEN to_char(day, 'YYYY-MM-DD') END AS day, CASE WHEN @by_model THEN model END AS model,
-		               CASE WHEN @by_user THEN owner_id END AS owner, priced, calls, input_tokens, output_tokens,
-		               cache_read_tokens, cache_write_tokens, cost_nano
-		        FROM   `+usageRows+`) g
-		GROUP  BY 1, 2, 3 ORDER BY 1, sum(cost_nano) DESC, sum(input_tokens + output_tokens) DESC, 2, 3 OFFSET @offset LIMIT @limit`, args).
+		               CASE WHEN @by_solution THEN solution END AS solution, CASE WHEN @by_user THEN owner_id END AS owner,
+		               priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano
+		        FROM   `+usageRows(bySolution)+`) g
+		GROUP  BY 1, 2, 3, 4
+		ORDER  BY 1, sum(cost_nano) DESC, sum(input_tokens + output_tokens) DESC, 2, 3, 4 OFFSET @offset LIMIT @limit`, args).
 		Query(func(rows pgx.Rows) (err error) {
 			report.Items, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (item domain.UsageItem, err error) {
-				return item, row.Scan(append([]any{&item.Day, &item.Model, &item.UserID, &item.Username}, sumFields(&item.UsageSums)...)...)
+				groups := []any{&item.Day, &item.Model, &item.SolutionID, &item.UserID, &item.Username}
+
+				return item, row.Scan(append(groups, sumFields(&item.UsageSums)...)...)
 			})
 
 			return err

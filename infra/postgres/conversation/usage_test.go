@@ -61,28 +61,34 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 
 	// The usage of a user outlives the session.
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	report := func() domain.UsageReport {
+	report := func(group domain.UsageGroup) domain.UsageReport {
 		report, err := db.Usage(t.Context(), domain.UsageQuery{
 			UserID: user.ID,
 			From:   today.AddDate(0, 0, -1),
 			To:     today.AddDate(0, 0, 2),
-			Groups: []domain.UsageGroup{domain.UsageByModel},
+			Groups: []domain.UsageGroup{group},
 			Limit:  10,
 		})
 		require.NoError(t, err)
 
 		return report
 	}
-	before := report()
+	before := report(domain.UsageByModel)
 	require.Equal(t, sums.UsageSums, before.Total)
 	require.Equal(t, sums.ByModel, before.Items)
 	third, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(t.Context(), `UPDATE session_usage SET session_id = $1`, third.ID)
 	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `UPDATE sessions SET solution_id = 'web-shop' WHERE id = $1`, third.ID)
+	require.NoError(t, err)
+	shop := report(domain.UsageBySolution).Items
+	require.Len(t, shop, 1)
+	require.Equal(t, "web-shop", *shop[0].SolutionID)
 	require.NoError(t, db.DeleteSession(t.Context(), third.ID))
 	require.NoError(t, db.PurgeSession(t.Context(), third.ID))
-	require.Equal(t, before, report())
+	require.Equal(t, before, report(domain.UsageByModel))
+	require.Equal(t, shop, report(domain.UsageBySolution).Items)
 	_, err = db.Pool.Exec(t.Context(), `UPDATE deleted_usage SET day = day - 900`)
 	require.NoError(t, err)
 	pruned, err := db.PruneUsage(t.Context(), 800*24*time.Hour, 500)

@@ -65,14 +65,16 @@ func CountUsage(session string) string {
 		       cost_nano = u.cost_nano + excluded.cost_nano, last_at = now()`
 }
 
-// foldUsage moves the usage of a session that is deleted to the sums of its owner.
+// foldUsage moves the usage of a session that is deleted to the sums of its owner and its
+// solution. The row of the session goes after it.
 const foldUsage = `
 	WITH gone AS (DELETE FROM session_usage WHERE session_id = $1 RETURNING *)
-	INSERT INTO deleted_usage AS u (owner_id, day, model, priced, calls, input_tokens, output_tokens,
+	INSERT INTO deleted_usage AS u (owner_id, day, model, priced, solution_id, calls, input_tokens, output_tokens,
 	                                cache_read_tokens, cache_write_tokens, cost_nano)
-	SELECT owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano
-	FROM   gone ORDER BY day, model, priced
-	ON     CONFLICT (owner_id, day, model, priced) DO UPDATE
+	SELECT g.owner_id, g.day, g.model, g.priced, coalesce(s.solution_id, ''), g.calls, g.input_tokens, g.output_tokens,
+	       g.cache_read_tokens, g.cache_write_tokens, g.cost_nano
+	FROM   gone g JOIN sessions s ON s.id = g.session_id ORDER BY g.day, g.model, g.priced
+	ON     CONFLICT (owner_id, day, model, priced, solution_id) DO UPDATE
 	SET    calls = u.calls + excluded.calls, input_tokens = u.input_tokens + excluded.input_tokens,
 	       output_tokens = u.output_tokens + excluded.output_tokens,
 	       cache_read_tokens = u.cache_read_tokens + excluded.cache_read_tokens,

@@ -3321,7 +3321,7 @@ export interface paths {
         };
         /**
          * Report what the caller's model calls have used
-         * @description Tokens, cached tokens and cost by day (UTC) and model, sub-agents, summaries and other auxiliary calls included. Includes from and excludes to, which may be 366 days apart. Tokens of models without a price are shown apart. Deleted sessions count.
+         * @description Tokens, cached tokens and cost by day (UTC), model and solution, sub-agents, summaries and other auxiliary calls included. Includes from and excludes to, which may be 366 days apart. Tokens of models without a price are shown apart. Deleted sessions count.
          */
         get: operations["get-user-usage"];
         put?: never;
@@ -10867,6 +10867,8 @@ export interface components {
              * @description Output tokens.
              */
             output_tokens: number;
+            /** @description The solution of the sessions; empty: sessions without one. */
+            solution_id?: string;
             /** @description Tokens of models without a price. */
             uncosted: components["schemas"]["UncostedUsage"];
             /** @description The user. */
@@ -11486,7 +11488,7 @@ export interface operations {
                 /** @description The first day, in UTC; default: 30 days before to. */
                 from?: string;
                 /** @description What the entries are grouped by. */
-                group_by?: "day" | "model" | "user" | "day_model" | "day_user" | "user_model";
+                group_by?: "day" | "model" | "solution" | "user" | "day_model" | "day_solution" | "day_user" | "solution_model" | "solution_user" | "user_model";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description Number of entries to skip. */
@@ -17235,7 +17237,7 @@ export interface operations {
                 /** @description The first day, in UTC; default: 30 days before to. */
                 from?: string;
                 /** @description What the entries are grouped by. */
-                group_by?: "day" | "model" | "day_model";
+                group_by?: "day" | "model" | "solution" | "day_model" | "day_solution" | "solution_model";
                 /** @description Maximum number of entries. */
                 limit?: number;
                 /** @description Number of entries to skip. */

@@ -4976,6 +4976,8 @@ class UsageItem(TypedDict):
     """The model."""
     output_tokens: int
     """Output tokens."""
+    solution_id: NotRequired[str]
+    """The solution of the sessions; empty: sessions without one."""
     uncosted: UncostedUsage
     """Tokens of models without a price."""
     user_id: NotRequired[str]

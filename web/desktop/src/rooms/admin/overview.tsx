@@ -29,8 +29,12 @@ async function recentChats(signal: AbortSignal): Promise<{ runs: Schemas['Operat
 }
 
 const titles = {
-  model: { tokens: t('Tokens by model'), cost: t('Cost by model') }, user: { tokens: t('Tokens by user'), cost: t('Cost by user') },
+  model: { tokens: t('Tokens by model'), cost: t('Cost by model') },
+  solution: { tokens: t('Tokens by solution'), cost: t('Cost by solution') },
+  user: { tokens: t('Tokens by user'), cost: t('Cost by user') },
 };
+
+type By = keyof typeof titles;
 
 const Count = ({ label, children }: { label: string; children: ReactNode }) => (
   <div className="rounded-lg border bg-raised px-3 py-2">
@@ -47,11 +51,19 @@ export function Overview() {
     refetchInterval: 30_000,
   });
   const users = useQuery({ queryKey: ['admin', 'users'], queryFn: ({ signal }) => api().listUsers({ signal }), staleTime: 60_000 });
-  const [by, setBy] = useState<'model' | 'user'>('model');
+  const [by, setBy] = useState<By>('model');
   const usage = useQuery({
     queryKey: ['admin', 'usage', by], staleTime: 60_000,
-    queryFn: ({ signal }) => api().getUsage({ query: { group_by: by === 'model' ? 'day_model' : 'day_user', limit: 1000 }, signal }),
+    queryFn: ({ signal }) => api().getUsage({ query: { group_by: `day_${by}`, limit: 1000 }, signal }),
   });
+  const solutions = useQuery({ queryKey: ['solutions'], queryFn: ({ signal }) => api().listSolutions({ signal }), staleTime: 60_000 });
+  const series = (item: Schemas['UsageItem']): string => {
+    if (by === 'model') return item.model ?? '';
+    if (by === 'user') return item.username || (item.user_id ?? '');
+    const id = item.solution_id ?? '';
+    const name = solutions.data?.items.find((one) => one.id === id)?.name;
+    return id === '' ? t('No solution') : typeof name === 'string' && name !== '' ? name : id;
+  };
   return (
     <>
       <Section title={t('Chats')} note={t('Of the last 6 hours, by the hour of their run’s start.')} actions={<Links />}>
@@ -113,8 +125,9 @@ export function Overview() {
         actions={
           <Field label={t('Usage by')}>
             {(ids) => (
-              <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as 'model' | 'user')}>
+              <Select {...ids} value={by} onChange={(event) => setBy(event.target.value as By)}>
                 <option value="model">{t('model')}</option>
+                <option value="solution">{t('solution')}</option>
                 <option value="user">{t('user')}</option>
               </Select>
             )}
@@ -122,13 +135,7 @@ export function Overview() {
         }
       >
         <Loaded query={usage}>
-          {(report) => (
-            <UsageCharts
-              report={report}
-              titles={titles[by]}
-              series={(item) => (by === 'model' ? item.model : item.username || item.user_id) ?? ''}
-            />
-          )}
+          {(report) => <UsageCharts report={report} titles={titles[by]} series={series} />}
         </Loaded>
       </Section>
     </>
