@@ -33,9 +33,9 @@ describe('Prose', () => {
   });
   test('code has colours by classes, not by HTML', async () => {
     const { container } = show(<Prose text={'```js\nconst x = "</code><script>1</script>";\n```'} />);
-    await waitFor(() => expect(container.querySelector('.hljs-keyword')?.textContent).toBe('const'));
+    await waitFor(() => expect(container.querySelector('.hljs-keyword')?.textContent).toBe('const'), { timeout: 60_000 });
     expect(container.querySelector('script')).toBeNull();
-  });
+  }, 90_000);
 });
 
 describe('ToolCard', () => {

@@ -2,6 +2,7 @@ import { Check, Copy } from 'lucide-react';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../lib/cn';
 import { plural, t } from '../lib/i18n';
+import { visible } from '../lib/visible';
 import { IconButton } from './button';
 
 type Highlighter = typeof import('./highlight');
@@ -35,13 +36,16 @@ export function languageOf(path: string): string | undefined {
 
 const cutOff = (count: number): string => plural(count, '… {count} more character', '… {count} more characters');
 
+/** maxParagraph bounds a line of prose, which may be a long paragraph. */
+export const maxParagraph = 50_000;
+
 /** bounded cuts what is too long to be shown: lines, and the text. */
-export function bounded(text: string): string {
+export function bounded(text: string, longest = maxLine): string {
   let shown = text.length > maxShown ? `${text.slice(0, maxShown)}\n${cutOff(text.length - maxShown)}` : text;
-  if (shown.length > maxLine) {
+  if (shown.length > longest) {
     shown = shown
       .split('\n')
-      .map((line) => (line.length > maxLine ? `${line.slice(0, maxLine)} ${cutOff(line.length - maxLine)}` : line))
+      .map((line) => (line.length > longest ? `${line.slice(0, longest)} ${cutOff(line.length - longest)}` : line))
       .join('\n');
   }
   return shown;
@@ -52,12 +56,13 @@ export const Code = memo(function Code({ text, language, className, tall, label 
 }) {
   const colours = useHighlighter(language !== undefined && text.length <= maxColoured);
   const shown = useMemo(() => {
-    const whole = bounded(text);
+    const whole = visible(bounded(text));
     return colours && language && text.length <= maxColoured ? colours.highlighted(whole, language) : whole;
   }, [text, language, colours]);
   return (
     <pre
       tabIndex={0}
+      role="group"
       aria-label={label}
       className={cn('code overflow-auto rounded-md border bg-panel px-3 py-2 whitespace-pre', !tall && 'max-h-96', className)}
     >

@@ -2,6 +2,7 @@ import { diffLines } from 'diff';
 import { memo, useMemo } from 'react';
 import { cn } from '../lib/cn';
 import { plural, t } from '../lib/i18n';
+import { visible } from '../lib/visible';
 
 export interface DiffLine {
   kind: 'same' | 'added' | 'removed' | 'gap';
@@ -57,7 +58,7 @@ const signs = { same: ' ', added: '+', removed: '−', gap: '' };
 export const Diff = memo(function Diff({ lines, label = t('Difference') }: { lines: DiffLine[]; label?: string }) {
   const shown = useMemo(() => lines.slice(0, maxLines), [lines]);
   return (
-    <pre tabIndex={0} aria-label={label} className="code max-h-96 overflow-auto rounded-md border bg-panel py-1">
+    <pre tabIndex={0} role="group" aria-label={label} className="code max-h-96 overflow-auto rounded-md border bg-panel py-1">
       <code className="block w-max min-w-full">
         {shown.map((line, index) => (
           <span
@@ -73,7 +74,7 @@ export const Diff = memo(function Diff({ lines, label = t('Difference') }: { lin
             </span>
             {line.kind === 'added' && <span className="sr-only">{t('added:')} </span>}
             {line.kind === 'removed' && <span className="sr-only">{t('removed:')} </span>}
-            {line.text.length > 5000 ? `${line.text.slice(0, 5000)} …` : line.text}
+            {visible(line.text.length > 5000 ? `${line.text.slice(0, 5000)} …` : line.text)}
             {'\n'}
           </span>
         ))}

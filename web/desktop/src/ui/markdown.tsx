@@ -3,17 +3,21 @@ import Markdown, { type Components, defaultUrlTransform } from 'react-markdown';
 import rehypeSanitize, { defaultSchema } from 'rehype-sanitize';
 import remarkGfm from 'remark-gfm';
 import { t } from '../lib/i18n';
-import { Code, CopyButton } from './code';
+import { visible } from '../lib/visible';
+import { bounded, Code, CopyButton, maxParagraph } from './code';
 
 const schema = { ...defaultSchema, clobberPrefix: 'text-' };
 
 const components: Components = {
   // Links leave the page in a new tab, which gets no access to this one.
-  a: ({ href, children }) => (
-    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
-      {children}
-    </a>
-  ),
+  a: ({ href, children }) =>
+    href ? (
+      <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+        {children}
+      </a>
+    ) : (
+      <span>{children}</span>
+    ),
   // No request goes to another origin: a picture from elsewhere is a link.
   img: ({ src, alt }) =>
     typeof src === 'string' && src ? (
@@ -77,6 +81,6 @@ export function splitBlocks(text: string): string[] {
 
 /** Prose shows Markdown of a model or a file. It is not trusted: there is no HTML in it, and no address that runs a script. */
 export const Prose = memo(function Prose({ text }: { text: string }) {
-  const blocks = useMemo(() => splitBlocks(text), [text]);
+  const blocks = useMemo(() => splitBlocks(visible(bounded(text, maxParagraph))), [text]);
   return <div className="prose min-w-0 break-words" dir="auto">{blocks.map((block, index) => <Block key={index} text={block} />)}</div>;
 });

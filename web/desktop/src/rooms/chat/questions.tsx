@@ -6,6 +6,7 @@ import { Button } from '../../ui/button';
 import { Area } from '../../ui/field';
 import { dateTime } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { toast } from '../../ui/toast';
 
 interface Draft {
@@ -90,7 +91,7 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
     <fieldset className="min-w-0">
       <legend className="mb-1.5 font-medium break-words" dir="auto">
         {item.header && <span className="mr-2 rounded bg-hover px-1.5 py-0.5 text-xs text-soft">{item.header}</span>}
-        {item.question}
+        {visible(item.question)}
         {item.multiSelect && <span className="ml-2 text-xs font-normal text-soft">{t('several are possible')}</span>}
       </legend>
       <div className="space-y-1">
@@ -107,8 +108,8 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
               className="mt-1 accent-(--accent)"
             />
             <span className="min-w-0 break-words" dir="auto">
-              {option.label}
-              {option.description && <span className="block text-sm text-soft">{option.description}</span>}
+              {visible(option.label)}
+              {option.description && <span className="block text-sm text-soft">{visible(option.description)}</span>}
             </span>
           </label>
         ))}

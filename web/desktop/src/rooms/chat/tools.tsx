@@ -19,6 +19,7 @@ import {
 import { type ComponentType, memo, type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { duration } from '../../lib/format';
+import { plainOutput, visible } from '../../lib/visible';
 import { t } from '../../lib/i18n';
 import { bounded, Code, CopyButton, languageOf } from '../../ui/code';
 import { Diff, lineDiff } from '../../ui/diff';
@@ -60,7 +61,8 @@ export const isOpenQuestion = (call: CallView): boolean =>
   call.tool_name === 'AskUserQuestion' && (running(call) || call.status === 'awaiting_answer');
 
 function Output({ call, label }: { call: CallView; label: string }) {
-  const shown = running(call) ? call.progress : call.result || call.progress;
+  const said = running(call) ? call.progress : call.result || call.progress;
+  const shown = useMemo(() => plainOutput(said), [said]);
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const box = place.current?.querySelector('pre');
@@ -259,7 +261,7 @@ const tools: Record<string, Tool> = {
     body: ({ call, args }) => (
       <div className="space-y-2">
         <div className="relative">
-          <Code text={text(args.command)} language="bash" label={t('Command')} className="pr-9 whitespace-pre-wrap" />
+          <Code text={text(args.command)} language="bash" label={t('Command')} className="pr-9 wrap-anywhere whitespace-pre-wrap" />
           <span className="absolute top-1 right-1">
             <CopyButton text={text(args.command)} label={t('Copy the command')} />
           </span>
@@ -382,7 +384,7 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
         <Icon size={15} className="shrink-0 text-soft" />
         <span className="shrink-0 font-medium">{call.display_name || call.tool_name}</span>
         <span className="min-w-0 flex-1 truncate text-soft" dir="auto">
-          {tool.summary(args).slice(0, 300)}
+          {visible(tool.summary(args).slice(0, 300))}
         </span>
         {call.duration_ms >= 100 && <span className="shrink-0 text-xs text-soft tabular-nums">{duration(call.duration_ms)}</span>}
         <Status call={call} />

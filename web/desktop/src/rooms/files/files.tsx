@@ -19,6 +19,7 @@ import { type ChangeEvent, type DragEvent, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { api, useAction } from '../../lib/query';
 import { useDetail, useSession } from '../../lib/session';
 import { IconButton } from '../../ui/button';
@@ -243,7 +244,7 @@ function Row({
             <FileIcon size={15} className="shrink-0 text-soft" aria-hidden />
           )}
           <span className="truncate" dir="auto" title={entry.name}>
-            <bdi>{entry.name}</bdi>
+            <bdi>{visible(entry.name)}</bdi>
           </span>
         </button>
         {entry.size !== undefined && (

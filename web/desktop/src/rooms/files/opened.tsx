@@ -4,6 +4,7 @@ import { Download } from 'lucide-react';
 import { useEffect, useState } from 'react';
 import { bytes } from '../../lib/format';
 import { t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Empty, Loaded } from '../../ui/page';
@@ -95,7 +96,7 @@ export function Opened({
           {t('Back')}
         </Button>
         <h2 className="min-w-0 flex-1 truncate px-1 text-sm font-medium" title={path}>
-          <bdi>{path}</bdi>
+          <bdi>{visible(path)}</bdi>
           {dirty && <span className="ml-2 text-xs font-normal text-warn">{t('not saved')}</span>}
         </h2>
         {kind === 'text' && hasPreview(path) && (

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useEffect, useMemo, useState } from 'react';
 import { bytes } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { api } from '../../lib/query';
 import { Prose } from '../../ui/markdown';
 import { Empty, Loaded } from '../../ui/page';
@@ -149,8 +150,8 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
           <thead>
             <tr>
               {head.map((cell, index) => (
-                <th key={index} scope="col" className="border bg-panel px-2 py-0.5 text-left font-medium">
-                  {cell}
+                <th key={index} scope="col" dir="auto" className="border bg-panel px-2 py-0.5 text-left font-medium">
+                  {visible(cell)}
                 </th>
               ))}
             </tr>
@@ -160,7 +161,7 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
               <tr key={index}>
                 {row.map((cell, column) => (
                   <td key={column} className="border px-2 py-0.5" dir="auto">
-                    {cell}
+                    {visible(cell)}
                   </td>
                 ))}
               </tr>
