@@ -117,6 +117,10 @@ func TestFiles(t *testing.T) {
 			require.Equal(t, want.text, r.text, asked)
 		}
 
+		require.Equal(t, 200, put("nothing", "").status)
+		empty := w.do("GET", base+"/files/nothing", w.ann, "", header("Range", "bytes=0-99"))
+		require.Equal(t, []any{200, "", ""}, []any{empty.status, empty.text, empty.header.Get("Content-Range")})
+
 		require.Equal(t, 206, w.do("GET", base+"/files/digits", w.ann, "", header("Range", "bytes=1-2"), header("If-Range", etag)).status)
 		require.Equal(
 			t,

@@ -26,6 +26,10 @@ func SendRange(c *fiber.Ctx, file io.ReadSeekCloser, size int64, etag string) er
 	from, length := int64(0), size
 
 	asked := c.Get(fiber.HeaderRange)
+	if size == 0 {
+		asked = "" // a client that asks for the first bytes of every file gets those that there are: none
+	}
+
 	if conditional := c.Get(fiber.HeaderIfRange); conditional != "" && conditional != etag {
 		asked = ""
 	}
