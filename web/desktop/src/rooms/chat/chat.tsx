@@ -1,12 +1,12 @@
 import { useParams } from '@tanstack/react-router';
-import { WifiOff } from 'lucide-react';
+import { CircleCheck, WifiOff } from 'lucide-react';
 import { useCallback, useState } from 'react';
 import { plural, t } from '../../lib/i18n';
 import { useAction } from '../../lib/query';
 import { useDetail, useSession, type Followed } from '../../lib/session';
 import { Failure, Spinner } from '../../ui/page';
 import { toast } from '../../ui/toast';
-import { Composer, messageOf, type Outgoing } from './composer';
+import { Composer, messageOf, type Outgoing, wantedOptions } from './composer';
 import { Conversation } from './conversation';
 import { SessionFrame } from './header';
 import { ReplayBar } from './replay-bar';
@@ -73,7 +73,11 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
       stored = uploaded;
     }
     const chosen = mode && !(running && out.delivery === 'steer') ? { mode } : {};
-    await session.send(messageOf(out.text, out.pictures, stored), { ...chosen, ...(running ? { delivery: out.delivery } : {}) });
+    await session.send(messageOf(out.text, out.pictures, stored), {
+      ...chosen,
+      ...wantedOptions(out.wanted),
+      ...(running ? { delivery: out.delivery } : {}),
+    });
   };
 
   return (
@@ -95,6 +99,12 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
             </>
           )}
           {!running && state.waitingReason === 'budget' && waiting}
+          {!running && state.lastEnd?.result?.schema !== undefined && (
+            <>
+              <CircleCheck size={14} className="text-good" aria-hidden />
+              {t('The result follows the schema.')}
+            </>
+          )}
           {!running && state.lastEnd?.status === 'failed' && (
             <span className="text-bad">
               {t('The chat has failed: {message}', { message: state.lastEnd.error?.message ?? state.lastEnd.finish_reason })}

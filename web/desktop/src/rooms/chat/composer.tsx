@@ -9,6 +9,7 @@ import { errorText } from '../../lib/query';
 import { IconButton } from '../../ui/button';
 import { Menu } from '../../ui/menu';
 import { toast } from '../../ui/toast';
+import { ResultChip, ResultChoice, type Wanted } from './result';
 
 export type Delivery = NonNullable<SendOptions['delivery']>;
 
@@ -18,6 +19,7 @@ export interface Outgoing {
   pictures: string[];
   files: File[];
   delivery: Delivery;
+  wanted?: Wanted | undefined;
 }
 
 interface Attachment {
@@ -46,6 +48,10 @@ export function messageOf(text: string, pictures: string[], stored: string[]): M
   ] as Message;
 }
 
+/** wantedOptions are the fields of a message that asks for one result. */
+export const wantedOptions = (wanted: Wanted | undefined): Pick<SendOptions, 'headless' | 'outputSchema'> =>
+  wanted === undefined ? {} : wanted.schema ? { headless: true, outputSchema: wanted.schema } : { headless: true };
+
 const deliveries: Record<Exclude<Delivery, 'reject'>, { label: string; hint: string }> = {
   steer: { label: t('Steer'), hint: t('Join the running chat') },
   enqueue: { label: t('Queue|verb'), hint: t('Next, when the chat has ended') },
@@ -59,7 +65,11 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
 }) {
   const [text, setText] = useState(() => drafts.get(draftKey) ?? '');
   const [attached, setAttached] = useState<Attachment[]>([]);
-  const [delivery, setDelivery] = useState<Exclude<Delivery, 'reject'>>('steer');
+  const [chosen, setDelivery] = useState<Exclude<Delivery, 'reject'>>('steer');
+  const [wanted, setWanted] = useState<Wanted>();
+  // A chat that runs keeps how it ends: a message that asks for one result is a chat of its own.
+  const delivery = wanted && chosen === 'steer' ? 'enqueue' : chosen;
+  const offered = (Object.keys(deliveries) as (keyof typeof deliveries)[]).filter((one) => !wanted || one !== 'steer');
   const [busy, setBusy] = useState(false);
   const [over, setOver] = useState(false);
   const { preferences } = usePreferences();
@@ -102,9 +112,10 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
     setBusy(true);
     try {
       const read = await Promise.all(pictures.map((one) => readPicture(one.file)));
-      await send({ text: said, pictures: read, files: attached.filter((one) => !one.preview).map((one) => one.file), delivery });
+      await send({ text: said, pictures: read, files: attached.filter((one) => !one.preview).map((one) => one.file), delivery, wanted });
       drafts.delete(draftKey);
       setText('');
+      setWanted(undefined);
       attached.forEach(detach);
     } catch (error) {
       toast(errorText(error), 'bad');
@@ -138,8 +149,9 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
       onDragLeave={() => setOver(false)}
       onDrop={drop}
     >
-      {attached.length > 0 && (
+      {(attached.length > 0 || wanted) && (
         <ul aria-label={t('Attachments')} className="flex flex-wrap gap-2 px-3 pt-3">
+          {wanted && <ResultChip value={wanted} remove={() => setWanted(undefined)} />}
           {attached.map((one, index) => (
             <li key={index} className="flex max-w-60 items-center gap-2 rounded-md border bg-panel py-1 pr-1 pl-2 text-xs">
               {one.preview ? (
@@ -191,6 +203,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
             event.target.value = '';
           }}
         />
+        <ResultChoice value={wanted} change={setWanted} />
         {tools}
         <span className="flex-1" />
         {running && (
@@ -204,7 +217,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
                 <ChevronDown size={14} aria-hidden />
               </button>
             }
-            items={(Object.keys(deliveries) as (keyof typeof deliveries)[]).map((one) => ({
+            items={offered.map((one) => ({
               label: `${deliveries[one].label}: ${deliveries[one].hint}`,
               run: () => setDelivery(one),
               checked: delivery === one,

@@ -8,7 +8,7 @@ import { usePreferences } from '../../lib/preferences';
 import { api, useAction } from '../../lib/query';
 import { Select } from '../../ui/field';
 import { toast } from '../../ui/toast';
-import { Composer, messageOf, type Outgoing } from './composer';
+import { Composer, messageOf, type Outgoing, wantedOptions } from './composer';
 import { type Mode, ModeChoice } from './mode';
 
 /** NewChat makes a session with the first message. */
@@ -43,7 +43,7 @@ export default function NewChat() {
           );
         stored = uploaded;
       }
-      await session.send(messageOf(out.text, out.pictures, stored));
+      await session.send(messageOf(out.text, out.pictures, stored), wantedOptions(out.wanted));
     } finally {
       void session.close(); // the room of the session opens it again, with its history
     }
@@ -79,7 +79,7 @@ export default function NewChat() {
                 aria-label={t('Model')}
                 value={model}
                 onChange={(event) => setModel(event.target.value)}
-                className="w-auto max-w-48 border-transparent bg-transparent text-soft"
+                className="w-auto! max-w-48 border-transparent bg-transparent text-soft"
               >
                 <option value="">{models.data ? t('{model} (default)', { model: models.data.default }) : t('Default model')}</option>
                 {models.data?.models
@@ -95,7 +95,7 @@ export default function NewChat() {
                   aria-label={t('Solution')}
                   value={solution}
                   onChange={(event) => setSolution(event.target.value)}
-                  className="w-auto max-w-44 border-transparent bg-transparent text-soft"
+                  className="w-auto! max-w-44 border-transparent bg-transparent text-soft"
                 >
                   <option value="">{t('No solution')}</option>
                   {offered.map((one) => (

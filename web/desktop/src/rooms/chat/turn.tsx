@@ -5,9 +5,10 @@ import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { compact, cost, dateTime, duration } from '../../lib/format';
 import { t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { api } from '../../lib/query';
 import { IconButton } from '../../ui/button';
-import { copyText, CopyButton } from '../../ui/code';
+import { bounded, Code, copyText, CopyButton, maxParagraph } from '../../ui/code';
 import { Prose } from '../../ui/markdown';
 import { Spinner } from '../../ui/page';
 import { toast } from '../../ui/toast';
@@ -43,14 +44,14 @@ export const textOf = (turn: TurnView): string =>
 
 function User({ turn, quote, inner }: { turn: TurnView; quote?: ((text: string) => void) | undefined; inner: boolean }) {
   return (
-    <article aria-label={t('Your message')} className="group/turn flex flex-col items-end py-2">
+    <article aria-label={inner ? t('Task') : t('Your message')} className="group/turn flex flex-col items-end py-2">
       <div className={cn('max-w-[85%] min-w-0 rounded-2xl px-3.5 py-2', inner ? 'border bg-panel text-sm' : 'bg-accent-soft')}>
         {turn.blocks.map((block, index) =>
           block.type === 'image' ? (
             <Picture key={index} block={block} turn={turn} />
           ) : (
             <p key={index} className="break-words whitespace-pre-wrap" dir="auto">
-              {block.content}
+              {visible(bounded(block.content, maxParagraph))}
             </p>
           ),
         )}
@@ -166,7 +167,8 @@ function Assistant({
         if (block.type === 'thinking') return <Thinking key={index} text={block.content} live={streaming && index === parts.length - 1} />;
         if (block.type === 'plan') return <Plan key={index} text={block.content} />;
         if (block.type === 'image') return <Picture key={index} block={block} turn={turn} />;
-        return <Prose key={index} text={block.content} />;
+        const json = streaming ? undefined : jsonOf(block.content);
+        return json ? <Json key={index} text={json} /> : <Prose key={index} text={block.content} />;
       })}
       {streaming && parts.length === 0 && !turn.retry && (
         <span role="status" className="inline-block animate-pulse py-1 text-sm text-soft">
@@ -184,6 +186,27 @@ function Assistant({
     </article>
   );
 }
+
+/** jsonOf lays out a text that is one JSON object or list, as the result of a schema is. */
+export function jsonOf(text: string): string | undefined {
+  const said = text.trim();
+  if (!/^(\{[^]*\}|\[[^]*\])$/.test(said)) return undefined;
+  try {
+    const value: unknown = JSON.parse(said);
+    return /\d{16}/.test(said) ? said : JSON.stringify(value, null, 2); // long numbers would be rounded
+  } catch {
+    return undefined;
+  }
+}
+
+const Json = ({ text }: { text: string }) => (
+  <div className="relative my-1">
+    <Code text={text} language="json" label={t('Result')} className="pr-9" />
+    <span className="absolute top-1 right-1">
+      <CopyButton text={text} label={t('Copy the result')} />
+    </span>
+  </div>
+);
 
 function given(nested: Nested, id: string): { children?: readonly TurnView[] } {
   const children = nested.get(id);
@@ -212,7 +235,7 @@ function Thinking({ text, live }: { text: string; live: boolean }) {
       </button>
       {open && (
         <p className="mt-1 border-l-2 pl-3 break-words whitespace-pre-wrap" dir="auto">
-          {text}
+          {visible(bounded(text, maxParagraph))}
         </p>
       )}
     </div>
