@@ -6,7 +6,7 @@ type Look = 'plain' | 'primary' | 'danger' | 'ghost';
 
 const looks: Record<Look, string> = {
   plain: 'border bg-raised hover:bg-hover',
-  primary: 'border border-transparent bg-accent text-accent-ink hover:opacity-90',
+  primary: 'border border-transparent bg-accent text-accent-ink hover:bg-accent/90',
   danger: 'border border-bad/40 bg-bad-soft text-bad hover:border-bad',
   ghost: 'border border-transparent text-soft hover:bg-hover hover:text-ink',
 };

@@ -12,6 +12,7 @@ export function ReplayBar({ id, state }: { id: string; state: Schemas['ReplaySta
   const change = useAction((body: Parameters<ReturnType<typeof api>['changeReplay']>[1]) => api().changeReplay(id, body), {
     refresh: [['session', id]],
   });
+  const total = Math.max(1, state.total);
   const over = state.status === 'finished' || state.status === 'autonomous';
   return (
     <section aria-label={t('Replay')} className="mx-auto mb-2 flex w-full max-w-3xl flex-wrap items-center gap-2 px-3 text-sm">
@@ -22,18 +23,22 @@ export function ReplayBar({ id, state }: { id: string; state: Schemas['ReplaySta
             ? t('The replay is over')
             : t('Replay, {position} of {total}', { position: state.position, total: state.total })}
       </span>
-      <progress
+      <span
+        role="progressbar"
         aria-label={t('Position of the replay')}
-        value={state.position}
-        max={Math.max(1, state.total)}
-        className="h-1.5 min-w-16 flex-1 accent-(--accent)"
-      />
+        aria-valuenow={state.position}
+        aria-valuemin={0}
+        aria-valuemax={total}
+        className="h-1.5 min-w-16 flex-1 overflow-hidden rounded-full bg-hover"
+      >
+        <span className="block h-full bg-accent" style={{ width: `${Math.min(100, (state.position / total) * 100)}%` }} />
+      </span>
       <Select
         aria-label={t('Speed')}
         value={state.speed}
         disabled={over}
         onChange={(event) => change.mutate({ speed: Number(event.target.value) as Speed })}
-        className="w-20"
+        className="w-20!"
       >
         <option value={1}>1×</option>
         <option value={2}>2×</option>

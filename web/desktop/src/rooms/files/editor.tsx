@@ -84,7 +84,7 @@ export function Editor({ path, text, version, readOnly, change, save }: {
           theme,
           EditorState.readOnly.of(readOnly),
           EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ 'aria-label': t('Content of {path}', { path }) }),
+          EditorView.contentAttributes.of({ tabindex: '0', 'aria-label': t('Content of {path}', { path }) }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) calls.current.change(update.state.doc.toString());
           }),

@@ -7,6 +7,7 @@ import { useMemo, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes, compact, cost, dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
+import { visible } from '../../lib/visible';
 import { api, errorText, useAction } from '../../lib/query';
 import { useDetail, useSession } from '../../lib/session';
 import { word } from '../../lib/words';
@@ -268,7 +269,7 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
                       {word(file.change)}
                     </Badge>
                     <span className="min-w-0 flex-1 truncate" title={file.path}>
-                      <bdi>{file.path}</bdi>
+                      <bdi>{visible(file.path)}</bdi>
                     </span>
                     <span className="text-xs text-soft">{bytes(file.size)}</span>
                   </li>
@@ -312,6 +313,9 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
   );
 }
 
+// toolsOf names what a turn without a text has used.
+const toolsOf = (data: History, turn: string): string => data.nodes.find((node) => node.turn_id === turn)?.tool_names.join(', ') ?? '';
+
 function Compare({ id, data, close }: { id: string; data: History; close: () => void }) {
   const active = data.branches.find((one) => one.active);
   const [base, setBase] = useState(active?.base_branch_id ?? data.branches.find((one) => !one.active)?.branch_id ?? '');
@@ -345,7 +349,7 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
         <Loaded query={result}>
           {(found) => (
             <>
-              <div className="grid grid-cols-2 gap-3">
+              <div className="grid gap-3 sm:grid-cols-2">
                 {(
                   [
                     ['base', found.base],
@@ -353,6 +357,7 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
                   ] as const
                 ).map(([side, one]) => (
                   <section key={side} aria-label={branchName(data, one.branch_id)} className="min-w-0 rounded-lg border p-3">
+                    <h3 className="text-sm font-medium sm:hidden">{branchName(data, one.branch_id)}</h3>
                     <p className="mb-2 text-xs text-soft">
                       {[
                         plural(one.turns, '{count} turn', '{count} turns'),
@@ -371,7 +376,7 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
                           <li key={turn.turn_id} className="flex gap-2">
                             <span className="w-12 shrink-0 text-xs text-soft">{turn.role === 'user' ? t('you') : t('agent')}</span>
                             <span className="min-w-0 break-words" dir="auto">
-                              {turn.label || '…'}
+                              {turn.label || toolsOf(data, turn.turn_id) || '…'}
                             </span>
                           </li>
                         ))}
@@ -389,7 +394,7 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
                       <Badge tone={file.change === 'created' ? 'good' : file.change === 'deleted' ? 'bad' : 'accent'}>
                         {word(file.change)}
                       </Badge>
-                      <bdi className="truncate">{file.path}</bdi>
+                      <bdi className="truncate">{visible(file.path)}</bdi>
                     </li>
                   ))}
                 </ul>

@@ -13,7 +13,7 @@ import { inZone } from './cron';
 const newLink = (
   <Link
     to="/schedules/new"
-    className="inline-flex h-8 items-center gap-1.5 rounded-md bg-accent px-3 text-sm font-medium text-accent-ink hover:opacity-90"
+    className="inline-flex h-8 items-center gap-1.5 rounded-md bg-accent px-3 text-sm font-medium text-accent-ink hover:bg-accent/90"
   >
     <Plus size={15} aria-hidden />
     {t('New schedule')}
