@@ -44,7 +44,7 @@ type health struct {
 
 type ready struct {
 	Status   string   `json:"status" enum:"ok,degraded" doc:"degraded: all serves, and something is short; see degraded."`
-	Checks   []string `json:"checks" doc:"The dependencies that were asked, all serving." example:"[\"nats\", \"objects\", \"postgres\", \"temporal\"]"`
+	Checks   []string `json:"checks" doc:"The dependencies that were asked, all serving." example:"[\"disk\", \"nats\", \"objects\", \"postgres\", \"temporal\"]"`
 	Degraded []string `json:"degraded,omitempty" doc:"Those that are short: disk when only what is reserved for the engines is left."`
 }
 

@@ -28,7 +28,7 @@ type chatCmd struct {
 	Continue     bool     `xor:"session" short:"c" help:"Continue the session that changed last."`
 	Model        string   `help:"Model of a new session; the service's default when unset."`
 	Mode         string   `enum:",planning,executing" default:"" help:"planning or executing; the session's own when unset."`
-	Headless     bool     `help:"Print only the result. Exit code: 0 completed, 1 failed, 2 interrupted, 4 unreachable or usage error."`
+	Headless     bool     `help:"Print only the result. Exit code: 0 completed, 1 failed, 2 interrupted, 3 waits for an answer, 4 unreachable or usage error."`
 	OutputSchema string   `type:"existingfile" placeholder:"FILE" help:"JSON Schema that the result must fit; implies --headless."`
 	Steer        bool     `help:"Join the running chat instead of waiting for its end."`
 	Answer       []string `sep:"none" placeholder:"TEXT" help:"Answer to an open question: 1; 1,3; a label or free text. Repeatable."`

@@ -26,7 +26,7 @@ import (
 type commands struct {
 	Log logFlags `embed:"" prefix:"log-"`
 
-	Up       app.Up       `cmd:"" help:"Start everything on this machine: engines, API, worker, model gateway and mock service."`
+	Up       app.Up       `cmd:"" help:"Start everything on this machine: engines, API, worker, companions and desktop."`
 	Api      app.API      `cmd:"" help:"Run the API server."`
 	Worker   app.Worker   `cmd:"" help:"Run a worker, which carries out chats."`
 	Identity app.Identity `cmd:"" help:"Run the identity service."`
