@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +64,7 @@ var allowed = map[string][]string{
 	"api/openapi":       {"domain", "auth", "api/httpx"},
 	"api/httpx":         {"domain", "auth", "internal/clients", "internal/hosts"},
 	"infra/backup":      {"internal/release"},
+	"infra/egress":      {"domain", "infra/netguard"},
 	"infra/embedded":    {"internal/hosts", "internal/pgprograms"},
 	"infra/events":      {"domain"},
 	"infra/external":    {"domain", "internal/pgprograms"},
@@ -189,10 +193,47 @@ var allowed = map[string][]string{
 	"service/board":           {"domain", "internal/durable", "service/agents"},
 }
 
+// roots may import anything: what wires the roles, tests the whole or builds.
+var roots = []string{"bench", "build", "internal/app", "internal/systemtest", "internal/testkit"}
+
+// row is a row of a table of docs/architecture.md: a package, and what it may import.
+var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .+ \\| ([^|]+) \\|$")
+
+var name = regexp.MustCompile("`([^`]+)`")
+
+// TestArchitecture_showsTheRules compares the tree of docs/architecture.md with allowed.
+func TestArchitecture_showsTheRules(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile("../../docs/architecture.md")
+	require.NoError(t, err)
+
+	_, tree, found := strings.Cut(string(page), "\n## The tree\n")
+	require.True(t, found)
+
+	shown := map[string][]string{}
+
+	for _, r := range row.FindAllStringSubmatch(tree, -1) {
+		shown[r[1]] = []string{}
+		for _, imported := range name.FindAllStringSubmatch(r[2], -1) {
+			shown[r[1]] = append(shown[r[1]], imported[1])
+		}
+	}
+
+	for rule, list := range allowed {
+		require.Contains(t, shown, rule, "add a row to docs/architecture.md")
+		require.ElementsMatch(t, list, shown[rule], "what %s may import, and its row in docs/architecture.md", rule)
+	}
+
+	for rule := range shown {
+		require.Contains(t, allowed, rule, "docs/architecture.md has a row without a rule")
+	}
+}
+
 func TestPackagesImportOnlyDownwards(t *testing.T) {
 	t.Parallel()
 
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "everloop/...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports", "everloop/...").Output()
 	require.NoError(t, err)
 
 	decoder := json.NewDecoder(bytes.NewReader(out))
@@ -201,6 +242,7 @@ func TestPackagesImportOnlyDownwards(t *testing.T) {
 	for {
 		var pkg struct {
 			ImportPath string
+			GoFiles    []string
 			Imports    []string
 		}
 
@@ -215,6 +257,11 @@ func TestPackagesImportOnlyDownwards(t *testing.T) {
 
 		rule, found := ruleFor(name)
 		if !found {
+			isRoot := slices.ContainsFunc(roots, func(root string) bool { return name == root || strings.HasPrefix(name, root+"/") })
+			if !isRoot && len(pkg.GoFiles) > 0 { // one with tests alone imports nothing
+				t.Errorf("%s has no rule: add one here and a row to docs/architecture.md", name)
+			}
+
 			continue
 		}
 
