@@ -9,7 +9,7 @@ import (
 )
 
 // auditedAs is the action that each operation leaves in the audit trail
-// (decisions.md 8.38). Operations for administrators that are not here leave
+// (docs/rest.md, Audit trail). Operations for administrators that are not here leave
 // admin.read.
 var auditedAs = map[string]string{
 	"POST /api/admin/admins":                                                       "admin.grant",

@@ -8,7 +8,7 @@ import (
 )
 
 // Each 422 names the field at fault, also where it is refused further in than
-// the request is known (decisions.md section 2).
+// the request is known (docs/errors.md).
 func TestRefusalsNameTheirField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,7 +19,7 @@ import (
 	"everloop/domain"
 )
 
-// Version is the answer of GET /api/version (agent-service.md "Versioning").
+// Version is the answer of GET /api/version.
 type Version struct {
 	Version string `json:"version" doc:"The calendar-style version of the running service." example:"2611.0.0"`
 	MinSDK  string `json:"min_sdk" doc:"The lowest protocol level that a client must speak." example:"2611.0.0"`

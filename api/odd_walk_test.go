@@ -252,7 +252,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestCreated holds the status 201 to the operations that decisions.md 8.24 names.
+// TestCreated checks which operations answer 201, and that all others do not.
 func TestCreated(t *testing.T) {
 	t.Parallel()
 
@@ -370,7 +370,7 @@ func TestWalkLooksForWhatIsMissing(t *testing.T) {
 	}
 
 	require.ElementsMatch(t, []string{
-		"GET /api/sessions/extra_info/by_task/{task_id}", // 200 with nothing (decisions.md 8.26)
+		"GET /api/sessions/extra_info/by_task/{task_id}", // 200 with nothing
 		"GET /api/user/preferences/{key}",                // 200 with null
 		"PUT /api/user/preferences/{key}",                // made
 		"PUT /api/env/buckets/{bucket}",                  // made

@@ -22,7 +22,7 @@ type RoleRights interface {
 	SetAllowedRoles(ctx context.Context, userID, solutionID string, roles []string) error
 }
 
-// SolutionBody is a solution as clients see it (shapes.md section 2).
+// SolutionBody is a solution as clients see it (docs/solutions.md).
 type SolutionBody struct {
 	ID             string         `json:"id" doc:"Its id." example:"general"`
 	Name           string         `json:"name" doc:"Its name." example:"General agent"`

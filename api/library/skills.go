@@ -40,8 +40,8 @@ type Skills interface {
 	Resync(ctx context.Context, session domain.Session) (skill.Resync, error)
 }
 
-// SkillItem is one skill of a list (shapes.md section 5). It is exported so that
-// the document shows its fields where it is embedded.
+// SkillItem is one skill of a list (docs/skills.md). It is exported so that the
+// document shows its fields where it is embedded.
 type SkillItem struct {
 	ID              string       `json:"id" doc:"Its id." example:"builtin:data-table-report"`
 	Name            string       `json:"name" doc:"Its name." example:"data-table-report"`

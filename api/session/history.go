@@ -24,7 +24,7 @@ type History interface {
 	SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
 }
 
-// rewindResult is the rewind result of shapes.md section 3, with the message to
+// rewindResult is the result of a rewind (docs/history.md), with the message to
 // edit.
 type rewindResult struct {
 	SessionID             string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -39,7 +39,7 @@ type rewindResult struct {
 	Cancelled             history.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
 
-// branchResult is the branch switch result of shapes.md section 3.
+// branchResult is the result of a change of branch (docs/history.md).
 type branchResult struct {
 	SessionID        string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	BranchID         string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`

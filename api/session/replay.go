@@ -13,7 +13,7 @@ import (
 	"everloop/domain/replay"
 )
 
-// Replays play recorded sessions again (decisions.md section 5). The caller may
+// Replays play recorded sessions again (docs/replay.md). The caller may
 // read the source, or owns the replay session that is changed.
 type Replays interface {
 	Preview(ctx context.Context, session domain.Session) (replay.Preview, error)

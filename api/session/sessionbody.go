@@ -7,7 +7,7 @@ import (
 	"everloop/domain"
 )
 
-// sessionSummary is one session in the list (agent-service.md).
+// sessionSummary is one session in the list (docs/rest.md).
 type sessionSummary struct {
 	ID            string               `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent        string               `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`

@@ -28,7 +28,7 @@ type Shares interface {
 	OpenShare(ctx context.Context, hash []byte, view bool) (domain.SharedSession, error)
 }
 
-// Bounds of the life of a share link, in seconds (shapes.md section 4).
+// Bounds of the life of a share link, in seconds (docs/sharing.md).
 const (
 	shareTTL    = 7 * 24 * 3600
 	maxShareTTL = 90 * 24 * 3600

@@ -20,8 +20,8 @@ import (
 	"everloop/domain/transfer"
 )
 
-// Transfers carry sessions out of this installation and into it (decisions.md
-// section 6).
+// Transfers carry sessions out of this installation and into it
+// (docs/sharing.md).
 type Transfers interface {
 	// Export reads what is to be written; the caller is authorised, and may have the
 	// parts.

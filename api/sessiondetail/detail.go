@@ -273,7 +273,7 @@ func (a *SessionViews) mcpServersOf(ctx context.Context, session domain.Session)
 	return out
 }
 
-// sessionSkill is one skill in a session's setup (shapes.md section 2).
+// sessionSkill is one skill in a session's setup.
 type sessionSkill struct {
 	Name    string       `json:"name" doc:"Its name." example:"data-table-report"`
 	Org     string       `json:"org,omitempty" doc:"The publisher."`
