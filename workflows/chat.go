@@ -183,8 +183,8 @@ func (r *chatRun) watchStop(ctx workflow.Context, cancel workflow.CancelFunc) {
 			case received:
 				r.stopped = true
 			case r.stopped:
-				// A stop of another chat. Runs that began before version 1 took the
-				// stop of their own chat back; the check may go when none is open.
+				// A stop of another chat. The default version takes the stop of its own
+				// chat back: it is kept for the replay of histories without the marker.
 				r.stopped = workflow.GetVersion(ctx, "stop-of-another-chat", workflow.DefaultVersion, 1) >= 1
 			}
 		}
@@ -198,7 +198,8 @@ func (r *chatRun) watchStop(ctx workflow.Context, cancel workflow.CancelFunc) {
 }
 
 // stopForks makes sub-agents that wait for a model look at the stop flag in the
-// database. The version may go once no run that began before 2611.0.0 is open.
+// database. The default version, without it, is kept for the replay of histories
+// without the marker.
 func (r *chatRun) stopForks(ctx workflow.Context) {
 	if len(r.forks) > 0 && workflow.GetVersion(ctx, "stop-signals-sub-agents", workflow.DefaultVersion, 1) >= 1 {
 		r.resumeForks(ctx)

@@ -17,7 +17,7 @@ const (
 )
 
 // prepareDatabases makes the application role and its databases, and gives the role
-// what an earlier version left to the superuser. It is repeated at every start.
+// what belongs to the superuser in databases made without that role. It is repeated at every start.
 func (p *Postgres) prepareDatabases(ctx context.Context) error {
 	err := p.asSuperuser(ctx, "postgres", func(conn *pgx.Conn) error {
 		if err := ensureApplicationRole(ctx, conn, p.appPassword); err != nil {

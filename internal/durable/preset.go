@@ -45,7 +45,8 @@ var Store = Preset{
 
 // Model is for one model call: it may think for long, and it heartbeats. Its
 // attempts are those that a lost worker, a deploy or an engine that is away used
-// up; faults of the model are counted in the records, and waited for by the run.
+// up. Faults of the model are counted in PostgreSQL, and the run waits after them: see
+// domain.ModelRetry and workflows/modelwait.go.
 var Model = Preset{activity: workflow.ActivityOptions{
 	StartToCloseTimeout: 2 * time.Hour,
 	HeartbeatTimeout:    heartbeat,

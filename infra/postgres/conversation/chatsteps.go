@@ -83,7 +83,7 @@ func runningInitTask(ctx context.Context, tx pgx.Tx, session sessions.Locked) (s
 // openChat gives the session's running or parked chat to the run that asks.
 // Only one run of a session is open at a time, so the run that had the chat before
 // is gone; wakes of chats that have ended meanwhile were for it. When that run was
-// lost, chat:start comes again with resumed: true (decisions.md 8.5).
+// lost, chat:start comes again with resumed: true.
 func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID string) (contract.BeginChatOut, error) {
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
 

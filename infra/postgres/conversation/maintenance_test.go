@@ -39,8 +39,8 @@ func TestStore_BeginChat_clearsWakesOfEndedChats(t *testing.T) {
 	require.Empty(t, stalled(), "a wake that nothing has taken for long is given up")
 }
 
-// A chat whose run was lost starts again for clients, once, with resumed: true
-// (decisions.md 8.5); one whose run only went on in another one does not.
+// A chat whose run was lost starts again for clients, once, with resumed: true;
+// one whose run only went on in another one does not.
 func TestStore_BeginChat_resumesAfterALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

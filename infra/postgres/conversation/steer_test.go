@@ -24,8 +24,7 @@ func howItWorks(t *testing.T, db *postgres.DB, chat string) (mode domain.Mode, h
 
 func words(text string) []domain.ContentPart { return []domain.ContentPart{{Type: "text", Text: text}} }
 
-// A message that joins a running chat cannot change how the chat works
-// (decisions.md 8.37).
+// A message that joins a running chat cannot change how the chat works.
 func TestEnqueue_steerCannotChangeTheChat(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -143,8 +142,7 @@ func TestEnqueue_messageInsteadOfAnAnswerKeepsItsOwnMode(t *testing.T) {
 	require.Empty(t, live.Questions, "the chat goes on without an answer")
 }
 
-// The mode of a message overrides that of its session, for that message
-// (decisions.md 8.34).
+// The mode of a message overrides that of its session, for that message.
 func TestSetSessionMode(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

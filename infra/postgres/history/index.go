@@ -136,7 +136,7 @@ func rank(sorted []int64, bound int64) int {
 }
 
 // Checkpoints lists the checkpoints of a session's every branch, the oldest
-// first (shapes.md section 3). The caller has authorised the reader.
+// first (docs/history.md). The caller has authorised the reader.
 func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {

@@ -108,7 +108,7 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]history.No
 }
 
 // CheckoutView finds what a checkout shows: where on its branch, and which files.
-// The end of a turn is the end of the chat that it started (decisions.md 8.27).
+// The end of a turn is the end of the chat that it started.
 func (db *Base) CheckoutView(
 	ctx context.Context,
 	sessionID, checkpointID string,

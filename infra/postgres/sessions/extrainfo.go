@@ -25,7 +25,7 @@ func (db *Base) ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraIn
 }
 
 // MergeExtraInfo sets the top-level keys that are given and removes those that
-// are null (decisions.md 8.26). The caller owns the session.
+// are null. The caller owns the session.
 func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error) {
 	set, removed := map[string]json.RawMessage{}, []string{}
 

@@ -13,7 +13,7 @@ import (
 )
 
 // FileReads remembers which version of a file each session has read, so that
-// the agent changes nothing that it has not seen (decisions.md section 4).
+// the agent changes nothing that it has not seen (docs/tools.md, Write).
 type FileReads struct {
 	db *Base
 

@@ -9,8 +9,8 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// SealSessionEnvs seals environments that an earlier version of the service wrote, at
-// most limit at once, and says how many it was.
+// SealSessionEnvs encrypts environments of sessions that are stored unencrypted, at most
+// limit at once, and returns their number.
 func (db *Base) SealSessionEnvs(ctx context.Context, limit int) (int64, error) {
 	if !db.Seals() {
 		return 0, nil
