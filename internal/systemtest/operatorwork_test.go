@@ -320,6 +320,34 @@ func (s *operated) stopped(work piece) {
 	}, patience, 50*time.Millisecond, "its chat goes on")
 }
 
+// Runs whose workflows are started without their owner in the input are found by it too.
+func TestOperator_Runs_byOwner(t *testing.T) {
+	t.Parallel()
+	s := newOperated(t)
+	of := func(ownerID string) (found []string) {
+		runs, _, err := s.operator.Runs(t.Context(), domain.OperatorRunQuery{OwnerID: ownerID, Status: "running", Limit: 200})
+		require.NoError(t, err)
+
+		for _, run := range runs {
+			found = append(found, run.WorkflowID)
+		}
+
+		return found
+	}
+
+	for kind, begin := range map[string]func(file string) piece{"issue": s.issue, "schedule": s.schedule} {
+		work := begin("owned-by-" + kind)
+		require.Eventually(t, func() bool { // the list comes a little later than the run
+			return slices.Contains(of(s.caller.User.ID), work.workflow)
+		}, patience, 50*time.Millisecond, kind)
+	}
+
+	work := s.dag("owned-by-dag")
+
+	require.Eventually(t, func() bool { return slices.Contains(of(s.caller.User.ID), work.workflow) }, patience, 50*time.Millisecond)
+	require.Empty(t, of(domain.NewID()))
+}
+
 // Runs of every kind of unattended work whose workflow was terminated, or forgotten by
 // Temporal, behind the service's back.
 func TestOperator_workWithoutItsWorkflow(t *testing.T) {

@@ -93,6 +93,44 @@ func TestStore_Jobs(t *testing.T) {
 	require.Equal(t, operator.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
 }
 
+// The owner of an issue run is written when the run begins; its workflow starts before.
+func TestStore_OwnerOfWork(t *testing.T) {
+	t.Parallel()
+	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
+	fill(t, db, user.ID, session, chat)
+
+	workspace, err := db.CreateWorkspace(t.Context(), user.ID, domain.NewWorkspace{Name: "w", Settings: domain.DefaultWorkspaceSettings})
+	require.NoError(t, err)
+	_, err = db.CreateAgentInstance(t.Context(), domain.AgentInstance{
+		ID: "a", OwnerID: user.ID, Name: "Builder", RuntimeID: domain.BuiltinRuntime, MaxConcurrentTasks: 1,
+		Visibility: domain.VisibilityWorkspace,
+	})
+	require.NoError(t, err)
+
+	title := "t"
+	_, _, err = db.CreateIssue(t.Context(), user.ID, workspace.ID, domain.IssueFields{
+		Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: "a"},
+	})
+	require.NoError(t, err)
+	started, err := db.DispatchRuns(t.Context(), "a")
+	require.NoError(t, err)
+	require.Len(t, started, 1)
+
+	for kind, id := range map[string]string{"dag": "d1", "schedule": "r1", "issue": started[0]} {
+		owner, err := db.OwnerOfWork(t.Context(), kind, id)
+		require.NoError(t, err)
+		require.Equal(t, user.ID, owner, kind)
+
+		jobs, err := db.Jobs(t.Context(), map[string][]string{kind: {id}})
+		require.NoError(t, err)
+		require.Equal(t, user.ID, jobs[0].OwnerID, kind)
+	}
+
+	owner, err := db.OwnerOfWork(t.Context(), "issue", "gone")
+	require.NoError(t, err)
+	require.Empty(t, owner)
+}
+
 func TestStore_OpenWork(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))

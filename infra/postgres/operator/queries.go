@@ -43,6 +43,10 @@ const (
 	'worker', '', NULL::timestamptz, NULL::timestamptz` // work of a worker, whichever there is
 )
 
+// issueRunOwner is whose the issue run r of the agent a is: its owner is written when it
+// begins, and is that of the agent.
+const issueRunOwner = `coalesce(nullif(r.owner_id, ''), a.owner_id, '')`
+
 // jobs read work by the ids $1: the workflow, whether it is open, its status, what it is
 // part of, since when it exists, its session, owner and detail, and what it waits for.
 var jobs = map[string]string{
@@ -105,10 +109,10 @@ var jobs = map[string]string{
 		LEFT   JOIN sessions s ON s.id = r.session_id AND s.deleted_at IS NULL LEFT JOIN chats c ON c.id = r.chat_id ` + waitingOf + `
 		WHERE  r.id = ANY ($1)`,
 	"issue": `
-		SELECT 'issue-run/' || r.id, r.finished_at IS NULL, r.status, r.issue_id, r.created_at, coalesce(r.session_id, ''), r.owner_id,
-		    ` + noDetail + `,
+		SELECT 'issue-run/' || r.id, r.finished_at IS NULL, r.status, r.issue_id, r.created_at, coalesce(r.session_id, ''),
+		    ` + issueRunOwner + `, ` + noDetail + `,
 		       CASE WHEN r.status = 'queued' THEN 'queued' ELSE coalesce(w.reason, 'none') END, ` + carriedWait + `
-		FROM   issue_runs r
+		FROM   issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id
 		LEFT   JOIN sessions s ON s.id = r.session_id AND s.deleted_at IS NULL LEFT JOIN chats c ON c.id = r.chat_id ` + waitingOf + `
 		WHERE  r.id = ANY ($1)`,
 	"dag": `

@@ -82,7 +82,7 @@ func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]
 // owners read the owner of the work $1, for the kinds whose workflows are not started with it.
 var owners = map[string]string{
 	"schedule": `SELECT t.owner_id FROM scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
-	"issue":    `SELECT owner_id FROM issue_runs WHERE id = $1`,
+	"issue":    `SELECT ` + issueRunOwner + ` FROM issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
 	"dag":      `SELECT owner_id FROM dag_runs WHERE id = $1`,
 }
 

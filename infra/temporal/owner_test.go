@@ -1,0 +1,83 @@
+package temporal_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/mocks"
+
+	"everloop/activities/contract"
+	"everloop/domain"
+	"everloop/infra/temporal"
+	"everloop/internal/durable"
+)
+
+// owners know the owner of all work by its kind and id.
+type owners struct{}
+
+func (owners) OwnerOfWork(_ context.Context, kind, id string) (string, error) {
+	return "owner of " + kind + " " + id, nil
+}
+
+// Administrators find runs of every kind by their owner.
+func TestRuns_startWithTheOwner(t *testing.T) {
+	t.Parallel()
+
+	for kind, start := range map[string]func(ctx context.Context, r temporal.Runs) error{
+		domain.RunKindChat: func(ctx context.Context, r temporal.Runs) error {
+			return r.Wake(ctx, domain.SessionRun{SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindTask: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartTask(ctx, contract.TaskInput{TaskID: "t", SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindCompaction: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartCompaction(ctx, domain.CompactionRun{ID: "k", SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindReplay: func(ctx context.Context, r temporal.Runs) error { return r.StartReplay(ctx, "s", "owner") },
+		domain.RunKindDeletion: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartDeletion(ctx, domain.DeletedSession{SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindHistory: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartMove(ctx, domain.HistoryOperation{ID: "o", SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindImport: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartImport(ctx, domain.Import{SessionID: "s", OwnerID: "owner"})
+		},
+		domain.RunKindSchedule: func(ctx context.Context, r temporal.Runs) error { return r.StartScheduledRun(ctx, "r") },
+		domain.RunKindIssue:    func(ctx context.Context, r temporal.Runs) error { return r.StartIssueRun(ctx, "r") },
+		domain.RunKindDAG:      func(ctx context.Context, r temporal.Runs) error { return r.StartDAGRun(ctx, "solution", "r") },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+
+			var started client.StartWorkflowOptions
+
+			keep := func(args mock.Arguments) {
+				for _, arg := range args {
+					if options, is := arg.(client.StartWorkflowOptions); is {
+						started = options
+					}
+				}
+			}
+
+			engine := &mocks.Client{}
+			engine.On("ExecuteWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything).Run(keep).Return(nil, nil)
+			engine.On("SignalWithStartWorkflow", mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything,
+				mock.Anything).Run(keep).Return(nil, nil)
+			require.NoError(t, start(t.Context(), temporal.Runs{Client: engine, Owners: owners{}}))
+
+			want := "owner"
+			if kind == domain.RunKindSchedule || kind == domain.RunKindIssue || kind == domain.RunKindDAG {
+				want = "owner of " + kind + " r"
+			}
+
+			owner, _ := started.TypedSearchAttributes.GetKeyword(durable.OwnerID)
+			require.Equal(t, want, owner)
+			marked, _ := started.TypedSearchAttributes.GetKeyword(durable.Kind)
+			require.Equal(t, kind, marked)
+		})
+	}
+}
