@@ -54,6 +54,13 @@ type Runs struct {
 	// Owners knows whose the runs of DAGs, issues and scheduled tasks are; nil: operators do
 	// not find them by their owner.
 	Owners Owners
+	Stuck  StuckAfter // zero fields: five attempts, a minute
+}
+
+// StuckAfter is when a run whose workflow task fails, or is not taken, is stuck.
+type StuckAfter struct {
+	Attempts int32
+	Age      time.Duration
 }
 
 // Owners knows whose work is.

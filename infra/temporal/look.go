@@ -26,11 +26,11 @@ import (
 // of such a step grow to ten seconds, so that many failures take some minutes.
 //
 // While workers get other tasks, an overloaded server may only be late with this one,
-// before it counts it as waiting: then the task has longer.
+// before it counts it as waiting: then the task has several times as long.
 const (
 	stuckTaskAttempts = 5
 	stuckTaskAge      = time.Minute
-	lateTaskAge       = 5 * time.Minute
+	lateTaskAges      = 5
 	stuckStepAttempts = 20
 )
 
@@ -38,11 +38,17 @@ const (
 var steps = []string{
 	contract.BeginChat.Name, contract.ParkChat.Name, contract.CheckChat.Name, contract.FinishChat.Name,
 	contract.TryTool.Name, contract.PauseFork.Name, contract.EndFork.Name, contract.FailCompaction.Name, contract.LoseTask.Name,
+	contract.AdvanceDAGRun.Name, contract.EndIssueRun.Name, contract.EndScheduledRun.Name,
 }
 
 // LookAtSession describes the session's newest run.
 func (r Runs) LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error) {
 	return r.look(ctx, durable.SessionWorkflowID(sessionID), "")
+}
+
+// LookAtWork describes the newest run of a workflow.
+func (r Runs) LookAtWork(ctx context.Context, workflowID string) (domain.RunLook, error) {
+	return r.look(ctx, workflowID, "")
 }
 
 // TerminateRun closes one run of a session that cannot go on.
@@ -99,8 +105,8 @@ func (r Runs) lookAtOpen(
 	look domain.RunLook,
 	d *workflowservice.DescribeWorkflowExecutionResponse,
 ) (domain.RunLook, error) {
-	task := d.GetPendingWorkflowTask()
-	if task.GetAttempt() > stuckTaskAttempts && time.Since(task.GetOriginalScheduledTime().AsTime()) > stuckTaskAge {
+	task, age := d.GetPendingWorkflowTask(), cmp.Or(r.Stuck.Age, stuckTaskAge)
+	if task.GetAttempt() > cmp.Or(r.Stuck.Attempts, stuckTaskAttempts) && time.Since(task.GetOriginalScheduledTime().AsTime()) > age {
 		look.State, look.Cause = domain.RunStuck, "the run's workflow task keeps failing"
 		return look, nil
 	}
@@ -114,12 +120,12 @@ func (r Runs) lookAtOpen(
 		}
 	}
 
-	age := time.Since(task.GetScheduledTime().AsTime())
-	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || age < stuckTaskAge {
+	waited := time.Since(task.GetScheduledTime().AsTime())
+	if task.GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED || waited < age {
 		return look, nil
 	}
 
-	lost, err := r.lostTask(ctx, age)
+	lost, err := r.lostTask(ctx, waited, age)
 	if err == nil && lost {
 		look.State, look.Cause = domain.RunStuck, "the run's workflow task was never given to a worker"
 	}
@@ -127,9 +133,9 @@ func (r Runs) lookAtOpen(
 	return look, err
 }
 
-// lostTask reports whether the server lost a workflow task that was scheduled so long
-// ago: workers ask for tasks, and none waits for them.
-func (r Runs) lostTask(ctx context.Context, age time.Duration) (bool, error) {
+// lostTask reports whether the server lost a workflow task that has waited so long:
+// workers ask for tasks, and none waits for them.
+func (r Runs) lostTask(ctx context.Context, waited, age time.Duration) (bool, error) {
 	queue, err := r.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: cmp.Or(r.Namespace, defaultNamespace), TaskQueue: &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue)},
 		TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW, ReportStats: true,
@@ -142,7 +148,7 @@ func (r Runs) lostTask(ctx context.Context, age time.Duration) (bool, error) {
 		return time.Since(p.GetLastAccessTime().AsTime()) < stuckTaskAge
 	})
 
-	late := queue.GetStats().GetTasksDispatchRate() > 0 && age < lateTaskAge
+	late := queue.GetStats().GetTasksDispatchRate() > 0 && waited < lateTaskAges*age
 
 	return polled && !late && queue.GetStats().GetApproximateBacklogCount() == 0, nil
 }

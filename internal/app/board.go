@@ -34,7 +34,7 @@ func (b *backend) boardWork() (*activities.IssueRuns, *maintenance.IssueRuns, er
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewIssueRuns(b.db, board, b.runs)
+	repair, err := maintenance.NewIssueRuns(b.db, board)
 
 	return &activities.IssueRuns{Board: board}, repair, err
 }

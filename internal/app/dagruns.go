@@ -4,7 +4,6 @@ import (
 	"everloop/activities"
 	"everloop/activities/tools"
 	"everloop/service/dagruns"
-	"everloop/service/maintenance"
 	"everloop/service/production"
 	"everloop/service/skills"
 )
@@ -36,35 +35,32 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 	})
 }
 
-// dagRunWork is what a worker does for runs of DAGs: their activities, and the repair of
-// what crashes left behind.
-func (b *backend) dagRunWork() (*activities.DAGRuns, *maintenance.DAGRuns, error) {
+// dagRunWork is what a worker does for runs of DAGs.
+func (b *backend) dagRunWork() (*activities.DAGRuns, error) {
 	past, err := b.newHistory(nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	chats, err := b.newChats(past)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	shown, err := b.newShownTools()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	graphs, err := production.New(b.db, shown.skills)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	runs, err := b.newDAGRuns(chats, graphs)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
-	repair, err := maintenance.NewDAGRuns(b.store, b.runs)
-
-	return &activities.DAGRuns{Runs: runs}, repair, err
+	return &activities.DAGRuns{Runs: runs}, nil
 }

@@ -78,9 +78,11 @@ const (
 	archiveEvery   = 5 * time.Second
 	partsEvery     = time.Minute
 	reconcileEvery = 10 * time.Second
-	pruneEvery     = 10 * time.Minute
-	versionEvery   = 10 * time.Second
-	moveEvery      = 10 * time.Second
+	// waitingRunsEvery is for runs that wait for chats: nothing suggests that one is lost.
+	waitingRunsEvery = 30 * time.Second
+	pruneEvery       = 10 * time.Minute
+	versionEvery     = 10 * time.Second
+	moveEvery        = 10 * time.Second
 )
 
 // dagRunBatch is how many runs of DAGs one transaction removes: each has up to some
@@ -90,7 +92,7 @@ const dagRunBatch = 20
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
 	chats maintenance.Finisher, counts *metrics.Work, versions *maintenance.Versions, schedules *maintenance.Schedules,
-	dags *maintenance.DAGRuns, issueRuns *maintenance.IssueRuns,
+	issueRuns *maintenance.IssueRuns,
 ) (*maintenance.Runner, error) {
 	reconciler, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
 		Store: b.store, Runs: b.runs, Chats: chats, Found: counts.Found, Logger: b.logger,
@@ -99,17 +101,12 @@ func (b *backend) newMaintenance(
 		return nil, err
 	}
 
-	compactions, err := maintenance.NewCompactions(b.db, b.runs)
-	if err != nil {
-		return nil, err
-	}
-
-	deleter, err := b.sessionDeleter()
-	if err != nil {
-		return nil, err
-	}
-
 	waiting, err := b.newWaitingChats()
+	if err != nil {
+		return nil, err
+	}
+
+	checks, err := b.workChecks(waiting, counts)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +122,7 @@ func (b *backend) newMaintenance(
 	spool := func(context.Context) error { return b.transfers.ClearSpool() }
 	s := b.settings
 
-	return maintenance.NewRunner(b.db, "everloop/maintenance", []maintenance.Job{
+	return maintenance.NewRunner(b.db, "everloop/maintenance", append(checks, []maintenance.Job{
 		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
 		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
 		{Name: "publish events", Every: publishEvery, Run: publish},
@@ -135,12 +132,9 @@ func (b *backend) newMaintenance(
 		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
 		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},
 		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.db.EscalateQuestions)},
-		{Name: "runs of DAGs", Every: scheduleEvery, Run: dags.Repair},
 		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
 		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
 		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
-		{Name: "compactions", Every: reconcileEvery, Run: compactions.Start},
-		{Name: "deleted sessions", Every: reconcileEvery, Run: deleter.StartDeletions},
 		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
 		{Name: "archive parts", Every: partsEvery, Run: b.archive.ArchiveParts},
 		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
@@ -154,6 +148,7 @@ func (b *backend) newMaintenance(
 		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.db.PruneDAGRuns)},
 		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneInbox)},
 		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.db.SealSessionEnvs)},
+		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneWorkRestarts)},
 		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCompactions)},
 		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.db.PruneAudit)},
 		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.db.PruneDeliveries)},
@@ -164,7 +159,45 @@ func (b *backend) newMaintenance(
 			Every: pruneEvery,
 			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.db.PruneHistoryOperations),
 		},
-	}, counts.JobFailed, b.logger)
+	}...), counts.JobFailed, b.logger)
+}
+
+// workChecks look for the lost and stuck workflows of work that is no chat.
+func (b *backend) workChecks(chats *chat.Service, counts *metrics.Work) ([]maintenance.Job, error) {
+	checker, err := maintenance.NewWorkChecker(
+		maintenance.WorkCheckerConfig{Store: b.db, Runs: b.runs, Found: counts.Found, Logger: b.logger},
+	)
+	if err != nil {
+		return nil, err
+	}
+
+	board, err := b.newBoard(chats)
+	if err != nil {
+		return nil, err
+	}
+
+	tasks, err := b.newSchedules(chats)
+	if err != nil {
+		return nil, err
+	}
+
+	moves, err := b.newHistory(nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return []maintenance.Job{
+		{Name: "check compactions", Every: reconcileEvery, Run: checker.Compactions(b.db, b.runs)},
+		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.db, b.runs, moves)},
+		{Name: "check imports", Every: reconcileEvery, Run: checker.Imports(b.db, b.runs, b.transfers)},
+		{Name: "check deletions", Every: reconcileEvery, Run: checker.Deletions(b.db, b.runs)},
+		{Name: "check runs of DAGs", Every: reconcileEvery, Run: checker.DAGRuns(b.db, b.runs, false)},
+		{Name: "check issue runs", Every: reconcileEvery, Run: checker.IssueRuns(b.db, b.runs, board, false)},
+		{Name: "check scheduled runs", Every: reconcileEvery, Run: checker.ScheduledRuns(b.db, b.runs, tasks, false)},
+		{Name: "check waiting runs of DAGs", Every: waitingRunsEvery, Run: checker.DAGRuns(b.db, b.runs, true)},
+		{Name: "check waiting issue runs", Every: waitingRunsEvery, Run: checker.IssueRuns(b.db, b.runs, board, true)},
+		{Name: "check waiting scheduled runs", Every: waitingRunsEvery, Run: checker.ScheduledRuns(b.db, b.runs, tasks, true)},
+	}, nil
 }
 
 // newEdgeJobs are the jobs of the role that clients are connected to: they run while
@@ -218,7 +251,7 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 	}
 }
 
-// sessionDeleter deletes sessions, for the API and for the job that repeats lost starts.
+// sessionDeleter deletes sessions, for the API.
 func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
 	return maintenance.NewSessionDeleter(b.store, b.tasks, b.signals, b.runs, b.logger)
 }

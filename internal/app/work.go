@@ -120,7 +120,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	dags, dagRepair, err := b.dagRunWork()
+	dags, err := b.dagRunWork()
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -132,7 +132,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	maintained, err := b.newMaintenance(acts, counts, versions, scheduleRepair, dagRepair, issueRepair)
+	maintained, err := b.newMaintenance(acts, counts, versions, scheduleRepair, issueRepair)
 	if err != nil {
 		box.Close()
 		return nil, err

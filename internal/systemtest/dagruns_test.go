@@ -54,12 +54,11 @@ func newWorks(t *testing.T) *works {
 	worker.RegisterDAGRuns(s.worker, &activities.DAGRuns{Runs: s.runs})
 
 	timetable := newRepair(t, s.stack, engine)
-	stalled, err := maintenance.NewDAGRuns(s.journal, engine)
-	require.NoError(t, err)
+	stalled := s.checker.DAGRuns(s.journal, engine, false)
 
 	s.repair = func() {
 		require.NoError(t, timetable.NotifyWaiters(t.Context()))
-		require.NoError(t, stalled.Repair(t.Context()))
+		require.NoError(t, stalled(t.Context()))
 	}
 
 	return s

@@ -79,9 +79,8 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 
 	_, err = s.journal.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now() - interval '1 minute' WHERE id = $1`, session)
 	require.NoError(t, err)
-	again, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, s.runs, s.logger)
-	require.NoError(t, err)
-	require.NoError(t, again.StartDeletions(t.Context()), "the job repeats the lost start")
+	require.NoError(t, s.checker.Deletions(s.journal, s.runs)(t.Context()), "the reconciler repeats the lost start")
+	require.Contains(t, s.findings(), "lost_deletion")
 	s.replayRun("session_deleted", durable.DeletionWorkflowID(session))
 
 	var rows int

@@ -212,7 +212,7 @@ func TestHistoryOperation_cancelledByAnOperator(t *testing.T) {
 }
 
 // A workflow whose start was lost, or that was terminated, is started again.
-func TestHistoryOperation_startedByRepair(t *testing.T) {
+func TestWorkChecker_Moves_startsThemAgain(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	session, point := p.talked()
@@ -232,7 +232,7 @@ func TestHistoryOperation_startedByRepair(t *testing.T) {
 	_, err := p.journal.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
 		WHERE session_id = $1`, session)
 	require.NoError(t, err)
-	require.NoError(t, p.moves.Repair(t.Context()))
+	require.NoError(t, p.checker.Moves(p.journal, p.runs, p.moves)(t.Context()))
 	require.NoError(t, <-over)
 	require.Equal(t, "two", p.read())
 }

@@ -223,7 +223,7 @@ func TestImport_cancelledByAnOperator_leavesNothing(t *testing.T) {
 }
 
 // A workflow that was terminated, or whose start was lost, is started again.
-func TestImport_startedByRepair(t *testing.T) {
+func TestWorkChecker_Imports_startsThemAgain(t *testing.T) {
 	t.Parallel()
 	a := newAbroad(t)
 	data := a.exported()
@@ -234,7 +234,7 @@ func TestImport_startedByRepair(t *testing.T) {
 	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(id), "", "as if its start had been lost"))
 	_, err := a.journal.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 	require.NoError(t, err)
-	require.NoError(t, a.transfers.Repair(t.Context()))
+	require.NoError(t, a.checker.Imports(a.journal, a.runs, a.transfers)(t.Context()))
 	require.NoError(t, (<-over).err)
 }
 

@@ -14,7 +14,6 @@ import (
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/board"
-	"everloop/service/maintenance"
 	"everloop/worker"
 )
 
@@ -33,8 +32,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &activities.IssueRuns{Board: issues})
 	ended := newRepair(t, s, runs)
-	stalled, err := maintenance.NewIssueRuns(s.db, issues, runs)
-	require.NoError(t, err)
+	stalled := s.checker.IssueRuns(s.db, runs, issues, false)
 
 	user, agent := s.caller.User.ID, domain.NewID()
 	workspace, err := s.db.CreateWorkspace(t.Context(), user, domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings})
@@ -55,7 +53,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 
 	require.Eventually(t, func() bool {
 		require.NoError(t, ended.NotifyWaiters(t.Context()))
-		require.NoError(t, stalled.Repair(t.Context()))
+		require.NoError(t, stalled(t.Context()))
 		found, _, err := s.db.IssueRuns(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 		require.NoError(t, err)
 		require.Len(t, found, 1)

@@ -46,6 +46,7 @@ type operated struct {
 	issues    *board.Service
 	tasks     *schedules.Service
 	operator  *operator.Service
+	engine    temporal.Runs
 	workspace string
 	agent     string
 	repairs   func()
@@ -54,7 +55,8 @@ type operated struct {
 func newOperated(t *testing.T) *operated {
 	t.Helper()
 	s := &operated{works: newWorks(t)}
-	engine := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Owners: s.journal}
+	s.engine = temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Owners: s.journal}
+	engine := s.engine
 
 	var err error
 
@@ -74,15 +76,21 @@ func newOperated(t *testing.T) *operated {
 	})
 	require.NoError(t, err)
 
-	stalled, err := maintenance.NewIssueRuns(s.db, s.issues, engine)
+	stalled, err := maintenance.NewIssueRuns(s.db, s.issues)
 	require.NoError(t, err)
 	repair, err := maintenance.NewSchedules(s.journal, s.tasks, engine)
 	require.NoError(t, err)
 
+	checks := []func(context.Context) error{
+		repair.Repair, stalled.Repair,
+		s.checker.IssueRuns(s.db, engine, s.issues, false), s.checker.ScheduledRuns(s.journal, engine, s.tasks, false),
+	}
 	s.repairs = func() {
 		s.repair()
-		require.NoError(t, repair.Repair(t.Context()))
-		require.NoError(t, stalled.Repair(t.Context()))
+
+		for _, check := range checks {
+			require.NoError(t, check(t.Context()))
+		}
 	}
 
 	user := s.caller.User.ID
@@ -276,6 +284,21 @@ func (s *operated) lose(work piece, history bool) {
 		}, patience, 50*time.Millisecond, "the history is still there")
 	}
 
+	s.backdate(work)
+
+	lost, _, err := s.operator.Runs(s.t.Context(), domain.OperatorRunQuery{Status: domain.RunLost, Limit: 200})
+	require.NoError(s.t, err)
+
+	i := slices.IndexFunc(lost, func(r domain.OperatorRun) bool { return r.WorkflowID == work.workflow })
+	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
+	require.Equal(s.t, []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume}, lost[i].Actions)
+	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
+}
+
+// backdate makes a run look as if it had begun a minute ago.
+func (s *operated) backdate(work piece) {
+	s.t.Helper()
+
 	column := "created_at = now() - interval '1 minute'"
 
 	switch work.table {
@@ -287,14 +310,6 @@ func (s *operated) lose(work piece, history bool) {
 
 	_, err := s.journal.Pool.Exec(s.t.Context(), `UPDATE `+work.table+` SET `+column+` WHERE id = $1`, work.id)
 	require.NoError(s.t, err)
-
-	lost, _, err := s.operator.Runs(s.t.Context(), domainoperator.RunQuery{Status: domainoperator.RunLost, Limit: 200})
-	require.NoError(s.t, err)
-
-	i := slices.IndexFunc(lost, func(r domainoperator.Run) bool { return r.WorkflowID == work.workflow })
-	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
-	require.Equal(s.t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, lost[i].Actions)
-	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 
 // settled waits until a run is over.

@@ -73,6 +73,7 @@ type stack struct {
 	bus        *events.Signals
 
 	reconciler *maintenance.Reconciler
+	checker    *maintenance.WorkChecker
 
 	mu    sync.Mutex
 	found []string
@@ -182,14 +183,54 @@ func newStackOn(
 	}
 	s.configure(func(*chat.Config) {})
 	s.runs, s.bus = runs, signals
-	s.reconciler, err = maintenance.NewReconciler(maintenance.ReconcilerConfig{
-		Store: s.journal, Runs: runs, Chats: s.acts, Logger: logger,
-		Found: func(kind string) { s.mu.Lock(); defer s.mu.Unlock(); s.found = append(s.found, kind) },
-	})
-	require.NoError(t, err)
+	s.reconcile()
 	s.caller.User = testkit.User(t, db, "tester")
 
 	return s
+}
+
+// reconcile makes the reconciler and the check of work, on s.runs.
+func (s *stack) reconcile() {
+	s.t.Helper()
+
+	var err error
+
+	s.reconciler, err = maintenance.NewReconciler(
+		maintenance.ReconcilerConfig{Store: s.journal, Runs: s.runs, Chats: s.acts, Logger: s.logger, Found: s.note},
+	)
+	require.NoError(s.t, err)
+
+	s.checker = s.workChecker(1)
+}
+
+// workChecker is a check of work whose pauses pass so many times faster.
+func (s *stack) workChecker(speed time.Duration) *maintenance.WorkChecker {
+	s.t.Helper()
+
+	began := time.Now()
+
+	checker, err := maintenance.NewWorkChecker(maintenance.WorkCheckerConfig{
+		Store: s.journal, Runs: s.runs, Found: s.note, Logger: s.logger,
+		Now: func() time.Time { return began.Add(speed * time.Since(began)) },
+	})
+	require.NoError(s.t, err)
+
+	return checker
+}
+
+// note keeps a finding.
+func (s *stack) note(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.found = append(s.found, kind)
+}
+
+// impatient takes runs for stuck within seconds.
+func (s *stack) impatient() {
+	s.t.Helper()
+	s.runs.Stuck = temporal.StuckAfter{Attempts: 2, Age: time.Second}
+	s.reconcile()
 }
 
 // configure changes the configuration of the chat service.

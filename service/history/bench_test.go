@@ -118,6 +118,16 @@ func (r *runs) set(away bool) {
 	r.away = away
 }
 
+// startLost starts the moves whose start was lost, as the reconciler does.
+func (w *world) startLost() error {
+	ops, err := w.j.LostHistory(w.t.Context(), 5*time.Second, "", 100)
+	for _, op := range ops {
+		err = errors.Join(err, w.runs.StartMove(w.t.Context(), op))
+	}
+
+	return err
+}
+
 func (r *runs) StartMove(ctx context.Context, op domainhistory.Operation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

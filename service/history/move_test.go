@@ -149,9 +149,9 @@ func TestRewind_startedLaterWhenTemporalIsAway(t *testing.T) {
 
 		return err == nil && tag.RowsAffected() == 1
 	}, waitFor, tick)
-	require.Error(t, w.service.Repair(t.Context()))
+	require.Error(t, w.startLost())
 	w.runs.set(false)
-	require.NoError(t, w.service.Repair(t.Context()))
+	require.NoError(t, w.startLost())
 	require.NoError(t, <-over, "the caller still gets the result")
 	require.Empty(t, w.files())
 }
@@ -197,7 +197,7 @@ func TestLostHistory_pagesThroughAll(t *testing.T) {
 	seen := 0
 
 	for after := ""; ; {
-		page, err := w.j.LostHistory(t.Context(), time.Second, after)
+		page, err := w.j.LostHistory(t.Context(), time.Second, after, 100)
 		require.NoError(t, err)
 
 		if len(page) == 0 {

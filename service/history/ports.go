@@ -47,7 +47,6 @@ type Operations interface {
 	FinishHistory(ctx context.Context, op history.Operation, files history.RestoredFiles) (history.Moved, error)
 	AbortHistory(ctx context.Context, op history.Operation, cause *domain.Error) error
 	HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error)
-	LostHistory(ctx context.Context, age time.Duration, after string) ([]history.Operation, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
 	FileEvents
 }

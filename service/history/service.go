@@ -82,7 +82,7 @@ func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Sen
 	return claimed.Ack, nil
 }
 
-// startTimeout bounds the start of a workflow. Repair starts what was not started.
+// startTimeout bounds the start of a workflow. The reconciler starts what was not started.
 const startTimeout = 30 * time.Second
 
 // start starts the workflow of a claimed operation. It does not wait, and goes on
@@ -145,40 +145,10 @@ const repairEvery = time.Second
 func (d *Service) Run(ctx context.Context) {
 	for pause(ctx, repairEvery) == nil {
 		if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
-			d.cfg.Logger.Warn("failed to repair history operations, retrying", "error", err)
+			d.cfg.Logger.Warn("failed to repair captures, retrying", "error", err)
 		}
 	}
 }
 
-// lostAfter is how long after its claim an operation that still runs is started
-// again, in case that its start was lost.
-const lostAfter = 5 * time.Second
-
-// Repair starts the workflows of moves whose start was lost, and captures what
-// processes that died left. It does not wait for their end.
-func (d *Service) Repair(ctx context.Context) error {
-	return errors.Join(d.startLostMoves(ctx), d.cfg.Captures.Repair(ctx))
-}
-
-// startLostMoves goes over all running operations, page by page. A workflow that is
-// open is not started again.
-func (d *Service) startLostMoves(ctx context.Context) error {
-	var failed error
-
-	for after := ""; ; {
-		ops, err := d.cfg.Records.LostHistory(ctx, lostAfter, after)
-		if err != nil || len(ops) == 0 {
-			return errors.Join(failed, err)
-		}
-
-		for _, op := range ops {
-			failed = errors.Join(failed, d.cfg.Runs.StartMove(ctx, op))
-		}
-
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-
-		after = ops[len(ops)-1].ID
-	}
-}
+// Repair captures what processes that died left. It does not wait for the end.
+func (d *Service) Repair(ctx context.Context) error { return d.cfg.Captures.Repair(ctx) }

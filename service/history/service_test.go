@@ -249,12 +249,12 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 	_, err = w.j.Enqueue(t.Context(), w.owner.ID, domain.Send{SessionID: w.session.ID, Message: words("x"), Delivery: domain.DeliverReject})
 	require.True(t, domain.HasCode(err, domain.CodeSessionBusy), "%v", err)
 
-	// The process died before it had started the workflow: Repair starts it, as
+	// The process died before it had started the workflow: the reconciler starts it, as
 	// soon as the start may be taken for lost.
-	require.NoError(t, w.service.Repair(t.Context()))
+	require.NoError(t, w.startLost())
 	require.Zero(t, w.runs.started())
 	claimedFor("1 minute")
-	require.NoError(t, w.service.Repair(t.Context()))
+	require.NoError(t, w.startLost())
 	require.Eventually(t, func() bool { return w.log.moves() == 1 }, waitFor, tick)
 	require.Equal(t, ack.ChatID, w.begin())
 	w.step(ack.ChatID, 1, "done", nil)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"everloop/domain"
-	"everloop/internal/retry"
 )
 
 // SessionDeleter deletes sessions: each is gone for clients at once, and a workflow
@@ -18,9 +17,6 @@ type SessionDeleter struct {
 	bus    StopBus
 	runs   DeletionRuns
 	logger *slog.Logger
-
-	deleted walk[domain.DeletedSession]
-	starts  *retry.Pauses // by session
 }
 
 // DeletedStore keeps which sessions are deleted.
@@ -28,7 +24,6 @@ type DeletedStore interface {
 	RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error)
 	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
 	DeleteSession(ctx context.Context, sessionID string) error
-	DeletedSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.DeletedSession, error)
 }
 
 // TaskStopper stops the background tasks of a session.
@@ -59,15 +54,7 @@ func NewSessionDeleter(
 		return nil, errors.New("maintenance: the session deleter needs a store, tasks, a bus, runs and a logger")
 	}
 
-	d := &SessionDeleter{store: store, tasks: tasks, bus: bus, runs: runs, logger: logger, starts: retry.NewPauses(time.Now)}
-	d.deleted = walk[domain.DeletedSession]{
-		list: func(ctx context.Context, after string, limit int) ([]domain.DeletedSession, error) {
-			return d.store.DeletedSessions(ctx, startAge, after, limit)
-		},
-		key: func(s domain.DeletedSession) string { return s.SessionID },
-	}
-
-	return d, nil
+	return &SessionDeleter{store: store, tasks: tasks, bus: bus, runs: runs, logger: logger}, nil
 }
 
 const (
@@ -109,7 +96,7 @@ func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID string) er
 	return nil
 }
 
-// start may fail: the job starts the workflow later, and the run is terminated by it.
+// start may fail: the reconciler starts the workflow later, and the run is terminated by it.
 func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSession, chatID string) {
 	if chatID != "" {
 		if err := d.bus.AnnounceStop(ctx, chatID, 0); err != nil {
@@ -128,16 +115,4 @@ func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSessio
 	if err := d.runs.StartDeletion(ctx, deleted); err != nil {
 		d.logger.Warn("failed to start the removal of a deleted session, retrying", "session_id", deleted.SessionID, "error", err)
 	}
-}
-
-// StartDeletions starts the workflows of deleted sessions whose start was lost. It
-// goes on after one that cannot be started.
-func (d *SessionDeleter) StartDeletions(ctx context.Context) error {
-	return d.deleted.each(ctx, atOnce, func(ctx context.Context, session domain.DeletedSession) error {
-		if _, due := d.starts.Try(session.SessionID); !due {
-			return nil
-		}
-
-		return d.runs.StartDeletion(ctx, session)
-	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // mostRestarts is how often a chat goes on in a new run without making progress
@@ -33,7 +34,7 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 		return err
 	}
 
-	if look.State == domain.RunStuck && !r.confirmed(look) {
+	if look.State == domain.RunStuck && !confirmed(r.suspects, look) {
 		return nil
 	}
 
@@ -52,8 +53,8 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 
 // confirmed reports whether a run was found stuck before: what a dependency that was
 // away has caused passes by itself soon after its return.
-func (r *Reconciler) confirmed(look domain.RunLook) bool {
-	tries, due := r.suspects.Try(look.RunID)
+func confirmed(suspects *retry.Pauses, look domain.RunLook) bool {
+	tries, due := suspects.Try(look.RunID)
 	return due && tries > 1
 }
 

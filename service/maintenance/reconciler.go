@@ -145,7 +145,7 @@ func (r *Reconciler) WakeSessions(ctx context.Context) error {
 // terminateStuck closes the session's run if it cannot go on.
 func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error {
 	look, err := r.runs.LookAtSession(ctx, sessionID)
-	if err != nil || look.State != domain.RunStuck || !r.confirmed(look) {
+	if err != nil || look.State != domain.RunStuck || !confirmed(r.suspects, look) {
 		return err
 	}
 

@@ -14,7 +14,6 @@ import (
 type ScheduleStore interface {
 	StaleSchedules(ctx context.Context, after string, limit int) ([]string, error)
 	OverdueTasks(ctx context.Context, after string, limit int) ([]string, error)
-	StalledRuns(ctx context.Context, after string, limit int) ([]string, error)
 	CancelledRuns(ctx context.Context) ([]domain.RunSession, error)
 	ChatWaiters(ctx context.Context, after string, limit int) ([]schedule.ChatWaiter, error)
 	WaiterNotified(ctx context.Context, chatID string) error
@@ -31,7 +30,6 @@ type ScheduledTasks interface {
 type ScheduleRuns interface {
 	// NotifyWaiter signals a run that waits for a chat; false: it is gone.
 	NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error)
-	ResumeScheduledRun(ctx context.Context, runID string) error
 }
 
 // Schedules signals runs when the chats that they wait for have ended, and repairs what a
@@ -44,8 +42,7 @@ type Schedules struct {
 	waiters walk[schedule.ChatWaiter]
 	stale   walk[string]
 	overdue walk[string]
-	stalled walk[string]
-	signals *retry.Pauses // by chat or run
+	signals *retry.Pauses // by chat
 	syncs   *retry.Pauses // by task
 }
 
@@ -55,14 +52,11 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 		return nil, errors.New("maintenance: schedules need a store, tasks and runs")
 	}
 
-	itself := func(id string) string { return id }
-
 	return &Schedules{
 		store: store, tasks: tasks, runs: runs, signals: retry.NewPauses(time.Now), syncs: retry.NewPauses(time.Now),
 		waiters: walk[schedule.ChatWaiter]{list: store.ChatWaiters, key: func(w schedule.ChatWaiter) string { return w.ChatID }},
 		stale:   walk[string]{list: store.StaleSchedules, key: itself},
 		overdue: walk[string]{list: store.OverdueTasks, key: itself},
-		stalled: walk[string]{list: store.StalledRuns, key: itself},
 	}, nil
 }
 
@@ -83,7 +77,7 @@ func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 }
 
 // Repair brings Temporal's schedules up to date, takes ticks that were not taken, and
-// moves runs that stand.
+// repeats stops.
 func (s *Schedules) Repair(ctx context.Context) error {
 	var faults faults
 	faults.add(s.stale.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
@@ -101,13 +95,6 @@ func (s *Schedules) Repair(ctx context.Context) error {
 		}
 
 		return nil
-	}))
-	faults.add(s.stalled.each(ctx, atOnce, func(ctx context.Context, runID string) error {
-		if _, due := s.signals.Try(runID); !due {
-			return nil
-		}
-
-		return s.runs.ResumeScheduledRun(ctx, runID)
 	}))
 
 	cancelled, err := s.store.CancelledRuns(ctx)

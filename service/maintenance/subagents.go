@@ -20,7 +20,7 @@ type SubAgentRuns interface {
 func (r *Reconciler) CheckSubAgents(ctx context.Context) error {
 	return r.subAgents.each(ctx, atOnce, func(ctx context.Context, agent domain.OpenSubAgent) error {
 		look, err := r.runs.LookAtSubAgent(ctx, agent)
-		if err != nil || look.State != domain.RunStuck || !r.confirmed(look) {
+		if err != nil || look.State != domain.RunStuck || !confirmed(r.suspects, look) {
 			return err
 		}
 

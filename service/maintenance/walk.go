@@ -12,11 +12,12 @@ const pageSize = 200
 
 // walk goes through a list of the database by its keys, so that an item that keeps
 // failing keeps no other from its turn. A walk that is interrupted goes on where it
-// was. One goroutine uses it.
+// was, and so does one behind a walk that did as much as it may. One goroutine uses it.
 type walk[T any] struct {
 	list  func(ctx context.Context, after string, limit int) ([]T, error)
 	key   func(T) string
 	after string
+	most  int // items of one walk, rounded up to pages; 0: all
 }
 
 // each does something with every item from where the last walk was interrupted to the
@@ -25,8 +26,13 @@ type walk[T any] struct {
 func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Context, item T) error) error {
 	var faults faults
 
-	for ctx.Err() == nil {
-		page, err := w.list(ctx, w.after, pageSize)
+	size := pageSize
+	if w.most > 0 {
+		size = min(size, w.most)
+	}
+
+	for done := 0; ctx.Err() == nil; {
+		page, err := w.list(ctx, w.after, size)
 		if err != nil {
 			faults.add(err)
 			break
@@ -38,12 +44,16 @@ func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Cont
 			break // the page is done again
 		}
 
-		if len(page) < pageSize {
+		if len(page) < size {
 			w.after = ""
 			break
 		}
 
 		w.after = w.key(page[len(page)-1])
+
+		if done += len(page); w.most > 0 && done >= w.most {
+			break
+		}
 	}
 
 	return faults.joined()

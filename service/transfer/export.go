@@ -44,7 +44,6 @@ type Imports interface {
 	FinishImport(ctx context.Context, in transfer.ImportedSession) error
 	FailImport(ctx context.Context, in transfer.Import, cause *domain.Error) error
 	ImportResult(ctx context.Context, sessionID string) (from transfer.ImportedFrom, done bool, err error)
-	LostImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error)
 	EndedImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error)
 	ForgetImport(ctx context.Context, sessionID string) error
 }

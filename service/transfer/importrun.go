@@ -13,7 +13,7 @@ import (
 	"everloop/service/eventarchive"
 )
 
-// startTimeout bounds the start of a workflow. Repair starts what was not started.
+// startTimeout bounds the start of a workflow. The reconciler starts what was not started.
 const startTimeout = 30 * time.Second
 
 // Import makes a session of an uploaded archive and waits for it. A workflow carries
@@ -251,39 +251,14 @@ func (d *Service) load(ctx context.Context, in transfer.Import) error {
 
 // Ages from which Repair looks at imports.
 const (
-	// lostAfter is how long after its start was due an import that still runs is
-	// started again. A workflow that is open is not started twice.
-	lostAfter = 5 * time.Second
 	// endedAfter is how long the result of an import is kept for requests with its
 	// Idempotency-Key.
 	endedAfter = 24 * time.Hour
 )
 
-// Repair starts the workflows of imports whose start was lost, removes uploads that
-// were abandoned, and forgets imports that ended long ago.
+// Repair removes uploads that were abandoned, and forgets imports that ended long ago.
 func (d *Service) Repair(ctx context.Context) error {
-	return errors.Join(d.startLost(ctx), d.removeUploads(ctx), d.removeEnded(ctx))
-}
-
-func (d *Service) startLost(ctx context.Context) error {
-	var failed error
-
-	for after := ""; ; {
-		list, err := d.cfg.Records.LostImports(ctx, lostAfter, after)
-		if err != nil || len(list) == 0 {
-			return errors.Join(failed, err)
-		}
-
-		for _, in := range list {
-			failed = errors.Join(failed, d.cfg.Runs.StartImport(ctx, in))
-		}
-
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-
-		after = list[len(list)-1].SessionID
-	}
+	return errors.Join(d.removeUploads(ctx), d.removeEnded(ctx))
 }
 
 // removeUploads also removes what imports of an older version have left. What cannot

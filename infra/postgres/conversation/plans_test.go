@@ -34,7 +34,7 @@ const (
 var large = map[string]bool{
 	"sessions": true, "branches": true, "chats": true, "entries": true, "tool_calls": true, "inbox": true, "audit": true, "questions": true,
 	"idempotency_keys": true, "background_tasks": true, "compactions": true, "history_operations": true, "checkpoints": true,
-	"dag_runs": true,
+	"dag_runs": true, "work_restarts": true, "issue_runs": true, "scheduled_runs": true,
 }
 
 // statement is one that was sent to the database.
@@ -87,6 +87,7 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 
 	for _, fill := range []string{
 		`ALTER TABLE entries DISABLE TRIGGER ALL; ALTER TABLE sessions DISABLE TRIGGER ALL`,
+		`ALTER TABLE history_operations DISABLE TRIGGER ALL`,
 		`INSERT INTO sessions (id, owner_id, active_branch_id, status) SELECT 's' || n, '` + user.ID + `', 'b' || n, 'completed' FROM generate_series(1, 10000) n`,
 		`INSERT INTO branches (id, session_id, lineage, next_sequence)
 		 SELECT 'b' || n, 's' || n, jsonb_build_array(jsonb_build_object('branch_id', 'b' || n)), 10 FROM generate_series(1, 10000) n`,
@@ -110,12 +111,17 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 			'completed' FROM generate_series(1, 20000) n`,
 		`INSERT INTO compactions (id, session_id, branch_id, loop_id, trigger, state)
 		 SELECT 'k' || n, 's' || n % 10000 + 1, 'b' || n % 10000 + 1, 'root', 'manual', 'completed' FROM generate_series(1, 20000) n`,
+		`INSERT INTO history_operations (id, session_id, kind, caller_id, left_id, branch_id, state, created_at, ended_at)
+		 SELECT 'h' || n, 's' || n % 10000 + 1, 'switch_branch', 'x', 'l' || n, 'b' || n % 10000 + 1, 'done', now(), now()
+		     FROM generate_series(1, 20000) n`,
+		`INSERT INTO work_restarts (workflow_id, run_id) SELECT 'dag/p/' || n, 'x' FROM generate_series(1, 20000) n`,
 		`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', '` + user.ID + `', 'p')`,
 		`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, finished_at)
 		 SELECT lpad(n::text, 10, '0'), 'p', '` + user.ID + `', 1, 'api', 'completed', '{}',
 		        now() - interval '180 days' * (20000 - n) / 20000
 		 FROM   generate_series(1, 20000) n`,
 		`ALTER TABLE entries ENABLE TRIGGER ALL; ALTER TABLE sessions ENABLE TRIGGER ALL`,
+		`ALTER TABLE history_operations ENABLE TRIGGER ALL`,
 		`ANALYZE`,
 	} {
 		_, err := filling.Exec(t.Context(), fill, pgx.QueryExecModeSimpleProtocol)
@@ -263,6 +269,16 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
 		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
 		"waits":        func() error { _, _, err := store.Waits(ctx); return err },
+		"moves":        func() error { _, err := store.LostHistory(ctx, 0, "", 200); return err },
+		"imports":      func() error { _, err := store.LostImports(ctx, 0, "", 200); return err },
+		"stalled DAGs": func() error { _, err := store.StalledDAGRuns(ctx, "", 200); return err },
+		"open DAGs":    func() error { _, err := store.OpenDAGRuns(ctx, "", 200); return err },
+		"issues":       func() error { _, err := store.StalledIssueRuns(ctx, "", 200); return err },
+		"open issues":  func() error { _, err := store.OpenIssueRuns(ctx, "", 200); return err },
+		"schedules":    func() error { _, err := store.StalledRuns(ctx, "", 200); return err },
+		"open tasks":   func() error { _, err := store.OpenScheduledRuns(ctx, "", 200); return err },
+		"lost runs":    func() error { _, _, err := store.CountWorkRestart(ctx, "dag/p/1", "r"); return err },
+		"counts":       func() error { _, err := store.PruneWorkRestarts(ctx, 500); return err },
 		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
 		"purge": func() error {
 			if err := store.DeleteSession(ctx, "s3"); err != nil {

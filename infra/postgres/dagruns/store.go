@@ -315,10 +315,13 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 // StalledDAGRuns lists runs that should have moved some seconds ago.
 func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT r.id, r.solution_id FROM dag_runs r
-		WHERE  r.id > $1 AND (r.finished_at IS NULL OR EXISTS (
-			SELECT 1 FROM dag_run_nodes n WHERE n.run_id = r.id AND n.stop AND r.finished_at > now() - interval '1 day'))
-		AND    r.created_at < now() - interval '10 seconds'
+		WITH due AS MATERIALIZED ( -- by the partial indexes: runs that are over are not read
+			SELECT id FROM dag_runs WHERE finished_at IS NULL AND id > $1
+			UNION
+			SELECT r.id FROM dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id
+			WHERE  n.stop AND n.run_id > $1 AND r.finished_at > now() - interval '1 day')
+		SELECT r.id, r.solution_id FROM due JOIN dag_runs r ON r.id = due.id
+		WHERE  r.created_at < now() - interval '10 seconds'
 		AND    (r.status = 'pending' OR r.cancel OR r.wake_at < now() - interval '10 seconds' OR EXISTS (
 			SELECT 1 FROM dag_run_nodes n
 			LEFT   JOIN chats c ON c.id = n.chat_id
@@ -331,6 +334,16 @@ func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
 
 	return found, pg.Fault("list stalled DAG runs", err)
+}
+
+// OpenDAGRuns lists runs that are not over and began some seconds ago.
+func (s *Store) OpenDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT id, solution_id FROM dag_runs
+		WHERE  finished_at IS NULL AND id > $1 AND created_at < now() - interval '10 seconds' ORDER BY id LIMIT $2`, after, limit)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
+
+	return found, pg.Fault("list open DAG runs", err)
 }
 
 // PruneDAGRuns removes runs that have been over for 90 days, and of each solution all but

@@ -81,17 +81,13 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved hi
 	return moved, false, nil
 }
 
-// lostBatch is how many operations LostHistory returns at most.
-const lostBatch = 100
-
-// LostHistory returns running operations that were claimed longer than age ago,
-// in the order of their ids and after one: those whose workflow may never have
-// been started.
-func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string) ([]history.Operation, error) {
+// LostHistory returns running operations that were claimed longer than age ago, at most
+// limit, in the order of their ids and after one: those whose workflow may be lost.
+func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string, limit int) ([]history.Operation, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+operationColumns+` FROM history_operations o JOIN sessions s ON s.id = o.session_id
 		WHERE  o.state = 'running' AND o.id > $2 AND o.created_at < now() - $1::interval AND s.deleted_at IS NULL
-		ORDER  BY o.id LIMIT $3`, age, after, lostBatch)
+		ORDER  BY o.id LIMIT $3`, age, after, limit)
 	list, err := pgx.CollectRows(rows, scanOperation)
 
 	return list, pg.Fault("list history operations that were not finished", err)

@@ -1,6 +1,6 @@
-// Package operator reads, for administrators, what the work of workflow runs waits for,
-// and which open work no run carries. It changes nothing but compactions, which have no
-// other operation that ends them.
+// Package operator reads what the work of workflow runs waits for, and which open work no
+// run carries. It counts lost runs, and ends compactions, which have no other operation that
+// ends them.
 package operator
 
 import (
@@ -100,6 +100,30 @@ func (s *Store) OwnerOfWork(ctx context.Context, kind, id string) (owner string,
 	}
 
 	return owner, pg.Fault("read the owner of a run", err)
+}
+
+// CountWorkRestart counts that a run of a workflow was lost, once for each run, and says how
+// often that was. The count starts over an hour after the last loss. One process calls it
+// at a time.
+func (s *Store) CountWorkRestart(ctx context.Context, workflowID, runID string) (count int, counted bool, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
+		WITH was AS (SELECT run_id FROM work_restarts WHERE workflow_id = $1)
+		INSERT INTO work_restarts AS w (workflow_id, run_id) VALUES ($1, $2)
+		ON CONFLICT (workflow_id) DO UPDATE
+		SET    run_id = $2,
+		       restarts = CASE WHEN w.run_id = $2 THEN w.restarts
+		                       WHEN w.restarted_at < now() - interval '1 hour' THEN 1 ELSE w.restarts + 1 END,
+		       restarted_at = CASE WHEN w.run_id = $2 THEN w.restarted_at ELSE now() END
+		RETURNING w.restarts, coalesce((SELECT was.run_id <> $2 FROM was), true)`, workflowID, runID).Scan(&count, &counted)
+
+	return count, counted, pg.Fault("count a lost workflow", err)
+}
+
+// PruneWorkRestarts forgets counts of workflows that were last lost a day ago, at most limit.
+func (s *Store) PruneWorkRestarts(ctx context.Context, limit int) (int64, error) {
+	return s.db.Prune(ctx, "forget lost workflows", `
+		DELETE FROM work_restarts WHERE workflow_id IN (
+			SELECT workflow_id FROM work_restarts WHERE restarted_at < now() - interval '1 day' ORDER BY restarted_at LIMIT $1)`, limit)
 }
 
 // EndCompaction fails a compaction that a client has asked for. With false it is over.

@@ -14,7 +14,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// importsAtOnce is how many imports LostImports and EndedImports return at most.
+// importsAtOnce is how many imports EndedImports returns at most.
 const importsAtOnce = 100
 
 const importColumns = `session_id, owner_id, state, attempt, sandbox_uid, parts, options`
@@ -185,13 +185,13 @@ func (db *Base) ImportResult(ctx context.Context, sessionID string) (from transf
 	return from, false, nil
 }
 
-// LostImports returns running imports whose workflow was due longer than age ago and
-// may never have been started, in the order of their ids and after one.
-func (db *Base) LostImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error) {
+// LostImports returns running imports whose workflow was due longer than age ago and may be
+// lost, at most limit, in the order of their ids and after one.
+func (db *Base) LostImports(ctx context.Context, age time.Duration, after string, limit int) ([]transfer.Import, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+importColumns+` FROM imports
 		WHERE  state = 'running' AND session_id > $2 AND changed_at < now() - $1::interval
-		ORDER  BY session_id LIMIT $3`, age, after, importsAtOnce)
+		ORDER  BY session_id LIMIT $3`, age, after, limit)
 	list, err := pgx.CollectRows(rows, scanImport)
 
 	return list, pg.Fault("list imports that were not finished", err)
