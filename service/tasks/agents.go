@@ -82,23 +82,24 @@ func (s *Service) repairAgents(ctx context.Context) error {
 }
 
 func (s *Service) repairAgent(ctx context.Context, agent contract.RunningAgent) error {
-	switch {
-	case agent.Stop:
+	if agent.Stop {
 		if err := s.cfg.Runs.CancelTask(ctx, agent.Run.TaskID); err != nil {
 			return err
 		}
-	case !agent.Begun:
-		if _, due := s.starts.Try(agent.Run.TaskID); !due {
-			return nil
-		}
-
-		return s.cfg.Runs.StartAgent(ctx, agent.Run)
 	}
 
 	state, cause, err := s.cfg.Runs.DescribeTask(ctx, agent.Run.TaskID)
-	if err == nil && (state == domain.RunClosed || state == domain.RunUnknown) {
-		err = s.cfg.Records.LoseAgent(ctx, agent.Run.LoopID, cause)
+
+	switch {
+	case err != nil:
+		return err
+	case state == domain.RunUnknown && !agent.Begun && !agent.Stop:
+		if _, due := s.starts.Try(agent.Run.TaskID); due {
+			return s.cfg.Runs.StartAgent(ctx, agent.Run)
+		}
+	case state == domain.RunClosed || state == domain.RunUnknown: // one that was closed before it began is not tried again
+		return s.cfg.Records.LoseAgent(ctx, agent.Run.LoopID, cause)
 	}
 
-	return err
+	return nil
 }
