@@ -13,6 +13,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	domainoperator "everloop/domain/operator"
 	"everloop/internal/durable"
 	"everloop/worker"
 )
@@ -275,9 +276,9 @@ func TestWorkChecker_unattendedWork(t *testing.T) {
 		begin func(file string) piece
 		check func(context.Context) error
 	}{
-		domain.RunKindDAG:      {s.dag, checker.DAGRuns(s.journal, s.engine, true)},
-		domain.RunKindIssue:    {s.issue, checker.IssueRuns(s.journal, s.engine, s.issues, true)},
-		domain.RunKindSchedule: {s.schedule, checker.ScheduledRuns(s.journal, s.engine, s.tasks, true)},
+		domainoperator.RunKindDAG:      {s.dag, checker.DAGRuns(s.journal, s.engine, true)},
+		domainoperator.RunKindIssue:    {s.issue, checker.IssueRuns(s.journal, s.engine, s.issues, true)},
+		domainoperator.RunKindSchedule: {s.schedule, checker.ScheduledRuns(s.journal, s.engine, s.tasks, true)},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			file := strings.ReplaceAll(t.Name(), "/", "-")

@@ -286,12 +286,12 @@ func (s *operated) lose(work piece, history bool) {
 
 	s.backdate(work)
 
-	lost, _, err := s.operator.Runs(s.t.Context(), domain.OperatorRunQuery{Status: domain.RunLost, Limit: 200})
+	lost, _, err := s.operator.Runs(s.t.Context(), domainoperator.RunQuery{Status: domainoperator.RunLost, Limit: 200})
 	require.NoError(s.t, err)
 
-	i := slices.IndexFunc(lost, func(r domain.OperatorRun) bool { return r.WorkflowID == work.workflow })
+	i := slices.IndexFunc(lost, func(r domainoperator.Run) bool { return r.WorkflowID == work.workflow })
 	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
-	require.Equal(s.t, []domain.RunAction{domain.RunCancel, domain.RunForceFail, domain.RunResume}, lost[i].Actions)
+	require.Equal(s.t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, lost[i].Actions)
 	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 
@@ -340,7 +340,7 @@ func TestOperator_Runs_byOwner(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)
 	of := func(ownerID string) (found []string) {
-		runs, _, err := s.operator.Runs(t.Context(), domain.OperatorRunQuery{OwnerID: ownerID, Status: "running", Limit: 200})
+		runs, _, err := s.operator.Runs(t.Context(), domainoperator.RunQuery{OwnerID: ownerID, Status: "running", Limit: 200})
 		require.NoError(t, err)
 
 		for _, run := range runs {

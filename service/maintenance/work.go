@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/internal/retry"
 )
 
 // WorkStore keeps the work that workflows carry, chats aside.
 type WorkStore interface {
 	// Jobs reads work by kind and id; what is gone is missing.
-	Jobs(ctx context.Context, ids map[string][]string) ([]domain.OperatorJob, error)
+	Jobs(ctx context.Context, ids map[string][]string) ([]operator.Job, error)
 	// CountWorkRestart counts that a run of a workflow was lost, once for each run.
 	CountWorkRestart(ctx context.Context, workflowID, runID string) (count int, counted bool, err error)
 }

@@ -13,6 +13,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/domain/operator"
 	"everloop/internal/durable"
 	"everloop/service/maintenance"
 )
@@ -73,10 +74,10 @@ func (s *shop) note(counts map[string]int, key string) error {
 	return nil
 }
 
-func (s *shop) Jobs(_ context.Context, ids map[string][]string) (jobs []domain.OperatorJob, err error) {
+func (s *shop) Jobs(_ context.Context, ids map[string][]string) (jobs []operator.Job, err error) {
 	for _, of := range ids {
 		for _, id := range of {
-			jobs = append(jobs, domain.OperatorJob{Open: !s.over[id]})
+			jobs = append(jobs, operator.Job{Open: !s.over[id]})
 		}
 	}
 

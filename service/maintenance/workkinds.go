@@ -6,6 +6,9 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/domain/history"
+	"everloop/domain/operator"
+	"everloop/domain/transfer"
 	"everloop/internal/durable"
 )
 
@@ -31,7 +34,7 @@ type CompactionRuns interface {
 // Compactions checks compactions that clients have asked for.
 func (c *WorkChecker) Compactions(store CompactionStore, runs CompactionRuns) func(ctx context.Context) error {
 	return checkWork(c, work[domain.CompactionRun]{
-		kind: domain.RunKindCompaction, list: store.LostCompactions, start: runs.StartCompaction,
+		kind: operator.RunKindCompaction, list: store.LostCompactions, start: runs.StartCompaction,
 		id:         func(run domain.CompactionRun) string { return run.ID },
 		workflowID: func(run domain.CompactionRun) string { return durable.CompactionWorkflowID(run.ID) },
 		fail: func(ctx context.Context, run domain.CompactionRun, reason string) error {
@@ -43,30 +46,30 @@ func (c *WorkChecker) Compactions(store CompactionStore, runs CompactionRuns) fu
 
 // MoveStore keeps rewinds, changes of branch and what-ifs.
 type MoveStore interface {
-	LostHistory(ctx context.Context, age time.Duration, after string, limit int) ([]domain.HistoryOperation, error)
+	LostHistory(ctx context.Context, age time.Duration, after string, limit int) ([]history.Operation, error)
 }
 
 // MoveRuns starts moves; starting one that runs changes nothing.
 type MoveRuns interface {
-	StartMove(ctx context.Context, op domain.HistoryOperation) error
+	StartMove(ctx context.Context, op history.Operation) error
 }
 
 // Moves leaves sessions as they were, files included.
 type Moves interface {
-	Abort(ctx context.Context, operationID, reason string) (domain.HistoryState, error)
+	Abort(ctx context.Context, operationID, reason string) (history.State, error)
 }
 
 // Moves checks rewinds, changes of branch and what-ifs. One that is given up leaves the
 // session as it was.
 func (c *WorkChecker) Moves(store MoveStore, runs MoveRuns, moves Moves) func(ctx context.Context) error {
-	return checkWork(c, work[domain.HistoryOperation]{
-		kind: domain.RunKindHistory, start: runs.StartMove,
-		list: func(ctx context.Context, after string, limit int) ([]domain.HistoryOperation, error) {
+	return checkWork(c, work[history.Operation]{
+		kind: operator.RunKindHistory, start: runs.StartMove,
+		list: func(ctx context.Context, after string, limit int) ([]history.Operation, error) {
 			return store.LostHistory(ctx, lostAfter, after, limit)
 		},
-		id:         func(op domain.HistoryOperation) string { return op.ID },
-		workflowID: func(op domain.HistoryOperation) string { return durable.HistoryWorkflowID(op.SessionID, op.ID) },
-		fail: func(ctx context.Context, op domain.HistoryOperation, reason string) error {
+		id:         func(op history.Operation) string { return op.ID },
+		workflowID: func(op history.Operation) string { return durable.HistoryWorkflowID(op.SessionID, op.ID) },
+		fail: func(ctx context.Context, op history.Operation, reason string) error {
 			_, err := moves.Abort(ctx, op.ID, reason)
 			return err
 		},
@@ -75,12 +78,12 @@ func (c *WorkChecker) Moves(store MoveStore, runs MoveRuns, moves Moves) func(ct
 
 // ImportStore keeps imports of sessions.
 type ImportStore interface {
-	LostImports(ctx context.Context, age time.Duration, after string, limit int) ([]domain.Import, error)
+	LostImports(ctx context.Context, age time.Duration, after string, limit int) ([]transfer.Import, error)
 }
 
 // ImportRuns starts imports; starting one that runs changes nothing.
 type ImportRuns interface {
-	StartImport(ctx context.Context, in domain.Import) error
+	StartImport(ctx context.Context, in transfer.Import) error
 }
 
 // Imports ends imports, of which nothing is left.
@@ -90,14 +93,14 @@ type Imports interface {
 
 // Imports checks imports of sessions.
 func (c *WorkChecker) Imports(store ImportStore, runs ImportRuns, imports Imports) func(ctx context.Context) error {
-	return checkWork(c, work[domain.Import]{
-		kind: domain.RunKindImport, start: runs.StartImport,
-		list: func(ctx context.Context, after string, limit int) ([]domain.Import, error) {
+	return checkWork(c, work[transfer.Import]{
+		kind: operator.RunKindImport, start: runs.StartImport,
+		list: func(ctx context.Context, after string, limit int) ([]transfer.Import, error) {
 			return store.LostImports(ctx, lostAfter, after, limit)
 		},
-		id:         func(in domain.Import) string { return in.SessionID },
-		workflowID: func(in domain.Import) string { return durable.ImportWorkflowID(in.SessionID) },
-		fail: func(ctx context.Context, in domain.Import, reason string) error {
+		id:         func(in transfer.Import) string { return in.SessionID },
+		workflowID: func(in transfer.Import) string { return durable.ImportWorkflowID(in.SessionID) },
+		fail: func(ctx context.Context, in transfer.Import, reason string) error {
 			return imports.Abort(ctx, in.SessionID, reason)
 		},
 	})
@@ -111,7 +114,7 @@ type DeletionStore interface {
 // Deletions checks the removal of deleted sessions, which is never given up.
 func (c *WorkChecker) Deletions(store DeletionStore, runs DeletionRuns) func(ctx context.Context) error {
 	return checkWork(c, work[domain.DeletedSession]{
-		kind: domain.RunKindDeletion, start: runs.StartDeletion,
+		kind: operator.RunKindDeletion, start: runs.StartDeletion,
 		list: func(ctx context.Context, after string, limit int) ([]domain.DeletedSession, error) {
 			return store.DeletedSessions(ctx, startAge, after, limit)
 		},
@@ -137,7 +140,7 @@ type DAGRunWorkflows interface {
 // DAGRuns checks runs of DAGs that should have moved; with waiting, all that are open.
 func (c *WorkChecker) DAGRuns(store DAGRunStore, runs DAGRunWorkflows, waiting bool) func(ctx context.Context) error {
 	w := work[dagrun.Ref]{
-		kind: domain.RunKindDAG, list: store.StalledDAGRuns, signalled: true,
+		kind: operator.RunKindDAG, list: store.StalledDAGRuns, signalled: true,
 		id:         func(r dagrun.Ref) string { return r.RunID },
 		workflowID: func(r dagrun.Ref) string { return durable.DAGRunWorkflowID(r.SolutionID, r.RunID) },
 		start:      func(ctx context.Context, r dagrun.Ref) error { return runs.ResumeDAGRun(ctx, r.SolutionID, r.RunID) },
@@ -179,7 +182,7 @@ func (c *WorkChecker) IssueRuns(
 	store OpenIssueRunStore, runs IssueWorkflows, board RunFailer, waiting bool,
 ) func(ctx context.Context) error {
 	w := work[string]{
-		kind: domain.RunKindIssue, list: store.StalledIssueRuns, id: itself, workflowID: durable.IssueRunWorkflowID,
+		kind: operator.RunKindIssue, list: store.StalledIssueRuns, id: itself, workflowID: durable.IssueRunWorkflowID,
 		start: runs.ResumeIssueRun, signalled: true, fail: failRun(board),
 	}
 	if waiting {
@@ -211,7 +214,7 @@ func (c *WorkChecker) ScheduledRuns(
 	store ScheduledRunStore, runs ScheduledWorkflows, tasks RunFailer, waiting bool,
 ) func(ctx context.Context) error {
 	w := work[string]{
-		kind: domain.RunKindSchedule, list: store.StalledRuns, id: itself, workflowID: durable.ScheduledRunWorkflowID,
+		kind: operator.RunKindSchedule, list: store.StalledRuns, id: itself, workflowID: durable.ScheduledRunWorkflowID,
 		start: runs.ResumeScheduledRun, signalled: true, fail: failRun(tasks),
 	}
 	if waiting {

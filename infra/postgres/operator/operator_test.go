@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/operator"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 )
@@ -99,17 +101,17 @@ func TestStore_OwnerOfWork(t *testing.T) {
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
 
-	workspace, err := db.CreateWorkspace(t.Context(), user.ID, domain.NewWorkspace{Name: "w", Settings: domain.DefaultWorkspaceSettings})
+	workspace, err := db.CreateWorkspace(t.Context(), user.ID, board.NewWorkspace{Name: "w", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
-	_, err = db.CreateAgentInstance(t.Context(), domain.AgentInstance{
-		ID: "a", OwnerID: user.ID, Name: "Builder", RuntimeID: domain.BuiltinRuntime, MaxConcurrentTasks: 1,
-		Visibility: domain.VisibilityWorkspace,
+	_, err = db.CreateAgentInstance(t.Context(), prodagent.Instance{
+		ID: "a", OwnerID: user.ID, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 1,
+		Visibility: prodagent.VisibilityWorkspace,
 	})
 	require.NoError(t, err)
 
 	title := "t"
-	_, _, err = db.CreateIssue(t.Context(), user.ID, workspace.ID, domain.IssueFields{
-		Title: &title, Assignee: &domain.AssigneeRef{Type: domain.ActorAgent, ID: "a"},
+	_, _, err = db.CreateIssue(t.Context(), user.ID, workspace.ID, board.IssueFields{
+		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: "a"},
 	})
 	require.NoError(t, err)
 	started, err := db.DispatchRuns(t.Context(), "a")
