@@ -1,0 +1,114 @@
+package localserver
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+const (
+	keptLines = 40  // of what a server writes
+	keptBytes = 500 // of a line
+)
+
+// output keeps the last lines that a server writes, shortened, without its key and without
+// what steers a terminal.
+type output struct {
+	secret string
+
+	mu    sync.Mutex
+	lines []string
+	part  []byte // of a line that has no end yet
+	cut   bool   // the rest of that line is left out
+}
+
+// Write takes what the process writes. It never fails.
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	n := len(text)
+
+	for {
+		line, rest, ended := bytes.Cut(text, []byte("\n"))
+		o.add(line)
+
+		if !ended {
+			return n, nil
+		}
+
+		o.end()
+		text = rest
+	}
+}
+
+// room of a line that is collected: the key may lie across the place where it is cut.
+const lineRoom = 4 * keptBytes
+
+func (o *output) add(piece []byte) {
+	if left := lineRoom - len(o.part); len(piece) > left {
+		piece, o.cut = piece[:left], true
+	}
+
+	o.part = append(o.part, piece...)
+}
+
+func (o *output) end() {
+	if o.cut { // it may end in a part of the key
+		o.part = o.part[:len(o.part)-min(len(o.part), len(o.secret))]
+	}
+
+	line := o.clean(string(o.part))
+	if o.cut && !strings.HasSuffix(line, "…") {
+		line += "…"
+	}
+
+	o.part, o.cut = o.part[:0], false
+
+	if strings.TrimSpace(line) == "" {
+		return
+	}
+
+	if o.lines = append(o.lines, line); len(o.lines) > keptLines {
+		o.lines = append(o.lines[:0], o.lines[len(o.lines)-keptLines:]...)
+	}
+}
+
+// steering are the sequences that set colours or move a cursor.
+var steering = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+
+func (o *output) clean(line string) string {
+	line = steering.ReplaceAllString(strings.ToValidUTF8(line, ""), "")
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+
+		return r
+	}, line)
+	line = strings.ReplaceAll(line, o.secret, "***")
+
+	if len(line) > keptBytes {
+		line = strings.ToValidUTF8(line[:keptBytes], "") + "…"
+	}
+
+	return line
+}
+
+// last are the lines so far; the one without an end is among them.
+func (o *output) last() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	lines := append([]string{}, o.lines...)
+	if rest := o.clean(string(o.part)); strings.TrimSpace(rest) != "" {
+		lines = append(lines, rest)
+	}
+
+	return lines[max(0, len(lines)-keptLines):]
+}

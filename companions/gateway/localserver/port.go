@@ -1,0 +1,71 @@
+package localserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const loopback = "127.0.0.1"
+
+// freePort is a port that no program listens at. Another program may take it before the
+// server does: the server ends then and is started again with another one.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// checkListener reports a server of another user of the machine, which would get the
+// prompts and the key.
+func checkListener(port int) error {
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return fmt.Errorf("find out who listens at the port: %w", err)
+	}
+
+	return checkTable(string(table), port)
+}
+
+func checkTable(table string, port int) error {
+	uid, found := listener(table, port)
+	if !found {
+		return fmt.Errorf("no program listens at %s port %d", loopback, port)
+	}
+
+	if uid != 0 && uid != os.Geteuid() {
+		return fmt.Errorf("a program of another user listens at port %d", port)
+	}
+
+	return nil
+}
+
+// listener is the user whose program listens at a port of the loopback address, by the
+// kernel's table of sockets.
+func listener(table string, port int) (uid int, found bool) {
+	const listening = "0A"
+
+	for line := range strings.Lines(table) {
+		field := strings.Fields(line)
+		if len(field) < 8 || field[3] != listening {
+			continue
+		}
+
+		address, number, _ := strings.Cut(field[1], ":")
+		if at, err := strconv.ParseUint(number, 16, 16); err != nil || int(at) != port || address != "0100007F" && address != "00000000" {
+			continue
+		}
+
+		uid, err := strconv.Atoi(field[7])
+
+		return uid, err == nil
+	}
+
+	return 0, false
+}
