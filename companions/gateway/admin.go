@@ -224,7 +224,12 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 		return "", e
 	}
 
-	if err := errors.Join(set.unmask(s.table().set), set.check()); err != nil {
+	before := s.table()
+	if fault := set.fileOnly(before.set); fault != nil {
+		return "", fault
+	}
+
+	if err := errors.Join(set.unmask(before.set), set.check()); err != nil {
 		return "", invalidConfig(err.Error())
 	}
 

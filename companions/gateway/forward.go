@@ -151,6 +151,10 @@ const (
 
 // try sends the request to one source.
 func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bool) (*apiError, again) {
+	if fault := to.notReady(); fault != nil {
+		return fault, otherSource
+	}
+
 	if ok, after := to.breaker.allow(time.Now()); !ok {
 		e := unavailable("the source " + to.Name + " has failed again and again; it is tried again soon")
 		e.after = after
@@ -335,7 +339,7 @@ func (c *call) order() []*source {
 		hash := fnv.New64a()
 		_, _ = io.WriteString(hash, s.Name) // a hash never fails
 		_, _ = hash.Write(begin)
-		ranks[s] = rank{broken: s.breaker.open(now), busy: !s.queue.free(), score: mix(hash.Sum64())}
+		ranks[s] = rank{broken: s.broken(now), busy: !s.queue.free(), score: mix(hash.Sum64())}
 	}
 
 	slices.SortStableFunc(sources, func(a, b *source) int {
@@ -393,7 +397,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // first client comes.
 func (s *Service) warmUp() {
 	for _, one := range s.table().sources {
-		if !one.WarmUp || !one.warmed.CompareAndSwap(false, true) {
+		if !one.WarmUp || one.notReady() != nil || !one.warmed.CompareAndSwap(false, true) {
 			continue
 		}
 

@@ -24,6 +24,7 @@ type queue struct {
 	waiting int
 	order   []string // keys with waiting requests; the first has the next turn
 	byKey   map[string][]*ticket
+	empty   chan struct{} // closed when no request runs or waits; nil: that is not awaited
 }
 
 // ticket is a waiting request.
@@ -161,7 +162,31 @@ func (q *queue) releaser() func() {
 
 			next.ready <- nil
 		}
+
+		q.emptied()
 	})
+}
+
+// idle is closed once no request runs or waits.
+func (q *queue) idle() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	if q.empty == nil {
+		q.empty = make(chan struct{})
+	}
+
+	empty := q.empty
+	q.emptied()
+
+	return empty
+}
+
+func (q *queue) emptied() {
+	if q.empty != nil && q.running == 0 && q.waiting == 0 {
+		close(q.empty)
+		q.empty = nil
+	}
 }
 
 // load is how many requests run and wait.

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
+	"everloop/companions/gateway/localserver"
 	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
@@ -70,8 +72,13 @@ type Service struct {
 
 	current atomic.Pointer[table]
 
-	files sync.Mutex // held while the file is read or written
-	seen  []byte     // the file as last read
+	files   sync.Mutex            // held while the file is read or written
+	seen    []byte                // the file as last read
+	serving bool                  // servers of sources are started
+	ending  []*localserver.Server // of sources that were removed
+
+	cut     chan struct{} // closed when the gateway ends
+	cutOnce sync.Once
 }
 
 // table is what one version of the settings says.
@@ -103,11 +110,15 @@ func New(cfg Config) (*Service, error) {
 		cfg.BodyStall = bodyStall
 	}
 
-	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies)}
+	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies), cut: make(chan struct{})}
 
 	set, err := Load(cfg.File)
 	if err != nil {
 		return nil, err
+	}
+
+	if err := set.inspect(nil); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.File, err)
 	}
 
 	if s.seen, err = os.ReadFile(cfg.File); err != nil {
@@ -144,6 +155,7 @@ func (s *Service) use(set Settings) {
 		next.callers = append(next.callers, before.callerLike(one))
 	}
 
+	s.supervise(before, next)
 	s.current.Store(next)
 }
 
@@ -217,6 +229,10 @@ func (s *Service) reload() (changed bool) {
 	s.seen = text
 
 	set, err := Parse(text)
+	if err == nil {
+		err = set.inspect(s.table())
+	}
+
 	if err != nil {
 		s.log.Error("failed to take over the configuration of the gateway; the one before stays", "error", err)
 		return false
@@ -247,6 +263,9 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(bound.Listen(listener, clients.Refusal)) }()
 	go s.watch(ctx)
+
+	s.starts()
+	defer s.endServers()
 
 	s.warmUp()
 	s.log.Info("model gateway listens", "addr", listener.Addr().String(), "sources", len(s.table().sources))
@@ -363,13 +382,19 @@ type sourceHealth struct {
 	Queued    int    `json:"queued"`
 	LastError string `json:"last_error,omitempty"`
 	Latency   int64  `json:"latency_ms_p50"`
+
+	Server *serverHealth `json:"server,omitempty"`
 }
 
 // health shows the sources to anyone. A source that no request has reached for some
-// seconds is asked for its models.
+// seconds is asked for its models. What the servers that the gateway runs have written is
+// for keys of the management.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 	t := s.table()
 	_, _ = t.list(r.Context(), &caller{}) // looks at each source that has not been seen of late
+
+	runs := slices.ContainsFunc(t.sources, func(one *source) bool { return one.local != nil })
+	output := runs && s.manages(r)
 
 	sources := []sourceHealth{}
 	for _, one := range t.sources {
@@ -377,7 +402,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 		running, waiting := one.queue.load()
 		sources = append(sources, sourceHealth{
 			Name: one.Name, Kind: one.Kind, Healthy: is, InFlight: running, Queued: waiting,
-			LastError: fault, Latency: one.p50().Milliseconds(),
+			LastError: fault, Latency: one.p50().Milliseconds(), Server: one.serverHealth(output),
 		})
 	}
 

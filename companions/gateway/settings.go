@@ -20,7 +20,7 @@ import (
 // Kinds of sources.
 const (
 	KindOpenAI = "openai"       // any chat-completions server
-	KindLlama  = "llama_server" // a llama-server process that runs already
+	KindLlama  = "llama_server" // a llama-server process, which runs already or is run by the gateway
 	KindDemo   = "demo"         // the scripted model of the mock service
 )
 
@@ -57,6 +57,14 @@ type Source struct {
 	IdleTimeoutS   float64 `yaml:"idle_timeout_s,omitempty" json:"idle_timeout_s,omitempty"` // of silence in a stream
 	WarmUp         bool    `yaml:"warm_up,omitempty" json:"warm_up,omitempty"`
 	Models         []Model `yaml:"models,omitempty" json:"models,omitempty"` // empty: those that the server lists
+
+	// For a server that the gateway runs. The first three are changed in the file only.
+	ModelFile     string   `yaml:"model_file,omitempty" json:"model_file,omitempty"`
+	Program       string   `yaml:"program,omitempty" json:"program,omitempty"` // empty: llama-server, on PATH
+	Args          []string `yaml:"args,omitempty" json:"args,omitempty"`
+	Context       int      `yaml:"context,omitempty" json:"context,omitempty"`                 // tokens of one request
+	Slots         int      `yaml:"slots,omitempty" json:"slots,omitempty"`                     // requests at once; 0: 1
+	StartTimeoutS float64  `yaml:"start_timeout_s,omitempty" json:"start_timeout_s,omitempty"` // until the model is loaded
 }
 
 // Model is a model of a source.
@@ -198,12 +206,14 @@ func (s Source) faults() (faults []error) {
 		fault("kind must be openai, llama_server or demo")
 	}
 
-	if s.Kind != KindDemo || s.BaseURL != "" {
+	if s.Kind != KindDemo && !s.runs() || s.BaseURL != "" {
 		u, err := url.Parse(s.BaseURL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 			fault("base_url must be an address with http:// or https://, without credentials and parameters")
 		}
 	}
+
+	faults = append(faults, s.serverFaults()...)
 
 	if s.MaxConcurrency < 0 || s.MaxConcurrency > maxConcurrency {
 		fault(fmt.Sprintf("max_concurrency must be at most %d", maxConcurrency))
@@ -213,7 +223,9 @@ func (s Source) faults() (faults []error) {
 		fault(fmt.Sprintf("max_queue must be at most %d", maxQueue))
 	}
 
-	for name, value := range map[string]float64{"max_wait_s": s.MaxWaitS, "timeout_s": s.TimeoutS, "idle_timeout_s": s.IdleTimeoutS} {
+	for name, value := range map[string]float64{
+		"max_wait_s": s.MaxWaitS, "timeout_s": s.TimeoutS, "idle_timeout_s": s.IdleTimeoutS, "start_timeout_s": s.StartTimeoutS,
+	} {
 		if !(value >= 0 && value <= maxSeconds) {
 			fault(fmt.Sprintf("%s must be between 0 and %d", name, maxSeconds))
 		}

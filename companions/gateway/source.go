@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"everloop/companions/gateway/localserver"
 )
 
 const (
@@ -28,7 +30,8 @@ const (
 // source is a server that runs models, with what is known of it.
 type source struct {
 	Source
-	base    string // with /v1
+	base    string              // with /v1
+	local   *localserver.Server // that the gateway runs; nil: it runs elsewhere
 	client  *http.Client
 	queue   *queue
 	breaker breaker
@@ -52,9 +55,13 @@ func newSource(set Source, demoURL string) *source {
 	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1") + "/v1"
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 
+	if set.runs() {
+		set.Models = set.named()
+	}
+
 	return &source{
 		Source: set, base: base,
-		queue: newQueue(orElse(set.MaxConcurrency, defaultConcurrency), orElse(set.MaxQueue, defaultQueue)),
+		queue: newQueue(set.concurrency(), orElse(set.MaxQueue, defaultQueue)),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
@@ -69,7 +76,12 @@ func newSource(set Source, demoURL string) *source {
 
 // request makes a request to the source. Nothing of the client's own is in its header.
 func (s *source) request(ctx context.Context, method, path string, body io.Reader, contentType string) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.base+path, body)
+	base, err := s.address()
+	if err != nil {
+		return nil, err
+	}
+
+	r, err := http.NewRequestWithContext(ctx, method, base+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +104,7 @@ func (s *source) models(ctx context.Context, maxAge time.Duration) []json.RawMes
 	listed, age, never := s.listed, time.Since(s.listedAt), s.listedAt.IsZero()
 	s.mu.Unlock()
 
-	if !never && age < maxAge {
+	if !never && age < maxAge || s.notReady() != nil {
 		return listed
 	}
 
@@ -174,6 +186,12 @@ func (s *source) healthy(now time.Time) (is bool, fault string) {
 	s.mu.Lock()
 	fault = s.fault
 	s.mu.Unlock()
+
+	if s.local != nil {
+		if status := s.local.Status(); status.State != localserver.Ready {
+			return false, s.clean(status.Words())
+		}
+	}
 
 	return fault == "" && !s.breaker.open(now), fault
 }
