@@ -181,6 +181,7 @@ func TestLocal_reload(t *testing.T) {
 	s.write(settings(", args: [--loading, '1']"))
 
 	second := s.until(func(g localservertest.Given) bool { return g.PID != first.PID })
+
 	require.True(t, gone(first.PID), "both may not fit into the memory")
 	require.Contains(t, second.Args, "--loading")
 

@@ -40,6 +40,7 @@ func (o *output) Write(text []byte) (int, error) {
 		}
 
 		o.end()
+
 		text = rest
 	}
 }

@@ -46,6 +46,7 @@ func parent(model string) {
 
 	base, _ := s.URL() // it is ready
 	fmt.Println(base, s.Key())
+
 	select {}
 }
 
@@ -363,8 +364,10 @@ func TestConfig_Inspect(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.gguf")
 	require.NoError(t, os.WriteFile(text, []byte("version https://git-lfs"), 0o755))
+
 	plain := filepath.Join(dir, "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("GGUF"), 0o600))
+
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 

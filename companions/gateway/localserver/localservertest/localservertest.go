@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +28,7 @@ func Main() {
 		os.Exit(0)
 	case slices.Contains(os.Args, "--wait-as-child"):
 		ignore()
+
 		select {}
 	}
 }
@@ -63,6 +63,11 @@ type Given struct {
 	PID       int
 	Child     int // a process that it has started; 0: none
 	Directory string
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 func ignore() { signal.Ignore(syscall.SIGTERM, syscall.SIGINT) }
@@ -107,13 +112,13 @@ func serve(args []string) {
 		other.Stdout = os.Stdout // keeps the pipe open
 
 		if err := other.Start(); err != nil {
-			log.Fatal(err)
+			fatal(err)
 		}
 
 		given.Child = other.Process.Pid
 	}
 
-	log.Fatal(http.ListenAndServe(net.JoinHostPort(*host, *port), handler(key, *loading, given)))
+	fatal(http.ListenAndServe(net.JoinHostPort(*host, *port), handler(key, *loading, given)))
 }
 
 func handler(key string, loading int, given Given) http.Handler {
@@ -157,6 +162,7 @@ func handler(key string, loading int, given Given) http.Handler {
 			"choices": []any{map[string]any{"message": map[string]any{"role": "assistant", "content": string(content)}}},
 			"usage":   map[string]int{"prompt_tokens": 1, "completion_tokens": 1},
 		})
+
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)
 	})
