@@ -1,6 +1,6 @@
 // The model gateway with the official clients of OpenAI and Anthropic (docs/gateway.md).
 import assert from 'node:assert/strict';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -267,4 +267,67 @@ test('a new key in config.yaml opens the gateway without a restart', async () =>
     break;
   }
   writeFileSync(file, text);
+});
+
+// It stands for llama-server: it loads for two looks, and says who it is.
+const llama = `#!/usr/bin/env node
+const { createServer } = require('node:http');
+const value = (name) => process.argv[process.argv.indexOf(name) + 1];
+let looks = 0;
+createServer((req, res) => {
+  const send = (status, body) => res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  if (req.url === '/health') return send(++looks > 2 ? 200 : 503, {});
+  if (req.headers.authorization !== 'Bearer ' + process.env.LLAMA_API_KEY) return send(401, {});
+  if (req.url === '/v1/models') return send(200, { data: [{ id: value('--alias') }] });
+  const message = { role: 'assistant', content: String(process.pid) };
+  send(200, { model: 'x', choices: [{ index: 0, message, finish_reason: 'stop' }] });
+}).listen(Number(value('--port')), value('--host'));
+`;
+
+test('a model on this machine: the gateway runs its server', async () => {
+  const dir = join(server.dir, 'models');
+  mkdirSync(dir);
+  const [program, model] = [join(dir, 'llama'), join(dir, 'small.gguf')];
+  writeFileSync(program, llama, { mode: 0o755 });
+  writeFileSync(model, 'GGUF');
+
+  const file = join(server.dir, 'data/config/config.yaml');
+  const text = readFileSync(file, 'utf8');
+  const source = `  - {name: local, kind: llama_server, model_file: ${model}, program: ${program}, slots: 2}`;
+  writeFileSync(file, text.replace(/^sources:$/m, `sources:\n${source}`));
+
+  let answer;
+  while (!answer) {
+    answer = await ask('who is it', { model: 'small' }).catch((e) => {
+      if (!['model_not_found', 'source_starting'].includes(e.code)) throw e;
+    });
+  }
+  assert.equal(answer.model, 'small');
+  const pid = Number(answer.choices[0].message.content);
+  process.kill(pid, 0); // it runs
+
+  const health = await fetch(`${server.gatewayURL}/health`).then((r) => r.json());
+  const [local] = health.sources;
+  assert.deepEqual([local.name, local.healthy, local.server], ['local', true, { state: 'ready', restarts: 0 }]);
+
+  const admin = (more) => fetch(`${server.gatewayURL}/admin/config`, { ...more, headers: { authorization: `Bearer ${key}` } });
+  const config = await admin().then((r) => r.json());
+  config.sources[0].program = '/bin/sh';
+  const refused = await admin({ method: 'PUT', body: JSON.stringify(config) });
+  assert.deepEqual([refused.status, (await refused.json()).error.code], [403, 'only_in_file']);
+
+  process.kill(pid, 'SIGKILL');
+  let next = pid;
+  while (next === pid) {
+    next = await ask('who is it', { model: 'small' }).then((a) => Number(a.choices[0].message.content), (e) => {
+      if (!['source_unavailable', 'source_starting'].includes(e.code)) throw e;
+      return pid;
+    });
+  }
+
+  writeFileSync(file, text);
+  for (;;) {
+    try { process.kill(next, 0); } catch { break; }
+    await fetch(`${server.gatewayURL}/health`);
+  }
 });
