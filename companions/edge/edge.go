@@ -49,7 +49,7 @@ type Service struct {
 // It closes the listener.
 func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: s.guard(s.Handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		Handler: s.Guarded(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		ConnContext: withConn,
 	}
@@ -81,9 +81,9 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// guard names each request, rejects hosts that are not the service's, bounds the time of a
-// request, and answers a panic of a handler with a 500.
-func (s Service) guard(next http.Handler) http.Handler {
+// Guarded is the handler as Serve serves it: it names each request, rejects hosts that are
+// not the service's, bounds the time of a request, and answers a panic with a 500.
+func (s Service) Guarded() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		id := identify(header, r.Header.Get(HeaderRequestID))
@@ -125,7 +125,7 @@ func (s Service) guard(next http.Handler) http.Handler {
 			Write(w, Refuse(http.StatusInternalServerError, "internal", "internal error"))
 		}()
 
-		next.ServeHTTP(w, r)
+		s.Handler.ServeHTTP(w, r)
 	})
 }
 

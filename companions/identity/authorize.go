@@ -193,7 +193,7 @@ func (p *provider) browser(r *http.Request) (browser, error) {
 
 	err := p.db.QueryRow(ctx, `
 		SELECT `+userColumns+`, s.id, s.signed_in_at, now() FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
-		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL`, hash,
+		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, hash,
 	).Scan(append(b.user.columns(), &b.sessionID, &b.signedInAt, &b.now)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = p.db.QueryRow(ctx, `SELECT now()`).Scan(&b.now)

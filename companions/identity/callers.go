@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/companions/edge"
 	"everloop/internal/clients"
 )
 
@@ -58,7 +59,7 @@ const (
 func (s *Service) identify(r *http.Request) (caller, error) {
 	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "bearer") {
-		return s.byBearer(r.Context(), s.client(r), strings.TrimSpace(bearer))
+		return s.byBearer(r.Context(), edge.Client(r), strings.TrimSpace(bearer))
 	}
 
 	cookie, err := r.Cookie(sessionCookie)
@@ -95,7 +96,11 @@ func (s *Service) bySession(ctx context.Context, condition string, value any) (c
 	var id string
 
 	u, err := s.oneUser(ctx, `, s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
-		WHERE `+condition+` AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL`, &id, value)
+		WHERE `+condition+` AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, &id, value)
+	if err == nil {
+		_, err = s.db.Exec(ctx, `
+			UPDATE identity.sessions SET last_used_at = now() WHERE id = $1 AND last_used_at < now() - interval '1 minute'`, id)
+	}
 
 	return caller{user: u, sessionID: id, administrator: u.Administrator}, err
 }
@@ -104,7 +109,7 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 	var id string
 
 	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL`, &id, secretHash(token))
+		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, &id, secretHash(token))
 
 	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
 }
@@ -160,12 +165,6 @@ func (s *Service) checkOrigin(r *http.Request) error {
 	}
 
 	return fault(http.StatusForbidden, "origin_refused", "a change by cookie needs the Origin of this service")
-}
-
-// client is the address of the client.
-func (s *Service) client(r *http.Request) netip.Addr {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is a client too
-	return s.cfg.Proxies.Client(peer.Addr(), r.Header.Values("X-Forwarded-For")...)
 }
 
 // agentKeys asks the agent whom an API key belongs to.
@@ -284,7 +283,7 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 	if me.Issuer == s.cfg.Issuer && unscoped {
 		var id string
 
-		u, err := s.oneUser(ctx, `, u.id FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, &id, me.Subject)
+		u, err := s.oneUser(ctx, `, u.id FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled`, &id, me.Subject)
 		if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
 			return caller{}, err
 		}

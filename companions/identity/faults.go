@@ -3,34 +3,24 @@ package identity
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
 
 	"github.com/google/uuid"
+
+	"everloop/companions/edge"
 )
 
-// Fault is an error that a client sees, as application/problem+json.
-type Fault struct {
-	Status     int
-	Code       string // stable, snake_case; docs/errors.md explains it
-	Detail     string
-	Field      string // the field that is wrong, as body.username
-	RetryAfter int    // seconds
-}
-
-func (f *Fault) Error() string { return f.Detail }
+// Fault is an error that a client sees; docs/errors.md and docs/identity.md explain the codes.
+type Fault = edge.Problem
 
 func fault(status int, code, format string, args ...any) *Fault {
-	return &Fault{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
+	return edge.Refuse(status, code, format, args...)
 }
 
-func invalid(field, format string, args ...any) *Fault {
-	message := fmt.Sprintf(format, args...)
-	return &Fault{Status: http.StatusUnprocessableEntity, Code: "invalid_request", Detail: field + ": " + message, Field: field}
-}
+func invalid(field, format string, args ...any) *Fault { return edge.Invalid(field, format, args...) }
 
 // unauthorized is the one answer to missing and to wrong credentials.
 func unauthorized() *Fault {
@@ -44,64 +34,25 @@ func busy(what string) *Fault {
 	return f
 }
 
-type problemField struct {
-	Location string `json:"location"`
-	Message  string `json:"message"`
-}
-
-type problem struct {
-	Type      string         `json:"type"`
-	Title     string         `json:"title"`
-	Status    int            `json:"status"`
-	Detail    string         `json:"detail"`
-	Code      string         `json:"code"`
-	RequestID string         `json:"request_id"`
-	Retryable bool           `json:"retryable"`
-	Errors    []problemField `json:"errors,omitempty"`
-}
-
-const requestIDHeader = "X-Request-Id"
-
 // fail answers with an error. What is no Fault is logged and shown without detail.
 func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, known := errors.AsType[*Fault](err)
 	if !known {
 		if r.Context().Err() == nil {
-			s.log.Error("failed to answer a request", "path", r.URL.Path, "error", err)
+			s.log.Error("failed to answer a request", "path", r.URL.Path, "request_id", w.Header().Get(edge.HeaderRequestID),
+				"error", err)
 		}
 
 		f = busy("the database of the identity service")
 	}
 
-	p := problem{
-		Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Detail, Code: f.Code,
-		RequestID: w.Header().Get(requestIDHeader), Retryable: f.Status == http.StatusTooManyRequests || f.Status >= 500,
-	}
-	if f.Field != "" {
-		p.Errors = []problemField{{f.Field, f.Detail[len(f.Field)+2:]}}
-	}
-
-	if f.Status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", seconds(f.RetryAfter))
-	}
-
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(f.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+	edge.Write(w, f)
 }
 
 // seconds is the value of Retry-After.
 func seconds(n int) string { return strconv.Itoa(n) }
 
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
-}
+func answer(w http.ResponseWriter, status int, body any) { edge.WriteJSON(w, status, body) }
 
 // maxBody bounds a request's body.
 const maxBody = 64 << 10

@@ -31,6 +31,7 @@ type grant struct {
 	scopes     []string
 	nonce      string // of the request; "" at a refresh
 	signedInAt time.Time
+	amr        string // how the person signed in
 	expires    time.Time
 	refresh    string // "" without offline_access
 }
@@ -137,7 +138,8 @@ func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 // that one has ended.
 func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
 	// The user is locked before sessions, as by a sign-in and by the deletion of the user.
-	err := tx.QueryRow(ctx, `SELECT `+userColumns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR UPDATE`,
+	err := tx.QueryRow(ctx, `
+		SELECT `+userColumns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE`,
 		g.user.ID).Scan(g.user.columns()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -148,8 +150,8 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT signed_in_at FROM identity.sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > now() FOR UPDATE`,
-		parentID).Scan(&g.signedInAt)
+		SELECT signed_in_at, amr FROM identity.sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > now() FOR UPDATE`,
+		parentID).Scan(&g.signedInAt, &g.amr)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -169,9 +171,9 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 		WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id <> ''
 		              ORDER BY id DESC OFFSET $2)`, g.user.ID, mostClientSessions-1)
 	batch.Queue(`
-		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"], g.expires)
+		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at, amr)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"], g.expires, g.amr)
 
 	if g.refresh != "" {
 		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(g.refresh), g.sessionID)
@@ -203,11 +205,11 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 		hash := secretHash(r.Data.RefreshToken)
 
 		err := tx.QueryRow(ctx, `
-			SELECT `+userColumns+`, s.id, s.scope, s.signed_in_at, s.expires_at, t.used_at IS NOT NULL
+			SELECT `+userColumns+`, s.id, s.scope, s.signed_in_at, s.amr, s.expires_at, t.used_at IS NOT NULL
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
-			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
+			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
 			FOR UPDATE OF t, s`, hash, g.clientID).Scan(
-			append(g.user.columns(), &g.sessionID, &scope, &g.signedInAt, &g.expires, &used)...)
+			append(g.user.columns(), &g.sessionID, &scope, &g.signedInAt, &g.amr, &g.expires, &used)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return oidc.ErrInvalidGrant().WithDescription("this refresh token is not valid")
 		}
@@ -280,7 +282,7 @@ func (p *provider) idToken(ctx context.Context, g grant, access string, life tim
 	}
 
 	claims := oidc.NewIDTokenClaims(
-		p.cfg.Issuer, g.user.ID, nil, time.Now().Add(life), g.signedInAt, g.nonce, "", []string{"pwd"}, g.clientID, 0)
+		p.cfg.Issuer, g.user.ID, nil, time.Now().Add(life), g.signedInAt, g.nonce, "", strings.Fields(g.amr), g.clientID, 0)
 
 	claims.SessionID = g.sessionID
 	if claims.AccessTokenHash, err = oidc.ClaimHash(access, jose.EdDSA); err != nil {

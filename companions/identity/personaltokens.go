@@ -33,7 +33,7 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO identity.personal_tokens (id, user_id, name, hash, sealed)
-			SELECT $1, u.id, $3, $4, $5 FROM identity.users u WHERE u.id = $2 AND u.deleted_at IS NULL
+			SELECT $1, u.id, $3, $4, $5 FROM identity.users u WHERE u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled
 			ON CONFLICT (user_id, name) WHERE revoked_at IS NULL DO NOTHING`, id, c.user.ID, defaultToken, secretHash(token), sealed)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
 
+	"everloop/companions/edge"
 	"everloop/internal/clients"
 )
 
@@ -86,7 +87,7 @@ func (p *provider) allowsOrigin(origin string) bool {
 // are counted as guesses of the client's address.
 func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	r = r.WithContext(context.WithValue(r.Context(), addressKey{}, s.client(r).String()))
+	r = r.WithContext(context.WithValue(r.Context(), addressKey{}, edge.Client(r).String()))
 
 	watched := &statusWriter{ResponseWriter: w}
 	if r.Method != http.MethodPost || r.URL.Path != tokenPath && r.URL.Path != revokePath {
@@ -98,7 +99,7 @@ func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 		return refuseGrant(w, http.StatusBadRequest, "invalid_request", "send the parameters in the body, not in the address")
 	}
 
-	allowances := []allowance{{"token " + clients.Network(s.client(r)).String(), s.cfg.AddressGuesses}}
+	allowances := []allowance{{"token " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses}}
 
 	err := s.spendGuess(r.Context(), allowances)
 	if f, refused := errors.AsType[*Fault](err); refused {

@@ -4,34 +4,31 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"everloop/internal/release"
+	"everloop/companions/edge"
 )
 
-// Handler serves the whole service.
-func (s *Service) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set(requestIDHeader, newID())
-		h.Set(release.Header, release.Version)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
+// Handler serves the whole service, behind the guard of its listener.
+func (s *Service) Handler() http.Handler { return s.edge().Guarded() }
 
-		if !s.cfg.Hosts.Allows(r.Host) {
-			s.fail(w, r, fault(http.StatusForbidden, "host_not_allowed", "this host name is not allowed: add it to ALLOWED_HOSTS"))
-			return
-		}
+func (s *Service) edge() edge.Service {
+	return edge.Service{
+		Name: "identity", Hosts: s.cfg.Hosts, Log: s.log, Proxies: s.cfg.Proxies,
+		Connections: connections, PerAddress: connectionsPerAddress,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-store")
+			edge.Extend(w, requestTime)
 
-		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
-		defer cancel()
+			ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+			defer cancel()
 
-		s.mux.ServeHTTP(w, r.WithContext(ctx))
-	})
+			s.mux.ServeHTTP(w, r.WithContext(ctx))
+		}),
+	}
 }
 
 // routes lists what the service answers, by path, so that a known path with another
@@ -41,7 +38,17 @@ func (s *Service) routes() {
 
 	s.mux = http.NewServeMux()
 	for path, handlers := range map[string]methods{
-		"/{$}":                              {http.MethodGet: s.loginPage},
+		"/{$}":                              {http.MethodGet: s.signInPage},
+		"/signin":                           {http.MethodPost: s.submitSignIn},
+		"/signin/code":                      {http.MethodPost: s.submitCode},
+		"/assets/{name}":                    {http.MethodGet: s.asset},
+		"/account":                          {http.MethodGet: s.visit(s.accountPage)},
+		"/account/signout":                  {http.MethodPost: s.visit(s.submitSignOut)},
+		"/account/sessions":                 {http.MethodPost: s.visit(s.submitSessions)},
+		"/account/password":                 {http.MethodPost: s.visit(s.submitPassword)},
+		"/account/totp":                     {http.MethodPost: s.visit(s.submitTOTP)},
+		"/account/totp/confirm":             {http.MethodPost: s.visit(s.submitTOTPCode)},
+		"/account/totp/remove":              {http.MethodPost: s.visit(s.submitTOTPRemoval)},
 		"/api/health":                       {http.MethodGet: s.health},
 		"/.well-known/openid-configuration": {http.MethodGet: s.discovery},
 		"/.well-known/jwks.json":            {http.MethodGet: s.showKeySet},
@@ -53,10 +60,34 @@ func (s *Service) routes() {
 		"/api/v1/auth/alive":                {http.MethodPost: s.alive},
 		"/api/v1/pat/v3/default":            {http.MethodGet: s.defaultPersonalToken, http.MethodDelete: s.revokeDefaultToken},
 		"/api/v1/users":                     {http.MethodGet: s.listUsers, http.MethodPost: s.createUser},
-		"/api/v1/users/{id}":                {http.MethodDelete: s.deleteUser},
-		"/api/v1/users/token-state":         {http.MethodPost: s.tokenState},
-		"/api/v1/keys/rotate":               {http.MethodPost: s.rotateNow},
-		"/api/v1/audit":                     {http.MethodGet: s.auditTrail},
+		"/api/v1/auth/sessions":             {http.MethodGet: s.listSessions, http.MethodDelete: s.endOtherSessions},
+		"/api/v1/auth/sessions/{id}":        {http.MethodDelete: s.endOwnSession},
+		"/api/v1/users/{id}": {
+			http.MethodGet: s.showUser, http.MethodPatch: s.changeUser, http.MethodDelete: s.deleteUser,
+		},
+		"/api/v1/auth/totp":                     {http.MethodGet: s.showTOTP, http.MethodPost: s.setUpTOTP},
+		"/api/v1/auth/totp/confirm":             {http.MethodPost: s.confirmTOTP},
+		"/api/v1/auth/totp/remove":              {http.MethodPost: s.removeTOTP},
+		"/api/v1/auth/passkeys":                 {http.MethodGet: s.listPasskeys},
+		"/api/v1/auth/passkeys/{id}":            {http.MethodPatch: s.renamePasskey, http.MethodDelete: s.removePasskey},
+		"/api/v1/auth/passkeys/begin":           {http.MethodPost: s.beginPasskey},
+		"/api/v1/auth/passkeys/finish":          {http.MethodPost: s.finishPasskey},
+		"/api/v1/auth/passkeys/login/begin":     {http.MethodPost: s.beginPasskeyLogin},
+		"/api/v1/auth/passkeys/login":           {http.MethodPost: s.passkeyLogin},
+		"/signin/with/{provider}":               {http.MethodGet: s.signInWith},
+		"/signin/callback/{provider}":           {http.MethodGet: s.arrival},
+		"/api/v1/auth/links":                    {http.MethodGet: s.listLinks},
+		"/api/v1/auth/links/{id}":               {http.MethodDelete: s.removeLink},
+		"/account/links":                        {http.MethodPost: s.visit(s.submitLink)},
+		"/account/links/remove":                 {http.MethodPost: s.visit(s.submitUnlink)},
+		"/account/passkeys":                     {http.MethodPost: s.visit(s.submitPasskeys)},
+		"/api/v1/users/{id}/totp":               {http.MethodDelete: s.removeUserTOTP},
+		"/api/v1/users/{id}/password":           {http.MethodPut: s.setPassword},
+		"/api/v1/users/{id}/sessions":           {http.MethodGet: s.listUserSessions, http.MethodDelete: s.endUserSessions},
+		"/api/v1/users/{id}/sessions/{session}": {http.MethodDelete: s.endUserSession},
+		"/api/v1/users/token-state":             {http.MethodPost: s.tokenState},
+		"/api/v1/keys/rotate":                   {http.MethodPost: s.rotateNow},
+		"/api/v1/audit":                         {http.MethodGet: s.auditTrail},
 
 		authorizePath:  {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
 		endSessionPath: {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
@@ -169,15 +200,9 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	limit := 100
-
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 1000 {
-			return invalid("query.limit", "must be a number from 1 to 1000")
-		}
-
-		limit = n
+	limit, err := pageLimit(r)
+	if err != nil {
+		return err
 	}
 
 	type record struct {

@@ -13,20 +13,26 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"everloop/companions/identity/pages"
+	"everloop/companions/identity/passkeys"
+	"everloop/companions/identity/upstream"
 	"everloop/infra/secrets"
 	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
 const (
-	maxConns     = 6 // of one process to PostgreSQL
-	drainTimeout = 5 * time.Second
-	cleanEvery   = time.Minute
-	requestTime  = 30 * time.Second // for all that one request does
+	connections           = 4000 // of clients, open at once; further ones wait
+	connectionsPerAddress = 1000 // of one client
+
+	maxConns    = 6 // of one process to PostgreSQL
+	cleanEvery  = time.Minute
+	requestTime = 30 * time.Second // for all that one request does
 )
 
 // Config of the service. All fields but Log, Proxies, Origins and Hosts are needed.
@@ -49,6 +55,8 @@ type Config struct {
 
 	Clients []Client // of the OpenID provider; it has no other ones
 
+	Providers []upstream.Provider // other ones, with which people may sign in
+
 	Proxies clients.Proxies // whose X-Forwarded-For names the client
 	Origins []string        // of other sites whose pages may use the cookies
 	Hosts   hosts.List
@@ -65,6 +73,12 @@ type Service struct {
 	mux    *http.ServeMux
 	oidc   http.Handler // the OpenID provider
 	secure bool         // the issuer is reached by HTTPS
+
+	passkeys *passkeys.Party // nil: they are not offered
+
+	flows map[string]*upstream.Flow // by the id of the provider
+
+	pagePolicy string // Content-Security-Policy of the pages
 
 	// MadeFirst says that this start made the first administrator.
 	MadeFirst bool
@@ -103,12 +117,23 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 
 	provider, err := newProvider(s)
-	if err := errors.Join(err, s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
+
+	var unnamed error
+	s.passkeys, unnamed = passkeys.New(issuer)
+
+	if err := errors.Join(err, unnamed, s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
 		db.Close()
 		return nil, err
 	}
 
 	s.oidc = provider.handler()
+
+	s.flows = map[string]*upstream.Flow{}
+	for _, p := range cfg.Providers {
+		s.flows[p.ID] = upstream.NewFlow(p, strings.TrimRight(cfg.Issuer, "/")+"/signin/callback/"+p.ID)
+	}
+
+	s.pagePolicy = pages.Policy(s.formOrigins())
 	s.routes()
 
 	return s, nil
@@ -122,17 +147,6 @@ func (s *Service) Close() { s.db.Close() }
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	defer s.Close()
 
-	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: requestTime, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-	}
-	bound := clients.NewConnections(connectionsPerAddress, s.cfg.Proxies)
-
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(bound.Listen(listener, refuseConnection)) }()
-
-	s.log.Info("identity service listens", "addr", listener.Addr().String(), "issuer", s.cfg.Issuer)
-
 	cleaning, stopCleaning := context.WithCancel(ctx)
 
 	cleaned := make(chan struct{})
@@ -140,27 +154,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 
 	defer func() { stopCleaning(); <-cleaned }()
 
-	select {
-	case err := <-failed:
-		return fmt.Errorf("identity service: %w", err)
-	case <-ctx.Done():
-	}
-
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-
-	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close() // the answers that did not end in time are cut
-	}
-
-	return nil
-}
-
-// connectionsPerAddress bounds what one client may have open.
-const connectionsPerAddress = 1000
-
-func refuseConnection() []byte {
-	return []byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	return s.edge().Serve(ctx, listener)
 }
 
 // cleanRegularly rotates the signing key when it is due and removes what is of no use
@@ -195,6 +189,8 @@ func (s *Service) clean(ctx context.Context) error {
 		`DELETE FROM identity.authorization_codes WHERE hash IN (
 			SELECT hash FROM identity.authorization_codes WHERE created_at < now() - interval '1 day' LIMIT 5000)`,
 		`DELETE FROM identity.guesses WHERE key IN (SELECT key FROM identity.guesses WHERE at < now() - interval '1 hour' LIMIT 5000)`,
+		`DELETE FROM identity.used_challenges WHERE hash IN (
+			SELECT hash FROM identity.used_challenges WHERE at < now() - interval '1 hour' LIMIT 5000)`,
 		`DELETE FROM identity.signing_keys WHERE retired_at < now() - interval '2 days'`,
 		`DELETE FROM identity.audit WHERE id IN (
 			SELECT id FROM identity.audit WHERE created_at < now() - interval '365 days' ORDER BY created_at LIMIT 5000)`,

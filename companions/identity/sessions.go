@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/edge"
 )
 
 // mostSessions of one user are open; a further sign-in ends the oldest.
@@ -36,7 +38,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 		return user{}, invalid("body.password", "must have 1 to %d bytes", maxPassword)
 	}
 
-	allowances := s.allowances(username, s.client(r))
+	allowances := s.allowances(username, edge.Client(r))
 	if err := s.spendGuess(ctx, allowances); err != nil {
 		return user{}, err
 	}
@@ -55,16 +57,25 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 	}
 
 	if !held {
-		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": s.client(r).String()})
+		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String()})
 		return user{}, errors.Join(err, unauthorized())
 	}
 
-	return u, s.returnGuess(ctx, allowances)
+	if err := s.returnGuess(ctx, allowances); err != nil {
+		return user{}, err
+	}
+
+	if u.Disabled { // said only to those who know the password
+		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String(), "reason": "disabled"})
+		return user{}, errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
+	}
+
+	return u, nil
 }
 
-// login starts a session.
+// login starts a session. Where the user has a second factor it needs a code, too.
 func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
-	var in struct{ Username, Password string }
+	var in struct{ Username, Password, Code string }
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
@@ -74,21 +85,61 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return s.start(w, r, u)
+	second, err := s.hasSecondFactor(r.Context(), u.ID)
+	if err != nil {
+		return err
+	}
+
+	if !second {
+		return s.start(w, r, u, byPassword)
+	}
+
+	if in.Code == "" {
+		return fault(http.StatusUnauthorized, "code_required", "send the code of the authenticator app, or a recovery code, as code, too")
+	}
+
+	if err := s.useCode(r, u.ID, in.Code); err != nil {
+		return err
+	}
+
+	return s.start(w, r, u, byCode)
 }
 
-// start makes the session of a user whose password was right, with its cookies.
-func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
-	ctx := r.Context()
-	id, cookie, refresh := newID(), cookiePrefix+rand.Text()+rand.Text(), refreshPrefix+rand.Text()+rand.Text()
-	expires := time.Now().Add(s.cfg.SessionTTL)
-	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
+// signIn is a session that was made for a browser or a program.
+type signIn struct {
+	id, cookie, refresh string
+	expires             time.Time
+}
 
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		// The lock orders the sign-in with a deletion of the user.
+// start makes the session of a user who has proved who they are, and answers with its
+// access token and cookies.
+func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, amr string) error {
+	made, err := s.openSession(r, u, amr)
+	if err != nil {
+		return err
+	}
+
+	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
+
+	return s.answerToken(w, r, u, made.id, made.refresh, made.expires)
+}
+
+// openSession makes the session of a user; amr says how they have proved who they are.
+func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, error) {
+	ctx := r.Context()
+	in := signIn{
+		id: newID(), cookie: cookiePrefix + rand.Text() + rand.Text(), refresh: refreshPrefix + rand.Text() + rand.Text(),
+		expires: time.Now().Add(s.cfg.SessionTTL),
+	}
+	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
+	agent = strings.ToValidUTF8(agent[:min(len(agent), 200)], "") // the cut may be within a character
+
+	return in, pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		// The lock orders the sign-in with the end of the account.
 		var alive bool
 
-		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL FROM identity.users WHERE id = $1 FOR UPDATE`, u.ID).Scan(&alive)
+		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled FROM identity.users WHERE id = $1 FOR UPDATE`,
+			u.ID).Scan(&alive)
 		if err != nil {
 			return err
 		}
@@ -105,25 +156,19 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user) error {
 		}
 
 		if _, err := tx.Exec(ctx, `
-			INSERT INTO identity.sessions (id, user_id, cookie_hash, address, user_agent, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-			id, u.ID, secretHash(cookie), s.client(r).String(), agent[:min(len(agent), 200)], expires); err != nil {
+			INSERT INTO identity.sessions (id, user_id, cookie_hash, address, user_agent, amr, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			in.id, u.ID, secretHash(in.cookie), edge.Client(r).String(), agent, amr, in.expires); err != nil {
 			return err
 		}
 
-		_, err = tx.Exec(ctx, `INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(refresh), id)
+		_, err = tx.Exec(ctx, `INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(in.refresh), in.id)
 		if err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, u.ID, "auth.sign_in", id, map[string]string{"address": s.client(r).String()})
+		return s.audit(ctx, tx, u.ID, "auth.sign_in", in.id, map[string]string{"address": edge.Client(r).String(), "by": amr})
 	})
-	if err != nil {
-		return err
-	}
-
-	s.setCookie(w, r, sessionCookie, "/", cookie, expires)
-
-	return s.answerToken(w, r, u, id, refresh, expires)
 }
 
 func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, sessionID, refresh string, expires time.Time) error {
@@ -167,7 +212,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		err := tx.QueryRow(ctx, `
 			SELECT `+userColumns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
-			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
+			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
 			FOR UPDATE OF t, s`, secretHash(cookie.Value)).Scan(
 			append(u.columns(), &id, &used, &expires)...)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -183,7 +228,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 
-			return s.audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": s.client(r).String()})
+			return s.audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": edge.Client(r).String()})
 		}
 
 		return replaceRefresh(ctx, tx, secretHash(cookie.Value), next, id)
@@ -208,7 +253,7 @@ func replaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID
 	var batch pgx.Batch
 	batch.Queue(`UPDATE identity.refresh_tokens SET used_at = now() WHERE hash = $1`, used)
 	batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(next), sessionID)
-	batch.Queue(`UPDATE identity.sessions SET refreshed_at = now() WHERE id = $1`, sessionID)
+	batch.Queue(`UPDATE identity.sessions SET refreshed_at = now(), last_used_at = now() WHERE id = $1`, sessionID)
 	// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
 	batch.Queue(`
 		DELETE FROM identity.refresh_tokens WHERE hash IN (
@@ -236,10 +281,20 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 		return fault(http.StatusConflict, "no_session", "a personal token is no session: end all with everywhere, or revoke the token")
 	}
 
-	ctx := r.Context()
+	if err := s.signOut(r.Context(), c, in.Everywhere); err != nil {
+		return err
+	}
 
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if in.Everywhere {
+	s.clearCookies(w, r)
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// signOut ends the caller's session, or all of the caller's.
+func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if everywhere {
 			if err := endSessions(ctx, tx, c.user.ID, "", "logout everywhere"); err != nil {
 				return err
 			}
@@ -253,14 +308,6 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 
 		return s.audit(ctx, tx, c.user.ID, "auth.logout", c.sessionID, nil)
 	})
-	if err != nil {
-		return err
-	}
-
-	s.clearCookies(w, r)
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
 }
 
 // endSession ends a session, and those of the clients that were signed in by it.
@@ -298,10 +345,10 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
-		WHERE  s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL
+		WHERE  s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
 		UNION ALL
 		SELECT t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND u.deleted_at IS NULL`, sane(in.IDs))
+		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, sane(in.IDs))
 
 	alive, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -23,21 +23,19 @@ type user struct {
 	Email         string    `json:"email" db:"email"`
 	Administrator bool      `json:"administrator" db:"administrator"`
 	First         bool      `json:"first_administrator" db:"first"`
+	Disabled      bool      `json:"disabled" db:"disabled"`
 	Version       int64     `json:"version" db:"version"`
 	CreatedAt     time.Time `json:"created_at" db:"created_at"`
 }
 
 // columns are where the columns of userColumns go.
 func (u *user) columns() []any {
-	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Version, &u.CreatedAt}
+	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Disabled, &u.Version, &u.CreatedAt}
 }
 
-const userColumns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.version, u.created_at`
+const userColumns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.disabled, u.version, u.created_at`
 
-const (
-	firstUsername = "admin"
-	maxUsers      = 10_000 // in one answer
-)
+const firstUsername = "admin"
 
 // querier is a pool or a transaction.
 type querier interface {
@@ -196,76 +194,6 @@ func firstOf(faults ...error) error {
 	return nil
 }
 
-// listUsers shows all accounts, oldest first.
-func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.administrator(r); err != nil {
-		return err
-	}
-
-	rows, _ := s.db.Query(r.Context(),
-		`SELECT `+userColumns+` FROM identity.users u WHERE u.deleted_at IS NULL ORDER BY u.id LIMIT $1`, maxUsers)
-
-	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[user])
-	if err != nil {
-		return err
-	}
-
-	answer(w, http.StatusOK, map[string]any{"items": append([]user{}, users...)})
-
-	return nil
-}
-
-// deleteUser closes an account with its sessions and personal tokens. The last
-// administrator stays.
-func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.administrator(r)
-	if err != nil {
-		return err
-	}
-
-	id, ctx := r.PathValue("id"), r.Context()
-
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, `SELECT id FROM identity.users WHERE administrator AND deleted_at IS NULL ORDER BY id FOR UPDATE`)
-
-		administrators, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-
-		if len(administrators) == 1 && administrators[0] == id {
-			return fault(http.StatusConflict, "last_administrator", "the last administrator cannot be removed")
-		}
-
-		tag, err := tx.Exec(ctx,
-			`UPDATE identity.users SET deleted_at = now(), password_hash = '' WHERE id = $1 AND deleted_at IS NULL`, id)
-		if err != nil {
-			return err
-		}
-
-		if tag.RowsAffected() == 0 {
-			return fault(http.StatusNotFound, "user_not_found", "user %s does not exist", id)
-		}
-
-		if err := endSessions(ctx, tx, id, "", "user deleted"); err != nil {
-			return err
-		}
-
-		if err := revokeTokens(ctx, tx, id); err != nil {
-			return err
-		}
-
-		return s.audit(ctx, tx, c.actor(), "user.delete", id, nil)
-	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
-}
-
 // changePassword replaces the caller's own password and ends their other sessions.
 func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
@@ -281,21 +209,34 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := checkPassword("body.new_password", in.New); err != nil {
+	if err := s.replacePassword(r, c, in.Current, in.New); err != nil {
 		return err
 	}
 
-	if _, err := s.checkLogin(r, c.user.Username, in.Current); err != nil {
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// replacePassword changes the caller's password, with the one before. A user who has none
+// gets one from an administrator.
+func (s *Service) replacePassword(r *http.Request, c caller, current, next string) error {
+	if err := checkPassword("body.new_password", next); err != nil {
 		return err
 	}
 
-	hash, err := s.hasher.hash(r.Context(), in.New)
+	if _, err := s.checkLogin(r, c.user.Username, current); err != nil {
+		return err
+	}
+
+	hash, err := s.hasher.hash(r.Context(), next)
 	if err != nil {
 		return err
 	}
 
-	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(r.Context(), `UPDATE identity.users SET password_hash = $2 WHERE id = $1`, c.user.ID, hash); err != nil {
+	return pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(r.Context(), `UPDATE identity.users SET password_hash = $2 WHERE id = $1 AND deleted_at IS NULL`,
+			c.user.ID, hash); err != nil {
 			return err
 		}
 
@@ -305,11 +246,4 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 
 		return s.audit(r.Context(), tx, c.user.ID, "user.password", c.user.ID, nil)
 	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
 }

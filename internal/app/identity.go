@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"everloop/companions/identity"
+	"everloop/companions/identity/upstream"
 	"everloop/infra/secrets"
 	"everloop/internal/clients"
 	"everloop/internal/lifecycle"
@@ -58,6 +59,7 @@ type identitySettings struct {
 	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name in a minute."`
 	DesktopURL          string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
 	OpenIDClients       []string      `name:"openid-clients" env:"OPENID_CLIENTS" help:"Further public clients of the OpenID provider as ID=REDIRECT_URI; an id may come several times."`
+	OAuthConfig         string        `name:"oauth-config-yaml-path" env:"OAUTH_CONFIG_YAML_PATH" help:"YAML file with the OpenID providers with which people may sign in at the identity service; none when unset."`
 	AddressGuesses      int           `name:"login-guesses-per-address" default:"60" env:"LOGIN_GUESSES_PER_ADDRESS" help:"Wrong passwords from one client address in a minute."`
 }
 
@@ -74,8 +76,23 @@ func (s identitySettings) checkIdentity() error {
 	fault(s.KeyRotation < time.Hour, "SIGNING_KEY_ROTATION must be at least 1h")
 	fault(s.UserGuesses < 1 || s.AddressGuesses < 1, "LOGIN_GUESSES_PER_USER and LOGIN_GUESSES_PER_ADDRESS must be at least 1")
 	_, err := s.openIDClients()
+	_, providers := s.providers()
 
-	return errors.Join(append(faults, err)...)
+	return errors.Join(append(faults, err, providers)...)
+}
+
+// providers are the other OpenID providers of the identity service.
+func (s identitySettings) providers() ([]upstream.Provider, error) {
+	if s.OAuthConfig == "" {
+		return nil, nil
+	}
+
+	found, err := upstream.Load(s.OAuthConfig)
+	if err != nil {
+		return nil, fmt.Errorf("OAUTH_CONFIG_YAML_PATH: %w", err)
+	}
+
+	return found, nil
 }
 
 // openIDClients are the clients of the OpenID provider.
@@ -110,8 +127,13 @@ func (s identitySettings) config(front net.Listener, shared settings) (identity.
 		return identity.Config{}, err
 	}
 
+	providers, err := s.providers()
+	if err != nil {
+		return identity.Config{}, err
+	}
+
 	return identity.Config{
-		Clients:     registered,
+		Clients: registered, Providers: providers,
 		DatabaseURL: cmp.Or(s.IdentityDatabaseURL, shared.DatabaseURL), Box: box,
 		Issuer:   cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String()),
 		TokenTTL: s.TokenTTL, SessionTTL: s.SignInTTL, KeyRotation: s.KeyRotation,

@@ -1,0 +1,446 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Bounds of a page of a list.
+const (
+	usualPage = 100
+	mostPage  = 1000
+	maxQuery  = 256 // bytes of a search
+)
+
+// accountPage is one page of accounts.
+type accountPage struct {
+	Items []user `json:"items"`
+	Total int    `json:"total"` // of all pages
+	Next  string `json:"next_after,omitempty"`
+}
+
+// listUsers shows accounts, oldest first, a page at a time. `q` is looked for in user
+// name, name and e-mail, whatever its case.
+func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	limit, err := pageLimit(r)
+	if err != nil {
+		return err
+	}
+
+	query := r.URL.Query()
+
+	q, after := query.Get("q"), query.Get("after")
+	if len(q) > maxQuery || !plainText(q) {
+		return invalid("query.q", "must be text of at most %d bytes", maxQuery)
+	}
+
+	if len(after) > maxID || !plainText(after) {
+		return invalid("query.after", "must be the id of a user")
+	}
+
+	found, err := s.findUsers(r.Context(), q, after, limit)
+	if err != nil {
+		return err
+	}
+
+	if err := s.audit(r.Context(), s.db, c.actor(), "user.list", "", nil); err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, found)
+
+	return nil
+}
+
+const matching = `u.deleted_at IS NULL AND ($1 = '' OR strpos(lower(u.username), lower($1)) > 0
+	OR strpos(lower(u.name), lower($1)) > 0 OR strpos(lower(u.email), lower($1)) > 0)`
+
+func (s *Service) findUsers(ctx context.Context, q, after string, limit int) (accountPage, error) {
+	out := accountPage{Items: []user{}}
+
+	err := s.db.QueryRow(ctx, `SELECT count(*) FROM identity.users u WHERE `+matching, q).Scan(&out.Total)
+	if err != nil {
+		return out, err
+	}
+
+	rows, _ := s.db.Query(ctx, `SELECT `+userColumns+` FROM identity.users u WHERE `+matching+` AND u.id > $2 ORDER BY u.id LIMIT $3`,
+		q, after, limit+1)
+
+	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[user])
+	if err != nil {
+		return out, err
+	}
+
+	if len(users) > limit {
+		users = users[:limit]
+		out.Next = users[limit-1].ID
+	}
+
+	out.Items = append(out.Items, users...)
+
+	return out, nil
+}
+
+// maxID bounds an id of this service in a request.
+const maxID = 64
+
+// plainText reports whether PostgreSQL takes a text.
+func plainText(text string) bool {
+	for _, r := range text {
+		if r == 0 {
+			return false
+		}
+	}
+
+	return utf8.ValidString(text)
+}
+
+func pageLimit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return usualPage, nil
+	}
+
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostPage {
+		return 0, invalid("query.limit", "must be a number from 1 to %d", mostPage)
+	}
+
+	return n, nil
+}
+
+// account is a user as administrators see them.
+type account struct {
+	user
+	Sessions       int  `json:"sessions"`        // open ones
+	PersonalTokens int  `json:"personal_tokens"` // that hold
+	HasPassword    bool `json:"has_password"`
+	TOTP           bool `json:"totp"` // a second factor is asked for
+}
+
+// showUser shows one account.
+func (s *Service) showUser(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	shown, err := s.account(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+
+	if err := s.audit(r.Context(), s.db, c.actor(), "user.read", shown.ID, nil); err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, shown)
+
+	return nil
+}
+
+func (s *Service) account(ctx context.Context, id string) (account, error) {
+	if len(sane([]string{id})) == 0 {
+		return account{}, noUser()
+	}
+
+	var a account
+
+	err := s.db.QueryRow(ctx, `
+		SELECT `+userColumns+`,
+		       (SELECT count(*) FROM identity.sessions s WHERE s.user_id = u.id AND s.ended_at IS NULL AND s.expires_at > now()),
+		       (SELECT count(*) FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL),
+		       u.password_hash <> '', EXISTS (SELECT 1 FROM identity.totp t WHERE t.user_id = u.id AND t.confirmed_at IS NOT NULL)
+		FROM   identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, id).Scan(
+		append(a.columns(), &a.Sessions, &a.PersonalTokens, &a.HasPassword, &a.TOTP)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return account{}, noUser()
+	}
+
+	return a, err
+}
+
+func noUser() *Fault {
+	return fault(http.StatusNotFound, "user_not_found", "this user does not exist")
+}
+
+// accountChange is what an administrator may change of an account; nil leaves a field.
+type accountChange struct {
+	Name          *string `json:"name"`
+	Email         *string `json:"email"`
+	Administrator *bool   `json:"administrator"`
+	Disabled      *bool   `json:"disabled"`
+}
+
+func (in accountChange) check() error {
+	if in.Name != nil {
+		if err := checkName("body.name", *in.Name, 256); err != nil {
+			return err
+		}
+	}
+
+	if in.Email != nil {
+		return checkEmail(*in.Email)
+	}
+
+	return nil
+}
+
+// apply changes an account, and lists the fields that have another value then.
+func (in accountChange) apply(u *user) []string {
+	var changed []string
+
+	set := func(name string, differs bool) {
+		if differs {
+			changed = append(changed, name)
+		}
+	}
+
+	if in.Name != nil {
+		set("name", u.Name != *in.Name)
+		u.Name = *in.Name
+	}
+
+	if in.Email != nil {
+		set("email", u.Email != *in.Email)
+		u.Email = *in.Email
+	}
+
+	if in.Administrator != nil {
+		set("administrator", u.Administrator != *in.Administrator)
+		u.Administrator = *in.Administrator
+	}
+
+	if in.Disabled != nil {
+		set("disabled", u.Disabled != *in.Disabled)
+		u.Disabled = *in.Disabled
+	}
+
+	return changed
+}
+
+// changeUser changes name, e-mail, right or state of an account. One that is disabled
+// loses its sessions and tokens with the change; one that loses the right its sessions,
+// whose access tokens say that it has it.
+func (s *Service) changeUser(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	var in accountChange
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := in.check(); err != nil {
+		return err
+	}
+
+	ctx := r.Context()
+
+	var u user
+
+	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, found user, last bool) error {
+		u = found
+
+		changed := in.apply(&u)
+		if len(changed) == 0 {
+			return nil
+		}
+
+		if last && (!u.Administrator || u.Disabled) {
+			return lastAdministrator()
+		}
+
+		u.Version++
+
+		if err := s.keepAccount(ctx, tx, u, found.Administrator && !u.Administrator); err != nil {
+			return err
+		}
+
+		return s.audit(ctx, tx, c.actor(), "user.update", u.ID, changesOf(u, changed))
+	})
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, u)
+
+	return nil
+}
+
+// keepAccount stores a changed account, and ends what it may not do any more.
+func (s *Service) keepAccount(ctx context.Context, tx pgx.Tx, u user, lostRight bool) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE identity.users SET name = $2, email = $3, administrator = $4, disabled = $5, version = $6 WHERE id = $1`,
+		u.ID, u.Name, u.Email, u.Administrator, u.Disabled, u.Version)
+
+	switch {
+	case err != nil:
+		return err
+	case u.Disabled:
+		return closeAccess(ctx, tx, u.ID, "user disabled")
+	case lostRight:
+		return endSessions(ctx, tx, u.ID, "", "right lost")
+	}
+
+	return nil
+}
+
+// changesOf says for the audit log which fields of an account have changed, and how its
+// right and its state.
+func changesOf(u user, changed []string) map[string]string {
+	details := map[string]string{}
+	for _, field := range changed {
+		details[field] = "changed"
+	}
+
+	for field, on := range map[string]bool{"administrator": u.Administrator, "disabled": u.Disabled} {
+		if _, differs := details[field]; differs {
+			details[field] = strconv.FormatBool(on)
+		}
+	}
+
+	return details
+}
+
+func lastAdministrator() *Fault {
+	return fault(http.StatusConflict, "last_administrator", "the last administrator can neither be removed, nor disabled, nor lose the right")
+}
+
+// changeAccount runs a change of an account in a transaction that has it locked. last says
+// that no other administrator is left; two changes of administrators wait for each other.
+func (s *Service) changeAccount(ctx context.Context, id string, change func(tx pgx.Tx, u user, last bool) error) error {
+	if len(sane([]string{id})) == 0 {
+		return noUser()
+	}
+
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			SELECT id FROM identity.users WHERE administrator AND NOT disabled AND deleted_at IS NULL ORDER BY id FOR UPDATE`)
+
+		administrators, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+
+		var u user
+
+		err = tx.QueryRow(ctx, `SELECT `+userColumns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR UPDATE`,
+			id).Scan(u.columns()...)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noUser()
+		}
+
+		if err != nil {
+			return err
+		}
+
+		return change(tx, u, len(administrators) == 1 && administrators[0] == id)
+	})
+}
+
+// closeAccess ends all sessions and personal tokens of a user.
+func closeAccess(ctx context.Context, tx pgx.Tx, userID, why string) error {
+	if err := endSessions(ctx, tx, userID, "", why); err != nil {
+		return err
+	}
+
+	return revokeTokens(ctx, tx, userID)
+}
+
+// setPassword gives a user a new password, and ends their sessions.
+func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	var in struct{ Password string }
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := checkPassword("body.password", in.Password); err != nil {
+		return err
+	}
+
+	ctx := r.Context()
+
+	hash, err := s.hasher.hash(ctx, in.Password)
+	if err != nil {
+		return err
+	}
+
+	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
+		if _, err := tx.Exec(ctx, `UPDATE identity.users SET password_hash = $2 WHERE id = $1`, u.ID, hash); err != nil {
+			return err
+		}
+
+		if err := endSessions(ctx, tx, u.ID, "", "password set"); err != nil {
+			return err
+		}
+
+		return s.audit(ctx, tx, c.actor(), "user.set_password", u.ID, nil)
+	})
+	if err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// deleteUser closes an account with its sessions and personal tokens. The last
+// administrator stays.
+func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	ctx := r.Context()
+
+	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, last bool) error {
+		if last {
+			return lastAdministrator()
+		}
+
+		if _, err := tx.Exec(ctx, `UPDATE identity.users SET deleted_at = now(), password_hash = '' WHERE id = $1`, u.ID); err != nil {
+			return err
+		}
+
+		if err := closeAccess(ctx, tx, u.ID, "user deleted"); err != nil {
+			return err
+		}
+
+		for _, factor := range []string{
+			`DELETE FROM identity.totp WHERE user_id = $1`, `DELETE FROM identity.passkeys WHERE user_id = $1`,
+		} {
+			if _, err := tx.Exec(ctx, factor, u.ID); err != nil {
+				return err
+			}
+		}
+
+		return s.audit(ctx, tx, c.actor(), "user.delete", u.ID, nil)
+	})
+	if err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}

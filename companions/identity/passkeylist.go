@@ -1,0 +1,193 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"everloop/companions/identity/passkeys"
+)
+
+const mostPasskeys = 20 // of one user
+
+// passkeyView is a passkey as its user sees it.
+type passkeyView struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	CreatedAt time.Time  `json:"created_at"`
+	LastUsed  *time.Time `json:"last_used_at"`
+}
+
+func checkPasskeyName(name string) error {
+	if strings.TrimSpace(name) == "" {
+		return invalid("body.name", "must not be empty")
+	}
+
+	return checkName("body.name", name, 64)
+}
+
+// keepPasskey adds a passkey to a user's.
+func (s *Service) keepPasskey(ctx context.Context, userID, name string, key passkeys.Key) (passkeyView, error) {
+	made := passkeyView{ID: newID(), Name: name}
+
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		var (
+			alive bool
+			count int
+		)
+
+		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled FROM identity.users WHERE id = $1 FOR UPDATE`,
+			userID).Scan(&alive)
+		if err != nil {
+			return err
+		}
+
+		if !alive {
+			return unauthorized()
+		}
+
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM identity.passkeys WHERE user_id = $1`, userID).Scan(&count); err != nil {
+			return err
+		}
+
+		if count >= mostPasskeys {
+			return fault(http.StatusConflict, "too_many_passkeys", "a user has at most %d passkeys: remove one first", mostPasskeys)
+		}
+
+		err = tx.QueryRow(ctx, `
+			INSERT INTO identity.passkeys (id, user_id, credential_id, name, credential) VALUES ($1, $2, $3, $4, $5) RETURNING created_at`,
+			made.ID, userID, key.ID, name, string(key.Data)).Scan(&made.CreatedAt)
+		if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.Code == "23505" {
+			return fault(http.StatusConflict, "passkey_known", "this passkey is registered already")
+		}
+
+		if err != nil {
+			return err
+		}
+
+		return s.audit(ctx, tx, userID, "passkey.create", made.ID, nil)
+	})
+
+	return made, err
+}
+
+func (s *Service) passkeysOf(ctx context.Context, userID string) ([]passkeyView, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT id, name, created_at, last_used_at FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`, userID, mostPasskeys)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeyView])
+
+	return append([]passkeyView{}, found...), err
+}
+
+// listPasskeys shows the caller's passkeys.
+func (s *Service) listPasskeys(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	found, err := s.passkeysOf(r.Context(), c.user.ID)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]any{"items": found})
+
+	return nil
+}
+
+func noPasskey() *Fault {
+	return fault(http.StatusNotFound, "passkey_not_found", "this passkey does not exist")
+}
+
+func (s *Service) namePasskey(ctx context.Context, userID, id, name string) error {
+	if err := checkPasskeyName(name); err != nil {
+		return err
+	}
+
+	return s.changePasskey(ctx, userID, id, "passkey.rename",
+		`UPDATE identity.passkeys SET name = $3 WHERE id = $1 AND user_id = $2`, name)
+}
+
+func (s *Service) dropPasskey(ctx context.Context, userID, id string) error {
+	return s.changePasskey(ctx, userID, id, "passkey.remove", `DELETE FROM identity.passkeys WHERE id = $1 AND user_id = $2`)
+}
+
+func (s *Service) changePasskey(ctx context.Context, userID, id, action, statement string, args ...any) error {
+	if len(sane([]string{id})) == 0 {
+		return noPasskey()
+	}
+
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, statement, append([]any{id, userID}, args...)...)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return noPasskey()
+		}
+
+		return s.audit(ctx, tx, userID, action, id, nil)
+	})
+}
+
+// renamePasskey gives one of the caller's passkeys another name.
+func (s *Service) renamePasskey(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	var in struct{ Name string }
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := s.namePasskey(r.Context(), c.user.ID, r.PathValue("id"), in.Name); err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// removePasskey removes one of the caller's passkeys.
+func (s *Service) removePasskey(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	if err := s.dropPasskey(r.Context(), c.user.ID, r.PathValue("id")); err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// submitPasskeys takes the forms of the account page that rename or remove a passkey.
+func (s *Service) submitPasskeys(w http.ResponseWriter, r *http.Request, c caller) error {
+	var err error
+
+	id := r.PostForm.Get("id")
+	if r.PostForm.Get("action") == "remove" {
+		err = s.dropPasskey(r.Context(), c.user.ID, id)
+	} else {
+		err = s.namePasskey(r.Context(), c.user.ID, id, r.PostForm.Get("name"))
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return done(w, r, "passkey")
+}

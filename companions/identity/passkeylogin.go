@@ -1,0 +1,288 @@
+package identity
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/edge"
+	"everloop/companions/identity/passkeys"
+	"everloop/internal/clients"
+)
+
+const byPasskey = "pop user mfa" // possession of the key, and the authenticator's own check of the person
+
+// ceremony is the state between the two requests of a registration or a sign-in. It is
+// sealed into the answer to the first.
+type ceremony struct {
+	UserID string          `json:"u"`
+	State  json.RawMessage `json:"s"`
+	At     time.Time       `json:"t"`
+}
+
+// Purposes of a ceremony: the state of one is no use for the other.
+const (
+	registering = "passkey-register"
+	asserting   = "passkey-sign-in"
+)
+
+func (s *Service) sealCeremony(purpose, userID string, state []byte) (string, error) {
+	text, err := json.Marshal(ceremony{userID, state, time.Now()})
+	if err != nil {
+		return "", err
+	}
+
+	sealed, err := s.cfg.Box.Seal(purpose, text)
+
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+func (s *Service) openCeremony(purpose, text string) (ceremony, error) {
+	var c ceremony
+
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		sealed, err = s.cfg.Box.Open(purpose, sealed)
+	}
+
+	if err != nil || json.Unmarshal(sealed, &c) != nil || time.Since(c.At) > challengeLife {
+		return c, fault(http.StatusUnauthorized, "challenge_expired", "this took too long: begin again")
+	}
+
+	return c, nil
+}
+
+// party is the relying party; a Fault where passkeys are not offered.
+func (s *Service) party() (*passkeys.Party, error) {
+	if s.passkeys == nil {
+		return nil, fault(http.StatusConflict, "passkeys_unavailable",
+			"passkeys need an IDENTITY_ISSUER with a host name, by https or on localhost")
+	}
+
+	return s.passkeys, nil
+}
+
+func passkeyRefused() *Fault {
+	return fault(http.StatusUnauthorized, "passkey_refused", "this passkey was not accepted")
+}
+
+// holder reads a person with their passkeys.
+func (s *Service) holder(ctx context.Context, q querier, u user) (passkeys.Person, error) {
+	rows, _ := q.Query(ctx, `SELECT credential_id, credential FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
+		u.ID, mostPasskeys)
+	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeys.Key])
+
+	return passkeys.Person{ID: u.ID, Username: u.Username, Name: u.Name, Keys: keys}, err
+}
+
+// beginPasskey answers with the options of a new passkey.
+func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	party, err := s.party()
+	if err != nil {
+		return err
+	}
+
+	var in struct {
+		Password string `json:"current_password"`
+	}
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := s.confirmPassword(r, c, in.Password); err != nil {
+		return err
+	}
+
+	of, err := s.holder(r.Context(), s.db, c.user)
+	if err != nil {
+		return err
+	}
+
+	options, state, err := party.BeginRegistration(of)
+	if err != nil {
+		return err
+	}
+
+	challenge, err := s.sealCeremony(registering, c.user.ID, state)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]any{"options": options, "challenge": challenge})
+
+	return nil
+}
+
+// finishPasskey keeps a new passkey.
+func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	party, err := s.party()
+	if err != nil {
+		return err
+	}
+
+	var in struct {
+		Challenge, Name string
+		Credential      json.RawMessage
+	}
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := checkPasskeyName(in.Name); err != nil {
+		return err
+	}
+
+	begun, err := s.openCeremony(registering, in.Challenge)
+	if err != nil {
+		return err
+	}
+
+	if begun.UserID != c.user.ID {
+		return passkeyRefused()
+	}
+
+	key, err := party.Register(passkeys.Person{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, begun.State, in.Credential)
+	if errors.Is(err, passkeys.ErrRefused) {
+		return passkeyRefused()
+	}
+
+	if err != nil {
+		return err
+	}
+
+	made, err := s.keepPasskey(r.Context(), c.user.ID, in.Name, key)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusCreated, made)
+
+	return nil
+}
+
+// beginPasskeyLogin answers with the options of a sign-in. Nothing is kept of it.
+func (s *Service) beginPasskeyLogin(w http.ResponseWriter, _ *http.Request) error {
+	party, err := s.party()
+	if err != nil {
+		return err
+	}
+
+	options, state, err := party.BeginLogin()
+	if err != nil {
+		return err
+	}
+
+	challenge, err := s.sealCeremony(asserting, "", state)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]any{"options": options, "challenge": challenge})
+
+	return nil
+}
+
+// passkeyLogin starts a session by a passkey. The authenticator has checked the person
+// itself: no password and no code is asked for.
+func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
+	party, err := s.party()
+	if err != nil {
+		return err
+	}
+
+	var in struct {
+		Challenge  string
+		Credential json.RawMessage
+	}
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	begun, err := s.openCeremony(asserting, in.Challenge)
+	if err != nil {
+		return err
+	}
+
+	allowances := []allowance{{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses}}
+	if err := s.spendGuess(r.Context(), allowances); err != nil {
+		return err
+	}
+
+	u, err := s.acceptPasskey(r.Context(), party, begun, in.Credential)
+	if errors.Is(err, passkeys.ErrRefused) {
+		err := s.audit(r.Context(), s.db, "", "auth.passkey_refused", "", map[string]string{"address": edge.Client(r).String()})
+		return errors.Join(err, passkeyRefused())
+	}
+
+	if err != nil {
+		return err
+	}
+
+	if err := s.returnGuess(r.Context(), allowances); err != nil {
+		return err
+	}
+
+	return s.start(w, r, u, byPasskey)
+}
+
+// acceptPasskey checks an answer and keeps the key's counter. The challenge is spent.
+func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begun ceremony, answer []byte) (user, error) {
+	var u user
+
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		key, err := party.Login(begun.State, answer, func(keyID []byte, userID string) (passkeys.Person, error) {
+			if len(sane([]string{userID})) == 0 {
+				return passkeys.Person{}, passkeys.ErrRefused
+			}
+
+			err := tx.QueryRow(ctx, `
+				SELECT `+userColumns+` FROM identity.passkeys p JOIN identity.users u ON u.id = p.user_id
+				WHERE  p.credential_id = $1 AND u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE OF p`,
+				keyID, userID).Scan(u.columns()...)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return passkeys.Person{}, passkeys.ErrRefused
+			}
+
+			if err != nil {
+				return passkeys.Person{}, err
+			}
+
+			return s.holder(ctx, tx, u)
+		})
+		if err != nil {
+			return err
+		}
+
+		tag, err := tx.Exec(ctx, `INSERT INTO identity.used_challenges (hash) VALUES ($1) ON CONFLICT DO NOTHING`,
+			secretHash(string(begun.State)))
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return passkeys.ErrRefused
+		}
+
+		_, err = tx.Exec(ctx, `UPDATE identity.passkeys SET credential = $2, last_used_at = now() WHERE credential_id = $1`,
+			key.ID, string(key.Data))
+
+		return err
+	})
+
+	return u, err
+}

@@ -1,0 +1,415 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/edge"
+	"everloop/companions/identity/totp"
+	"everloop/internal/clients"
+)
+
+// Ways in which a person has signed in, as `amr` says them.
+const (
+	byPassword = "pwd"
+	byCode     = "pwd otp mfa" // with a password and a code
+
+	byProvider     = "" // at another provider: how, that one knows
+	byProviderCode = "otp"
+)
+
+// maxCode bounds a code as it is typed.
+const maxCode = 64
+
+func sealedTOTP(userID string) string { return "totp/" + userID }
+
+// hasSecondFactor reports whether a user needs a code after the password.
+func (s *Service) hasSecondFactor(ctx context.Context, userID string) (bool, error) {
+	var on bool
+
+	err := s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM identity.totp WHERE user_id = $1 AND confirmed_at IS NOT NULL)`,
+		userID).Scan(&on)
+
+	return on, err
+}
+
+// codeRefused is the one answer to a wrong code and to one that was used.
+func codeRefused() *Fault {
+	return fault(http.StatusUnauthorized, "code_refused", "this code is wrong, or was used before")
+}
+
+// spendCodeGuess counts a try of a code, as a wrong password is counted.
+func (s *Service) spendCodeGuess(r *http.Request, userID string) ([]allowance, error) {
+	allowances := []allowance{
+		{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses},
+		{"code " + userID, s.cfg.UserGuesses},
+	}
+
+	return allowances, s.spendGuess(r.Context(), allowances)
+}
+
+// useCode accepts a code of a user's app, or a recovery code. Each counts once: an app's
+// code that was used is refused for as long as it would hold.
+func (s *Service) useCode(r *http.Request, userID, code string) error {
+	if code == "" || len(code) > maxCode {
+		return invalid("body.code", "must have 1 to %d characters", maxCode)
+	}
+
+	allowances, err := s.spendCodeGuess(r, userID)
+	if err != nil {
+		return err
+	}
+
+	ctx, held := r.Context(), false
+
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+		if held, err = s.takeCode(ctx, tx, userID, totp.Normal(code)); err != nil || held {
+			return err
+		}
+
+		return s.audit(ctx, tx, userID, "auth.code_wrong", userID, map[string]string{"address": edge.Client(r).String()})
+	})
+	if err != nil {
+		return err
+	}
+
+	if !held {
+		return codeRefused()
+	}
+
+	return s.returnGuess(ctx, allowances)
+}
+
+// takeCode spends a code of a confirmed app, or a recovery code of its user.
+func (s *Service) takeCode(ctx context.Context, tx pgx.Tx, userID, code string) (bool, error) {
+	secret, last, err := s.totpSecret(ctx, tx, userID, true)
+	if err != nil || secret == "" {
+		return false, err
+	}
+
+	if totp.IsRecovery(code) {
+		tag, err := tx.Exec(ctx, `
+			UPDATE identity.recovery_codes SET used_at = now() WHERE user_id = $1 AND hash = $2 AND used_at IS NULL`,
+			userID, secretHash(code))
+		if err != nil || tag.RowsAffected() == 0 {
+			return false, err
+		}
+
+		return true, s.audit(ctx, tx, userID, "totp.recovery_code", userID, nil)
+	}
+
+	step, held := totp.Step(secret, code, time.Now())
+	if !held || step <= last {
+		return false, nil
+	}
+
+	_, err = tx.Exec(ctx, `UPDATE identity.totp SET last_step = $2 WHERE user_id = $1`, userID, step)
+
+	return err == nil, err
+}
+
+// totpSecret reads the secret of an app and the last step that was accepted of it, and
+// locks them; "" where the user has none.
+func (s *Service) totpSecret(ctx context.Context, tx pgx.Tx, userID string, confirmed bool) (secret string, last int64, err error) {
+	var sealed []byte
+
+	err = tx.QueryRow(ctx, `
+		SELECT sealed, last_step FROM identity.totp WHERE user_id = $1 AND (confirmed_at IS NOT NULL) = $2 FOR UPDATE`,
+		userID, confirmed).Scan(&sealed, &last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", 0, nil
+	}
+
+	if err != nil {
+		return "", 0, err
+	}
+
+	plain, err := s.cfg.Box.Open(sealedTOTP(userID), sealed)
+	if err != nil {
+		return "", 0, fault(http.StatusConflict, "totp_unreadable",
+			"the secret of the authenticator app was sealed with another ENCRYPTION_KEY: an administrator must remove it")
+	}
+
+	return string(plain), last, nil
+}
+
+// totpState is what a user sees of their second factor.
+type totpState struct {
+	Enabled       bool `json:"enabled"`
+	RecoveryCodes int  `json:"recovery_codes_left"`
+}
+
+func (s *Service) totpOf(ctx context.Context, userID string) (state totpState, err error) {
+	err = s.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM identity.totp WHERE user_id = $1 AND confirmed_at IS NOT NULL),
+		       (SELECT count(*) FROM identity.recovery_codes WHERE user_id = $1 AND used_at IS NULL)`, userID).Scan(
+		&state.Enabled, &state.RecoveryCodes)
+
+	return state, err
+}
+
+// showTOTP says whether the caller has a second factor.
+func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	state, err := s.totpOf(r.Context(), c.user.ID)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, state)
+
+	return nil
+}
+
+// confirmPassword checks the password of a caller who changes how they sign in. A person
+// who has none signs in elsewhere, and needs a session.
+func (s *Service) confirmPassword(r *http.Request, c caller, password string) error {
+	var has bool
+
+	err := s.db.QueryRow(r.Context(), `SELECT password_hash <> '' FROM identity.users WHERE id = $1`, c.user.ID).Scan(&has)
+	if err != nil {
+		return err
+	}
+
+	if !has && c.sessionID == "" {
+		return fault(http.StatusForbidden, "session_required", "a personal token does not suffice for this: sign in")
+	}
+
+	if !has {
+		return nil
+	}
+
+	_, err = s.checkLogin(r, c.user.Username, password)
+	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
+		return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
+	}
+
+	return err
+}
+
+// beginTOTP makes the secret of an app. It is not asked for until it is confirmed.
+func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Key, error) {
+	if err := s.confirmPassword(r, c, password); err != nil {
+		return totp.Key{}, err
+	}
+
+	ctx := r.Context()
+
+	key, err := totp.New("Everloop", c.user.Username)
+	if err != nil {
+		return totp.Key{}, err
+	}
+
+	sealed, err := s.cfg.Box.Seal(sealedTOTP(c.user.ID), []byte(key.Secret))
+	if err != nil {
+		return totp.Key{}, err
+	}
+
+	return key, pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO identity.totp AS t (user_id, sealed)
+			SELECT u.id, $2 FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled
+			ON CONFLICT (user_id) DO UPDATE SET sealed = $2, created_at = now() WHERE t.confirmed_at IS NULL`, c.user.ID, sealed)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return fault(http.StatusConflict, "totp_enabled", "an authenticator app is set up already: remove it first")
+		}
+
+		return s.audit(ctx, tx, c.user.ID, "totp.begin", c.user.ID, nil)
+	})
+}
+
+// setUpTOTP answers with the secret of a new app.
+func (s *Service) setUpTOTP(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	var in struct {
+		Password string `json:"current_password"`
+	}
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	key, err := s.beginTOTP(r, c, in.Password)
+	if err != nil {
+		return err
+	}
+
+	svg, err := key.SVG()
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]string{"secret": key.Secret, "otpauth_url": key.URL, "qr_svg": svg})
+
+	return nil
+}
+
+// finishTOTP turns the second factor on, by a code of the app, and returns the recovery
+// codes, which are never shown again.
+func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, error) {
+	if code == "" || len(code) > maxCode {
+		return nil, invalid("body.code", "must have 1 to %d characters", maxCode)
+	}
+
+	allowances, err := s.spendCodeGuess(r, c.user.ID)
+	if err != nil {
+		return nil, err
+	}
+
+	ctx, codes := r.Context(), totp.RecoveryCodes()
+
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		secret, _, err := s.totpSecret(ctx, tx, c.user.ID, false)
+		if err != nil {
+			return err
+		}
+
+		if secret == "" {
+			return fault(http.StatusConflict, "totp_not_begun", "begin with POST /api/v1/auth/totp")
+		}
+
+		step, held := totp.Step(secret, totp.Normal(code), time.Now())
+		if !held {
+			return codeRefused()
+		}
+
+		var batch pgx.Batch
+		batch.Queue(`UPDATE identity.totp SET confirmed_at = now(), last_step = $2 WHERE user_id = $1`, c.user.ID, step)
+
+		for _, recovery := range codes {
+			batch.Queue(`INSERT INTO identity.recovery_codes (user_id, hash) VALUES ($1, $2)`,
+				c.user.ID, secretHash(totp.Normal(recovery)))
+		}
+
+		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+			return err
+		}
+
+		return s.audit(ctx, tx, c.user.ID, "totp.enable", c.user.ID, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return codes, s.returnGuess(ctx, allowances)
+}
+
+// confirmTOTP answers with the recovery codes.
+func (s *Service) confirmTOTP(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	var in struct{ Code string }
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	codes, err := s.finishTOTP(r, c, in.Code)
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]any{"recovery_codes": codes})
+
+	return nil
+}
+
+// dropTOTP removes a second factor; actor is who does.
+func (s *Service) dropTOTP(ctx context.Context, actor, userID string) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM identity.totp WHERE user_id = $1`, userID)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return fault(http.StatusConflict, "totp_not_enabled", "no authenticator app is set up")
+		}
+
+		return s.audit(ctx, tx, actor, "totp.remove", userID, nil)
+	})
+}
+
+// endTOTP removes the caller's second factor, with password and code.
+func (s *Service) endTOTP(r *http.Request, c caller, password, code string) error {
+	on, err := s.hasSecondFactor(r.Context(), c.user.ID)
+	if err != nil {
+		return err
+	}
+
+	if !on {
+		return fault(http.StatusConflict, "totp_not_enabled", "no authenticator app is set up")
+	}
+
+	if err := s.confirmPassword(r, c, password); err != nil {
+		return err
+	}
+
+	if err := s.useCode(r, c.user.ID, code); err != nil {
+		return err
+	}
+
+	return s.dropTOTP(r.Context(), c.user.ID, c.user.ID)
+}
+
+// removeTOTP answers to the removal of the caller's second factor.
+func (s *Service) removeTOTP(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	var in struct {
+		Password string `json:"current_password"`
+		Code     string `json:"code"`
+	}
+	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := s.endTOTP(r, c, in.Password, in.Code); err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}
+
+// removeUserTOTP removes the second factor of a user who has lost it, for administrators.
+func (s *Service) removeUserTOTP(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.administrator(r)
+	if err != nil {
+		return err
+	}
+
+	shown, err := s.account(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+
+	if err := s.dropTOTP(r.Context(), c.actor(), shown.ID); err != nil {
+		return err
+	}
+
+	w.WriteHeader(http.StatusNoContent)
+
+	return nil
+}

@@ -1,0 +1,304 @@
+package identity
+
+import (
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"everloop/companions/identity/pages"
+)
+
+// form reads a form of a page of this service. A page of another site cannot send it, and
+// so can sign its visitors in as no other user.
+func (s *Service) form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" {
+		return nil, fault(http.StatusUnsupportedMediaType, "unsupported_media_type", "send the form of the page")
+	}
+
+	if err := s.checkOrigin(r); err != nil {
+		return nil, err
+	}
+
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+
+	err = r.ParseForm()
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, fault(http.StatusRequestEntityTooLarge, "body_too_large", "the form holds more than %d bytes", maxBody)
+	}
+
+	if err != nil {
+		return nil, fault(http.StatusBadRequest, "invalid_request", "the form could not be read")
+	}
+
+	for name, values := range r.PostForm {
+		for _, value := range values {
+			if !plainText(value) {
+				return nil, invalid("body."+name, "must be text")
+			}
+		}
+	}
+
+	return r.PostForm, nil
+}
+
+// pageFault is what a page says of an error; false for one that is no Fault.
+func pageFault(err error) (status int, text string, known bool) {
+	f, known := errors.AsType[*Fault](err)
+	if !known {
+		return 0, "", false
+	}
+
+	return f.Status, strings.TrimPrefix(f.Detail, "body."), true
+}
+
+func (s *Service) render(w http.ResponseWriter, status int, page string, v pages.View) error {
+	return pages.Render(w, status, s.pagePolicy, page, v)
+}
+
+// asset serves the style and the script of the pages.
+func (s *Service) asset(w http.ResponseWriter, r *http.Request) error {
+	if !pages.Asset(w, r.PathValue("name")) {
+		return fault(http.StatusNotFound, "route_not_found", "there is nothing at this path")
+	}
+
+	return nil
+}
+
+// waitingRequest is the request of an OpenID client that goes on after the sign-in, as
+// its parameters; "" without one, or when they are none.
+func waitingRequest(text string) string {
+	if len(text) > 2*maxAuthorize {
+		return ""
+	}
+
+	parameters, err := url.ParseQuery(text)
+	if err != nil {
+		return ""
+	}
+
+	return parameters.Encode()
+}
+
+// after is where the browser goes after the sign-in. It is a path of this service.
+func after(waiting string) string {
+	if waiting == "" {
+		return "/account"
+	}
+
+	return authorizePath + "?" + waiting
+}
+
+// signInPage asks for user name and password. Those who have signed in see their account,
+// unless a client wants them to sign in again.
+func (s *Service) signInPage(w http.ResponseWriter, r *http.Request) error {
+	waiting := waitingRequest(r.URL.Query().Get("authorize"))
+	if waiting == "" {
+		_, err := s.person(r)
+		if err == nil {
+			http.Redirect(w, r, "/account", http.StatusSeeOther)
+			return nil
+		}
+
+		if _, refused := errors.AsType[*Fault](err); !refused {
+			return err
+		}
+	}
+
+	return s.showSignIn(w, http.StatusOK, pages.View{Authorize: waiting})
+}
+
+func (s *Service) showSignIn(w http.ResponseWriter, status int, v pages.View) error {
+	v.Title, v.Narrow, v.PasskeysOffered, v.Providers = "Sign in", true, s.passkeys != nil, s.providers()
+
+	return s.render(w, status, "signin", v)
+}
+
+// submitSignIn takes the form of the sign-in page.
+func (s *Service) submitSignIn(w http.ResponseWriter, r *http.Request) error {
+	values, err := s.form(w, r)
+	if err != nil {
+		return s.failPage(w, err)
+	}
+
+	view := pages.View{Username: values.Get("username"), Authorize: waitingRequest(values.Get("authorize"))}
+
+	u, err := s.checkLogin(r, view.Username, values.Get("password"))
+	if err != nil {
+		status, text, known := pageFault(err)
+		if !known {
+			return err
+		}
+
+		if view.Error = text; status == http.StatusUnauthorized {
+			view.Error = "User name or password is wrong."
+		}
+
+		return s.showSignIn(w, status, view)
+	}
+
+	return s.proceed(w, r, u, byPassword, view.Authorize)
+}
+
+// proceed signs a person in who has proved who they are, or asks for the code first.
+func (s *Service) proceed(w http.ResponseWriter, r *http.Request, u user, amr, waiting string) error {
+	second, err := s.hasSecondFactor(r.Context(), u.ID)
+	if err != nil {
+		return err
+	}
+
+	if !second {
+		return s.enter(w, r, u, amr, waiting)
+	}
+
+	challenge, err := s.sealChallenge(r, u.ID, amr)
+	if err != nil {
+		return err
+	}
+
+	return s.showCode(w, http.StatusOK, pages.View{Challenge: challenge, Authorize: waiting})
+}
+
+func (s *Service) showCode(w http.ResponseWriter, status int, v pages.View) error {
+	v.Title, v.Narrow = "Enter your code", true
+
+	return s.render(w, status, "code", v)
+}
+
+// enter makes the session of a browser and leads on.
+func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, amr, waiting string) error {
+	made, err := s.openSession(r, u, amr)
+	if err != nil {
+		return err
+	}
+
+	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
+	s.setCookie(w, r, refreshCookie, refreshPath, made.refresh, made.expires)
+	http.Redirect(w, r, after(waiting), http.StatusSeeOther)
+
+	return nil
+}
+
+// codeChallenge says who has to enter a code. It is sealed into the page that asks for
+// it, and counts for as long as the password stays.
+type codeChallenge struct {
+	UserID   string    `json:"u"`
+	AMR      string    `json:"a"`
+	Password []byte    `json:"p"` // hash of the password's hash
+	At       time.Time `json:"t"`
+}
+
+const (
+	challengePurpose = "sign-in-code"
+	challengeLife    = 5 * time.Minute
+)
+
+func (s *Service) sealChallenge(r *http.Request, userID, amr string) (string, error) {
+	var hash string
+
+	err := s.db.QueryRow(r.Context(), `SELECT password_hash FROM identity.users WHERE id = $1`, userID).Scan(&hash)
+	if err != nil {
+		return "", err
+	}
+
+	text, err := json.Marshal(codeChallenge{userID, amr, secretHash(hash), time.Now()})
+	if err != nil {
+		return "", err
+	}
+
+	sealed, err := s.cfg.Box.Seal(challengePurpose, text)
+
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+func (s *Service) openChallenge(r *http.Request, text string) (user, codeChallenge, error) {
+	over := fault(http.StatusUnauthorized, "challenge_expired", "this took too long: sign in again")
+
+	var c codeChallenge
+
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(text) > maxCredential {
+		return user{}, c, over
+	}
+
+	plain, err := s.cfg.Box.Open(challengePurpose, sealed)
+	if err != nil || json.Unmarshal(plain, &c) != nil || time.Since(c.At) > challengeLife {
+		return user{}, c, over
+	}
+
+	var hash string
+
+	u, err := s.oneUser(r.Context(), `, u.password_hash FROM identity.users u
+		WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled`, &hash, c.UserID)
+	if _, missing := errors.AsType[*Fault](err); missing || err == nil && subtle.ConstantTimeCompare(secretHash(hash), c.Password) != 1 {
+		return user{}, c, over
+	}
+
+	return u, c, err
+}
+
+// submitCode takes the form of the page that asks for a code.
+func (s *Service) submitCode(w http.ResponseWriter, r *http.Request) error {
+	values, err := s.form(w, r)
+	if err != nil {
+		return s.failPage(w, err)
+	}
+
+	view := pages.View{Challenge: values.Get("challenge"), Authorize: waitingRequest(values.Get("authorize"))}
+
+	u, challenge, err := s.openChallenge(r, view.Challenge)
+	if status, text, known := pageFault(err); known {
+		return s.showSignIn(w, status, pages.View{Error: text, Authorize: view.Authorize})
+	}
+
+	if err != nil {
+		return err
+	}
+
+	if err := s.useCode(r, u.ID, values.Get("code")); err != nil {
+		status, text, known := pageFault(err)
+		if !known {
+			return err
+		}
+
+		view.Error = text
+
+		return s.showCode(w, status, view)
+	}
+
+	amr := byCode
+	if challenge.AMR != byPassword {
+		amr = byProviderCode
+	}
+
+	return s.enter(w, r, u, amr, view.Authorize)
+}
+
+// failPage shows an error as a page.
+func (s *Service) failPage(w http.ResponseWriter, err error) error {
+	status, text, known := pageFault(err)
+	if !known {
+		return err
+	}
+
+	return s.render(w, status, "failed", pages.View{Title: http.StatusText(status), Narrow: true, Error: text})
+}
+
+// formOrigins are the sites to which a form of this service may lead: those of clients.
+func (s *Service) formOrigins() []string {
+	var out []string
+
+	for _, c := range s.cfg.Clients {
+		for _, uri := range c.RedirectURIs {
+			out = append(out, originOf(uri))
+		}
+	}
+
+	return out
+}

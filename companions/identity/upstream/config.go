@@ -1,0 +1,157 @@
+// Package upstream signs people in with other OpenID providers: their configuration, and
+// the authorization code flow with PKCE, state and nonce. It must not know users.
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Provider is one other OpenID provider.
+type Provider struct {
+	ID               string   `yaml:"id"`     // part of the redirect URI
+	Name             string   `yaml:"name"`   // as the sign-in page shows it
+	Issuer           string   `yaml:"issuer"` // where its discovery document is
+	ClientID         string   `yaml:"client_id"`
+	ClientSecret     string   `yaml:"client_secret"`      // none: a public client
+	ClientSecretFile string   `yaml:"client_secret_file"` // instead of client_secret
+	Scopes           []string `yaml:"scopes"`             // openid, profile and email when empty
+
+	// CreateUsers allows a first sign-in to make an account, for a verified e-mail address
+	// of EmailDomains, or of any domain when that is empty.
+	CreateUsers  bool     `yaml:"create_users"`
+	EmailDomains []string `yaml:"email_domains"`
+}
+
+const (
+	maxFile      = 1 << 20
+	maxProviders = 20
+)
+
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// Load reads the providers of a YAML file. An unknown field is an error.
+func Load(path string) ([]Provider, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+
+	return Parse(text)
+}
+
+// Parse reads providers, with the secrets that are in files of their own.
+func Parse(text []byte) ([]Provider, error) {
+	var file struct {
+		Providers []Provider `yaml:"providers"`
+	}
+
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+
+	if err := decoder.Decode(&file); err != nil {
+		return nil, errors.New("it is not YAML with a list of providers, or has a field that is not known") // the text may hold secrets
+	}
+
+	if len(file.Providers) > maxProviders {
+		return nil, fmt.Errorf("it has more than %d providers", maxProviders)
+	}
+
+	seen := map[string]bool{}
+
+	for i := range file.Providers {
+		p := &file.Providers[i]
+		if err := p.complete(); err != nil {
+			return nil, fmt.Errorf("provider %d: %w", i+1, err)
+		}
+
+		if seen[p.ID] {
+			return nil, fmt.Errorf("provider %d: id %s comes twice", i+1, p.ID)
+		}
+
+		seen[p.ID] = true
+	}
+
+	return file.Providers, nil
+}
+
+// complete checks a provider, reads its secret and fills in what may be left out.
+func (p *Provider) complete() error {
+	if !idForm.MatchString(p.ID) {
+		return errors.New("id must have 1 to 32 lower-case letters, digits and hyphens")
+	}
+
+	if p.ClientID == "" {
+		return errors.New("client_id is missing")
+	}
+
+	u, err := url.Parse(p.Issuer)
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return errors.New("issuer must be the URL of the provider")
+	}
+
+	local := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	if u.Scheme != "https" && (u.Scheme != "http" || !local) {
+		return errors.New("issuer must be https, or http on this machine")
+	}
+
+	if p.ClientSecretFile != "" {
+		if p.ClientSecret != "" {
+			return errors.New("set client_secret or client_secret_file, not both")
+		}
+
+		secret, err := os.ReadFile(p.ClientSecretFile)
+		if err != nil {
+			return fmt.Errorf("client_secret_file: %w", err)
+		}
+
+		p.ClientSecret = strings.TrimSpace(string(secret))
+	}
+
+	if p.Name == "" {
+		p.Name = p.ID
+	}
+
+	if len(p.Scopes) == 0 {
+		p.Scopes = []string{"openid", "profile", "email"}
+	}
+
+	if !slices.Contains(p.Scopes, "openid") {
+		p.Scopes = append([]string{"openid"}, p.Scopes...)
+	}
+
+	for i, domain := range p.EmailDomains {
+		p.EmailDomains[i] = strings.ToLower(strings.TrimPrefix(domain, "@"))
+	}
+
+	return nil
+}
+
+// Admits reports whether a first sign-in may make an account for a person.
+func (p *Provider) Admits(who Person) bool {
+	if !p.CreateUsers || !who.EmailVerified || who.Email == "" {
+		return false
+	}
+
+	_, domain, _ := strings.Cut(strings.ToLower(who.Email), "@")
+
+	return len(p.EmailDomains) == 0 || slices.Contains(p.EmailDomains, domain)
+}

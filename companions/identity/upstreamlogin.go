@@ -1,0 +1,225 @@
+package identity
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"everloop/companions/identity/pages"
+	"everloop/companions/identity/upstream"
+)
+
+const (
+	upstreamCookie  = "everloop_upstream"
+	upstreamPath    = "/signin/"
+	upstreamPurpose = "upstream-sign-in"
+)
+
+// departure is what the service keeps, in a sealed cookie, of a person that it has sent
+// to another provider.
+type departure struct {
+	Provider  string           `json:"p"`
+	Attempt   upstream.Attempt `json:"a"`
+	Authorize string           `json:"w"` // the request of an OpenID client that waits
+	LinkTo    string           `json:"l"` // id of the user who links an account; "" for a sign-in
+	At        time.Time        `json:"t"`
+}
+
+// flow is that of a provider of the configuration.
+func (s *Service) flow(id string) (*upstream.Flow, error) {
+	f, known := s.flows[id]
+	if !known {
+		return nil, fault(http.StatusNotFound, "provider_not_found", "no such provider is configured")
+	}
+
+	return f, nil
+}
+
+func (s *Service) providers() []pages.Provider {
+	var out []pages.Provider
+	for _, p := range s.cfg.Providers {
+		out = append(out, pages.Provider{ID: p.ID, Name: p.Name})
+	}
+
+	return out
+}
+
+// depart begins a sign-in at another provider, and returns where the browser goes.
+func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, waiting, linkTo string) (string, error) {
+	f, err := s.flow(providerID)
+	if err != nil {
+		return "", err
+	}
+
+	to, attempt, err := f.Begin()
+	if err != nil {
+		return "", s.upstreamFault(providerID, err)
+	}
+
+	text, err := json.Marshal(departure{providerID, attempt, waiting, linkTo, time.Now()})
+	if err != nil {
+		return "", err
+	}
+
+	sealed, err := s.cfg.Box.Seal(upstreamPurpose, text)
+	if err != nil {
+		return "", err
+	}
+
+	value := base64.RawURLEncoding.EncodeToString(sealed)
+	if len(value) > maxCredential {
+		return "", fault(http.StatusRequestEntityTooLarge, "request_too_long", "the request of the client is too long for a sign-in elsewhere")
+	}
+
+	s.setCookie(w, r, upstreamCookie, upstreamPath, value, time.Now().Add(signInTime))
+
+	return to, nil
+}
+
+// upstreamFault is an error of a provider as people see it. Why is for operators.
+func (s *Service) upstreamFault(providerID string, err error) error {
+	switch {
+	case errors.Is(err, upstream.ErrUnavailable):
+		s.log.Warn("failed to reach a provider of sign-ins", "provider", providerID, "error", err)
+		return busy("the sign-in at this provider")
+	case errors.Is(err, upstream.ErrRefused):
+		s.log.Warn("failed to accept the answer of a provider of sign-ins", "provider", providerID, "error", err)
+		return fault(http.StatusUnauthorized, "provider_refused", "the provider's answer was not accepted: sign in again")
+	}
+
+	return err
+}
+
+// signInWith sends a person to another provider.
+func (s *Service) signInWith(w http.ResponseWriter, r *http.Request) error {
+	to, err := s.depart(w, r, r.PathValue("provider"), waitingRequest(r.URL.Query().Get("authorize")), "")
+	if err != nil {
+		return s.failPage(w, err)
+	}
+
+	http.Redirect(w, r, to, http.StatusSeeOther)
+
+	return nil
+}
+
+// submitLink sends a person to another provider whose account they link. A form's redirect
+// may lead to known sites alone, so that the page leads on itself.
+func (s *Service) submitLink(w http.ResponseWriter, r *http.Request, c caller) error {
+	to, err := s.depart(w, r, r.PostForm.Get("provider"), "", c.user.ID)
+	if err != nil {
+		return err
+	}
+
+	w.Header().Set("Refresh", "0; url="+to)
+
+	return s.render(w, http.StatusOK, "continue", pages.View{Title: "Continue", Narrow: true, Next: to})
+}
+
+// arrival is where providers send people back to.
+func (s *Service) arrival(w http.ResponseWriter, r *http.Request) error {
+	err := s.arrive(w, r)
+	if err == nil {
+		return nil
+	}
+
+	return s.failPage(w, err)
+}
+
+func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
+	gone, err := s.departed(w, r)
+	if err != nil {
+		return err
+	}
+
+	f, err := s.flow(gone.Provider)
+	if err != nil {
+		return err
+	}
+
+	query := r.URL.Query()
+	if query.Get("error") != "" {
+		return fault(http.StatusUnauthorized, "provider_refused", "the provider did not sign you in")
+	}
+
+	who, err := f.Finish(r.Context(), gone.Attempt, query.Get("state"), query.Get("iss"), query.Get("code"))
+	if err != nil {
+		return s.upstreamFault(gone.Provider, err)
+	}
+
+	if !plainText(who.Subject) || who.Subject == "" || len(who.Subject) > 255 || len(who.Email) > 320 {
+		return fault(http.StatusUnauthorized, "provider_refused", "the provider's answer was not accepted: sign in again")
+	}
+
+	if gone.LinkTo != "" {
+		return s.linkArrival(w, r, f, gone.LinkTo, who)
+	}
+
+	u, err := s.admit(r, f, who)
+	if err != nil {
+		return err
+	}
+
+	return s.proceed(w, r, u, byProvider, gone.Authorize)
+}
+
+// departed reads and removes the cookie of a person who comes back.
+func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, error) {
+	var gone departure
+
+	over := fault(http.StatusUnauthorized, "challenge_expired", "this took too long, or began in another browser: sign in again")
+
+	cookie, err := r.Cookie(upstreamCookie)
+	if err != nil || len(cookie.Value) > maxCredential {
+		return gone, over
+	}
+
+	http.SetCookie(w, &http.Cookie{
+		Name: upstreamCookie, Path: upstreamPath, MaxAge: -1, HttpOnly: true, Secure: s.overTLS(r), SameSite: http.SameSiteLaxMode,
+	})
+
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return gone, over
+	}
+
+	text, err := s.cfg.Box.Open(upstreamPurpose, sealed)
+	if err != nil || json.Unmarshal(text, &gone) != nil || time.Since(gone.At) > signInTime || gone.Provider != r.PathValue("provider") {
+		return gone, over
+	}
+
+	return gone, nil
+}
+
+// linkArrival links an account for the person who began it in this browser.
+func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstream.Flow, userID string, who upstream.Person) error {
+	c, err := s.person(r)
+	if err != nil {
+		return err
+	}
+
+	if c.user.ID != userID {
+		return fault(http.StatusConflict, "another_user", "another user has signed in meanwhile: begin again")
+	}
+
+	if err := s.link(r.Context(), c.user, f.Provider.ID, who); err != nil {
+		return err
+	}
+
+	return done(w, r, "link")
+}
+
+// wantedName is the user name that a new account would have, of what the provider says.
+func wantedName(who upstream.Person) string {
+	local, _, _ := strings.Cut(who.Email, "@")
+
+	for _, name := range []string{who.Username, local} {
+		if name = strings.TrimSpace(name); name != "" && checkName("", name, 100) == nil && plainText(name) {
+			return name
+		}
+	}
+
+	return "user"
+}
