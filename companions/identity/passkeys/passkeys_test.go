@@ -63,7 +63,8 @@ func FuzzParty_Login(f *testing.F) {
 	_, state, err := party.BeginLogin()
 	require.NoError(f, err)
 
-	f.Add([]byte(`{"id":"AAAA","rawId":"AAAA","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"AAAA","signature":"AAAA"}}`))
+	f.Add([]byte(`{"id":"AAAA","rawId":"AAAA","type":"public-key",
+		"response":{"clientDataJSON":"e30","authenticatorData":"AAAA","signature":"AAAA"}}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		_, err := party.Login(state, answer, func([]byte, string) (passkeys.Person, error) {
 			return passkeys.Person{}, passkeys.ErrRefused
