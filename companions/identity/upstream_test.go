@@ -64,6 +64,8 @@ func (e *elsewhere) token(w http.ResponseWriter, r *http.Request) {
 	digest := sha256.Sum256([]byte(r.FormValue("code_verifier")))
 
 	id, secret, _ := r.BasicAuth()
+	secret, _ = url.QueryUnescape(secret) // clients escape it (RFC 6749, 2.3.1)
+
 	if base64.RawURLEncoding.EncodeToString(digest[:]) != e.asked.Get("code_challenge") || r.FormValue("code") != "the code" ||
 		id != "everloop" || secret != "a secret" || r.FormValue("redirect_uri") != e.asked.Get("redirect_uri") {
 		w.WriteHeader(http.StatusBadRequest)
