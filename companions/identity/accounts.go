@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/identity/accounts"
 )
 
 // Bounds of a page of a list.
@@ -53,7 +55,7 @@ func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.audit(r.Context(), s.db, c.actor(), "user.list", "", nil); err != nil {
+	if err := accounts.Audit(r.Context(), s.db, c.actor(), "user.list", "", nil); err != nil {
 		return err
 	}
 
@@ -73,7 +75,7 @@ func (s *Service) findUsers(ctx context.Context, q, after string, limit int) (ac
 		return out, err
 	}
 
-	rows, _ := s.db.Query(ctx, `SELECT `+userColumns+` FROM identity.users u WHERE `+matching+` AND u.id > $2 ORDER BY u.id LIMIT $3`,
+	rows, _ := s.db.Query(ctx, `SELECT `+accounts.Columns+` FROM identity.users u WHERE `+matching+` AND u.id > $2 ORDER BY u.id LIMIT $3`,
 		q, after, limit+1)
 
 	users, err := pgx.CollectRows(rows, pgx.RowToStructByName[user])
@@ -140,7 +142,7 @@ func (s *Service) showUser(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.audit(r.Context(), s.db, c.actor(), "user.read", shown.ID, nil); err != nil {
+	if err := accounts.Audit(r.Context(), s.db, c.actor(), "user.read", shown.ID, nil); err != nil {
 		return err
 	}
 
@@ -157,12 +159,12 @@ func (s *Service) account(ctx context.Context, id string) (account, error) {
 	var a account
 
 	err := s.db.QueryRow(ctx, `
-		SELECT `+userColumns+`,
+		SELECT `+accounts.Columns+`,
 		       (SELECT count(*) FROM identity.sessions s WHERE s.user_id = u.id AND s.ended_at IS NULL AND s.expires_at > now()),
 		       (SELECT count(*) FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL),
 		       u.password_hash <> '', EXISTS (SELECT 1 FROM identity.totp t WHERE t.user_id = u.id AND t.confirmed_at IS NOT NULL)
 		FROM   identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, id).Scan(
-		append(a.columns(), &a.Sessions, &a.PersonalTokens, &a.HasPassword, &a.TOTP)...)
+		append(a.Columns(), &a.Sessions, &a.PersonalTokens, &a.HasPassword, &a.TOTP)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return account{}, noUser()
 	}
@@ -269,7 +271,7 @@ func (s *Service) changeUser(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.actor(), "user.update", u.ID, changesOf(u, changed))
+		return accounts.Audit(ctx, tx, c.actor(), "user.update", u.ID, changesOf(u, changed))
 	})
 	if err != nil {
 		return err
@@ -292,7 +294,7 @@ func (s *Service) keepAccount(ctx context.Context, tx pgx.Tx, u user, lostRight 
 	case u.Disabled:
 		return closeAccess(ctx, tx, u.ID, "user disabled")
 	case lostRight:
-		return endSessions(ctx, tx, u.ID, "", "right lost")
+		return accounts.EndSessions(ctx, tx, u.ID, "", "right lost")
 	}
 
 	return nil
@@ -337,8 +339,8 @@ func (s *Service) changeAccount(ctx context.Context, id string, change func(tx p
 
 		var u user
 
-		err = tx.QueryRow(ctx, `SELECT `+userColumns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR UPDATE`,
-			id).Scan(u.columns()...)
+		err = tx.QueryRow(ctx, `SELECT `+accounts.Columns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR UPDATE`,
+			id).Scan(u.Columns()...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return noUser()
 		}
@@ -353,7 +355,7 @@ func (s *Service) changeAccount(ctx context.Context, id string, change func(tx p
 
 // closeAccess ends all sessions and personal tokens of a user.
 func closeAccess(ctx context.Context, tx pgx.Tx, userID, why string) error {
-	if err := endSessions(ctx, tx, userID, "", why); err != nil {
+	if err := accounts.EndSessions(ctx, tx, userID, "", why); err != nil {
 		return err
 	}
 
@@ -378,7 +380,7 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 
 	ctx := r.Context()
 
-	hash, err := s.hasher.hash(ctx, in.Password)
+	hash, err := s.hasher.Hash(ctx, in.Password)
 	if err != nil {
 		return err
 	}
@@ -388,11 +390,11 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 
-		if err := endSessions(ctx, tx, u.ID, "", "password set"); err != nil {
+		if err := accounts.EndSessions(ctx, tx, u.ID, "", "password set"); err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.actor(), "user.set_password", u.ID, nil)
+		return accounts.Audit(ctx, tx, c.actor(), "user.set_password", u.ID, nil)
 	})
 	if err != nil {
 		return err
@@ -434,7 +436,7 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 
-		return s.audit(ctx, tx, c.actor(), "user.delete", u.ID, nil)
+		return accounts.Audit(ctx, tx, c.actor(), "user.delete", u.ID, nil)
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/tokens"
 	"everloop/internal/clients"
 )
 
@@ -50,8 +52,6 @@ const (
 	cookiePrefix  = "es_"
 	refreshPrefix = "er_"
 	tokenPrefix   = "ep_" //nolint:gosec // a prefix, no secret
-
-	maxCredential = 4096
 )
 
 // identify finds out who makes a request. A Bearer token is never backed by a cookie,
@@ -63,7 +63,7 @@ func (s *Service) identify(r *http.Request) (caller, error) {
 	}
 
 	cookie, err := r.Cookie(sessionCookie)
-	if err != nil || len(cookie.Value) > maxCredential {
+	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return caller{}, unauthorized()
 	}
 
@@ -71,17 +71,21 @@ func (s *Service) identify(r *http.Request) (caller, error) {
 		return caller{}, err
 	}
 
-	return s.bySession(r.Context(), `s.cookie_hash = $1`, secretHash(cookie.Value))
+	return s.bySession(r.Context(), `s.cookie_hash = $1`, accounts.Hash(cookie.Value))
 }
 
 func (s *Service) byBearer(ctx context.Context, client netip.Addr, bearer string) (caller, error) {
 	switch {
-	case bearer == "" || len(bearer) > maxCredential:
+	case bearer == "" || len(bearer) > accounts.MaxCredential:
 		return caller{}, unauthorized()
 	case strings.HasPrefix(bearer, tokenPrefix):
 		return s.byPersonalToken(ctx, bearer)
 	case strings.Count(bearer, ".") == 2 && strings.HasPrefix(bearer, "ey"):
-		said, err := s.verifyToken(ctx, bearer)
+		said, err := s.keys.Verify(ctx, bearer)
+		if errors.Is(err, tokens.ErrInvalid) {
+			return caller{}, unauthorized()
+		}
+
 		if err != nil {
 			return caller{}, err
 		}
@@ -93,13 +97,9 @@ func (s *Service) byBearer(ctx context.Context, client netip.Addr, bearer string
 }
 
 func (s *Service) bySession(ctx context.Context, condition string, value any) (caller, error) {
-	var id string
-
-	u, err := s.oneUser(ctx, `, s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
-		WHERE `+condition+` AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, &id, value)
-	if err == nil {
-		_, err = s.db.Exec(ctx, `
-			UPDATE identity.sessions SET last_used_at = now() WHERE id = $1 AND last_used_at < now() - interval '1 minute'`, id)
+	u, id, err := accounts.BySession(ctx, s.db, condition, value)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = unauthorized()
 	}
 
 	return caller{user: u, sessionID: id, administrator: u.Administrator}, err
@@ -109,7 +109,7 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 	var id string
 
 	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, &id, secretHash(token))
+		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, &id, accounts.Hash(token))
 
 	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
 }
@@ -118,8 +118,8 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...any) (user, error) {
 	var u user
 
-	err := s.db.QueryRow(ctx, `SELECT `+userColumns+from, args...).Scan(
-		append(u.columns(), id)...)
+	err := s.db.QueryRow(ctx, `SELECT `+accounts.Columns+from, args...).Scan(
+		append(u.Columns(), id)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return user{}, unauthorized()
 	}

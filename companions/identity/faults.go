@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/google/uuid"
-
 	"everloop/companions/edge"
 )
 
@@ -90,5 +88,3 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 
 	return nil
 }
-
-func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/upstream"
 )
 
@@ -59,11 +60,11 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.Person) 
 			return err
 		}
 
-		return s.audit(ctx, tx, u.ID, "user.create", u.ID, address)
+		return accounts.Audit(ctx, tx, u.ID, "user.create", u.ID, address)
 	})
 	if f, refused := errors.AsType[*Fault](err); refused {
 		address["issuer"], address["subject"], address["code"] = who.Issuer, who.Subject, f.Code
-		err = errors.Join(s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, address), f)
+		err = errors.Join(accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, address), f)
 	}
 
 	return u, err
@@ -76,7 +77,7 @@ func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.Person, u 
 	err := tx.QueryRow(ctx, `
 		UPDATE identity.external_accounts e SET last_used_at = now(), email = $3
 		FROM   identity.users u WHERE u.id = e.user_id AND e.issuer = $1 AND e.subject = $2
-		RETURNING `+userColumns+`, u.deleted_at IS NULL`, who.Issuer, who.Subject, who.Email).Scan(append(u.columns(), &open)...)
+		RETURNING `+accounts.Columns+`, u.deleted_at IS NULL`, who.Issuer, who.Subject, who.Email).Scan(append(u.Columns(), &open)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -134,13 +135,13 @@ func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.Pers
 		name = ""
 	}
 
-	return insertUser(ctx, tx, user{ID: newID(), Username: wanted, Name: name, Email: who.Email}, "")
+	return insertUser(ctx, tx, user{ID: accounts.NewID(), Username: wanted, Name: name, Email: who.Email}, "")
 }
 
 func insertLink(ctx context.Context, tx pgx.Tx, userID, provider string, who upstream.Person) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO identity.external_accounts (id, issuer, subject, user_id, provider, email) VALUES ($1, $2, $3, $4, $5, $6)`,
-		newID(), who.Issuer, who.Subject, userID, provider, who.Email)
+		accounts.NewID(), who.Issuer, who.Subject, userID, provider, who.Email)
 	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.Code == "23505" {
 		return fault(http.StatusConflict, "link_taken", "this sign-in belongs to an account already")
 	}
@@ -178,7 +179,7 @@ func (s *Service) link(ctx context.Context, u user, provider string, who upstrea
 			return err
 		}
 
-		return s.audit(ctx, tx, u.ID, "link.create", u.ID, map[string]string{"issuer": who.Issuer, "subject": who.Subject})
+		return accounts.Audit(ctx, tx, u.ID, "link.create", u.ID, map[string]string{"issuer": who.Issuer, "subject": who.Subject})
 	})
 }
 
@@ -227,7 +228,7 @@ func (s *Service) unlink(ctx context.Context, userID, id string) error {
 			return fault(http.StatusConflict, "last_link", "an account without a password keeps its last link")
 		}
 
-		return s.audit(ctx, tx, userID, "link.remove", id, nil)
+		return accounts.Audit(ctx, tx, userID, "link.remove", id, nil)
 	})
 }
 

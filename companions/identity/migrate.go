@@ -3,16 +3,14 @@ package identity
 import (
 	"embed"
 
+	"everloop/companions/identity/accounts"
 	"everloop/companions/schema"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaLock orders migrations, and what else one process does at a time.
-const schemaLock = 0x65766572_6964656e // "everiden"
-
-var records = schema.Schema{Name: "identity", Lock: schemaLock, Files: migrations}
+var records = schema.Schema{Name: "identity", Lock: accounts.SchemaLock, Files: migrations}
 
 // Records is the schema of the service, for backups.
 func Records() schema.Schema { return records }

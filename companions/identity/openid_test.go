@@ -16,13 +16,14 @@ import (
 	"golang.org/x/oauth2"
 
 	"everloop/companions/identity"
+	"everloop/companions/identity/openid"
 	"everloop/internal/testkit"
 )
 
 const redirectURI = "http://127.0.0.1:8080/signin/callback"
 
 func withClients(c *identity.Config) {
-	c.Clients = []identity.Client{
+	c.Clients = []openid.Client{
 		{ID: "desktop", RedirectURIs: []string{redirectURI}, SignOutURIs: []string{"http://127.0.0.1:8080/"}},
 		{ID: "other", RedirectURIs: []string{"https://other.example/callback"}},
 	}
@@ -449,9 +450,9 @@ func TestProvider_crossOrigin(t *testing.T) {
 func TestParseClients(t *testing.T) {
 	t.Parallel()
 
-	got, err := identity.ParseClients([]string{"a=https://a.example/one", "a=https://a.example/two", "b=http://localhost:1/x"})
+	got, err := openid.ParseClients([]string{"a=https://a.example/one", "a=https://a.example/two", "b=http://localhost:1/x"})
 	require.NoError(t, err)
-	require.Equal(t, []identity.Client{
+	require.Equal(t, []openid.Client{
 		{ID: "a", RedirectURIs: []string{"https://a.example/one", "https://a.example/two"}, SignOutURIs: []string{"https://a.example/"}},
 		{ID: "b", RedirectURIs: []string{"http://localhost:1/x"}, SignOutURIs: []string{"http://localhost:1/"}},
 	}, got)
@@ -460,7 +461,7 @@ func TestParseClients(t *testing.T) {
 		"a", "=https://a.example/", "a=http://a.example/", "a=https://a.example/#x", "a=https://*.example/", "a=javascript:x",
 		"a=https://u:p@a.example/", "everloop=https://a.example/", "a b=https://a.example/", "a=",
 	} {
-		_, err := identity.ParseClients([]string{entry})
+		_, err := openid.ParseClients([]string{entry})
 		require.Error(t, err, entry)
 	}
 }

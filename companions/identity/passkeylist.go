@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/passkeys"
 )
 
@@ -33,7 +34,7 @@ func checkPasskeyName(name string) error {
 
 // keepPasskey adds a passkey to a user's.
 func (s *Service) keepPasskey(ctx context.Context, userID, name string, key passkeys.Key) (passkeyView, error) {
-	made := passkeyView{ID: newID(), Name: name}
+	made := passkeyView{ID: accounts.NewID(), Name: name}
 
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var (
@@ -70,7 +71,7 @@ func (s *Service) keepPasskey(ctx context.Context, userID, name string, key pass
 			return err
 		}
 
-		return s.audit(ctx, tx, userID, "passkey.create", made.ID, nil)
+		return accounts.Audit(ctx, tx, userID, "passkey.create", made.ID, nil)
 	})
 
 	return made, err
@@ -133,7 +134,7 @@ func (s *Service) changePasskey(ctx context.Context, userID, id, action, stateme
 			return noPasskey()
 		}
 
-		return s.audit(ctx, tx, userID, action, id, nil)
+		return accounts.Audit(ctx, tx, userID, action, id, nil)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/passkeys"
 	"everloop/internal/clients"
 )
@@ -72,7 +73,7 @@ func passkeyRefused() *Fault {
 }
 
 // holder reads a person with their passkeys.
-func (s *Service) holder(ctx context.Context, q querier, u user) (passkeys.Person, error) {
+func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passkeys.Person, error) {
 	rows, _ := q.Query(ctx, `SELECT credential_id, credential FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
 		u.ID, mostPasskeys)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeys.Key])
@@ -225,7 +226,7 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 
 	u, err := s.acceptPasskey(r.Context(), party, begun, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
-		err := s.audit(r.Context(), s.db, "", "auth.passkey_refused", "", map[string]string{"address": edge.Client(r).String()})
+		err := accounts.Audit(r.Context(), s.db, "", "auth.passkey_refused", "", map[string]string{"address": edge.Client(r).String()})
 		return errors.Join(err, passkeyRefused())
 	}
 
@@ -251,9 +252,9 @@ func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begu
 			}
 
 			err := tx.QueryRow(ctx, `
-				SELECT `+userColumns+` FROM identity.passkeys p JOIN identity.users u ON u.id = p.user_id
+				SELECT `+accounts.Columns+` FROM identity.passkeys p JOIN identity.users u ON u.id = p.user_id
 				WHERE  p.credential_id = $1 AND u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE OF p`,
-				keyID, userID).Scan(u.columns()...)
+				keyID, userID).Scan(u.Columns()...)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return passkeys.Person{}, passkeys.ErrRefused
 			}
@@ -269,7 +270,7 @@ func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begu
 		}
 
 		tag, err := tx.Exec(ctx, `INSERT INTO identity.used_challenges (hash) VALUES ($1) ON CONFLICT DO NOTHING`,
-			secretHash(string(begun.State)))
+			accounts.Hash(string(begun.State)))
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/identity/accounts"
 )
 
 const defaultToken = "default"
@@ -21,7 +23,7 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 	}
 
 	ctx := r.Context()
-	id, token := newID(), tokenPrefix+rand.Text()+rand.Text()
+	id, token := accounts.NewID(), tokenPrefix+rand.Text()+rand.Text()
 
 	sealed, err := s.cfg.Box.Seal(sealPurpose(id), []byte(token))
 	if err != nil {
@@ -34,13 +36,13 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO identity.personal_tokens (id, user_id, name, hash, sealed)
 			SELECT $1, u.id, $3, $4, $5 FROM identity.users u WHERE u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled
-			ON CONFLICT (user_id, name) WHERE revoked_at IS NULL DO NOTHING`, id, c.user.ID, defaultToken, secretHash(token), sealed)
+			ON CONFLICT (user_id, name) WHERE revoked_at IS NULL DO NOTHING`, id, c.user.ID, defaultToken, accounts.Hash(token), sealed)
 		if err != nil {
 			return err
 		}
 
 		if tag.RowsAffected() > 0 {
-			if err := s.audit(ctx, tx, c.user.ID, "token.create", id, nil); err != nil {
+			if err := accounts.Audit(ctx, tx, c.user.ID, "token.create", id, nil); err != nil {
 				return err
 			}
 		}
@@ -84,7 +86,7 @@ func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) err
 			return err
 		}
 
-		return s.audit(r.Context(), tx, c.user.ID, "token.revoke", c.user.ID, nil)
+		return accounts.Audit(r.Context(), tx, c.user.ID, "token.revoke", c.user.ID, nil)
 	})
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) err
 	return nil
 }
 
-func revokeTokens(ctx context.Context, q querier, userID string) error {
+func revokeTokens(ctx context.Context, q accounts.Querier, userID string) error {
 	_, err := q.Exec(ctx,
 		`UPDATE identity.personal_tokens SET revoked_at = now(), sealed = '' WHERE user_id = $1 AND revoked_at IS NULL`, userID)
 

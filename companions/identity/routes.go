@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/openid"
 )
 
 // Handler serves the whole service, behind the guard of its listener.
@@ -89,11 +90,11 @@ func (s *Service) routes() {
 		"/api/v1/keys/rotate":                   {http.MethodPost: s.rotateNow},
 		"/api/v1/audit":                         {http.MethodGet: s.auditTrail},
 
-		authorizePath:  {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
-		endSessionPath: {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
-		tokenPath:      {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
-		revokePath:     {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
-		userinfoPath:   {http.MethodGet: s.protocol, http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
+		openid.AuthorizePath:  {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
+		openid.EndSessionPath: {http.MethodGet: s.protocol, http.MethodPost: s.protocol},
+		openid.TokenPath:      {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
+		openid.RevokePath:     {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
+		openid.UserinfoPath:   {http.MethodGet: s.protocol, http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
 	} {
 		allow := make([]string, 0, len(handlers))
 		for method := range handlers {
@@ -224,5 +225,11 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 
 	answer(w, http.StatusOK, map[string]any{"items": append([]record{}, records...)})
 
+	return nil
+}
+
+// discovery shows clients the endpoints, keys and abilities of the OpenID provider.
+func (s *Service) discovery(w http.ResponseWriter, _ *http.Request) error {
+	s.oidc.Describe(w)
 	return nil
 }

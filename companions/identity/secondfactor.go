@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/totp"
 	"everloop/internal/clients"
 )
@@ -71,7 +72,7 @@ func (s *Service) useCode(r *http.Request, userID, code string) error {
 			return err
 		}
 
-		return s.audit(ctx, tx, userID, "auth.code_wrong", userID, map[string]string{"address": edge.Client(r).String()})
+		return accounts.Audit(ctx, tx, userID, "auth.code_wrong", userID, map[string]string{"address": edge.Client(r).String()})
 	})
 	if err != nil {
 		return err
@@ -94,12 +95,12 @@ func (s *Service) takeCode(ctx context.Context, tx pgx.Tx, userID, code string) 
 	if totp.IsRecovery(code) {
 		tag, err := tx.Exec(ctx, `
 			UPDATE identity.recovery_codes SET used_at = now() WHERE user_id = $1 AND hash = $2 AND used_at IS NULL`,
-			userID, secretHash(code))
+			userID, accounts.Hash(code))
 		if err != nil || tag.RowsAffected() == 0 {
 			return false, err
 		}
 
-		return true, s.audit(ctx, tx, userID, "totp.recovery_code", userID, nil)
+		return true, accounts.Audit(ctx, tx, userID, "totp.recovery_code", userID, nil)
 	}
 
 	step, held := totp.Step(secret, code, time.Now())
@@ -226,7 +227,7 @@ func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Ke
 			return fault(http.StatusConflict, "totp_enabled", "an authenticator app is set up already: remove it first")
 		}
 
-		return s.audit(ctx, tx, c.user.ID, "totp.begin", c.user.ID, nil)
+		return accounts.Audit(ctx, tx, c.user.ID, "totp.begin", c.user.ID, nil)
 	})
 }
 
@@ -293,14 +294,14 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 
 		for _, recovery := range codes {
 			batch.Queue(`INSERT INTO identity.recovery_codes (user_id, hash) VALUES ($1, $2)`,
-				c.user.ID, secretHash(totp.Normal(recovery)))
+				c.user.ID, accounts.Hash(totp.Normal(recovery)))
 		}
 
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.user.ID, "totp.enable", c.user.ID, nil)
+		return accounts.Audit(ctx, tx, c.user.ID, "totp.enable", c.user.ID, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -343,7 +344,7 @@ func (s *Service) dropTOTP(ctx context.Context, actor, userID string) error {
 			return fault(http.StatusConflict, "totp_not_enabled", "no authenticator app is set up")
 		}
 
-		return s.audit(ctx, tx, actor, "totp.remove", userID, nil)
+		return accounts.Audit(ctx, tx, actor, "totp.remove", userID, nil)
 	})
 }
 

@@ -18,8 +18,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"everloop/companions/identity/openid"
 	"everloop/companions/identity/pages"
 	"everloop/companions/identity/passkeys"
+	"everloop/companions/identity/passwords"
+	"everloop/companions/identity/tokens"
 	"everloop/companions/identity/upstream"
 	"everloop/infra/secrets"
 	"everloop/internal/clients"
@@ -53,7 +56,7 @@ type Config struct {
 	// while there is no user, and must return the same after a crash.
 	FirstPassword func() (string, error)
 
-	Clients []Client // of the OpenID provider; it has no other ones
+	Clients []openid.Client // of the OpenID provider; it has no other ones
 
 	Providers []upstream.Provider // other ones, with which people may sign in
 
@@ -65,14 +68,16 @@ type Config struct {
 
 // Service is the identity service.
 type Service struct {
-	cfg    Config
-	log    *slog.Logger
-	db     *pgxpool.Pool
-	hasher *hasher
-	agent  *agentKeys
-	mux    *http.ServeMux
-	oidc   http.Handler // the OpenID provider
-	secure bool         // the issuer is reached by HTTPS
+	cfg       Config
+	log       *slog.Logger
+	db        *pgxpool.Pool
+	hasher    *passwords.Hasher
+	agent     *agentKeys
+	keys      *tokens.Keys
+	mux       *http.ServeMux
+	oidc      *openid.Provider
+	protocols http.Handler // of the OpenID provider
+	secure    bool         // the issuer is reached by HTTPS
 
 	passkeys *passkeys.Party // nil: they are not offered
 
@@ -109,31 +114,35 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 
 	s := &Service{
-		cfg: cfg, log: cfg.Log, db: db, hasher: newHasher(max(1, runtime.GOMAXPROCS(0)/2)),
+		cfg: cfg, log: cfg.Log, db: db, hasher: passwords.NewHasher(max(1, runtime.GOMAXPROCS(0)/2)),
 		agent: newAgentKeys(cfg.AgentURL), secure: issuer.Scheme == "https",
 	}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
 
-	provider, err := newProvider(s)
+	s.keys = &tokens.Keys{DB: db, Box: cfg.Box, Issuer: cfg.Issuer, Life: cfg.TokenTTL}
+	s.oidc, err = openid.New(openid.Config{
+		DB: db, Box: cfg.Box, Keys: s.keys, Issuer: cfg.Issuer, Clients: cfg.Clients, Log: s.log,
+		SessionTTL: cfg.SessionTTL, SessionCookie: sessionCookie, EmptyCookies: s.emptyCookies(s.secure),
+	})
 
 	var unnamed error
 	s.passkeys, unnamed = passkeys.New(issuer)
 
-	if err := errors.Join(err, unnamed, s.rotateKey(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
+	if err := errors.Join(err, unnamed, s.keys.Rotate(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
 		db.Close()
 		return nil, err
 	}
 
-	s.oidc = provider.handler()
+	s.protocols = s.oidc.Handler()
 
 	s.flows = map[string]*upstream.Flow{}
 	for _, p := range cfg.Providers {
 		s.flows[p.ID] = upstream.NewFlow(p, strings.TrimRight(cfg.Issuer, "/")+"/signin/callback/"+p.ID)
 	}
 
-	s.pagePolicy = pages.Policy(s.formOrigins())
+	s.pagePolicy = pages.Policy(openid.Origins(cfg.Clients))
 	s.routes()
 
 	return s, nil
@@ -169,7 +178,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 			return
 		case <-ticker.C:
 			within, cancel := context.WithTimeout(ctx, requestTime)
-			if err := errors.Join(s.rotateKey(within, s.cfg.KeyRotation), s.clean(within)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(s.keys.Rotate(within, s.cfg.KeyRotation), s.clean(within)); err != nil && ctx.Err() == nil {
 				s.log.Warn("failed to clean up, retrying in a minute", "error", err)
 			}
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/identity/accounts"
 )
 
 // sessionView is an open session as its user sees it.
@@ -28,7 +30,7 @@ func (s *Service) sessionsOf(ctx context.Context, userID, current string) ([]ses
 	rows, _ := s.db.Query(ctx, `
 		SELECT s.id, s.client_id, '', s.address, s.user_agent, s.created_at, s.last_used_at, s.expires_at, s.id = $2
 		FROM   identity.sessions s WHERE s.user_id = $1 AND s.ended_at IS NULL AND s.expires_at > now()
-		ORDER  BY s.last_used_at DESC, s.id DESC LIMIT $3`, userID, current, mostSessions+mostClientSessions)
+		ORDER  BY s.last_used_at DESC, s.id DESC LIMIT $3`, userID, current, mostSessions+accounts.MostClientSessions)
 
 	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sessionView])
 	for i := range open {
@@ -135,11 +137,11 @@ func (s *Service) endSessionOf(ctx context.Context, c caller, userID, id string)
 			return err
 		}
 
-		if err := endSession(ctx, tx, id, "ended by the user or an administrator"); err != nil {
+		if err := accounts.EndSession(ctx, tx, id, "ended by the user or an administrator"); err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.actor(), "session.end", id, map[string]string{"user": userID})
+		return accounts.Audit(ctx, tx, c.actor(), "session.end", id, map[string]string{"user": userID})
 	})
 }
 
@@ -174,7 +176,7 @@ func (s *Service) endOthers(ctx context.Context, c caller) error {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.actor(), "session.end_others", c.user.ID, nil)
+		return accounts.Audit(ctx, tx, c.actor(), "session.end_others", c.user.ID, nil)
 	})
 }
 
@@ -195,7 +197,7 @@ func (s *Service) listUserSessions(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 
-	if err := s.audit(r.Context(), s.db, c.actor(), "session.list", shown.ID, nil); err != nil {
+	if err := accounts.Audit(r.Context(), s.db, c.actor(), "session.list", shown.ID, nil); err != nil {
 		return err
 	}
 
@@ -234,7 +236,7 @@ func (s *Service) endUserSessions(w http.ResponseWriter, r *http.Request) error 
 			return err
 		}
 
-		return s.audit(ctx, tx, c.actor(), "session.end_all", u.ID, nil)
+		return accounts.Audit(ctx, tx, c.actor(), "session.end_all", u.ID, nil)
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/passwords"
+	"everloop/companions/identity/tokens"
 )
 
 // mostSessions of one user are open; a further sign-in ends the oldest.
@@ -34,8 +37,8 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 		return user{}, invalid("body.username", "must have 1 to 128 characters")
 	}
 
-	if password == "" || len(password) > maxPassword {
-		return user{}, invalid("body.password", "must have 1 to %d bytes", maxPassword)
+	if password == "" || len(password) > passwords.Max {
+		return user{}, invalid("body.password", "must have 1 to %d bytes", passwords.Max)
 	}
 
 	allowances := s.allowances(username, edge.Client(r))
@@ -51,13 +54,13 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 		return user{}, err
 	}
 
-	held, err := s.hasher.matches(ctx, password, hash)
+	held, err := s.hasher.Matches(ctx, password, hash)
 	if err != nil {
 		return user{}, err
 	}
 
 	if !held {
-		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String()})
+		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String()})
 		return user{}, errors.Join(err, unauthorized())
 	}
 
@@ -66,7 +69,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 	}
 
 	if u.Disabled { // said only to those who know the password
-		err := s.audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String(), "reason": "disabled"})
+		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String(), "reason": "disabled"})
 		return user{}, errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
 	}
 
@@ -128,7 +131,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, amr stri
 func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, error) {
 	ctx := r.Context()
 	in := signIn{
-		id: newID(), cookie: cookiePrefix + rand.Text() + rand.Text(), refresh: refreshPrefix + rand.Text() + rand.Text(),
+		id: accounts.NewID(), cookie: cookiePrefix + rand.Text() + rand.Text(), refresh: refreshPrefix + rand.Text() + rand.Text(),
 		expires: time.Now().Add(s.cfg.SessionTTL),
 	}
 	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
@@ -158,21 +161,21 @@ func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, erro
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO identity.sessions (id, user_id, cookie_hash, address, user_agent, amr, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			in.id, u.ID, secretHash(in.cookie), edge.Client(r).String(), agent, amr, in.expires); err != nil {
+			in.id, u.ID, accounts.Hash(in.cookie), edge.Client(r).String(), agent, amr, in.expires); err != nil {
 			return err
 		}
 
-		_, err = tx.Exec(ctx, `INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(in.refresh), in.id)
+		_, err = tx.Exec(ctx, `INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, accounts.Hash(in.refresh), in.id)
 		if err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, u.ID, "auth.sign_in", in.id, map[string]string{"address": edge.Client(r).String(), "by": amr})
+		return accounts.Audit(ctx, tx, u.ID, "auth.sign_in", in.id, map[string]string{"address": edge.Client(r).String(), "by": amr})
 	})
 }
 
 func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, sessionID, refresh string, expires time.Time) error {
-	token, life, err := s.accessToken(r.Context(), u, sessionID, expires, clientClaims{})
+	token, life, err := s.keys.AccessToken(r.Context(), u, sessionID, expires, tokens.ClientClaims{})
 	if err != nil {
 		return err
 	}
@@ -187,7 +190,7 @@ func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, se
 // used before ends the session: one of its two holders has stolen it.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	cookie, err := r.Cookie(refreshCookie)
-	if err != nil || len(cookie.Value) > maxCredential {
+	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return unauthorized()
 	}
 	// Programs send no Origin; a page always does, and SameSite keeps other sites out.
@@ -210,11 +213,11 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		var used *time.Time
 
 		err := tx.QueryRow(ctx, `
-			SELECT `+userColumns+`, t.session_id, t.used_at, s.expires_at
+			SELECT `+accounts.Columns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
 			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
-			FOR UPDATE OF t, s`, secretHash(cookie.Value)).Scan(
-			append(u.columns(), &id, &used, &expires)...)
+			FOR UPDATE OF t, s`, accounts.Hash(cookie.Value)).Scan(
+			append(u.Columns(), &id, &used, &expires)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized()
 		}
@@ -224,14 +227,14 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		if reused = used != nil; reused {
-			if err := endSession(ctx, tx, id, "refresh reused"); err != nil {
+			if err := accounts.EndSession(ctx, tx, id, "refresh reused"); err != nil {
 				return err
 			}
 
-			return s.audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": edge.Client(r).String()})
+			return accounts.Audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": edge.Client(r).String()})
 		}
 
-		return replaceRefresh(ctx, tx, secretHash(cookie.Value), next, id)
+		return accounts.ReplaceRefresh(ctx, tx, accounts.Hash(cookie.Value), next, id)
 	})
 	if err != nil {
 		return err
@@ -243,24 +246,6 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return s.answerToken(w, r, u, id, next, expires)
-}
-
-// mostRefreshTokens are kept of one session: 30 days of refreshes every 5 minutes.
-const mostRefreshTokens = 10_000
-
-// replaceRefresh marks a refresh token as used and adds the next one of its session.
-func replaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID string) error {
-	var batch pgx.Batch
-	batch.Queue(`UPDATE identity.refresh_tokens SET used_at = now() WHERE hash = $1`, used)
-	batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(next), sessionID)
-	batch.Queue(`UPDATE identity.sessions SET refreshed_at = now(), last_used_at = now() WHERE id = $1`, sessionID)
-	// Of a session that lives long only the last tokens are known: an older one is refused like a wrong one.
-	batch.Queue(`
-		DELETE FROM identity.refresh_tokens WHERE hash IN (
-			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1
-			    ORDER BY created_at DESC OFFSET $2)`, sessionID, mostRefreshTokens)
-
-	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // logout ends the caller's session, or with `everywhere` all of the caller's.
@@ -295,37 +280,19 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if everywhere {
-			if err := endSessions(ctx, tx, c.user.ID, "", "logout everywhere"); err != nil {
+			if err := accounts.EndSessions(ctx, tx, c.user.ID, "", "logout everywhere"); err != nil {
 				return err
 			}
 
-			return s.audit(ctx, tx, c.user.ID, "auth.logout_everywhere", c.user.ID, nil)
+			return accounts.Audit(ctx, tx, c.user.ID, "auth.logout_everywhere", c.user.ID, nil)
 		}
 
-		if err := endSession(ctx, tx, c.sessionID, "logout"); err != nil {
+		if err := accounts.EndSession(ctx, tx, c.sessionID, "logout"); err != nil {
 			return err
 		}
 
-		return s.audit(ctx, tx, c.user.ID, "auth.logout", c.sessionID, nil)
+		return accounts.Audit(ctx, tx, c.user.ID, "auth.logout", c.sessionID, nil)
 	})
-}
-
-// endSession ends a session, and those of the clients that were signed in by it.
-func endSession(ctx context.Context, q querier, id, why string) error {
-	_, err := q.Exec(ctx, `
-		UPDATE identity.sessions SET ended_at = now(), ended_by = $2
-		WHERE  (id = $1 OR parent_id = $1) AND ended_at IS NULL`, id, why)
-
-	return err
-}
-
-// endSessions ends all sessions of a user but one.
-func endSessions(ctx context.Context, q querier, userID, but, why string) error {
-	_, err := q.Exec(ctx, `
-		UPDATE identity.sessions SET ended_at = now(), ended_by = $3
-		WHERE  user_id = $1 AND id <> $2 AND ended_at IS NULL`, userID, but, why)
-
-	return err
 }
 
 // mostAlive bounds the credentials of one question.

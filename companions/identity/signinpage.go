@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/openid"
 	"everloop/companions/identity/pages"
 )
 
@@ -74,7 +76,7 @@ func (s *Service) asset(w http.ResponseWriter, r *http.Request) error {
 // waitingRequest is the request of an OpenID client that goes on after the sign-in, as
 // its parameters; "" without one, or when they are none.
 func waitingRequest(text string) string {
-	if len(text) > 2*maxAuthorize {
+	if len(text) > 2*openid.MaxAuthorize {
 		return ""
 	}
 
@@ -92,7 +94,7 @@ func after(waiting string) string {
 		return "/account"
 	}
 
-	return authorizePath + "?" + waiting
+	return openid.AuthorizePath + "?" + waiting
 }
 
 // signInPage asks for user name and password. Those who have signed in see their account,
@@ -207,7 +209,7 @@ func (s *Service) sealChallenge(r *http.Request, userID, amr string) (string, er
 		return "", err
 	}
 
-	text, err := json.Marshal(codeChallenge{userID, amr, secretHash(hash), time.Now()})
+	text, err := json.Marshal(codeChallenge{userID, amr, accounts.Hash(hash), time.Now()})
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +225,7 @@ func (s *Service) openChallenge(r *http.Request, text string) (user, codeChallen
 	var c codeChallenge
 
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(text) > maxCredential {
+	if err != nil || len(text) > accounts.MaxCredential {
 		return user{}, c, over
 	}
 
@@ -236,7 +238,7 @@ func (s *Service) openChallenge(r *http.Request, text string) (user, codeChallen
 
 	u, err := s.oneUser(r.Context(), `, u.password_hash FROM identity.users u
 		WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled`, &hash, c.UserID)
-	if _, missing := errors.AsType[*Fault](err); missing || err == nil && subtle.ConstantTimeCompare(secretHash(hash), c.Password) != 1 {
+	if _, missing := errors.AsType[*Fault](err); missing || err == nil && subtle.ConstantTimeCompare(accounts.Hash(hash), c.Password) != 1 {
 		return user{}, c, over
 	}
 
@@ -288,17 +290,4 @@ func (s *Service) failPage(w http.ResponseWriter, err error) error {
 	}
 
 	return s.render(w, status, "failed", pages.View{Title: http.StatusText(status), Narrow: true, Error: text})
-}
-
-// formOrigins are the sites to which a form of this service may lead: those of clients.
-func (s *Service) formOrigins() []string {
-	var out []string
-
-	for _, c := range s.cfg.Clients {
-		for _, uri := range c.RedirectURIs {
-			out = append(out, originOf(uri))
-		}
-	}
-
-	return out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/companions/identity"
+	"everloop/companions/identity/openid"
 	"everloop/companions/identity/upstream"
 	"everloop/internal/testkit"
 )
@@ -349,7 +350,7 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 	t.Parallel()
 
 	there := openReachable(t, func(c *identity.Config) {
-		c.Clients = []identity.Client{{ID: "here", RedirectURIs: []string{"http://127.0.0.1:9/signin/callback/there"}}}
+		c.Clients = []openid.Client{{ID: "here", RedirectURIs: []string{"http://127.0.0.1:9/signin/callback/there"}}}
 	})
 	here := openReachable(t, func(c *identity.Config) {
 		c.Providers = []upstream.Provider{{

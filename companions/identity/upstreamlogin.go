@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/openid"
 	"everloop/companions/identity/pages"
 	"everloop/companions/identity/upstream"
 )
@@ -70,11 +72,11 @@ func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, wai
 	}
 
 	value := base64.RawURLEncoding.EncodeToString(sealed)
-	if len(value) > maxCredential {
+	if len(value) > accounts.MaxCredential {
 		return "", fault(http.StatusRequestEntityTooLarge, "request_too_long", "the request of the client is too long for a sign-in elsewhere")
 	}
 
-	s.setCookie(w, r, upstreamCookie, upstreamPath, value, time.Now().Add(signInTime))
+	s.setCookie(w, r, upstreamCookie, upstreamPath, value, time.Now().Add(openid.SignInTime))
 
 	return to, nil
 }
@@ -172,7 +174,7 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 	over := fault(http.StatusUnauthorized, "challenge_expired", "this took too long, or began in another browser: sign in again")
 
 	cookie, err := r.Cookie(upstreamCookie)
-	if err != nil || len(cookie.Value) > maxCredential {
+	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return gone, over
 	}
 
@@ -186,7 +188,7 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 	}
 
 	text, err := s.cfg.Box.Open(upstreamPurpose, sealed)
-	if err != nil || json.Unmarshal(text, &gone) != nil || time.Since(gone.At) > signInTime || gone.Provider != r.PathValue("provider") {
+	if err != nil || json.Unmarshal(text, &gone) != nil || time.Since(gone.At) > openid.SignInTime || gone.Provider != r.PathValue("provider") {
 		return gone, over
 	}
 

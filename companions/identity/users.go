@@ -2,69 +2,29 @@ package identity
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/mail"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/passwords"
 )
 
 // user is a person with an account.
-type user struct {
-	ID            string    `json:"id" db:"id"`
-	Username      string    `json:"username" db:"username"`
-	Name          string    `json:"name" db:"name"`
-	Email         string    `json:"email" db:"email"`
-	Administrator bool      `json:"administrator" db:"administrator"`
-	First         bool      `json:"first_administrator" db:"first"`
-	Disabled      bool      `json:"disabled" db:"disabled"`
-	Version       int64     `json:"version" db:"version"`
-	CreatedAt     time.Time `json:"created_at" db:"created_at"`
-}
-
-// columns are where the columns of userColumns go.
-func (u *user) columns() []any {
-	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Disabled, &u.Version, &u.CreatedAt}
-}
-
-const userColumns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.disabled, u.version, u.created_at`
+type user = accounts.User
 
 const firstUsername = "admin"
-
-// querier is a pool or a transaction.
-type querier interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// audit records who did what.
-func (s *Service) audit(ctx context.Context, q querier, actor, action, target string, details map[string]string) error {
-	if details == nil {
-		details = map[string]string{}
-	}
-
-	text, err := json.Marshal(details)
-	if err != nil {
-		return err
-	}
-
-	_, err = q.Exec(ctx, `INSERT INTO identity.audit (actor_id, action, target, details) VALUES ($1, $2, $3, $4)`,
-		actor, action, target, string(text))
-
-	return err
-}
 
 // ensureFirst makes the first administrator where there is no user at all.
 func (s *Service) ensureFirst(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(schemaLock)); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(accounts.SchemaLock)); err != nil {
 			return err
 		}
 
@@ -82,13 +42,13 @@ func (s *Service) ensureFirst(ctx context.Context) error {
 			return err
 		}
 
-		hash, err := s.hasher.hash(ctx, password)
+		hash, err := s.hasher.Hash(ctx, password)
 		if err != nil {
 			return err
 		}
 
 		_, err = insertUser(ctx, tx, user{
-			ID: newID(), Username: firstUsername, Name: "Administrator", Administrator: true, First: true,
+			ID: accounts.NewID(), Username: firstUsername, Name: "Administrator", Administrator: true, First: true,
 		}, hash)
 		s.MadeFirst = err == nil
 
@@ -96,11 +56,11 @@ func (s *Service) ensureFirst(ctx context.Context) error {
 	})
 }
 
-func insertUser(ctx context.Context, q querier, u user, hash string) (user, error) {
+func insertUser(ctx context.Context, q accounts.Querier, u user, hash string) (user, error) {
 	rows, _ := q.Query(ctx, `
 		INSERT INTO identity.users AS u (id, username, name, email, administrator, first, password_hash)
 		VALUES (@id, @username, @name, @email, @administrator, @first, @hash)
-		RETURNING `+userColumns, pgx.NamedArgs{
+		RETURNING `+accounts.Columns, pgx.NamedArgs{
 		"id": u.ID, "username": u.Username, "name": u.Name, "email": u.Email,
 		"administrator": u.Administrator, "first": u.First, "hash": hash,
 	})
@@ -116,6 +76,18 @@ func insertUser(ctx context.Context, q querier, u user, hash string) (user, erro
 func checkName(field, value string, most int) error {
 	if utf8.RuneCountInString(value) > most || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 		return invalid(field, "must have at most %d characters and no control characters", most)
+	}
+
+	return nil
+}
+
+func checkPassword(field, password string) error {
+	if utf8.RuneCountInString(password) < passwords.Min {
+		return invalid(field, "must have at least %d characters", passwords.Min)
+	}
+
+	if len(password) > passwords.Max {
+		return invalid(field, "must have at most %d bytes", passwords.Max)
 	}
 
 	return nil
@@ -160,7 +132,7 @@ func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	hash, err := s.hasher.hash(r.Context(), in.Password)
+	hash, err := s.hasher.Hash(r.Context(), in.Password)
 	if err != nil {
 		return err
 	}
@@ -168,12 +140,12 @@ func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
 	var made user
 
 	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) (err error) {
-		u := user{ID: newID(), Username: in.Username, Name: in.Name, Email: in.Email, Administrator: in.Administrator}
+		u := user{ID: accounts.NewID(), Username: in.Username, Name: in.Name, Email: in.Email, Administrator: in.Administrator}
 		if made, err = insertUser(r.Context(), tx, u, hash); err != nil {
 			return err
 		}
 
-		return s.audit(r.Context(), tx, c.actor(), "user.create", made.ID, nil)
+		return accounts.Audit(r.Context(), tx, c.actor(), "user.create", made.ID, nil)
 	})
 	if err != nil {
 		return err
@@ -229,7 +201,7 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 		return err
 	}
 
-	hash, err := s.hasher.hash(r.Context(), next)
+	hash, err := s.hasher.Hash(r.Context(), next)
 	if err != nil {
 		return err
 	}
@@ -240,10 +212,10 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 			return err
 		}
 
-		if err := endSessions(r.Context(), tx, c.user.ID, c.sessionID, "password changed"); err != nil {
+		if err := accounts.EndSessions(r.Context(), tx, c.user.ID, c.sessionID, "password changed"); err != nil {
 			return err
 		}
 
-		return s.audit(r.Context(), tx, c.user.ID, "user.password", c.user.ID, nil)
+		return accounts.Audit(r.Context(), tx, c.user.ID, "user.password", c.user.ID, nil)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"everloop/companions/identity"
+	"everloop/companions/identity/openid"
 	"everloop/companions/identity/upstream"
 	"everloop/infra/secrets"
 	"everloop/internal/clients"
@@ -96,14 +97,14 @@ func (s identitySettings) providers() ([]upstream.Provider, error) {
 }
 
 // openIDClients are the clients of the OpenID provider.
-func (s identitySettings) openIDClients() ([]identity.Client, error) {
+func (s identitySettings) openIDClients() ([]openid.Client, error) {
 	entries := s.OpenIDClients
 	if s.DesktopURL != "" && s.DesktopURL != "none" {
 		desktop := "desktop=" + strings.TrimRight(s.DesktopURL, "/") + "/signin/callback"
 		entries = append([]string{desktop}, entries...)
 	}
 
-	registered, err := identity.ParseClients(entries)
+	registered, err := openid.ParseClients(entries)
 	if err != nil {
 		return nil, fmt.Errorf("DESKTOP_URL or OPENID_CLIENTS: %w", err)
 	}

@@ -167,8 +167,15 @@ var allowed = map[string][]string{
 	},
 	"companions/githost/hook": {},
 	"companions/identity": {
-		"companions/edge", "companions/identity/pages", "companions/identity/passkeys", "companions/identity/totp",
+		"companions/edge", "companions/identity/accounts", "companions/identity/openid", "companions/identity/pages",
+		"companions/identity/passkeys", "companions/identity/passwords", "companions/identity/tokens", "companions/identity/totp",
 		"companions/identity/upstream", "companions/schema", "infra/secrets", "internal/clients", "internal/hosts",
+	},
+	"companions/identity/accounts":  {},
+	"companions/identity/passwords": {"companions/edge"},
+	"companions/identity/tokens":    {"companions/identity/accounts", "infra/secrets"},
+	"companions/identity/openid": {
+		"companions/edge", "companions/identity/accounts", "companions/identity/tokens", "infra/secrets",
 	},
 	"companions/identity/pages":    {},
 	"companions/identity/passkeys": {},

@@ -1,4 +1,6 @@
-package identity
+// Package tokens signs and verifies the tokens of the identity service, with keys that it
+// keeps sealed and replaces. It must not know HTTP, nor whether a session goes on.
+package tokens
 
 import (
 	"context"
@@ -6,12 +8,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"everloop/companions/identity/accounts"
+	"everloop/infra/secrets"
 )
 
 const (
@@ -24,8 +29,19 @@ const (
 // maxTokenTTL bounds the life of access tokens. A retired key is shown for longer.
 const maxTokenTTL = 24 * time.Hour
 
-// claims are what an access token says beside the registered claims.
-type claims struct {
+// ErrInvalid is the error of a token that this service has not signed, or that holds no more.
+var ErrInvalid = errors.New("the token is not valid")
+
+// Keys are the signing keys of the service.
+type Keys struct {
+	DB     *pgxpool.Pool
+	Box    *secrets.Box
+	Issuer string        // `iss` of the tokens
+	Life   time.Duration // of an access token
+}
+
+// Claims are what an access token says beside the registered claims.
+type Claims struct {
 	SessionID     string `json:"sid"`
 	Username      string `json:"preferred_username"`
 	Name          string `json:"name"`
@@ -34,20 +50,20 @@ type claims struct {
 	First         bool   `json:"first_administrator,omitempty"`
 	Version       int64  `json:"user_version"`
 
-	clientClaims
+	ClientClaims
 }
 
-// clientClaims are what an access token says of the OpenID client that it was made for.
-type clientClaims struct {
+// ClientClaims are what an access token says of the OpenID client that it was made for.
+type ClientClaims struct {
 	ClientID string `json:"client_id,omitempty"`
 	Scope    string `json:"scope,omitempty"`
 }
 
-// rotateKey makes a new signing key when the current one is older than age, or when
+// Rotate makes a new signing key when the current one is older than age, or when
 // there is none. The one before goes on verifying.
-func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(schemaLock)); err != nil {
+func (k *Keys) Rotate(ctx context.Context, age time.Duration) error {
+	return pgx.BeginFunc(ctx, k.DB, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(accounts.SchemaLock)); err != nil {
 			return err
 		}
 
@@ -66,9 +82,9 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 			return err
 		}
 
-		id := newID()
+		id := accounts.NewID()
 
-		sealed, err := s.cfg.Box.Seal("signing-key/"+id, private.Seed())
+		sealed, err := k.Box.Seal("signing-key/"+id, private.Seed())
 		if err != nil {
 			return err
 		}
@@ -83,20 +99,20 @@ func (s *Service) rotateKey(ctx context.Context, age time.Duration) error {
 	})
 }
 
-// signer reads the current key: another process may have rotated it. kind is `typ` of
+// Signer reads the current key: another process may have rotated it. kind is `typ` of
 // what it signs.
-func (s *Service) signer(ctx context.Context, kind jose.ContentType) (jose.Signer, error) {
+func (k *Keys) Signer(ctx context.Context, kind jose.ContentType) (jose.Signer, error) {
 	var (
 		id     string
 		sealed []byte
 	)
 
-	err := s.db.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
+	err := k.DB.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
 	if err != nil {
 		return nil, err
 	}
 
-	seed, err := s.cfg.Box.Open("signing-key/"+id, sealed)
+	seed, err := k.Box.Open("signing-key/"+id, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("open the signing key: %w", err)
 	}
@@ -111,34 +127,34 @@ func (s *Service) signer(ctx context.Context, kind jose.ContentType) (jose.Signe
 	)
 }
 
-// accessToken signs a token for a session of a user.
-func (s *Service) accessToken(
-	ctx context.Context, u user, sessionID string, expires time.Time, of clientClaims,
+// AccessToken signs a token for a session of a user.
+func (k *Keys) AccessToken(
+	ctx context.Context, u accounts.User, sessionID string, expires time.Time, of ClientClaims,
 ) (string, time.Duration, error) {
-	signer, err := s.signer(ctx, TokenType)
+	signer, err := k.Signer(ctx, TokenType)
 	if err != nil {
 		return "", 0, err
 	}
 
 	now := time.Now()
-	life := min(s.cfg.TokenTTL, expires.Sub(now))
+	life := min(k.Life, expires.Sub(now))
 	token, err := jwt.Signed(signer).
 		Claims(jwt.Claims{
-			Issuer: s.cfg.Issuer, Subject: u.ID, Audience: jwt.Audience{Audience}, ID: newID(),
+			Issuer: k.Issuer, Subject: u.ID, Audience: jwt.Audience{Audience}, ID: accounts.NewID(),
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
 		}).
-		Claims(claims{
+		Claims(Claims{
 			SessionID: sessionID, Username: u.Username, Name: u.Name, Email: u.Email,
-			Administrator: u.Administrator, First: u.First, Version: u.Version, clientClaims: of,
+			Administrator: u.Administrator, First: u.First, Version: u.Version, ClientClaims: of,
 		}).Serialize()
 
 	return token, life, err
 }
 
-// keySet is the public keys, those included that do not sign any more but may still
+// Set is the public keys, those included that do not sign any more but may still
 // have signed a valid token.
-func (s *Service) keySet(ctx context.Context) (jose.JSONWebKeySet, error) {
-	rows, _ := s.db.Query(ctx, `
+func (k *Keys) Set(ctx context.Context) (jose.JSONWebKeySet, error) {
+	rows, _ := k.DB.Query(ctx, `
 		SELECT id, public FROM identity.signing_keys
 		WHERE  retired_at IS NULL OR retired_at > now() - make_interval(secs => $1)
 		ORDER  BY id DESC LIMIT 100`, (maxTokenTTL + time.Hour).Seconds())
@@ -160,70 +176,36 @@ func (s *Service) keySet(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, err
 }
 
-// verifyToken verifies an access token and returns what it says. Whether its session
+// Verify verifies an access token and returns what it says. Whether its session
 // goes on is for the caller to ask.
-func (s *Service) verifyToken(ctx context.Context, raw string) (claims, error) {
+func (k *Keys) Verify(ctx context.Context, raw string) (Claims, error) {
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != TokenType {
-		return claims{}, unauthorized()
+		return Claims{}, ErrInvalid
 	}
 
-	set, err := s.keySet(ctx)
+	set, err := k.Set(ctx)
 	if err != nil {
-		return claims{}, err
+		return Claims{}, err
 	}
 
 	keys := set.Key(token.Headers[0].KeyID)
 	if len(keys) != 1 {
-		return claims{}, unauthorized()
+		return Claims{}, ErrInvalid
 	}
 
 	var (
 		registered jwt.Claims
-		own        claims
+		own        Claims
 	)
 	if token.Claims(keys[0], &registered, &own) != nil || registered.Expiry == nil {
-		return claims{}, unauthorized()
+		return Claims{}, ErrInvalid
 	}
 
-	expected := jwt.Expected{Issuer: s.cfg.Issuer, AnyAudience: jwt.Audience{Audience}, Time: time.Now()}
+	expected := jwt.Expected{Issuer: k.Issuer, AnyAudience: jwt.Audience{Audience}, Time: time.Now()}
 	if registered.ValidateWithLeeway(expected, 0) != nil {
-		return claims{}, unauthorized()
+		return Claims{}, ErrInvalid
 	}
 
 	return own, nil
-}
-
-// rotateNow replaces the signing key at once, when it may have been read by others.
-func (s *Service) rotateNow(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.administrator(r)
-	if err != nil {
-		return err
-	}
-
-	if err := s.rotateKey(r.Context(), 0); err != nil {
-		return err
-	}
-
-	if err := s.audit(r.Context(), s.db, c.actor(), "key.rotate", "", nil); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
-}
-
-// showKeySet is the JWKS.
-func (s *Service) showKeySet(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Access-Control-Allow-Origin", "*")
-
-	set, err := s.keySet(r.Context())
-	if err != nil {
-		return err
-	}
-
-	answer(w, http.StatusOK, set)
-
-	return nil
 }

@@ -1,25 +1,27 @@
-package identity
+package openid
 
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
+
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/tokens"
 )
 
 // Revocation implements op.Server (RFC 7009): a client ends its session by one of the
 // session's tokens. A token that is not known, or not its own, changes nothing.
-func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.RevocationRequest]) (*op.Response, error) {
-	if len(r.Data.Token) > maxCredential {
+func (p *Provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.RevocationRequest]) (*op.Response, error) {
+	if len(r.Data.Token) > accounts.MaxCredential {
 		return op.NewResponse(struct{}{}), nil
 	}
 
-	said, err := p.verifyToken(ctx, r.Data.Token)
-	if _, unknown := errors.AsType[*Fault](err); err != nil && !unknown {
+	said, err := p.cfg.Keys.Verify(ctx, r.Data.Token)
+	if err != nil && !errors.Is(err, tokens.ErrInvalid) {
 		return nil, p.protocolError(ctx, err)
 	}
 
@@ -30,7 +32,7 @@ func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 			SELECT s.id, s.user_id FROM identity.sessions s
 			WHERE  s.client_id = $1 AND s.ended_at IS NULL AND
 			       s.id IN (SELECT $2 UNION ALL SELECT t.session_id FROM identity.refresh_tokens t WHERE t.hash = $3)
-			FOR UPDATE`, r.Client.GetID(), said.SessionID, secretHash(r.Data.Token)).Scan(&id, &userID)
+			FOR UPDATE`, r.Client.GetID(), said.SessionID, accounts.Hash(r.Data.Token)).Scan(&id, &userID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -39,14 +41,14 @@ func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 			return err
 		}
 
-		if err := endSession(ctx, tx, id, "revoked"); err != nil {
+		if err := accounts.EndSession(ctx, tx, id, "revoked"); err != nil {
 			return err
 		}
 
 		details := addressOf(ctx)
 		details["client"] = r.Client.GetID()
 
-		return p.audit(ctx, tx, userID, "auth.revoke", id, details)
+		return accounts.Audit(ctx, tx, userID, "auth.revoke", id, details)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
@@ -58,7 +60,7 @@ func (p *provider) Revocation(ctx context.Context, r *op.ClientRequest[oidc.Revo
 // EndSession implements op.Server: it ends the sign-in of the browser, and with it those
 // of all clients. Without an ID token it could be any page that asks: then the person
 // signs out on the page of the service.
-func (p *provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSessionRequest]) (*op.Redirect, error) {
+func (p *Provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSessionRequest]) (*op.Redirect, error) {
 	in := r.Data
 	wrong := func(text string) (*op.Redirect, error) {
 		return nil, oidc.ErrInvalidRequest().WithDescription("%s", text)
@@ -99,7 +101,7 @@ func (p *provider) EndSession(ctx context.Context, r *op.Request[oidc.EndSession
 	}
 
 	out := op.NewRedirect(to)
-	for _, cookie := range p.emptyCookies(p.secure) {
+	for _, cookie := range p.cfg.EmptyCookies {
 		out.Header.Add("Set-Cookie", cookie.String())
 	}
 
@@ -124,7 +126,7 @@ func withState(uri, state string) (string, error) {
 }
 
 // endBrowserSession ends the session of an ID token and that of the browser above it.
-func (p *provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClaims) error {
+func (p *Provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClaims) error {
 	return pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var top string
 
@@ -138,26 +140,13 @@ func (p *provider) endBrowserSession(ctx context.Context, hint *oidc.IDTokenClai
 			return err
 		}
 
-		if err := endSession(ctx, tx, top, "logout"); err != nil {
+		if err := accounts.EndSession(ctx, tx, top, "logout"); err != nil {
 			return err
 		}
 
 		details := addressOf(ctx)
 		details["client"] = hint.AuthorizedParty
 
-		return p.audit(ctx, tx, hint.Subject, "auth.logout", top, details)
+		return accounts.Audit(ctx, tx, hint.Subject, "auth.logout", top, details)
 	})
-}
-
-// emptyCookies are cookies that remove those of a session. Over HTTPS they do, secure or
-// not; over HTTP a browser takes those alone that are not.
-func (s *Service) emptyCookies(secure bool) []*http.Cookie {
-	var out []*http.Cookie
-	for name, path := range map[string]string{sessionCookie: "/", refreshCookie: refreshPath} {
-		out = append(out, &http.Cookie{
-			Name: name, Path: path, MaxAge: -1, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
-		})
-	}
-
-	return out
 }

@@ -1,4 +1,4 @@
-package identity
+package openid
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
+
+	"everloop/companions/identity/tokens"
 )
 
 // Client is a program that signs people in by the OpenID provider. It is a public one:
@@ -64,7 +66,7 @@ func (c Client) check() error {
 		return fmt.Errorf("client id %q must have 1 to 64 letters, digits, -, _ or .", c.ID)
 	}
 
-	if c.ID == Audience {
+	if c.ID == tokens.Audience {
 		return fmt.Errorf("client id %q is the audience of access tokens: choose another", c.ID)
 	}
 
@@ -88,6 +90,19 @@ func (c Client) check() error {
 
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// Origins are the sites of clients to which a browser may be sent with a code.
+func Origins(clients []Client) []string {
+	var out []string
+
+	for _, c := range clients {
+		for _, uri := range c.RedirectURIs {
+			out = append(out, originOf(uri))
+		}
+	}
+
+	return out
 }
 
 // originOf is the origin of a URI; "" of one without.

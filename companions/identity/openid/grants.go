@@ -1,4 +1,4 @@
-package identity
+package openid
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
+
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/tokens"
 )
 
 const (
 	clientRefreshPrefix = "ec_r_"
-
-	// mostClientSessions of one user are open, of all clients; a further one ends the oldest.
-	mostClientSessions = 100
 )
 
 // grant is what tokens are made of: a session of a client.
 type grant struct {
-	user       user
+	user       accounts.User
 	sessionID  string
 	clientID   string
 	scopes     []string
@@ -42,7 +42,7 @@ type refusal struct{ action, description string }
 
 // CodeExchange implements op.Server. A code can be tried once, whatever its result; one
 // that comes again ends the session that was made with it.
-func (p *provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
+func (p *Provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID()}
 
 	var refused *refusal
@@ -56,7 +56,7 @@ func (p *provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.Ac
 		details := addressOf(ctx)
 		details["client"] = g.clientID
 
-		return p.audit(ctx, tx, g.user.ID, refused.action, g.sessionID, details)
+		return accounts.Audit(ctx, tx, g.user.ID, refused.action, g.sessionID, details)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
@@ -69,14 +69,14 @@ func (p *provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.Ac
 	return p.tokens(ctx, g)
 }
 
-func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.AccessTokenRequest) (*refusal, error) {
+func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.AccessTokenRequest) (*refusal, error) {
 	var (
 		parentID, clientID, redirectURI, scope, challenge string
 		made                                              *string
 		used, young                                       bool
 	)
 
-	hash := secretHash(in.Code)
+	hash := accounts.Hash(in.Code)
 
 	err := tx.QueryRow(ctx, `
 		SELECT user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge, session_id, used_at IS NOT NULL,
@@ -94,7 +94,7 @@ func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 	if used {
 		if made != nil {
 			g.sessionID = *made
-			err = endSession(ctx, tx, g.sessionID, "code reused")
+			err = accounts.EndSession(ctx, tx, g.sessionID, "code reused")
 		}
 
 		return &refusal{"auth.code_reused", "this code was used before: its tokens have ended"}, err
@@ -136,11 +136,11 @@ func (p *provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 
 // openClientSession makes the session of a client below that of the browser; false when
 // that one has ended.
-func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
+func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
 	// The user is locked before sessions, as by a sign-in and by the deletion of the user.
 	err := tx.QueryRow(ctx, `
-		SELECT `+userColumns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE`,
-		g.user.ID).Scan(g.user.columns()...)
+		SELECT `+accounts.Columns+` FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE`,
+		g.user.ID).Scan(g.user.Columns()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -160,7 +160,7 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 		return false, err
 	}
 
-	g.sessionID, g.expires = newID(), time.Now().Add(p.cfg.TokenTTL)
+	g.sessionID, g.expires = accounts.NewID(), time.Now().Add(p.cfg.Keys.Life)
 	if slices.Contains(g.scopes, oidc.ScopeOfflineAccess) {
 		g.refresh, g.expires = clientRefreshPrefix+rand.Text()+rand.Text(), time.Now().Add(p.cfg.SessionTTL)
 	}
@@ -169,14 +169,14 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	batch.Queue(`
 		UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
 		WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id <> ''
-		              ORDER BY id DESC OFFSET $2)`, g.user.ID, mostClientSessions-1)
+		              ORDER BY id DESC OFFSET $2)`, g.user.ID, accounts.MostClientSessions-1)
 	batch.Queue(`
 		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at, amr)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"], g.expires, g.amr)
 
 	if g.refresh != "" {
-		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, secretHash(g.refresh), g.sessionID)
+		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, accounts.Hash(g.refresh), g.sessionID)
 	}
 
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
@@ -186,12 +186,12 @@ func (p *provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	details := addressOf(ctx)
 	details["client"] = g.clientID
 
-	return true, p.audit(ctx, tx, g.user.ID, "auth.client_sign_in", g.sessionID, details)
+	return true, accounts.Audit(ctx, tx, g.user.ID, "auth.client_sign_in", g.sessionID, details)
 }
 
 // RefreshToken implements op.Server. A token counts once: one that comes again ends its
 // session, with all tokens that followed it.
-func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.RefreshTokenRequest]) (*op.Response, error) {
+func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.RefreshTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID(), refresh: clientRefreshPrefix + rand.Text() + rand.Text()}
 
 	var reused bool
@@ -202,14 +202,14 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 			scope string
 		)
 
-		hash := secretHash(r.Data.RefreshToken)
+		hash := accounts.Hash(r.Data.RefreshToken)
 
 		err := tx.QueryRow(ctx, `
-			SELECT `+userColumns+`, s.id, s.scope, s.signed_in_at, s.amr, s.expires_at, t.used_at IS NOT NULL
+			SELECT `+accounts.Columns+`, s.id, s.scope, s.signed_in_at, s.amr, s.expires_at, t.used_at IS NOT NULL
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
 			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
 			FOR UPDATE OF t, s`, hash, g.clientID).Scan(
-			append(g.user.columns(), &g.sessionID, &scope, &g.signedInAt, &g.amr, &g.expires, &used)...)
+			append(g.user.Columns(), &g.sessionID, &scope, &g.signedInAt, &g.amr, &g.expires, &used)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return oidc.ErrInvalidGrant().WithDescription("this refresh token is not valid")
 		}
@@ -219,14 +219,14 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 		}
 
 		if reused = used; used {
-			if err := endSession(ctx, tx, g.sessionID, "refresh reused"); err != nil {
+			if err := accounts.EndSession(ctx, tx, g.sessionID, "refresh reused"); err != nil {
 				return err
 			}
 
 			details := addressOf(ctx)
 			details["client"] = g.clientID
 
-			return p.audit(ctx, tx, g.user.ID, "auth.refresh_reused", g.sessionID, details)
+			return accounts.Audit(ctx, tx, g.user.ID, "auth.refresh_reused", g.sessionID, details)
 		}
 
 		g.scopes = strings.Fields(scope)
@@ -240,7 +240,7 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 			g.scopes = r.Data.Scopes
 		}
 
-		return replaceRefresh(ctx, tx, hash, g.refresh, g.sessionID)
+		return accounts.ReplaceRefresh(ctx, tx, hash, g.refresh, g.sessionID)
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
@@ -254,8 +254,8 @@ func (p *provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 }
 
 // tokens signs the tokens of a grant.
-func (p *provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
-	access, life, err := p.accessToken(ctx, g.user, g.sessionID, g.expires, clientClaims{
+func (p *Provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
+	access, life, err := p.cfg.Keys.AccessToken(ctx, g.user, g.sessionID, g.expires, tokens.ClientClaims{
 		ClientID: g.clientID, Scope: strings.Join(g.scopes, " "),
 	})
 	if err != nil {
@@ -275,8 +275,8 @@ func (p *provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
 	return op.NewResponse(out), nil
 }
 
-func (p *provider) idToken(ctx context.Context, g grant, access string, life time.Duration) (string, error) {
-	signer, err := p.signer(ctx, "JWT")
+func (p *Provider) idToken(ctx context.Context, g grant, access string, life time.Duration) (string, error) {
+	signer, err := p.cfg.Keys.Signer(ctx, "JWT")
 	if err != nil {
 		return "", err
 	}
@@ -293,21 +293,21 @@ func (p *provider) idToken(ctx context.Context, g grant, access string, life tim
 }
 
 // UserInfo implements op.Server: what the scopes of an access token open of its person.
-func (p *provider) UserInfo(ctx context.Context, r *op.Request[oidc.UserInfoRequest]) (*op.Response, error) {
+func (p *Provider) UserInfo(ctx context.Context, r *op.Request[oidc.UserInfoRequest]) (*op.Response, error) {
 	invalidToken := op.NewStatusError(
 		(&oidc.Error{ErrorType: "invalid_token"}).WithDescription("the access token is not valid"), http.StatusUnauthorized)
-	if len(r.Data.AccessToken) > maxCredential {
+	if len(r.Data.AccessToken) > accounts.MaxCredential {
 		return nil, invalidToken
 	}
 
-	said, err := p.verifyToken(ctx, r.Data.AccessToken)
+	said, err := p.cfg.Keys.Verify(ctx, r.Data.AccessToken)
 
-	var c caller
+	var u accounts.User
 	if err == nil {
-		c, err = p.bySession(ctx, `s.id = $1`, said.SessionID)
+		u, _, err = accounts.BySession(ctx, p.db, `s.id = $1`, said.SessionID)
 	}
 
-	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
+	if errors.Is(err, tokens.ErrInvalid) || errors.Is(err, pgx.ErrNoRows) {
 		return nil, invalidToken
 	}
 
@@ -321,13 +321,13 @@ func (p *provider) UserInfo(ctx context.Context, r *op.Request[oidc.UserInfoRequ
 			"the access token was made without the scope openid"), http.StatusForbidden)
 	}
 
-	info := &oidc.UserInfo{Subject: c.user.ID}
+	info := &oidc.UserInfo{Subject: u.ID}
 	if slices.Contains(scopes, oidc.ScopeProfile) {
-		info.Name, info.PreferredUsername = c.user.Name, c.user.Username
+		info.Name, info.PreferredUsername = u.Name, u.Username
 	}
 
 	if slices.Contains(scopes, oidc.ScopeEmail) {
-		info.Email = c.user.Email
+		info.Email = u.Email
 	}
 
 	return op.NewResponse(info), nil

@@ -1,4 +1,4 @@
-package identity
+package openid
 
 import (
 	"context"
@@ -18,6 +18,9 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
 	"github.com/zitadel/schema"
+
+	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/tokens"
 )
 
 const (
@@ -25,9 +28,9 @@ const (
 
 	codeLife   = time.Minute
 	mostCodes  = 20               // unused ones of one session; a further one removes the oldest
-	signInTime = 10 * time.Minute // from the request of a client until its person has signed in
+	SignInTime = 10 * time.Minute // from the request of a client until its person has signed in
 
-	maxAuthorize = 8 << 10 // bytes of the parameters
+	MaxAuthorize = 8 << 10 // bytes of the parameters
 	maxState     = 2 << 10
 	maxNonce     = 512
 
@@ -36,7 +39,7 @@ const (
 
 // serveAuthorize answers a request for a code. What is wrong with it is for the client,
 // once it is known that the redirect URI is the client's.
-func (p *provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
+func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	decoder := schema.NewDecoder()
 	decoder.IgnoreUnknownKeys(true)
 
@@ -77,7 +80,7 @@ func (p *provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 // authorize returns where the browser goes: to the client with a code, or to the sign-in
 // page. It keeps nothing of a request whose person has not signed in: the page leads back
 // to the same request.
-func (p *provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (string, error) {
+func (p *Provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (string, error) {
 	ctx := r.Context()
 	if err := checkAuthorize(r, in, c); err != nil {
 		return "", err
@@ -135,7 +138,7 @@ func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err err
 		return oidc.ErrRequestNotSupported().WithDescription("request objects are not supported")
 	}
 
-	if len(r.Form.Encode()) > maxAuthorize || len(in.State) > maxState || len(in.Nonce) > maxNonce {
+	if len(r.Form.Encode()) > MaxAuthorize || len(in.State) > maxState || len(in.Nonce) > maxNonce {
 		return wrong("the request, state or nonce is too long")
 	}
 
@@ -175,26 +178,26 @@ func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err err
 
 // browser is who has signed in with the browser of a request.
 type browser struct {
-	user       user // the zero one: none
+	user       accounts.User // the zero one: none
 	sessionID  string
 	signedInAt time.Time
 	now        time.Time // of the database, which keeps signedInAt
 }
 
-func (p *provider) browser(r *http.Request) (browser, error) {
+func (p *Provider) browser(r *http.Request) (browser, error) {
 	ctx := r.Context()
 
 	var b browser
 
 	hash := []byte{}
-	if cookie, err := r.Cookie(sessionCookie); err == nil && len(cookie.Value) <= maxCredential {
-		hash = secretHash(cookie.Value)
+	if cookie, err := r.Cookie(p.cfg.SessionCookie); err == nil && len(cookie.Value) <= accounts.MaxCredential {
+		hash = accounts.Hash(cookie.Value)
 	}
 
 	err := p.db.QueryRow(ctx, `
-		SELECT `+userColumns+`, s.id, s.signed_in_at, now() FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
+		SELECT `+accounts.Columns+`, s.id, s.signed_in_at, now() FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, hash,
-	).Scan(append(b.user.columns(), &b.sessionID, &b.signedInAt, &b.now)...)
+	).Scan(append(b.user.Columns(), &b.sessionID, &b.signedInAt, &b.now)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = p.db.QueryRow(ctx, `SELECT now()`).Scan(&b.now)
 	}
@@ -221,7 +224,7 @@ func (b browser) fits(in *oidc.AuthRequest, asked time.Time, hinted string) bool
 }
 
 // asked is when a request came first, for one that the sign-in page leads back to.
-func (p *provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) time.Time {
+func (p *Provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) time.Time {
 	sealed, err := base64.RawURLEncoding.DecodeString(r.Form.Get(askedParameter))
 	if err != nil {
 		return time.Time{}
@@ -233,7 +236,7 @@ func (p *provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) t
 	}
 
 	asked, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil || now.Sub(asked) > signInTime {
+	if err != nil || now.Sub(asked) > SignInTime {
 		return time.Time{}
 	}
 
@@ -246,7 +249,7 @@ func askedPurpose(in *oidc.AuthRequest) string {
 }
 
 // hinted is the person of an id_token_hint, which may have expired; "" without one.
-func (p *provider) hinted(ctx context.Context, hint string) (string, error) {
+func (p *Provider) hinted(ctx context.Context, hint string) (string, error) {
 	if hint == "" {
 		return "", nil
 	}
@@ -260,8 +263,8 @@ func (p *provider) hinted(ctx context.Context, hint string) (string, error) {
 }
 
 // verifyHint verifies an ID token of this service. That it has expired does not matter.
-func (p *provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenClaims, error) {
-	verifier := op.NewIDTokenHintVerifier(p.cfg.Issuer, keys{p.Service}, op.WithSupportedIDTokenHintSigningAlgorithms(string(jose.EdDSA)))
+func (p *Provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenClaims, error) {
+	verifier := op.NewIDTokenHintVerifier(p.cfg.Issuer, keys{p.cfg.Keys}, op.WithSupportedIDTokenHintSigningAlgorithms(string(jose.EdDSA)))
 
 	claims, err := op.VerifyIDTokenHint[*oidc.IDTokenClaims](ctx, hint, verifier)
 	if _, expired := errors.AsType[op.IDTokenHintExpiredError](err); expired {
@@ -276,11 +279,11 @@ func (p *provider) verifyHint(ctx context.Context, hint string) (*oidc.IDTokenCl
 }
 
 // keys verifies signatures with the keys of the service.
-type keys struct{ s *Service }
+type keys struct{ *tokens.Keys }
 
 // VerifySignature implements oidc.KeySet.
 func (k keys) VerifySignature(ctx context.Context, signed *jose.JSONWebSignature) ([]byte, error) {
-	set, err := k.s.keySet(ctx)
+	set, err := k.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +301,7 @@ func (k keys) VerifySignature(ctx context.Context, signed *jose.JSONWebSignature
 }
 
 // issueCode makes an authorization code for a session.
-func (p *provider) issueCode(ctx context.Context, b browser, in *oidc.AuthRequest) (string, error) {
+func (p *Provider) issueCode(ctx context.Context, b browser, in *oidc.AuthRequest) (string, error) {
 	code := codePrefix + rand.Text() + rand.Text()
 
 	return code, pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
@@ -321,7 +324,7 @@ func (p *provider) issueCode(ctx context.Context, b browser, in *oidc.AuthReques
 		batch.Queue(`
 			INSERT INTO identity.authorization_codes (hash, user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			secretHash(code), b.user.ID, b.sessionID, in.ClientID, in.RedirectURI, strings.Join(in.Scopes, " "), in.Nonce, in.CodeChallenge)
+			accounts.Hash(code), b.user.ID, b.sessionID, in.ClientID, in.RedirectURI, strings.Join(in.Scopes, " "), in.Nonce, in.CodeChallenge)
 
 		return tx.SendBatch(ctx, &batch).Close()
 	})

@@ -1,0 +1,175 @@
+// Package openid is the OpenID provider of the identity service, with which front ends sign
+// people in. It must not know passwords, nor how people prove who they are.
+package openid
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/cors"
+	"github.com/zitadel/oidc/v3/pkg/oidc"
+	"github.com/zitadel/oidc/v3/pkg/op"
+
+	"everloop/companions/edge"
+	"everloop/companions/identity/tokens"
+	"everloop/infra/secrets"
+)
+
+// Paths of the OpenID provider.
+const (
+	AuthorizePath  = "/oauth/authorize"
+	TokenPath      = "/oauth/token" //nolint:gosec // a path, no secret
+	UserinfoPath   = "/oauth/userinfo"
+	RevokePath     = "/oauth/revoke"
+	EndSessionPath = "/oauth/end_session"
+)
+
+// Config of the provider. All fields are needed.
+type Config struct {
+	DB      *pgxpool.Pool
+	Box     *secrets.Box
+	Keys    *tokens.Keys
+	Issuer  string
+	Clients []Client
+	Log     *slog.Logger
+
+	SessionTTL    time.Duration  // life of a client's session that is refreshed
+	SessionCookie string         // name of the cookie by which a browser has signed in
+	EmptyCookies  []*http.Cookie // remove the sign-in of a browser
+}
+
+// Provider is the OpenID provider of the service: authorization code flow with PKCE, for
+// public clients. The library routes requests, decodes them and checks what the protocols
+// say of them; codes and tokens are those of the service's own sessions.
+type Provider struct {
+	op.UnimplementedServer
+	cfg     Config
+	db      *pgxpool.Pool
+	clients map[string]Client
+}
+
+// New makes the provider. A client that cannot be registered is an error.
+func New(cfg Config) (*Provider, error) {
+	p := &Provider{cfg: cfg, db: cfg.DB, clients: map[string]Client{}}
+	for _, c := range cfg.Clients {
+		if err := c.check(); err != nil {
+			return nil, err
+		}
+
+		if _, twice := p.clients[c.ID]; twice {
+			return nil, errors.New("client " + c.ID + " is registered twice")
+		}
+
+		p.clients[c.ID] = c
+	}
+
+	return p, nil
+}
+
+// Handler serves the endpoints below /oauth. Pages of the clients may call them from
+// their own origins, without cookies.
+func (p *Provider) Handler() http.Handler {
+	at := op.NewEndpoint
+
+	served := op.RegisterServer(p, op.Endpoints{
+		Token: at(TokenPath), Userinfo: at(UserinfoPath), Revocation: at(RevokePath), EndSession: at(EndSessionPath),
+	}, op.WithServerCORSOptions(&cors.Options{
+		AllowOriginFunc: p.allowsOrigin,
+		AllowedMethods:  []string{http.MethodGet, http.MethodPost},
+		AllowedHeaders:  []string{"Authorization", "Content-Type"},
+		MaxAge:          600,
+	}), op.WithFallbackLogger(quiet), op.WithSetRouter(func(router chi.Router) { router.HandleFunc(AuthorizePath, p.serveAuthorize) }))
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), addressKey{}, edge.Client(r).String())))
+	})
+}
+
+// quiet keeps the library from logging what clients do wrong, with parts of their requests.
+// What this service cannot do is logged by protocolError.
+var quiet = slog.New(slog.DiscardHandler)
+
+func (p *Provider) allowsOrigin(origin string) bool {
+	for _, c := range p.clients {
+		if slices.ContainsFunc(c.RedirectURIs, func(uri string) bool { return originOf(uri) == origin }) {
+			return true
+		}
+	}
+
+	return false
+}
+
+type addressKey struct{}
+
+// addressOf is the client's address, for the audit log.
+func addressOf(ctx context.Context) map[string]string {
+	address, _ := ctx.Value(addressKey{}).(string)
+	return map[string]string{"address": address}
+}
+
+// protocolError is an error of this service as the library shows it. What is neither a
+// fault of the client nor of the protocol is logged and shown without detail.
+func (p *Provider) protocolError(ctx context.Context, err error) error {
+	if known, ok := errors.AsType[*oidc.Error](err); ok {
+		return known
+	}
+
+	if known, ok := errors.AsType[op.StatusError](err); ok {
+		return known
+	}
+
+	if ctx.Err() == nil {
+		p.cfg.Log.Error("failed to answer a request of an OpenID client", "error", err)
+	}
+
+	return op.NewStatusError(oidc.ErrServerError().WithDescription("the identity service is not available, retry in some seconds"),
+		http.StatusServiceUnavailable)
+}
+
+// VerifyClient implements op.Server. All clients are public: a secret is refused, so that
+// no client relies on one that is not checked.
+func (p *Provider) VerifyClient(_ context.Context, r *op.Request[op.ClientCredentials]) (op.Client, error) {
+	c, known := p.clients[r.Data.ClientID]
+	if !known || r.Data.ClientSecret != "" || r.Data.ClientAssertion != "" {
+		return nil, op.NewStatusError(oidc.ErrInvalidClient().WithDescription("no public client of this id is registered"),
+			http.StatusUnauthorized)
+	}
+
+	return registered{c}, nil
+}
+
+// Describe shows clients the endpoints, keys and abilities of the provider.
+func (p *Provider) Describe(w http.ResponseWriter) {
+	w.Header().Set("Access-Control-Allow-Origin", "*") // public, and no credential is looked at
+
+	at := func(path string) string { return strings.TrimRight(p.cfg.Issuer, "/") + path }
+	none := []oidc.AuthMethod{oidc.AuthMethodNone}
+	edge.WriteJSON(w, http.StatusOK, struct {
+		oidc.DiscoveryConfiguration
+		IssuerInAnswer bool `json:"authorization_response_iss_parameter_supported"` // RFC 9207
+	}{oidc.DiscoveryConfiguration{
+		Issuer: p.cfg.Issuer, JwksURI: at("/.well-known/jwks.json"),
+		AuthorizationEndpoint: at(AuthorizePath), TokenEndpoint: at(TokenPath), UserinfoEndpoint: at(UserinfoPath),
+		RevocationEndpoint: at(RevokePath), EndSessionEndpoint: at(EndSessionPath),
+		ScopesSupported:                        []string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess},
+		ResponseTypesSupported:                 []string{string(oidc.ResponseTypeCode)},
+		ResponseModesSupported:                 []string{string(oidc.ResponseModeQuery), string(oidc.ResponseModeFragment)},
+		GrantTypesSupported:                    registered{}.GrantTypes(),
+		SubjectTypesSupported:                  []string{"public"},
+		IDTokenSigningAlgValuesSupported:       []string{string(jose.EdDSA)},
+		TokenEndpointAuthMethodsSupported:      none,
+		RevocationEndpointAuthMethodsSupported: none,
+		CodeChallengeMethodsSupported:          []oidc.CodeChallengeMethod{oidc.CodeChallengeMethodS256},
+		ClaimsSupported: []string{
+			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "azp", "amr", "sid", "name", "preferred_username", "email",
+		},
+	}, true})
+}

@@ -1,0 +1,90 @@
+// Package passwords hashes passwords and compares them with hashes, few at a time. It must
+// not know whose they are.
+package passwords
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/alexedwards/argon2id"
+
+	"everloop/companions/edge"
+)
+
+// hashing is the cost of a password's hash: 46 MiB and one thread, as OWASP advises.
+var hashing = argon2id.Params{Memory: 46 << 10, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+// mostWaiting bounds the requests that wait for their turn to hash.
+const mostWaiting = 256
+
+// Hasher computes hashes of passwords, few at a time: each takes much memory and a
+// processor, which the rest of the machine needs too.
+type Hasher struct {
+	turn    chan struct{} // holds one entry for each hash being computed
+	waiting chan struct{}
+	dummy   string // of no password: an unknown user takes as long as a wrong password
+}
+
+// NewHasher makes a Hasher that computes so many at once.
+func NewHasher(atOnce int) *Hasher {
+	dummy, err := argon2id.CreateHash("", &hashing)
+	if err != nil {
+		panic("passwords: " + err.Error()) // the system has no randomness
+	}
+
+	return &Hasher{turn: make(chan struct{}, atOnce), waiting: make(chan struct{}, mostWaiting), dummy: dummy}
+}
+
+// within runs f in its turn.
+func (h *Hasher) within(ctx context.Context, f func() error) error {
+	select {
+	case h.waiting <- struct{}{}:
+		defer func() { <-h.waiting }()
+	default:
+		busy := edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "checking of passwords is not available, retry in some seconds")
+		busy.RetryAfter = 2
+
+		return busy
+	}
+
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	return f()
+}
+
+// Hash gives the hash of a password, with its salt and parameters.
+func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err error) {
+	err = h.within(ctx, func() (err error) {
+		hash, err = argon2id.CreateHash(password, &hashing)
+		return err
+	})
+
+	return hash, err
+}
+
+// Matches reports whether a password has that hash; an empty hash matches nothing and
+// takes as long.
+func (h *Hasher) Matches(ctx context.Context, password, hash string) (held bool, err error) {
+	known := hash != ""
+	if !known {
+		hash = h.dummy
+	}
+
+	err = h.within(ctx, func() (err error) {
+		held, err = argon2id.ComparePasswordAndHash(password, hash)
+		return err
+	})
+
+	return held && known, err
+}
+
+// Lengths of a password, in characters and in bytes.
+const (
+	Min = 10
+	Max = 256
+)
