@@ -249,7 +249,7 @@ const clientFlow = async (cookies) => {
     idTokenExpected: true,
   };
   const address = client.buildAuthorizationUrl(config, {
-    redirect_uri: 'http://127.0.0.1:8080/signin/callback', scope: 'openid profile email offline_access',
+    redirect_uri: `${fixture.server.desktopURL}/signin/callback`, scope: 'openid profile email offline_access',
     code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256',
     state: checks.expectedState, nonce: checks.expectedNonce,
   });
@@ -289,9 +289,9 @@ test('a client revokes its tokens and signs the browser out', async () => {
   await client.tokenRevocation(config, other.refresh_token);
   await until('it ends', async () => (await agent(bearer(other.access_token))).status === 401);
   assert.equal((await agent(bearer(tokens.access_token))).status, 200);
-  const address = client.buildEndSessionUrl(config, { id_token_hint: tokens.id_token, post_logout_redirect_uri: 'http://127.0.0.1:8080/' });
+  const address = client.buildEndSessionUrl(config, { id_token_hint: tokens.id_token, post_logout_redirect_uri: `${fixture.server.desktopURL}/` });
   const out = await fetch(address, { redirect: 'manual' });
-  assert.deepEqual([out.status, out.headers.get('location')], [302, 'http://127.0.0.1:8080/']);
+  assert.deepEqual([out.status, out.headers.get('location')], [302, `${fixture.server.desktopURL}/`]);
   assert.equal((await send('GET', '/api/v1/auth/me', { headers: { cookie: `everloop_session=${cookies.everloop_session}` } })).status, 401);
   await until('the client ends too', async () => (await agent(bearer(tokens.access_token))).status === 401);
 });

@@ -245,11 +245,11 @@ describe('pages of the identity service', { skip: chromium || required ? false :
     const username = await person();
     const page = await open();
     const address = new URLSearchParams({
-      client_id: 'desktop', redirect_uri: 'http://127.0.0.1:8080/signin/callback', response_type: 'code', scope: 'openid', state: 's',
+      client_id: 'desktop', redirect_uri: `${fixture.server.desktopURL}/signin/callback`, response_type: 'code', scope: 'openid', state: 's',
       code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM', code_challenge_method: 'S256',
     });
     await page.goto(`${origin}/oauth/authorize?${address}`);
-    const back = page.waitForRequest((request) => request.url().startsWith('http://127.0.0.1:8080/signin/callback?'));
+    const back = page.waitForRequest((request) => request.url().startsWith(`${fixture.server.desktopURL}/signin/callback?`));
     await signIn(page, username);
     const { searchParams } = new URL((await back).url());
     assert.ok(searchParams.get('code'));
