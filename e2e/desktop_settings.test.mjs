@@ -174,6 +174,43 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.context().close();
   });
 
+  test('sign-ins elsewhere are listed and ended, one or all', async () => {
+    const identity = `${fixture.server.identityURL}/api/v1`;
+    const send = (path, headers, body) => fetch(`${identity}/${path}`, {
+      headers: { 'content-type': 'application/json', ...headers }, ...(body ? { method: 'POST', body: JSON.stringify(body) } : {}),
+    });
+    const person = { username: 'lin', password };
+    assert.equal((await send('users', { authorization: `Bearer ${fixture.server.key}` }, person)).status, 201);
+    const elsewhere = async (program) => {
+      const { access_token } = await (await send('auth/login', { 'user-agent': `${program}/1.0` }, person)).json();
+      return async () => (await send('auth/me', { authorization: `Bearer ${access_token}` })).status;
+    };
+    const [phone, tablet, tv] = [await elsewhere('phone'), await elsewhere('tablet'), await elsewhere('tv')];
+
+    const page = await open();
+    await page.getByLabel('User name').fill('lin');
+    await page.getByLabel('Password').fill(password);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('link', { name: 'Settings' }).click();
+    const list = page.getByRole('list', { name: 'Open sign-ins' });
+    await list.getByText('this one').waitFor();
+    assert.equal(await list.getByRole('listitem').count(), 4);
+    assert.deepEqual(await violations(page), []);
+    await page.getByRole('button', { name: 'End the sign-in of phone' }).click();
+    await confirm(page, 'End');
+    await page.getByText('The sign-in was ended.').waitFor();
+    await list.getByText('phone').waitFor({ state: 'detached' });
+    assert.deepEqual([await phone(), await tablet(), await tv()], [401, 200, 200]);
+    await page.getByRole('button', { name: 'End all other sign-ins' }).click();
+    await confirm(page, 'End');
+    await page.getByText('All other sign-ins were ended.').waitFor();
+    await list.getByText('tablet').waitFor({ state: 'detached' });
+    assert.deepEqual([await tablet(), await tv()], [401, 401]);
+    assert.equal(await list.getByRole('listitem').count(), 1);
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+
   test('users, runs, audit, diagnostics and configuration', async () => {
     await finished('a chat that went well', steps({ text: 'Well.' }));
     await finished('of a solution', steps({ text: 'Fine.' }), { solution_id: 'software_factory' });

@@ -156,6 +156,33 @@ export async function signInWithPassword(username: string, password: string, cod
   kept('localStorage')?.setItem(cookieName, 'yes');
 }
 
+/** SignedIn is an open sign-in of the account. */
+export interface SignedIn {
+  id: string;
+  client_id: string; // of the OpenID provider; '' for a sign-in
+  device: string;
+  address: string;
+  user_agent: string;
+  created_at: string;
+  last_used_at: string;
+  expires_at: string;
+  current: boolean;
+}
+
+/** signIns lists the open sign-ins of the account, or is undefined where the identity service cannot. */
+export async function signIns(): Promise<SignedIn[] | undefined> {
+  try {
+    return (await identity<{ items: SignedIn[] }>('GET', 'sessions')).items;
+  } catch (error) {
+    if (error instanceof EverloopError && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+export const endSignIn = (id: string): Promise<void> => identity('DELETE', `sessions/${encodeURIComponent(id)}`);
+
+export const endOtherSignIns = (): Promise<void> => identity('DELETE', 'sessions');
+
 /** changePassword ends all other sign-ins of the person, too. A wrong password must not look like the end of this sign-in. */
 export async function changePassword(current: string, next: string): Promise<void> {
   try {

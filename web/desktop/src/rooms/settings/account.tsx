@@ -11,6 +11,7 @@ import { Field, Input } from '../../ui/field';
 import { Badge, Loaded } from '../../ui/page';
 import { Facts, Section } from '../../ui/rows';
 import { UsageCharts } from '../../ui/usage';
+import { SignIns } from './sign-ins';
 
 export function AccountPart() {
   const auth = useAuth();
@@ -71,6 +72,7 @@ export function AccountPart() {
             </Button>
           )}
         </div>
+        {way !== 'api_key' && <SignIns />}
       </Section>
       <Section title={t('Your usage')} note={t('What your model calls of the last 30 days have used.')}>
         <Loaded query={usage}>
