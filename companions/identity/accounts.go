@@ -14,9 +14,9 @@ import (
 
 // Bounds of a page of a list.
 const (
-	usualPage = 100
-	mostPage  = 1000
-	maxQuery  = 256 // bytes of a search
+	usualRecords = 100 // of the audit log
+	mostPage     = 1000
+	maxQuery     = 256 // bytes of a search
 )
 
 // accountPage is one page of accounts.
@@ -34,7 +34,7 @@ func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	limit, err := pageLimit(r)
+	limit, err := pageLimit(r, mostPage)
 	if err != nil {
 		return err
 	}
@@ -107,10 +107,10 @@ func plainText(text string) bool {
 	return utf8.ValidString(text)
 }
 
-func pageLimit(r *http.Request) (int, error) {
+func pageLimit(r *http.Request, usual int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
-		return usualPage, nil
+		return usual, nil
 	}
 
 	n, err := strconv.Atoi(text)
@@ -405,6 +405,38 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// removeWays removes passkeys or links of a user whose account others may have entered.
+func (s *Service) removeWays(action, statement string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c, err := s.administrator(r)
+		if err != nil {
+			return err
+		}
+
+		ctx := r.Context()
+
+		err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
+			if _, err := tx.Exec(ctx, statement, u.ID); err != nil {
+				return err
+			}
+
+			return accounts.Audit(ctx, tx, c.actor(), action, u.ID, nil)
+		})
+		if err != nil {
+			return err
+		}
+
+		w.WriteHeader(http.StatusNoContent)
+
+		return nil
+	}
+}
+
+const (
+	dropPasskeys = `DELETE FROM identity.passkeys WHERE user_id = $1`
+	dropLinks    = `DELETE FROM identity.external_accounts WHERE user_id = $1`
+)
+
 // deleteUser closes an account with its sessions and personal tokens. The last
 // administrator stays.
 func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
@@ -429,7 +461,7 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		for _, factor := range []string{
-			`DELETE FROM identity.totp WHERE user_id = $1`, `DELETE FROM identity.passkeys WHERE user_id = $1`,
+			`DELETE FROM identity.totp WHERE user_id = $1`, dropPasskeys,
 		} {
 			if _, err := tx.Exec(ctx, factor, u.ID); err != nil {
 				return err

@@ -140,6 +140,7 @@ func TestService_administration_needsTheRight(t *testing.T) {
 	for _, one := range [][2]string{
 		{http.MethodGet, ""}, {http.MethodPatch, ""}, {http.MethodDelete, ""}, {http.MethodPut, "/password"},
 		{http.MethodGet, "/sessions"}, {http.MethodDelete, "/sessions"}, {http.MethodDelete, "/sessions/x"}, {http.MethodDelete, "/totp"},
+		{http.MethodDelete, "/passkeys"}, {http.MethodDelete, "/links"},
 	} {
 		r := p.as(eve, one[0], "/api/v1/users/"+id+one[1], map[string]any{})
 		require.Equal(t, http.StatusForbidden, r.status, one)
@@ -184,6 +185,7 @@ func TestService_changeUser(t *testing.T) {
 	require.Subset(t, p.actions(), []string{"user.create", "user.update", "user.read"})
 
 	in := p.login("eve", password)
+
 	require.Equal(t, http.StatusOK, patch(map[string]any{"name": "Eva"}).status)
 	require.Equal(t, http.StatusOK, p.me(in))
 	require.Equal(t, http.StatusOK, patch(map[string]any{"administrator": false}).status)

@@ -278,18 +278,25 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 	}
 
 	unscoped := len(me.Scopes) == 0
+	c := caller{agentUser: me.ID, administrator: me.Administrator}
 
-	c := caller{agentUser: me.ID, administrator: me.Administrator && (unscoped || slices.Contains(me.Scopes, "admin"))}
-	if me.Issuer == s.cfg.Issuer && unscoped {
+	// A key of an account here opens no more than the account: the agent learns of its end
+	// and of its rights later.
+	if me.Issuer == s.cfg.Issuer {
 		var id string
 
-		u, err := s.oneUser(ctx, `, u.id FROM identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled`, &id, me.Subject)
-		if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
+		u, err := s.oneUser(ctx, `, u.id FROM identity.users u
+			WHERE u.id = $1 AND u.deleted_at IS NULL AND NOT u.disabled`, &id, me.Subject)
+		if err != nil {
 			return caller{}, err
 		}
 
-		c.user = u
+		if c.administrator = u.Administrator; unscoped {
+			c.user = u
+		}
 	}
+
+	c.administrator = c.administrator && (unscoped || slices.Contains(me.Scopes, "admin"))
 
 	return c, nil
 }

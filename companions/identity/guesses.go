@@ -4,26 +4,48 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/companions/edge"
+	"everloop/companions/identity/totp"
 	"everloop/internal/clients"
 )
 
-// allowance is a bucket of wrong passwords; it is filled again within a minute.
+// allowance is a bucket of wrong guesses; an empty one is full again after a time.
 type allowance struct {
 	key  string
 	most int
+	fill time.Duration
 }
 
-// allowances are those that a sign-in spends from.
-func (s *Service) allowances(username string, client netip.Addr) []allowance {
-	return []allowance{
-		{"address " + clients.Network(client).String(), s.cfg.AddressGuesses},
-		{"user " + strings.ToLower(username), s.cfg.UserGuesses},
+// addressAllowance is that of the address of a client.
+func (s *Service) addressAllowance(r *http.Request) allowance {
+	return allowance{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses, time.Minute}
+}
+
+// passwordAllowances are those that a password spends from.
+func (s *Service) passwordAllowances(r *http.Request, username string) []allowance {
+	return []allowance{s.addressAllowance(r), {"user " + strings.ToLower(username), s.cfg.UserGuesses, time.Minute}}
+}
+
+const (
+	dailyCodes = 100 // wrong codes of an app, of one user in a day
+	dailyKey   = "codes of a day "
+)
+
+// codeAllowances are those that a code of a user spends from. A code of an app has six
+// digits: what a minute allows would find one within weeks for those who have the
+// password. A recovery code is too long for that, and still opens the account.
+func (s *Service) codeAllowances(r *http.Request, userID, code string) []allowance {
+	out := []allowance{s.addressAllowance(r), {"code " + userID, s.cfg.UserGuesses, time.Minute}}
+	if !totp.IsRecovery(totp.Normal(code)) {
+		out = append(out, allowance{dailyKey + userID, dailyCodes, 24 * time.Hour})
 	}
+
+	return out
 }
 
 // spendGuess takes one guess from each bucket before the password is looked at, so that
@@ -37,16 +59,16 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 			err := tx.QueryRow(ctx, `
 				INSERT INTO identity.guesses AS g (key, left_, at) VALUES ($1, $2::float8 - 1, now())
 				ON CONFLICT (key) DO UPDATE
-				SET left_ = greatest(-1, least($2, g.left_ + $2::float8 / 60 * extract(epoch FROM now() - g.at)) - 1), at = now()
-				RETURNING left_`, a.key, float64(a.most)).Scan(&left)
+				SET left_ = greatest(-1, least($2, g.left_ + $2::float8 / $3::float8 * extract(epoch FROM now() - g.at)) - 1), at = now()
+				RETURNING left_`, a.key, float64(a.most), a.fill.Seconds()).Scan(&left)
 			if err != nil {
 				return err
 			}
 
 			if left < 0 {
 				// The transaction is rolled back: a refused guess spends nothing.
-				refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong passwords, retry later")
-				refused.RetryAfter = max(1, int(math.Ceil(-left*60/float64(a.most))))
+				refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong passwords or codes, retry later")
+				refused.RetryAfter = max(1, int(math.Ceil(-left*a.fill.Seconds()/float64(a.most))))
 
 				return refused
 			}
@@ -56,7 +78,7 @@ func (s *Service) spendGuess(ctx context.Context, from []allowance) error {
 	})
 }
 
-// returnGuess restores the guess of a right password.
+// returnGuess restores the guess of what was right.
 func (s *Service) returnGuess(ctx context.Context, to []allowance) error {
 	var batch pgx.Batch
 	for _, a := range to {

@@ -47,10 +47,6 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.Person) 
 				"no account here belongs to this sign-in: sign in with your password, then link it on your account page")
 		}
 
-		if checkEmail(who.Email) != nil {
-			return fault(http.StatusForbidden, "account_unknown", "the provider names no valid e-mail address")
-		}
-
 		u, err = s.createLinked(ctx, tx, who)
 		if err != nil {
 			return err

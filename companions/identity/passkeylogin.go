@@ -13,7 +13,6 @@ import (
 	"everloop/companions/edge"
 	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/passkeys"
-	"everloop/internal/clients"
 )
 
 const byPasskey = "pop user mfa" // possession of the key, and the authenticator's own check of the person
@@ -219,7 +218,7 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	allowances := []allowance{{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses}}
+	allowances := []allowance{s.addressAllowance(r)}
 	if err := s.spendGuess(r.Context(), allowances); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"everloop/companions/edge"
 	"everloop/companions/identity/openid"
@@ -26,7 +27,7 @@ func (s *Service) protocol(w http.ResponseWriter, r *http.Request) error {
 		return refuseGrant(w, http.StatusBadRequest, "invalid_request", "send the parameters in the body, not in the address")
 	}
 
-	allowances := []allowance{{"token " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses}}
+	allowances := []allowance{{"token " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses, time.Minute}}
 
 	err := s.spendGuess(r.Context(), allowances)
 	if f, refused := errors.AsType[*Fault](err); refused {

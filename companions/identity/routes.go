@@ -83,6 +83,8 @@ func (s *Service) routes() {
 		"/account/links/remove":                 {http.MethodPost: s.visit(s.submitUnlink)},
 		"/account/passkeys":                     {http.MethodPost: s.visit(s.submitPasskeys)},
 		"/api/v1/users/{id}/totp":               {http.MethodDelete: s.removeUserTOTP},
+		"/api/v1/users/{id}/passkeys":           {http.MethodDelete: s.removeWays("passkey.remove_all", dropPasskeys)},
+		"/api/v1/users/{id}/links":              {http.MethodDelete: s.removeWays("link.remove_all", dropLinks)},
 		"/api/v1/users/{id}/password":           {http.MethodPut: s.setPassword},
 		"/api/v1/users/{id}/sessions":           {http.MethodGet: s.listUserSessions, http.MethodDelete: s.endUserSessions},
 		"/api/v1/users/{id}/sessions/{session}": {http.MethodDelete: s.endUserSession},
@@ -201,7 +203,7 @@ func (s *Service) auditTrail(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	limit, err := pageLimit(r)
+	limit, err := pageLimit(r, usualRecords)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"everloop/companions/edge"
 	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/totp"
-	"everloop/internal/clients"
 )
 
 // Ways in which a person has signed in, as `amr` says them.
@@ -43,16 +42,6 @@ func codeRefused() *Fault {
 	return fault(http.StatusUnauthorized, "code_refused", "this code is wrong, or was used before")
 }
 
-// spendCodeGuess counts a try of a code, as a wrong password is counted.
-func (s *Service) spendCodeGuess(r *http.Request, userID string) ([]allowance, error) {
-	allowances := []allowance{
-		{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses},
-		{"code " + userID, s.cfg.UserGuesses},
-	}
-
-	return allowances, s.spendGuess(r.Context(), allowances)
-}
-
 // useCode accepts a code of a user's app, or a recovery code. Each counts once: an app's
 // code that was used is refused for as long as it would hold.
 func (s *Service) useCode(r *http.Request, userID, code string) error {
@@ -60,14 +49,14 @@ func (s *Service) useCode(r *http.Request, userID, code string) error {
 		return invalid("body.code", "must have 1 to %d characters", maxCode)
 	}
 
-	allowances, err := s.spendCodeGuess(r, userID)
-	if err != nil {
+	allowances := s.codeAllowances(r, userID, code)
+	if err := s.spendGuess(r.Context(), allowances); err != nil {
 		return err
 	}
 
 	ctx, held := r.Context(), false
 
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
 		if held, err = s.takeCode(ctx, tx, userID, totp.Normal(code)); err != nil || held {
 			return err
 		}
@@ -170,21 +159,28 @@ func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// recently is how young a sign-in must be that confirms a change in place of a password.
+const recently = 15 * time.Minute
+
 // confirmPassword checks the password of a caller who changes how they sign in. A person
-// who has none signs in elsewhere, and needs a session.
+// who has none signs in elsewhere: then the caller needs a recent sign-in, so that neither
+// the token of a program nor a browser that was left open suffices.
 func (s *Service) confirmPassword(r *http.Request, c caller, password string) error {
-	var has bool
+	var has, recent bool
 
-	err := s.db.QueryRow(r.Context(), `SELECT password_hash <> '' FROM identity.users WHERE id = $1`, c.user.ID).Scan(&has)
-	if err != nil {
+	err := s.db.QueryRow(r.Context(), `
+		SELECT password_hash <> '', EXISTS (
+		       SELECT 1 FROM identity.sessions
+		       WHERE  id = $2 AND client_id = '' AND signed_in_at > now() - make_interval(secs => $3))
+		FROM   identity.users WHERE id = $1`, c.user.ID, c.sessionID, recently.Seconds()).Scan(&has, &recent)
+
+	switch {
+	case err != nil:
 		return err
-	}
-
-	if !has && c.sessionID == "" {
-		return fault(http.StatusForbidden, "session_required", "a personal token does not suffice for this: sign in")
-	}
-
-	if !has {
+	case !has && !recent:
+		return fault(http.StatusForbidden, "recent_sign_in_required", "this needs a sign-in of the last %d minutes: sign out and in again",
+			int(recently.Minutes()))
+	case !has:
 		return nil
 	}
 
@@ -267,14 +263,14 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 		return nil, invalid("body.code", "must have 1 to %d characters", maxCode)
 	}
 
-	allowances, err := s.spendCodeGuess(r, c.user.ID)
-	if err != nil {
+	allowances := s.codeAllowances(r, c.user.ID, code)
+	if err := s.spendGuess(r.Context(), allowances); err != nil {
 		return nil, err
 	}
 
 	ctx, codes := r.Context(), totp.RecoveryCodes()
 
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		secret, _, err := s.totpSecret(ctx, tx, c.user.ID, false)
 		if err != nil {
 			return err

@@ -197,7 +197,10 @@ func (s *Service) clean(ctx context.Context) error {
 			WHERE expires_at < now() - interval '1 day' OR ended_at < now() - interval '7 days' LIMIT 5000)`,
 		`DELETE FROM identity.authorization_codes WHERE hash IN (
 			SELECT hash FROM identity.authorization_codes WHERE created_at < now() - interval '1 day' LIMIT 5000)`,
-		`DELETE FROM identity.guesses WHERE key IN (SELECT key FROM identity.guesses WHERE at < now() - interval '1 hour' LIMIT 5000)`,
+		`DELETE FROM identity.guesses WHERE key IN (
+			SELECT key FROM identity.guesses
+			WHERE at < now() - interval '1 hour'
+			AND  (at < now() - interval '1 day' OR NOT starts_with(key, '` + dailyKey + `')) LIMIT 5000)`,
 		`DELETE FROM identity.used_challenges WHERE hash IN (
 			SELECT hash FROM identity.used_challenges WHERE at < now() - interval '1 hour' LIMIT 5000)`,
 		`DELETE FROM identity.signing_keys WHERE retired_at < now() - interval '2 days'`,

@@ -41,7 +41,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 		return user{}, invalid("body.password", "must have 1 to %d bytes", passwords.Max)
 	}
 
-	allowances := s.allowances(username, edge.Client(r))
+	allowances := s.passwordAllowances(r, username)
 	if err := s.spendGuess(ctx, allowances); err != nil {
 		return user{}, err
 	}
@@ -69,7 +69,9 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 	}
 
 	if u.Disabled { // said only to those who know the password
-		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String(), "reason": "disabled"})
+		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{
+			"address": edge.Client(r).String(), "reason": "disabled",
+		})
 		return user{}, errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
 	}
 
@@ -215,7 +217,8 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		err := tx.QueryRow(ctx, `
 			SELECT `+accounts.Columns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
-			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
+			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now()
+			       AND u.deleted_at IS NULL AND NOT u.disabled
 			FOR UPDATE OF t, s`, accounts.Hash(cookie.Value)).Scan(
 			append(u.Columns(), &id, &used, &expires)...)
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,10 @@ type elsewhere struct {
 	claims map[string]any
 	asked  url.Values // the last request for a code
 	signBy *rsa.PrivateKey
+
+	named  bool         // it says that its answers name it
+	visits atomic.Int64 // of its discovery document
+	away   atomic.Bool
 }
 
 func newElsewhere(t *testing.T) *elsewhere {
@@ -45,10 +51,17 @@ func newElsewhere(t *testing.T) *elsewhere {
 	}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		e.visits.Add(1)
+
+		if e.away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+
 		at := e.server.URL
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"issuer": at, "authorization_endpoint": at + "/authorize", "token_endpoint": at + "/token", "jwks_uri": at + "/keys",
-			"id_token_signing_alg_values_supported": []string{"RS256"},
+			"id_token_signing_alg_values_supported": []string{"RS256"}, "authorization_response_iss_parameter_supported": e.named,
 		})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
@@ -200,7 +213,7 @@ func TestUpstream_emailAloneLinksNothing(t *testing.T) {
 	// The owner links it, and signs in with it from then on.
 	owner := newVisitor(t, p.server)
 	owner.signIn("owner")
-	leads := owner.post("/account/links", url.Values{"provider": {"corp"}})
+	leads := owner.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}})
 	require.Equal(t, http.StatusOK, leads.status)
 
 	to := leads.header.Get("Refresh")[len("0; url="):]
@@ -216,7 +229,7 @@ func TestUpstream_emailAloneLinksNothing(t *testing.T) {
 
 	other := newVisitor(t, p.server)
 	other.signIn("other")
-	to = other.post("/account/links", url.Values{"provider": {"corp"}}).header.Get("Refresh")[len("0; url="):]
+	to = other.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}}).header.Get("Refresh")[len("0; url="):]
 	require.Equal(t, http.StatusConflict, other.get("/signin/callback/corp?"+e.answer(to).Encode()).status)
 
 	link := items(p.as(p.login("owner", password), http.MethodGet, "/api/v1/auth/links", nil))[0]
@@ -236,7 +249,7 @@ func TestUpstream_linkOfAnotherSession(t *testing.T) {
 
 	v := newVisitor(t, p.server)
 	v.signIn("owner")
-	answer := e.answer(v.post("/account/links", url.Values{"provider": {"corp"}}).header.Get("Refresh")[len("0; url="):])
+	answer := e.answer(v.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}}).header.Get("Refresh")[len("0; url="):])
 	v.signIn("admin")
 	require.Equal(t, http.StatusConflict, v.get("/signin/callback/corp?"+answer.Encode()).status)
 	require.Empty(t, items(p.as(p.admin, http.MethodGet, "/api/v1/auth/links", nil)))
@@ -272,6 +285,10 @@ func TestUpstream_spoiltAnswers(t *testing.T) {
 		"another nonce":   func(url.Values) { e.claims["nonce"] = "x" },
 		"no nonce":        func(url.Values) { e.claims["nonce"] = "" },
 		"another client":  func(url.Values) { e.claims["aud"] = "x" },
+		"another party":   func(url.Values) { e.claims["azp"] = "x" },
+		"no party of two": func(url.Values) { e.claims["aud"] = []string{"everloop", "x"} },
+		"long subject":    func(url.Values) { e.claims["sub"] = strings.Repeat("x", 256) },
+		"subject no text": func(url.Values) { e.claims["sub"] = "a\x00" },
 		"another issuer":  func(url.Values) { e.claims["iss"] = "https://evil.example" },
 		"expired":         func(url.Values) { e.claims["exp"] = time.Now().Add(-time.Hour).Unix() },
 		"no subject":      func(url.Values) { e.claims["sub"] = "" },
@@ -287,6 +304,8 @@ func TestUpstream_spoiltAnswers(t *testing.T) {
 		require.Equal(t, "/", v.get("/account").to, name)
 	}
 
+	require.Contains(t, p.actions(), "auth.refused")
+
 	e.claims, e.signBy = good, e.key
 	v := newVisitor(t, p.server)
 	answer := e.answer(v.get("/signin/with/corp").to)
@@ -300,11 +319,15 @@ func TestUpstream_providerAway(t *testing.T) {
 	t.Parallel()
 	e := newElsewhere(t)
 	p := newPlace(t, e.with(nil))
-	e.server.Close()
+	e.away.Store(true)
 
 	v := newVisitor(t, p.server)
 	require.Equal(t, http.StatusServiceUnavailable, v.get("/signin/with/corp").status)
 	require.Equal(t, http.StatusSeeOther, v.signIn("admin").status, "others sign in")
+
+	e.away.Store(false)
+	require.Eventually(t, func() bool { return newVisitor(t, p.server).get("/signin/with/corp").status == http.StatusSeeOther },
+		time.Minute, 100*time.Millisecond)
 }
 
 func TestUpstream_secondFactorStays(t *testing.T) {
@@ -374,7 +397,7 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, passOver(atHome.get("/signin/with/there").to).status, "its e-mail addresses are not verified")
 
 	atHome.signIn("admin")
-	linked := passOver(atHome.post("/account/links", url.Values{"provider": {"there"}}).header.Get("Refresh")[len("0; url="):])
+	linked := passOver(atHome.post("/account/links", url.Values{"provider": {"there"}, "password": {password}}).header.Get("Refresh")[len("0; url="):])
 	require.Equal(t, "/account?done=link", linked.to, linked.text)
 
 	atHome.post("/account/signout", nil)

@@ -4,10 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	"everloop/companions/edge"
 	"everloop/companions/identity/accounts"
 	"everloop/companions/identity/openid"
 	"everloop/companions/identity/pages"
@@ -73,7 +76,8 @@ func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, wai
 
 	value := base64.RawURLEncoding.EncodeToString(sealed)
 	if len(value) > accounts.MaxCredential {
-		return "", fault(http.StatusRequestEntityTooLarge, "request_too_long", "the request of the client is too long for a sign-in elsewhere")
+		return "", fault(http.StatusRequestEntityTooLarge, "request_too_long",
+			"the request of the client is too long for a sign-in elsewhere")
 	}
 
 	s.setCookie(w, r, upstreamCookie, upstreamPath, value, time.Now().Add(openid.SignInTime))
@@ -107,10 +111,20 @@ func (s *Service) signInWith(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// submitLink sends a person to another provider whose account they link. A form's redirect
+// submitLink sends a person to another provider whose account they link: from then on it
+// opens their account here, which is why the password is asked for. A form's redirect
 // may lead to known sites alone, so that the page leads on itself.
 func (s *Service) submitLink(w http.ResponseWriter, r *http.Request, c caller) error {
-	to, err := s.depart(w, r, r.PostForm.Get("provider"), "", c.user.ID)
+	provider := r.PostForm.Get("provider")
+	if _, err := s.flow(provider); err != nil {
+		return err
+	}
+
+	if err := s.confirmPassword(r, c, r.PostForm.Get("password")); err != nil {
+		return err
+	}
+
+	to, err := s.depart(w, r, provider, "", c.user.ID)
 	if err != nil {
 		return err
 	}
@@ -146,13 +160,9 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 		return fault(http.StatusUnauthorized, "provider_refused", "the provider did not sign you in")
 	}
 
-	who, err := f.Finish(r.Context(), gone.Attempt, query.Get("state"), query.Get("iss"), query.Get("code"))
+	who, err := s.finish(r, f, gone.Attempt, query)
 	if err != nil {
-		return s.upstreamFault(gone.Provider, err)
-	}
-
-	if !plainText(who.Subject) || who.Subject == "" || len(who.Subject) > 255 || len(who.Email) > 320 {
-		return fault(http.StatusUnauthorized, "provider_refused", "the provider's answer was not accepted: sign in again")
+		return err
 	}
 
 	if gone.LinkTo != "" {
@@ -165,6 +175,35 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return s.proceed(w, r, u, byProvider, gone.Authorize)
+}
+
+// finish asks the provider who has come back. What it refuses is counted as a guess of the
+// client's address: each try is a request to the provider.
+func (s *Service) finish(r *http.Request, f *upstream.Flow, begun upstream.Attempt, query url.Values) (upstream.Person, error) {
+	ctx, allowances := r.Context(), []allowance{s.addressAllowance(r)}
+	if err := s.spendGuess(ctx, allowances); err != nil {
+		return upstream.Person{}, err
+	}
+
+	who, err := f.Finish(ctx, begun, query.Get("state"), query.Get("iss"), query.Get("code"))
+	if err == nil && (!plainText(who.Subject) || who.Subject == "" || len(who.Subject) > 255) {
+		err = fmt.Errorf("%w: sub is no text of 1 to 255 bytes", upstream.ErrRefused)
+	}
+
+	if errors.Is(err, upstream.ErrRefused) {
+		details := map[string]string{"address": edge.Client(r).String(), "provider": f.Provider.ID, "code": "provider_refused"}
+		return who, errors.Join(accounts.Audit(ctx, s.db, "", "auth.refused", "", details), s.upstreamFault(f.Provider.ID, err))
+	}
+
+	if err != nil {
+		return who, s.upstreamFault(f.Provider.ID, err)
+	}
+
+	if checkEmail(who.Email) != nil { // it may be anything
+		who.Email, who.EmailVerified = "", false
+	}
+
+	return who, s.returnGuess(ctx, allowances)
 }
 
 // departed reads and removes the cookie of a person who comes back.

@@ -40,6 +40,7 @@ type Attempt struct {
 
 const (
 	requestTime = 10 * time.Second
+	retryAfter  = 2 * time.Second // a provider that was away is not asked again before
 	maxAnswer   = 1 << 20
 )
 
@@ -50,8 +51,11 @@ type Flow struct {
 	redirect string
 	client   *http.Client
 
-	mu    sync.Mutex
-	found *oidc.Provider
+	mu       sync.Mutex
+	found    *oidc.Provider
+	names    bool // the provider names itself in each answer (RFC 9207)
+	failed   error
+	failedAt time.Time
 }
 
 // NewFlow makes the flow of a provider, which sends people back to a redirect URI.
@@ -82,13 +86,25 @@ func (f *Flow) discover() (*oidc.Provider, error) {
 		return f.found, nil
 	}
 
+	if f.failed != nil && time.Since(f.failedAt) < retryAfter {
+		return nil, f.failed
+	}
+
 	// The provider keeps this context for later requests of its keys: it must not end.
 	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), f.client), f.Provider.Issuer)
 	if err != nil {
+		f.failed, f.failedAt = errors.Join(ErrUnavailable, err), time.Now()
+		return nil, f.failed
+	}
+
+	var says struct {
+		Names bool `json:"authorization_response_iss_parameter_supported"`
+	}
+	if err := found.Claims(&says); err != nil {
 		return nil, errors.Join(ErrUnavailable, err)
 	}
 
-	f.found = found
+	f.found, f.names = found, says.Names
 
 	return found, nil
 }
@@ -125,13 +141,13 @@ func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string
 		return Person{}, fmt.Errorf("%w: state is another", ErrRefused)
 	}
 
-	if issuer != "" && issuer != f.Provider.Issuer {
-		return Person{}, fmt.Errorf("%w: iss is another", ErrRefused)
-	}
-
 	p, err := f.discover()
 	if err != nil {
 		return Person{}, err
+	}
+
+	if issuer != f.Provider.Issuer && (issuer != "" || f.names) {
+		return Person{}, fmt.Errorf("%w: iss is another", ErrRefused)
 	}
 
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, f.client), 2*requestTime)
@@ -157,6 +173,13 @@ func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string
 
 	if subtle.ConstantTimeCompare([]byte(signed.Nonce), []byte(a.Nonce)) != 1 {
 		return Person{}, fmt.Errorf("%w: nonce is another", ErrRefused)
+	}
+
+	var made struct {
+		For string `json:"azp"`
+	}
+	if err := signed.Claims(&made); err != nil || made.For != f.Provider.ClientID && (made.For != "" || len(signed.Audience) > 1) {
+		return Person{}, fmt.Errorf("%w: the ID token was made for another client", ErrRefused)
 	}
 
 	return f.person(ctx, p, signed, token)
