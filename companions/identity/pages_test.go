@@ -220,7 +220,8 @@ func TestPages_secondFactor(t *testing.T) {
 	require.NotEmpty(t, back.Query().Get("code"))
 	require.Contains(t, asked.header.Get("Content-Security-Policy"), "http://127.0.0.1:8080", "a form may lead to the client")
 
-	require.Equal(t, http.StatusSeeOther, v.post("/account/password", url.Values{"current": {password}, "new": {"quite another one"}}).status)
+	require.Equal(t, http.StatusSeeOther,
+		v.post("/account/password", url.Values{"current": {password}, "new": {"quite another one"}}).status)
 	answer.Set("code", recovery[1][1])
 	require.Equal(t, http.StatusUnauthorized, fresh.post("/signin/code", answer).status, "a challenge ends with its password")
 

@@ -77,6 +77,7 @@ func TestService_totp_neededAtLogin(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.login("eve", password).status)
 
 	secret, _ := p.protect(in)
+
 	require.Equal(t, "totp_enabled", begin(password).body["code"])
 
 	required := p.login("eve", password)

@@ -127,8 +127,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		SessionTTL: cfg.SessionTTL, SessionCookie: sessionCookie, EmptyCookies: s.emptyCookies(s.secure),
 	})
 
-	var unnamed error
-	s.passkeys, unnamed = passkeys.New(issuer)
+	party, unnamed := passkeys.New(issuer)
+	s.passkeys = party
 
 	if err := errors.Join(err, unnamed, s.keys.Rotate(ctx, cfg.KeyRotation), s.ensureFirst(ctx)); err != nil {
 		db.Close()

@@ -249,7 +249,8 @@ func TestUpstream_linkOfAnotherSession(t *testing.T) {
 
 	v := newVisitor(t, p.server)
 	v.signIn("owner")
-	answer := e.answer(v.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}}).header.Get("Refresh")[len("0; url="):])
+	to := v.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}}).header.Get("Refresh")[len("0; url="):]
+	answer := e.answer(to)
 	v.signIn("admin")
 	require.Equal(t, http.StatusConflict, v.get("/signin/callback/corp?"+answer.Encode()).status)
 	require.Empty(t, items(p.as(p.admin, http.MethodGet, "/api/v1/auth/links", nil)))

@@ -26,11 +26,13 @@ import (
 const (
 	codePrefix = "ec_"
 
-	codeLife   = time.Minute
-	mostCodes  = 20               // unused ones of one session; a further one removes the oldest
-	SignInTime = 10 * time.Minute // from the request of a client until its person has signed in
+	codeLife  = time.Minute
+	mostCodes = 20 // unused ones of one session; a further one removes the oldest
+	// SignInTime is that from the request of a client until its person has signed in.
+	SignInTime = 10 * time.Minute
 
-	MaxAuthorize = 8 << 10 // bytes of the parameters
+	// MaxAuthorize bounds the parameters of a request, in bytes.
+	MaxAuthorize = 8 << 10
 	maxState     = 2 << 10
 	maxNonce     = 512
 
@@ -324,7 +326,8 @@ func (p *Provider) issueCode(ctx context.Context, b browser, in *oidc.AuthReques
 		batch.Queue(`
 			INSERT INTO identity.authorization_codes (hash, user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			accounts.Hash(code), b.user.ID, b.sessionID, in.ClientID, in.RedirectURI, strings.Join(in.Scopes, " "), in.Nonce, in.CodeChallenge)
+			accounts.Hash(code), b.user.ID, b.sessionID, in.ClientID, in.RedirectURI, strings.Join(in.Scopes, " "), in.Nonce,
+			in.CodeChallenge)
 
 		return tx.SendBatch(ctx, &batch).Close()
 	})

@@ -173,7 +173,8 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	batch.Queue(`
 		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at, amr)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"], g.expires, g.amr)
+		g.sessionID, g.user.ID, g.clientID, strings.Join(g.scopes, " "), parentID, g.signedInAt, addressOf(ctx)["address"],
+		g.expires, g.amr)
 
 	if g.refresh != "" {
 		batch.Queue(`INSERT INTO identity.refresh_tokens (hash, session_id) VALUES ($1, $2)`, accounts.Hash(g.refresh), g.sessionID)
@@ -207,7 +208,8 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 		err := tx.QueryRow(ctx, `
 			SELECT `+accounts.Columns+`, s.id, s.scope, s.signed_in_at, s.amr, s.expires_at, t.used_at IS NOT NULL
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
-			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
+			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now()
+			       AND u.deleted_at IS NULL AND NOT u.disabled
 			FOR UPDATE OF t, s`, hash, g.clientID).Scan(
 			append(g.user.Columns(), &g.sessionID, &scope, &g.signedInAt, &g.amr, &g.expires, &used)...)
 		if errors.Is(err, pgx.ErrNoRows) {

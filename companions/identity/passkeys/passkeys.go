@@ -182,6 +182,7 @@ func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID strin
 
 		return holder, err
 	}, session, parsed)
+
 	if failed != nil {
 		return Key{}, failed
 	}

@@ -41,7 +41,8 @@ func (h *Hasher) within(ctx context.Context, f func() error) error {
 	case h.waiting <- struct{}{}:
 		defer func() { <-h.waiting }()
 	default:
-		busy := edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "checking of passwords is not available, retry in some seconds")
+		busy := edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable",
+			"checking of passwords is not available, retry in some seconds")
 		busy.RetryAfter = 2
 
 		return busy

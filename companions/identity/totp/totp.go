@@ -67,7 +67,8 @@ func (k Key) SVG() (string, error) {
 
 	whole := size + 2*margin
 
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="220" height="220" role="img" aria-label="QR code">`+
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="220" height="220" `+
+		`role="img" aria-label="QR code">`+
 		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path fill="#000" d="%s"/></svg>`, whole, whole, whole, whole, path.String()), nil
 }
 
