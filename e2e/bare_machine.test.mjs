@@ -16,7 +16,7 @@ import { freePorts } from './lib/server.mjs';
 
 const run = promisify(execFile);
 const checkout = fileURLToPath(new URL('..', import.meta.url));
-const nobody = 65534;
+const ordinary = 65534; // the user that has no files
 const hidden = new Set(['psql', 'postgres', 'initdb', 'pg_ctl', 'rg', 'git', 'apt-get']);
 
 // The namespace shows the checkout and the downloaded modules below the home directory, since
@@ -127,4 +127,4 @@ async function firstChat(user) {
 
 const skip = spawnSync('unshare', ['--mount', 'true']).status !== 0 && 'hiding programs takes a mount namespace of root';
 test('root, where there is no apt-get', { skip }, () => firstChat(0));
-test('another user', { skip }, () => firstChat(nobody));
+test('another user', { skip }, () => firstChat(ordinary));

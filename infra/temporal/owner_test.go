@@ -11,6 +11,9 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/history"
+	"everloop/domain/operator"
+	"everloop/domain/transfer"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 )
@@ -27,28 +30,28 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 	t.Parallel()
 
 	for kind, start := range map[string]func(ctx context.Context, r temporal.Runs) error{
-		domain.RunKindChat: func(ctx context.Context, r temporal.Runs) error {
+		operator.RunKindChat: func(ctx context.Context, r temporal.Runs) error {
 			return r.Wake(ctx, domain.SessionRun{SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindTask: func(ctx context.Context, r temporal.Runs) error {
+		operator.RunKindTask: func(ctx context.Context, r temporal.Runs) error {
 			return r.StartTask(ctx, contract.TaskInput{TaskID: "t", SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindCompaction: func(ctx context.Context, r temporal.Runs) error {
+		operator.RunKindCompaction: func(ctx context.Context, r temporal.Runs) error {
 			return r.StartCompaction(ctx, domain.CompactionRun{ID: "k", SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindReplay: func(ctx context.Context, r temporal.Runs) error { return r.StartReplay(ctx, "s", "owner") },
-		domain.RunKindDeletion: func(ctx context.Context, r temporal.Runs) error {
+		operator.RunKindReplay: func(ctx context.Context, r temporal.Runs) error { return r.StartReplay(ctx, "s", "owner") },
+		operator.RunKindDeletion: func(ctx context.Context, r temporal.Runs) error {
 			return r.StartDeletion(ctx, domain.DeletedSession{SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindHistory: func(ctx context.Context, r temporal.Runs) error {
-			return r.StartMove(ctx, domain.HistoryOperation{ID: "o", SessionID: "s", OwnerID: "owner"})
+		operator.RunKindHistory: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartMove(ctx, history.Operation{ID: "o", SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindImport: func(ctx context.Context, r temporal.Runs) error {
-			return r.StartImport(ctx, domain.Import{SessionID: "s", OwnerID: "owner"})
+		operator.RunKindImport: func(ctx context.Context, r temporal.Runs) error {
+			return r.StartImport(ctx, transfer.Import{SessionID: "s", OwnerID: "owner"})
 		},
-		domain.RunKindSchedule: func(ctx context.Context, r temporal.Runs) error { return r.StartScheduledRun(ctx, "r") },
-		domain.RunKindIssue:    func(ctx context.Context, r temporal.Runs) error { return r.StartIssueRun(ctx, "r") },
-		domain.RunKindDAG:      func(ctx context.Context, r temporal.Runs) error { return r.StartDAGRun(ctx, "solution", "r") },
+		operator.RunKindSchedule: func(ctx context.Context, r temporal.Runs) error { return r.StartScheduledRun(ctx, "r") },
+		operator.RunKindIssue:    func(ctx context.Context, r temporal.Runs) error { return r.StartIssueRun(ctx, "r") },
+		operator.RunKindDAG:      func(ctx context.Context, r temporal.Runs) error { return r.StartDAGRun(ctx, "solution", "r") },
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +73,7 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 			require.NoError(t, start(t.Context(), temporal.Runs{Client: engine, Owners: owners{}}))
 
 			want := "owner"
-			if kind == domain.RunKindSchedule || kind == domain.RunKindIssue || kind == domain.RunKindDAG {
+			if kind == operator.RunKindSchedule || kind == operator.RunKindIssue || kind == operator.RunKindDAG {
 				want = "owner of " + kind + " r"
 			}
 

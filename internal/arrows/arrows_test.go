@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"service/history":      {"domain", "domain/history", "internal/fencing"},
 	"service/apps":         {"domain"},
 	"service/tasks":        {"domain", "activities/contract", "activities/tools", "internal/retry"},
-	"service/maintenance":  {"domain", "activities/contract", "domain/dagrun", "internal/durable", "internal/retry"},
+	"service/maintenance":  {"domain", "domain/history", "activities/contract", "domain/dagrun", "internal/durable", "internal/retry"},
 	"realtime/sio":         {},
 	"chatrequest":          {"domain"},
 	"realtime":             {"auth", "chatrequest", "domain", "realtime/sio"},
