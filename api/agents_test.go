@@ -31,7 +31,10 @@ var agentsWalk = []call{
 			{body: `{` + agentFields + `,"agent_id":"a b"}`, at: "body.agent_id"},
 			{body: `{` + agentFields + `,"preview_urls":[{"name":"n"}]}`, at: "body.preview_urls[0].url"},
 			{body: `{` + agentFields + `,"preview_urls":[{"name":"n","url":"javascript:alert(1)"}]}`, at: "body.preview_urls[0].url"},
-			{body: `{` + agentFields + `,"skills_data":{"a":"` + strings.Repeat("x", prodagent.MaxSkillsData) + `"}}`, at: "body.skills_data"},
+			{
+				body: `{` + agentFields + `,"skills_data":{"a":"` + strings.Repeat("x", prodagent.MaxSkillsData) + `"}}`,
+				at:   "body.skills_data",
+			},
 		},
 	},
 	{method: "GET", path: "/api/prod_agents", scope: "solutions", url: "/api/prod_agents?limit=2", status: 200, bad: []bad{

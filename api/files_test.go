@@ -118,6 +118,7 @@ func TestFiles(t *testing.T) {
 		}
 
 		require.Equal(t, 200, put("nothing", "").status)
+
 		empty := w.do("GET", base+"/files/nothing", w.ann, "", header("Range", "bytes=0-99"))
 		require.Equal(t, []any{200, "", ""}, []any{empty.status, empty.text, empty.header.Get("Content-Range")})
 

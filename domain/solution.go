@@ -84,6 +84,7 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 	return p
 }
 
+// JoinParagraphs joins two texts by an empty line; one that is empty adds none.
 func JoinParagraphs(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

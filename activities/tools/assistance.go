@@ -32,7 +32,13 @@ type SolutionDocuments interface {
 	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error)
 	// Elements gives the JSON Schemas of a document's elements: node, edge and $defs.
 	Elements(kind domain.DocumentKind) (json.RawMessage, error)
-	ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (production.StoredDocument, error)
+	ReadDocument(
+		ctx context.Context,
+		caller domain.User,
+		id string,
+		kind domain.DocumentKind,
+		version int,
+	) (production.StoredDocument, error)
 	EditDAG(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error)
 	EditArchitecture(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error)
 }

@@ -146,7 +146,11 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 }
 
 // graph reads a version with its content; 0: the newest.
-func (a *ProdSolutionsAPI) graph(ctx context.Context, id string, version int) (stored production.StoredDocument, content dag.Graph, err error) {
+func (a *ProdSolutionsAPI) graph(
+	ctx context.Context,
+	id string,
+	version int,
+) (stored production.StoredDocument, content dag.Graph, err error) {
 	if err = a.auditAdministrator(ctx, id); err != nil {
 		return stored, content, err
 	}

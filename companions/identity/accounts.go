@@ -318,7 +318,11 @@ func changesOf(u user, changed []string) map[string]string {
 }
 
 func lastAdministrator() *Fault {
-	return fault(http.StatusConflict, "last_administrator", "the last administrator can neither be removed, nor disabled, nor lose the right")
+	return fault(
+		http.StatusConflict,
+		"last_administrator",
+		"the last administrator can neither be removed, nor disabled, nor lose the right",
+	)
 }
 
 // changeAccount runs a change of an account in a transaction that has it locked. last says

@@ -138,9 +138,16 @@ func TestService_administration_needsTheRight(t *testing.T) {
 	eve := p.login("eve", password)
 
 	for _, one := range [][2]string{
-		{http.MethodGet, ""}, {http.MethodPatch, ""}, {http.MethodDelete, ""}, {http.MethodPut, "/password"},
-		{http.MethodGet, "/sessions"}, {http.MethodDelete, "/sessions"}, {http.MethodDelete, "/sessions/x"}, {http.MethodDelete, "/totp"},
-		{http.MethodDelete, "/passkeys"}, {http.MethodDelete, "/links"},
+		{http.MethodGet, ""},
+		{http.MethodPatch, ""},
+		{http.MethodDelete, ""},
+		{http.MethodPut, "/password"},
+		{http.MethodGet, "/sessions"},
+		{http.MethodDelete, "/sessions"},
+		{http.MethodDelete, "/sessions/x"},
+		{http.MethodDelete, "/totp"},
+		{http.MethodDelete, "/passkeys"},
+		{http.MethodDelete, "/links"},
 	} {
 		r := p.as(eve, one[0], "/api/v1/users/"+id+one[1], map[string]any{})
 		require.Equal(t, http.StatusForbidden, r.status, one)
@@ -150,7 +157,11 @@ func TestService_administration_needsTheRight(t *testing.T) {
 	}
 
 	for _, one := range [][2]string{
-		{http.MethodGet, ""}, {http.MethodPatch, ""}, {http.MethodDelete, ""}, {http.MethodGet, "/sessions"}, {http.MethodDelete, "/sessions"},
+		{http.MethodGet, ""},
+		{http.MethodPatch, ""},
+		{http.MethodDelete, ""},
+		{http.MethodGet, "/sessions"},
+		{http.MethodDelete, "/sessions"},
 		{http.MethodDelete, "/totp"},
 	} {
 		r := p.as(p.admin, one[0], "/api/v1/users/nothing"+one[1], map[string]any{})
@@ -202,7 +213,13 @@ func TestService_changeUser_disabledLosesAccessAtOnce(t *testing.T) {
 		return send(t, http.MethodGet, p.server.URL+"/api/v1/auth/me", nil, map[string]string{"Authorization": "Bearer " + token}).status
 	}
 	refresh := func() reply {
-		return send(t, http.MethodPost, p.server.URL+"/api/v1/auth/refresh", nil, map[string]string{"Cookie": in.header.Values("Set-Cookie")[1]})
+		return send(
+			t,
+			http.MethodPost,
+			p.server.URL+"/api/v1/auth/refresh",
+			nil,
+			map[string]string{"Cookie": in.header.Values("Set-Cookie")[1]},
+		)
 	}
 
 	require.Equal(t, http.StatusOK, byToken())

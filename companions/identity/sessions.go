@@ -72,6 +72,7 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{
 			"address": edge.Client(r).String(), "reason": "disabled",
 		})
+
 		return user{}, errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
 	}
 

@@ -251,6 +251,7 @@ func TestUpstream_linkOfAnotherSession(t *testing.T) {
 	v.signIn("owner")
 	to := v.post("/account/links", url.Values{"provider": {"corp"}, "password": {password}}).header.Get("Refresh")[len("0; url="):]
 	answer := e.answer(to)
+
 	v.signIn("admin")
 	require.Equal(t, http.StatusConflict, v.get("/signin/callback/corp?"+answer.Encode()).status)
 	require.Empty(t, items(p.as(p.admin, http.MethodGet, "/api/v1/auth/links", nil)))
@@ -377,9 +378,16 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 		c.Clients = []openid.Client{{ID: "here", RedirectURIs: []string{"http://127.0.0.1:9/signin/callback/there"}}}
 	})
 	here := openReachable(t, func(c *identity.Config) {
-		c.Providers = []upstream.Provider{{
-			ID: "there", Name: "There", Issuer: there.URL, ClientID: "here", Scopes: []string{"openid", "profile", "email"}, CreateUsers: true,
-		}}
+		c.Providers = []upstream.Provider{
+			{
+				ID:          "there",
+				Name:        "There",
+				Issuer:      there.URL,
+				ClientID:    "here",
+				Scopes:      []string{"openid", "profile", "email"},
+				CreateUsers: true,
+			},
+		}
 		c.Issuer = "http://127.0.0.1:9" // the redirect URI is registered before it listens
 	})
 
@@ -398,7 +406,9 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, passOver(atHome.get("/signin/with/there").to).status, "its e-mail addresses are not verified")
 
 	atHome.signIn("admin")
-	linked := passOver(atHome.post("/account/links", url.Values{"provider": {"there"}, "password": {password}}).header.Get("Refresh")[len("0; url="):])
+	linked := passOver(
+		atHome.post("/account/links", url.Values{"provider": {"there"}, "password": {password}}).header.Get("Refresh")[len("0; url="):],
+	)
 	require.Equal(t, "/account?done=link", linked.to, linked.text)
 
 	atHome.post("/account/signout", nil)

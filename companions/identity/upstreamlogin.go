@@ -227,7 +227,8 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 	}
 
 	text, err := s.cfg.Box.Open(upstreamPurpose, sealed)
-	if err != nil || json.Unmarshal(text, &gone) != nil || time.Since(gone.At) > openid.SignInTime || gone.Provider != r.PathValue("provider") {
+	if err != nil || json.Unmarshal(text, &gone) != nil || time.Since(gone.At) > openid.SignInTime ||
+		gone.Provider != r.PathValue("provider") {
 		return gone, over
 	}
 

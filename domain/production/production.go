@@ -153,7 +153,11 @@ func (s Solution) Move(to SolutionStatus) error {
 		}
 
 		if to == SolutionPublished && s.DAG.PublishedVersion == nil {
-			return domain.Newf(domain.Conflict, "invalid_status_move", "the solution cannot become published: publish a version of its DAG first")
+			return domain.Newf(
+				domain.Conflict,
+				"invalid_status_move",
+				"the solution cannot become published: publish a version of its DAG first",
+			)
 		}
 
 		return nil

@@ -149,7 +149,13 @@ func Fault(err error) error {
 // TranscriptPatch shows what was said in a recording in the user turn that has the
 // blocks: in its last block when that is text, else in a new one.
 func TranscriptPatch(turnID string, blocks []domain.Block, said string) domain.AddContentPatch {
-	patch := domain.AddContentPatch{TurnID: turnID, PatchType: domain.PatchAddContent, TextDelta: said, BlockType: domain.BlockText, Transcript: true}
+	patch := domain.AddContentPatch{
+		TurnID:     turnID,
+		PatchType:  domain.PatchAddContent,
+		TextDelta:  said,
+		BlockType:  domain.BlockText,
+		Transcript: true,
+	}
 
 	if n := len(blocks); n > 0 && blocks[n-1].Type == domain.BlockText && blocks[n-1].Content != "" {
 		patch.Offset, patch.TextDelta = domain.UTF16Len(blocks[n-1].Content), "\n\n"+said

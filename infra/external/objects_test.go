@@ -50,9 +50,11 @@ func TestObjects_privateCA(t *testing.T) {
 		UseTLS:    true,
 		Transport: transport,
 	}
+
 	require.Eventually(t, func() bool { // a busy machine may not answer in time
 		return s3.Probe(t.Context()).Status == domain.CheckOK
 	}, time.Minute, time.Millisecond)
+
 	s3.Transport = nil
 	failed := s3.Probe(t.Context())
 	require.Equal(t, domain.CheckFail, failed.Status)

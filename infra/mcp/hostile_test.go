@@ -38,7 +38,13 @@ func TestManager_serverHangs(t *testing.T) {
 			w.stdio("good", serving(everything()))
 			w.stdio("hang", hang)
 			require.Contains(t, w.atFirst(6), "mcp__good__echo")
-			require.Eventually(t, func() bool { return w.records.state("hang").Status == toolserver.Connecting }, soon, tick, "it was waited for")
+			require.Eventually(
+				t,
+				func() bool { return w.records.state("hang").Status == toolserver.Connecting },
+				soon,
+				tick,
+				"it was waited for",
+			)
 
 			w = newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 			w.stdio("hang", hang)

@@ -79,6 +79,7 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 
 			owner, _ := started.TypedSearchAttributes.GetKeyword(durable.OwnerID)
 			require.Equal(t, want, owner)
+
 			marked, _ := started.TypedSearchAttributes.GetKeyword(durable.Kind)
 			require.Equal(t, kind, marked)
 		})

@@ -35,7 +35,11 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	stalled := s.checker.IssueRuns(s.db, runs, issues, false)
 
 	user, agent := s.caller.User.ID, domain.NewID()
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(
+		t.Context(),
+		user,
+		domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings},
+	)
 	require.NoError(t, err)
 	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime,

@@ -111,6 +111,7 @@ func TestWorkChecker_Compactions(t *testing.T) {
 
 	check := s.workChecker(hasty).Compactions(s.journal, s.runs)
 	id := s.compaction(session)
+
 	require.NoError(t, check(t.Context()))
 	require.Empty(t, s.findings(), "its workflow is open")
 
@@ -282,6 +283,7 @@ func TestWorkChecker_unattendedWork(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			file := strings.ReplaceAll(t.Name(), "/", "-")
+
 			s.mu.Lock()
 			s.found = nil
 			s.mu.Unlock()

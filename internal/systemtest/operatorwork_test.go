@@ -94,7 +94,11 @@ func newOperated(t *testing.T) *operated {
 	}
 
 	user := s.caller.User.ID
-	workspace, err := s.db.CreateWorkspace(t.Context(), user, domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings})
+	workspace, err := s.db.CreateWorkspace(
+		t.Context(),
+		user,
+		domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings},
+	)
 	require.NoError(t, err)
 
 	s.workspace, s.agent = workspace.ID, domain.NewID()
@@ -291,7 +295,11 @@ func (s *operated) lose(work piece, history bool) {
 
 	i := slices.IndexFunc(lost, func(r domainoperator.Run) bool { return r.WorkflowID == work.workflow })
 	require.GreaterOrEqual(s.t, i, 0, "%s is not listed as lost", work.workflow)
-	require.Equal(s.t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, lost[i].Actions)
+	require.Equal(
+		s.t,
+		[]domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume},
+		lost[i].Actions,
+	)
 	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 

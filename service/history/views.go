@@ -32,7 +32,11 @@ func (d *Service) Tree(ctx context.Context, session domain.Session) (history.His
 
 // Checkout shows a session as it was before a checkpoint's turn, or at the end of
 // the chat that the turn started. Nothing is changed by it.
-func (d *Service) Checkout(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.Checkout, error) {
+func (d *Service) Checkout(
+	ctx context.Context,
+	sessionID, checkpointID string,
+	position history.CheckoutPosition,
+) (history.Checkout, error) {
 	out := history.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{}}
 
 	view, err := d.view(ctx, sessionID, func() (history.CheckoutView, error) {

@@ -61,6 +61,7 @@ func (s *shop) pass(t *testing.T, times int, check func(context.Context) error) 
 
 	for range times {
 		require.NoError(t, check(t.Context()))
+
 		s.now = s.now.Add(10 * time.Second)
 	}
 }
@@ -103,7 +104,14 @@ func (s *shop) LookAtWork(_ context.Context, workflowID string) (domain.RunLook,
 		return domain.RunLook{}, errors.New("Temporal is away")
 	}
 
-	return domain.RunLook{State: s.state, RunID: fmt.Sprintf("%s run %d", workflowID, s.run), Cause: "because"}, s.note(s.looked, workflowID)
+	return domain.RunLook{
+			State: s.state,
+			RunID: fmt.Sprintf("%s run %d", workflowID, s.run),
+			Cause: "because",
+		}, s.note(
+			s.looked,
+			workflowID,
+		)
 }
 
 func (s *shop) Terminate(_ context.Context, workflowID, _, _ string) error {

@@ -163,7 +163,8 @@ func possible(run operator.Run, action operator.RunAction) error {
 	}
 
 	switch {
-	case action != operator.RunCancel && work && (run.Work.Status == "queued" || run.Work.Status == "waiting") && kind != operator.RunKindFork:
+	case action != operator.RunCancel && kind != operator.RunKindFork && work &&
+		(run.Work.Status == "queued" || run.Work.Status == "waiting"):
 		return refused("run_action_impossible", "the run waits for its turn, and nothing has begun: cancel it, or wait")
 	case action == operator.RunResume && !work && kind != operator.RunKindArchive:
 		return refused("run_over", "the work is over: there is nothing to resume")

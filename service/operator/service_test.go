@@ -256,7 +256,11 @@ func TestService_Runs_lost(t *testing.T) {
 		for _, run := range runs {
 			listed = append(listed, run.WorkflowID)
 			require.Equal(t, domainoperator.RunLost, run.Status)
-			require.Equal(t, []domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume}, run.Actions)
+			require.Equal(
+				t,
+				[]domainoperator.RunAction{domainoperator.RunCancel, domainoperator.RunForceFail, domainoperator.RunResume},
+				run.Actions,
+			)
 		}
 
 		if q.Page = next; next == nil {

@@ -16,7 +16,12 @@ import (
 // saves the result as SaveDAG does. It is rejected with validation_failed if the result
 // has an error that the base did not have, so that a DAG can be built in several edits
 // and none makes it worse.
-func (s *Service) EditDAG(ctx context.Context, caller domain.User, id string, edit production.DocumentEdit) (production.DocumentEdited, error) {
+func (s *Service) EditDAG(
+	ctx context.Context,
+	caller domain.User,
+	id string,
+	edit production.DocumentEdit,
+) (production.DocumentEdited, error) {
 	var base dag.Graph
 	if err := s.base(ctx, caller, id, domain.DocumentDAG, edit.BaseVersion, &base); err != nil {
 		return production.DocumentEdited{}, err

@@ -35,7 +35,14 @@ type Records interface {
 	Document(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) (
 		production.StoredDocument, error)
 	// SaveDocument adds a version on top of base; version_conflict if base is not the newest.
-	SaveDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, base int, in production.NewDocument) (
+	SaveDocument(
+		ctx context.Context,
+		caller domain.User,
+		solutionID string,
+		kind domain.DocumentKind,
+		base int,
+		in production.NewDocument,
+	) (
 		domain.DocumentVersion, error)
 	// PublishDocument publishes a version; with a document it is saved on top of it first.
 	PublishDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int,

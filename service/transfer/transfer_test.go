@@ -645,7 +645,11 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	require.Empty(t, preview.Errors)
 	require.True(t, preview.Compatible)
 	require.Equal(t, 1, preview.FormatVersion)
-	require.Equal(t, domaintransfer.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt}, preview.Session)
+	require.Equal(
+		t,
+		domaintransfer.ImportSummary{Intent: "the whole thing", Model: "known", CreatedAt: preview.Session.CreatedAt},
+		preview.Session,
+	)
 	require.Equal(t, 6, preview.Counts.Turns)
 	require.Equal(t, 6, preview.Counts.Files)
 	require.Equal(t, 2, preview.Counts.Branches)

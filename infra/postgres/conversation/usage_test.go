@@ -82,6 +82,7 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(t.Context(), `UPDATE sessions SET solution_id = 'web-shop' WHERE id = $1`, third.ID)
 	require.NoError(t, err)
+
 	shop := report(domain.UsageBySolution).Items
 	require.Len(t, shop, 1)
 	require.Equal(t, "web-shop", *shop[0].SolutionID)

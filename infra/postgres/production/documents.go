@@ -43,7 +43,13 @@ func (s *Store) Document(ctx context.Context, caller domain.User, solutionID str
 	return found, pg.Fault("read document", err)
 }
 
-func document(ctx context.Context, q pg.Queryer, solutionID string, kind domain.DocumentKind, version int) (production.StoredDocument, error) {
+func document(
+	ctx context.Context,
+	q pg.Queryer,
+	solutionID string,
+	kind domain.DocumentKind,
+	version int,
+) (production.StoredDocument, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+versionColumns+`, d.latest, d.published, v.content
 		FROM   `+versionTables+`

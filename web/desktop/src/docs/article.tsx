@@ -26,7 +26,7 @@ const heading = (Tag: 'h1' | 'h2' | 'h3' | 'h4') => function Heading({ id, child
       {children}
       <a
         href={`#${id}`} aria-label={t('Link to this part')}
-        className="ml-2 text-soft no-underline! opacity-0 group-hover/heading:opacity-100 focus:opacity-100"
+        className="ml-2 text-soft opacity-0 group-hover/heading:opacity-100 focus:opacity-100"
       >#</a>
     </Tag>
   );

@@ -33,6 +33,14 @@ export function Conversation({ session, state, quote }: { session: Session; stat
   });
   const size = virtual.getTotalSize();
 
+  // A message of the reader's own is shown, wherever the reader had scrolled to.
+  const own = state.turns.filter((turn) => turn.role === 'user').at(-1)?.turn_id;
+  const shown = useRef(own);
+  useLayoutEffect(() => {
+    if (shown.current !== undefined && shown.current !== own) follows.current = true;
+    shown.current = own;
+  }, [own]);
+
   useLayoutEffect(() => {
     if (follows.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [rows, size, state.loaded]);
