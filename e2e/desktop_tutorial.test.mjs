@@ -1,6 +1,6 @@
 // The tutorial (docs/tutorial.md), step by step in Debian's Chromium against a real service whose
 // model is the scripted demo. With EVERLOOP_E2E_PICTURES, a directory, it makes the pictures of
-// the page: EVERLOOP_E2E_PICTURES=$PWD/../docs/pictures node --test desktop_tutorial.test.mjs
+// the page: EVERLOOP_E2E_PICTURES=$PWD/../docs/images node --test desktop_tutorial.test.mjs
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +33,7 @@ describe('the tutorial', { skip: chromium || required ? false : 'Chromium is mis
   };
 
   async function picture(page, name) {
-    assert.ok(text.includes(`(pictures/tutorial-${name}.png)`), `the page shows the picture ${name}`);
+    assert.ok(text.includes(`(images/tutorial-${name}.png)`), `the page shows the picture ${name}`);
     const directory = process.env.EVERLOOP_E2E_PICTURES;
     if (!directory) return;
     await page.mouse.move(0, 0);

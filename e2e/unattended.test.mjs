@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { launch, program } from './lib/browser.mjs';
 import { Fixture } from './lib/fixture.mjs';
 
@@ -48,8 +48,8 @@ describe('the page on unattended work', () => {
   }
 });
 
-// With EVERLOOP_PICTURES the pictures of docs/operations.md are made again from these runs.
-test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP_PICTURES }, async () => {
+// With EVERLOOP_E2E_PICTURES, a directory, it makes the pictures of docs/operations.md from these runs.
+test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP_E2E_PICTURES }, async () => {
   const ui = `http://127.0.0.1:${fixture.server.ports.ui}`;
   const browser = await launch(program());
   try {
@@ -63,7 +63,7 @@ test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP
       const { workflow_id: id, run_id: run } = items.at(-1);
       await page.goto(`${ui}/namespaces/everloop/workflows/${encodeURIComponent(id)}/${run}/timeline`, { waitUntil: 'networkidle' });
       await page.waitForTimeout(5000); // the names of the steps come late, and nothing says when
-      await page.screenshot({ path: fileURLToPath(new URL(`../docs/images/${name}.png`, import.meta.url)), animations: 'disabled' });
+      await page.screenshot({ path: join(process.env.EVERLOOP_E2E_PICTURES, `${name}.png`), animations: 'disabled' });
     }
   } finally {
     await browser.close();

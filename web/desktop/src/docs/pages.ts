@@ -9,7 +9,7 @@ const found = import.meta.glob(
   ],
   { query: '?url', import: 'default', eager: true },
 ) as Record<string, string>;
-const pictures = import.meta.glob('../../../../docs/{images,pictures}/*', { query: '?url', import: 'default', eager: true }) as Record<string, string>;
+const pictures = import.meta.glob('../../../../docs/images/*', { query: '?url', import: 'default', eager: true }) as Record<string, string>;
 
 const inRepository = (path: string): string => path.replace(/^(\.\.\/)+/, '');
 const byPath = (files: Record<string, string>) => new Map(Object.entries(files).map(([path, url]) => [inRepository(path), url]));
