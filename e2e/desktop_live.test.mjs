@@ -251,6 +251,8 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
 
   test('a message asks for one result, by a schema', async () => {
     const page = await desktop.open('/', { expected: /status of 4\d\d/ });
+    await say(page, steps({ text: 'Ready.' })); // the page follows the session from here on
+    await page.getByText('Ready.', { exact: true }).waitFor();
     const chip = page.getByText('One result, by a schema');
     const ask = async (schema) => {
       await page.getByRole('button', { name: 'Ask for one result' }).click();
