@@ -371,6 +371,10 @@ func TestService_sameVersionAtOnceIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 
+	// Ann is a member from here on, whose upload ever is the first of those below.
+	other := pack(t, "SKILL.md", document("other", "1.0.0", "x"))
+	require.Equal(t, http.StatusCreated, w.upload("acme/other", "1.0.0", "ann", other).status)
+
 	var all sync.WaitGroup
 
 	statuses := make([]int, 4) // as many as may upload at once, two of a caller
@@ -392,7 +396,7 @@ func TestService_sameVersionAtOnceIsStoredOnce(t *testing.T) {
 	require.Equal(t, 1, counts[201], statuses)
 	require.Equal(t, 1, counts[200], statuses)
 	require.Equal(t, 2, counts[409], statuses)
-	require.Len(t, w.objects(), 1)
+	require.Len(t, w.objects(), 2)
 }
 
 // One caller whose uploads do not end leaves places to others.
