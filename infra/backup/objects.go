@@ -2,12 +2,14 @@ package backup
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -138,9 +140,52 @@ func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) err
 		}
 	}
 
-	if _, err := b.Client.PutObject(ctx, b.Name, key, body, header.Size, options); err != nil {
+	from := &lent{from: body}
+	defer from.end()
+
+	var sent io.Reader = from
+
+	if header.Size <= heldObject {
+		content, err := io.ReadAll(from)
+		if err != nil {
+			return err
+		}
+
+		sent = bytes.NewReader(content)
+	}
+
+	if _, err := b.Client.PutObject(ctx, b.Name, key, sent, header.Size, options); err != nil {
 		return fmt.Errorf("restore object %q: %w", key, err)
 	}
 
 	return nil
+}
+
+// heldObject is the size up to which an object is read before it is sent. The client of
+// the store sends such a body again after a fault that may pass.
+const heldObject = 16 << 20
+
+// lent is a reader until its end: the client of the store may go on reading a body for a
+// moment after it has failed.
+type lent struct {
+	mu   sync.Mutex
+	from io.Reader // nil: ended
+}
+
+func (l *lent) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.from == nil {
+		return 0, io.ErrClosedPipe
+	}
+
+	return l.from.Read(p)
+}
+
+func (l *lent) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.from = nil
 }
