@@ -33,7 +33,7 @@ type Deploy struct {
 }
 
 // deployTime bounds one command, which tries again after a pause while the server asks
-// for that.
+// for that or does not answer in time.
 const (
 	deployTime  = 2 * time.Minute
 	deployPause = 500 * time.Millisecond
@@ -74,16 +74,25 @@ func (c *Deploy) with(ctx context.Context, work func(ctx context.Context, d temp
 
 	for {
 		err := work(ctx, d)
-		if _, busy := errors.AsType[*serviceerror.ResourceExhausted](err); !busy {
+		if !passes(err) {
 			return err
 		}
 
-		select { // the server is about to start what keeps the deployment
+		select { // the server is about to start what keeps the deployment, or is slow
 		case <-ctx.Done():
 			return err
 		case <-time.After(deployPause):
 		}
 	}
+}
+
+// passes reports whether a server that has more time may answer otherwise. The commands
+// set a state, so that trying again does no harm.
+func passes(err error) bool {
+	_, busy := errors.AsType[*serviceerror.ResourceExhausted](err)
+	_, slow := errors.AsType[*serviceerror.DeadlineExceeded](err)
+
+	return busy || slow || errors.Is(err, context.DeadlineExceeded)
 }
 
 // deployStatusCmd lists the builds.
