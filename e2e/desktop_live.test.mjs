@@ -232,9 +232,9 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await bar.getByText(/^Replay, \d+ of \d+$/).waitFor();
     assert.notEqual(idOf(page), id);
     await page.getByLabel('Output').getByText('line-2').waitFor();
-    await clean(page, 'replay');
-    await bar.getByLabel('Speed').selectOption('5');
+    await bar.getByLabel('Speed').selectOption('5'); // before it is over
     await eventually('the speed is stored', async () => (await fixture.rest.detail(idOf(page))).replay_state.speed === 5);
+    await clean(page, 'replay');
     await page.getByText('All lines are out.', { exact: true }).waitFor();
     await bar.getByText('The replay is over').waitFor();
     assert.equal(await bar.getByLabel('Speed').isDisabled(), true);
