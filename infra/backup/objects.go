@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -140,52 +139,23 @@ func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) err
 		}
 	}
 
-	from := &lent{from: body}
-	defer from.end()
-
-	var sent io.Reader = from
-
 	if header.Size <= heldObject {
-		content, err := io.ReadAll(from)
+		content, err := io.ReadAll(body)
 		if err != nil {
 			return err
 		}
 
-		sent = bytes.NewReader(content)
+		body = bytes.NewReader(content)
 	}
 
-	if _, err := b.Client.PutObject(ctx, b.Name, key, sent, header.Size, options); err != nil {
+	if _, err := b.Client.PutObject(ctx, b.Name, key, body, header.Size, options); err != nil {
 		return fmt.Errorf("restore object %q: %w", key, err)
 	}
 
 	return nil
 }
 
-// heldObject is the size up to which an object is read before it is sent. The client of
-// the store sends such a body again after a fault that may pass.
+// heldObject is the size up to which an object is read before it is sent: the client of the
+// store sends such a body again after a fault that may pass, and may go on reading it for a
+// moment after it has failed. It reads larger ones in parts, before it sends each.
 const heldObject = 16 << 20
-
-// lent is a reader until its end: the client of the store may go on reading a body for a
-// moment after it has failed.
-type lent struct {
-	mu   sync.Mutex
-	from io.Reader // nil: ended
-}
-
-func (l *lent) Read(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.from == nil {
-		return 0, io.ErrClosedPipe
-	}
-
-	return l.from.Read(p)
-}
-
-func (l *lent) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	l.from = nil
-}

@@ -56,23 +56,3 @@ func TestBucket_put_againAfterAFault(t *testing.T) {
 	require.EqualValues(t, 3, tries.Load())
 	require.Equal(t, true, got.Load(), "the whole body came each time")
 }
-
-// counted is a reader that notices two readers at once: the race detector does.
-type counted struct{ n int64 }
-
-func (c *counted) Read(p []byte) (int, error) {
-	c.n += int64(len(p))
-	return len(p), nil
-}
-
-func TestBucket_put_readsNothingAfterItsEnd(t *testing.T) {
-	t.Parallel()
-
-	bucket := store(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	body := &counted{}
-	require.Error(t, bucket.put(t.Context(), entry(heldObject+1<<20), body))
-
-	for range 1000 {
-		_, _ = body.Read(make([]byte, 1<<10)) // as the reader of the archive goes on
-	}
-}
