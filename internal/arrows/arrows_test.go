@@ -166,6 +166,7 @@ var allowed = map[string][]string{
 	"companions/gateway/dialect":                     {},
 	"companions/gateway/localserver":                 {},
 	"companions/gateway/localserver/localservertest": {},
+
 	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
 	"internal/sbom":          {},
 	"internal/release":       {},

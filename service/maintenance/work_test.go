@@ -104,14 +104,9 @@ func (s *shop) LookAtWork(_ context.Context, workflowID string) (domain.RunLook,
 		return domain.RunLook{}, errors.New("Temporal is away")
 	}
 
-	return domain.RunLook{
-			State: s.state,
-			RunID: fmt.Sprintf("%s run %d", workflowID, s.run),
-			Cause: "because",
-		}, s.note(
-			s.looked,
-			workflowID,
-		)
+	look := domain.RunLook{State: s.state, RunID: fmt.Sprintf("%s run %d", workflowID, s.run), Cause: "because"}
+
+	return look, s.note(s.looked, workflowID)
 }
 
 func (s *shop) Terminate(_ context.Context, workflowID, _, _ string) error {
