@@ -9,6 +9,8 @@ type SessionRun struct {
 	OwnerID    string
 	SolutionID string
 	Model      *string
+	// Open says that its run should be open, waiting or at work: it is signalled before one is started.
+	Open bool
 }
 
 // RunState is what became of a durable run.

@@ -72,33 +72,40 @@ type Owners interface {
 const defaultNamespace = "everloop"
 
 // Wake lets the session's run look at the records again: an open run by a signal
-// that carries nothing, else a new one.
+// that carries nothing, else a new one. What the records suggest is tried first.
 func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 	id := durable.SessionWorkflowID(s.SessionID)
 
-	queue := cmp.Or(r.Queue, durable.Queue)
-	for range 3 {
-		_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-			ID: id, TaskQueue: queue, EnableEagerStart: true,
-			WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			WorkflowExecutionErrorWhenAlreadyStarted: true,
-			StaticSummary:                            "Chats of a session",
-			TypedSearchAttributes: temporal.NewSearchAttributes(
-				durable.SessionID.ValueSet(s.SessionID), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
-				durable.Kind.ValueSet("chat"), durable.ChatStatus.ValueSet("running")),
-		}, contract.WorkflowChat, contract.ChatInput{SessionID: s.SessionID})
-		if _, open := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); !open {
-			return err
+	for attempt := range 3 {
+		if attempt > 0 || !s.Open {
+			err := r.startSession(ctx, id, s)
+			if _, open := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); !open {
+				return err
+			}
 		}
 
-		err = r.Client.SignalWorkflow(ctx, id, "", contract.Wake.Name, struct{}{})
+		err := r.Client.SignalWorkflow(ctx, id, "", contract.Wake.Name, struct{}{})
 		if _, gone := errors.AsType[*serviceerror.NotFound](err); !gone {
 			return err
 		}
 	}
 
 	return errors.New("the session's run opens and closes faster than it can be woken")
+}
+
+func (r Runs) startSession(ctx context.Context, id string, s domain.SessionRun) error {
+	_, err := r.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: cmp.Or(r.Queue, durable.Queue), EnableEagerStart: true,
+		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            "Chats of a session",
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			durable.SessionID.ValueSet(s.SessionID), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
+			durable.Kind.ValueSet("chat"), durable.ChatStatus.ValueSet("running")),
+	}, contract.WorkflowChat, contract.ChatInput{SessionID: s.SessionID})
+
+	return err
 }
 
 // Stop signals the session's run that a chat was stopped.

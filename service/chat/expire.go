@@ -52,6 +52,7 @@ func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) e
 		return err
 	}
 
+	run.Open = true
 	s.wake(ctx, run)
 
 	return nil

@@ -125,6 +125,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 			s.announceStop(ctx, send.SessionID, taken.StopChat)
 		}
 
+		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
 		s.wake(ctx, run)
 	})
 
@@ -208,6 +209,7 @@ func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, ans
 			return ack, err
 		}
 
+		run.Open = true
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
 
@@ -244,6 +246,7 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID stri
 			return true, err
 		}
 
+		run.Open = true
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
 
