@@ -14,7 +14,7 @@ import (
 )
 
 // Asker puts the questions of tools to the model of their chat: one call without
-// tools, apart from the conversation (decisions.md section 8, number 12).
+// tools, apart from the conversation (docs/web.md#webfetch).
 type Asker struct {
 	Models   Models
 	Accounts Accounts

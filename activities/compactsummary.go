@@ -34,7 +34,7 @@ func (c *compaction) summaryTokens() int { return int(min(maxSummary, c.model.Co
 
 // summarise has the model add the next piece of the history to the summary: as
 // many turns as fit into one request. It is an auxiliary call without tools
-// (decisions.md 8.12). Its cost counts also when its result does not.
+// (docs/context.md#compaction). Its cost counts also when its result does not.
 func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTurn) error {
 	if len(turns) == 0 {
 		return nil

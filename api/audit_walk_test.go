@@ -9,7 +9,7 @@ import (
 )
 
 // auditedAs is the action that each operation leaves in the audit trail
-// (docs/rest.md, Audit trail). Operations for administrators that are not here leave
+// (docs/rest.md#audit-trail). Operations for administrators that are not here leave
 // admin.read.
 var auditedAs = map[string]string{
 	"POST /api/admin/admins":                                                       "admin.grant",

@@ -119,7 +119,7 @@ var ownRights = []string{"/api/payloads/", "/api/prod_solution/", "/api/prod_wor
 
 // TestWhoMayDoWhatWithASession tries each operation on a session as its owner's
 // colleague, before and after it is shared, and as an administrator: those who
-// may look may not change (docs/rest.md, Rules).
+// may look may not change (docs/rest.md#rules).
 func TestWhoMayDoWhatWithASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

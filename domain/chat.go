@@ -2,8 +2,8 @@ package domain
 
 import "encoding/json"
 
-// Delivery says what a chat:send does while a chat is running (decisions.md
-// section 3).
+// Delivery says what a chat:send does while a chat is running
+// (docs/events.md#chatsend).
 type Delivery string
 
 // The delivery modes a client may ask for; DeliverRun is only ever applied, on

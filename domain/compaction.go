@@ -13,7 +13,7 @@ const (
 	CompactOverflow CompactionTrigger = "overflow"
 )
 
-// CompactionStatus is how a compaction ended (shapes.md section 3).
+// CompactionStatus is how a compaction ended.
 type CompactionStatus string
 
 // A skipped compaction found nothing to do, or came too late; running is no
@@ -90,7 +90,7 @@ type ClosingCompaction struct {
 	Duration      time.Duration
 }
 
-// CompactionResult answers a request to compact (shapes.md section 3). Tokens
+// CompactionResult answers a request to compact (docs/context.md#compaction). Tokens
 // are estimates where the model server does not report them.
 type CompactionResult struct {
 	CompactionID   string           `json:"compaction_id" doc:"The summary." example:"01a1ff63-3ba3-7f32-95d5-853a93c3f0f3"`
@@ -158,7 +158,7 @@ type MemoryRef struct {
 }
 
 // ContextStats describes the prompt of the next model call of a session's main loop,
-// by what it is, in tokens (shapes.md section 3).
+// by what it is, in tokens (docs/context.md#context-statistics).
 type ContextStats struct {
 	Model          string            `json:"model" doc:"The model." example:"everloop-demo"`
 	ContextWindow  int64             `json:"context_window" doc:"Context window of the model in tokens." example:"128000"`

@@ -77,8 +77,7 @@ type Reply struct {
 	ReasoningField string // in which the server sent Thinking; empty: there is none
 }
 
-// Model is one entry of the model list (shapes.md section 8, "Config models
-// item").
+// Model is one entry of the model list (docs/rest.md#service).
 type Model struct {
 	ID            string
 	Name          string

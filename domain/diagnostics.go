@@ -25,7 +25,7 @@ type Check struct {
 }
 
 // CheckResult says how a dependency stands and, when it does not stand well,
-// what to do about it (shapes.md section 8).
+// what to do about it.
 type CheckResult struct {
 	ID         string      `json:"id" doc:"Its id." example:"postgres"`
 	Status     CheckStatus `json:"status" enum:"ok,warn,fail,skipped" doc:"Its status."`

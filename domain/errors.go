@@ -13,7 +13,7 @@ import (
 // policies in activities.
 type Kind string
 
-// The kinds, with the HTTP status that decisions.md section 2 gives them.
+// The kinds, with their HTTP status (docs/errors.md#kinds).
 const (
 	Malformed       Kind = "malformed"         // 400: could not be parsed, or a path that leaves the workspace
 	Unauthenticated Kind = "unauthenticated"   // 401
@@ -109,7 +109,7 @@ func Invalidf(location, format string, args ...any) *Error {
 }
 
 // SessionNotFound is the answer for a session that is missing or another
-// user's; the two have one answer (decisions.md section 2).
+// user's; the two have one answer, which shows nothing of other users.
 func SessionNotFound(id string) *Error {
 	return Newf(NotFound, CodeSessionNotFound, "session %s does not exist", id)
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Names of the events that the service sends (agent-service.md "Service to
-// client" and decisions.md section 3).
+// Names of the events that the service sends (docs/events.md#server-events).
 const (
 	EventChatStart        = "chat:start"
 	EventChatEnd          = "chat:end"

@@ -6,7 +6,7 @@ import (
 )
 
 // Payloads of the events that the service sends, as it makes them and a replay makes
-// them again (decisions.md section 3). EventEnvelope is added where an event leaves
+// them again (docs/events.md#server-events). EventEnvelope is added where an event leaves
 // the service. docs/events.json is generated from these declarations.
 
 // EventEnvelope has the fields that every event of the log carries.
@@ -74,7 +74,7 @@ type TurnEnded struct {
 }
 
 // AddContentPatch is the payload of a turn:patch of type add_content; Offset
-// counts the UTF-16 units of the block sent before (decisions.md 8.7).
+// counts the UTF-16 units of the block sent before.
 type AddContentPatch struct {
 	TurnID    string    `json:"turn_id" doc:"The turn."`
 	PatchType string    `json:"patch_type" enum:"add_content" doc:"The type of the patch."`

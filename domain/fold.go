@@ -57,7 +57,7 @@ func (f *TurnFold) Turn() Turn {
 }
 
 // turnEvent is the union of the payloads of turn:start, turn:patch and turn:end
-// (decisions.md section 3).
+// (docs/events.md#server-events).
 type turnEvent struct {
 	TurnID string `json:"turn_id"`
 
@@ -280,7 +280,7 @@ func toolBlock(kind BlockType, call ToolCall, content string) Block {
 func (t Turn) Open() bool { return t.Status == TurnStreaming || t.Status == TurnPaused }
 
 // UTF16Len is the length of text in UTF-16 code units, in which JavaScript
-// counts and `offset` is given (decisions.md 8.7).
+// counts and `offset` is given (docs/events.md#turnpatch).
 func UTF16Len(text string) int {
 	units := 0
 	for _, r := range text {

@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// ForkLimits bound the sub-agents of a chat (decisions.md section 4).
+// ForkLimits bound the sub-agents of a chat (docs/sub-agents.md#limits).
 type ForkLimits struct {
 	Depth  int           // how deep they may be nested; the main loop's own are at 1
 	AtOnce int           // how many of a chat work at once; those that wait for their own sub-agents or an answer do not count
@@ -10,7 +10,7 @@ type ForkLimits struct {
 	Time   time.Duration // of one, not counting what it waits for a slot or an answer
 }
 
-// DefaultForkLimits are those of decisions.md section 4.
+// DefaultForkLimits apply where the operator sets no others.
 var DefaultForkLimits = ForkLimits{Depth: 3, AtOnce: 10, Steps: 200, Time: time.Hour}
 
 // NewFork is a sub-agent that a turn asks for. Its loop has the id of the call.
@@ -28,8 +28,8 @@ type NewFork struct {
 	TaskID       string // the background task that it belongs to, if any
 }
 
-// SourceLoop says which sub-agent asks a question (agent-service.md, arguments
-// of AskUserQuestion).
+// SourceLoop says which sub-agent asks a question
+// (docs/sub-agents.md#what-clients-see).
 type SourceLoop struct {
 	LoopID           string `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent."`
 	ParentToolCallID string `json:"parent_tool_call_id" doc:"The tool call that started the sub-agent."`

@@ -3,7 +3,7 @@ package domain
 // CheckpointKind says why a checkpoint was made.
 type CheckpointKind string
 
-// The kinds of checkpoints (shapes.md section 3). Those of a tool batch hold the
+// The kinds of checkpoints (docs/history.md#checkpoints). Those of a tool batch hold the
 // files after a turn and are not listed.
 const (
 	CheckpointUserTurn   CheckpointKind = "user_turn"

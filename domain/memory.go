@@ -5,14 +5,13 @@ import "time"
 // MemoryType says what a memory is: what a user wants, or what was found out.
 type MemoryType string
 
-// The two types of agent-service.md, "Memory".
+// The two types (docs/memory.md).
 const (
 	MemoryFeedback   MemoryType = "feedback"
 	MemoryExperience MemoryType = "experience"
 )
 
-// Memory is one thing worth knowing in later sessions (agent-service.md,
-// "Memory"). It belongs to a user; Owner is a free word of the client's.
+// Memory is one thing worth knowing in later sessions. It belongs to a user; Owner is a free word of the client's.
 type Memory struct {
 	ID            int64      `json:"id" db:"id" doc:"Its id." example:"1"`
 	Type          MemoryType `json:"type" db:"type" enum:"feedback,experience" doc:"The type."`

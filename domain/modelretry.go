@@ -18,7 +18,7 @@ type ModelRetry struct {
 	Unattended time.Duration // of chats that a schedule, a DAG or an issue started
 }
 
-// DefaultModelRetry is decision 30 of decisions.md section 8.
+// DefaultModelRetry is what MODEL_RETRY_FOR and MODEL_RETRY_UNATTENDED change.
 var DefaultModelRetry = ModelRetry{For: 10 * time.Minute, Unattended: 24 * time.Hour}
 
 // Limit is how long after the first fault a call of this chat is retried. What

@@ -103,7 +103,7 @@ type CompactionPolicy struct {
 	KeepLast     int  `json:"keep_last"`     // turns that stay as they are
 }
 
-// DefaultCompaction is the policy of decisions.md section 5.
+// DefaultCompaction is the policy of sessions that set none (docs/context.md#compaction).
 var DefaultCompaction = CompactionPolicy{Auto: true, ThresholdPct: 80, KeepLast: 6}
 
 // MCPServer is a tool server that a session may use.

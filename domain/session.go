@@ -2,11 +2,11 @@ package domain
 
 import "time"
 
-// SessionStatus is where a session stands (agent-service.md, "Status values").
+// SessionStatus is where a session stands (docs/concepts.md#terms).
 type SessionStatus string
 
 // created → running → completed, failed, interrupted or waiting_for_input; each
-// of these goes back to running with the next chat (shapes.md section 1).
+// of these goes back to running with the next chat.
 const (
 	SessionCreated         SessionStatus = "created"
 	SessionRunning         SessionStatus = "running"
@@ -16,8 +16,8 @@ const (
 	SessionWaitingForInput SessionStatus = "waiting_for_input"
 )
 
-// WaitingReason answers "why is it not moving?" in one word (decisions.md
-// section 3).
+// WaitingReason answers "why is it not moving?" in one word
+// (docs/operations.md#why-does-a-chat-make-no-progress).
 type WaitingReason string
 
 // The closed list of waiting reasons.
@@ -40,14 +40,14 @@ const (
 // executing runs tools.
 type Mode string
 
-// The two modes of agent-service.md.
+// The two modes (docs/modes.md).
 const (
 	ModePlanning  Mode = "planning"
 	ModeExecuting Mode = "executing"
 )
 
-// Session is one agent session as its owner sees it: the summary of
-// agent-service.md plus the settings behind the detail.
+// Session is one agent session as its owner sees it: the summary of a list and the
+// settings behind the detail (docs/rest.md#sessions).
 type Session struct {
 	ID              string        `db:"id"`
 	OwnerID         string        `db:"owner_id"`
@@ -87,7 +87,7 @@ type Session struct {
 	AssistsSolutions bool `db:"assists_solutions"`
 }
 
-// ViewerRole is what a caller is to a session (decisions.md section 2).
+// ViewerRole is what a caller is to a session (docs/rest.md#sessions).
 type ViewerRole string
 
 // The three roles that can read a session; only the owner changes it.
@@ -118,7 +118,7 @@ type NewSession struct {
 }
 
 // SessionQuery selects a page of a user's sessions, newest first and pinned
-// ones before; Search is literal and case-insensitive (decisions.md 8.21).
+// ones before; Search is literal and case-insensitive.
 type SessionQuery struct {
 	OwnerID          string
 	TemplateIDPrefix string
@@ -146,7 +146,7 @@ const (
 	ReplayAutonomous ReplayStatus = "autonomous"
 )
 
-// ReplayState describes a replay session (shapes.md section 2); other sessions
+// ReplayState describes a replay session (docs/replay.md); other sessions
 // have none. Position and Total count played events.
 type ReplayState struct {
 	SourceSessionID string        `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`

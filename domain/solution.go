@@ -3,8 +3,8 @@ package domain
 import "slices"
 
 // Solution is a way of working that sessions are made with: who the agent is,
-// what it may do, and how a front end lays it out (agent-service.md, "Solutions";
-// shapes.md section 2).
+// what it may do, and how a front end lays it out
+// (docs/solutions.md).
 type Solution struct {
 	ID             string
 	Name           string

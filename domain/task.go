@@ -5,7 +5,7 @@ import "time"
 // TaskKind says what a background task is.
 type TaskKind string
 
-// The kinds of background tasks (shapes.md section 5).
+// The kinds of background tasks (docs/rest.md#tasks).
 const (
 	TaskShell    TaskKind = "shell"
 	TaskAgent    TaskKind = "agent"

@@ -43,7 +43,7 @@ const RootLoop = "root"
 // BlockType names what a block holds.
 type BlockType string
 
-// Block types of agent-service.md and shapes.md section 2.
+// The types of blocks.
 const (
 	BlockText       BlockType = "text"
 	BlockThinking   BlockType = "thinking"
@@ -90,7 +90,7 @@ const (
 )
 
 // CallPhase is a phase as clients see it. A finished call has none: its status
-// says how it ended (shapes.md section 1).
+// says how it ended (docs/concepts.md#tool-calls-phases-and-the-ledger).
 type CallPhase string
 
 // MarshalJSON implements json.Marshaler.
@@ -139,7 +139,7 @@ type PendingQuestionRef struct {
 }
 
 // Turn is the projection of one entry in GET /api/sessions/{id}/messages, in
-// `open_turns` and in replays: agent-service.md, "Turn projection".
+// `open_turns` and in replays.
 type Turn struct {
 	ID                   string     `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
 	Sequence             int64      `json:"sequence" doc:"Its position in the branch, from 0." example:"1"`

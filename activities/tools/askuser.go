@@ -21,7 +21,7 @@ var askDescription string
 // AskUserQuestion names the tool whose calls are put to the user.
 const AskUserQuestion = "AskUserQuestion"
 
-// Question is one question of an AskUserQuestion call (agent-service.md).
+// Question is one question of an AskUserQuestion call (docs/tools.md#askuserquestion).
 type Question struct {
 	Question    string   `json:"question" jsonschema:"The question, ending with a question mark" limits:"1..4000"`
 	Header      string   `json:"header,omitempty" jsonschema:"One or two words shown above it" limits:"..100"`
@@ -127,7 +127,7 @@ func ParseAnswer(sent json.RawMessage) (domain.Answer, error) {
 }
 
 // CheckAnswer holds an answer to its questions and gives what the model reads of
-// it (decisions.md section 4). Every question needs one option (or several,
+// it. Every question needs one option (or several,
 // where it allows them) or custom text.
 func CheckAnswer(questions []Question, answer domain.Answer) (json.RawMessage, error) {
 	for _, key := range slices.Sorted(keys(answer.Selections, answer.Custom)) {

@@ -61,7 +61,7 @@ func headAndTail(head, tail, note string, limit int) string {
 	return first(head, room/2) + note + last(tail, room-room/2)
 }
 
-// outputPath is where the whole of a shortened result is kept (decisions.md 8.9).
+// outputPath is where the whole of a shortened result is kept (docs/tools.md#for-all-tools).
 func outputPath(callID string) string { return OutputDir + "/" + fileName(callID) + ".txt" }
 
 // TaskLogPath is where the output of a background task grows.

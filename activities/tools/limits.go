@@ -2,8 +2,8 @@ package tools
 
 import "time"
 
-// Limits are the bounds of tool calls that an operator can change (decisions.md
-// section 4). Fields left out take the defaults.
+// Limits are the bounds of tool calls that an operator can change
+// (docs/configuration.md#tools). Fields left out take the defaults.
 type Limits struct {
 	Result      int           // characters that one call gives to the model; MaxResult
 	BashTimeout time.Duration // of a command that names none; DefaultBashTimeout

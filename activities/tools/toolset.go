@@ -106,7 +106,7 @@ func (t *Toolset) put(tool Tool) {
 }
 
 // Offered lists what the model may call; planning offers nothing that acts,
-// headless chats cannot ask (decisions.md section 4).
+// headless chats cannot ask (docs/modes.md).
 func (t *Toolset) Offered() []domain.ToolSpec {
 	var specs []domain.ToolSpec
 

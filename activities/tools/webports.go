@@ -42,7 +42,7 @@ type WebResult struct {
 }
 
 // Asker puts one question to the model of a chat, without tools and apart from
-// its conversation (decisions.md section 8, number 12).
+// its conversation (docs/web.md#webfetch).
 type Asker interface {
 	Ask(ctx context.Context, q ModelQuery) (answer string, err error)
 }

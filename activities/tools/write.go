@@ -115,7 +115,7 @@ func changeFile(ctx context.Context, reads FileReads, c *Call, path string,
 	return Result{Output: words, Changed: []domain.FileChange{{Path: path, Change: kind}}}, nil
 }
 
-// unchanged holds a change to the version that was read (decisions.md section 4).
+// unchanged holds a change to the version that was read (docs/tools.md#write).
 func unchanged(path, now, seen string) error {
 	switch seen {
 	case "":

@@ -20,8 +20,8 @@ const (
 	Stopped  Status = "stopped"
 )
 
-// App is a directory of a workspace that is published as a site (shapes.md
-// section 8, "Publish app").
+// App is a directory of a workspace that is published as a site
+// (docs/apps.md).
 type App struct {
 	ID          string
 	OwnerID     string

@@ -1,6 +1,6 @@
 // Package cron reads cron expressions, explains them in words and computes when they
-// are due in a time zone. The grammar is that of decisions.md section 8.22; the rule
-// for clock changes is at Schedule.Next. No library has both, so they are here.
+// are due in a time zone. The grammar is at Parse, the rule for clock changes at
+// Schedule.Next. No library has both, so they are here.
 package cron
 
 import (

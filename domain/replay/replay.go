@@ -10,7 +10,7 @@ import (
 )
 
 // Preview says whether a session can be replayed, and why not
-// (shapes.md section 4).
+// (docs/replay.md).
 type Preview struct {
 	SessionID string  `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent    string  `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`

@@ -3,7 +3,7 @@ package skill
 import "time"
 
 // RegistryResource is something that the skill registry keeps for others to use:
-// a skill, a template, a scenario (shapes.md section 8).
+// a skill, a template, a scenario (docs/rest.md#registry).
 type RegistryResource struct {
 	ID          string         `json:"id" doc:"Its id." example:"agent.basic"`
 	Type        string         `json:"type" doc:"The type." example:"agent"`

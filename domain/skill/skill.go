@@ -4,7 +4,7 @@ package skill
 
 import "time"
 
-// Source says where a skill comes from (shapes.md section 5).
+// Source says where a skill comes from (docs/skills.md#where-skills-come-from).
 type Source string
 
 // A builtin skill belongs to the service, a partner's was put beside it by its
@@ -78,7 +78,7 @@ type Loaded struct {
 }
 
 // Snapshot is the version of a session's primary skill that the session
-// keeps to (shapes.md section 2).
+// keeps to (docs/skills.md#in-a-session).
 type Snapshot struct {
 	SkillID    string    `db:"skill_id"`
 	Org        string    `db:"org"`

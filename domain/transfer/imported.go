@@ -21,7 +21,7 @@ type ImportedSession struct {
 	From    ImportedFrom
 }
 
-// ImportPreview describes what an archive holds (shapes.md section 4).
+// ImportPreview describes what an archive holds (docs/sharing.md#import).
 type ImportPreview struct {
 	FormatVersion int            `json:"format_version" doc:"Version of the archive format." example:"1"`
 	Compatible    bool           `json:"compatible" doc:"Whether it can be imported."`

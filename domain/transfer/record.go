@@ -10,7 +10,7 @@ import (
 )
 
 // Records of a session's conversation as they are kept: what a replay is made
-// of, and what an export carries (docs/sharing-and-transfer.md).
+// of, and what an export carries (docs/sharing.md).
 
 // SessionTree is the frame of a session's conversation.
 type SessionTree struct {

@@ -22,7 +22,7 @@ import (
 
 // crashRefresh schedules the tasks of all open runs again after PostgreSQL has crashed
 // under a Temporal server that went on. Temporal's tables commit asynchronously
-// (decision 0008): the crash may have taken the last commits, while the server in
+// (docs/decisions/0008-temporal-commits-asynchronously.md): the crash may have taken the last commits, while the server in
 // memory counts the tasks of those commits as done and never reads them again. A first
 // workflow task or a timer that is lost in this way is not repeated, and
 // the runs of Temporal itself (worker deployments, schedules) have no reconciler.

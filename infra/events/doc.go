@@ -2,7 +2,7 @@
 // processes, on NATS: JetStream for what must be kept, in order and numbered,
 // core NATS for what may be lost.
 //
-// One stream holds everything (docs/architecture.md, "Sequence numbers"). A session has two
+// One stream holds everything (docs/architecture.md#sequence-numbers). A session has two
 // subjects: `events.<session_id>` for the flow of its events and
 // `events.<session_id>.edge` for `turn:start` and `turn:end` alone, so that the
 // turns open at any position are found without reading what they said. The

@@ -18,7 +18,7 @@ const (
 	rightsChanged = "rights.changed"
 )
 
-// Signals carries "stop" between processes (docs/architecture.md, "Stop"). It may
+// Signals carries "stop" between processes (docs/architecture.md#stop). It may
 // lose a signal, as when a connection breaks: the flag in the records is the
 // truth, and a signal says only that the state must be checked now. A process that
 // watches first and checks the flag then misses nothing: watching takes effect at once.

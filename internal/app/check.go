@@ -53,7 +53,7 @@ func (c *Check) Run(ctx context.Context) error {
 // desktopAt is the place of the desktop in the order of the components.
 const desktopAt = 3
 
-// components lists them in the order in which they start (companion-components.md).
+// components lists them in the order in which they start.
 func (c *Check) components() []components.Component {
 	list := []components.Component{
 		identityComponent(c.IdentityAddr), registryComponent(c.RegistryAddr),

@@ -10,7 +10,7 @@ import (
 
 func TestNewer(t *testing.T) {
 	t.Parallel()
-	// In rising order (semver.org, section 11).
+	// In rising order, as semver.org defines it.
 	rising := []string{
 		"0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1",
 		"1.0.0", "1.0.10", "1.2.0", "1.10.0", "2.0.0",

@@ -16,7 +16,7 @@ import (
 
 // Enqueue makes a message durable and decides, under the session's lock, whether
 // it runs now, waits in the queue, joins the running chat or stops it
-// (docs/concepts.md, The queue). After Enqueue returned the message survives the loss
+// (docs/concepts.md#the-queue). After Enqueue returned the message survives the loss
 // of any process.
 func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error) {
 	var out domain.Enqueued

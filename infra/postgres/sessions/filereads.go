@@ -13,7 +13,7 @@ import (
 )
 
 // FileReads remembers which version of a file each session has read, so that
-// the agent changes nothing that it has not seen (docs/tools.md, Write).
+// the agent changes nothing that it has not seen (docs/tools.md#write).
 type FileReads struct {
 	db *Base
 
