@@ -3,6 +3,7 @@ package helm
 import (
 	"maps"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ func variants() map[string]map[string]any {
 		"everything": with(map[string]any{
 			"mock": map[string]any{"enabled": true}, "hosts": []any{"everloop.example.org"}, "extraEnv": map[string]any{"LOG_LEVEL": "debug"},
 			"trustedProxies":   []any{"10.0.0.0/8"},
+			"identity":         map[string]any{"providersSecret": "providers"},
 			"ingress":          map[string]any{"enabled": true, "host": "everloop.example.org", "tlsSecret": "tls", "className": "nginx"},
 			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
 			"sharedFiles": map[string]any{"storageClass": "shared"},
@@ -309,6 +311,40 @@ func TestChart_settings(t *testing.T) {
 		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
 			listed := strings.Contains(text, "`"+variable.Name+"`") || strings.HasPrefix(variable.Name, "S3_") && strings.Contains(text, "`S3_…`")
 			require.True(t, listed, "%s has no setting %s", role, variable.Name)
+		}
+	}
+}
+
+// The identity service, and no other pod, has the Secret with the other providers where its
+// variable says.
+func TestChart_providers(t *testing.T) {
+	t.Parallel()
+
+	for _, d := range decoded(t, variants()["everything"]).deployments {
+		pod := d.Spec.Template.Spec
+		container := pod.Containers[0]
+		at := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "OAUTH_CONFIG_YAML_PATH" })
+		secret := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil })
+
+		if d.Name != "demo-identity" {
+			require.Negative(t, at, d.Name)
+			require.Negative(t, secret, d.Name)
+
+			continue
+		}
+
+		require.GreaterOrEqual(t, at, 0, d.Name)
+		require.GreaterOrEqual(t, secret, 0, d.Name)
+		require.Equal(t, "providers", pod.Volumes[secret].Secret.SecretName)
+		require.Contains(t, container.VolumeMounts, corev1.VolumeMount{
+			Name: pod.Volumes[secret].Name, ReadOnly: true, MountPath: path.Dir(container.Env[at].Value),
+		})
+		require.Equal(t, "providers.yaml", path.Base(container.Env[at].Value))
+	}
+
+	for _, d := range decoded(t, least()).deployments {
+		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
+			require.NotEqual(t, "OAUTH_CONFIG_YAML_PATH", variable.Name, d.Name)
 		}
 	}
 }
