@@ -24,7 +24,8 @@ type body struct {
 	boundary    string // of a form; empty: JSON
 	model       string
 	stream      bool
-	addsUsage   bool // a stream whose client did not ask for usage
+	addsUsage   bool  // a stream whose client did not ask for usage
+	recording   int64 // bytes of the files of a form
 }
 
 // readBody reads a request. The caller releases what it takes of the service's memory.
@@ -205,6 +206,8 @@ func (b *body) parseForm() *apiError {
 			b.model = strings.TrimSpace(string(text))
 		case "stream":
 			b.stream = strings.TrimSpace(string(text)) == "true"
+		case "file":
+			b.recording += int64(len(text))
 		}
 
 		return nil

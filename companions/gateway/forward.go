@@ -25,6 +25,8 @@ const (
 	maxAnswer  = 64 << 20 // bytes of an answer that is not streamed
 	maxRefusal = 1 << 20  // bytes of a source's error
 	prefix     = 2048     // bytes of the messages that choose the source
+
+	transcriptions = "/audio/transcriptions"
 )
 
 var errSlow = errors.New("the source sent nothing in time")
@@ -62,7 +64,9 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 	}
 	defer release()
 
-	c := &call{service: s, by: by, path: path, body: b, meter: meter{prompt: len(b.text)}}
+	c := &call{service: s, by: by, path: path, body: b}
+
+	c.meter = meter{prompt: len(b.text), transcription: path == transcriptions, audio: b.recording}
 	if fault := translate(c); fault != nil {
 		writeError(w, fault)
 		return
@@ -86,7 +90,7 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 	c.asked = c.body.model
 	if c.asked == "" {
 		c.asked = t.set.DefaultModel
-		if c.path == "/audio/transcriptions" {
+		if c.path == transcriptions {
 			c.asked = t.set.ASRModel
 		}
 	}

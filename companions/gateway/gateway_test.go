@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -390,49 +389,6 @@ func TestService_secondSourceTakesOver(t *testing.T) {
 		status, text := s.chat(fmt.Sprintf(`{"model":"m","messages":["%d"]}`, i))
 		require.Equal(t, 200, status, text)
 	}
-}
-
-func TestService_transcription_changesOnlyTheModel(t *testing.T) {
-	t.Parallel()
-
-	var (
-		got  map[string][]string
-		file string
-	)
-
-	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.ParseMultipartForm(1<<20) == nil {
-			got = r.MultipartForm.Value
-			f, _ := r.MultipartForm.File["file"][0].Open()
-			text, _ := io.ReadAll(f)
-			file = r.MultipartForm.File["file"][0].Filename + ":" + string(text)
-		}
-
-		fmt.Fprint(w, `{"text":"hello"}`)
-	})
-	s := start(t, one(url, "")+"asr_model: m\n", 0)
-
-	var form bytes.Buffer
-
-	writer := multipart.NewWriter(&form)
-	part, err := writer.CreateFormFile("file", "a.wav")
-	require.NoError(t, err)
-	_, err = part.Write([]byte("sound"))
-	require.NoError(t, err)
-	require.NoError(t, writer.WriteField("language", "en"))
-	require.NoError(t, writer.Close())
-	r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/v1/audio/transcriptions", &form)
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", writer.FormDataContentType())
-	r.Header.Set("Authorization", "Bearer "+operatorKey)
-	res, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-
-	defer res.Body.Close()
-
-	require.JSONEq(t, `{"text":"hello"}`, read(t, res))
-	require.Equal(t, map[string][]string{"model": {"m"}, "language": {"en"}}, got)
-	require.Equal(t, "a.wav:sound", file)
 }
 
 func TestService_queueFull(t *testing.T) {

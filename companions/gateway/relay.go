@@ -180,9 +180,10 @@ func (y *relay) take(text []byte) []byte {
 
 	y.call.meter.pieces++
 	y.call.meter.read(value)
-	fields := gjson.GetManyBytes(value, "error", "choices.0.finish_reason", "choices", "usage")
+	fields := gjson.GetManyBytes(value, "error", "choices.0.finish_reason", "choices", "usage", "type")
 
-	y.ended = y.ended || fields[0].IsObject() || fields[0].Type == gjson.String || fields[1].String() != ""
+	y.ended = y.ended || fields[0].IsObject() || fields[0].Type == gjson.String || fields[1].String() != "" ||
+		fields[4].String() == "transcript.text.done"
 	if y.call.body.addsUsage && fields[3].IsObject() && fields[2].IsArray() && len(fields[2].Array()) == 0 {
 		y.dropped = true // the client did not ask for it
 		return nil

@@ -302,7 +302,7 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("/v1/messages/", s.noMessages)
 	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/embeddings", s.withKey(s.forward("/embeddings")))
-	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.withKey(s.forward("/audio/transcriptions")))
+	s.mux.HandleFunc("POST /v1/audio/transcriptions", s.withKey(s.forward(transcriptions)))
 	s.mux.HandleFunc("GET /admin/usage", s.managed(s.showUsage))
 	s.mux.HandleFunc("GET /admin", showPage)
 	s.mux.HandleFunc("GET /admin/config", s.managed(s.operatorOnly(s.showConfig)))

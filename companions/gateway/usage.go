@@ -16,9 +16,12 @@ import (
 // tally is what the requests of one key for one model used.
 type tally struct {
 	Requests   int64 `json:"requests"`
-	Estimated  int64 `json:"estimated_requests"` // of which the source did not report the tokens
+	Estimated  int64 `json:"estimated_requests"` // of which the source did not report the use
 	Prompt     int64 `json:"prompt_tokens"`
 	Completion int64 `json:"completion_tokens"`
+
+	AudioBytes   int64   `json:"audio_bytes,omitzero"`   // of the recordings that were sent
+	AudioSeconds float64 `json:"audio_seconds,omitzero"` // of recordings, as the source reported them
 }
 
 // bytesPerToken estimates the tokens of a text.
@@ -85,6 +88,8 @@ func (l *ledger) add(key, model string, one tally) {
 	sum.Estimated += one.Estimated
 	sum.Prompt += one.Prompt
 	sum.Completion += one.Completion
+	sum.AudioBytes += one.AudioBytes
+	sum.AudioSeconds += one.AudioSeconds
 	l.changed = true
 }
 
@@ -134,29 +139,44 @@ func (s *Service) showUsage(w http.ResponseWriter, _ *http.Request, by *caller) 
 
 // meter measures one answer.
 type meter struct {
-	prompt   int // bytes of the request
-	pieces   int64
-	reported *tally
+	prompt        int // bytes of the request
+	transcription bool
+	audio         int64 // bytes of the recording of a transcription
+	pieces        int64
+	reported      *tally
 }
 
-// read takes over the usage that an object of the source reports.
+// read takes over the usage that an object of the source reports. Of a transcription it
+// is tokens or seconds, and those are also in the detailed form of its answer.
 func (m *meter) read(object []byte) {
 	usage := gjson.GetBytes(object, "usage")
-	if !usage.IsObject() {
+
+	var seconds float64
+	if m.transcription {
+		seconds = max(usage.Get("seconds").Float(), gjson.GetBytes(object, "duration").Float(), 0)
+	}
+
+	if !usage.IsObject() && seconds == 0 {
 		return
 	}
 
 	m.reported = &tally{
 		Requests: 1, Prompt: max(usage.Get("prompt_tokens").Int(), usage.Get("input_tokens").Int(), 0),
 		Completion: max(usage.Get("completion_tokens").Int(), usage.Get("output_tokens").Int(), 0),
+		AudioBytes: m.audio, AudioSeconds: seconds,
 	}
 }
 
 // tally is what the source reported, else an estimate: of a streamed answer each piece
-// is about a token.
+// is about a token. The tokens of a recording are not estimated, as its bytes say little
+// of them.
 func (m *meter) tally() tally {
 	if m.reported != nil {
 		return *m.reported
+	}
+
+	if m.transcription {
+		return tally{Requests: 1, Estimated: 1, AudioBytes: m.audio}
 	}
 
 	return tally{Requests: 1, Estimated: 1, Prompt: int64(m.prompt / bytesPerToken), Completion: m.pieces}
