@@ -8,16 +8,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"strings"
 	"time"
+
+	"everloop/bench/result"
 )
 
 // aged gives a session that says what another says, over and over, until it has so
 // many turns: an export of it is written longer and imported.
 func (b *bench) aged(ctx context.Context, session string, turns int) (string, error) {
-	response, err := b.client.request(ctx, http.MethodGet, "/api/sessions/"+session+"/export", "application/zip", nil)
+	response, err := b.client.Request(ctx, http.MethodGet, "/api/sessions/"+session+"/export", "application/zip", nil)
 	if err != nil {
 		return "", err
 	}
@@ -44,9 +45,9 @@ func (b *bench) aged(ctx context.Context, session string, turns int) (string, er
 
 	began := time.Now()
 
-	imported, err := b.client.importSession(ctx, longer)
+	imported, err := b.client.ImportSession(ctx, longer)
 	if err == nil {
-		b.value(fmt.Sprintf("importing %d turns", turns), "ms", ms(time.Since(began)), nil)
+		b.value(fmt.Sprintf("importing %d turns", turns), "ms", result.Milliseconds(time.Since(began)), nil)
 	}
 
 	return imported, err
@@ -218,57 +219,4 @@ func (a *archive) write() ([]byte, error) {
 	err = writer.Close()
 
 	return out.Bytes(), err
-}
-
-// importSession uploads an archive and gives the new session.
-func (c *client) importSession(ctx context.Context, archive []byte) (string, error) {
-	var form bytes.Buffer
-
-	writer := multipart.NewWriter(&form)
-
-	file, err := writer.CreateFormFile("file", "session.zip")
-	if err != nil {
-		return "", err
-	}
-
-	if _, err := file.Write(archive); err != nil {
-		return "", err
-	}
-
-	if err := writer.Close(); err != nil {
-		return "", err
-	}
-
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/api/sessions/import", &form)
-	if err != nil {
-		return "", err
-	}
-
-	req.Header.Set("Authorization", "Bearer "+c.key)
-	req.Header.Set("Content-Type", writer.FormDataContentType())
-
-	response, err := c.http.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return "", err
-	}
-
-	var made struct {
-		SessionID string `json:"session_id"`
-		ID        string `json:"id"`
-	}
-	if response.StatusCode >= 300 || json.Unmarshal(text, &made) != nil {
-		return "", fmt.Errorf("import: %s: %s", response.Status, text[:min(len(text), 2000)])
-	}
-
-	if made.SessionID == "" {
-		made.SessionID = made.ID
-	}
-
-	return made.SessionID, nil
 }

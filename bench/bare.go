@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"everloop/bench/target"
 )
 
 // bare is the baseline: the least that an agent must do. It calls the model,
@@ -61,8 +63,8 @@ func (b *bare) conversation() *conversation {
 }
 
 // chat runs one message to its end. watch, when not nil, gets each piece of text.
-func (c *conversation) chat(ctx context.Context, message string, watch func(text string)) (*chat, error) {
-	seen := &chat{sent: time.Now()}
+func (c *conversation) chat(ctx context.Context, message string, watch func(text string)) (*target.Chat, error) {
+	seen := &target.Chat{Sent: time.Now()}
 
 	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -76,17 +78,17 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 
 	for {
 		answer, err := c.ask(ctx, func(text string) {
-			if seen.firstText.IsZero() {
-				seen.firstText = time.Now()
+			if seen.FirstText.IsZero() {
+				seen.FirstText = time.Now()
 			}
 
-			seen.text += len(text)
+			seen.Text += len(text)
 			if watch != nil {
 				watch(text)
 			}
 		})
 		if err != nil {
-			seen.ended = time.Now()
+			seen.Ended = time.Now()
 			return seen, err
 		}
 
@@ -97,7 +99,7 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 		for _, call := range answer.ToolCalls {
 			result, err := c.runTool(ctx, call)
 			if err != nil {
-				seen.ended = time.Now()
+				seen.Ended = time.Now()
 				return seen, err
 			}
 
@@ -107,7 +109,7 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 		}
 
 		if len(answer.ToolCalls) == 0 {
-			seen.ended = time.Now()
+			seen.Ended = time.Now()
 			return seen, nil
 		}
 	}

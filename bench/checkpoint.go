@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -44,19 +47,19 @@ type checkpointed struct {
 // they delay the model's answer. The baseline is a plain walk over an equal tree
 // that asks for the times of each file.
 func measureCheckpoint(ctx context.Context, b *bench) error {
-	tree := filepath.Join(b.server.dir, "tree")
+	tree := filepath.Join(b.server.Dir, "tree")
 	if err := makeTree(tree); err != nil {
 		return err
 	}
 
-	large, err := b.client.createSession(ctx)
+	large, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
 
 	began := time.Now()
 
-	if _, err := b.client.completed(ctx, large, bashScript(fillTree)); err != nil {
+	if _, err := b.client.Completed(ctx, large, bashScript(fillTree)); err != nil {
 		return err
 	}
 
@@ -73,10 +76,10 @@ func measureCheckpoint(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		b.value("checkpoint, files not yet known", "ms", ms(time.Since(began)), nil)
+		b.value("checkpoint, files not yet known", "ms", result.Milliseconds(time.Since(began)), nil)
 	}
 
-	small, err := b.client.createSession(ctx)
+	small, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +94,7 @@ func measureCheckpoint(ctx context.Context, b *bench) error {
 // unchanged takes checkpoints of files that did not change, and what they
 // leave of the first text.
 func (b *bench) unchanged(ctx context.Context, large, small, tree string) error {
-	var took, bare, first, firstSmall sample
+	var took, bare, first, firstSmall result.Sample
 
 	for range checkpointRounds {
 		began := time.Now()
@@ -100,10 +103,10 @@ func (b *bench) unchanged(ctx context.Context, large, small, tree string) error 
 			return err
 		}
 
-		bare.add(time.Since(began))
-		b.model.take()
+		bare.Add(time.Since(began))
+		b.model.Take()
 
-		seen, err := b.client.completed(ctx, small, helloScript)
+		seen, err := b.client.Completed(ctx, small, target.HelloScript)
 		if err != nil {
 			return err
 		}
@@ -112,7 +115,7 @@ func (b *bench) unchanged(ctx context.Context, large, small, tree string) error 
 			return err
 		}
 
-		if seen, err = b.client.completed(ctx, large, helloScript); err != nil {
+		if seen, err = b.client.Completed(ctx, large, target.HelloScript); err != nil {
 			return err
 		}
 
@@ -129,10 +132,10 @@ func (b *bench) unchanged(ctx context.Context, large, small, tree string) error 
 			return err
 		}
 
-		took.add(one)
+		took.Add(one)
 	}
 
-	b.samples("checkpoint of 50,000 unchanged files", "ms", took, bare, atMost(checkpointGoal))
+	b.samples("checkpoint of 50,000 unchanged files", "ms", took, bare, result.AtMost(checkpointGoal))
 	b.samples("first text while it runs (bare: an empty workspace)", "ms", first, firstSmall, nil)
 
 	return nil
@@ -140,11 +143,11 @@ func (b *bench) unchanged(ctx context.Context, large, small, tree string) error 
 
 // rewinds goes back over chats that changed 10 files each.
 func (b *bench) rewinds(ctx context.Context, session, tree string) error {
-	var took, bare sample
+	var took, bare result.Sample
 
 	for round := range rewindRounds {
 		command := fmt.Sprintf(`for d in {1..%d}; do echo "round %d" > pkg$d/src/f7.go; done`, rewindFiles, round)
-		if _, err := b.client.completed(ctx, session, bashScript(command)); err != nil {
+		if _, err := b.client.Completed(ctx, session, bashScript(command)); err != nil {
 			return err
 		}
 
@@ -164,11 +167,11 @@ func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 		began := time.Now()
 
 		path, body := "/api/sessions/"+session+"/rewind", map[string]any{"checkpoint_id": target.ID}
-		if err := b.client.call(ctx, http.MethodPost, path, body, &moved); err != nil {
+		if err := b.client.Call(ctx, http.MethodPost, path, body, &moved); err != nil {
 			return err
 		}
 
-		took.add(time.Since(began))
+		took.Add(time.Since(began))
 
 		if moved.Files.Restored != rewindFiles || moved.Files.Deleted > 0 || len(moved.Files.Skipped) > 0 {
 			return fmt.Errorf(
@@ -186,7 +189,7 @@ func (b *bench) rewinds(ctx context.Context, session, tree string) error {
 			return err
 		}
 
-		bare.add(time.Since(began))
+		bare.Add(time.Since(began))
 	}
 
 	b.samples("rewind, 10 of 50,000 files changed", "ms", took, bare, nil)
@@ -206,7 +209,7 @@ func (b *bench) checkpoint(ctx context.Context, session string) (time.Duration, 
 	over := make(chan error, 1)
 
 	go func() {
-		_, err := b.client.completed(ctx, session, helloScript)
+		_, err := b.client.Completed(ctx, session, target.HelloScript)
 		over <- err
 	}()
 
@@ -219,7 +222,7 @@ func (b *bench) checkpoint(ctx context.Context, session string) (time.Duration, 
 // captured waits until the files of the newest checkpoint are kept, if it is not
 // the one named.
 func (b *bench) captured(ctx context.Context, session, not string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, target.Patience)
 	defer cancel()
 
 	for {
@@ -237,7 +240,7 @@ func (b *bench) captured(ctx context.Context, session, not string) error {
 // newest gives the last checkpoint before a user's turn.
 func (b *bench) newest(ctx context.Context, session string) (checkpointed, error) {
 	var list []checkpointed
-	if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session+"/checkpoints", nil, &list); err != nil {
+	if err := b.client.Call(ctx, http.MethodGet, "/api/sessions/"+session+"/checkpoints", nil, &list); err != nil {
 		return checkpointed{}, err
 	}
 

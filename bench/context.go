@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -19,13 +22,13 @@ const (
 // read for its prompt, in a session of 10,000 turns and in one of ten, both with
 // their histories summarised.
 func measureContext(ctx context.Context, b *bench) error {
-	young, err := b.client.createSession(ctx)
+	young, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
 
 	for i := range 5 {
-		if _, err := b.client.completed(ctx, young, saidScript(i)); err != nil {
+		if _, err := b.client.Completed(ctx, young, saidScript(i)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +57,7 @@ func saidScript(i int) string {
 
 // compacted has both histories summarised.
 func (b *bench) compacted(ctx context.Context, young, old string) error {
-	var took sample
+	var took result.Sample
 
 	for _, session := range []string{young, old} {
 		var result struct {
@@ -65,7 +68,7 @@ func (b *bench) compacted(ctx context.Context, young, old string) error {
 
 		began := time.Now()
 
-		if err := b.client.call(ctx, http.MethodPost, "/api/sessions/"+session+"/compact", nil, &result); err != nil {
+		if err := b.client.Call(ctx, http.MethodPost, "/api/sessions/"+session+"/compact", nil, &result); err != nil {
 			return err
 		}
 
@@ -73,11 +76,11 @@ func (b *bench) compacted(ctx context.Context, young, old string) error {
 			return fmt.Errorf("the compaction was %s: %s", result.Status, result.Reason)
 		}
 
-		took.add(time.Since(began))
+		took.Add(time.Since(began))
 	}
 
 	b.compare(fmt.Sprintf("summarising %d turns (bare: 10)", contextTurns), "ms", took[1], took[0], nil)
-	b.model.take()
+	b.model.Take()
 
 	return nil
 }
@@ -85,11 +88,11 @@ func (b *bench) compacted(ctx context.Context, young, old string) error {
 // readContext takes context-stats, which reads and weighs all that a prompt is
 // made of, less the time of a request that reads nothing.
 func (b *bench) readContext(ctx context.Context, young, old string) error {
-	var early, late, nothing sample
+	var early, late, nothing result.Sample
 	for range contextRounds {
 		for _, read := range []struct {
 			path string
-			to   *sample
+			to   *result.Sample
 		}{
 			{"/api/version", &nothing},
 			{"/api/sessions/" + young + "/context-stats", &early},
@@ -97,18 +100,18 @@ func (b *bench) readContext(ctx context.Context, young, old string) error {
 		} {
 			began := time.Now()
 
-			if err := b.client.call(ctx, http.MethodGet, read.path, nil, nil); err != nil {
+			if err := b.client.Call(ctx, http.MethodGet, read.path, nil, nil); err != nil {
 				return err
 			}
 
-			read.to.add(time.Since(began))
+			read.to.Add(time.Since(began))
 		}
 	}
 
 	b.samples("GET /api/version", "ms", nothing, nil, nil)
 	b.samples(fmt.Sprintf("context-stats of %d turns (bare: 10)", contextTurns), "ms", late, early, nil)
-	b.value("  less GET /api/version", "ms", late.median()-nothing.median(), atMost(contextGoal))
-	b.compare("  ratio", "", late.median()/early.median(), 1, atMost(contextRatio))
+	b.value("  less GET /api/version", "ms", late.Median()-nothing.Median(), result.AtMost(contextGoal))
+	b.compare("  ratio", "", late.Median()/early.Median(), 1, result.AtMost(contextRatio))
 
 	return nil
 }
@@ -119,8 +122,8 @@ func (b *bench) chatInContext(ctx context.Context, young, old string) error {
 	bare := b.bare.conversation()
 
 	var (
-		first, assembled [2]sample
-		bareFirst        sample
+		first, assembled [2]result.Sample
+		bareFirst        result.Sample
 		parts            [2]stages
 	)
 
@@ -130,27 +133,27 @@ func (b *bench) chatInContext(ctx context.Context, young, old string) error {
 			i := (round + n) % 2 // what one leaves to be done meets the other as often
 			session := sessions[i]
 
-			seen, err := b.client.completed(ctx, session, helloScript)
+			seen, err := b.client.Completed(ctx, session, target.HelloScript)
 			if err != nil {
 				return err
 			}
 
-			call, err := b.model.one()
+			call, err := b.model.One()
 			if err != nil {
 				return err
 			}
 
-			first[i].add(seen.firstText.Sub(seen.sent) - call.thinking())
+			first[i].Add(seen.FirstText.Sub(seen.Sent) - call.Thinking())
 			parts[i].add(seen, call)
 
-			for _, e := range seen.events {
-				if e.name == "turn:start" && e.body.Role == "assistant" {
-					assembled[i].add(max(call.arrived.Sub(e.at), 0))
+			for _, e := range seen.Events {
+				if e.Name == "turn:start" && e.Body.Role == "assistant" {
+					assembled[i].Add(max(call.Arrived.Sub(e.At), 0))
 				}
 			}
 		}
 
-		seen, err := bare.chat(ctx, helloScript, nil)
+		seen, err := bare.chat(ctx, target.HelloScript, nil)
 		if err != nil {
 			return err
 		}
@@ -162,13 +165,13 @@ func (b *bench) chatInContext(ctx context.Context, young, old string) error {
 
 	b.samples("first text, 10 turns", "ms", first[0], bareFirst, nil)
 	b.samples(fmt.Sprintf("first text, %d turns", contextTurns), "ms", first[1], bareFirst, nil)
-	b.compare("  ratio", "", first[1].median()/first[0].median(), 1, atMost(contextRatio))
+	b.compare("  ratio", "", first[1].Median()/first[0].Median(), 1, result.AtMost(contextRatio))
 	b.samples("  sent to chat:start (bare: 10 turns)", "ms", parts[1].start, parts[0].start, nil)
 	b.samples("  sent to the user's turn", "ms", parts[1].userTurn, parts[0].userTurn, nil)
 	b.samples("  sent to the assistant's turn:start", "ms", parts[1].turn, parts[0].turn, nil)
 	b.samples("  model's last byte to turn:end", "ms", parts[1].closed, parts[0].closed, nil)
 	b.samples("turn:start to the request at the model, 10 turns", "ms", assembled[0], nil, nil)
-	b.samples(fmt.Sprintf("the same, %d turns", contextTurns), "ms", assembled[1], assembled[0], atMost(contextGoal))
+	b.samples(fmt.Sprintf("the same, %d turns", contextTurns), "ms", assembled[1], assembled[0], result.AtMost(contextGoal))
 
 	return nil
 }

@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -32,9 +36,9 @@ func measureDAG(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	var nodes sample
+	var nodes result.Sample
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
 	for range dagRounds {
 		run, err := b.runDAG(ctx, chain)
@@ -42,11 +46,11 @@ func measureDAG(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		nodes = append(nodes, ms(run.FinishedAt.Sub(run.StartedAt))/dagNodes)
+		nodes = append(nodes, result.Milliseconds(run.FinishedAt.Sub(run.StartedAt))/dagNodes)
 	}
 
-	b.samples(fmt.Sprintf("a node of %d that do nothing, in a row", dagNodes), "ms", nodes, nil, atMost(dagGoal))
-	b.cost("such a node", meter.read(), dagRounds*dagNodes)
+	b.samples(fmt.Sprintf("a node of %d that do nothing, in a row", dagNodes), "ms", nodes, nil, result.AtMost(dagGoal))
+	b.cost("such a node", meter.Read(), dagRounds*dagNodes)
 
 	inner = inner[:min(len(inner), b.commands)]
 	for i := range inner {
@@ -58,7 +62,7 @@ func measureDAG(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	meter = startMeter(b.server.cmd.Process.Pid)
+	meter = proc.StartMeter(b.server.Cmd.Process.Pid)
 
 	run, err := b.runDAG(ctx, wide)
 	if err != nil {
@@ -66,9 +70,9 @@ func measureDAG(ctx context.Context, b *bench) error {
 	}
 
 	took := run.FinishedAt.Sub(run.StartedAt)
-	b.value(fmt.Sprintf("a node of %d that run `true`, side by side", len(inner)), "ms", ms(took)/float64(len(inner)), nil)
-	b.value("  the most at once", "", float64(run.width()), atLeast(float64(min(len(inner), dagWidth))))
-	b.cost("such a node", meter.read(), len(inner))
+	b.value(fmt.Sprintf("a node of %d that run `true`, side by side", len(inner)), "ms", result.Milliseconds(took)/float64(len(inner)), nil)
+	b.value("  the most at once", "", float64(run.width()), result.AtLeast(float64(min(len(inner), dagWidth))))
+	b.cost("such a node", meter.Read(), len(inner))
 
 	return nil
 }
@@ -100,21 +104,7 @@ func (b *bench) publishDAG(ctx context.Context, inner []obj, row bool) (string, 
 		link(before, "end")
 	}
 
-	return b.client.publishDAG(ctx, obj{"nodes": nodes, "edges": edges})
-}
-
-// publishDAG makes a production solution whose DAG is published, and gives its id.
-func (c *client) publishDAG(ctx context.Context, graph obj) (string, error) {
-	var made struct {
-		ID string `json:"id"`
-	}
-
-	err := c.call(ctx, http.MethodPost, "/api/prod_solution", obj{"name": "Bench"}, &made)
-	if err == nil {
-		err = c.call(ctx, http.MethodPost, "/api/prod_solution/dag/"+made.ID+"/publish", obj{"dag": graph}, nil)
-	}
-
-	return made.ID, err
+	return b.client.PublishDAG(ctx, obj{"nodes": nodes, "edges": edges})
 }
 
 // dagRun is a run of a DAG that is over.
@@ -133,13 +123,13 @@ type dagRun struct {
 // runDAG runs a published DAG and waits until the run is over.
 func (b *bench) runDAG(ctx context.Context, solution string) (run dagRun, err error) {
 	path := "/api/prod_solution/dag/" + solution + "/runs"
-	if err := b.client.call(ctx, http.MethodPost, path, obj{}, &run); err != nil {
+	if err := b.client.Call(ctx, http.MethodPost, path, obj{}, &run); err != nil {
 		return run, err
 	}
 
 	path += "/" + run.ID
 	for began := time.Now(); run.FinishedAt == nil; {
-		if time.Since(began) > patience {
+		if time.Since(began) > target.Patience {
 			return run, errors.New("a run of a DAG did not end")
 		}
 
@@ -147,7 +137,7 @@ func (b *bench) runDAG(ctx context.Context, solution string) (run dagRun, err er
 			return run, err
 		}
 
-		if err := b.client.call(ctx, http.MethodGet, path, nil, &run); err != nil {
+		if err := b.client.Call(ctx, http.MethodGet, path, nil, &run); err != nil {
 			return run, err
 		}
 	}

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -39,24 +43,24 @@ func measureDormant(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	pid := b.server.cmd.Process.Pid
-	meter := startMeter(pid)
+	pid := b.server.Cmd.Process.Pid
+	meter := proc.StartMeter(pid)
 
 	if err := wait(ctx, dormantWatch); err != nil {
 		return err
 	}
 
-	used, held := meter.read(), treeMemory(pid)
-	b.value("CPU while all wait, of one core", "%", 100*used.tree.sum().Seconds()/used.wall.Seconds(), atMost(dormantGoal))
-	b.value("  of which the service", "%", 100*used.tree.service.Seconds()/used.wall.Seconds(), nil)
-	b.value("  of which PostgreSQL", "%", 100*used.tree.records.Seconds()/used.wall.Seconds(), nil)
-	b.value("memory then, PSS of all processes", "MiB", mib(held.pss), nil)
+	used, held := meter.Read(), proc.TreeMemory(pid)
+	b.value("CPU while all wait, of one core", "%", 100*used.Tree.Sum().Seconds()/used.Wall.Seconds(), result.AtMost(dormantGoal))
+	b.value("  of which the service", "%", 100*used.Tree.Service.Seconds()/used.Wall.Seconds(), nil)
+	b.value("  of which PostgreSQL", "%", 100*used.Tree.Records.Seconds()/used.Wall.Seconds(), nil)
+	b.value("memory then, PSS of all processes", "MiB", result.Mebibytes(held.PSS), nil)
 
 	return nil
 }
 
 // sleepers makes scheduled tasks for a far day, and begins runs of a DAG that wait a month.
-func (b *bench) sleepers(ctx context.Context, users []*client, cron string) error {
+func (b *bench) sleepers(ctx context.Context, users []*target.Client, cron string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(requestsAtOnce)
 
@@ -64,7 +68,7 @@ func (b *bench) sleepers(ctx context.Context, users []*client, cron string) erro
 		count := min(runsOfUser, b.dormant-i*runsOfUser)
 
 		group.Go(func() error {
-			solution, err := user.publishDAG(ctx, obj{
+			solution, err := user.PublishDAG(ctx, obj{
 				"nodes": []obj{
 					{"id": "start", "type": "start"},
 					{"id": "end", "type": "end"},
@@ -77,11 +81,11 @@ func (b *bench) sleepers(ctx context.Context, users []*client, cron string) erro
 			}
 
 			for range count {
-				if _, err := user.createTask(ctx, cron); err != nil {
+				if _, err := user.CreateTask(ctx, cron); err != nil {
 					return err
 				}
 
-				if err := user.call(ctx, http.MethodPost, "/api/prod_solution/dag/"+solution+"/runs", obj{}, nil); err != nil {
+				if err := user.Call(ctx, http.MethodPost, "/api/prod_solution/dag/"+solution+"/runs", obj{}, nil); err != nil {
 					return err
 				}
 			}

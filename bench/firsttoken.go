@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -13,47 +17,47 @@ const (
 // measureFirstToken takes the time from sending a message to its first text at
 // the client, less the model's own.
 func measureFirstToken(ctx context.Context, b *bench) error {
-	socket, err := b.client.connect(ctx)
+	socket, err := b.client.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer socket.close()
+	defer socket.Close()
 
-	later, err := b.client.createSession(ctx)
-	if err != nil {
-		return err
-	}
-
-	onSocket, err := b.client.createSession(ctx)
+	later, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
 
-	if err := socket.subscribe(onSocket); err != nil {
+	onSocket, err := b.client.CreateSession(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := socket.Subscribe(onSocket); err != nil {
 		return err
 	}
 
 	bareLater := b.bare.conversation()
 
 	var (
-		create, first, again, live, ack, bareFirst, bareAgain sample
+		create, first, again, live, ack, bareFirst, bareAgain result.Sample
 		parts                                                 stages
 	)
 
 	rounds := time.Now()
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
 	for range firstTokenRounds {
 		began := time.Now()
 
-		session, err := b.client.createSession(ctx)
+		session, err := b.client.CreateSession(ctx)
 		if err != nil {
 			return err
 		}
 
-		create.add(time.Since(began))
+		create.Add(time.Since(began))
 
-		seen, err := b.client.completed(ctx, session, helloScript)
+		seen, err := b.client.Completed(ctx, session, target.HelloScript)
 		if err != nil {
 			return err
 		}
@@ -62,7 +66,7 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		if seen, err = b.bare.conversation().chat(ctx, helloScript, nil); err != nil {
+		if seen, err = b.bare.conversation().chat(ctx, target.HelloScript, nil); err != nil {
 			return err
 		}
 
@@ -70,7 +74,7 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		if seen, err = b.client.completed(ctx, later, helloScript); err != nil {
+		if seen, err = b.client.Completed(ctx, later, target.HelloScript); err != nil {
 			return err
 		}
 
@@ -78,7 +82,7 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		if seen, err = bareLater.chat(ctx, helloScript, nil); err != nil {
+		if seen, err = bareLater.chat(ctx, target.HelloScript, nil); err != nil {
 			return err
 		}
 
@@ -86,23 +90,23 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		seen, acked, err := socket.chat(onSocket, helloScript)
+		seen, acked, err := socket.Chat(onSocket, target.HelloScript)
 		if err != nil {
 			return err
 		}
 
-		ack.add(acked.Sub(seen.sent))
+		ack.Add(acked.Sub(seen.Sent))
 
 		if err := b.firstToken(&live, seen, nil); err != nil {
 			return err
 		}
 	}
 
-	used := meter.read()
+	used := meter.Read()
 
-	b.samples("first text, new session", "ms", first, bareFirst, atMost(firstTokenGoal))
-	b.samples("first text, later message", "ms", again, bareAgain, atMost(firstTokenGoal))
-	b.samples("first text over Socket.IO, later message", "ms", live, bareAgain, atMost(firstTokenGoal))
+	b.samples("first text, new session", "ms", first, bareFirst, result.AtMost(firstTokenGoal))
+	b.samples("first text, later message", "ms", again, bareAgain, result.AtMost(firstTokenGoal))
+	b.samples("first text over Socket.IO, later message", "ms", live, bareAgain, result.AtMost(firstTokenGoal))
 	b.samples("ack of chat:send over Socket.IO", "ms", ack, nil, nil)
 	b.samples("POST /api/sessions", "ms", create, nil, nil)
 	parts.report(b)
@@ -112,13 +116,13 @@ func measureFirstToken(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) firstToken(to *sample, seen *chat, parts *stages) error {
-	call, err := b.model.one()
+func (b *bench) firstToken(to *result.Sample, seen *target.Chat, parts *stages) error {
+	call, err := b.model.One()
 	if err != nil {
 		return err
 	}
 
-	to.add(seen.firstText.Sub(seen.sent) - call.thinking())
+	to.Add(seen.FirstText.Sub(seen.Sent) - call.Thinking())
 
 	if parts != nil {
 		parts.add(seen, call)
@@ -130,33 +134,33 @@ func (b *bench) firstToken(to *sample, seen *chat, parts *stages) error {
 // stages are the times at which the client saw a short chat move on, in ms
 // since it was sent.
 type stages struct {
-	start, userTurn, asked, turn, relayed, closed, ended sample
+	start, userTurn, asked, turn, relayed, closed, ended result.Sample
 }
 
-func (s *stages) add(seen *chat, call modelCall) {
+func (s *stages) add(seen *target.Chat, call target.ModelCall) {
 	users := 0
 
-	for i := range seen.events {
-		e := &seen.events[i]
+	for i := range seen.Events {
+		e := &seen.Events[i]
 
-		since := e.at.Sub(seen.sent)
+		since := e.At.Sub(seen.Sent)
 		switch {
-		case e.name == "chat:start":
-			s.start.add(since)
-		case e.name == "turn:start" && e.body.Role == "user":
-			s.userTurn.add(since)
-		case e.name == "turn:start":
-			s.turn.add(since)
-		case e.name == "turn:end":
+		case e.Name == "chat:start":
+			s.start.Add(since)
+		case e.Name == "turn:start" && e.Body.Role == "user":
+			s.userTurn.Add(since)
+		case e.Name == "turn:start":
+			s.turn.Add(since)
+		case e.Name == "turn:end":
 			if users++; users == 2 { // the first is the user's own turn
-				s.closed.add(e.at.Sub(call.last))
+				s.closed.Add(e.At.Sub(call.Last))
 			}
 		}
 	}
 
-	s.asked.add(call.arrived.Sub(seen.sent))
-	s.relayed.add(seen.firstText.Sub(call.first))
-	s.ended.add(seen.ended.Sub(call.last))
+	s.asked.Add(call.Arrived.Sub(seen.Sent))
+	s.relayed.Add(seen.FirstText.Sub(call.First))
+	s.ended.Add(seen.Ended.Sub(call.Last))
 }
 
 func (s *stages) report(b *bench) {

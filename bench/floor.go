@@ -13,6 +13,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -35,7 +39,7 @@ func measureFloor(ctx context.Context, b *bench) error {
 		return fmt.Errorf("warm the floor up: %w", err)
 	}
 
-	b.model.take()
+	b.model.Take()
 
 	var ours, bare floorSamples
 	for range floorRounds {
@@ -50,28 +54,28 @@ func measureFloor(ctx context.Context, b *bench) error {
 
 	ours.report(b, "Everloop")
 	bare.report(b, "floor")
-	b.compareAt("CPU of a step, sandbox apart, with many sessions", "ms", ours.cpu, bare.cpu, atMost(floorCPUGoal))
-	b.compareAt("steps per second, with many sessions", "steps/s", ours.rate, bare.rate, atLeast(floorRateGoal))
-	b.compareAt("gap: answer's end to the next request, one session", "ms", ours.gap, bare.gap, atMost(floorGapGoal))
+	b.compareAt("CPU of a step, sandbox apart, with many sessions", "ms", ours.cpu, bare.cpu, result.AtMost(floorCPUGoal))
+	b.compareAt("steps per second, with many sessions", "steps/s", ours.rate, bare.rate, result.AtLeast(floorRateGoal))
+	b.compareAt("gap: answer's end to the next request, one session", "ms", ours.gap, bare.gap, result.AtMost(floorGapGoal))
 
 	return nil
 }
 
 // compareAt adds two medians and holds their ratio to a goal.
-func (b *bench) compareAt(measure, unit string, ours, floor sample, goal *goal) {
+func (b *bench) compareAt(measure, unit string, ours, floor result.Sample, goal *result.Goal) {
 	b.samples(measure, unit, ours, floor, nil)
-	b.value("  ratio to the floor", "", ours.median()/floor.median(), goal)
+	b.value("  ratio to the floor", "", ours.Median()/floor.Median(), goal)
 }
 
 // floorSamples are what the rounds of one of the two took.
-type floorSamples struct{ cpu, service, records, worker, rate, gap sample }
+type floorSamples struct{ cpu, service, records, worker, rate, gap result.Sample }
 
-func (s *floorSamples) add(used usage, worker time.Duration, steps int, wall time.Duration) {
-	per := func(d time.Duration) float64 { return ms(d) / float64(steps) }
-	s.service = append(s.service, per(used.tree.service))
-	s.records = append(s.records, per(used.tree.records))
+func (s *floorSamples) add(used proc.Usage, worker time.Duration, steps int, wall time.Duration) {
+	per := func(d time.Duration) float64 { return result.Milliseconds(d) / float64(steps) }
+	s.service = append(s.service, per(used.Tree.Service))
+	s.records = append(s.records, per(used.Tree.Records))
 	s.worker = append(s.worker, per(worker))
-	s.cpu = append(s.cpu, per(used.tree.service+used.tree.records+worker))
+	s.cpu = append(s.cpu, per(used.Tree.Service+used.Tree.Records+worker))
 	s.rate = append(s.rate, float64(steps)/wall.Seconds())
 }
 
@@ -79,7 +83,7 @@ func (s *floorSamples) report(b *bench, who string) {
 	b.samples(who+": CPU of a step in the service", "ms", s.service, nil, nil)
 	b.samples(who+": CPU of a step in PostgreSQL", "ms", s.records, nil, nil)
 
-	if s.worker.median() > 0 {
+	if s.worker.Median() > 0 {
 		b.samples(who+": CPU of a step in its worker", "ms", s.worker, nil, nil)
 	}
 }
@@ -88,49 +92,51 @@ func (b *bench) roundOfOurs(ctx context.Context, into *floorSamples) error {
 	sessions := make([]string, b.sessions)
 	for i := range sessions {
 		var err error
-		if sessions[i], err = b.client.createSession(ctx); err != nil {
+		if sessions[i], err = b.client.CreateSession(ctx); err != nil {
 			return err
 		}
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
-	many := atOnce(b.sessions, func(i int) (*chat, error) { return b.client.completed(ctx, sessions[i], loopScript(manySteps)) })
+	many := atOnce(b.sessions, func(i int) (*target.Chat, error) {
+		return b.client.Completed(ctx, sessions[i], target.LoopScript(manySteps))
+	})
 	if len(many.failures) > 0 {
 		return fmt.Errorf("%d sessions failed; the first: %w", len(many.failures), many.failures[0])
 	}
 
-	into.add(meter.read(), 0, b.sessions*manySteps, many.wall)
-	b.model.take()
+	into.add(meter.Read(), 0, b.sessions*manySteps, many.wall)
+	b.model.Take()
 
-	if _, err := b.chatInNew(ctx, loopScript(stepLoop)); err != nil {
+	if _, err := b.chatInNew(ctx, target.LoopScript(stepLoop)); err != nil {
 		return err
 	}
 
 	calls, err := b.stepCalls()
-	into.gap.gaps(calls)
+	addGaps(&into.gap, calls)
 
 	return err
 }
 
 func (b *bench) roundOfFloor(floor *floorProcess, into *floorSamples) error {
-	meter := startMeter(b.server.cmd.Process.Pid)
-	worker := treeCPU(floor.cmd.Process.Pid).service
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+	worker := proc.TreeCPU(floor.cmd.Process.Pid).Service
 
 	done, err := floor.run(floorOrder{Sessions: b.sessions, Steps: manySteps})
 	if err != nil {
 		return err
 	}
 
-	into.add(meter.read(), treeCPU(floor.cmd.Process.Pid).service-worker, b.sessions*manySteps, done.Wall)
-	b.model.take()
+	into.add(meter.Read(), proc.TreeCPU(floor.cmd.Process.Pid).Service-worker, b.sessions*manySteps, done.Wall)
+	b.model.Take()
 
 	if _, err := floor.run(floorOrder{Sessions: 1, Steps: stepLoop}); err != nil {
 		return err
 	}
 
 	calls, err := b.stepCalls()
-	into.gap.gaps(calls)
+	addGaps(&into.gap, calls)
 
 	return err
 }
@@ -168,9 +174,9 @@ func startFloor(b *bench) (*floorProcess, error) {
 
 	f.cmd.Env = append(
 		os.Environ(),
-		floorEnv+"="+b.server.addr["TEMPORAL_ADDR"],
-		floorKeyEnv+"="+b.server.key,
-		floorModelEnv+"="+b.model.url,
+		floorEnv+"="+b.server.Addr["TEMPORAL_ADDR"],
+		floorKeyEnv+"="+b.server.Key,
+		floorModelEnv+"="+b.model.URL,
 	)
 	f.cmd.Stderr = os.Stderr
 

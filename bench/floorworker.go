@@ -14,6 +14,9 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 // floorEnv makes this program the floor of a step: an agent loop written by hand
@@ -137,7 +140,7 @@ func runFloor(c sdk.Client, order floorOrder) floorDone {
 
 			run, err := c.ExecuteWorkflow(ctx, sdk.StartWorkflowOptions{
 				ID: fmt.Sprintf("floor/%d/%d", began.UnixNano(), i), TaskQueue: floorQueue, EnableEagerStart: true,
-			}, "FloorLoop", loopScript(order.Steps))
+			}, "FloorLoop", target.LoopScript(order.Steps))
 			if err == nil {
 				err = run.Get(ctx, nil)
 			}
@@ -150,7 +153,7 @@ func runFloor(c sdk.Client, order floorOrder) floorDone {
 				return
 			}
 
-			done.TookMS = append(done.TookMS, ms(time.Since(sent)))
+			done.TookMS = append(done.TookMS, result.Milliseconds(time.Since(sent)))
 		})
 	}
 

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -21,50 +24,50 @@ const (
 // any chat takes from its message to its first request; and how much longer ten
 // of them take than one.
 func measureFork(ctx context.Context, b *bench) error {
-	session, err := b.client.createSession(ctx)
+	session, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
 
 	bare := b.bare.conversation()
 
-	var plain, bareFirst, fork, back sample
+	var plain, bareFirst, fork, back result.Sample
 
 	for range forkRounds {
-		seen, err := b.client.completed(ctx, session, helloScript)
+		seen, err := b.client.Completed(ctx, session, target.HelloScript)
 		if err != nil {
 			return err
 		}
 
-		call, err := b.model.one()
+		call, err := b.model.One()
 		if err != nil {
 			return err
 		}
 
-		plain.add(call.arrived.Sub(seen.sent))
+		plain.Add(call.Arrived.Sub(seen.Sent))
 
-		if seen, err = bare.chat(ctx, helloScript, nil); err != nil {
+		if seen, err = bare.chat(ctx, target.HelloScript, nil); err != nil {
 			return err
 		}
 
-		if call, err = b.model.one(); err != nil {
+		if call, err = b.model.One(); err != nil {
 			return err
 		}
 
-		bareFirst.add(call.arrived.Sub(seen.sent))
+		bareFirst.Add(call.Arrived.Sub(seen.Sent))
 
 		calls, _, err := b.forks(ctx, session, 1, 0)
 		if err != nil {
 			return err
 		}
 
-		fork.add(calls[1].arrived.Sub(calls[0].last))
-		back.add(calls[2].arrived.Sub(calls[1].last))
+		fork.Add(calls[1].Arrived.Sub(calls[0].Last))
+		back.Add(calls[2].Arrived.Sub(calls[1].Last))
 	}
 
 	b.samples("a message to its request at the model", "ms", plain, bareFirst, nil)
 	b.samples("a call of Agent to the sub-agent's own request", "ms", fork, bareFirst, nil)
-	b.value("what a sub-agent adds to its first model call", "ms", fork.median()-plain.median(), atMost(forkGoal))
+	b.value("what a sub-agent adds to its first model call", "ms", fork.Median()-plain.Median(), result.AtMost(forkGoal))
 	b.samples("a sub-agent's last byte to its caller's next request", "ms", back, nil, nil)
 
 	return b.manyForks(ctx, session)
@@ -73,7 +76,7 @@ func measureFork(ctx context.Context, b *bench) error {
 // manyForks compares ten sub-agents at once with one, each of whose models thinks
 // for a while.
 func (b *bench) manyForks(ctx context.Context, session string) error {
-	var one, ten, spread sample
+	var one, ten, spread result.Sample
 
 	for range crowdRounds {
 		_, seen, err := b.forks(ctx, session, 1, forkThinking)
@@ -81,20 +84,20 @@ func (b *bench) manyForks(ctx context.Context, session string) error {
 			return err
 		}
 
-		one.add(seen.took())
+		one.Add(seen.Took())
 
 		calls, seen, err := b.forks(ctx, session, forksAtOnce, forkThinking)
 		if err != nil {
 			return err
 		}
 
-		ten.add(seen.took())
-		spread.add(calls[forksAtOnce].arrived.Sub(calls[1].arrived))
+		ten.Add(seen.Took())
+		spread.Add(calls[forksAtOnce].Arrived.Sub(calls[1].Arrived))
 	}
 
 	b.samples(fmt.Sprintf("chat with one sub-agent of %d ms", forkThinking), "ms", one, nil, nil)
 	b.samples(fmt.Sprintf("chat with %d such sub-agents at once", forksAtOnce), "ms", ten, one, nil)
-	b.value("  times as long as with one", "", ten.median()/one.median(), atMost(crowdGoal))
+	b.value("  times as long as with one", "", ten.Median()/one.Median(), result.AtMost(crowdGoal))
 	b.samples("  first to last of their requests at the model", "ms", spread, nil, nil)
 
 	return nil
@@ -103,18 +106,18 @@ func (b *bench) manyForks(ctx context.Context, session string) error {
 // forks runs a chat that asks for n sub-agents at once and gives its model calls
 // in the order of their arrival: that of the chat, those of the sub-agents, and
 // the chat's last.
-func (b *bench) forks(ctx context.Context, session string, n, thinkingMS int) ([]modelCall, *chat, error) {
-	seen, err := b.client.completed(ctx, session, forkScript(n, thinkingMS))
+func (b *bench) forks(ctx context.Context, session string, n, thinkingMS int) ([]target.ModelCall, *target.Chat, error) {
+	seen, err := b.client.Completed(ctx, session, forkScript(n, thinkingMS))
 	if err != nil {
 		return nil, nil, err
 	}
 
-	calls := b.model.take()
+	calls := b.model.Take()
 	if len(calls) != n+2 {
 		return nil, nil, fmt.Errorf("the model was called %d times, not %d", len(calls), n+2)
 	}
 
-	slices.SortFunc(calls, func(a, b modelCall) int { return a.arrived.Compare(b.arrived) })
+	slices.SortFunc(calls, func(a, b target.ModelCall) int { return a.Arrived.Compare(b.Arrived) })
 
 	return calls, seen, nil
 }

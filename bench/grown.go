@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 // What a grown database holds for each session: 1,000 users have them in turns.
@@ -50,7 +54,7 @@ func measureGrown(ctx context.Context, b *bench) error {
 
 	for i, cost := range grown {
 		b.samples(cost.what+", grown beside empty", cost.unit, cost.values, empty[i].values, nil)
-		b.value("  ratio to the empty database", "", cost.values.median()/empty[i].values.median(), atMost(grownGoal))
+		b.value("  ratio to the empty database", "", cost.values.Median()/empty[i].values.Median(), result.AtMost(grownGoal))
 	}
 
 	return nil
@@ -59,7 +63,7 @@ func measureGrown(ctx context.Context, b *bench) error {
 // cost is what one thing took, several times.
 type cost struct {
 	what, unit string
-	values     sample
+	values     result.Sample
 }
 
 // takeCosts measures everything that must not grow with the database.
@@ -85,19 +89,19 @@ func (b *bench) stepCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 	gap, cpu := cost{what: "gap of a step", unit: "ms"}, cost{what: "CPU of a step in PostgreSQL", unit: "ms"}
 
 	for range grownStepRounds {
-		meter := startMeter(b.server.cmd.Process.Pid)
-		if _, err := b.chatInNew(ctx, loopScript(stepLoop)); err != nil {
+		meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+		if _, err := b.chatInNew(ctx, target.LoopScript(stepLoop)); err != nil {
 			return nil, err
 		}
 
-		cpu.values = append(cpu.values, ms(meter.read().tree.records)/stepLoop)
+		cpu.values = append(cpu.values, result.Milliseconds(meter.Read().Tree.Records)/stepLoop)
 
 		calls, err := b.stepCalls()
 		if err != nil {
 			return nil, err
 		}
 
-		gap.values.gaps(calls)
+		addGaps(&gap.values, calls)
 	}
 
 	return []cost{gap, cpu}, nil
@@ -107,7 +111,7 @@ func (b *bench) textCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 	first := cost{what: "first text", unit: "ms"}
 
 	for range grownRounds {
-		seen, err := b.chatInNew(ctx, helloScript)
+		seen, err := b.chatInNew(ctx, target.HelloScript)
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +130,11 @@ func (b *bench) readCosts(ctx context.Context, _ *seeder) ([]cost, error) {
 		for range grownRounds {
 			began := time.Now()
 
-			if err := b.client.call(ctx, http.MethodGet, path, nil, nil); err != nil {
+			if err := b.client.Call(ctx, http.MethodGet, path, nil, nil); err != nil {
 				return nil, err
 			}
 
-			into.values.add(time.Since(began))
+			into.values.Add(time.Since(began))
 		}
 	}
 
@@ -151,8 +155,8 @@ func (b *bench) deletionCost(ctx context.Context, seed *seeder) ([]cost, error) 
 		return nil, err
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
-	if err := b.client.call(ctx, http.MethodDelete, "/api/sessions/"+id, nil, nil); err != nil {
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+	if err := b.client.Call(ctx, http.MethodDelete, "/api/sessions/"+id, nil, nil); err != nil {
 		return nil, err
 	}
 
@@ -166,7 +170,7 @@ func (b *bench) deletionCost(ctx context.Context, seed *seeder) ([]cost, error) 
 		}
 	}
 
-	gone.values = append(gone.values, ms(meter.read().tree.records))
+	gone.values = append(gone.values, result.Milliseconds(meter.Read().Tree.Records))
 
 	return []cost{gone}, nil
 }
@@ -177,16 +181,19 @@ func (b *bench) idleCost(ctx context.Context, _ *seeder) ([]cost, error) {
 		return nil, err
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
 	if err := wait(ctx, idleWatch); err != nil {
 		return nil, err
 	}
 
-	used := meter.read()
+	used := meter.Read()
 
 	return []cost{
-		{what: "CPU of PostgreSQL when idle, per second", unit: "ms", values: sample{ms(used.tree.records) / used.wall.Seconds()}},
+		{
+			what: "CPU of PostgreSQL when idle, per second", unit: "ms",
+			values: result.Sample{result.Milliseconds(used.Tree.Records) / used.Wall.Seconds()},
+		},
 	}, nil
 }
 

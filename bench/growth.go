@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -32,104 +36,104 @@ func measureGrowth(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) longLoop(ctx context.Context) error {
-	session, err := b.client.createPatientSession(ctx, growthLoop+1)
+	session, err := b.client.CreatePatientSession(ctx, growthLoop+1)
 	if err != nil {
 		return err
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
-	if _, err := b.client.completed(ctx, session, loopScript(growthLoop)); err != nil {
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+	if _, err := b.client.Completed(ctx, session, target.LoopScript(growthLoop)); err != nil {
 		return err
 	}
 
-	used := meter.read()
+	used := meter.Read()
 
-	var gaps, bareGaps sample
-	gaps.gaps(b.model.take())
+	var gaps, bareGaps result.Sample
+	addGaps(&gaps, b.model.Take())
 
-	if _, err := b.bare.conversation().chat(ctx, loopScript(growthLoop), nil); err != nil {
+	if _, err := b.bare.conversation().chat(ctx, target.LoopScript(growthLoop), nil); err != nil {
 		return err
 	}
 
-	bareGaps.gaps(b.model.take())
+	addGaps(&bareGaps, b.model.Take())
 
 	if len(gaps) != growthLoop || len(bareGaps) != growthLoop {
 		return fmt.Errorf("the loop had %d and %d steps, not %d", len(gaps), len(bareGaps), growthLoop)
 	}
 
-	early, late := gaps.around(10), gaps.around(growthLoop-growthWindow/2)
-	bareEarly, bareLate := bareGaps.around(10), bareGaps.around(growthLoop-growthWindow/2)
+	early, late := around(gaps, 10), around(gaps, growthLoop-growthWindow/2)
+	bareEarly, bareLate := around(bareGaps, 10), around(bareGaps, growthLoop-growthWindow/2)
 	b.compare("gap at step 10", "ms", early, bareEarly, nil)
 	b.compare(fmt.Sprintf("gap at step %d", growthLoop-growthWindow/2), "ms", late, bareLate, nil)
-	b.compare("  ratio", "", late/early, bareLate/bareEarly, atMost(growthGoal))
+	b.compare("  ratio", "", late/early, bareLate/bareEarly, result.AtMost(growthGoal))
 	b.cost("step", used, growthLoop)
 
 	return nil
 }
 
 func (b *bench) longConversation(ctx context.Context) error {
-	session, err := b.client.createSession(ctx)
+	session, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
 
-	pid := b.server.cmd.Process.Pid
+	pid := b.server.Cmd.Process.Pid
 	bare := b.bare.conversation()
 
-	var took, first, bareTook sample
+	var took, first, bareTook result.Sample
 
-	var cpu []cpuTime // at the start of each chat, and at the end
+	var cpu []proc.CPUTime // at the start of each chat, and at the end
 	for range growthChats {
-		cpu = append(cpu, treeCPU(pid))
+		cpu = append(cpu, proc.TreeCPU(pid))
 
-		seen, err := b.client.completed(ctx, session, helloScript)
+		seen, err := b.client.Completed(ctx, session, target.HelloScript)
 		if err != nil {
 			return err
 		}
 
-		took.add(seen.took())
+		took.Add(seen.Took())
 
 		if err := b.firstToken(&first, seen, nil); err != nil {
 			return err
 		}
 
-		if seen, err = bare.chat(ctx, helloScript, nil); err != nil {
+		if seen, err = bare.chat(ctx, target.HelloScript, nil); err != nil {
 			return err
 		}
 
-		bareTook.add(seen.took())
-		b.model.take()
+		bareTook.Add(seen.Took())
+		b.model.Take()
 	}
 
-	cpu = append(cpu, treeCPU(pid))
+	cpu = append(cpu, proc.TreeCPU(pid))
 
 	const last = growthChats - growthWindow/2
 
-	b.compare("chat 10 of a session", "ms", took.around(10), bareTook.around(10), nil)
-	b.compare(fmt.Sprintf("chat %d", last), "ms", took.around(last), bareTook.around(last), nil)
-	b.compare("  ratio", "", took.around(last)/took.around(10), bareTook.around(last)/bareTook.around(10), atMost(growthGoal))
-	b.value("first text at chat 10", "ms", first.around(10), nil)
-	b.value(fmt.Sprintf("first text at chat %d", last), "ms", first.around(last), nil)
+	b.compare("chat 10 of a session", "ms", around(took, 10), around(bareTook, 10), nil)
+	b.compare(fmt.Sprintf("chat %d", last), "ms", around(took, last), around(bareTook, last), nil)
+	b.compare("  ratio", "", around(took, last)/around(took, 10), around(bareTook, last)/around(bareTook, 10), result.AtMost(growthGoal))
+	b.value("first text at chat 10", "ms", around(first, 10), nil)
+	b.value(fmt.Sprintf("first text at chat %d", last), "ms", around(first, last), nil)
 
-	early, late := cpu[growthSpan].minus(cpu[0]), cpu[growthChats].minus(cpu[growthChats-growthSpan])
-	b.value(fmt.Sprintf("CPU per chat, first %d", growthSpan), "ms", ms(early.sum())/growthSpan, nil)
-	b.value("  of which PostgreSQL", "ms", ms(early.records)/growthSpan, nil)
-	b.value(fmt.Sprintf("CPU per chat, last %d", growthSpan), "ms", ms(late.sum())/growthSpan, nil)
-	b.value("  of which PostgreSQL", "ms", ms(late.records)/growthSpan, nil)
+	early, late := cpu[growthSpan].Minus(cpu[0]), cpu[growthChats].Minus(cpu[growthChats-growthSpan])
+	b.value(fmt.Sprintf("CPU per chat, first %d", growthSpan), "ms", result.Milliseconds(early.Sum())/growthSpan, nil)
+	b.value("  of which PostgreSQL", "ms", result.Milliseconds(early.Records)/growthSpan, nil)
+	b.value(fmt.Sprintf("CPU per chat, last %d", growthSpan), "ms", result.Milliseconds(late.Sum())/growthSpan, nil)
+	b.value("  of which PostgreSQL", "ms", result.Milliseconds(late.Records)/growthSpan, nil)
 
 	began := time.Now()
 
-	if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session+"/messages", nil, nil); err != nil {
+	if err := b.client.Call(ctx, http.MethodGet, "/api/sessions/"+session+"/messages", nil, nil); err != nil {
 		return err
 	}
 
-	b.value(fmt.Sprintf("reading the history of %d turns", 2*growthChats), "ms", ms(time.Since(began)), nil)
+	b.value(fmt.Sprintf("reading the history of %d turns", 2*growthChats), "ms", result.Milliseconds(time.Since(began)), nil)
 
 	return nil
 }
 
 // around gives the median of the samples next to the n-th.
-func (s sample) around(n int) float64 {
+func around(s result.Sample, n int) float64 {
 	from := min(max(0, n-growthWindow/2), len(s)-growthWindow)
-	return s[from : from+growthWindow].median()
+	return s[from : from+growthWindow].Median()
 }

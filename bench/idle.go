@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -16,13 +20,13 @@ const (
 func measureIdle(ctx context.Context, b *bench) error {
 	began := time.Now()
 
-	if err := b.server.start(ctx); err != nil {
+	if err := b.server.Start(ctx); err != nil {
 		return err
 	}
 
 	b.value("first start on an empty directory to ready", "s", time.Since(began).Seconds(), nil)
-	held := treeMemory(b.server.cmd.Process.Pid)
-	b.value("memory right after the start, PSS", "MiB", mib(held.pss), nil)
+	held := proc.TreeMemory(b.server.Cmd.Process.Pid)
+	b.value("memory right after the start, PSS", "MiB", result.Mebibytes(held.PSS), nil)
 
 	if err := b.quiet(ctx, "CPU when idle"); err != nil {
 		return err
@@ -36,27 +40,27 @@ func measureIdle(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	var starts, firstChats sample
+	var starts, firstChats result.Sample
 
 	for range warmStarts {
-		if err := b.server.stop(); err != nil {
+		if err := b.server.Stop(); err != nil {
 			return err
 		}
 
 		began := time.Now()
 
-		if err := b.server.start(ctx); err != nil {
+		if err := b.server.Start(ctx); err != nil {
 			return err
 		}
 
 		starts = append(starts, time.Since(began).Seconds())
 
-		seen, err := b.chatInNew(ctx, helloScript)
+		seen, err := b.chatInNew(ctx, target.HelloScript)
 		if err != nil {
 			return err
 		}
 
-		firstChats.add(seen.firstText.Sub(seen.sent))
+		firstChats.Add(seen.FirstText.Sub(seen.Sent))
 	}
 
 	b.samples("warm start to ready", "s", starts, nil, nil)
@@ -71,21 +75,21 @@ func (b *bench) quiet(ctx context.Context, what string) error {
 		return err
 	}
 
-	pid := b.server.cmd.Process.Pid
-	meter := startMeter(pid)
+	pid := b.server.Cmd.Process.Pid
+	meter := proc.StartMeter(pid)
 
 	if err := wait(ctx, idleWatch); err != nil {
 		return err
 	}
 
-	used, held := meter.read(), treeMemory(pid)
-	b.value(what+", per second", "ms", ms(used.tree.sum())/used.wall.Seconds(), nil)
-	b.value("memory then, PSS of all processes", "MiB", mib(held.pss), nil)
-	b.value("  of which the service", "MiB", mib(held.service), nil)
-	b.value("  of which the sandbox", "MiB", mib(held.sandbox), nil)
-	b.value("  of which PostgreSQL", "MiB", mib(held.records), nil)
-	b.value("  sum of RSS", "MiB", mib(held.rss), nil)
-	b.value("  processes", "", float64(held.processes), nil)
+	used, held := meter.Read(), proc.TreeMemory(pid)
+	b.value(what+", per second", "ms", result.Milliseconds(used.Tree.Sum())/used.Wall.Seconds(), nil)
+	b.value("memory then, PSS of all processes", "MiB", result.Mebibytes(held.PSS), nil)
+	b.value("  of which the service", "MiB", result.Mebibytes(held.Service), nil)
+	b.value("  of which the sandbox", "MiB", result.Mebibytes(held.Sandbox), nil)
+	b.value("  of which PostgreSQL", "MiB", result.Mebibytes(held.Records), nil)
+	b.value("  sum of RSS", "MiB", result.Mebibytes(held.RSS), nil)
+	b.value("  processes", "", float64(held.Processes), nil)
 
 	return nil
 }

@@ -6,6 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -27,7 +31,7 @@ func measureLists(ctx context.Context, b *bench) error {
 	defer seed.conn.Close(ctx)
 
 	var before struct{ Total int }
-	if err := b.client.call(ctx, http.MethodGet, "/api/sessions?limit=1", nil, &before); err != nil {
+	if err := b.client.Call(ctx, http.MethodGet, "/api/sessions?limit=1", nil, &before); err != nil {
 		return err
 	}
 
@@ -80,7 +84,7 @@ func measureLists(ctx context.Context, b *bench) error {
 		{"search, two letters (not in the index)", search("q9"), 20, 0},
 	} {
 		var page struct{ Total int }
-		if err := b.client.call(ctx, http.MethodGet, c.path(0), nil, &page); err != nil {
+		if err := b.client.Call(ctx, http.MethodGet, c.path(0), nil, &page); err != nil {
 			return err
 		}
 
@@ -88,10 +92,10 @@ func measureLists(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%s: %d sessions, not %d", c.name, page.Total, c.total)
 		}
 
-		best, err := bestOf(listRounds, quicker,
-			func() (load, error) { return b.client.requests(ctx, listRequests, listAtOnce, c.path) },
-			func() (load, error) {
-				return plain.requests(ctx, listRequests, listAtOnce, func(int) string {
+		best, err := target.BestOf(listRounds, target.Quicker,
+			func() (target.Load, error) { return b.client.Requests(ctx, listRequests, listAtOnce, c.path) },
+			func() (target.Load, error) {
+				return plain.Requests(ctx, listRequests, listAtOnce, func(int) string {
 					return fmt.Sprintf("/sessions?owner=%s&offset=%d", seed.owner, c.offset)
 				})
 			})
@@ -99,16 +103,16 @@ func measureLists(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 
-		b.compare(c.name+", p95", "ms", best[0].took.quantile(0.95), best[1].took.quantile(0.95), atMost(listGoal))
-		b.compare("  median", "ms", best[0].took.median(), best[1].took.median(), nil)
+		b.compare(c.name+", p95", "ms", best[0].Took.Quantile(0.95), best[1].Took.Quantile(0.95), result.AtMost(listGoal))
+		b.compare("  median", "ms", best[0].Took.Median(), best[1].Took.Median(), nil)
 
-		meter := startMeter(b.server.cmd.Process.Pid)
-		if _, err := b.client.requests(ctx, listRequests, listAtOnce, c.path); err != nil {
+		meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+		if _, err := b.client.Requests(ctx, listRequests, listAtOnce, c.path); err != nil {
 			return err
 		}
 
-		used := meter.read()
-		b.value("  CPU of one, with PostgreSQL's", "ms", ms(used.tree.sum())/listRequests, nil)
+		used := meter.Read()
+		b.value("  CPU of one, with PostgreSQL's", "ms", result.Milliseconds(used.Tree.Sum())/listRequests, nil)
 	}
 
 	return nil

@@ -2,7 +2,7 @@
 // `everloop up` beside a scripted model that answers at once, and drives it over
 // HTTP; each measurement has a bare baseline in the same run, so that numbers of
 // a busy machine can still be compared. What the numbers mean and what they were
-// is described in docs/performance.md.
+// is described in docs/performance.md. What all of them share is in packages below it.
 //
 // It knows the public interface only, nothing of how the service is built, except
 // that it reads the CPU and memory of its processes from /proc (Linux), and that it
@@ -19,6 +19,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 // options are the command line.
@@ -96,7 +99,7 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	report := newReport()
+	report := result.New()
 	fmt.Println(report.Machine)
 
 	var failed error
@@ -118,10 +121,10 @@ func run() error {
 		}
 	}
 
-	report.summary()
+	report.Summary()
 
 	if opts.json != "" {
-		failed = errors.Join(failed, report.save(opts.json))
+		failed = errors.Join(failed, report.Save(opts.json))
 	}
 
 	return failed
@@ -172,38 +175,38 @@ func parseOptions() (options, error) {
 // bench is what a part measures with.
 type bench struct {
 	options
-	report *report
+	report *result.Report
 	part   string
-	model  *model
+	model  *target.Model
 	bare   *bare
 	// server is the service under test. Part idle starts and stops it itself.
-	server *server
-	client *client
+	server *target.Server
+	client *target.Client
 }
 
-func runPart(ctx context.Context, opts options, p part, report *report) (err error) {
+func runPart(ctx context.Context, opts options, p part, report *result.Report) (err error) {
 	dir, err := os.MkdirTemp("", "everloop-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	model, err := startModel()
+	model, err := target.StartModel()
 	if err != nil {
 		return err
 	}
-	defer model.close()
+	defer model.Close()
 
-	b := &bench{options: opts, report: report, part: p.name, model: model, bare: newBare(model.url, dir)}
-	if b.server, err = newServer(opts.binary, dir, model.url); err != nil {
+	b := &bench{options: opts, report: report, part: p.name, model: model, bare: newBare(model.URL, dir)}
+	if b.server, err = target.NewServer(opts.binary, dir, model.URL); err != nil {
 		return err
 	}
 
-	b.client = newClient(b.server.url(), b.server.key)
-	defer func() { err = errors.Join(err, b.server.stop()) }()
+	b.client = target.NewClient(b.server.URL(), b.server.Key)
+	defer func() { err = errors.Join(err, b.server.Stop()) }()
 
 	if p.name != "idle" {
-		if err := b.server.start(ctx); err != nil {
+		if err := b.server.Start(ctx); err != nil {
 			return err
 		}
 
@@ -218,32 +221,26 @@ func runPart(ctx context.Context, opts options, p part, report *report) (err err
 // warm makes first-time costs happen before anything is measured.
 func (b *bench) warm(ctx context.Context) error {
 	for range 5 {
-		if _, err := b.chatInNew(ctx, loopScript(3)); err != nil {
+		if _, err := b.chatInNew(ctx, target.LoopScript(3)); err != nil {
 			return err
 		}
 
-		if _, err := b.bare.conversation().chat(ctx, loopScript(3), nil); err != nil {
+		if _, err := b.bare.conversation().chat(ctx, target.LoopScript(3), nil); err != nil {
 			return err
 		}
 	}
 
-	b.model.take()
+	b.model.Take()
 
 	return nil
 }
 
 // chatInNew runs one chat in a new session.
-func (b *bench) chatInNew(ctx context.Context, message string) (*chat, error) {
-	session, err := b.client.createSession(ctx)
+func (b *bench) chatInNew(ctx context.Context, message string) (*target.Chat, error) {
+	session, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	return b.client.completed(ctx, session, message)
+	return b.client.Completed(ctx, session, message)
 }
-
-func loopScript(n int) string {
-	return fmt.Sprintf(`[[script]]{"loop":{"n":%d,"call":{"name":"Bash","arguments":{"command":"true"}}},"closing":"Done."}[[/script]]`, n)
-}
-
-const helloScript = `[[script]]{"steps":[{"text":"Hello."}]}[[/script]]`

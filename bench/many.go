@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -19,36 +23,36 @@ func measureMany(ctx context.Context, b *bench) error {
 
 	for i := range sessions {
 		var err error
-		if sessions[i], err = b.client.createSession(ctx); err != nil {
+		if sessions[i], err = b.client.CreateSession(ctx); err != nil {
 			return err
 		}
 	}
 
 	created := time.Since(began)
 
-	meter := startMeter(b.server.cmd.Process.Pid)
-	ours := atOnce(b.sessions, func(i int) (*chat, error) {
-		return b.client.completed(ctx, sessions[i], loopScript(manySteps))
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+	ours := atOnce(b.sessions, func(i int) (*target.Chat, error) {
+		return b.client.Completed(ctx, sessions[i], target.LoopScript(manySteps))
 	})
-	used := meter.read()
-	calls := b.model.take()
-	held := treeMemory(b.server.cmd.Process.Pid)
-	bare := atOnce(b.sessions, func(int) (*chat, error) {
-		return b.bare.conversation().chat(ctx, loopScript(manySteps), nil)
+	used := meter.Read()
+	calls := b.model.Take()
+	held := proc.TreeMemory(b.server.Cmd.Process.Pid)
+	bare := atOnce(b.sessions, func(int) (*target.Chat, error) {
+		return b.bare.conversation().chat(ctx, target.LoopScript(manySteps), nil)
 	})
 
 	steps := float64(b.sessions * manySteps)
 	b.compare(fmt.Sprintf("steps per second, %d sessions", b.sessions), "steps/s",
-		steps/ours.wall.Seconds(), steps/bare.wall.Seconds(), atLeast(manyGoal))
-	b.value("failures", "", float64(len(ours.failures)), atMost(0))
+		steps/ours.wall.Seconds(), steps/bare.wall.Seconds(), result.AtLeast(manyGoal))
+	b.value("failures", "", float64(len(ours.failures)), result.AtMost(0))
 	b.samples("session from send to chat:end", "ms", ours.took, bare.took, nil)
 	b.samples("  of which until chat:start", "ms", ours.started, nil, nil)
 	b.value("model calls", "", float64(len(calls)), nil)
 	b.cost("step", used, b.sessions*manySteps)
-	b.value("this program's CPU per step (model and clients)", "ms", ms(used.own)/steps, nil)
-	b.value("memory afterwards, PSS", "MiB", mib(held.pss), nil)
-	b.value("  of which PostgreSQL", "MiB", mib(held.records), nil)
-	b.value("creating a session", "ms", ms(created)/float64(b.sessions), nil)
+	b.value("this program's CPU per step (model and clients)", "ms", result.Milliseconds(used.Own)/steps, nil)
+	b.value("memory afterwards, PSS", "MiB", result.Mebibytes(held.PSS), nil)
+	b.value("  of which PostgreSQL", "MiB", result.Mebibytes(held.Records), nil)
+	b.value("creating a session", "ms", result.Milliseconds(created)/float64(b.sessions), nil)
 
 	if len(ours.failures) > 0 {
 		return fmt.Errorf("%d sessions failed; the first: %w", len(ours.failures), ours.failures[0])
@@ -60,11 +64,11 @@ func measureMany(ctx context.Context, b *bench) error {
 // crowd is what became of many chats at once.
 type crowd struct {
 	wall          time.Duration
-	took, started sample
+	took, started result.Sample
 	failures      []error
 }
 
-func atOnce(n int, run func(i int) (*chat, error)) crowd {
+func atOnce(n int, run func(i int) (*target.Chat, error)) crowd {
 	var (
 		c     crowd
 		mu    sync.Mutex
@@ -85,10 +89,10 @@ func atOnce(n int, run func(i int) (*chat, error)) crowd {
 				return
 			}
 
-			c.took.add(seen.took())
+			c.took.Add(seen.Took())
 
-			if len(seen.events) > 0 {
-				c.started.add(seen.events[0].at.Sub(seen.sent))
+			if len(seen.Events) > 0 {
+				c.started.Add(seen.Events[0].At.Sub(seen.Sent))
 			}
 		})
 	}

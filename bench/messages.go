@@ -12,6 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -51,21 +55,21 @@ func measureMessages(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	var first, firstFewer, whole, wholeFewer sample
+	var first, firstFewer, whole, wholeFewer result.Sample
 	for range messagesRounds {
-		for turns, into := range map[int][2]*sample{messagesTurns: {&first, &whole}, messagesFewer: {&firstFewer, &wholeFewer}} {
-			begun, ended, _, err := b.client.read(ctx, path(turns))
+		for turns, into := range map[int][2]*result.Sample{messagesTurns: {&first, &whole}, messagesFewer: {&firstFewer, &wholeFewer}} {
+			begun, ended, _, err := b.client.Read(ctx, path(turns))
 			if err != nil {
 				return err
 			}
 
-			into[0].add(begun)
-			into[1].add(ended)
+			into[0].Add(begun)
+			into[1].Add(ended)
 		}
 	}
 
-	b.samples("first byte of 10,000 turns (bare: 1,000)", "ms", first, firstFewer, atMost(messagesFirst))
-	b.value("  p95", "ms", first.quantile(0.95), atMost(messagesFirst))
+	b.samples("first byte of 10,000 turns (bare: 1,000)", "ms", first, firstFewer, result.AtMost(messagesFirst))
+	b.value("  p95", "ms", first.Quantile(0.95), result.AtMost(messagesFirst))
 	b.samples("  to the last byte (bare: 1,000)", "ms", whole, wholeFewer, nil)
 
 	if err := b.pages(ctx, seed, long[messagesTurns]); err != nil {
@@ -75,41 +79,20 @@ func measureMessages(ctx context.Context, b *bench) error {
 	return b.slow(ctx, path(messagesTurns), "/api/sessions/"+long[messagesFewer])
 }
 
-// read gives when the first and the last byte of an answer came, and how many.
-func (c *client) read(ctx context.Context, path string) (first, last time.Duration, bytes int64, err error) {
-	sent := time.Now()
-
-	response, err := c.request(ctx, http.MethodGet, path, "application/json", nil)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	defer response.Body.Close()
-
-	var one [1]byte
-	if _, err := io.ReadFull(response.Body, one[:]); err != nil {
-		return 0, 0, 0, err
-	}
-
-	first = time.Since(sent)
-	bytes, err = io.Copy(io.Discard, response.Body)
-
-	return first, time.Since(sent), bytes + 1, err
-}
-
 // pages takes pages of 100 turns beside the bare query of them.
 func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 	for _, p := range []struct {
 		name  string
 		after int
 	}{{"first", -1}, {"middle", messagesTurns/2 - 1}, {"last", messagesTurns - 101}} {
-		var ours, bare sample
+		var ours, bare result.Sample
 
 		for range messagesRounds {
 			var turns []struct{ Sequence int }
 
 			began := time.Now()
 
-			err := b.client.call(
+			err := b.client.Call(
 				ctx,
 				http.MethodGet,
 				fmt.Sprintf("/api/sessions/%s/messages?limit=100&after_sequence=%d", session, p.after),
@@ -120,7 +103,7 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 				return err
 			}
 
-			ours.add(time.Since(began))
+			ours.Add(time.Since(began))
 
 			if len(turns) != 100 || turns[0].Sequence != p.after+1 {
 				return fmt.Errorf("the %s page has %d turns", p.name, len(turns))
@@ -148,7 +131,7 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 				return err
 			}
 
-			bare.add(time.Since(began))
+			bare.Add(time.Since(began))
 		}
 
 		b.samples(p.name+" page of 100 turns (bare: pgx alone)", "ms", ours, bare, nil)
@@ -160,7 +143,7 @@ func (b *bench) pages(ctx context.Context, seed *seeder, session string) error {
 // held takes by how much the service's memory grows while several clients read a
 // list at once: to the peak, from what it had before it read any.
 func (b *bench) held(ctx context.Context, path func(turns int) string) error {
-	pid := b.server.cmd.Process.Pid
+	pid := b.server.Cmd.Process.Pid
 
 	before, err := resetPeak(pid)
 	if err != nil {
@@ -183,10 +166,10 @@ func (b *bench) held(ctx context.Context, path func(turns int) string) error {
 			return err
 		}
 
-		grown[turns] = mib(peak - before)
+		grown[turns] = result.Mebibytes(peak - before)
 	}
 
-	b.value("10,000 turns as JSON", "MiB", mib(size), nil)
+	b.value("10,000 turns as JSON", "MiB", result.Mebibytes(size), nil)
 	b.compare(
 		fmt.Sprintf("memory more at the peak, %d read them at once (bare: 1,000)", messagesAtOnce),
 		"MiB",
@@ -194,7 +177,7 @@ func (b *bench) held(ctx context.Context, path func(turns int) string) error {
 		grown[messagesFewer],
 		nil,
 	)
-	b.value("  more than for 1,000 turns", "MiB", grown[messagesTurns]-grown[messagesFewer], atMost(messagesGrowth))
+	b.value("  more than for 1,000 turns", "MiB", grown[messagesTurns]-grown[messagesFewer], result.AtMost(messagesGrowth))
 
 	return nil
 }
@@ -206,7 +189,7 @@ func (b *bench) readAtOnce(ctx context.Context, path string) (size int64, err er
 	errs := make([]error, messagesAtOnce)
 	for i := range errs {
 		group.Go(func() {
-			_, _, bytes, err := b.client.read(ctx, path)
+			_, _, bytes, err := b.client.Read(ctx, path)
 			if i == 0 {
 				size = bytes
 			}
@@ -234,14 +217,14 @@ func peakMemory(pid int) (int64, error) { return statusField(pid, "VmHWM:") }
 
 func statusField(pid int, name string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return field(text, name), err
+	return proc.Field(text, name), err
 }
 
 // slow takes what others feel of readers that have begun a long list and stand
 // still.
 func (b *bench) slow(ctx context.Context, path, other string) error {
-	ask := func() (load, error) {
-		return b.client.requests(ctx, 300, 5, func(int) string { return other })
+	ask := func() (target.Load, error) {
+		return b.client.Requests(ctx, 300, 5, func(int) string { return other })
 	}
 
 	alone, err := ask()
@@ -249,14 +232,14 @@ func (b *bench) slow(ctx context.Context, path, other string) error {
 		return err
 	}
 
-	before, err := statusField(b.server.cmd.Process.Pid, "VmRSS:")
+	before, err := statusField(b.server.Cmd.Process.Pid, "VmRSS:")
 	if err != nil {
 		return err
 	}
 
-	small := newClient(b.client.base, b.client.key)
+	small := target.NewClient(b.client.Base, b.client.Key)
 
-	small.http.Transport = &http.Transport{DialContext: (&net.Dialer{Control: func(_, _ string, conn syscall.RawConn) error {
+	small.HTTP.Transport = &http.Transport{DialContext: (&net.Dialer{Control: func(_, _ string, conn syscall.RawConn) error {
 		var set error
 
 		err := conn.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 8<<10) })
@@ -264,7 +247,7 @@ func (b *bench) slow(ctx context.Context, path, other string) error {
 		return errors.Join(err, set)
 	}}).DialContext}
 	for range slowReaders {
-		response, err := small.request(ctx, http.MethodGet, path, "application/json", nil)
+		response, err := small.Request(ctx, http.MethodGet, path, "application/json", nil)
 		if err != nil {
 			return fmt.Errorf("a slow reader: %w", err)
 		}
@@ -280,13 +263,13 @@ func (b *bench) slow(ctx context.Context, path, other string) error {
 		return err
 	}
 
-	after, err := statusField(b.server.cmd.Process.Pid, "VmRSS:")
+	after, err := statusField(b.server.Cmd.Process.Pid, "VmRSS:")
 	if err != nil {
 		return err
 	}
 
-	b.samples(fmt.Sprintf("GET of a session beside %d slow readers (bare: alone)", slowReaders), "ms", beside.took, alone.took, nil)
-	b.value("memory of a slow reader", "MiB", mib(after-before)/slowReaders, nil)
+	b.samples(fmt.Sprintf("GET of a session beside %d slow readers (bare: alone)", slowReaders), "ms", beside.Took, alone.Took, nil)
+	b.value("memory of a slow reader", "MiB", result.Mebibytes(after-before)/slowReaders, nil)
 
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"everloop/bench/target"
 )
 
 // plainEnv makes this program the baseline of the management interface: an HTTP
@@ -93,8 +95,8 @@ func servePlain(url string) error {
 
 // startPlain runs the baseline as a process of its own, as the service is one, and
 // gives a client of it.
-func (b *bench) startPlain(ctx context.Context) (c *client, stop func(), err error) {
-	url, err := b.server.recordsURL()
+func (b *bench) startPlain(ctx context.Context) (c *target.Client, stop func(), err error) {
+	url, err := b.server.RecordsURL()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,5 +132,5 @@ func (b *bench) startPlain(ctx context.Context) (c *client, stop func(), err err
 		return nil, nil, fmt.Errorf("the baseline did not start: %w", err)
 	}
 
-	return newClient("http://"+strings.TrimSpace(addr), ""), stop, nil
+	return target.NewClient("http://"+strings.TrimSpace(addr), ""), stop, nil
 }

@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 // measurePlateau takes whether memory and the time of a chat stop growing with the
 // number of chats that a service has run. Each chat has a session of its own.
 func measurePlateau(ctx context.Context, b *bench) error {
-	pid := b.server.cmd.Process.Pid
-	b.value("memory of the service before", "MiB", mib(treeMemory(pid).service), nil)
+	pid := b.server.Cmd.Process.Pid
+	b.value("memory of the service before", "MiB", result.Mebibytes(proc.TreeMemory(pid).Service), nil)
 
 	var first, last time.Duration // of one chat of the block
 
@@ -47,17 +47,17 @@ func measurePlateau(ctx context.Context, b *bench) error {
 			first = last
 		}
 
-		held := treeMemory(pid)
-		b.value(fmt.Sprintf("memory of the service after %d chats, PSS", done), "MiB", mib(held.service), nil)
-		b.value("  PostgreSQL", "MiB", mib(held.records), nil)
+		held := proc.TreeMemory(pid)
+		b.value(fmt.Sprintf("memory of the service after %d chats, PSS", done), "MiB", result.Mebibytes(held.Service), nil)
+		b.value("  PostgreSQL", "MiB", result.Mebibytes(held.Records), nil)
 		b.value("  chats per second in this block", "chats/s", float64(n)/took.Seconds(), nil)
 	}
 
-	b.value("memory of the service at the end, PSS", "MiB", mib(treeMemory(pid).service), atMost(plateauGoal))
-	b.value("time of a chat, last block by first", "", float64(last)/float64(first), atMost(plateauSlower))
+	b.value("memory of the service at the end, PSS", "MiB", result.Mebibytes(proc.TreeMemory(pid).Service), result.AtMost(plateauGoal))
+	b.value("time of a chat, last block by first", "", float64(last)/float64(first), result.AtMost(plateauSlower))
 
 	if b.heap != "" {
-		return b.server.saveHeap(ctx, b.heap)
+		return b.server.SaveHeap(ctx, b.heap)
 	}
 
 	return nil
@@ -72,41 +72,14 @@ func (b *bench) block(ctx context.Context, n int) (time.Duration, error) {
 
 	for range n {
 		group.Go(func() error {
-			_, err := b.chatInNew(ctx, loopScript(plateauSteps))
+			_, err := b.chatInNew(ctx, target.LoopScript(plateauSteps))
 			return err
 		})
 	}
 
 	err := group.Wait()
 
-	b.model.take()
+	b.model.Take()
 
 	return time.Since(began), err
-}
-
-// saveHeap writes the heap profile of the service into a file.
-func (s *server) saveHeap(ctx context.Context, path string) (err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr["DEBUG_ADDR"]+"/debug/pprof/heap?gc=1", nil)
-	if err != nil {
-		return err
-	}
-
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("heap profile: %s", response.Status)
-	}
-
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-
-	_, err = io.Copy(file, response.Body)
-
-	return errors.Join(err, file.Close())
 }

@@ -4,40 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"everloop/bench/target"
 )
-
-// recordsURL is where the embedded PostgreSQL of the service under test listens.
-// Large accounts are put there by COPY, as no client would make them in seconds.
-func (s *server) recordsURL() (string, error) {
-	dir := filepath.Join(s.dir, "data", "postgres")
-
-	password, err := os.ReadFile(filepath.Join(dir, "password"))
-	if err != nil {
-		return "", err
-	}
-
-	pid, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		return "", err
-	}
-
-	lines := strings.Split(string(pid), "\n")
-	if len(lines) < 4 {
-		return "", fmt.Errorf("the pid file of PostgreSQL has %d lines", len(lines))
-	}
-
-	return fmt.Sprintf(
-		"postgres://everloop:%s@127.0.0.1:%s/everloop?sslmode=disable",
-		strings.TrimSpace(string(password)),
-		strings.TrimSpace(lines[3]),
-	), nil
-}
 
 // seeder fills the records of the service under test.
 type seeder struct {
@@ -51,7 +24,7 @@ type seeder struct {
 }
 
 func (b *bench) newSeeder(ctx context.Context) (*seeder, error) {
-	url, err := b.server.recordsURL()
+	url, err := b.server.RecordsURL()
 	if err != nil {
 		return nil, err
 	}
@@ -163,11 +136,11 @@ func (s *seeder) settle(ctx context.Context) error {
 
 // untilSearchable lets searches enter all texts into their index, as they do by and
 // by, and gives how long that took.
-func (s *seeder) untilSearchable(ctx context.Context, c *client) (time.Duration, error) {
+func (s *seeder) untilSearchable(ctx context.Context, c *target.Client) (time.Duration, error) {
 	began := time.Now()
 
 	for waiting := 1; waiting > 0; {
-		if err := c.call(ctx, "GET", "/api/sessions?limit=1&q=whatever", nil, nil); err != nil {
+		if err := c.Call(ctx, "GET", "/api/sessions?limit=1&q=whatever", nil, nil); err != nil {
 			return 0, err
 		}
 

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
 )
 
 const (
@@ -16,55 +19,55 @@ const (
 func measureRelay(ctx context.Context, b *bench) error {
 	message := fmt.Sprintf(`[[script]]{"steps":[{"tokens":%d}]}[[/script]]`, relayTokens)
 
-	var speed, bareSpeed, total, bareTotal, late, bareLate, model, patches sample
+	var speed, bareSpeed, total, bareTotal, late, bareLate, model, patches result.Sample
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 	for range relayRounds {
 		seen, err := b.chatInNew(ctx, message)
 		if err != nil {
 			return err
 		}
 
-		call, err := b.model.one()
+		call, err := b.model.One()
 		if err != nil {
 			return err
 		}
 
-		if want := relayTokens * len("word "); seen.text != want {
-			return fmt.Errorf("%d bytes of text came, not %d", seen.text, want)
+		if want := relayTokens * len("word "); seen.Text != want {
+			return fmt.Errorf("%d bytes of text came, not %d", seen.Text, want)
 		}
 
 		count := 0
 
-		for i := range seen.events {
-			if seen.events[i].patch("add_content") {
+		for i := range seen.Events {
+			if seen.Events[i].Patch("add_content") {
 				count++
 			}
 		}
 
 		patches = append(patches, float64(count))
 
-		model.add(call.last.Sub(call.first))
-		total.add(seen.ended.Sub(call.first))
-		late.add(seen.firstText.Sub(call.first))
-		speed = append(speed, relayTokens/seen.ended.Sub(call.first).Seconds())
+		model.Add(call.Last.Sub(call.First))
+		total.Add(seen.Ended.Sub(call.First))
+		late.Add(seen.FirstText.Sub(call.First))
+		speed = append(speed, relayTokens/seen.Ended.Sub(call.First).Seconds())
 
 		if seen, err = b.bare.conversation().chat(ctx, message, nil); err != nil {
 			return err
 		}
 
-		if call, err = b.model.one(); err != nil {
+		if call, err = b.model.One(); err != nil {
 			return err
 		}
 
-		bareTotal.add(seen.ended.Sub(call.first))
-		bareLate.add(seen.firstText.Sub(call.first))
-		bareSpeed = append(bareSpeed, relayTokens/seen.ended.Sub(call.first).Seconds())
+		bareTotal.Add(seen.Ended.Sub(call.First))
+		bareLate.Add(seen.FirstText.Sub(call.First))
+		bareSpeed = append(bareSpeed, relayTokens/seen.Ended.Sub(call.First).Seconds())
 	}
 
-	used := meter.read()
+	used := meter.Read()
 
-	b.samples("tokens per second", "tokens/s", speed, bareSpeed, atLeast(relayGoal))
+	b.samples("tokens per second", "tokens/s", speed, bareSpeed, result.AtLeast(relayGoal))
 	b.samples("first piece to chat:end", "ms", total, bareTotal, nil)
 	b.samples("  of which the model", "ms", model, nil, nil)
 	b.samples("first text late by", "ms", late, bareLate, nil)

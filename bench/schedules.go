@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -38,15 +42,15 @@ func measureSchedules(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	b.value(fmt.Sprintf("creation of %d scheduled tasks", len(tasks)), "ms", ms(time.Since(began))/float64(len(tasks)), nil)
+	b.value(fmt.Sprintf("creation of %d scheduled tasks", len(tasks)), "ms", result.Milliseconds(time.Since(began))/float64(len(tasks)), nil)
 
 	if err := wait(ctx, time.Until(due.Add(-time.Second))); err != nil {
 		return err
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
-	var delays sample
+	var delays result.Sample
 
 	for _, task := range tasks {
 		drift, err := task.ended(ctx, due)
@@ -58,9 +62,9 @@ func measureSchedules(ctx context.Context, b *bench) error {
 	}
 
 	b.samples(fmt.Sprintf("start of %d runs after their common time", len(tasks)), "ms", delays, nil, nil)
-	b.value("  99th percentile", "ms", delays.quantile(0.99), atMost(scheduleGoal))
+	b.value("  99th percentile", "ms", delays.Quantile(0.99), result.AtMost(scheduleGoal))
 	b.value("  all completed after", "s", time.Since(due).Seconds(), nil)
-	b.cost("scheduled run", meter.read(), len(tasks))
+	b.cost("scheduled run", meter.Read(), len(tasks))
 
 	return nil
 }
@@ -68,11 +72,11 @@ func measureSchedules(ctx context.Context, b *bench) error {
 // scheduledTask is a task with the client of its owner.
 type scheduledTask struct {
 	id    string
-	owner *client
+	owner *target.Client
 }
 
 // createTasks makes tasks that are all due at the same minute of the day.
-func (b *bench) createTasks(ctx context.Context, users []*client, due time.Time) ([]scheduledTask, error) {
+func (b *bench) createTasks(ctx context.Context, users []*target.Client, due time.Time) ([]scheduledTask, error) {
 	tasks := make([]scheduledTask, b.tasks)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(requestsAtOnce)
@@ -82,26 +86,13 @@ func (b *bench) createTasks(ctx context.Context, users []*client, due time.Time)
 
 		group.Go(func() (err error) {
 			tasks[i].owner = owner
-			tasks[i].id, err = owner.createTask(ctx, fmt.Sprintf("%d %d %d %d *", due.Minute(), due.Hour(), due.Day(), due.Month()))
+			tasks[i].id, err = owner.CreateTask(ctx, fmt.Sprintf("%d %d %d %d *", due.Minute(), due.Hour(), due.Day(), due.Month()))
 
 			return err
 		})
 	}
 
 	return tasks, group.Wait()
-}
-
-// createTask makes a scheduled task in UTC and gives its id.
-func (c *client) createTask(ctx context.Context, cron string) (string, error) {
-	var made struct {
-		ID string `json:"id"`
-	}
-
-	err := c.call(ctx, http.MethodPost, "/api/scheduled-tasks", map[string]any{
-		"title": "Bench", "prompt": helloScript, "cron": cron, "timezone": "UTC",
-	}, &made)
-
-	return made.ID, err
 }
 
 // ended waits until the run of a tick is over, and gives its delay in milliseconds.
@@ -114,7 +105,7 @@ func (t scheduledTask) ended(ctx context.Context, due time.Time) (float64, error
 			DriftMS float64   `json:"drift_ms"`
 		}
 
-		if err := t.owner.call(ctx, http.MethodGet, "/api/scheduled-tasks/"+t.id+"/runs", nil, &runs); err != nil {
+		if err := t.owner.Call(ctx, http.MethodGet, "/api/scheduled-tasks/"+t.id+"/runs", nil, &runs); err != nil {
 			return 0, err
 		}
 
@@ -137,8 +128,8 @@ func (t scheduledTask) ended(ctx context.Context, due time.Time) (float64, error
 }
 
 // users makes users, and gives the client of each.
-func (b *bench) users(ctx context.Context, count int) ([]*client, error) {
-	clients := make([]*client, count)
+func (b *bench) users(ctx context.Context, count int) ([]*target.Client, error) {
+	clients := make([]*target.Client, count)
 
 	for i := range clients {
 		var made struct {
@@ -147,12 +138,12 @@ func (b *bench) users(ctx context.Context, count int) ([]*client, error) {
 			} `json:"api_key"`
 		}
 
-		err := b.client.call(ctx, http.MethodPost, "/api/admin/users", map[string]any{"username": fmt.Sprintf("bench-%d", i)}, &made)
+		err := b.client.Call(ctx, http.MethodPost, "/api/admin/users", map[string]any{"username": fmt.Sprintf("bench-%d", i)}, &made)
 		if err != nil {
 			return nil, err
 		}
 
-		clients[i] = newClient(b.server.url(), made.Key.Plaintext)
+		clients[i] = target.NewClient(b.server.URL(), made.Key.Plaintext)
 	}
 
 	return clients, nil

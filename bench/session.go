@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -15,7 +19,7 @@ const (
 // measureSession takes how often a session can be read in a second, beside a bare
 // handler that makes one query by primary key.
 func measureSession(ctx context.Context, b *bench) error {
-	session, err := b.client.createSession(ctx)
+	session, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return err
 	}
@@ -27,15 +31,15 @@ func measureSession(ctx context.Context, b *bench) error {
 	defer stop()
 
 	for _, atOnce := range []int{1, 20} {
-		read := func(c *client, path string) func() (load, error) {
-			return func() (load, error) {
-				return c.requests(ctx, oneRequests, atOnce, func(int) string { return path })
+		read := func(c *target.Client, path string) func() (target.Load, error) {
+			return func() (target.Load, error) {
+				return c.Requests(ctx, oneRequests, atOnce, func(int) string { return path })
 			}
 		}
 
-		best, err := bestOf(
+		best, err := target.BestOf(
 			oneRounds,
-			more,
+			target.More,
 			read(b.client, "/api/sessions/"+session),
 			read(plain, "/sessions/"+session),
 			read(b.client, "/api/version"),
@@ -45,22 +49,22 @@ func measureSession(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		ours, bare := best[0].perSecond(), best[1].perSecond()
+		ours, bare := best[0].PerSecond(), best[1].PerSecond()
 		b.compare(fmt.Sprintf("GET of a session, %d at once", atOnce), "req/s", ours, bare, nil)
-		b.value("  share of the bare handler's", "", ours/bare, atLeast(oneGoal))
-		b.compare("  median", "ms", best[0].took.median(), best[1].took.median(), nil)
-		b.compare("  GET /api/version, which reads nothing", "req/s", best[2].perSecond(), bare, nil)
-		b.compare("  GET /api/auth/me, which is authenticated", "req/s", best[3].perSecond(), bare, nil)
+		b.value("  share of the bare handler's", "", ours/bare, result.AtLeast(oneGoal))
+		b.compare("  median", "ms", best[0].Took.Median(), best[1].Took.Median(), nil)
+		b.compare("  GET /api/version, which reads nothing", "req/s", best[2].PerSecond(), bare, nil)
+		b.compare("  GET /api/auth/me, which is authenticated", "req/s", best[3].PerSecond(), bare, nil)
 	}
 
-	meter := startMeter(b.server.cmd.Process.Pid)
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 	for range oneRequests {
-		if err := b.client.call(ctx, http.MethodGet, "/api/sessions/"+session, nil, nil); err != nil {
+		if err := b.client.Call(ctx, http.MethodGet, "/api/sessions/"+session, nil, nil); err != nil {
 			return err
 		}
 	}
 
-	b.cost("GET of a session", meter.read(), oneRequests)
+	b.cost("GET of a session", meter.Read(), oneRequests)
 
 	return nil
 }

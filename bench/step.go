@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -16,38 +20,38 @@ const (
 // command, the command, and the next call.
 func measureStep(ctx context.Context, b *bench) error {
 	var (
-		whole, gap, bareWhole, bareGap sample
+		whole, gap, bareWhole, bareGap result.Sample
 		parts                          stepStages
-		used                           usage
+		used                           proc.Usage
 	)
 
 	for range stepRounds {
-		session, err := b.client.createSession(ctx)
+		session, err := b.client.CreateSession(ctx)
 		if err != nil {
 			return err
 		}
 
-		meter := startMeter(b.server.cmd.Process.Pid)
+		meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
-		seen, err := b.client.completed(ctx, session, loopScript(stepLoop))
+		seen, err := b.client.Completed(ctx, session, target.LoopScript(stepLoop))
 		if err != nil {
 			return err
 		}
 
-		round := meter.read()
-		used.tree = used.tree.plus(round.tree)
-		used.foreign += round.foreign / stepRounds
+		round := meter.Read()
+		used.Tree = used.Tree.Plus(round.Tree)
+		used.Foreign += round.Foreign / stepRounds
 
 		calls, err := b.stepCalls()
 		if err != nil {
 			return err
 		}
 
-		whole.add(seen.took() / stepLoop)
-		gap.gaps(calls)
+		whole.Add(seen.Took() / stepLoop)
+		addGaps(&gap, calls)
 		parts.add(seen, calls)
 
-		seen, err = b.bare.conversation().chat(ctx, loopScript(stepLoop), nil)
+		seen, err = b.bare.conversation().chat(ctx, target.LoopScript(stepLoop), nil)
 		if err != nil {
 			return err
 		}
@@ -56,11 +60,11 @@ func measureStep(ctx context.Context, b *bench) error {
 			return err
 		}
 
-		bareWhole.add(seen.took() / stepLoop)
-		bareGap.gaps(calls)
+		bareWhole.Add(seen.Took() / stepLoop)
+		addGaps(&bareGap, calls)
 	}
 
-	b.samples("step, whole chat / 50", "ms", whole, bareWhole, atMost(stepGoal))
+	b.samples("step, whole chat / 50", "ms", whole, bareWhole, result.AtMost(stepGoal))
 	b.samples("gap: answer's end to the next request", "ms", gap, bareGap, nil)
 	parts.report(b)
 	b.cost("step", used, stepRounds*stepLoop)
@@ -68,8 +72,8 @@ func measureStep(ctx context.Context, b *bench) error {
 	return nil
 }
 
-func (b *bench) stepCalls() ([]modelCall, error) {
-	calls := b.model.take()
+func (b *bench) stepCalls() ([]target.ModelCall, error) {
+	calls := b.model.Take()
 	if len(calls) != stepLoop+1 {
 		return nil, fmt.Errorf("the model was called %d times, not %d", len(calls), stepLoop+1)
 	}
@@ -77,44 +81,44 @@ func (b *bench) stepCalls() ([]modelCall, error) {
 	return calls, nil
 }
 
-// gaps adds the times between one answer's end and the next request.
-func (s *sample) gaps(calls []modelCall) {
+// addGaps adds the times between one answer's end and the next request.
+func addGaps(s *result.Sample, calls []target.ModelCall) {
 	for i := 1; i < len(calls); i++ {
-		s.add(calls[i].arrived.Sub(calls[i-1].last))
+		s.Add(calls[i].Arrived.Sub(calls[i-1].Last))
 	}
 }
 
 // stepStages are where the time of a step goes, as far as clients can see it.
 type stepStages struct {
-	turnClosed, toolRan, tool, turnOpened, asked, model sample
+	turnClosed, toolRan, tool, turnOpened, asked, model result.Sample
 }
 
-func (s *stepStages) add(seen *chat, calls []modelCall) {
+func (s *stepStages) add(seen *target.Chat, calls []target.ModelCall) {
 	step := -1 // the model call that the events belong to
 
 	var closed, result time.Time
 
-	for i := range seen.events {
-		e := &seen.events[i]
+	for i := range seen.Events {
+		e := &seen.Events[i]
 		switch {
-		case e.name == "turn:start" && e.body.Role == "assistant":
+		case e.Name == "turn:start" && e.Body.Role == "assistant":
 			step++
 
 			if !result.IsZero() {
-				s.turnOpened.add(e.at.Sub(result))
+				s.turnOpened.Add(e.At.Sub(result))
 			}
 
 			if step > 0 && step < len(calls) {
-				s.asked.add(calls[step].arrived.Sub(e.at))
-				s.model.add(calls[step].last.Sub(calls[step].arrived))
+				s.asked.Add(calls[step].Arrived.Sub(e.At))
+				s.model.Add(calls[step].Last.Sub(calls[step].Arrived))
 			}
-		case e.name == "turn:end" && step >= 0 && step < len(calls):
-			closed = e.at
-			s.turnClosed.add(closed.Sub(calls[step].last))
-		case e.patch("tool_result"):
-			result = e.at
-			s.toolRan.add(result.Sub(closed))
-			s.tool = append(s.tool, float64(e.body.DurationMS))
+		case e.Name == "turn:end" && step >= 0 && step < len(calls):
+			closed = e.At
+			s.turnClosed.Add(closed.Sub(calls[step].Last))
+		case e.Patch("tool_result"):
+			result = e.At
+			s.toolRan.Add(result.Sub(closed))
+			s.tool = append(s.tool, float64(e.Body.DurationMS))
 		}
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"everloop/bench/proc"
+	"everloop/bench/result"
+	"everloop/bench/target"
 )
 
 const (
@@ -30,13 +34,13 @@ func measureStop(ctx context.Context, b *bench) error {
 
 // stopped is a chat that was stopped, with the moment of the order.
 type stopped struct {
-	*chat
+	*target.Chat
 	asked, answered time.Time
 }
 
 // stopWhen runs a chat and stops it once began is closed.
-func (b *bench) stopWhen(ctx context.Context, message string, began func(context.Context, *event) bool) (stopped, error) {
-	session, err := b.client.createSession(ctx)
+func (b *bench) stopWhen(ctx context.Context, message string, began func(context.Context, *target.Event) bool) (stopped, error) {
+	session, err := b.client.CreateSession(ctx)
 	if err != nil {
 		return stopped{}, err
 	}
@@ -56,7 +60,7 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 		}
 
 		s.asked = time.Now()
-		err := b.client.stop(ctx, session)
+		err := b.client.Stop(ctx, session)
 		s.answered = time.Now()
 
 		order <- err
@@ -64,7 +68,7 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 
 	open := true
 
-	s.chat, err = b.client.chat(ctx, session, message, func(e *event) {
+	s.Chat, err = b.client.Chat(ctx, session, message, func(e *target.Event) {
 		if open && began(ctx, e) {
 			open = false
 
@@ -83,8 +87,8 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 		return s, err
 	}
 
-	if s.finish != "interrupted" {
-		return s, fmt.Errorf("the chat ended as %q", s.finish)
+	if s.Finish != "interrupted" {
+		return s, fmt.Errorf("the chat ended as %q", s.Finish)
 	}
 
 	return s, nil
@@ -93,26 +97,26 @@ func (b *bench) stopWhen(ctx context.Context, message string, began func(context
 func (b *bench) stopStream(ctx context.Context) error {
 	const message = `[[script]]{"steps":[{"text":"One moment.","hold":true}]}[[/script]]`
 
-	var ended, answered, left, bareEnded sample
+	var ended, answered, left, bareEnded result.Sample
 
 	for range stopRounds {
-		b.model.take()
+		b.model.Take()
 
-		s, err := b.stopWhen(ctx, message, func(_ context.Context, e *event) bool { return e.patch("add_content") })
+		s, err := b.stopWhen(ctx, message, func(_ context.Context, e *target.Event) bool { return e.Patch("add_content") })
 		if err != nil {
 			return err
 		}
 
-		ended.add(s.ended.Sub(s.asked))
-		answered.add(s.answered.Sub(s.asked))
+		ended.Add(s.Ended.Sub(s.asked))
+		answered.Add(s.answered.Sub(s.asked))
 
-		call, err := b.model.one()
+		call, err := b.model.One()
 		if err != nil {
 			return err
 		}
 
-		if !call.last.IsZero() {
-			left.add(call.last.Sub(s.asked))
+		if !call.Last.IsZero() {
+			left.Add(call.Last.Sub(s.asked))
 		}
 
 		bareCtx, cancel := context.WithCancel(ctx)
@@ -127,10 +131,10 @@ func (b *bench) stopStream(ctx context.Context) error {
 			return fmt.Errorf("baseline: %w", err)
 		}
 
-		bareEnded.add(seen.ended.Sub(asked))
+		bareEnded.Add(seen.Ended.Sub(asked))
 	}
 
-	b.samples("stop in a stream to chat:end", "ms", ended, bareEnded, atMost(streamGoal))
+	b.samples("stop in a stream to chat:end", "ms", ended, bareEnded, result.AtMost(streamGoal))
 	b.samples("  to the answer of POST stop", "ms", answered, nil, nil)
 	b.samples("  to the model's connection closed", "ms", left, nil, nil)
 
@@ -138,7 +142,7 @@ func (b *bench) stopStream(ctx context.Context) error {
 }
 
 func (b *bench) stopCommand(ctx context.Context) error {
-	var ended, gone, bareEnded sample
+	var ended, gone, bareEnded result.Sample
 
 	for i := range stopRounds {
 		// A duration of its own, by which its process is found.
@@ -149,8 +153,8 @@ func (b *bench) stopCommand(ctx context.Context) error {
 
 		vanished := make(chan time.Time, 1)
 
-		s, err := b.stopWhen(ctx, message, func(ctx context.Context, e *event) bool {
-			if !e.patch("add_tool_call") {
+		s, err := b.stopWhen(ctx, message, func(ctx context.Context, e *target.Event) bool {
+			if !e.Patch("add_tool_call") {
 				return false
 			}
 
@@ -171,19 +175,19 @@ func (b *bench) stopCommand(ctx context.Context) error {
 			return fmt.Errorf("sleep %s still runs", seconds)
 		}
 
-		ended.add(s.ended.Sub(s.asked))
-		gone.add(end.Sub(s.asked))
+		ended.Add(s.Ended.Sub(s.asked))
+		gone.Add(end.Sub(s.asked))
 
 		took, err := b.bareStopCommand(ctx, message, seconds)
 		if err != nil {
 			return fmt.Errorf("baseline: %w", err)
 		}
 
-		bareEnded.add(took)
+		bareEnded.Add(took)
 	}
 
-	b.samples("stop in a command to chat:end", "ms", ended, bareEnded, atMost(stopGoal))
-	b.samples("  to the command's process gone", "ms", gone, nil, atMost(stopGoal))
+	b.samples("stop in a command to chat:end", "ms", ended, bareEnded, result.AtMost(stopGoal))
+	b.samples("  to the command's process gone", "ms", gone, nil, result.AtMost(stopGoal))
 
 	return nil
 }
@@ -207,7 +211,7 @@ func (b *bench) bareStopCommand(ctx context.Context, message, seconds string) (t
 		return 0, err
 	}
 
-	return seen.ended.Sub(<-asked), nil
+	return seen.Ended.Sub(<-asked), nil
 }
 
 // untilRunning waits until a process has exactly this command line.
@@ -219,7 +223,7 @@ func untilRunning(ctx context.Context, args ...string) (int, error) {
 	defer poll.Stop()
 
 	for {
-		if pid, found := findCommand(args...); found {
+		if pid, found := proc.FindCommand(args...); found {
 			return pid, nil
 		}
 
@@ -239,7 +243,7 @@ func untilGone(ctx context.Context, pid int) time.Time {
 	poll := time.NewTicker(300 * time.Microsecond)
 	defer poll.Stop()
 
-	for alive(pid) {
+	for proc.Alive(pid) {
 		select {
 		case <-ctx.Done():
 			return time.Time{}

@@ -1,4 +1,4 @@
-package main
+package target
 
 import (
 	"context"
@@ -11,15 +11,16 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// socket is the least of a Socket.IO client (Engine.IO 4 over WebSocket) that
+// Socket is the least of a Socket.IO client (Engine.IO 4 over WebSocket) that
 // can follow a session and send to it.
-type socket struct {
+type Socket struct {
 	conn *websocket.Conn
 	acks int
 }
 
-func (c *client) connect(ctx context.Context) (*socket, error) {
-	url := "ws" + strings.TrimPrefix(c.base, "http") + "/socket.io/?EIO=4&transport=websocket"
+// Connect opens a socket with the key of the client.
+func (c *Client) Connect(ctx context.Context) (*Socket, error) {
+	url := "ws" + strings.TrimPrefix(c.Base, "http") + "/socket.io/?EIO=4&transport=websocket"
 
 	conn, response, err := websocket.DefaultDialer.DialContext(ctx, url, http.Header{})
 	if err != nil {
@@ -27,9 +28,9 @@ func (c *client) connect(ctx context.Context) (*socket, error) {
 	}
 
 	_ = response.Body.Close()
-	s := &socket{conn: conn}
+	s := &Socket{conn: conn}
 
-	auth, err := json.Marshal(map[string]string{"token": c.key})
+	auth, err := json.Marshal(map[string]string{"token": c.Key})
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +48,17 @@ func (c *client) connect(ctx context.Context) (*socket, error) {
 	})
 }
 
-func (s *socket) close() { _ = s.conn.Close() }
+// Close closes the connection.
+func (s *Socket) Close() { _ = s.conn.Close() }
 
-func (s *socket) write(frame string) error {
+func (s *Socket) write(frame string) error {
 	return s.conn.WriteMessage(websocket.TextMessage, []byte(frame))
 }
 
 // until reads frames until one is the last wanted; it answers pings.
-func (s *socket) until(last func(frame string) (bool, error)) error {
+func (s *Socket) until(last func(frame string) (bool, error)) error {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := s.conn.SetReadDeadline(time.Now().Add(Patience)); err != nil {
 			return err
 		}
 
@@ -81,7 +83,7 @@ func (s *socket) until(last func(frame string) (bool, error)) error {
 }
 
 // emit sends an event that wants an acknowledgement and gives its number.
-func (s *socket) emit(name string, body any) (int, error) {
+func (s *Socket) emit(name string, body any) (int, error) {
 	payload, err := json.Marshal([]any{name, body})
 	if err != nil {
 		return 0, err
@@ -92,7 +94,8 @@ func (s *socket) emit(name string, body any) (int, error) {
 	return s.acks, s.write(fmt.Sprintf("42%d%s", s.acks, payload))
 }
 
-func (s *socket) subscribe(session string) error {
+// Subscribe follows a session.
+func (s *Socket) Subscribe(session string) error {
 	id, err := s.emit("session:subscribe", map[string]string{"session_id": session})
 	if err != nil {
 		return err
@@ -108,10 +111,10 @@ func (s *socket) subscribe(session string) error {
 	})
 }
 
-// chat sends a message to a session that the socket follows and reads to
+// Chat sends a message to a session that the socket follows and reads to
 // chat:end. acked is when the message was promised to be durable.
-func (s *socket) chat(session, message string) (seen *chat, acked time.Time, err error) {
-	seen = &chat{sent: time.Now()}
+func (s *Socket) Chat(session, message string) (seen *Chat, acked time.Time, err error) {
+	seen = &Chat{Sent: time.Now()}
 
 	id, err := s.emit("chat:send", map[string]string{"session_id": session, "message": message})
 	if err != nil {
@@ -127,22 +130,22 @@ func (s *socket) chat(session, message string) (seen *chat, acked time.Time, err
 				return false, fmt.Errorf("socket: chat:send: %s", frame)
 			}
 
-			return !seen.ended.IsZero(), nil
+			return !seen.Ended.IsZero(), nil
 		}
 
 		payload, found := strings.CutPrefix(frame, "42")
-		if !found || !seen.ended.IsZero() {
+		if !found || !seen.Ended.IsZero() {
 			return false, nil
 		}
 
-		e := &event{at: time.Now()}
-		if err := json.Unmarshal([]byte(payload), &[]any{&e.name, &e.body}); err != nil {
+		e := &Event{At: time.Now()}
+		if err := json.Unmarshal([]byte(payload), &[]any{&e.Name, &e.Body}); err != nil {
 			return false, fmt.Errorf("socket: %w", err)
 		}
 
 		seen.add(e)
 
-		return !seen.ended.IsZero() && !acked.IsZero(), nil
+		return !seen.Ended.IsZero() && !acked.IsZero(), nil
 	})
 
 	return seen, acked, err

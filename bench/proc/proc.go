@@ -1,4 +1,6 @@
-package main
+// Package proc reads the CPU time and the memory of processes from /proc (Linux). It knows
+// nothing of what is measured.
+package proc
 
 import (
 	"bytes"
@@ -47,8 +49,8 @@ func readStat(pid int) (stat, bool) {
 	return s, true
 }
 
-// alive reports whether a process still runs.
-func alive(pid int) bool {
+// Alive reports whether a process still runs.
+func Alive(pid int) bool {
 	s, found := readStat(pid)
 	return found && s.state != 'Z' && s.state != 'X'
 }
@@ -91,8 +93,8 @@ func tree(root int) []stat {
 	return found
 }
 
-// findCommand gives the process whose command line is exactly this one.
-func findCommand(args ...string) (pid int, found bool) {
+// FindCommand gives the process whose command line is exactly this one.
+func FindCommand(args ...string) (pid int, found bool) {
 	want := strings.Join(args, "\x00") + "\x00"
 	for _, s := range processes() {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.pid)); err == nil && string(line) == want {
@@ -117,16 +119,17 @@ func kind(s stat, root int) string {
 	return "sandbox"
 }
 
-// memory is what a process tree holds, in bytes. PSS shares pages fairly among
+// Memory is what a process tree holds, in bytes. PSS shares pages fairly among
 // the processes that map them; the sum of RSS counts them once a process.
-type memory struct {
-	rss, pss                  int64
-	service, sandbox, records int64 // PSS of the kinds of processes
-	processes                 int
+type Memory struct {
+	RSS, PSS                  int64
+	Service, Sandbox, Records int64 // PSS of the kinds of processes
+	Processes                 int
 }
 
-func treeMemory(root int) memory {
-	var m memory
+// TreeMemory is the memory of a process and all below it.
+func TreeMemory(root int) Memory {
+	var m Memory
 
 	for _, s := range tree(root) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", s.pid))
@@ -134,26 +137,26 @@ func treeMemory(root int) memory {
 			continue
 		}
 
-		rss, pss := field(text, "Rss:"), field(text, "Pss:")
-		m.processes++
-		m.rss += rss
-		m.pss += pss
+		rss, pss := Field(text, "Rss:"), Field(text, "Pss:")
+		m.Processes++
+		m.RSS += rss
+		m.PSS += pss
 
 		switch kind(s, root) {
 		case "postgres":
-			m.records += pss
+			m.Records += pss
 		case "sandbox":
-			m.sandbox += pss
+			m.Sandbox += pss
 		default:
-			m.service += pss
+			m.Service += pss
 		}
 	}
 
 	return m
 }
 
-// field reads a line of smaps_rollup, which is in kB.
-func field(text []byte, name string) int64 {
+// Field reads a line of smaps_rollup, which is in kB.
+func Field(text []byte, name string) int64 {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if rest, found := strings.CutPrefix(line, name); found {
 			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
@@ -164,61 +167,67 @@ func field(text []byte, name string) int64 {
 	return 0
 }
 
-// cpuTime is the CPU time of a process tree by the kinds of its processes.
-type cpuTime struct{ service, sandbox, records time.Duration }
+// CPUTime is the CPU time of a process tree by the kinds of its processes.
+type CPUTime struct{ Service, Sandbox, Records time.Duration }
 
-func (c cpuTime) sum() time.Duration { return c.service + c.sandbox + c.records }
+// Sum is that of all kinds.
+func (c CPUTime) Sum() time.Duration { return c.Service + c.Sandbox + c.Records }
 
-func (c cpuTime) minus(o cpuTime) cpuTime {
-	return cpuTime{c.service - o.service, c.sandbox - o.sandbox, c.records - o.records}
+// Minus takes another time off.
+func (c CPUTime) Minus(o CPUTime) CPUTime {
+	return CPUTime{c.Service - o.Service, c.Sandbox - o.Sandbox, c.Records - o.Records}
 }
 
-func (c cpuTime) plus(o cpuTime) cpuTime {
-	return cpuTime{c.service + o.service, c.sandbox + o.sandbox, c.records + o.records}
+// Plus adds another time.
+func (c CPUTime) Plus(o CPUTime) CPUTime {
+	return CPUTime{c.Service + o.Service, c.Sandbox + o.Sandbox, c.Records + o.Records}
 }
 
-func treeCPU(root int) (c cpuTime) {
+// TreeCPU is the CPU time of a process and all below it.
+func TreeCPU(root int) (c CPUTime) {
 	for _, s := range tree(root) {
 		switch kind(s, root) {
 		case "postgres":
-			c.records += s.cpu
+			c.Records += s.cpu
 		case "sandbox":
-			c.sandbox += s.cpu
+			c.Sandbox += s.cpu
 		default:
-			c.service += s.cpu
+			c.Service += s.cpu
 		}
 	}
 
 	return c
 }
 
-// meter measures CPU from its start.
-type meter struct {
+// Meter measures CPU from its start.
+type Meter struct {
 	root      int
 	began     time.Time
-	tree      cpuTime
+	tree      CPUTime
 	own, busy time.Duration
 }
 
-func startMeter(root int) *meter {
-	m := &meter{root: root, began: time.Now()}
-	m.tree, m.own, m.busy = treeCPU(root), ownCPU(), machineBusy()
+// StartMeter starts a meter of a process and all below it.
+func StartMeter(root int) *Meter {
+	m := &Meter{root: root, began: time.Now()}
+	m.tree, m.own, m.busy = TreeCPU(root), ownCPU(), machineBusy()
 
 	return m
 }
 
-// usage is the CPU time since a meter's start.
-type usage struct {
-	wall    time.Duration
-	tree    cpuTime
-	own     time.Duration
-	foreign float64 // share of all cores that other programs used
+// Usage is the CPU time since a meter's start.
+type Usage struct {
+	Wall    time.Duration
+	Tree    CPUTime
+	Own     time.Duration
+	Foreign float64 // share of all cores that other programs used
 }
 
-func (m *meter) read() usage {
-	u := usage{wall: time.Since(m.began), tree: treeCPU(m.root).minus(m.tree), own: ownCPU() - m.own}
-	foreign := machineBusy() - m.busy - u.tree.sum() - u.own
-	u.foreign = max(0, float64(foreign)/float64(u.wall)/float64(runtime.NumCPU()))
+// Read gives the usage since the start.
+func (m *Meter) Read() Usage {
+	u := Usage{Wall: time.Since(m.began), Tree: TreeCPU(m.root).Minus(m.tree), Own: ownCPU() - m.own}
+	foreign := machineBusy() - m.busy - u.Tree.Sum() - u.Own
+	u.Foreign = max(0, float64(foreign)/float64(u.Wall)/float64(runtime.NumCPU()))
 
 	return u
 }
@@ -256,7 +265,8 @@ func machineBusy() time.Duration {
 	return time.Duration(busy) * clockTick
 }
 
-func loadAverage() float64 {
+// LoadAverage is the load of the machine over a minute.
+func LoadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")
 	load, _ := strconv.ParseFloat(first, 64)

@@ -1,4 +1,6 @@
-package main
+// Package result is what measurements give: samples with their quantiles, and rows with
+// their goals, printed and saved. It knows nothing of what is measured.
+package result
 
 import (
 	"encoding/json"
@@ -8,17 +10,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"everloop/bench/proc"
 )
 
-// report collects the rows of all parts.
-type report struct {
+// Report collects the rows of all parts.
+type Report struct {
 	Machine string    `json:"machine"`
 	Began   time.Time `json:"began"`
-	Rows    []row     `json:"rows"`
+	Rows    []Row     `json:"rows"`
 }
 
-// row is one measured quantity.
-type row struct {
+// Row is one measured quantity.
+type Row struct {
 	Part    string   `json:"part"`
 	Measure string   `json:"measure"`
 	Unit    string   `json:"unit"`
@@ -27,20 +31,23 @@ type row struct {
 	Min     *float64 `json:"min,omitempty"`
 	N       int      `json:"n,omitempty"`
 	Bare    *float64 `json:"bare,omitempty"` // the baseline's median in the same run
-	Goal    *goal    `json:"goal,omitempty"`
+	Goal    *Goal    `json:"goal,omitempty"`
 	Load    float64  `json:"load"` // load average of the last minute when the row was written
 }
 
-// goal is a bound that a value should keep.
-type goal struct {
+// Goal is a bound that a value should keep.
+type Goal struct {
 	Limit   float64 `json:"limit"`
 	AtLeast bool    `json:"at_least"` // else at most
 }
 
-func atMost(limit float64) *goal  { return &goal{Limit: limit} }
-func atLeast(limit float64) *goal { return &goal{Limit: limit, AtLeast: true} }
+// AtMost is a goal that larger values miss.
+func AtMost(limit float64) *Goal { return &Goal{Limit: limit} }
 
-func (g *goal) met(value float64) bool {
+// AtLeast is a goal that smaller values miss.
+func AtLeast(limit float64) *Goal { return &Goal{Limit: limit, AtLeast: true} }
+
+func (g *Goal) met(value float64) bool {
 	if g.AtLeast {
 		return value >= g.Limit
 	}
@@ -48,7 +55,8 @@ func (g *goal) met(value float64) bool {
 	return value <= g.Limit
 }
 
-func (g *goal) String() string {
+// String implements fmt.Stringer.
+func (g *Goal) String() string {
 	if g.AtLeast {
 		return fmt.Sprintf(">= %g", g.Limit)
 	}
@@ -56,8 +64,9 @@ func (g *goal) String() string {
 	return fmt.Sprintf("<= %g", g.Limit)
 }
 
-func newReport() *report {
-	return &report{
+// New makes a report of this machine.
+func New() *Report {
+	return &Report{
 		Machine: fmt.Sprintf(
 			"%d cores, %s, %s/%s, kernel %s, load %.2f",
 			runtime.NumCPU(),
@@ -65,7 +74,7 @@ func newReport() *report {
 			runtime.GOOS,
 			runtime.GOARCH,
 			kernel(),
-			loadAverage(),
+			proc.LoadAverage(),
 		),
 		Began: time.Now().UTC(),
 	}
@@ -87,51 +96,14 @@ func kernel() string {
 	return strings.TrimSpace(string(text))
 }
 
-// value adds a single number.
-func (b *bench) value(measure, unit string, value float64, goal *goal) {
-	b.report.add(row{Part: b.part, Measure: measure, Unit: unit, Value: value, Goal: goal})
-}
-
-// compare adds a single number beside the baseline's.
-func (b *bench) compare(measure, unit string, value, bare float64, goal *goal) {
-	b.report.add(row{Part: b.part, Measure: measure, Unit: unit, Value: value, Bare: &bare, Goal: goal})
-}
-
-// samples adds the median of many; bare may be nil.
-func (b *bench) samples(measure, unit string, values, bare sample, goal *goal) {
-	if len(values) == 0 {
-		return
-	}
-
-	p95, least := values.quantile(0.95), values.quantile(0)
-
-	r := row{Part: b.part, Measure: measure, Unit: unit, Value: values.median(), P95: &p95, Min: &least, N: len(values), Goal: goal}
-	if len(bare) > 0 {
-		median := bare.median()
-		r.Bare = &median
-	}
-
-	b.report.add(r)
-}
-
-// cost adds the CPU time of the service for one of n things, and how much of the
-// machine others used meanwhile.
-func (b *bench) cost(what string, u usage, n int) {
-	per := func(d time.Duration) float64 { return ms(d) / float64(n) }
-	b.value("CPU per "+what, "ms", per(u.tree.sum()), nil)
-	b.value("  of which the service", "ms", per(u.tree.service), nil)
-	b.value("  of which sandbox and commands", "ms", per(u.tree.sandbox), nil)
-	b.value("  of which PostgreSQL", "ms", per(u.tree.records), nil)
-	b.value("other programs' share of the machine", "", u.foreign, nil)
-}
-
-func (r *report) add(row row) {
-	row.Load = loadAverage()
+// Add keeps a row and prints it.
+func (r *Report) Add(row Row) {
+	row.Load = proc.LoadAverage()
 	r.Rows = append(r.Rows, row)
 	fmt.Println("  " + row.line())
 }
 
-func (r row) line() string {
+func (r Row) line() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%-52s %10s %-8s", r.Measure, number(r.Value), r.Unit)
 
@@ -170,9 +142,9 @@ func number(v float64) string {
 	}
 }
 
-// summary prints the rows that have a goal.
-func (r *report) summary() {
-	fmt.Printf("\nGoals (load %.2f now)\n", loadAverage())
+// Summary prints the rows that have a goal.
+func (r *Report) Summary() {
+	fmt.Printf("\nGoals (load %.2f now)\n", proc.LoadAverage())
 
 	for _, row := range r.Rows {
 		if row.Goal != nil {
@@ -181,7 +153,8 @@ func (r *report) summary() {
 	}
 }
 
-func (r *report) save(path string) error {
+// Save writes all rows as JSON.
+func (r *Report) Save(path string) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -190,15 +163,17 @@ func (r *report) save(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// sample is a list of measured numbers.
-type sample []float64
+// Sample is a list of measured numbers.
+type Sample []float64
 
-func (s *sample) add(d time.Duration) { *s = append(*s, ms(d)) }
+// Add adds a time, in milliseconds.
+func (s *Sample) Add(d time.Duration) { *s = append(*s, Milliseconds(d)) }
 
-func (s sample) median() float64 { return s.quantile(0.5) }
+// Median is the middle value.
+func (s Sample) Median() float64 { return s.Quantile(0.5) }
 
-// quantile gives the value below which the share q of the sample lies.
-func (s sample) quantile(q float64) float64 {
+// Quantile gives the value below which the share q of the sample lies.
+func (s Sample) Quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
 	}
@@ -211,6 +186,8 @@ func (s sample) quantile(q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// Milliseconds gives a time as a number.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+// Mebibytes gives a size as a number.
+func Mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
