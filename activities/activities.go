@@ -1,7 +1,7 @@
-// Package activities holds the side effects of Everloop's workflows: model calls, tool
-// runs and the small steps between them. Each is safe to run again, and its comment
-// says how. It reaches engines through the ports declared here and knows neither
-// transports nor workflows.
+// Package activities holds the side effects of chats: model calls, tool runs, compactions and
+// the small steps between them. Each is safe to run again, and its comment says how. It
+// reaches engines through the ports declared here, and knows neither transports nor
+// workflows, nor what runs beside chats (activities/background).
 package activities
 
 import (

@@ -17,7 +17,7 @@ import (
 // database, so that the next attempt goes on with it, and the session is either compacted
 // or not, whenever a worker dies.
 func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
-	return a.shared.compactions.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.CompactOut, error) {
+	return a.shared.compactions.Run(ctx, in, durable.AbandonAfter, func(ctx context.Context) (contract.CompactOut, error) {
 		return a.compactContext(ctx, in)
 	})
 }
@@ -45,7 +45,7 @@ func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) 
 	go func() {
 		select {
 		case <-draining:
-			abort(errDraining)
+			abort(durable.ErrDraining)
 		case <-working.Done():
 		}
 	}()

@@ -24,7 +24,7 @@ var errStopped = errors.New("the chat was stopped")
 // An attempt of the activity joins the call that an earlier one has left running
 // in this process, so that the model is called once.
 func (a *Activities) CallModel(ctx context.Context, in contract.CallModelIn) (contract.CallModelOut, error) {
-	return a.shared.models.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.CallModelOut, error) {
+	return a.shared.models.Run(ctx, in, durable.AbandonAfter, func(ctx context.Context) (contract.CallModelOut, error) {
 		return a.callModel(ctx, in)
 	})
 }
@@ -159,8 +159,9 @@ type modelCall struct {
 	waits      bool // the run waits between the tries
 }
 
-// untilInterrupted returns a context that ends, with the cause errStopped or errDraining,
-// when the loop is stopped or the worker shuts down. The caller ends it.
+// untilInterrupted returns a context that ends, with the cause errStopped or
+// durable.ErrDraining, when the loop is stopped or the worker shuts down. The caller ends
+// it.
 func untilInterrupted(ctx context.Context, stopped <-chan struct{}) (context.Context, context.CancelCauseFunc) {
 	working, abort := context.WithCancelCause(ctx)
 	draining := activity.GetWorkerStopChannel(ctx)
@@ -170,7 +171,7 @@ func untilInterrupted(ctx context.Context, stopped <-chan struct{}) (context.Con
 		case <-stopped:
 			abort(errStopped)
 		case <-draining:
-			abort(errDraining)
+			abort(durable.ErrDraining)
 		case <-working.Done():
 		}
 	}()
@@ -223,8 +224,6 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 		return m.failed(keep, err, blocks)
 	}
 }
-
-var errDraining = errors.New("the worker is shutting down")
 
 func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	if reply, scripted := m.scripted(); scripted {
@@ -368,7 +367,7 @@ func (m *modelCall) planQuestion(call *domain.PlannedCall, arguments json.RawMes
 // any more: the chat has ended or was stopped, or an activity of a run that was lost
 // opened the turn behind this one.
 func (m *modelCall) fenced() (contract.CallModelOut, error) {
-	return contract.CallModelOut{}, durable.Retry(CodeModelRetry, "the turn was closed or taken over", drainPause)
+	return contract.CallModelOut{}, durable.Retry(CodeModelRetry, "the turn was closed or taken over", durable.DrainPause)
 }
 
 // interrupted closes the turn of a stopped chat with the text so far.

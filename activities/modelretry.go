@@ -11,6 +11,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/internal/durable"
+	"everloop/internal/retry"
 )
 
 // Codes of model calls that fail a chat.
@@ -24,9 +25,6 @@ const (
 // maxInternalFaults bounds the tries of a call that fails for a reason which is
 // neither the model's nor an engine's: each try costs a model call.
 const maxInternalFaults = 8
-
-// drainPause is how soon another worker takes a call from one that shuts down.
-const drainPause = 100 * time.Millisecond
 
 // verdict says what becomes of a model call that failed.
 type verdict struct {
@@ -45,8 +43,8 @@ type verdict struct {
 // limit of their own; all else is final.
 func judge(cause error, faults domain.ModelFaults, limit time.Duration) verdict {
 	v := verdict{reason: domain.CleanText(reasonOf(cause)), waiting: domain.WaitingModel, code: finalCode(cause)}
-	if errors.Is(cause, errDraining) {
-		v.code, v.wait = CodeModelRetry, drainPause
+	if errors.Is(cause, durable.ErrDraining) {
+		v.code, v.wait = CodeModelRetry, durable.DrainPause
 		return v
 	}
 
@@ -206,7 +204,7 @@ func (m *modelCall) tryToRecord(ctx context.Context, closing domain.ClosingTurn)
 
 	tries := 0
 
-	err := recordBackoff(recordFor).Do(ctx, func() (err error) {
+	err := retry.Writes(recordFor).Do(ctx, func() (err error) {
 		tries++
 		asked := time.Now()
 
@@ -255,7 +253,7 @@ func reasonOf(cause error) string {
 		return e.Message
 	}
 
-	if errors.Is(cause, errDraining) {
+	if errors.Is(cause, durable.ErrDraining) {
 		return cause.Error()
 	}
 

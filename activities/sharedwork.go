@@ -2,16 +2,10 @@ package activities
 
 import (
 	"context"
-	"time"
 
 	"everloop/activities/contract"
 	"everloop/internal/durable"
 )
-
-// abandonAfter is how long a model call or a piece of a compaction goes on without
-// an attempt that waits for it. A next attempt comes within the longest pause of
-// its retry policy; none comes when its run has been terminated.
-const abandonAfter = 30 * time.Second
 
 // sharedWork is the work of this process that attempts of activities join.
 type sharedWork struct {

@@ -54,7 +54,7 @@ func (m *modelCall) awaitTranscription(ctx context.Context, turns []string) (con
 // Transcribe has the recordings of a user turn transcribed, each of them in a step of its
 // own: the next attempt after a lost worker goes on with those that are not recorded.
 func (a *Activities) Transcribe(ctx context.Context, in contract.TranscribeIn) (contract.TranscribeOut, error) {
-	return a.shared.speech.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.TranscribeOut, error) {
+	return a.shared.speech.Run(ctx, in, durable.AbandonAfter, func(ctx context.Context) (contract.TranscribeOut, error) {
 		return a.transcribe(ctx, in)
 	})
 }
@@ -79,8 +79,8 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	switch {
 	case errors.Is(err, errStopped), errors.Is(err, domain.ErrFenced):
 		return contract.TranscribeOut{Stopped: true}, nil
-	case errors.Is(err, errDraining):
-		return contract.TranscribeOut{}, durable.Retry(CodeModelRetry, err.Error(), drainPause)
+	case errors.Is(err, durable.ErrDraining):
+		return contract.TranscribeOut{}, durable.Retry(CodeModelRetry, err.Error(), durable.DrainPause)
 	default:
 		return contract.TranscribeOut{}, err
 	}

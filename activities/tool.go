@@ -333,7 +333,7 @@ func (a *Activities) runTool(
 func (a *Activities) record(
 	ctx context.Context, call domain.LedgerCall, done domain.FinishedCall, label string,
 ) (contract.RunToolOut, error) {
-	err := recordBackoff(time.Minute).Do(ctx, func() error {
+	err := retry.Writes(time.Minute).Do(ctx, func() error {
 		return a.Ledger.RecordCall(ctx, call, done)
 	}, func(err error) bool {
 		if errors.Is(err, domain.ErrFenced) {

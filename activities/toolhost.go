@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"everloop/activities/contract"
+	"everloop/internal/durable"
 )
 
 // toolHost holds the tool calls that run in this process, and for a moment those
@@ -109,7 +110,7 @@ func (a *Activities) Drain(ctx context.Context) {
 	a.host.mu.Unlock()
 
 	for _, call := range left {
-		call.abort(errDraining)
+		call.abort(durable.ErrDraining)
 	}
 
 	for _, call := range left {

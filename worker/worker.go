@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/internal/durable"
 	"everloop/workflows"
@@ -45,7 +46,7 @@ const heartbeatThrottle = 10 * time.Second
 
 // New makes a worker over the client that also starts runs: only on the same
 // client is a run begun where it was asked for. The caller starts and stops it.
-func New(c client.Client, a *activities.Activities, tasks *activities.Tasks, opts Options) worker.Worker {
+func New(c client.Client, a *activities.Activities, tasks *background.Tasks, opts Options) worker.Worker {
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
@@ -87,7 +88,7 @@ func version(deployment, buildID string) worker.DeploymentOptions {
 
 // Register binds every workflow to its name, and the activities that every worker
 // has.
-func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tasks) {
+func Register(w worker.Registry, a *activities.Activities, tasks *background.Tasks) {
 	workflows.Register(w)
 
 	contract.BeginChat.Handle(w, a.BeginChat)
@@ -108,7 +109,7 @@ func Register(w worker.Registry, a *activities.Activities, tasks *activities.Tas
 }
 
 // RegisterDeletions binds the activities that remove deleted sessions.
-func RegisterDeletions(w worker.ActivityRegistry, d *activities.Deletions) {
+func RegisterDeletions(w worker.ActivityRegistry, d *background.Deletions) {
 	contract.EndSessionWork.Handle(w, d.EndSessionWork)
 	contract.RemoveSessionFiles.Handle(w, d.RemoveSessionFiles)
 	contract.RemoveSessionRows.Handle(w, d.RemoveSessionRows)

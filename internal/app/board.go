@@ -1,7 +1,7 @@
 package app
 
 import (
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/service/board"
 	"everloop/service/maintenance"
 )
@@ -18,7 +18,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 
 // boardWork is what a worker does for issue runs: their activities, and the repair of what
 // crashes left behind.
-func (b *backend) boardWork() (*activities.IssueRuns, *maintenance.IssueRuns, error) {
+func (b *backend) boardWork() (*background.IssueRuns, *maintenance.IssueRuns, error) {
 	past, err := b.newHistory(nil)
 	if err != nil {
 		return nil, nil, err
@@ -36,5 +36,5 @@ func (b *backend) boardWork() (*activities.IssueRuns, *maintenance.IssueRuns, er
 
 	repair, err := maintenance.NewIssueRuns(b.db, board)
 
-	return &activities.IssueRuns{Board: board}, repair, err
+	return &background.IssueRuns{Board: board}, repair, err
 }

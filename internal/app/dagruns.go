@@ -1,7 +1,7 @@
 package app
 
 import (
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/service/dagruns"
 	"everloop/service/production"
@@ -36,7 +36,7 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 }
 
 // dagRunWork is what a worker does for runs of DAGs.
-func (b *backend) dagRunWork() (*activities.DAGRuns, error) {
+func (b *backend) dagRunWork() (*background.DAGRuns, error) {
 	past, err := b.newHistory(nil)
 	if err != nil {
 		return nil, err
@@ -62,5 +62,5 @@ func (b *backend) dagRunWork() (*activities.DAGRuns, error) {
 		return nil, err
 	}
 
-	return &activities.DAGRuns{Runs: runs}, nil
+	return &background.DAGRuns{Runs: runs}, nil
 }

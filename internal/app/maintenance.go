@@ -9,7 +9,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/infra/embedded"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
@@ -257,8 +257,8 @@ func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
 }
 
 // deletions removes what deleted sessions held.
-func (b *backend) deletions() *activities.Deletions {
-	return &activities.Deletions{
+func (b *backend) deletions() *background.Deletions {
+	return &background.Deletions{
 		Rows: b.db, Runs: b.runs, ToolServers: mcp.Remote{Conn: b.nats}, Files: b.workspace, Objects: b.objects, Log: b.log,
 	}
 }

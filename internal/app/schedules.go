@@ -3,7 +3,7 @@ package app
 import (
 	_ "time/tzdata" // scheduled tasks know every time zone on every machine
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/infra/toolbox"
 	"everloop/service/maintenance"
@@ -16,13 +16,13 @@ func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error
 }
 
 // outcomes checks what must hold after scheduled runs.
-func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *activities.Outcomes {
-	return &activities.Outcomes{Sandbox: sandbox, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger}
+func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *background.Outcomes {
+	return &background.Outcomes{Sandbox: sandbox, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger}
 }
 
 // scheduleWork is what a worker does for scheduled tasks: their activities, and the
 // repair of what crashes left behind.
-func (b *backend) scheduleWork(outcomes *activities.Outcomes) (*activities.Schedules, *maintenance.Schedules, error) {
+func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *maintenance.Schedules, error) {
 	past, err := b.newHistory(nil)
 	if err != nil {
 		return nil, nil, err
@@ -40,5 +40,5 @@ func (b *backend) scheduleWork(outcomes *activities.Outcomes) (*activities.Sched
 
 	repair, err := maintenance.NewSchedules(b.store, tasks, b.runs)
 
-	return &activities.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
+	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
 }

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/api/session"
 	"everloop/domain"
 	domaintransfer "everloop/domain/transfer"
@@ -132,6 +132,6 @@ func (t transfers) Export(ctx context.Context, session domain.Session, parts dom
 }
 
 // playedReplays are the activities that play recorded sessions.
-func (b *backend) playedReplays() *activities.Replays {
-	return &activities.Replays{Records: b.store, Scripts: b.replays, Logger: b.logger}
+func (b *backend) playedReplays() *background.Replays {
+	return &background.Replays{Records: b.store, Scripts: b.replays, Logger: b.logger}
 }

@@ -8,6 +8,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
@@ -35,8 +36,8 @@ type work struct {
 	deliver     func(ctx context.Context) // the events of webhooks, until ctx ends
 
 	activities *activities.Activities
-	tasks      *activities.Tasks
-	schedules  *activities.Schedules
+	tasks      *background.Tasks
+	schedules  *background.Schedules
 }
 
 // drainTimeout bounds how long the outcomes of tools and background tasks that a
@@ -104,7 +105,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 
 	counts := metrics.NewWork(b.metrics)
 	acts := b.newActivities(registry, agents, files, counts)
-	tasks := &activities.Tasks{
+	tasks := &background.Tasks{
 		Records: b.store, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
 
@@ -157,12 +158,12 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	})
 	worker.RegisterReplays(serves, b.playedReplays())
 	worker.RegisterDeletions(serves, b.deletions())
-	worker.RegisterArchives(serves, &activities.Archives{Pages: b.archive})
+	worker.RegisterArchives(serves, &background.Archives{Pages: b.archive})
 	worker.RegisterSchedules(serves, scheduled)
 	worker.RegisterDAGRuns(serves, dags)
 	worker.RegisterIssueRuns(serves, issueRuns)
-	worker.RegisterImports(serves, &activities.Imports{Sessions: b.transfers})
-	worker.RegisterHistories(serves, &activities.Histories{Moves: past})
+	worker.RegisterImports(serves, &background.Imports{Sessions: b.transfers})
+	worker.RegisterHistories(serves, &background.Histories{Moves: past})
 
 	return &work{
 		sandbox:     box,

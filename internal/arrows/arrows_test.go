@@ -26,10 +26,10 @@ var allowed = map[string][]string{
 	"internal/durable":    {},
 	"activities/contract": {"domain", "domain/history", "internal/durable"},
 	"activities/tools":    {"domain"},
-	"activities": {
-		"domain", "domain/history", "activities/contract", "activities/tools", "internal/durable", "internal/retry",
-		"domain/dagrun",
+	"activities/background": {
+		"domain", "domain/dagrun", "domain/history", "activities/contract", "activities/tools", "internal/durable", "internal/retry",
 	},
+	"activities":           {"domain", "activities/contract", "activities/tools", "internal/durable", "internal/retry"},
 	"workflows":            {"domain", "domain/history", "activities/contract", "internal/durable"},
 	"service/eventarchive": {"domain"},
 	"service/replay":       {"service/eventarchive", "domain"},
@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 		"service/apps",
 		"service/history",
 	},
-	"worker":              {"activities", "activities/contract", "internal/durable", "workflows"},
+	"worker":              {"activities", "activities/background", "activities/contract", "internal/durable", "workflows"},
 	"auth":                {"domain"},
 	"service/chat":        {"domain", "activities/tools"},
 	"service/compute":     {"domain"},

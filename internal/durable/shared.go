@@ -11,6 +11,17 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
+// AbandonAfter is how long work that may be begun again goes on without an attempt that
+// waits for it. A next attempt comes within the longest pause of its retry policy; none
+// comes when its run has been terminated.
+const AbandonAfter = 30 * time.Second
+
+// ErrDraining is the cause of work that ends because its worker does.
+var ErrDraining = errors.New("the worker is shutting down")
+
+// DrainPause is how soon another worker takes work from one that shuts down.
+const DrainPause = 100 * time.Millisecond
+
 // Shared runs work that outlives the attempt which started it. When the server
 // gives an attempt up while its work still runs in this process, the next attempt
 // joins that work. The zero value is ready to use.

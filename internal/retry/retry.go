@@ -14,6 +14,11 @@ type Backoff struct {
 	Limit time.Duration // no try begins later than this after the first one; 0: no limit
 }
 
+// Writes is how writes to the database are retried.
+func Writes(limit time.Duration) Backoff {
+	return Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
+}
+
 // Do calls try until it succeeds, retryable is false for its error, the limit is over or
 // ctx ends. It returns the last error of try.
 func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error) bool) error {

@@ -11,8 +11,8 @@ import (
 	"everloop/domain"
 )
 
-// background is a call that starts a sub-agent which outlives the chat.
-func background(description string, steps ...obj) obj {
+// backgroundAgent is a call that starts a sub-agent which outlives the chat.
+func backgroundAgent(description string, steps ...obj) obj {
 	return agentOf(description, obj{"run_in_background": true}, steps...)
 }
 
@@ -48,7 +48,7 @@ func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	s := newStack(t)
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
-		{"calls": []obj{background("dig", obj{"text": "Digging.", "hold": true, "calls": []obj{
+		{"calls": []obj{backgroundAgent("dig", obj{"text": "Digging.", "hold": true, "calls": []obj{
 			bash("sleep 0.3; echo gold"), ask(), agent("helper", obj{"text": "a shovel"}),
 		}}, obj{"text": "found gold"})}},
 		{"text": "it digs"},
@@ -111,9 +111,9 @@ func TestABackgroundSubAgentIsStoppedByItsTask(t *testing.T) {
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{
-			background("streams", obj{"text": "on and on", "hold": true, "hold_after": 2}),
-			background("runs", obj{"calls": []obj{bash("echo begun; sleep 600")}}),
-			background("nests", obj{"calls": []obj{agent("inner", obj{"text": "deep text", "hold": true, "hold_after": 1})}}),
+			backgroundAgent("streams", obj{"text": "on and on", "hold": true, "hold_after": 2}),
+			backgroundAgent("runs", obj{"calls": []obj{bash("echo begun; sleep 600")}}),
+			backgroundAgent("nests", obj{"calls": []obj{agent("inner", obj{"text": "deep text", "hold": true, "hold_after": 1})}}),
 		}},
 		{"text": "they work"},
 	}}))
@@ -150,7 +150,7 @@ func TestABackgroundSubAgentWhoseRunIsGoneIsLost(t *testing.T) {
 	s := newStack(t)
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
-		{"calls": []obj{background("streams", obj{"text": "on and on", "hold": true, "hold_after": 2})}},
+		{"calls": []obj{backgroundAgent("streams", obj{"text": "on and on", "hold": true, "hold_after": 2})}},
 		{"text": "it works"},
 	}}))
 	s.awaitEnd(session, ack.ChatID)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/infra/objects"
 	"everloop/infra/temporal"
@@ -46,7 +46,7 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 		eventarchive.Config{Records: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger},
 	)
 	require.NoError(t, err)
-	worker.RegisterArchives(s.worker, &activities.Archives{Pages: kept})
+	worker.RegisterArchives(s.worker, &background.Archives{Pages: kept})
 	require.NoError(t, kept.ArchiveDue(t.Context()), "there is nothing to archive, and nothing is started")
 	_, err = s.client.DescribeWorkflowExecution(t.Context(), runs.Archive, "")
 	require.Error(t, err)

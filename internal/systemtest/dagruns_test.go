@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	domainproduction "everloop/domain/production"
@@ -51,7 +51,7 @@ func newWorks(t *testing.T) *works {
 		},
 	)
 	require.NoError(t, err)
-	worker.RegisterDAGRuns(s.worker, &activities.DAGRuns{Runs: s.runs})
+	worker.RegisterDAGRuns(s.worker, &background.DAGRuns{Runs: s.runs})
 
 	timetable := newRepair(t, s.stack, engine)
 	stalled := s.checker.DAGRuns(s.journal, engine, false)

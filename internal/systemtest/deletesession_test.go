@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/internal/durable"
 	"everloop/service/maintenance"
@@ -57,7 +57,7 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	rest := &outside{}
-	worker.RegisterDeletions(s.worker, &activities.Deletions{
+	worker.RegisterDeletions(s.worker, &background.Deletions{
 		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
 	})
 
@@ -93,7 +93,7 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	require.Contains(t, rest.removed, "files of "+session)
 	require.Contains(t, rest.removed, "servers of "+session)
 
-	for _, prefix := range activities.SessionPrefixes {
+	for _, prefix := range background.SessionPrefixes {
 		require.Contains(t, rest.removed, prefix+session+"/")
 	}
 

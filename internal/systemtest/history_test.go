@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	domainhistory "everloop/domain/history"
 	"everloop/infra/objects"
@@ -80,7 +80,7 @@ func newPast(t *testing.T) *past {
 }
 
 func (p *past) register() {
-	worker.RegisterHistories(p.worker, &activities.Histories{Moves: p.moves})
+	worker.RegisterHistories(p.worker, &background.Histories{Moves: p.moves})
 }
 
 func (p *past) write(content string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/objects"
@@ -93,7 +93,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 }
 
 func (a *abroad) register() {
-	worker.RegisterImports(a.worker, &activities.Imports{Sessions: a.transfers})
+	worker.RegisterImports(a.worker, &background.Imports{Sessions: a.transfers})
 }
 
 // exported is the archive of a session of one chat and one file.
@@ -280,7 +280,7 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 // delete removes a session with everything it has, and waits for that.
 func (a *abroad) delete(session string) {
 	a.t.Helper()
-	worker.RegisterDeletions(a.worker, &activities.Deletions{
+	worker.RegisterDeletions(a.worker, &background.Deletions{
 		Rows: a.journal, Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
 	})
 	deleter, err := maintenance.NewSessionDeleter(a.journal, a.tasks, a.bus, a.runs, a.stack.logger)
@@ -307,7 +307,7 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 	<-p.files.begun
 	id := p.runID(session)
 	rest := &outside{tries: 1}
-	worker.RegisterDeletions(p.worker, &activities.Deletions{
+	worker.RegisterDeletions(p.worker, &background.Deletions{
 		Rows: p.journal, Runs: p.runs, ToolServers: rest, Files: rest, Objects: rest, Log: p.log,
 	})
 	deleter, err := maintenance.NewSessionDeleter(p.journal, p.tasks, p.bus, p.runs, p.stack.logger)

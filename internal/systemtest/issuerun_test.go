@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	domainboard "everloop/domain/board"
 	"everloop/domain/prodagent"
@@ -30,7 +30,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
 	issues, err := board.New(board.Config{Records: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
 	require.NoError(t, err)
-	worker.RegisterIssueRuns(s.worker, &activities.IssueRuns{Board: issues})
+	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: issues})
 	ended := newRepair(t, s, runs)
 	stalled := s.checker.IssueRuns(s.db, runs, issues, false)
 

@@ -14,7 +14,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	domainboard "everloop/domain/board"
 	"everloop/domain/dag"
@@ -62,13 +62,13 @@ func newOperated(t *testing.T) *operated {
 
 	s.issues, err = board.New(board.Config{Records: s.db, Runs: engine, Chats: s.chats, Agents: plainAgents{s.stack}, Logger: s.logger})
 	require.NoError(t, err)
-	worker.RegisterIssueRuns(s.worker, &activities.IssueRuns{Board: s.issues})
+	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
 
 	s.tasks, err = schedules.New(
 		schedules.Config{Records: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
 	)
 	require.NoError(t, err)
-	worker.RegisterSchedules(s.worker, &activities.Schedules{Tasks: s.tasks})
+	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})
 
 	s.operator, err = operator.New(operator.Config{
 		Engine: engineRuns{engine, temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}},

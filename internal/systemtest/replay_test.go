@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/replay"
@@ -20,7 +20,7 @@ import (
 // record is a replay that is paused when it is first looked at and resumed in the
 // same moment, so that its run has to look again.
 type record struct {
-	activities.ReplayRecords // nothing is played
+	background.ReplayRecords // nothing is played
 	looks                    atomic.Int32
 }
 
@@ -44,7 +44,7 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	played := &record{}
-	worker.RegisterReplays(s.worker, &activities.Replays{Records: played, Scripts: played, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Records: played, Scripts: played, Logger: s.logger})
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -88,7 +88,7 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 		}
 	}
 	played := &pausing{resume: start}
-	worker.RegisterReplays(s.worker, &activities.Replays{Records: played, Scripts: played, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Records: played, Scripts: played, Logger: s.logger})
 
 	start()
 

@@ -119,7 +119,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"background": func(t *testing.T, s *stack, session string) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
-				background("agent", obj{"calls": []obj{bash("echo a"), agent("inner", obj{"text": "deep down"})}}, obj{"text": "found"}),
+				backgroundAgent("agent", obj{"calls": []obj{bash("echo a"), agent("inner", obj{"text": "deep down"})}}, obj{"text": "found"}),
 				bashInBackground("echo out; exit 3"),
 			}},
 			{"text": "they work"},
@@ -130,7 +130,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"background_stop": func(t *testing.T, s *stack, session string) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
-				background("agent", obj{"text": "on and on", "hold": true, "hold_after": 2}),
+				backgroundAgent("agent", obj{"text": "on and on", "hold": true, "hold_after": 2}),
 				bashInBackground("echo out; sleep 600"),
 			}},
 			{"text": "they work"},

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
@@ -36,7 +36,7 @@ func newTimetable(t *testing.T) *timetable {
 	require.NoError(t, err)
 	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks, runs)
 	require.NoError(t, err)
-	worker.RegisterSchedules(s.worker, &activities.Schedules{Tasks: s.tasks, Outcomes: &activities.Outcomes{
+	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,
 		Workspaces:  s.shells.Workspaces,
 		Roots:       s.shells.Roots,

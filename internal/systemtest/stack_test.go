@@ -22,6 +22,7 @@ import (
 	sdkworker "go.temporal.io/sdk/worker"
 
 	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/companions/mock"
 	"everloop/domain"
@@ -67,7 +68,7 @@ type stack struct {
 	queue      string
 	acts       *activities.Activities
 	tasks      *tasks.Service
-	shells     *activities.Tasks
+	shells     *background.Tasks
 	worker     sdkworker.Worker
 	runs       temporal.Runs
 	bus        *events.Signals
@@ -142,7 +143,7 @@ func newStackOn(
 	workspaces := plainWorkspaces{t.TempDir()}
 	s.tasks, err = tasks.New(tasks.Config{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
 	require.NoError(t, err)
-	s.shells = &activities.Tasks{
+	s.shells = &background.Tasks{
 		Records:     s.journal,
 		Stops:       signals,
 		Sandbox:     plainShell{},

@@ -29,7 +29,7 @@ func TestReconciler_CheckSubAgents_endsStuckOnes(t *testing.T) {
 
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
-		{"calls": []obj{background("stays", obj{"text": "never"}), agent("digs", obj{"text": "never"})}},
+		{"calls": []obj{backgroundAgent("stays", obj{"text": "never"}), agent("digs", obj{"text": "never"})}},
 		{"text": "without it, then"},
 	}}))
 

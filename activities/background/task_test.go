@@ -1,6 +1,6 @@
 //go:build linux
 
-package activities_test
+package background_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"everloop/activities"
+	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/activities/tools"
 	"everloop/domain"
@@ -112,12 +112,12 @@ type place struct {
 	session domain.Session
 	client  client.Client
 	queue   string
-	tasks   *activities.Tasks
+	tasks   *background.Tasks
 	worker  worker.Worker
 	files   toolbox.Files
 }
 
-func newPlace(t *testing.T, limits activities.TaskLimits) *place {
+func newPlace(t *testing.T, limits background.TaskLimits) *place {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 
@@ -143,7 +143,7 @@ func newPlace(t *testing.T, limits activities.TaskLimits) *place {
 	})
 	require.NoError(t, err)
 
-	p.tasks = &activities.Tasks{
+	p.tasks = &background.Tasks{
 		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
 		Environment: secrets.Buckets{Records: p.journal},
 		Limits:      limits, Logger: logger,
@@ -231,7 +231,7 @@ func (p *place) untilSays(id, line string) {
 
 func TestRunTask_runsToEnd(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{}).work()
+	p := newPlace(t, background.TaskLimits{}).work()
 	// The two streams are read side by side: each line waits until the one before is in the log.
 	task := p.start(`logged() { until grep -qs "$1" .everloop/tasks/*; do sleep 0.05; done; }
 		echo "$GREETING"; logged day; echo trouble >&2; logged trouble; pwd; exit 4`)
@@ -266,7 +266,7 @@ func TestRunTask_stop(t *testing.T) {
 	for name, deaf := range map[string]bool{"by the bus": false, "by its flag": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t, activities.TaskLimits{}).work()
+			p := newPlace(t, background.TaskLimits{}).work()
 			p.bus.deaf = deaf
 			task := p.start("echo up; (sleep 600; echo never) & sleep 600")
 			p.untilSays(task.TaskID, "up")
@@ -285,7 +285,7 @@ func TestRunTask_stop(t *testing.T) {
 
 func TestRunTask_stoppedBeforeStart(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{})
+	p := newPlace(t, background.TaskLimits{})
 	task := p.start("touch ran")
 	require.NoError(t, p.StopAll(t.Context(), p.session.ID))
 	p.work()
@@ -306,12 +306,12 @@ func (p *place) root() string {
 
 func TestRunTask_limits(t *testing.T) {
 	t.Parallel()
-	slowly := newPlace(t, activities.TaskLimits{Time: 1500 * time.Millisecond}).work()
+	slowly := newPlace(t, background.TaskLimits{Time: 1500 * time.Millisecond}).work()
 	slow := slowly.start("echo up; sleep 600")
 	ended := slowly.untilEnded(slow.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
 	require.Contains(t, *ended.Reason, "time limit")
-	p := newPlace(t, activities.TaskLimits{Output: 4096}).work()
+	p := newPlace(t, background.TaskLimits{Output: 4096}).work()
 	loud := p.start("yes")
 	ended = p.untilEnded(loud.TaskID)
 	require.Equal(t, domain.TaskFailed, ended.Status)
@@ -321,7 +321,7 @@ func TestRunTask_limits(t *testing.T) {
 
 func TestRunTask_deadWorkerLosesTask(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{})
+	p := newPlace(t, background.TaskLimits{})
 	task := p.start("touch ran")
 	// A worker claims it, and is heard of no more.
 	claim, err := p.journal.ClaimTask(t.Context(), task.TaskID, "run", 7)
@@ -341,7 +341,7 @@ func TestRunTask_deadWorkerLosesTask(t *testing.T) {
 
 func TestRunTask_fencedKillsProcess(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{}).work()
+	p := newPlace(t, background.TaskLimits{}).work()
 	task := p.start("echo up; while sleep 0.1; do echo alive >> alive.txt; done")
 	p.untilSays(task.TaskID, "up")
 	require.Eventually(
@@ -367,7 +367,7 @@ func TestRunTask_fencedKillsProcess(t *testing.T) {
 
 func TestRunTask_workerShutdownLosesTask(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{Drain: 300 * time.Millisecond}).work()
+	p := newPlace(t, background.TaskLimits{Drain: 300 * time.Millisecond}).work()
 	task := p.start("echo up; sleep 600")
 	p.untilSays(task.TaskID, "up")
 	p.worker.Stop()
@@ -379,7 +379,7 @@ func TestRunTask_workerShutdownLosesTask(t *testing.T) {
 
 func TestTasks_StartShell_oncePerCall(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{}).work()
+	p := newPlace(t, background.TaskLimits{}).work()
 	in := tools.NewShell{SessionID: p.session.ID, ToolCallID: domain.NewToolCallID(), Title: "once", Command: "echo x >> times"}
 	first, err := p.StartShell(t.Context(), in)
 	require.NoError(t, err)
@@ -396,7 +396,7 @@ func TestTasks_StartShell_oncePerCall(t *testing.T) {
 
 func TestTasks_repairAfterCrash(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, activities.TaskLimits{})
+	p := newPlace(t, background.TaskLimits{})
 	prefix := testkit.Prefix(t) // tasks are runs, whose ids all tests share
 	unstarted, abandoned, fresh := prefix+"-unstarted", prefix+"-abandoned", prefix+"-fresh"
 	add := func(id string) {

@@ -1,4 +1,4 @@
-package activities
+package background
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type Tasks struct {
 	Stops       TaskStops
 	Sandbox     tools.Sandbox
 	Workspaces  tools.Workspaces
-	Roots       Workspaces
+	Roots       Roots
 	Environment Environment
 	Limits      TaskLimits
 	Logger      *slog.Logger
@@ -358,7 +358,7 @@ const awaitPoll = 250 * time.Millisecond
 
 // AwaitTask waits until a task has ended.
 func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
-	return t.awaited.Run(ctx, in.TaskID, abandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
+	return t.awaited.Run(ctx, in.TaskID, durable.AbandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
 		for {
 			status, err := t.Records.TaskStatus(ctx, in.TaskID)
 			if err != nil && domain.AsError(err).Kind == domain.NotFound {
@@ -388,15 +388,10 @@ func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.
 	return contract.RunTaskOut{Status: status}, err
 }
 
-// recordBackoff is how writes to the database are retried.
-func recordBackoff(limit time.Duration) retry.Backoff {
-	return retry.Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
-}
-
 // retryWrite retries a write to the database until it succeeds, is rejected, or the limit
 // is over.
 func retryWrite(ctx context.Context, limit time.Duration, write func() error) error {
-	return recordBackoff(limit).Do(ctx, write, func(err error) bool {
+	return retry.Writes(limit).Do(ctx, write, func(err error) bool {
 		kind := domain.AsError(err).Kind
 		return kind == domain.Internal || kind == domain.Unavailable
 	})

@@ -1,4 +1,4 @@
-package activities
+package background
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 type Outcomes struct {
 	Sandbox     tools.Sandbox
 	Workspaces  tools.Workspaces
-	Roots       Workspaces
+	Roots       Roots
 	Environment Environment
 	Logger      *slog.Logger
 }
@@ -115,7 +115,7 @@ func (s *Schedules) watch(work context.Context, end context.CancelCauseFunc, run
 		case <-work.Done():
 			return
 		case <-draining:
-			end(durable.Retry("outcome_check", errDraining.Error(), drainPause))
+			end(durable.Retry("outcome_check", durable.ErrDraining.Error(), durable.DrainPause))
 			return
 		case <-look.C:
 			if run, found, err := s.Tasks.ToCheck(work, runID); err == nil && (!found || run.Cancelled) {

@@ -1,10 +1,11 @@
-package activities
+package background
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"everloop/activities/contract"
@@ -55,7 +56,7 @@ const (
 
 // PlayReplay plays a replay to its end, or until it is paused or handed over.
 func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (contract.PlayReplayOut, error) {
-	return r.playing.Run(ctx, in, abandonAfter, func(ctx context.Context) (contract.PlayReplayOut, error) {
+	return r.playing.Run(ctx, in, durable.AbandonAfter, func(ctx context.Context) (contract.PlayReplayOut, error) {
 		return r.playReplay(ctx, in)
 	})
 }
@@ -187,13 +188,19 @@ func (p *replayPlayer) fold(step replay.Step) (turnID string, err error) {
 
 // replayText is the text of a turn that grows.
 type replayText struct {
-	blocks []*openBlock
+	blocks []*replayBlock
 	length int // bytes
+}
+
+// replayBlock is text of one kind, as long as nothing of another kind comes.
+type replayBlock struct {
+	kind domain.BlockType
+	text strings.Builder
 }
 
 func (t *replayText) add(e domain.AddContentPatch) {
 	if n := len(t.blocks); n == 0 || t.blocks[n-1].kind != e.BlockType {
-		t.blocks = append(t.blocks, &openBlock{kind: e.BlockType})
+		t.blocks = append(t.blocks, &replayBlock{kind: e.BlockType})
 	}
 
 	t.blocks[len(t.blocks)-1].text.WriteString(e.TextDelta)
