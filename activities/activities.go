@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"everloop/activities/contract"
+	"everloop/activities/prompt"
+	"everloop/activities/stream"
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/domain/speech"
@@ -25,7 +27,7 @@ type Activities struct {
 	Log        EventLog
 	Stops      Stops
 	Models     Models
-	Images     Images
+	Images     prompt.Images
 	Tools      *tools.Registry
 	Agents     *tools.Agents
 	Forks      Forks
@@ -50,7 +52,7 @@ type Activities struct {
 	NoFastPaths bool
 
 	Compactions Compactions
-	Tokens      Tokens
+	Tokens      prompt.Tokens
 	Memories    Memories // nil: none are recalled
 	Speech      Speech   // nil: recordings are not transcribed
 	Recordings  Recordings
@@ -73,12 +75,13 @@ type Chats interface {
 // Turns stores the turns of a conversation. Writes are fenced by the attempt that
 // opening returned.
 type Turns interface {
+	stream.Turns
+
 	// OpenTurnIf opens the turn of a model call. One that is not there yet is refused
 	// unless admit lets it be opened; admit must not wait, nil admits all.
 	OpenTurnIf(
 		ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
 	) (domain.OpenedTurn, domain.TurnState, error)
-	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
 	// HoldTurn is ReleaseTurn without a fault: the same call is made again.
 	HoldTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int) error
 	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
@@ -86,9 +89,6 @@ type Turns interface {
 	// CloseAndClaim also claims the calls of the turn that have a claimant, unless the
 	// chat was stopped, and returns them.
 	CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (claimed []domain.LedgerCall, err error)
-	// Published returns when the event log has the session's events that were
-	// committed in this process before.
-	Published(ctx context.Context, sessionID string) error
 	FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error)
 	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
 	// RememberRecall keeps which memories a chat was given.
@@ -113,11 +113,8 @@ type Forks interface {
 // EventLog takes the deltas of a stream, which are not state, and returns them when a
 // worker died with them.
 type EventLog interface {
-	// PublishDelta makes one try. After an error the log may have the event or not.
-	PublishDelta(ctx context.Context, e domain.Event) (seq uint64, err error)
-	// Repeat publishes an event that the log may have behind the sequence after,
-	// and returns its sequence either way.
-	Repeat(ctx context.Context, e domain.Event, after uint64) (seq uint64, err error)
+	stream.Log
+
 	Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 	Last(ctx context.Context, sessionID string) (uint64, error)
 }
@@ -135,11 +132,6 @@ type Models interface {
 	Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error)
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
 	Models(ctx context.Context) ([]domain.Model, error)
-}
-
-// Images returns the pictures of messages as data URLs.
-type Images interface {
-	DataURL(ctx context.Context, object string) (string, error)
 }
 
 // Speech is the speech model.

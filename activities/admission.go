@@ -65,7 +65,7 @@ func (d *admission) admit(next domain.NextTurn) bool {
 	}
 
 	w.Bytes += next.Waiting
-	if d.size(d.kept.model.ID, w) > threshold(d.kept.model, profile.Compaction) {
+	if d.sizes().Next(d.kept.model.ID, w) > threshold(d.kept.model, profile.Compaction) {
 		d.out = compactFirst()
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"everloop/activities/prompt"
 	"everloop/activities/tools"
 	"everloop/domain"
 )
@@ -45,7 +46,7 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 	}
 
 	reply, err := traced{a.Models, a.Tracer, a.Meter}.stream(ctx, domain.Prompt{
-		Model: model.ID, Messages: []domain.PromptMessage{text("system", q.System), text("user", q.Text)},
+		Model: model.ID, Messages: []domain.PromptMessage{prompt.Text("system", q.System), prompt.Text("user", q.Text)},
 	}, func(domain.Delta) error { return nil },
 		attribute.String("everloop.session_id", q.SessionID), attribute.String("everloop.chat_id", q.ChatID))
 	a.count(ctx, q, model, reply.Usage)

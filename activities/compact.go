@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"everloop/activities/contract"
+	"everloop/activities/prompt"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
@@ -154,12 +155,12 @@ type compaction struct {
 	sessionID string
 	began     time.Time
 	model     domain.Model
-	turns     []domain.TranscriptTurn // of the transcript when the compaction was planned, and since
-	weights   map[string]turnTokens   // in the model's own tokens
-	framed    float64                 // of the model's tokens to those counted here, for what a prompt begins with
-	overhead  int64                   // counted tokens of the system prompt, the tools and the memories
-	earlier   string                  // the summary that the history begins with
-	limit     int64                   // the threshold
+	turns     []domain.TranscriptTurn      // of the transcript when the compaction was planned, and since
+	weights   map[string]prompt.TurnTokens // in the model's own tokens
+	framed    float64                      // of the model's tokens to those counted here, for what a prompt begins with
+	overhead  int64                        // counted tokens of the system prompt, the tools and the memories
+	earlier   string                       // the summary that the history begins with
+	limit     int64                        // the threshold
 }
 
 // advance plans the compaction, or goes on with its plan, and makes one piece of
@@ -231,19 +232,17 @@ func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) 
 	profile := c.Profiles.Profile(c.Session)
 	c.limit = threshold(c.model, profile.Compaction)
 
-	c.overhead = c.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)).total()
-	if len(transcript.Recalled) > 0 {
-		c.overhead += c.count(c.model.ID, reminded(transcript.Recalled))
-	}
+	c.overhead = c.sizes().Overhead(c.model.ID, c.Chat, c.Loop, profile, c.offered(ctx, profile)).Total()
+	c.overhead += c.sizes().Recalled(c.model.ID, transcript.Recalled)
 
-	c.weights = make(map[string]turnTokens, len(transcript.Turns))
+	c.weights = make(map[string]prompt.TurnTokens, len(transcript.Turns))
 	c.framed = 1
 	summary := c.summarySize(transcript.Summary)
 	span, since := c.overhead+summary, 0 // what was said since the last report, and its first turn
 
 	var first, all measured // up to the first report, and up to the last
 
-	thinking := reasoningFrom(transcript.Turns, c.model.ReasoningHistory)
+	thinking := prompt.ReasoningFrom(transcript.Turns, c.model.ReasoningHistory)
 	for i, t := range transcript.Turns {
 		// Prompts from before the last compaction were of another make.
 		if t.InputTokens > 0 && t.Model == c.model.ID && t.Sequence > transcript.CompactedAt {
@@ -258,8 +257,8 @@ func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) 
 			span, since = 0, i
 		}
 
-		c.weights[t.ID] = c.turnTokens(c.model.ID, t, i >= thinking)
-		span += c.weights[t.ID].total()
+		c.weights[t.ID] = c.sizes().Turn(c.model.ID, t, i >= thinking)
+		span += c.weights[t.ID].Total()
 	}
 
 	c.rescale(transcript.Turns[since:], ratioOf(first, all))
@@ -284,7 +283,7 @@ func ratioOf(first, all measured) float64 {
 
 func (c *compaction) rescale(turns []domain.TranscriptTurn, factor float64) {
 	for _, t := range turns {
-		c.weights[t.ID] = c.weights[t.ID].times(factor)
+		c.weights[t.ID] = c.weights[t.ID].Times(factor)
 	}
 }
 
@@ -293,19 +292,13 @@ func factorOf(reported, counted int64) float64 {
 	return min(max(float64(reported)/float64(max(counted, 1)), 0.25), 4)
 }
 
-func (c *compaction) summarySize(summary string) int64 {
-	if summary == "" {
-		return 0
-	}
-
-	return c.count(c.model.ID, summarised(summary)) + perMessage
-}
+func (c *compaction) summarySize(summary string) int64 { return c.sizes().Summary(c.model.ID, summary) }
 
 // total is the size of the context with these turns and this summary.
 func (c *compaction) total(summary string, turns []domain.TranscriptTurn) int64 {
-	sum := scaled(c.overhead+c.summarySize(summary), c.framed)
+	sum := prompt.Scaled(c.overhead+c.summarySize(summary), c.framed)
 	for _, t := range turns {
-		sum += c.weights[t.ID].total()
+		sum += c.weights[t.ID].Total()
 	}
 
 	return sum

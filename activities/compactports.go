@@ -17,16 +17,6 @@ type Compactions interface {
 	CloseCompaction(ctx context.Context, done domain.ClosingCompaction) (result domain.CompactionResult, exhausted bool, err error)
 }
 
-// Tokens counts the tokens of texts, exactly or by an estimate that it corrects
-// by what model servers report.
-type Tokens interface {
-	Tokenizer(model string) (name string, exact bool)
-	Count(model, text string) int
-	// Due reports whether an observation would teach anything now.
-	Due(model string) bool
-	Observe(model string, estimated int, reported int64)
-}
-
 // Memories finds what is worth knowing for a session and a question.
 type Memories interface {
 	Recall(ctx context.Context, session domain.Session, query string) ([]domain.RecalledMemory, error)

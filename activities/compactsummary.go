@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"everloop/activities/prompt"
 	"everloop/domain"
 )
 
@@ -89,7 +90,9 @@ func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
 		c.summaryTokens()*6/10,
 	)
 
-	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{text("system", summaryPrompt), text("user", order.String())}}
+	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{
+		prompt.Text("system", summaryPrompt), prompt.Text("user", order.String()),
+	}}
 }
 
 // piece renders turns until the budget is used up: at least one, cut if need be.
@@ -150,16 +153,16 @@ func rendered(t domain.TranscriptTurn) string {
 			}
 		}
 	case domain.RoleSystem:
-		b.WriteString("Note: " + noteOf(t.Blocks))
+		b.WriteString("Note: " + prompt.Note(t.Blocks))
 	default:
-		b.WriteString("Assistant: " + spoken(t))
+		b.WriteString("Assistant: " + prompt.Spoken(t))
 	}
 
 	b.WriteByte('\n')
 
 	for _, call := range t.Calls {
 		fmt.Fprintf(&b, "Tool call: %s %s\n", call.ToolName, shorten(call.Arguments, shownArguments))
-		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(resultText(call), shownResult))
+		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(prompt.Result(call), shownResult))
 	}
 
 	return b.String()

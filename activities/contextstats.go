@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"everloop/activities/prompt"
 	"everloop/domain"
 )
 
@@ -49,7 +50,7 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
 	}
 
-	stats.Categories = c.categories(transcript, a.promptOverhead(c.model.ID, system(c.Chat, c.Loop, profile), c.offered(ctx, profile)))
+	stats.Categories = c.categories(transcript, a.sizes().Overhead(c.model.ID, c.Chat, c.Loop, profile, c.offered(ctx, profile)))
 	for i := range stats.Categories {
 		category := &stats.Categories[i]
 		category.Pct = percent(category.Tokens, stats.ContextWindow)
@@ -61,23 +62,22 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 	return stats, nil
 }
 
-func (c *compaction) categories(transcript domain.Transcript, f promptOverhead) []domain.ContextCategory {
-	prompt := domain.ContextCategory{Name: "system_prompt", Tokens: scaled(f.system, c.framed), Count: 1}
+func (c *compaction) categories(transcript domain.Transcript, f prompt.Overhead) []domain.ContextCategory {
+	instructions := domain.ContextCategory{Name: "system_prompt", Tokens: prompt.Scaled(f.System, c.framed), Count: 1}
 
 	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
-	for _, t := range f.tools {
+	for _, t := range f.Tools {
 		of := &tools
-		if t.name == skillTool {
+		if t.Name == skillTool {
 			of = &skills
 		}
 
-		of.Tokens += scaled(t.tokens, c.framed)
+		of.Tokens += prompt.Scaled(t.Tokens, c.framed)
 		of.Count++
 	}
 
-	memories := domain.ContextCategory{Name: "memories", Count: len(transcript.Recalled)}
-	if len(transcript.Recalled) > 0 {
-		memories.Tokens = scaled(c.count(c.model.ID, reminded(transcript.Recalled)), c.framed)
+	memories := domain.ContextCategory{
+		Name: "memories", Tokens: prompt.Scaled(c.sizes().Recalled(c.model.ID, transcript.Recalled), c.framed), Count: len(transcript.Recalled),
 	}
 
 	messages := domain.ContextCategory{Name: "messages"}
@@ -86,24 +86,24 @@ func (c *compaction) categories(transcript domain.Transcript, f promptOverhead) 
 
 	for _, t := range transcript.Turns {
 		w := c.weights[t.ID]
-		messages.Tokens, messages.Count = messages.Tokens+w.said, messages.Count+1
-		results.Tokens, results.Count = results.Tokens+w.results, results.Count+w.calls
-		files.Tokens, files.Count = files.Tokens+w.files, files.Count+w.images
+		messages.Tokens, messages.Count = messages.Tokens+w.Said, messages.Count+1
+		results.Tokens, results.Count = results.Tokens+w.Results, results.Count+w.Calls
+		files.Tokens, files.Count = files.Tokens+w.Files, files.Count+w.Images
 	}
 
-	summary := domain.ContextCategory{Name: "summary", Tokens: scaled(c.summarySize(transcript.Summary), c.framed)}
+	summary := domain.ContextCategory{Name: "summary", Tokens: prompt.Scaled(c.summarySize(transcript.Summary), c.framed)}
 	if transcript.Summary != "" {
 		summary.Count = 1
 	}
 
-	return []domain.ContextCategory{prompt, tools, skills, memories, messages, results, files, summary}
+	return []domain.ContextCategory{instructions, tools, skills, memories, messages, results, files, summary}
 }
 
 // largest names the entries that take most.
 func (c *compaction) largest() []domain.ContextEntry {
 	entries := make([]domain.ContextEntry, 0, len(c.turns))
 	for _, t := range c.turns {
-		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.weights[t.ID].total(), Label: label(t)})
+		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.weights[t.ID].Total(), Label: label(t)})
 	}
 
 	slices.SortStableFunc(entries, func(a, b domain.ContextEntry) int { return cmp.Compare(b.Tokens, a.Tokens) })
@@ -113,7 +113,7 @@ func (c *compaction) largest() []domain.ContextEntry {
 
 // label says in one line what a turn is.
 func label(t domain.TranscriptTurn) string {
-	said := spoken(t)
+	said := prompt.Spoken(t)
 	if t.Role == domain.RoleUser {
 		for _, p := range t.Parts {
 			said += p.Text + " "

@@ -9,6 +9,8 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"everloop/activities/contract"
+	"everloop/activities/prompt"
+	"everloop/activities/stream"
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/internal/durable"
@@ -132,11 +134,24 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 	switch {
 	case turn.CallCount > 0:
 		out.Outcome = contract.OutcomeContinue
-	case answerProblem(turn.Chat, textOf(turn.Blocks)) != "":
+	case prompt.AnswerProblem(turn.Chat, turn.Blocks) != "":
 		out.Outcome = afterMismatch(turn.Chat.SchemaTries) // this answer is counted already
 	}
 
 	return out, nil
+}
+
+// maxSchemaTries is how many answers a headless chat with an output_schema gets.
+const maxSchemaTries = 3
+
+// afterMismatch is the outcome of an answer that does not follow the schema, the last of
+// so many.
+func afterMismatch(tries int) contract.Outcome {
+	if tries < maxSchemaTries {
+		return contract.OutcomeContinue
+	}
+
+	return contract.OutcomeSchemaMismatch
 }
 
 // modelCall is one try of one model call.
@@ -150,7 +165,7 @@ type modelCall struct {
 	tools  *tools.Toolset
 	model  domain.Model
 	used   domain.Usage // by the call, as far as the server has said
-	stream *turnStream
+	stream *stream.Stream
 	// unpublished is the text that the stream could not publish.
 	unpublished []domain.UnpublishedDelta
 	transcript  domain.Transcript // of its prompt
@@ -188,7 +203,7 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	calling, abort := untilInterrupted(ctx, stopped)
 	defer abort(nil)
 
-	m.stream = newTurnStream(keep, m.turn, m.Log, m.Turns, abort)
+	m.stream = stream.New(keep, m.turn, m.Log, m.Turns, abort)
 
 	reply, err := m.ask(calling)
 	blocks, unpublished, fenced := m.stream.Finish()
@@ -235,17 +250,17 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 		return domain.Reply{}, modelAway(err)
 	}
 
-	prompt, transcript, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
+	request, transcript, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
 
 	m.transcript = transcript
-	reply, err := traced{m.Models, m.Tracer, m.Meter}.stream(ctx, prompt, m.stream.Add, aboutTurn(m.key)...)
+	reply, err := traced{m.Models, m.Tracer, m.Meter}.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
 
 	m.used = m.model.Price.Charge(reply.Usage)
 	if err == nil {
-		m.calibrate(prompt, reply.Usage.InputTokens)
+		m.sizes().Calibrate(request, reply.Usage.InputTokens)
 	}
 
 	return reply, err
@@ -281,7 +296,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 		out.Outcome, out.Reason, out.Message = contract.OutcomeLimitReached, domain.FinishStuckDetected, stuck
 	case len(closing.Calls) > 0:
 		out.Outcome = contract.OutcomeContinue
-	case answerProblem(m.turn.Chat, textOf(blocks)) != "":
+	case prompt.AnswerProblem(m.turn.Chat, blocks) != "":
 		out.Outcome = afterMismatch(m.turn.Chat.SchemaTries + 1)
 		closing.Rejected = true
 	}

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"everloop/domain"
@@ -56,16 +55,4 @@ func asked(chatID string, turns []domain.TranscriptTurn) string {
 	}
 
 	return strings.Join(said, "\n")
-}
-
-// reminded is the message with the memories of a chat.
-func reminded(recalled []domain.RecalledMemory) string {
-	var list strings.Builder
-	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")
-
-	for _, m := range recalled {
-		fmt.Fprintf(&list, "\n- (%s %d) %s", m.Type, m.ID, m.Content)
-	}
-
-	return reminder(list.String())
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"everloop/activities"
+	"everloop/activities/prompt"
 	"everloop/api"
 	"everloop/api/httpx"
 	"everloop/api/session"
@@ -150,7 +150,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Client:  s.clientConfig(),
 		Setup: sessiondetail.SessionSetup{
 			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
-			PromptDigest: activities.PromptDigest, SandboxImage: s.SandboxImage, Network: s.SandboxNetwork,
+			PromptDigest: prompt.Digest, SandboxImage: s.SandboxImage, Network: s.SandboxNetwork,
 		},
 
 		Store: b.store, Messages: b.db, Chats: chats, Inbox: b.db, Budgets: b.db, Usages: b.db, Deleter: deleter,

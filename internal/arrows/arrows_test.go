@@ -29,7 +29,11 @@ var allowed = map[string][]string{
 	"activities/background": {
 		"domain", "domain/dagrun", "domain/history", "activities/contract", "activities/tools", "internal/durable", "internal/retry",
 	},
-	"activities":           {"domain", "activities/contract", "activities/tools", "internal/durable", "internal/retry"},
+	"activities/prompt": {"domain"},
+	"activities/stream": {"domain", "internal/retry"},
+	"activities": {
+		"domain", "activities/contract", "activities/prompt", "activities/stream", "activities/tools", "internal/durable", "internal/retry",
+	},
 	"workflows":            {"domain", "domain/history", "activities/contract", "internal/durable"},
 	"service/eventarchive": {"domain"},
 	"service/replay":       {"service/eventarchive", "domain"},

@@ -1,4 +1,4 @@
-package activities
+package stream
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 // nextDelta is the delta that begins at a place, the n-th of its turn, and where it
 // ends. The mutex is held.
-func (s *turnStream) nextDelta(from textPlace, n int) (domain.Event, textPlace) {
+func (s *Stream) nextDelta(from textPlace, n int) (domain.Event, textPlace) {
 	for from.block < len(s.blocks)-1 && from.bytes == s.blocks[from.block].text.Len() {
 		from = textPlace{block: from.block + 1}
 	}
@@ -37,7 +37,7 @@ func (s *turnStream) nextDelta(from textPlace, n int) (domain.Event, textPlace) 
 
 // deltaID names a delta within its session. It is short, for there are many: the
 // random end of the turn's id, the attempt and a number.
-func (s *turnStream) deltaID(n int) string {
+func (s *Stream) deltaID(n int) string {
 	id := s.turn.EntryID
 	return fmt.Sprintf("%s-%d-%d", id[max(0, len(id)-12):], s.turn.Attempt, n)
 }
@@ -56,7 +56,7 @@ func cut(text string, limit int) string {
 }
 
 // end is the place behind all text. The mutex is held.
-func (s *turnStream) end() textPlace {
+func (s *Stream) end() textPlace {
 	if len(s.blocks) == 0 {
 		return textPlace{}
 	}
@@ -67,7 +67,7 @@ func (s *turnStream) end() textPlace {
 }
 
 // between counts the bytes between two places. The mutex is held.
-func (s *turnStream) between(from, to textPlace) int {
+func (s *Stream) between(from, to textPlace) int {
 	n := to.bytes - from.bytes
 	for i := from.block; i < to.block; i++ {
 		n += s.blocks[i].text.Len()
@@ -77,7 +77,7 @@ func (s *turnStream) between(from, to textPlace) int {
 }
 
 // textUpTo gives the blocks up to a place. The mutex is held.
-func (s *turnStream) textUpTo(to textPlace) []domain.Block {
+func (s *Stream) textUpTo(to textPlace) []domain.Block {
 	blocks := make([]domain.Block, 0, len(s.blocks))
 	for i, b := range s.blocks {
 		text := b.text.String()
@@ -98,7 +98,7 @@ func (s *turnStream) textUpTo(to textPlace) []domain.Block {
 // unpublished makes deltas of the text that is not published. The first is the
 // one that was not acknowledged, unchanged, so that the log can recognise it. The mutex
 // is held, and nothing is being published.
-func (s *turnStream) unpublished() []domain.UnpublishedDelta {
+func (s *Stream) unpublished() []domain.UnpublishedDelta {
 	var deltas []domain.UnpublishedDelta
 
 	at, n := s.sent, s.deltas

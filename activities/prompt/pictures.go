@@ -1,4 +1,4 @@
-package activities
+package prompt
 
 import (
 	"context"
@@ -14,9 +14,14 @@ import (
 // picturesAtOnce bounds how many pictures of one prompt are fetched at a time.
 const picturesAtOnce = 4
 
-// pictures gives the stored pictures of a transcript as data URLs, by the name of
+// Images returns the pictures of messages as data URLs.
+type Images interface {
+	DataURL(ctx context.Context, object string) (string, error)
+}
+
+// Pictures gives the stored pictures of a transcript as data URLs, by the name of
 // their object. Each is fetched once, several at a time.
-func (a *Activities) pictures(ctx context.Context, turns []domain.TranscriptTurn) (map[string]string, error) {
+func Pictures(ctx context.Context, images Images, turns []domain.TranscriptTurn) (map[string]string, error) {
 	urls := map[string]string{}
 
 	for _, t := range turns {
@@ -39,7 +44,7 @@ func (a *Activities) pictures(ctx context.Context, turns []domain.TranscriptTurn
 
 	for _, name := range names {
 		group.Go(func() error {
-			url, err := a.Images.DataURL(ctx, name)
+			url, err := images.DataURL(ctx, name)
 			if err != nil {
 				return fmt.Errorf("load an image of the message: %w", err)
 			}

@@ -1,4 +1,4 @@
-package activities
+package prompt
 
 import (
 	"testing"
@@ -37,7 +37,7 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 		domain.ReasoningAll:      {"hm", "hm", "", ""},
 		domain.ReasoningNone:     {"", "", "", ""},
 	} {
-		from := reasoningFrom(turns, history)
+		from := ReasoningFrom(turns, history)
 
 		var reasoning, fields, ids []string
 
@@ -64,7 +64,7 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 	}
 
 	require.Equal(
-		t, 0, reasoningFrom([]domain.TranscriptTurn{assistant("m", domain.Reasoning)}, domain.ReasoningToolLoop),
+		t, 0, ReasoningFrom([]domain.TranscriptTurn{assistant("m", domain.Reasoning)}, domain.ReasoningToolLoop),
 		"the user's message was summarised",
 	)
 }

@@ -1,31 +1,17 @@
-package activities
+package prompt
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/schema"
 )
 
-// maxSchemaTries is how many answers a headless chat with an output_schema gets.
-const maxSchemaTries = 3
-
-// afterMismatch is the outcome of an answer that does not follow the schema, the last of
-// so many.
-func afterMismatch(tries int) contract.Outcome {
-	if tries < maxSchemaTries {
-		return contract.OutcomeContinue
-	}
-
-	return contract.OutcomeSchemaMismatch
-}
-
-// answerProblem describes how a chat's last answer fails its schema; empty when it does
+// AnswerProblem describes how a chat's last answer fails its schema; empty when it does
 // not, or when there is none.
-func answerProblem(chat domain.ChatSettings, answer string) string {
+func AnswerProblem(chat domain.ChatSettings, answer []domain.Block) string {
 	if len(chat.OutputSchema) == 0 {
 		return ""
 	}
@@ -35,7 +21,7 @@ func answerProblem(chat domain.ChatSettings, answer string) string {
 		return "the schema cannot be used: " + err.Error()
 	}
 
-	text, err := schema.JSONAnswer(answer)
+	text, err := schema.JSONAnswer(textOf(answer))
 	if err != nil {
 		return "the answer is not one JSON value: " + err.Error()
 	}
@@ -59,7 +45,7 @@ func mismatchNote(chat domain.ChatSettings, t domain.TranscriptTurn) string {
 		return ""
 	}
 
-	problem := answerProblem(chat, textOf(t.Blocks))
+	problem := AnswerProblem(chat, t.Blocks)
 	if problem == "" {
 		return ""
 	}

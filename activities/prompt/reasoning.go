@@ -1,4 +1,4 @@
-package activities
+package prompt
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 	"everloop/domain"
 )
 
-// reasoningFrom is the index of the first turn whose reasoning is sent back to
+// ReasoningFrom is the index of the first turn whose reasoning is sent back to
 // the model: by default that of the first turn after the last user message, so
 // that a model goes on thinking where it called a tool.
-func reasoningFrom(turns []domain.TranscriptTurn, history domain.ReasoningHistory) int {
+func ReasoningFrom(turns []domain.TranscriptTurn, history domain.ReasoningHistory) int {
 	switch history {
 	case domain.ReasoningAll:
 		return 0

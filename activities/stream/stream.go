@@ -1,4 +1,7 @@
-package activities
+// Package stream publishes what a model says as patches of its turn, in order, and keeps it
+// in the records meanwhile. It knows neither who calls the model nor what becomes of the
+// answer.
+package stream
 
 import (
 	"context"
@@ -29,14 +32,31 @@ const (
 // deltaBackoff is how the publishing of a delta is retried.
 var deltaBackoff = retry.Backoff{First: 100 * time.Millisecond, Max: 2 * time.Second}
 
-// turnStream publishes what a model says, in order, as patches of one turn. A
+// Log takes the deltas of a stream, which are not state.
+type Log interface {
+	// PublishDelta makes one try. After an error the log may have the event or not.
+	PublishDelta(ctx context.Context, e domain.Event) (seq uint64, err error)
+	// Repeat publishes an event that the log may have behind the sequence after,
+	// and returns its sequence either way.
+	Repeat(ctx context.Context, e domain.Event, after uint64) (seq uint64, err error)
+}
+
+// Turns stores the text of turns. Writes are fenced by the attempt that opening returned.
+type Turns interface {
+	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
+	// Published returns when the event log has the session's events that were
+	// committed in this process before.
+	Published(ctx context.Context, sessionID string) error
+}
+
+// Stream publishes what a model says, in order, as patches of one turn. A
 // goroutine of its own publishes: reading the model's answer never waits for the
 // event log, and a log that is away fails no model call.
-type turnStream struct {
+type Stream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	turn   domain.OpenedTurn
-	log    EventLog
+	log    Log
 	turns  Turns
 	broke  func(error) // reports to the model call that it is fenced
 
@@ -76,8 +96,9 @@ type textPlace struct {
 	units int // UTF-16 units of the block
 }
 
-func newTurnStream(ctx context.Context, turn domain.OpenedTurn, log EventLog, turns Turns, broke func(error)) *turnStream {
-	s := &turnStream{
+// New begins the stream of a turn. Broke is called when another attempt holds the turn.
+func New(ctx context.Context, turn domain.OpenedTurn, log Log, turns Turns, broke func(error)) *Stream {
+	s := &Stream{
 		turn: turn, log: log, turns: turns, broke: broke, flushed: time.Now(),
 		more: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
@@ -87,7 +108,7 @@ func newTurnStream(ctx context.Context, turn domain.OpenedTurn, log EventLog, tu
 }
 
 // Add takes the next piece of the answer.
-func (s *turnStream) Add(d domain.Delta) error {
+func (s *Stream) Add(d domain.Delta) error {
 	kind := domain.BlockText
 	if d.Kind == domain.DeltaThinking {
 		kind = domain.BlockThinking
@@ -130,7 +151,7 @@ func (s *turnStream) Add(d domain.Delta) error {
 	return nil
 }
 
-func (s *turnStream) signal() {
+func (s *Stream) signal() {
 	select {
 	case s.more <- struct{}{}:
 	default:
@@ -138,7 +159,7 @@ func (s *turnStream) signal() {
 }
 
 // publish publishes what is added until nothing more is, or the stream is given up.
-func (s *turnStream) publish() {
+func (s *Stream) publish() {
 	defer close(s.ended)
 	// The turn's start is in front of its text.
 	if s.turns.Published(s.ctx, s.turn.Session.ID) != nil {
@@ -180,7 +201,7 @@ func (s *turnStream) publish() {
 
 // due is how long the next delta, or the next flush, has to wait; ok is false when
 // there is neither.
-func (s *turnStream) due(closing bool) (wait time.Duration, ok bool) {
+func (s *Stream) due(closing bool) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -202,7 +223,7 @@ func (s *turnStream) due(closing bool) (wait time.Duration, ok bool) {
 
 // publishNext publishes the next delta, however long that takes. It is false when the
 // stream was given up.
-func (s *turnStream) publishNext() bool {
+func (s *Stream) publishNext() bool {
 	s.mu.Lock()
 	event, to := s.nextDelta(s.sent, s.deltas)
 	after := s.last
@@ -231,7 +252,7 @@ func (s *turnStream) publishNext() bool {
 	return true
 }
 
-func (s *turnStream) setFailing() {
+func (s *Stream) setFailing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -240,7 +261,7 @@ func (s *turnStream) setFailing() {
 
 // keep puts what is published into the records when it is time. It is false when
 // another attempt holds the turn.
-func (s *turnStream) keep() bool {
+func (s *Stream) keep() bool {
 	s.mu.Lock()
 	seq, blocks := s.last, s.textUpTo(s.sent)
 	s.mu.Unlock()
@@ -273,7 +294,7 @@ func (s *turnStream) keep() bool {
 // Finish ends the stream. It gives the blocks of the turn, and the deltas that the
 // event log has not acknowledged, which the end of the turn publishes. The error
 // says that another attempt holds the turn.
-func (s *turnStream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error) {
+func (s *Stream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error) {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
@@ -312,7 +333,7 @@ func (s *turnStream) Finish() ([]domain.Block, []domain.UnpublishedDelta, error)
 }
 
 // Shown reports whether clients have seen anything of this turn, or will.
-func (s *turnStream) Shown() bool {
+func (s *Stream) Shown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

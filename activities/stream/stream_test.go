@@ -1,4 +1,4 @@
-package activities
+package stream
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (f *flushedTurns) FlushTurn(_ context.Context, _ string, _ int, blocks []do
 
 // streamBench is a turn that streams into a real event log behind a proxy.
 type streamBench struct {
-	*turnStream
+	*Stream
 	t       *testing.T
 	proxy   *testkit.FaultProxy
 	through *events.Log // by the proxy, as the stream publishes
@@ -71,7 +71,7 @@ func newStreamBench(t *testing.T) *streamBench {
 	b.through = open(b.proxy.URL(t, url))
 	turn := domain.OpenedTurn{EntryID: domain.NewID(), Attempt: 1}
 	turn.Session.ID, turn.Chat.ID = domain.NewID(), domain.NewID()
-	b.turnStream = newTurnStream(t.Context(), turn, b.through, b.turns, func(error) {})
+	b.Stream = New(t.Context(), turn, b.through, b.turns, func(error) {})
 
 	return b
 }
@@ -151,7 +151,7 @@ func (b *streamBench) whole() {
 	require.ErrorIs(b.t, b.Add(domain.Delta{Text: "late"}), domain.ErrFenced)
 }
 
-func TestTurnStream_publishesEachOffsetOnce(t *testing.T) {
+func TestStream_publishesEachOffsetOnce(t *testing.T) {
 	t.Parallel()
 
 	for name, during := range map[string]func(b *streamBench){
@@ -199,7 +199,7 @@ func TestTurnStream_publishesEachOffsetOnce(t *testing.T) {
 }
 
 // The text in the records is that of the position that is kept with it.
-func TestTurnStream_flushesWhatIsPublished(t *testing.T) {
+func TestStream_flushesWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	b := newStreamBench(t)
 	b.say(domain.DeltaText, 0, 3)
@@ -215,7 +215,7 @@ func TestTurnStream_flushesWhatIsPublished(t *testing.T) {
 	b.whole()
 }
 
-func TestTurnStream_endsWhenItIsFenced(t *testing.T) {
+func TestStream_endsWhenItIsFenced(t *testing.T) {
 	t.Parallel()
 	b := newStreamBench(t)
 	fenced := make(chan error, 1)

@@ -1,89 +1,83 @@
-package activities
+// Package prompt turns the transcript of a loop into the request to a model, and knows how
+// large that is: what the model reads of each turn, in which words and order. It reads no
+// store and calls no model, and does not decide when a call is made or a history
+// summarised.
+package prompt
 
 import (
-	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
-	"everloop/activities/tools"
 	"everloop/domain"
 )
 
 //go:embed prompt.md
 var systemPrompt string
 
-// PromptDigest names the version of the system prompt that an ordinary chat of a
+// Digest names the version of the system prompt that an ordinary chat of a
 // session in this mode has: with the instructions of its solution and its role.
-func PromptDigest(mode domain.Mode, profile domain.Profile) string {
+func Digest(mode domain.Mode, profile domain.Profile) string {
 	sum := sha256.Sum256([]byte(system(domain.ChatSettings{Mode: mode}, domain.LoopSettings{}, profile)))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// prompt builds the prompt of a model call: the instructions, the summary of what was
+// Input is what a prompt is made of.
+type Input struct {
+	Model      domain.Model
+	Chat       domain.ChatSettings
+	Loop       domain.LoopSettings
+	Profile    domain.Profile
+	Tools      []domain.ToolSpec
+	Transcript domain.Transcript // with the memories that the chat was given
+	Pictures   map[string]string // of the transcript, by the name of their object
+}
+
+// Build builds the prompt of a model call: the instructions, the summary of what was
 // compacted, the turns of its loop since, up to the one that it fills, and the tools that
 // it may call. The order and wording are stable, so that model servers can reuse the
-// prefix. It also returns the transcript that the prompt is made of.
-func (a *Activities) prompt(
-	ctx context.Context, key domain.TurnKey, turn domain.OpenedTurn, model domain.Model, set *tools.Toolset,
-) (domain.Prompt, domain.Transcript, error) {
-	transcript, err := a.loopTranscript(ctx, domain.TranscriptQuery{
-		ChatID: key.ChatID, BranchID: turn.BranchID, LoopID: key.LoopID, Before: turn.Sequence,
-	}, turn.Newest)
-	if err != nil {
-		return domain.Prompt{}, transcript, err
-	}
-
-	if due := a.untranscribed(transcript.Turns); len(due) > 0 {
-		return domain.Prompt{}, transcript, &untranscribedError{due}
-	}
-
-	if transcript.Recalled, err = a.recall(ctx, key, turn, transcript); err != nil {
-		return domain.Prompt{}, transcript, err
-	}
+// prefix.
+func Build(in Input) domain.Prompt {
+	transcript := in.Transcript
 
 	p := domain.Prompt{
-		Model: model.ID,
-		Tools: set.Offered(),
+		Model: in.Model.ID,
+		Tools: in.Tools,
 	}
-	if turn.Chat.SchemaTries > 0 {
+	if in.Chat.SchemaTries > 0 {
 		// Some servers call no tools while an answer is constrained, so the first
 		// answer is left free.
-		p.Schema = turn.Chat.OutputSchema
+		p.Schema = in.Chat.OutputSchema
 	}
 
-	p.Messages = append(p.Messages, text("system", system(turn.Chat, turn.Loop, a.Profiles.Profile(turn.Session))))
+	p.Messages = append(p.Messages, Text("system", system(in.Chat, in.Loop, in.Profile)))
 	if transcript.Summary != "" {
-		p.Messages = append(p.Messages, text("user", summarised(transcript.Summary)))
-	}
-
-	pictures, err := a.pictures(ctx, transcript.Turns)
-	if err != nil {
-		return domain.Prompt{}, transcript, err
+		p.Messages = append(p.Messages, Text("user", summarised(transcript.Summary)))
 	}
 
 	remembered := len(transcript.Recalled) == 0
 
-	thinking := reasoningFrom(transcript.Turns, model.ReasoningHistory)
+	thinking := ReasoningFrom(transcript.Turns, in.Model.ReasoningHistory)
 	for i, t := range transcript.Turns {
-		if !remembered && t.ChatID == key.ChatID {
+		if !remembered && t.ChatID == in.Chat.ID {
 			// Directly before what the user asked: what comes earlier in the prompt
 			// is the same as in the chats before.
-			p.Messages, remembered = append(p.Messages, text("user", reminded(transcript.Recalled))), true
+			p.Messages, remembered = append(p.Messages, Text("user", reminded(transcript.Recalled))), true
 		}
 
-		p.Messages = append(p.Messages, turnMessages(t, model.ID, i >= thinking, pictures)...)
-		if problem := mismatchNote(turn.Chat, t); problem != "" {
-			p.Messages = append(p.Messages, text("user", problem))
+		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures)...)
+		if problem := mismatchNote(in.Chat, t); problem != "" {
+			p.Messages = append(p.Messages, Text("user", problem))
 		}
 	}
 
 	if !remembered {
-		p.Messages = append(p.Messages, text("user", reminded(transcript.Recalled)))
+		p.Messages = append(p.Messages, Text("user", reminded(transcript.Recalled)))
 	}
 
-	return p, transcript, nil
+	return p
 }
 
 func system(chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile) string {
@@ -128,6 +122,18 @@ func summarised(summary string) string {
 	)
 }
 
+// reminded is the message with the memories of a chat.
+func reminded(recalled []domain.RecalledMemory) string {
+	var list strings.Builder
+	list.WriteString("What is remembered from earlier sessions. It may be out of date: check what matters before you rely on it.\n")
+
+	for _, m := range recalled {
+		fmt.Fprintf(&list, "\n- (%s %d) %s", m.Type, m.ID, m.Content)
+	}
+
+	return reminder(list.String())
+}
+
 // turnMessages gives one turn as messages of a prompt to a model, with its
 // reasoning when it thinks on. Every tool call is followed by its result,
 // whatever became of it: model servers refuse a call without one.
@@ -136,16 +142,16 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 	case domain.RoleUser:
 		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures)}}
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
-		return []domain.PromptMessage{text("user", reminder(noteOf(t.Blocks)))}
+		return []domain.PromptMessage{Text("user", reminder(Note(t.Blocks)))}
 	case domain.RoleAssistant:
 	}
 
-	said := spoken(t)
+	said := Spoken(t)
 	if said == "" && len(t.Calls) == 0 {
 		return nil
 	}
 
-	message := text("assistant", said)
+	message := Text("assistant", said)
 	if thinking {
 		if message.Reasoning = reasoningOf(model, t); message.Reasoning != "" {
 			message.ReasoningField = t.ReasoningField
@@ -164,7 +170,7 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 		}
 
 		message.Calls = append(message.Calls, asked)
-		result := text("tool", resultText(call))
+		result := Text("tool", Result(call))
 		result.ToolCallID = call.ID
 		results = append(results, result)
 	}
@@ -172,8 +178,8 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 	return append([]domain.PromptMessage{message}, results...)
 }
 
-// resultText is what the model reads as the result of a call.
-func resultText(call domain.ToolCall) string {
+// Result is what the model reads as the result of a call.
+func Result(call domain.ToolCall) string {
 	switch {
 	case call.Result != "":
 		return call.Result
@@ -186,7 +192,8 @@ func resultText(call domain.ToolCall) string {
 	}
 }
 
-func noteOf(blocks []domain.Block) string {
+// Note is the text of a system turn.
+func Note(blocks []domain.Block) string {
 	var note strings.Builder
 	for _, b := range blocks {
 		note.WriteString(b.Content)
@@ -198,6 +205,7 @@ func noteOf(blocks []domain.Block) string {
 // reminder marks a text as coming from the service, not from the user.
 func reminder(content string) string { return "<system-reminder>" + content + "</system-reminder>" }
 
-func text(role, content string) domain.PromptMessage {
+// Text is a message of one text.
+func Text(role, content string) domain.PromptMessage {
 	return domain.PromptMessage{Role: role, Parts: []domain.ContentPart{{Type: "text", Text: content}}}
 }

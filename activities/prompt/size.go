@@ -1,0 +1,219 @@
+package prompt
+
+import (
+	"math"
+	"strings"
+
+	"everloop/domain"
+)
+
+// Tokens counts the tokens of texts, exactly or by an estimate that it corrects
+// by what model servers report.
+type Tokens interface {
+	Tokenizer(model string) (name string, exact bool)
+	Count(model, text string) int
+	// Due reports whether an observation would teach anything now.
+	Due(model string) bool
+	Observe(model string, estimated int, reported int64)
+}
+
+// Sizes measures prompts in the tokens of a model.
+type Sizes struct{ Tokens Tokens }
+
+// imageTokens stands for a picture, whose tokens only its server knows: about
+// what the common vision models take for one of a screen's size.
+const imageTokens = 1000
+
+// perMessage is what a chat template adds to a message.
+const perMessage = 4
+
+// Next is the size of a prompt in tokens, without its overhead when none was reported.
+func (s Sizes) Next(model string, w domain.ContextWeight) int64 {
+	return w.Reported + int64(float64(w.Bytes)/bytesPerToken*s.scale(model)) + w.Images*imageTokens
+}
+
+// bytesPerToken is a fair average over prose, code and tool results in all
+// languages, for sizes that are taken without reading the texts.
+const bytesPerToken = 3.7
+
+// scaleSample is a text whose count shows how a model's tokens compare to
+// estimated ones.
+var scaleSample = strings.Repeat("a few words ", 250)
+
+// scale is the ratio of a model's tokens to the average of all models. It is at least 1:
+// the calibration comes from whole prompts, with their tools, and what comes next can be
+// denser. A summary that comes a little early costs less than a call that is rejected.
+func (s Sizes) scale(model string) float64 {
+	if _, exact := s.Tokens.Tokenizer(model); exact {
+		return 1
+	}
+
+	return max(float64(s.Tokens.Count(model, scaleSample))/750, 1)
+}
+
+// Overhead is the size of a prompt without any turn.
+type Overhead struct {
+	System int64
+	Tools  []ToolTokens
+}
+
+// ToolTokens is the size of a tool in a prompt.
+type ToolTokens struct {
+	Name   string
+	Tokens int64
+}
+
+// Total is the size of all of it.
+func (f Overhead) Total() int64 {
+	sum := f.System
+	for _, t := range f.Tools {
+		sum += t.Tokens
+	}
+
+	return sum
+}
+
+// Overhead measures the system prompt and the tools of a loop.
+func (s Sizes) Overhead(
+	model string, chat domain.ChatSettings, loop domain.LoopSettings, profile domain.Profile, offered []domain.ToolSpec,
+) Overhead {
+	f := Overhead{System: s.count(model, system(chat, loop, profile)) + perMessage}
+	for _, spec := range offered {
+		f.Tools = append(
+			f.Tools,
+			ToolTokens{
+				spec.Name,
+				s.count(model, spec.Name) + s.count(model, spec.Description) + s.count(model, string(spec.Parameters)) + perMessage,
+			},
+		)
+	}
+
+	return f
+}
+
+// Recalled measures the message with the memories of a chat.
+func (s Sizes) Recalled(model string, recalled []domain.RecalledMemory) int64 {
+	if len(recalled) == 0 {
+		return 0
+	}
+
+	return s.count(model, reminded(recalled))
+}
+
+// Summary measures the message that stands for the compacted part of a conversation.
+func (s Sizes) Summary(model, summary string) int64 {
+	if summary == "" {
+		return 0
+	}
+
+	return s.count(model, summarised(summary)) + perMessage
+}
+
+func (s Sizes) count(model, text string) int64 { return int64(s.Tokens.Count(model, text)) }
+
+// TurnTokens is the size of one turn in a prompt.
+type TurnTokens struct {
+	Said    int64 // text and tool calls
+	Results int64
+	Files   int64 // pictures
+	Calls   int
+	Images  int
+}
+
+// Total is the size of all of it.
+func (w TurnTokens) Total() int64 { return w.Said + w.Results + w.Files }
+
+// Times scales the size, but for pictures, which are a guess in any case.
+func (w TurnTokens) Times(factor float64) TurnTokens {
+	w.Said, w.Results = Scaled(w.Said, factor), Scaled(w.Results, factor)
+	return w
+}
+
+// Scaled is a size by another count of tokens.
+func Scaled(tokens int64, factor float64) int64 { return int64(math.Round(float64(tokens) * factor)) }
+
+// Turn measures a turn as the prompt has it: with its reasoning while the model
+// still needs that.
+func (s Sizes) Turn(model string, t domain.TranscriptTurn, thinking bool) TurnTokens {
+	var w TurnTokens
+
+	for _, p := range t.Parts {
+		if p.ImageURL != nil {
+			w.Files += imageTokens
+			w.Images++
+
+			continue
+		}
+
+		w.Said += s.count(model, p.Text)
+	}
+
+	if t.Role == domain.RoleAssistant {
+		w.Said += s.count(model, Spoken(t))
+		if thinking {
+			w.Said += s.count(model, reasoningOf(model, t))
+		}
+	} else if len(t.Parts) == 0 {
+		w.Said += s.count(model, Note(t.Blocks))
+	}
+
+	w.Said += perMessage
+	for _, call := range t.Calls {
+		w.Said += s.count(model, call.ToolName) + s.count(model, call.Arguments) + 2*perMessage
+		w.Results += s.count(model, Result(call)) + perMessage
+		w.Calls++
+	}
+
+	return w
+}
+
+// Spoken is what an assistant said in a turn: its text and its plan.
+func Spoken(t domain.TranscriptTurn) string {
+	said := ""
+
+	for _, b := range t.Blocks {
+		switch b.Type {
+		case domain.BlockText:
+			said += b.Content
+		case domain.BlockPlan:
+			said += "\n\nThe plan:\n" + b.Content
+		default: // not text of the assistant
+		}
+	}
+
+	return said
+}
+
+// Calibrate adjusts the token counter to what a server has reported of a prompt, when
+// that is due.
+func (s Sizes) Calibrate(p domain.Prompt, reported int64) {
+	if s.Tokens == nil || reported == 0 || !s.Tokens.Due(p.Model) {
+		return
+	}
+
+	estimated := 0
+	for _, spec := range p.Tools {
+		estimated += s.Tokens.Count("", spec.Name) + s.Tokens.Count("", spec.Description) + s.Tokens.Count(
+			"", string(spec.Parameters),
+		) + perMessage
+	}
+
+	for _, m := range p.Messages {
+		estimated += perMessage
+
+		for _, part := range m.Parts {
+			if part.ImageURL != nil {
+				return // what a picture takes is not known
+			}
+
+			estimated += s.Tokens.Count("", part.Text)
+		}
+
+		estimated += s.Tokens.Count("", m.Reasoning)
+		for _, call := range m.Calls {
+			estimated += s.Tokens.Count("", call.Name) + s.Tokens.Count("", call.Arguments)
+		}
+	}
+
+	s.Tokens.Observe(p.Model, estimated, reported)
+}

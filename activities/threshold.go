@@ -1,0 +1,57 @@
+package activities
+
+import (
+	"context"
+
+	"everloop/activities/prompt"
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+// overThreshold reports whether the model call would pass the threshold at which the
+// history is summarised. It is asked before the call's turn is opened, so that the summary
+// comes before that turn. What the server has reported of the loop's last prompt counts;
+// only what came since is estimated.
+func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w domain.ContextWeight, profile domain.Profile) (bool, error) {
+	if !profile.Compaction.Auto {
+		return false, nil
+	}
+
+	model, err := a.Models.Resolve(ctx, requested(w.Chat))
+	if err != nil {
+		return false, nil // the call itself will find that out
+	}
+
+	limit := threshold(model, profile.Compaction)
+
+	size := a.sizes().Next(model.ID, w)
+	if w.Reported == 0 {
+		if size > limit {
+			return true, nil
+		}
+
+		set := a.Tools.For(ctx, tools.Scope{
+			Session: w.Session, Mode: w.Chat.Mode, Headless: w.Chat.Headless, LoopID: key.LoopID,
+			Depth: w.Loop.Depth, Only: w.Loop.Only, Profile: profile,
+		})
+		overhead := a.sizes().Overhead(model.ID, w.Chat, w.Loop, profile, set.Offered())
+		size += overhead.Total()
+	}
+
+	return size > limit, nil
+}
+
+func (a *Activities) sizes() prompt.Sizes { return prompt.Sizes{Tokens: a.Tokens} }
+
+func requested(chat domain.ChatSettings) string {
+	if chat.Model == nil {
+		return ""
+	}
+
+	return *chat.Model
+}
+
+// threshold is the size in tokens at which a history is summarised.
+func threshold(model domain.Model, policy domain.CompactionPolicy) int64 {
+	return model.ContextWindow * int64(policy.ThresholdPct) / 100
+}
