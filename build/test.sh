@@ -51,4 +51,4 @@ go test ./internal/arrows ./internal/doccheck ./internal/wordlist
 go list ./... | grep -vE '^everloop/(e2e|internal/(arrows|doccheck|wordlist))$' | xargs go test -race -vet=off -p 3 -timeout 30m
 stop
 trap - EXIT
-go test -count=1 -timeout 40m -parallel 3 ./e2e
+go test -count=1 -timeout 75m -parallel 3 ./e2e
