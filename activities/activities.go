@@ -15,6 +15,7 @@ import (
 	"everloop/activities/prompt"
 	"everloop/activities/stream"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
 	"everloop/domain"
 	"everloop/domain/speech"
 )
@@ -29,7 +30,7 @@ type Activities struct {
 	Models     Models
 	Images     prompt.Images
 	Tools      *tools.Registry
-	Agents     *tools.Agents
+	Agents     *agents.Agents
 	Forks      Forks
 	ForkLimits domain.ForkLimits
 	Workspaces Workspaces

@@ -77,7 +77,9 @@ func (c *compaction) categories(transcript domain.Transcript, f prompt.Overhead)
 	}
 
 	memories := domain.ContextCategory{
-		Name: "memories", Tokens: prompt.Scaled(c.sizes().Recalled(c.model.ID, transcript.Recalled), c.framed), Count: len(transcript.Recalled),
+		Name:   "memories",
+		Tokens: prompt.Scaled(c.sizes().Recalled(c.model.ID, transcript.Recalled), c.framed),
+		Count:  len(transcript.Recalled),
 	}
 
 	messages := domain.ContextCategory{Name: "messages"}

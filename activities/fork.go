@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
 	"everloop/domain"
 )
 
@@ -59,7 +60,7 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 
 	out, err := a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, restored)
 	if err == nil {
-		a.Metrics.ToolCalled(tools.Agent, string(end.Status), time.Since(said.StartedAt))
+		a.Metrics.ToolCalled(agents.Agent, string(end.Status), time.Since(said.StartedAt))
 	}
 
 	return out, err

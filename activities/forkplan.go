@@ -8,6 +8,8 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
+	"everloop/activities/tools/questions"
 	"everloop/domain"
 )
 
@@ -29,7 +31,7 @@ func (m *modelCall) planFork(ctx context.Context, call *domain.PlannedCall, argu
 }
 
 func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.RawMessage) (fork *domain.NewFork, refusal string) {
-	in, err := tools.ParseAgent(arguments)
+	in, err := agents.ParseAgent(arguments)
 	if err != nil {
 		return nil, "The arguments of Agent could not be read."
 	}
@@ -129,7 +131,7 @@ func (m *modelCall) askFrom(call *domain.PlannedCall, arguments json.RawMessage)
 		return
 	}
 
-	if marked, err := tools.WithSource(arguments, *call.Source); err == nil {
+	if marked, err := questions.WithSource(arguments, *call.Source); err == nil {
 		call.Arguments = marked
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"everloop/activities"
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/domain"
 )
 
@@ -126,7 +127,7 @@ func (c *countedTools) Tools(context.Context, tools.Scope) []tools.Tool {
 func leased(t *testing.T, ledger *leasedCalls) (*activities.Activities, *countedTools) {
 	t.Helper()
 
-	registry, err := tools.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
+	registry, err := builtin.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
 	require.NoError(t, err)
 
 	counted := &countedTools{}

@@ -12,6 +12,8 @@ import (
 	"everloop/activities/prompt"
 	"everloop/activities/stream"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
+	"everloop/activities/tools/questions"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
@@ -344,13 +346,13 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 	case refusal != "":
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: "Not carried out: " + refusal + "."}
 	case tool.Asks && m.skipsConfirmations():
-		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: tools.LeftToModel}
+		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: questions.LeftToModel}
 	case tool.Asks:
 		m.planQuestion(&call, arguments)
 	case tool.Name == tools.SubmitPlan:
 		call.Settled = &domain.Settlement{Status: domain.CallDone, Result: "The plan is shown to the user."}
 		return []domain.PlannedCall{call}, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
-	case tool.Name == tools.Agent:
+	case tool.Name == agents.Agent:
 		if m.planFork(ctx, &call, arguments); call.Settled == nil {
 			return m.permit(call, arguments), nil
 		}
@@ -363,13 +365,13 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 
 // planQuestion puts a call's questions to the user.
 func (m *modelCall) planQuestion(call *domain.PlannedCall, arguments json.RawMessage) {
-	questions, err := tools.ParseQuestions(arguments)
+	asked, err := questions.ParseQuestions(arguments)
 	if err != nil {
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: err.Error()}
 		return
 	}
 
-	if call.Questions, err = json.Marshal(questions); err != nil {
+	if call.Questions, err = json.Marshal(asked); err != nil {
 		call.Settled = &domain.Settlement{Status: domain.CallError, Result: "The questions could not be read."}
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/questions"
 	"everloop/domain"
 )
 
@@ -83,7 +84,7 @@ func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) [
 	rules := m.scope.Profile.Permissions
 	decision := domain.Decide(rules, call.ToolName, arguments)
 
-	access := call.ToolName == tools.RequestAccess
+	access := call.ToolName == questions.RequestAccess
 	if access && decision == domain.PermissionAllow {
 		decision = domain.PermissionAsk // what it asks for is never taken for granted
 	}
@@ -113,7 +114,7 @@ func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) [
 
 	allows := domain.AllowingRules(rules, call.ToolName, arguments)
 
-	asked := tools.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
+	asked := questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
 	if access {
 		allows, asked = m.askAccess(call.ID, arguments)
 	}
@@ -140,19 +141,19 @@ func (m *modelCall) skipsConfirmations() bool {
 func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) domain.PlannedCall {
 	return domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
-		Arguments: string(tools.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), false)),
-		Settled:   &domain.Settlement{Status: domain.CallDone, Result: tools.GrantedByPolicy},
+		Arguments: string(questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), false)),
+		Settled:   &domain.Settlement{Status: domain.CallDone, Result: questions.GrantedByPolicy},
 	}
 }
 
 // askAccess gives the question for domains, and the rules that a yes to it adds.
 func (m *modelCall) askAccess(callID string, arguments json.RawMessage) ([]domain.PermissionRule, json.RawMessage) {
-	rules, reason, _ := tools.ParseAccess(arguments) // they were checked when the call was admitted
+	rules, reason, _ := questions.ParseAccess(arguments) // they were checked when the call was admitted
 
 	var allows []domain.PermissionRule
 	for _, rule := range rules {
 		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
 	}
 
-	return allows, tools.AccessQuestion(callID, rules, reason)
+	return allows, questions.AccessQuestion(callID, rules, reason)
 }

@@ -13,6 +13,7 @@ import (
 	"everloop/activities"
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
@@ -42,7 +43,7 @@ func TestRunTool_timeLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				registry, err := tools.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
+				registry, err := builtin.New(tools.Deps{Sandbox: sleepingShell{}, Workspaces: standIn{}})
 				require.NoError(t, err)
 				registry.Provide(slowTool{test.limit})
 

@@ -10,6 +10,8 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/commands"
+	"everloop/activities/tools/search"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -155,7 +157,7 @@ func (o *Outcomes) check(ctx context.Context, run schedule.OutcomeRun) (checks [
 	}
 
 	for _, command := range run.Commands {
-		check, err := tools.RunCheck(ctx, o.Sandbox, view, command)
+		check, err := commands.RunCheck(ctx, o.Sandbox, view, command)
 		if err != nil {
 			return checks, err
 		}
@@ -166,7 +168,7 @@ func (o *Outcomes) check(ctx context.Context, run schedule.OutcomeRun) (checks [
 	for _, pattern := range run.Files {
 		began := time.Now()
 
-		why, err := tools.FileExists(ctx, o.Workspaces, view, pattern)
+		why, err := search.FileExists(ctx, o.Workspaces, view, pattern)
 		if err != nil {
 			return checks, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/commands"
 	"everloop/domain"
 	"everloop/internal/durable"
 	"everloop/internal/retry"
@@ -84,7 +85,7 @@ func (t *Tasks) limits() TaskLimits {
 	}
 
 	if l.Output == 0 {
-		l.Output = tools.MaxTaskLog
+		l.Output = commands.MaxTaskLog
 	}
 
 	if l.Drain == 0 {
@@ -233,7 +234,7 @@ func (t *Tasks) writeScript(ctx context.Context, view tools.SessionView, task co
 
 func (t *Tasks) openLog(
 	ctx context.Context, view tools.SessionView, task contract.ClaimedTask, limit int64, full func(),
-) (*tools.TaskLog, error) {
+) (*commands.TaskLog, error) {
 	files, err := t.Workspaces.Open(ctx, view)
 	if err != nil {
 		return nil, err
@@ -245,12 +246,12 @@ func (t *Tasks) openLog(
 		return nil, err
 	}
 
-	return tools.NewTaskLog(file, limit, full), nil
+	return commands.NewTaskLog(file, limit, full), nil
 }
 
 // watch sends heartbeats to the database while the command runs and kills it when it must
 // end: on request, with its worker, or when another worker has taken it over.
-func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *tools.TaskLog,
+func (t *Tasks) watch(run context.Context, kill context.CancelCauseFunc, task contract.ClaimedTask, log *commands.TaskLog,
 	stop <-chan struct{}, started <-chan int, drain time.Duration,
 ) {
 	beat := time.NewTicker(taskBeat)
@@ -286,7 +287,7 @@ func (t *Tasks) started(run context.Context, task contract.ClaimedTask, pid int)
 }
 
 func (t *Tasks) alive(
-	run context.Context, kill context.CancelCauseFunc, lastBeat *time.Time, task contract.ClaimedTask, log *tools.TaskLog,
+	run context.Context, kill context.CancelCauseFunc, lastBeat *time.Time, task contract.ClaimedTask, log *commands.TaskLog,
 ) {
 	bytes, last := log.Written()
 

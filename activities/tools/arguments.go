@@ -117,7 +117,7 @@ func place(location []string) string {
 		return ""
 	}
 
-	return cut(clean(strings.Join(location, ".")), 100) + ": "
+	return Cut(Clean(strings.Join(location, ".")), 100) + ": "
 }
 
 // describe says in words what a keyword of the schema missed. Values of the
@@ -129,7 +129,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.AdditionalProperties:
 		var names []string
 		for _, name := range k.Properties[:min(len(k.Properties), 5)] {
-			names = append(names, quote(name))
+			names = append(names, Quote(name))
 		}
 
 		return "unknown argument " + strings.Join(names, ", ")
@@ -150,7 +150,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Pattern, *kind.Format:
 		return "does not have the form that is asked for"
 	default:
-		return cut(clean(k.LocalizedString(english)), 200)
+		return Cut(Clean(k.LocalizedString(english)), 200)
 	}
 }
 
@@ -158,8 +158,8 @@ func number(value float64, _ bool) string {
 	return fmt.Sprintf("%.0f", value)
 }
 
-// decode reads checked arguments into a tool's own struct.
-func decode[T any](arguments json.RawMessage) (T, error) {
+// Decode reads checked arguments into a tool's own struct.
+func Decode[T any](arguments json.RawMessage) (T, error) {
 	var in T
 	if err := json.Unmarshal(arguments, &in); err != nil {
 		return in, fmt.Errorf("arguments passed the schema but do not decode: %w", err)
@@ -168,16 +168,17 @@ func decode[T any](arguments json.RawMessage) (T, error) {
 	return in, nil
 }
 
-// whole is an integer argument. Models write 5000 as 5000.0 or 5e3 too.
-type whole int
+// Whole is an integer argument. Models write 5000 as 5000.0 or 5e3 too.
+type Whole int
 
-func (w *whole) UnmarshalJSON(data []byte) error {
+// UnmarshalJSON takes a whole number in every form that JSON has for it.
+func (w *Whole) UnmarshalJSON(data []byte) error {
 	var value float64
 	if err := json.Unmarshal(data, &value); err != nil {
 		return err
 	}
 	// Beyond what an int holds on every machine, more is the same as much.
-	*w = whole(math.Max(math.MinInt32, math.Min(math.MaxInt32, value)))
+	*w = Whole(math.Max(math.MinInt32, math.Min(math.MaxInt32, value)))
 
 	return nil
 }

@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// length counts characters.
-func length(s string) int { return utf8.RuneCountInString(s) }
+// Length counts characters.
+func Length(s string) int { return utf8.RuneCountInString(s) }
 
-// clean makes text fit for the records, events and models: valid UTF-8 without
+// Clean makes text fit for the records, events and models: valid UTF-8 without
 // NUL, which PostgreSQL cannot store.
-func clean(s string) string {
+func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
-// cut shortens text to n characters, the last of them an ellipsis.
-func cut(s string, n int) string {
-	if length(s) <= n {
+// Cut shortens text to n characters, the last of them an ellipsis.
+func Cut(s string, n int) string {
+	if Length(s) <= n {
 		return s
 	}
 
-	return first(s, n-1) + "…"
+	return First(s, n-1) + "…"
 }
 
-// first gives the first n characters.
-func first(s string, n int) string {
+// First gives the first n characters.
+func First(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -54,15 +54,15 @@ func last(s string, n int) string {
 	return s[i:]
 }
 
-// headAndTail keeps the beginning and the end of a text that is too long, with
+// HeadAndTail keeps the beginning and the end of a text that is too long, with
 // the note between them, in at most limit characters.
-func headAndTail(head, tail, note string, limit int) string {
-	room := max(limit-length(note), 0)
-	return first(head, room/2) + note + last(tail, room-room/2)
+func HeadAndTail(head, tail, note string, limit int) string {
+	room := max(limit-Length(note), 0)
+	return First(head, room/2) + note + last(tail, room-room/2)
 }
 
-// outputPath is where the whole of a shortened result is kept (docs/tools.md#for-all-tools).
-func outputPath(callID string) string { return OutputDir + "/" + fileName(callID) + ".txt" }
+// OutputPath is where the whole of a shortened result is kept (docs/tools.md#for-all-tools).
+func OutputPath(callID string) string { return OutputDir + "/" + fileName(callID) + ".txt" }
 
 // TaskLogPath is where the output of a background task grows.
 func TaskLogPath(taskID string) string { return TaskLogDir + "/" + fileName(taskID) + ".log" }
@@ -84,8 +84,8 @@ func fileName(id string) string {
 	return safe[:min(len(safe), 120)]
 }
 
-// shortenedNote stands where characters were left out of a result.
-func shortenedNote(total int, path string) string {
+// ShortenedNote stands where characters were left out of a result.
+func ShortenedNote(total int, path string) string {
 	return fmt.Sprintf(
 		"\n\n[… %d characters in all; the middle is left out here. All of it: %s, which Read can page with offset "+
 			"and limit …]\n\n",
@@ -96,14 +96,14 @@ func shortenedNote(total int, path string) string {
 
 // shorten keeps the whole of an output in a file and gives its head and tail.
 func (r *Registry) shorten(ctx context.Context, c *Call, output string) string {
-	path := outputPath(c.ID)
+	path := OutputPath(c.ID)
 
-	note := shortenedNote(length(output), path)
+	note := ShortenedNote(Length(output), path)
 	if err := r.save(ctx, c.Session, path, output); err != nil {
-		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", length(output))
+		note = fmt.Sprintf("\n\n[… %d characters in all; the middle is left out here and could not be kept …]\n\n", Length(output))
 	}
 
-	return headAndTail(output, output, note, r.maxResult)
+	return HeadAndTail(output, output, note, r.maxResult)
 }
 
 func (r *Registry) save(ctx context.Context, s SessionView, path, output string) error {
@@ -116,4 +116,23 @@ func (r *Registry) save(ctx context.Context, s SessionView, path, output string)
 	_, err = files.Write(ctx, path, strings.NewReader(output), "")
 
 	return err
+}
+
+// BackgroundTaskID is the background task that a call starts: the same call again
+// starts no second one.
+func BackgroundTaskID(callID string) string { return "bg_" + strings.TrimPrefix(callID, "call_") }
+
+// Shorten keeps the whole of a result that is too long for a model in a file of
+// the workspace and gives its head and tail; a shorter one stays as it is.
+func (r *Registry) Shorten(ctx context.Context, c *Call, output string) string {
+	output = Clean(output)
+	if Length(output) <= r.maxResult {
+		return output
+	}
+
+	if r.workspaces == nil {
+		return Cut(output, r.maxResult)
+	}
+
+	return r.shorten(ctx, c, output)
 }

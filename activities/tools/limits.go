@@ -17,8 +17,8 @@ const (
 	MaxBashTimeout     = 10 * time.Minute
 )
 
-// orDefault fills in what is left out.
-func (l Limits) orDefault() Limits {
+// OrDefault fills in what is left out.
+func (l Limits) OrDefault() Limits {
 	if l.Result == 0 {
 		l.Result = MaxResult
 	}

@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"io"
+	"maps"
+	"strings"
 	"time"
 
 	"everloop/domain"
@@ -84,6 +86,17 @@ type Command struct {
 	Started func(pid int)
 }
 
+// Environment leaves out what no environment can hold, so that one bad variable of
+// a session does not keep all its commands from running.
+func Environment(env map[string]string) map[string]string {
+	kept := maps.Clone(env)
+	maps.DeleteFunc(kept, func(name, value string) bool {
+		return name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0)
+	})
+
+	return kept
+}
+
 // Exit says how a command ended.
 type Exit struct {
 	Code int // 128 plus the signal's number when a signal ended it
@@ -129,14 +142,19 @@ type NewShell struct {
 	Title, Command                string
 }
 
-// refusal gives the words of an error that the model can do something about,
-// and false for one that is not the model's.
-func refusal(err error) (string, bool) {
-	e := domain.AsError(err)
-	switch e.Kind {
-	case domain.Internal, domain.Unavailable:
-		return "", false
-	default:
-		return e.Message, true
-	}
+// Deps is what the built-in tools work with.
+type Deps struct {
+	Workspaces Workspaces
+	Sandbox    Sandbox
+	Reads      FileReads
+	Tasks      TaskList
+	Background Background // nil: run_in_background is refused
+	Web        Web        // nil: WebFetch is not offered
+	Asker      Asker      // nil: the prompt of WebFetch is not applied
+	Search     Searcher   // nil: WebSearch is not offered
+
+	Network  domain.NetworkMode // of commands; empty: none
+	Policies NetworkPolicies    // with NetworkRules; what RequestAccess reads
+
+	Limits Limits
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// parameters returns the JSON Schema of a tool's arguments, from their struct:
+// Parameters returns the JSON Schema of a tool's arguments, from their struct:
 //
 //   - A field that is not omitempty is required.
 //   - The tag jsonschema is what the model reads about the field.
@@ -22,7 +22,7 @@ import (
 //
 // What tags cannot say, adjust does. It panics if a tag is wrong, which every test of the
 // registry finds.
-func parameters[T any](adjust ...func(*jsonschema.Schema)) json.RawMessage {
+func Parameters[T any](adjust ...func(*jsonschema.Schema)) json.RawMessage {
 	schema, err := jsonschema.For[T](nil)
 	if err == nil {
 		err = applyLimits(schema, reflect.TypeFor[T]())

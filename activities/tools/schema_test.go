@@ -17,7 +17,7 @@ func TestParameters(t *testing.T) {
 	type arguments struct {
 		Text  string   `json:"text" jsonschema:"What it works on" limits:"1..10"`
 		Mode  *string  `json:"mode,omitempty" enum:"a|b"`
-		Count whole    `json:"count,omitempty" limits:"0..5"`
+		Count Whole    `json:"count,omitempty" limits:"0..5"`
 		Tags  []string `json:"tags,omitempty" limits:"1..3" each:"..4"`
 		Items []item   `json:"items,omitempty"`
 	}
@@ -37,14 +37,14 @@ func TestParameters(t *testing.T) {
 		"required": ["text"],
 		"additionalProperties": false,
 		"title": "adjusted"
-	}`, string(parameters[arguments](func(s *jsonschema.Schema) { s.Title = "adjusted" })))
+	}`, string(Parameters[arguments](func(s *jsonschema.Schema) { s.Title = "adjusted" })))
 }
 
 func TestParameters_wrongLimits(t *testing.T) {
 	t.Parallel()
-	require.PanicsWithValue(t, `schema of tools.noRange: field Text: limits "1" are not valid here`, func() { parameters[noRange]() })
-	require.PanicsWithValue(t, `schema of tools.noNumber: field Text: limits "one.." are not valid here`, func() { parameters[noNumber]() })
-	require.PanicsWithValue(t, `schema of tools.noArray: field Text: limits "1..2" are not valid here`, func() { parameters[noArray]() })
+	require.PanicsWithValue(t, `schema of tools.noRange: field Text: limits "1" are not valid here`, func() { Parameters[noRange]() })
+	require.PanicsWithValue(t, `schema of tools.noNumber: field Text: limits "one.." are not valid here`, func() { Parameters[noNumber]() })
+	require.PanicsWithValue(t, `schema of tools.noArray: field Text: limits "1..2" are not valid here`, func() { Parameters[noArray]() })
 }
 
 type noRange struct {

@@ -13,8 +13,8 @@ const (
 	maxRunSummary = 80
 )
 
-// member gives the summary of a tool by one argument of it.
-func member(names ...string) func(json.RawMessage) string {
+// SummaryBy gives the summary of a tool by one argument of it.
+func SummaryBy(names ...string) func(json.RawMessage) string {
 	return func(arguments json.RawMessage) string {
 		var in map[string]any
 		if json.Unmarshal(arguments, &in) != nil {
@@ -25,7 +25,7 @@ func member(names ...string) func(json.RawMessage) string {
 
 		for _, name := range names {
 			if text, ok := in[name].(string); ok && text != "" {
-				parts = append(parts, first(text, 4*maxSummary))
+				parts = append(parts, First(text, 4*maxSummary))
 			}
 		}
 
@@ -33,11 +33,11 @@ func member(names ...string) func(json.RawMessage) string {
 	}
 }
 
-// firstMember gives the first of some arguments that is there.
-func firstMember(names ...string) func(json.RawMessage) string {
+// SummaryByFirst gives the first of some arguments that is there.
+func SummaryByFirst(names ...string) func(json.RawMessage) string {
 	return func(arguments json.RawMessage) string {
 		for _, name := range names {
-			if text := member(name)(arguments); text != "" {
+			if text := SummaryBy(name)(arguments); text != "" {
 				return text
 			}
 		}
@@ -46,8 +46,8 @@ func firstMember(names ...string) func(json.RawMessage) string {
 	}
 }
 
-// oneLine folds white space and drops what cannot be shown.
-func oneLine(s string) string {
+// OneLine folds white space and drops what cannot be shown.
+func OneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 
 	return strings.Map(func(r rune) rune {
@@ -76,7 +76,8 @@ var secrets = []struct {
 	{regexp.MustCompile(`\b[A-Za-z0-9+_=-]*[0-9][A-Za-z0-9+_=-]{39,}`), "***"},
 }
 
-func redact(s string) string {
+// Redact hides what looks like a secret.
+func Redact(s string) string {
 	for _, secret := range secrets {
 		s = secret.form.ReplaceAllString(s, secret.with)
 	}

@@ -1,7 +1,9 @@
-// Package tools holds the agent's own tools: what the model reads about each, how
-// its arguments are checked, and what it does. A tool knows a session's
-// workspace, sandbox and records through the small ports of ports.go; it must
-// not know Temporal, the ledger of tool calls, transports or engines.
+// Package tools holds what a tool is made of: its name, schema and modes, how its
+// arguments are checked, how its result is bounded, and the registry that offers and
+// runs tools. The packages below it hold the service's own tools, with what the model
+// reads about each; package builtin lists them. A tool knows a session's workspace,
+// sandbox and records through the small ports of ports.go; it must not know Temporal,
+// the ledger of tool calls, transports or engines.
 package tools
 
 import (

@@ -9,6 +9,12 @@ import (
 	"everloop/domain"
 )
 
+// Names of tools that are not run; what becomes of their calls instead.
+const (
+	AskUserQuestion = "AskUserQuestion" // put to the user
+	SubmitPlan      = "SubmitPlan"      // becomes a block of type plan
+)
+
 // Scope says for whom tools are offered: a loop of a chat in a session.
 type Scope struct {
 	Session  domain.Session
@@ -143,21 +149,21 @@ func (t *Toolset) DisplayName(name string) string {
 func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result) {
 	tool, ok := t.byName[name]
 	if !ok {
-		return Tool{}, nil, failed("There is no tool named %s. The tools are: %s.", quote(name), strings.Join(t.names(), ", "))
+		return Tool{}, nil, Failed("There is no tool named %s. The tools are: %s.", Quote(name), strings.Join(t.names(), ", "))
 	}
 
 	if reason := tool.withheld(t.scope); reason != "" {
-		return Tool{}, nil, failed("%s cannot be used here: %s.", tool.Name, reason)
+		return Tool{}, nil, Failed("%s cannot be used here: %s.", tool.Name, reason)
 	}
 
 	checked, problem := tool.schema.check(arguments)
 	if problem != "" {
-		return Tool{}, nil, failed("The arguments of %s are not valid, so nothing was done: %s", tool.Name, problem)
+		return Tool{}, nil, Failed("The arguments of %s are not valid, so nothing was done: %s", tool.Name, problem)
 	}
 
 	if tool.Check != nil {
 		if problem := tool.Check(checked); problem != "" {
-			return Tool{}, nil, failed("%s was not carried out: %s", tool.Name, sentence(problem))
+			return Tool{}, nil, Failed("%s was not carried out: %s", tool.Name, Sentence(problem))
 		}
 	}
 
@@ -168,14 +174,14 @@ func (t *Toolset) Admit(name, arguments string) (Tool, json.RawMessage, *Result)
 // most 80 characters: "Bash: Run the tests". The values, and what looks like a secret,
 // are masked before it is cut.
 func (t *Toolset) RunSummary(name, arguments string, values []string) string {
-	head := oneLine(clean(name))
+	head := OneLine(Clean(name))
 
 	about := t.RunText(name, arguments)
 	if about == "" {
-		return cut(head, maxRunSummary)
+		return Cut(head, maxRunSummary)
 	}
 
-	return cut(head+": "+redact(oneLine(clean(maskValues(about, values)))), maxRunSummary)
+	return Cut(head+": "+Redact(OneLine(Clean(maskValues(about, values)))), maxRunSummary)
 }
 
 // RunText is what a RunSummary holds of a call's arguments, unmasked; mostly nothing.
@@ -188,21 +194,34 @@ func (t *Toolset) RunText(name, arguments string) string {
 	return tool.RunSummary(json.RawMessage(arguments))
 }
 
+// shownSubject is how much of a call's argument a question for permission shows,
+// in characters; clients have all of it in the call beside it.
+const shownSubject = 3500
+
+// About says what a call would do, for a user who decides about it.
+func (t *Toolset) About(name string, arguments json.RawMessage) string {
+	if subject := domain.PermissionSubject(arguments); subject != string(arguments) {
+		return Clean(t.DisplayName(name)) + ": " + Cut(Clean(subject), shownSubject)
+	}
+
+	return t.Summary(name, string(arguments))
+}
+
 // Summary says in one line what a call is about, for the user: "Bash: go test ./…".
 // What looks like a secret in it is masked.
 func (t *Toolset) Summary(name, arguments string) string {
-	head := oneLine(clean(name))
+	head := OneLine(Clean(name))
 
 	tool, ok := t.byName[name]
 	if !ok || tool.Summary == nil {
-		return cut(head, maxSummary)
+		return Cut(head, maxSummary)
 	}
 
-	if about := redact(oneLine(clean(tool.Summary(json.RawMessage(arguments))))); about != "" {
+	if about := Redact(OneLine(Clean(tool.Summary(json.RawMessage(arguments))))); about != "" {
 		head += ": " + about
 	}
 
-	return cut(head, maxSummary)
+	return Cut(head, maxSummary)
 }
 
 func (t *Toolset) names() []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/companions/mock"
 	"everloop/domain"
 	"everloop/infra/langchain"
@@ -39,7 +40,7 @@ type offer struct {
 func registry(t *testing.T, list ...tools.Tool) offer {
 	t.Helper()
 
-	r, err := tools.New(tools.Deps{})
+	r, err := builtin.New(tools.Deps{})
 	require.NoError(t, err)
 
 	for _, tool := range list {

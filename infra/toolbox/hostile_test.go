@@ -21,6 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
+	"everloop/activities/tools/builtin"
+	"everloop/activities/tools/commands"
 	"everloop/domain"
 	"everloop/infra/workspace"
 	"everloop/infra/workspace/sessionfiles"
@@ -109,7 +112,7 @@ func newHostile(t *testing.T) *hostile {
 	}
 
 	h.many("many", manyEntries, "")
-	h.many(tools.AgentDir, agentEntries, ".md")
+	h.many(agents.AgentDir, agentEntries, ".md")
 
 	return h
 }
@@ -227,7 +230,7 @@ func (h *hostile) tool(ctx context.Context, name string, arguments map[string]an
 		}
 	}
 
-	registry, err := tools.New(tools.Deps{Workspaces: Files{Store: h.rest.Store}, Reads: seen})
+	registry, err := builtin.New(tools.Deps{Workspaces: Files{Store: h.rest.Store}, Reads: seen})
 	if err != nil {
 		return "", err
 	}
@@ -268,7 +271,7 @@ func TestReaders_areBounded(t *testing.T) {
 		}
 		defer file.Close()
 
-		out, err := tools.ReadTaskLog(ctx, file, 100)
+		out, err := commands.ReadTaskLog(ctx, file, 100)
 
 		return strconv.FormatInt(out.TotalLines, 10) + " lines, " + strconv.Itoa(len(out.Lines)) + " given", err
 	}
@@ -317,8 +320,8 @@ func TestReaders_areBounded(t *testing.T) {
 
 		return "zip", write(ctx, io.Discard)
 	}
-	agents := func(ctx context.Context, _ string) (string, error) {
-		provider, err := tools.NewAgents(tools.Deps{Workspaces: Files{Store: h.rest.Store}})
+	agentTypes := func(ctx context.Context, _ string) (string, error) {
+		provider, err := agents.NewAgents(tools.Deps{Workspaces: Files{Store: h.rest.Store}})
 		if err != nil {
 			return "", err
 		}
@@ -397,7 +400,7 @@ func TestReaders_areBounded(t *testing.T) {
 		}},
 		"append":        {appendTo, map[string]string{"fifo": notRegular, "itself": notRegular, "zero": notRegular, "outside": notRegular, "many": directory}},
 		"export":        {export, map[string]string{".": "all: true"}},
-		"agents' files": {agents, map[string]string{tools.AgentDir: "holds more than 50 files"}},
+		"agents' files": {agentTypes, map[string]string{agents.AgentDir: "holds more than 50 files"}},
 	} {
 		for what, want := range tc.want {
 			t.Run(name+"/"+what, func(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 
 	"everloop/activities"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
+	"everloop/activities/tools/builtin"
 	"everloop/domain"
 	"everloop/domain/speech"
 	"everloop/infra/metrics"
@@ -17,7 +19,7 @@ import (
 // them, and for the API, which assembles prompts with them to count their tokens.
 func (b *backend) newActivities(
 	registry *tools.Registry,
-	agents *tools.Agents,
+	types *agents.Agents,
 	files toolbox.Files,
 	counts *metrics.Work,
 ) *activities.Activities {
@@ -28,7 +30,7 @@ func (b *backend) newActivities(
 		Log: b.log, Stops: b.signals, Models: b.models, Tokens: b.tokens,
 		Images:      objects.NewImageCache(b.objects.DataURL, objects.DefaultImageCache),
 		Tools:       registry,
-		Agents:      agents,
+		Agents:      types,
 		Workspaces:  files,
 		Profiles:    b,
 		Environment: b.buckets,
@@ -93,7 +95,7 @@ func (c contexts) Standing(ctx context.Context, session domain.Session) (system,
 // provideMemory offers the tool Memory, where this installation has memories.
 func (b *backend) provideMemory(registry *tools.Registry) {
 	if b.settings.MemoryEnabled {
-		registry.Provide(tools.NewMemoryTool(b.db))
+		registry.Provide(builtin.NewMemoryTool(b.db))
 	}
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"everloop/activities/background"
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/service/dagruns"
 	"everloop/service/production"
 	"everloop/service/skills"
@@ -15,7 +16,7 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 		return err
 	}
 
-	provider, err := tools.NewAssistance(documents, b.logger)
+	provider, err := builtin.NewAssistance(documents, b.logger)
 	if err == nil {
 		registry.Provide(provider)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
 	"everloop/api/sessiondetail"
 	"everloop/domain"
 	"everloop/infra/mcp"
@@ -15,7 +16,7 @@ import (
 // count their tokens. None of them runs in this role.
 type shownTools struct {
 	registry *tools.Registry
-	agents   *tools.Agents
+	agents   *agents.Agents
 	skills   *skills.Service
 }
 
@@ -25,12 +26,12 @@ func (b *backend) newShownTools() (shownTools, error) {
 		return shownTools{}, err
 	}
 
-	agents, err := tools.NewAgents(tools.Deps{Workspaces: toolbox.Files{Store: b.workspace}})
+	types, err := agents.NewAgents(tools.Deps{Workspaces: toolbox.Files{Store: b.workspace}})
 	if err != nil {
 		return shownTools{}, err
 	}
 
-	registry.Provide(agents)
+	registry.Provide(types)
 	b.provideMemory(registry)
 
 	s, err := b.newSkills(registry, false)
@@ -44,7 +45,7 @@ func (b *backend) newShownTools() (shownTools, error) {
 
 	registry.Provide(&mcp.Known{Records: b.toolServers(), Logger: b.logger})
 
-	return shownTools{registry, agents, s}, nil
+	return shownTools{registry, types, s}, nil
 }
 
 // toolNames lists the tools that a session's next chat is offered.

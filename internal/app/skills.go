@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/domain"
 	"everloop/infra/skillregistry"
 	"everloop/service/skills"
@@ -53,7 +54,7 @@ func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Ser
 		}
 	}
 
-	registry.Provide(tools.NewSkillTool(s, b.logger))
+	registry.Provide(builtin.NewSkillTool(s, b.logger))
 
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"everloop/activities"
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/infra/langchain"
 	"everloop/infra/search"
 	"everloop/infra/web"
@@ -75,7 +76,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 		}
 	}
 
-	registry, err := tools.New(d)
+	registry, err := builtin.New(d)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"everloop/activities"
 	"everloop/activities/background"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
 	"everloop/infra/postgres/pg"
@@ -78,13 +79,13 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	agents, err := tools.NewAgents(deps)
+	types, err := agents.NewAgents(deps)
 	if err != nil {
 		box.Close()
 		return nil, err
 	}
 
-	registry.Provide(agents)
+	registry.Provide(types)
 	b.provideMemory(registry)
 
 	skilled, err := b.newSkills(registry, files.OneUser)
@@ -104,7 +105,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	}
 
 	counts := metrics.NewWork(b.metrics)
-	acts := b.newActivities(registry, agents, files, counts)
+	acts := b.newActivities(registry, types, files, counts)
 	tasks := &background.Tasks{
 		Records: b.store, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}

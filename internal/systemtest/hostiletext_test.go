@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/builtin"
 	"everloop/domain"
 )
 
@@ -79,10 +80,10 @@ func rawCall(name, arguments string) obj {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	registry, err := tools.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
+	registry, err := builtin.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
 	require.NoError(t, err)
 	registry.Provide(s.acts.Agents)
-	registry.Provide(tools.NewMemoryTool(s.journal))
+	registry.Provide(builtin.NewMemoryTool(s.journal))
 	s.acts.Tools = registry
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{MemoryEnabled: true, Setup: domain.SessionSetup{
 		Permissions: []domain.PermissionRule{{Tool: "Write", Decision: domain.PermissionAsk}},

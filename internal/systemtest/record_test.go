@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
 	"everloop/domain"
 	"everloop/internal/durable"
 	"everloop/workflows"
@@ -54,15 +55,15 @@ func runOf(t *testing.T, turn domain.Turn, call domain.ToolCall) (id, suffix str
 	t.Helper()
 
 	var about struct {
-		tools.AgentArguments
+		agents.AgentArguments
 		Command string `json:"command"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(call.Arguments), &about))
 
 	switch {
-	case call.ToolName == tools.Agent && about.Background:
+	case call.ToolName == agents.Agent && about.Background:
 		return durable.TaskWorkflowID(tools.BackgroundTaskID(call.ID)), "_task_" + about.Description
-	case call.ToolName == tools.Agent:
+	case call.ToolName == agents.Agent:
 		return durable.ForkWorkflowID(turn.ChatID, call.ID), "_fork_" + about.Description
 	case about.Background:
 		return durable.TaskWorkflowID(tools.BackgroundTaskID(call.ID)), "_task_shell"

@@ -24,6 +24,8 @@ import (
 	"everloop/activities"
 	"everloop/activities/background"
 	"everloop/activities/tools"
+	"everloop/activities/tools/agents"
+	"everloop/activities/tools/builtin"
 	"everloop/companions/mock"
 	"everloop/domain"
 	"everloop/infra/events"
@@ -152,13 +154,13 @@ func newStackOn(
 		Environment: secrets.Buckets{Records: s.journal},
 		Logger:      logger,
 	}
-	registry, err := tools.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
+	registry, err := builtin.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
 	require.NoError(t, err)
-	agents, err := tools.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
+	types, err := agents.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
 	require.NoError(t, err)
-	registry.Provide(agents)
+	registry.Provide(types)
 	s.acts = &activities.Activities{
-		Agents: agents, Forks: s.journal, ForkLimits: domain.DefaultForkLimits,
+		Agents: types, Forks: s.journal, ForkLimits: domain.DefaultForkLimits,
 		Compactions: s.journal, Tokens: tokens.New(db, logger), Memories: remembered{},
 		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
 		Tools: registry, Workspaces: workspaces, Profiles: s, ModelRetry: domain.DefaultModelRetry,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"everloop/activities/tools"
+	"everloop/activities/tools/questions"
 	"everloop/domain"
 )
 
@@ -37,7 +37,7 @@ func (s *Service) ExpireQuestions(ctx context.Context) error {
 }
 
 func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) error {
-	result, err := tools.PolicyAnswer(question.Question, question.DefaultAnswer)
+	result, err := questions.PolicyAnswer(question.Question, question.DefaultAnswer)
 	if err != nil {
 		return err
 	}

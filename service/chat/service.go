@@ -12,7 +12,7 @@ import (
 	"log/slog"
 	"time"
 
-	"everloop/activities/tools"
+	"everloop/activities/tools/questions"
 	"everloop/domain"
 	"everloop/domain/schema"
 	"everloop/domain/speech"
@@ -183,12 +183,12 @@ func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, ans
 		return ack, nil
 	}
 
-	var asked []tools.Question
+	var asked []questions.Question
 	if err := json.Unmarshal(question.Questions, &asked); err != nil {
 		return ack, err
 	}
 
-	result, err := tools.CheckAnswer(asked, answer)
+	result, err := questions.CheckAnswer(asked, answer)
 	if err != nil {
 		return ack, err
 	}
@@ -210,6 +210,7 @@ func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, ans
 		}
 
 		run.Open = true
+
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
 
@@ -247,6 +248,7 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID stri
 		}
 
 		run.Open = true
+
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
 

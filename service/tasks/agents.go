@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/commands"
 	"everloop/domain"
 )
 
@@ -58,7 +59,7 @@ func (s *Service) said(ctx context.Context, task domain.BackgroundTask, tail int
 		all += "\n"
 	}
 
-	return tools.ReadTaskLog(ctx, strings.NewReader(all), tail)
+	return commands.ReadTaskLog(ctx, strings.NewReader(all), tail)
 }
 
 // repairAgents starts background sub-agents whose start was lost, repeats stops

@@ -11,6 +11,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/activities/tools"
+	"everloop/activities/tools/commands"
 	"everloop/domain"
 	"everloop/internal/retry"
 )
@@ -146,7 +147,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 
 	defer file.Close()
 
-	return tools.ReadTaskLog(ctx, file, tail)
+	return commands.ReadTaskLog(ctx, file, tail)
 }
 
 // Stop asks a task to end: it commits the flag, then announces the stop. Stopping one

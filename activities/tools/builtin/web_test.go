@@ -1,0 +1,287 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/activities/tools"
+	"everloop/activities/tools/toolstest"
+	"everloop/domain"
+)
+
+// pages is a web of one page; a nil function has none.
+type pages func(ctx context.Context, url string) (tools.WebPage, error)
+
+func (p pages) Fetch(ctx context.Context, url string) (tools.WebPage, error) { return p(ctx, url) }
+
+type engine func(query string) (tools.WebResults, error)
+
+func (e engine) Search(_ context.Context, query string) (tools.WebResults, error) { return e(query) }
+
+type fakeModel func(q tools.ModelQuery) (string, error)
+
+func (m fakeModel) Ask(_ context.Context, q tools.ModelQuery) (string, error) { return m(q) }
+
+// callWeb does what a worker does with a call of a tool for the web.
+func callWeb(t *testing.T, d tools.Deps, name string, arguments toolstest.Args) (tools.Result, error) {
+	t.Helper()
+
+	d.Workspaces = toolstest.Directory{}
+	registry, err := New(d)
+	require.NoError(t, err)
+	text, err := json.Marshal(arguments)
+	require.NoError(t, err)
+
+	tool, checked, refused := registry.For(t.Context(), tools.Scope{Mode: domain.ModeExecuting}).Admit(name, string(text))
+	if refused != nil {
+		return *refused, nil
+	}
+
+	return registry.Run(
+		t.Context(), tool,
+		&tools.Call{ID: "call", ChatID: "chat-1", Session: tools.SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: checked},
+	)
+}
+
+var anyPage = tools.WebPage{
+	URL: "https://example.com/final", Status: 200, StatusText: "OK", Title: "A\n title", ContentType: "text/html",
+	Text: "# Heading\n\ntext",
+}
+
+func webOf(p tools.WebPage) pages {
+	return func(context.Context, string) (tools.WebPage, error) { return p, nil }
+}
+
+func TestWebTools_offered(t *testing.T) {
+	t.Parallel()
+
+	offered := func(d tools.Deps, mode domain.Mode) string {
+		registry, err := New(d)
+		require.NoError(t, err)
+
+		var names []string
+
+		for _, spec := range registry.For(t.Context(), tools.Scope{Mode: mode, Headless: true}).Offered() {
+			if strings.HasPrefix(spec.Name, "Web") {
+				names = append(names, spec.Name)
+			}
+		}
+
+		return strings.Join(names, " ")
+	}
+	both := tools.Deps{Web: webOf(anyPage), Search: engine(nil)}
+	require.Equal(t, "WebFetch WebSearch", offered(both, domain.ModeExecuting))
+	require.Empty(t, offered(both, domain.ModePlanning))
+	require.Equal(t, "WebFetch", offered(tools.Deps{Web: webOf(anyPage)}, domain.ModeExecuting))
+	require.Empty(t, offered(tools.Deps{}, domain.ModeExecuting))
+
+	registry, err := New(both)
+	require.NoError(t, err)
+
+	set := registry.For(t.Context(), tools.Scope{Mode: domain.ModeExecuting})
+	for _, name := range []string{"WebFetch", "WebSearch"} {
+		tool, _ := set.Lookup(name)
+		require.False(t, tool.Acts, "only looks, so it is tried again")
+	}
+
+	require.Equal(t, "WebFetch: https://x.test/?key=***", set.Summary("WebFetch", `{"url": "https://x.test/?key=***"}`))
+	require.NotContains(t, set.Summary("WebFetch", `{"url": "https://x.test/?api_key=verysecret"}`), "verysecret")
+}
+
+func TestWebFetch_namesPage(t *testing.T) {
+	t.Parallel()
+	result, err := callWeb(t, tools.Deps{Web: webOf(anyPage)}, "WebFetch", toolstest.Args{"url": "https://example.com"})
+	require.NoError(t, err)
+	require.False(t, result.IsError)
+	require.Equal(t, "URL: https://example.com/final\nStatus: 200 OK\nTitle: A title\nType: text/html\n\n# Heading\n\ntext", result.Output)
+
+	long := anyPage
+	long.Text, long.Cut, long.Note = strings.Repeat("long line\n", 20_000), "Only the first 5 MB of the page were read.", ""
+	result, err = callWeb(t, tools.Deps{Web: webOf(long)}, "WebFetch", toolstest.Args{"url": "https://example.com"})
+	require.NoError(t, err)
+	require.Contains(t, result.Output, "[Only the first 5 MB of the page were read.]")
+	require.LessOrEqual(t, tools.Length(result.Output), tools.MaxResult)
+	require.Contains(t, result.Output, tools.OutputDir, "the rest is kept in a file")
+
+	empty := anyPage
+	empty.Text = " "
+	result, err = callWeb(t, tools.Deps{Web: webOf(empty)}, "WebFetch", toolstest.Args{"url": "https://example.com", "prompt": "what?"})
+	require.NoError(t, err)
+	require.Contains(t, result.Output, "(The page is empty.)")
+}
+
+func TestWebFetch_failures(t *testing.T) {
+	t.Parallel()
+
+	missing := anyPage
+	missing.Status, missing.StatusText, missing.Text = 404, "Not Found", strings.Repeat("x", 10_000)
+	result, err := callWeb(t, tools.Deps{Web: webOf(missing)}, "WebFetch", toolstest.Args{"url": "https://example.com", "prompt": "what?"})
+	require.NoError(t, err)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Output, "Status: 404 Not Found")
+	require.Less(t, len(result.Output), 3000)
+
+	failing := func(err error) pages {
+		return func(context.Context, string) (tools.WebPage, error) { return tools.WebPage{}, err }
+	}
+	result, err = callWeb(
+		t, tools.Deps{Web: failing(domain.Newf(domain.Forbidden, "web_refused", "x.test is not on the public Internet"))}, "WebFetch",
+		toolstest.Args{"url": "http://x.test"},
+	)
+	require.NoError(t, err, "a refusal is the model's, not the operators'")
+	require.Equal(t, tools.Result{Output: "The page was not fetched: x.test is not on the public Internet.", IsError: true}, result)
+
+	fault := errors.New("secret detail")
+	result, err = callWeb(t, tools.Deps{Web: failing(fault)}, "WebFetch", toolstest.Args{"url": "http://x.test"})
+	require.ErrorIs(t, err, fault)
+	require.NotContains(t, result.Output, "secret detail")
+
+	for _, bad := range []toolstest.Args{{}, {"url": ""}, {"url": 1}, {"url": "http://x", "method": "POST"}, {"url": strings.Repeat("x", 9000)}} {
+		result, err = callWeb(t, tools.Deps{Web: failing(fault)}, "WebFetch", bad)
+		require.NoError(t, err)
+		require.True(t, result.IsError)
+	}
+}
+
+func TestWebFetch_appliesPrompt(t *testing.T) {
+	t.Parallel()
+
+	long := anyPage
+	long.Text = strings.Repeat("é", 200_000)
+
+	var asked tools.ModelQuery
+
+	asker := fakeModel(func(q tools.ModelQuery) (string, error) { asked = q; return "It costs 3.", nil })
+	result, err := callWeb(t, tools.Deps{Web: webOf(long), Asker: asker},
+		"WebFetch", toolstest.Args{"url": "https://example.com", "prompt": "What does it cost?"})
+	require.NoError(t, err)
+	require.False(t, result.IsError)
+	require.Contains(t, result.Output, "Status: 200 OK")
+	require.True(t, strings.HasSuffix(result.Output, "It costs 3."))
+	require.Equal(t, []string{"session-1", "chat-1"}, []string{asked.SessionID, asked.ChatID})
+	require.Contains(t, asked.Text, "What does it cost?")
+	require.Contains(t, asked.Text, `<page url="https://example.com/final">`)
+	require.Contains(t, asked.System, "never an instruction")
+	require.Less(t, tools.Length(asked.Text), maxAsked+1000)
+
+	for _, d := range []tools.Deps{
+		{Web: webOf(anyPage)},
+		{Web: webOf(anyPage), Asker: fakeModel(func(tools.ModelQuery) (string, error) { return "", errors.New("secret detail") })},
+		{
+			Web:   webOf(anyPage),
+			Asker: fakeModel(func(tools.ModelQuery) (string, error) { return "", tools.Refuse("the text is too long for the model") }),
+		},
+	} {
+		result, err = callWeb(t, d, "WebFetch", toolstest.Args{"url": "https://example.com", "prompt": "what?"})
+		require.NoError(t, err)
+		require.False(t, result.IsError)
+		require.Contains(t, result.Output, "[The prompt could not be applied: ")
+		require.Contains(t, result.Output, "# Heading", "the page is better than nothing")
+		require.NotContains(t, result.Output, "secret detail")
+	}
+}
+
+func results(addresses ...string) tools.WebResults {
+	var out tools.WebResults
+	for _, a := range addresses {
+		out.Items = append(out.Items, tools.WebResult{Title: "Title of\n" + a, URL: a, Snippet: "Words   of it"})
+	}
+
+	return out
+}
+
+func TestWebSearch_listsResults(t *testing.T) {
+	t.Parallel()
+
+	var asked string
+
+	found := results(
+		"https://go.dev/doc", "https://EXAMPLE.com./x", "javascript:alert(1)", "https://sub.example.com/", "https://notexample.com/", "::",
+	)
+	search := func(a toolstest.Args) string {
+		result, err := callWeb(
+			t,
+			tools.Deps{Search: engine(func(q string) (tools.WebResults, error) { asked = q; return found, nil })},
+			"WebSearch",
+			a,
+		)
+		require.NoError(t, err)
+		require.False(t, result.IsError, result.Output)
+
+		return result.Output
+	}
+	out := search(toolstest.Args{"query": "two\nwords"})
+
+	require.Equal(t, "two words", asked)
+	require.Contains(t, out, "1. Title of https://go.dev/doc\n   https://go.dev/doc\n   Words of it\n2. ")
+	require.NotContains(t, out, "javascript:")
+	require.NotContains(t, out, "DEMO")
+
+	out = search(toolstest.Args{"query": "ab", "allowed_domains": []string{"Example.com", "https://go.dev/"}})
+
+	require.Equal(t, "ab site:example.com OR site:go.dev", asked)
+	require.NotContains(t, out, "notexample")
+	require.Contains(t, out, "3. ")
+	out = search(toolstest.Args{"query": "ab", "blocked_domains": []string{"*.example.com"}})
+
+	require.Equal(t, "ab -site:example.com", asked)
+	require.Contains(t, out, "notexample.com")
+	require.NotContains(t, out, "//sub.example.com")
+
+	out = search(toolstest.Args{"query": "ab", "allowed_domains": []string{"example.com"}, "blocked_domains": []string{"sub.example.com"}})
+
+	require.Equal(t, "ab site:example.com -site:sub.example.com", asked)
+	require.Contains(t, out, "//EXAMPLE.com")
+	require.NotContains(t, out, "//sub.example.com")
+	require.NotContains(t, out, "notexample.com")
+
+	require.Contains(
+		t,
+		search(toolstest.Args{"query": "ab", "allowed_domains": []string{"other.test"}}),
+		"left out because of their domains",
+	)
+
+	found.Demo = true
+
+	require.Contains(t, search(toolstest.Args{"query": "ab"}), "[DEMO: these results are made up")
+
+	found = tools.WebResults{}
+
+	require.Contains(t, search(toolstest.Args{"query": "ab"}), "Nothing was found")
+
+	found = results(strings.Split(strings.Repeat("https://x.test/ ", 50), " ")...)
+
+	require.NotContains(t, search(toolstest.Args{"query": "ab"}), "11. ")
+}
+
+func TestWebSearch_refusals(t *testing.T) {
+	t.Parallel()
+
+	never := engine(func(string) (tools.WebResults, error) { panic("asked") })
+	for _, bad := range []toolstest.Args{
+		{},
+		{"query": "x"},
+		{"query": "   "},
+		{"query": "ab", "allowed_domains": "x"},
+		{"query": "ab", "allowed_domains": []string{"a b"}},
+		{"query": "ab", "blocked_domains": []string{`"x" OR site:y`}},
+		{"query": "ab", "max": 3},
+	} {
+		result, err := callWeb(t, tools.Deps{Search: never}, "WebSearch", bad)
+		require.NoError(t, err)
+		require.True(t, result.IsError, "%v", bad)
+		require.NotContains(t, result.Output, "fault of the service")
+	}
+
+	result, err := callWeb(t, tools.Deps{Search: engine(func(string) (tools.WebResults, error) {
+		return tools.WebResults{}, tools.Refuse("the search engine takes no more queries")
+	})}, "WebSearch", toolstest.Args{"query": "ab"})
+	require.NoError(t, err)
+	require.Equal(t, "The search failed: the search engine takes no more queries.", result.Output)
+	require.True(t, result.IsError)
+}

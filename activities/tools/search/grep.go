@@ -1,0 +1,159 @@
+// Package search holds the tools that find files and lines of a workspace: Glob and Grep,
+// which searches with ripgrep in the sandbox, and without it itself.
+package search
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+)
+
+//go:embed grep.md
+var grepDescription string
+
+// maxGrepFile is the size of the largest file that is searched, in bytes.
+const maxGrepFile = 32 << 20
+
+// Output modes of Grep.
+const (
+	grepContent = "content"
+	grepFiles   = "files_with_matches"
+	grepCount   = "count"
+)
+
+type grepArguments struct {
+	Pattern   string      `json:"pattern" jsonschema:"The regular expression (RE2 syntax)" limits:"1..10000"`
+	Path      string      `json:"path,omitempty" jsonschema:"The file or directory to search; the whole workspace when left out" limits:"..4096"`
+	Glob      string      `json:"glob,omitempty" jsonschema:"Names of the files to search, as *.go or !*_test.go" limits:"..1000"`
+	Mode      string      `json:"output_mode,omitempty" jsonschema:"content when left out" enum:"content|files_with_matches|count"`
+	Fold      bool        `json:"-i,omitempty" jsonschema:"Ignore case"`
+	Numbers   *bool       `json:"-n,omitempty" jsonschema:"Show line numbers; true when left out"`
+	After     tools.Whole `json:"-A,omitempty" jsonschema:"Lines to show after each match" limits:"0..1000"`
+	Before    tools.Whole `json:"-B,omitempty" jsonschema:"Lines to show before each match" limits:"0..1000"`
+	Around    tools.Whole `json:"-C,omitempty" jsonschema:"Lines to show before and after each match" limits:"0..1000"`
+	HeadLimit tools.Whole `json:"head_limit,omitempty" jsonschema:"Return so many lines or files at most; 0 or nothing is no limit" limits:"0.."`
+	Multiline bool        `json:"multiline,omitempty" jsonschema:"Let the pattern go over lines"`
+}
+
+// search is what to look for, ready for either implementation.
+type search struct {
+	pattern       string // as ripgrep takes it
+	form          *regexp.Regexp
+	fold          bool
+	multiline     bool
+	path          string // clean, relative to the root
+	names         nameFilter
+	before, after int
+}
+
+// errNoRipgrep says that the sandbox has no ripgrep, or one that does not take
+// the pattern.
+var errNoRipgrep = errors.New("ripgrep cannot do this search")
+
+type grep struct {
+	workspaces tools.Workspaces
+	sandbox    tools.Sandbox
+	missing    *atomic.Bool // the sandbox has no ripgrep: known after the first try
+}
+
+// NewGrep makes the tool Grep.
+func NewGrep(d tools.Deps) tools.Tool {
+	g := grep{d.Workspaces, d.Sandbox, new(atomic.Bool)}
+
+	return tools.Tool{
+		Name: "Grep", DisplayName: "Grep",
+		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: tools.Parameters[grepArguments]()},
+		Planning: true, Executing: true,
+		Run:     g.run,
+		Summary: tools.SummaryBy("pattern", "path"),
+	}
+}
+
+func (g grep) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
+	in, err := tools.Decode[grepArguments](c.Arguments)
+	if err != nil {
+		return tools.Result{}, err
+	}
+
+	files, err := g.workspaces.Open(ctx, c.Session)
+	if err != nil {
+		return tools.ToModel(err)
+	}
+	defer files.Close()
+
+	s, err := newSearch(files, in)
+	if err != nil {
+		return tools.ToModel(err)
+	}
+
+	info, err := files.Stat(s.path)
+	if err != nil {
+		return tools.ToModel(err)
+	}
+
+	if !info.IsDir && !info.Regular {
+		return *tools.Failed("%s is neither a file nor a directory; links are not followed.", s.path), nil
+	}
+
+	if !info.IsDir && info.Size > maxGrepFile {
+		return *tools.Failed(
+			"%s has %d bytes; files over %d MiB are not searched. Use Bash with grep.", s.path, info.Size, maxGrepFile>>20,
+		), nil
+	}
+
+	out, err := g.find(ctx, c, files, s, in)
+	if err != nil {
+		return tools.ToModel(err)
+	}
+
+	return tools.Result{Output: out.text()}, nil
+}
+
+// find asks ripgrep in the sandbox, which is several times faster, and looks
+// itself where there is none.
+func (g grep) find(ctx context.Context, c *tools.Call, files tools.Files, s search, in grepArguments) (*report, error) {
+	if g.sandbox != nil && !g.missing.Load() {
+		out := newReport(s, in)
+
+		err := ripgrep{g.sandbox, c.Session, g.missing}.search(ctx, s, out)
+		if !errors.Is(err, errNoRipgrep) {
+			return out, err
+		}
+	}
+
+	out := newReport(s, in)
+
+	return out, scan{files}.search(ctx, s, out)
+}
+
+func newSearch(files tools.Files, in grepArguments) (search, error) {
+	path, err := files.Clean(in.Path)
+	if err != nil {
+		return search{}, err
+	}
+
+	if !in.Multiline && strings.Contains(in.Pattern, `\n`) {
+		return search{}, tools.Refuse(`the pattern holds \n but lines are matched one by one; set multiline`)
+	}
+
+	form, err := compilePattern(in.Pattern, in.Fold, in.Multiline)
+	if err != nil {
+		return search{}, err
+	}
+
+	names, err := newNameFilter(in.Glob)
+	if err != nil {
+		return search{}, err
+	}
+
+	return search{
+		pattern: in.Pattern, form: form, fold: in.Fold, multiline: in.Multiline, path: path, names: names,
+		before: int(max(in.Before, in.Around)), after: int(max(in.After, in.Around)),
+	}, nil
+}

@@ -1,0 +1,171 @@
+package search
+
+import (
+	"errors"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"everloop/activities/tools"
+)
+
+// compilePattern makes the expression that both implementations must accept, so
+// that a pattern is valid or not wherever a session runs.
+func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error) {
+	flags := "m"
+	if fold {
+		flags += "i"
+	}
+
+	if multiline {
+		flags += "s"
+	}
+
+	form, err := regexp.Compile("(?" + flags + ")" + unicodeClasses(pattern))
+	if err == nil {
+		return form, nil
+	}
+
+	invalid, ok := errors.AsType[*syntax.Error](err)
+	if !ok {
+		return nil, tools.Refuse("the pattern is not a valid regular expression")
+	}
+
+	if invalid.Code == syntax.ErrInvalidPerlOp || strings.Contains(pattern, "(?=") || strings.Contains(pattern, "(?!") ||
+		strings.Contains(pattern, "(?<") {
+		return nil, tools.Refuse("the pattern uses look-around or another form that RE2 does not have; say it without, or filter with Bash")
+	}
+
+	if invalid.Code == syntax.ErrInvalidEscape {
+		return nil, tools.Refuse(
+			"the pattern is not a valid regular expression: %s in %s (RE2 has no backreferences)", invalid.Code, tools.Quote(invalid.Expr),
+		)
+	}
+
+	return nil, tools.Refuse("the pattern is not a valid regular expression: %s in %s", invalid.Code, tools.Quote(invalid.Expr))
+}
+
+// unicodeClasses gives \w and \d the meaning that they have in ripgrep: letters
+// and digits of all scripts.
+func unicodeClasses(pattern string) string {
+	var out strings.Builder
+
+	inClass := false
+
+	for i := 0; i < len(pattern); i++ {
+		char := pattern[i]
+		switch {
+		case char == '\\' && i+1 < len(pattern):
+			i++
+			out.WriteString(unicodeClass(pattern[i], inClass))
+
+			continue
+		case char == '[' && !inClass:
+			inClass = true
+			// A bracket right behind the opening one is a member.
+			for _, lead := range []string{"^]", "^", "]"} {
+				if strings.HasPrefix(pattern[i+1:], lead) {
+					out.WriteByte(char)
+					out.WriteString(lead)
+					i += len(lead)
+					char = 0
+
+					break
+				}
+			}
+
+			if char == 0 {
+				continue
+			}
+		case char == '[' && strings.HasPrefix(pattern[i:], "[:"):
+			if end := strings.Index(pattern[i:], ":]"); end > 0 {
+				out.WriteString(pattern[i : i+end+2])
+				i += end + 1
+
+				continue
+			}
+		case char == ']':
+			inClass = false
+		}
+
+		out.WriteByte(char)
+	}
+
+	return out.String()
+}
+
+func unicodeClass(letter byte, inClass bool) string {
+	const word, space = `\p{L}\p{M}\p{Nd}\p{Pc}`, `\s\x{0b}\x{85}\p{Z}`
+
+	switch {
+	case letter == 'd':
+		return `\p{Nd}`
+	case letter == 'D':
+		return `\P{Nd}`
+	case letter == 'w' && inClass:
+		return word
+	case letter == 'w':
+		return "[" + word + "]"
+	case letter == 'W' && !inClass:
+		return "[^" + word + "]"
+	case letter == 's' && inClass:
+		return space
+	case letter == 's':
+		return "[" + space + "]"
+	case letter == 'S' && !inClass:
+		return "[^" + space + "]"
+	default:
+		return `\` + string(letter)
+	}
+}
+
+// nameFilter chooses files by a glob as ripgrep takes it: one without a slash is
+// matched against the name, at any depth; one that begins with ! leaves files
+// and whole directories out.
+type nameFilter struct {
+	source string // "" chooses every file
+	glob   string
+	negate bool
+	base   bool // match the name and not the path
+}
+
+func newNameFilter(source string) (nameFilter, error) {
+	if source == "" {
+		return nameFilter{}, nil
+	}
+
+	f := nameFilter{source: source, glob: source}
+	f.glob, f.negate = strings.CutPrefix(f.glob, "!")
+	anchored := strings.HasPrefix(f.glob, "/")
+	f.glob = strings.Trim(f.glob, "/")
+
+	f.base = !anchored && !strings.Contains(f.glob, "/")
+	if f.glob == "" || !doublestar.ValidatePattern(f.glob) {
+		return nameFilter{}, tools.Refuse("%s is not a valid glob", tools.Quote(source))
+	}
+
+	return f, nil
+}
+
+func (f nameFilter) matches(name string) bool {
+	if f.base {
+		name = path.Base(name)
+	}
+
+	ok, _ := doublestar.Match(f.glob, name)
+
+	return ok
+}
+
+// file reports whether a file is searched.
+func (f nameFilter) file(name string) bool {
+	return f.source == "" || f.matches(name) != f.negate
+}
+
+// dir reports whether a directory is looked into.
+func (f nameFilter) dir(name string) bool {
+	return f.source == "" || !f.negate || !f.matches(name)
+}
