@@ -35,7 +35,7 @@ describe('desktop, pages', { skip: chromium || required ? false : 'Chromium is m
         const title = page.getByRole('main').getByRole('heading', { level: 1 });
         await title.waitFor();
         assert.match(await title.textContent(), room === '/dags' ? /DAG/ : room === '/webhooks' && lang === 'zh-Hans' ? /Webhook/ : letters, room);
-        await page.getByRole('status').filter({ hasText: /^Loading|^Загрузка|^正在加载/ }).waitFor({ state: 'detached' });
+        await page.getByRole('status').filter({ hasText: /^Loading|^Загрузка|^正在加载/ }).first().waitFor({ state: 'detached' });
         await desktop.clean(page, `${lang} ${room}`);
       }
       await page.context().close();
