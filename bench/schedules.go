@@ -42,7 +42,12 @@ func measureSchedules(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	b.value(fmt.Sprintf("creation of %d scheduled tasks", len(tasks)), "ms", result.Milliseconds(time.Since(began))/float64(len(tasks)), nil)
+	b.value(
+		fmt.Sprintf("creation of %d scheduled tasks", len(tasks)),
+		"ms",
+		result.Milliseconds(time.Since(began))/float64(len(tasks)),
+		nil,
+	)
 
 	if err := wait(ctx, time.Until(due.Add(-time.Second))); err != nil {
 		return err

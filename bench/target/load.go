@@ -87,4 +87,6 @@ func BestOf(rounds int, better func(a, b Load) bool, runs ...func() (Load, error
 
 // Quicker compares loads by the time that 95 % of the requests keep.
 func Quicker(a, b Load) bool { return a.Took.Quantile(0.95) < b.Took.Quantile(0.95) }
-func More(a, b Load) bool    { return a.PerSecond() > b.PerSecond() }
+
+// More reports whether a made more runs a second than b.
+func More(a, b Load) bool { return a.PerSecond() > b.PerSecond() }

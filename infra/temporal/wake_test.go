@@ -49,6 +49,7 @@ func TestRuns_Wake_triesTheLikelyFirst(t *testing.T) {
 			answer := func(method string) func(mock.Arguments) {
 				return func(mock.Arguments) { asked = append(asked, method) }
 			}
+
 			for i, err := range c.answers {
 				switch c.want[i] {
 				case start:

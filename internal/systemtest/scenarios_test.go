@@ -119,7 +119,11 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 	"background": func(t *testing.T, s *stack, session string) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
-				backgroundAgent("agent", obj{"calls": []obj{bash("echo a"), agent("inner", obj{"text": "deep down"})}}, obj{"text": "found"}),
+				backgroundAgent(
+					"agent",
+					obj{"calls": []obj{bash("echo a"), agent("inner", obj{"text": "deep down"})}},
+					obj{"text": "found"},
+				),
 				bashInBackground("echo out; exit 3"),
 			}},
 			{"text": "they work"},
