@@ -1,15 +1,17 @@
 import type { TurnView } from '@everloop/sdk';
+import { cleanup, render, screen, waitFor } from '@testing-library/react';
 import { describe, expect, test } from 'vitest';
 import { bytes, compact, duration } from '../src/lib/format';
 import { answerOf } from '../src/rooms/chat/questions';
 import { messageOf } from '../src/rooms/chat/composer';
 import { parseArguments, picturesOf, sourcesOf } from '../src/rooms/chat/tools';
 import { partsOf } from '../src/rooms/chat/turn';
-import { parseTable } from '../src/rooms/files/preview';
+import { boundTable, parseTable } from '../src/rooms/files/preview';
 import { lay } from '../src/rooms/history/tree';
 import { lineDiff, unifiedLines } from '../src/ui/diff';
-import { splitBlocks } from '../src/ui/markdown';
+import { groupParts, portion, portionsUnasked, splitBlocks, weigh, within } from '../src/ui/blocks';
 import { bounded } from '../src/ui/code';
+import { Prose } from '../src/ui/markdown';
 
 describe('format', () => {
   test('units change where the number would be long', () => {
@@ -19,16 +21,96 @@ describe('format', () => {
   });
 });
 
+const texts = (text: string): string[] => splitBlocks(text).map((part) => part.text);
+
 describe('splitBlocks', () => {
   test('paragraphs are apart, fences and lists are whole', () => {
-    expect(splitBlocks('one\n\ntwo')).toEqual(['one', 'two']);
-    expect(splitBlocks('```js\na\n\nb\n```\n\nend')).toEqual(['```js\na\n\nb\n```', 'end']);
-    expect(splitBlocks('- a\n\n- b\n\n  more\n\nend')).toEqual(['- a\n\n- b\n\n  more', 'end']);
+    expect(texts('one\n\ntwo')).toEqual(['one', 'two']);
+    expect(texts('```js\na\n\nb\n```\n\nend')).toEqual(['```js\na\n\nb\n```', 'end']);
+    expect(texts('- a\n\n- b\n\n  more\n\nend')).toEqual(['- a\n\n- b\n\n  more', 'end']);
   });
-  test('an open fence keeps the rest of a text that streams', () => expect(splitBlocks('a\n\n```\nx\n\ny')).toEqual(['a', '```\nx\n\ny']));
+  test('an open fence keeps the rest of a text that streams', () => expect(texts('a\n\n```\nx\n\ny')).toEqual(['a', '```\nx\n\ny']));
   test('nothing is lost', () => {
     const text = '# T\n\nA\n\n1. x\n2. y\n\n~~~\n```\n\n~~~\n\nZ';
-    expect(splitBlocks(text).join('\n').replace(/\s/g, '')).toBe(text.replace(/\s/g, ''));
+    expect(texts(text).join('\n').replace(/\s/g, '')).toBe(text.replace(/\s/g, ''));
+  });
+  test('a table is apart from what is before and behind it', () => {
+    expect(splitBlocks('so:\n|a|b|\n|-|-|\n|1|2|\n- x\n- y')).toEqual([
+      { text: 'so:' }, { text: '|a|b|\n|-|-|\n|1|2|', table: 'begins' }, { text: '- x\n- y' },
+    ]);
+    for (const other of ['a|b\n---', '- |a|b|\n|-|-|', '```\n|a|\n|-|\n```', 'a\n---']) {
+      expect(splitBlocks(other), other).toEqual([{ text: other }]);
+    }
+  });
+});
+
+describe('Markdown that would keep the browser busy', () => {
+  const plain = (text: string) => splitBlocks(text).some((block) => weigh(block).plain);
+  const table = (columns: number, rows: number) =>
+    [`|${'a|'.repeat(columns)}`, `|${'-|'.repeat(columns)}`, ...Array.from({ length: rows }, () => `|${'b|'.repeat(columns)}`)].join('\n');
+  test.each([
+    ['quotes', '> '.repeat(10_000)], ['quotes without blanks', `${'>'.repeat(10_000)}a`], ['lists', `${'- '.repeat(10_000)}a`],
+    ['mixed', `${'> 1. * '.repeat(50)}a`], ['a list by its indents', Array.from({ length: 100 }, (_, i) => `${'  '.repeat(i)}- a`).join('\n')],
+    ['columns', table(1000, 3)], ['stars', '*a** '.repeat(1500)], ['brackets', '['.repeat(3000) + ']'.repeat(3000)],
+    ['brackets in lines', '[a](\n'.repeat(90).replaceAll('[', '['.repeat(20))], ['a long line', 'word '.repeat(10_000)],
+    ['what only seems to be a fence', `\`\`\` a\`\n${'['.repeat(3000)}`],
+  ])('is shown as it was written: %s', (_, text) => expect(plain(text)).toBe(true));
+  test.each([
+    ['prose', 'A **bold** word, `code` and [a link](https://example.com/).\n\n'.repeat(50)], ['a rule', '-'.repeat(200)],
+    ['a list', '- one **bold** `item`\n'.repeat(2000)], ['numbers', Array.from({ length: 90 }, (_, i) => `${i + 1}. item`).join('\n')],
+    ['a table', table(8, 500)], ['code', `\`\`\`\n${'a[i] = *b & c | d;\n'.repeat(5000)}\`\`\``], ['nested', '> - a\n>   - b\n'],
+  ])('other is not: %s', (_, text) => expect(plain(text)).toBe(false));
+  test('a long table goes on below its heading', () => {
+    const parts = splitBlocks(table(8, 200));
+    expect(parts.length).toBeGreaterThan(2);
+    expect(parts.map((part) => part.table)).toEqual(['begins', ...parts.slice(1).map(() => 'goes on')]);
+    for (const part of parts) expect(part.text.split('\n').slice(0, 2)).toEqual([`|${'a|'.repeat(8)}`, `|${'-|'.repeat(8)}`]);
+    expect(parts.map((part) => part.text).join('\n').match(/^\|b/gm)).toHaveLength(200);
+  });
+  test.each([
+    ['a table of 50 columns and 500 rows', table(50, 500).replaceAll('b', '**b**')], ['a narrow one', table(2, 3000)],
+  ])('is one table, whole: %s', (_, text) => {
+    const parts = splitBlocks(text).map((part) => ({ ...part, ...weigh(part) }));
+    expect(groupParts(parts)).toHaveLength(1);
+    expect(parts.filter((part) => part.plain)).toEqual([]);
+    expect(within(parts, portion * portionsUnasked)).toBe(parts.length);
+  });
+  test('a table that is too wide is one text, as it was written', () => {
+    const parts = splitBlocks(`${table(300, 5)}\n|c|`).map((part) => ({ ...part, ...weigh(part) }));
+    const [group = [], ...others] = groupParts(parts);
+    expect(others).toEqual([]);
+    expect(group[0]?.plain).toBe(true);
+    expect(group.map((part) => part.text).join('\n')).toBe(`${table(300, 5)}\n|c|`);
+  });
+  test('a long table is one in the page, with one heading', () => {
+    const { container } = render(<Prose text={`Before\n${table(4, 120)}\n\nAfter`} />);
+    expect(container.querySelectorAll('table')).toHaveLength(1);
+    expect(container.querySelectorAll('thead tr')).toHaveLength(1);
+    expect(container.querySelectorAll('tbody tr')).toHaveLength(120);
+    expect(container.querySelectorAll('tbody').length).toBeGreaterThan(1);
+    expect(container.querySelectorAll('p')).toHaveLength(2);
+  }, 60_000);
+  test('a long answer is shown whole without being asked for; a hostile one is not', async () => {
+    const words = `${'word '.repeat(20)}\n\n`;
+    const ordinary = splitBlocks(words.repeat(2000)).map(weigh);
+    expect(within(ordinary, portion * portionsUnasked)).toBe(2000);
+    expect(within(ordinary, portion)).toBeLessThan(320);
+    const { container } = render(<Prose text={words.repeat(320)} />);
+    await waitFor(() => expect(container.querySelectorAll('p')).toHaveLength(320), { timeout: 50_000 });
+    expect(screen.queryByRole('button', { name: 'Show more' })).toBeNull();
+    cleanup();
+    const most = within(splitBlocks('```\n```\n\n'.repeat(20_000)).map(weigh), portion * portionsUnasked);
+    expect(most).toBeLessThan(5000);
+  }, 60_000);
+  test('is shown part by part, at least one', () => {
+    const weights = splitBlocks('- a\n'.repeat(5000)).map(weigh);
+    expect(within(weights, 20)).toBeLessThan(weights.length);
+    expect(within(weights, 1e9)).toBe(weights.length);
+    for (const many of ['a\n\n', '```\n```\n\n', '```\n```\n']) {
+      const parts = splitBlocks(many.repeat(20_000)).map(weigh);
+      expect(within(parts, 20), many).toBeLessThan(500);
+    }
+    expect(within([{ units: 100, plain: true }, { units: 1, plain: false }], 20)).toBe(1);
   });
 });
 
@@ -97,6 +179,14 @@ describe('files', () => {
   test('quoted fields, doubled quotes, line ends, and a bound', () => {
     expect(parseTable('a,"b, ""c"""\r\n1,2\n3', ',', 10)).toEqual([['a', 'b, "c"'], ['1', '2'], ['3']]);
     expect(parseTable('1\n2\n3', ',', 2)).toEqual([['1'], ['2']]);
+  });
+  test('a table is bounded in its rows, its columns and its cells', () => {
+    const table = (rows: number, columns: number) => Array.from({ length: rows }, () => Array.from({ length: columns }, () => 'x'));
+    expect(boundTable(table(3, 2))).toEqual({ rows: table(3, 2), cut: false });
+    expect(boundTable(table(1002, 2))).toEqual({ rows: table(1001, 2), cut: true });
+    expect(boundTable(table(300, 1000))).toEqual({ rows: table(200, 100), cut: true });
+    expect(boundTable([]).rows).toEqual([]);
+    expect(boundTable([['y'.repeat(100_000)]]).rows[0]?.[0]?.length).toBeLessThan(1100);
   });
   test('long lines are cut', () => expect(bounded('x'.repeat(6000)).length).toBeLessThan(5100));
 });

@@ -1,9 +1,9 @@
-import { Check, Copy } from 'lucide-react';
+import { Check, Copy, Download } from 'lucide-react';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../lib/cn';
 import { plural, t } from '../lib/i18n';
 import { visible } from '../lib/visible';
-import { IconButton } from './button';
+import { Button, IconButton } from './button';
 
 type Highlighter = typeof import('./highlight');
 
@@ -59,7 +59,7 @@ export const Code = memo(function Code({ text, language, className, tall, label 
     const whole = visible(bounded(text));
     return colours && language && text.length <= maxColoured ? colours.highlighted(whole, language) : whole;
   }, [text, language, colours]);
-  return (
+  const code = (
     <pre
       tabIndex={0}
       role="group"
@@ -69,7 +69,34 @@ export const Code = memo(function Code({ text, language, className, tall, label 
       <code>{shown}</code>
     </pre>
   );
+  if (!isCut(text)) return code;
+  return (
+    <div>
+      {code}
+      <DownloadText text={text} />
+    </div>
+  );
 });
+
+/** isCut says whether `bounded` leaves out a part of a text. */
+export const isCut = (text: string, longest = maxLine): boolean =>
+  text.length > maxShown || (text.length > longest && text.split('\n').some((line) => line.length > longest));
+
+/** DownloadText saves a text of which the page shows only a part. */
+export const DownloadText = ({ text }: { text: string }) => (
+  <Button small className="mt-1" onClick={() => saveText(text)}>
+    <Download size={13} aria-hidden />
+    {t('Download the whole text')}
+  </Button>
+);
+
+function saveText(text: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
+  link.download = 'text.txt';
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
 
 export function CopyButton({ text, label = t('Copy'), small = true }: { text: string | (() => string); label?: string; small?: boolean }) {
   const [done, setDone] = useState(false);

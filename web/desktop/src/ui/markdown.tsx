@@ -1,10 +1,12 @@
-import { memo, useMemo } from 'react';
+import { Component, memo, type ReactNode, useEffect, useMemo, useState } from 'react';
 import Markdown, { type Components, defaultUrlTransform } from 'react-markdown';
 import rehypeSanitize, { defaultSchema } from 'rehype-sanitize';
 import remarkGfm from 'remark-gfm';
 import { t } from '../lib/i18n';
 import { visible } from '../lib/visible';
-import { bounded, Code, CopyButton, maxParagraph } from './code';
+import { groupParts, portion, portionsUnasked, splitBlocks, type Weighed, weigh, within } from './blocks';
+import { Button } from './button';
+import { bounded, Code, CopyButton, DownloadText, isCut, maxParagraph } from './code';
 
 const schema = { ...defaultSchema, clobberPrefix: 'text-' };
 
@@ -43,12 +45,16 @@ const components: Components = {
   },
 };
 
-const Block = memo(function Block({ text }: { text: string }) {
+// The pieces of a table are rows of one.
+const first: Components = { ...components, table: ({ children }) => <>{children}</> };
+const further: Components = { ...first, thead: () => null };
+
+const Block = memo(function Block({ text, as = components }: { text: string; as?: Components }) {
   return (
     <Markdown
       remarkPlugins={[remarkGfm]}
       rehypePlugins={[[rehypeSanitize, schema]]}
-      components={components}
+      components={as}
       urlTransform={defaultUrlTransform}
     >
       {text}
@@ -56,31 +62,77 @@ const Block = memo(function Block({ text }: { text: string }) {
   );
 });
 
-/**
- * splitBlocks cuts a text at blank lines that are not within a fence, an indented part or a list. While a text streams only
- * the last part changes, so that the others need no work.
- */
-export function splitBlocks(text: string): string[] {
-  const blocks: string[] = [];
-  let current: string[] = [];
-  let fence = '';
-  const lines = text.split('\n');
-  for (const [index, line] of lines.entries()) {
-    const mark = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
-    if (mark && !fence) fence = mark;
-    else if (mark && mark.startsWith(fence) && line.trim() === mark) fence = '';
-    const next = lines[index + 1] ?? '';
-    if (line.trim() === '' && !fence && current.length > 0 && next.trim() !== '' && !/^(\s|[-*+] |\d+[.)] )/.test(next)) {
-      blocks.push(current.join('\n'));
-      current = [];
-    } else current.push(line);
+// Written shows a part as it was written.
+const Written = ({ text }: { text: string }) => (
+  <pre
+    tabIndex={0}
+    role="group"
+    aria-label={t('Text')}
+    className="code max-h-96 overflow-auto rounded-md border bg-panel px-3 py-2 wrap-anywhere whitespace-pre-wrap"
+  >
+    {text}
+  </pre>
+);
+
+// What the parser or the page cannot stand is shown as it was written.
+class Guard extends Component<{ text: string; children: ReactNode }, { failed: boolean }> {
+  override state = { failed: false };
+
+  static getDerivedStateFromError() {
+    return { failed: true };
   }
-  if (current.some((line) => line.trim() !== '')) blocks.push(current.join('\n'));
-  return blocks;
+
+  override render() {
+    return this.state.failed ? <Written text={this.props.text} /> : this.props.children;
+  }
 }
 
-/** Prose shows Markdown of a model or a file. It is not trusted: there is no HTML in it, and no address that runs a script. */
+function Group({ parts }: { parts: Weighed[] }) {
+  const text = parts.map((part) => part.text).join('\n');
+  if (parts[0]?.plain) return <Written text={text} />;
+  return (
+    <Guard text={text}>
+      {parts[0]?.table ? (
+        <table>
+          {parts.map((part, index) => (
+            <Block key={index} text={part.text} as={index === 0 ? first : further} />
+          ))}
+        </table>
+      ) : (
+        <Block text={text} />
+      )}
+    </Guard>
+  );
+}
+
+/**
+ * Prose shows Markdown of a model or a file. It is not trusted: there is no HTML in it, and no address that runs a script.
+ * What would keep the browser busy is shown as it was written. A long text is rendered portion by portion, so that the page
+ * stays usable meanwhile, and a very long one no further than its reader asks for.
+ */
 export const Prose = memo(function Prose({ text }: { text: string }) {
-  const blocks = useMemo(() => splitBlocks(visible(bounded(text, maxParagraph))), [text]);
-  return <div className="prose min-w-0 break-words" dir="auto">{blocks.map((block, index) => <Block key={index} text={block} />)}</div>;
+  const [portions, setPortions] = useState(1);
+  const [wanted, setWanted] = useState(portionsUnasked);
+  const cut = useMemo(() => isCut(text, maxParagraph), [text]);
+  const parts = useMemo(() => splitBlocks(visible(bounded(text, maxParagraph))).map((part) => ({ ...part, ...weigh(part) })), [text]);
+  const shown = within(parts, portions * portion);
+  const more = shown < parts.length;
+  useEffect(() => {
+    if (!more || portions >= wanted) return undefined;
+    const timer = setTimeout(() => setPortions(portions + 1), 10);
+    return () => clearTimeout(timer);
+  }, [more, portions, wanted]);
+  return (
+    <div className="prose min-w-0 break-words" dir="auto">
+      {groupParts(parts.slice(0, shown)).map((group, index) => <Group key={index} parts={group} />)}
+      {more && portions >= wanted && (
+        <p>
+          <Button small onClick={() => setWanted(portions + portionsUnasked)}>
+            {t('Show more')}
+          </Button>
+        </p>
+      )}
+      {cut && <DownloadText text={text} />}
+    </div>
+  );
 });

@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useMemo, useState } from 'react';
 import { bytes } from '../../lib/format';
-import { plural, t } from '../../lib/i18n';
+import { t } from '../../lib/i18n';
 import { visible } from '../../lib/visible';
 import { api } from '../../lib/query';
+import { bounded } from '../../ui/code';
 import { Prose } from '../../ui/markdown';
 import { Empty, Loaded } from '../../ui/page';
 
@@ -132,6 +133,19 @@ export function parseTable(text: string, separator: string, most: number): strin
 }
 
 const maxRows = 1000;
+const maxColumns = 100;
+const maxCells = 20_000;
+const maxCell = 1000;
+
+/** boundTable leaves of a table what a page can hold. */
+export function boundTable(rows: readonly string[][]): { rows: string[][]; cut: boolean } {
+  const columns = Math.min(maxColumns, Math.max(1, ...rows.map((row) => row.length)));
+  const most = Math.min(maxRows + 1, Math.ceil(maxCells / columns));
+  return {
+    rows: rows.slice(0, most).map((row) => row.slice(0, columns).map((cell) => bounded(cell, maxCell))),
+    cut: rows.length > most || rows.some((row) => row.length > columns),
+  };
+}
 
 export function TextPreview({ path, text }: { path: string; text: string }) {
   const ending = endingOf(path);
@@ -143,7 +157,7 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
       <iframe title={t('Preview of {path}', { path })} src={url} sandbox="" className="h-full w-full border-0 bg-white" />
     );
   if (ending === 'csv' || ending === 'tsv') {
-    const [head = [], ...rows] = parseTable(text, ending === 'tsv' ? '\t' : ',', maxRows + 1);
+    const { rows: [head = [], ...rows], cut } = boundTable(parseTable(text, ending === 'tsv' ? '\t' : ',', maxRows + 2));
     return (
       <div className="h-full overflow-auto p-3" tabIndex={0} role="region" aria-label={t('Table {path}', { path })}>
         <table className="border-collapse text-sm">
@@ -168,7 +182,7 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
             ))}
           </tbody>
         </table>
-        {rows.length >= maxRows && <p className="mt-2 text-xs text-soft">{plural(maxRows, 'The first row.', 'The first {count} rows.')}</p>}
+        {cut && <p className="mt-2 text-xs text-soft">{t('Only a part of this table is shown.')}</p>}
       </div>
     );
   }
