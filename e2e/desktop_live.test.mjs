@@ -2,6 +2,7 @@
 // sub-agents as they work, a stream that is cut, previews, branches, replays, single results, and
 // texts that were made to do harm.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { program } from './lib/browser.mjs';
@@ -296,6 +297,43 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await close(page);
   });
 
+  test('Markdown that would keep the browser busy is shown as it was written', async () => {
+    const page = await desktop.open();
+    const times = (part, count) => part.repeat(count);
+    const hostile = [
+      `${times('> ', 10_000)}deep quote`, `${times('- ', 10_000)}deep list`,
+      `|${times('a|', 1000)}\n|${times('-|', 1000)}\n${times(`|${times('b|', 1000)}\n`, 5)}`,
+      times('*a** ', 4000), times('[', 5000) + times(']', 5000),
+      '```js\nnever closed',
+    ].join('\n\n');
+    // How long the page could do nothing else.
+    await page.evaluate(() => {
+      window.longest = 0;
+      let last = performance.now();
+      setInterval(() => {
+        const now = performance.now();
+        window.longest = Math.max(window.longest, now - last);
+        last = now;
+      }, 20);
+    });
+    await say(page, steps({ text: `Begun.\n\n${hostile}` }));
+    const answer = page.getByRole('article', { name: 'Answer', exact: true });
+    await answer.getByText('Begun.', { exact: true }).waitFor();
+    const plain = answer.getByRole('group', { name: 'Text' });
+    await plain.first().waitFor();
+    await eventually('the chat ends', async () => (await fixture.rest.detail(idOf(page))).status === 'completed');
+    await answer.getByText('never closed').waitFor(); // to the end, without being asked for
+    assert.equal(await answer.locator('blockquote blockquote, li li').count(), 0);
+    assert.equal(await answer.locator('table').count(), 0, 'no table of a thousand columns');
+    // It is parsed as Markdown in minutes; a busy machine may pause the page for seconds.
+    const longest = await page.evaluate(() => window.longest);
+    assert.ok(longest < 30_000, `the page did nothing for ${Math.round(longest)} ms`);
+    await page.reload();
+    await answer.getByText('Begun.', { exact: true }).waitFor();
+    await clean(page, 'Markdown, cut');
+    await close(page);
+  });
+
   test('texts, names and output that were made to do harm are harmless', async () => {
     const page = await desktop.open();
     const said = [
@@ -308,7 +346,7 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     const names = ['<img src=x onerror=window.harmed=1>.txt', 'photo\u202egnp.exe', 'tab\tand\u0001.md', `${'long'.repeat(60)}.txt`, '"\'`$(x).csv'];
     const make = names.map((name) => `touch "$(printf %s ${Buffer.from(name).toString('base64')} | base64 -d)"`).join('; ');
     await say(page, steps(
-      bash(`${make}; head -c 1000000 /dev/zero | tr '\\0' A > line.txt; printf '\\033[1;31mred\\033[0m <b>x</b> \\xe2\\x80\\xaeback\\n'; head -c 300000 line.txt`),
+      bash(`${make}; head -c 1000000 /dev/zero | tr '\\0' A > line.txt; cp line.txt line.md; printf '\\033[1;31mred\\033[0m <b>x</b> \\xe2\\x80\\xaeback\\n'; head -c 300000 line.txt`),
       { text: said }, { text: 'never' },
     ));
     const answer = page.getByRole('article', { name: 'Answer', exact: true }).last();
@@ -333,6 +371,13 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await page.getByRole('region', { name: /^Table/ }).waitFor();
     await list.getByText('tab\tand[U+0001].md', { exact: true }).click();
     await page.getByRole('region', { name: /^Preview of/ }).waitFor();
+    await list.getByText('line.md', { exact: true }).click();
+    const prose = page.getByRole('region', { name: 'Preview of line.md' });
+    await prose.getByText(/^A{100}/).waitFor();
+    assert.ok((await prose.innerText()).length < 200_000, 'the line is cut');
+    const saving = page.waitForEvent('download');
+    await prose.getByRole('button', { name: 'Download the whole text' }).last().click();
+    assert.equal(readFileSync(await (await saving).path(), 'utf8').length, 1_000_000);
     await list.getByText('line.txt', { exact: true }).click();
     const text = page.getByRole('textbox', { name: 'Content of line.txt' });
     await text.getByText(/^A{100}/).first().waitFor();
