@@ -225,6 +225,7 @@ type turns struct {
 	failAt int // 0: never
 	gateAt int
 	gate   chan struct{}
+	ended  chan int // when there is one, gets how many turns were taken
 	asked  struct {
 		after *int64
 		limit int
@@ -233,6 +234,12 @@ type turns struct {
 
 func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int, yield func(domain.Turn) error) error {
 	m.asked.after, m.asked.limit = after, limit
+
+	taken := 0
+	if m.ended != nil {
+		defer func() { m.ended <- taken }()
+	}
+
 	for i := range m.count {
 		if m.failAt > 0 && i+1 == m.failAt {
 			return errors.New("the records broke")
@@ -253,6 +260,8 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 		if err := yield(turn); err != nil {
 			return err
 		}
+
+		taken++
 	}
 
 	return nil

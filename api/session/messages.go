@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -91,7 +92,7 @@ func (a *Transcripts) streamRows(ctx context.Context, rows func(context.Context)
 		}
 
 		if done = !more; more {
-			writeElement(&head, row, first)
+			_ = writeElement(&head, row, first) // memory takes all
 		}
 	}
 
@@ -111,7 +112,7 @@ func (a *Transcripts) streamRows(ctx context.Context, rows func(context.Context)
 		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 			defer end()
 
-			_, _ = w.Write(head.Bytes())
+			_, _ = w.Write(head.Bytes()) // an error stays with w, and comes back with the next write
 
 			for {
 				_ = conn.SetWriteDeadline(time.Now().Add(httpx.WriteTimeout)) // a client that stands still is disconnected
@@ -130,12 +131,8 @@ func (a *Transcripts) streamRows(ctx context.Context, rows func(context.Context)
 					return
 				}
 
-				writeElement(w, row, false)
-
-				if w.Buffered() == 0 { // it has just been written out
-					if err := w.Flush(); err != nil {
-						return // the client left
-					}
+				if err := writeElement(w, row, false); err != nil {
+					return // the client left
 				}
 			}
 		})
@@ -173,15 +170,16 @@ func (a *Transcripts) turns(
 	}
 }
 
-// writeElement writes one element of a JSON array.
-func writeElement(w interface {
-	Write([]byte) (int, error)
-	WriteByte(byte) error
-}, row []byte, first bool,
-) {
+// writeElement writes one element of a JSON array, and returns the error of the
+// writer, which is that its reader left.
+func writeElement(w io.Writer, row []byte, first bool) error {
 	if !first {
-		_ = w.WriteByte(',')
+		if _, err := w.Write([]byte{','}); err != nil {
+			return err
+		}
 	}
 
-	_, _ = w.Write(row)
+	_, err := w.Write(row)
+
+	return err
 }
