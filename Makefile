@@ -12,7 +12,7 @@ DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/buil
 LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test test-desktop test-quick test-compose test-helm bench lint format audit specified events sdk replay clean FORCE
+.PHONY: help setup run build test test-desktop test-quick test-compose test-helm test-alerts bench lint format audit specified events sdk replay clean FORCE
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ test-compose: ## Start the docker-compose stack, kill its worker and see the cha
 
 test-helm: ## Lint the chart for Kubernetes, and check what it renders
 	cd build/helm && $(GO) test -count=1 ./...
+
+test-alerts: ## Load the rules for Prometheus and the dashboard with Prometheus' own parser
+	cd build/observability && $(GO) test -count=1 ./...
 
 test-quick: setup build test-desktop lint ## Run every package's tests and the end-to-end suites without faults
 	build/test.sh --quick

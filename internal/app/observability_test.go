@@ -80,9 +80,10 @@ func exported(t *testing.T) map[string][]string {
 	return series
 }
 
-// The parser of PromQL is part of Prometheus, whose module would add many others. These
-// expressions find the names in the part of PromQL that the rules and the dashboard use,
-// and badQuery refuses what they would not understand.
+// Prometheus' own parser checks the queries in build/observability, a module of its own,
+// since it would add many others to this one. These expressions find the names in the
+// part of PromQL that the rules and the dashboard use, and badQuery refuses what they would
+// not understand.
 var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 	grouping = regexp.MustCompile(`\b(?:by|without|on|ignoring)\s*\(([^)]*)\)`)
