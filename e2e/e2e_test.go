@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,13 +53,41 @@ func TestEndToEnd(t *testing.T) {
 		}
 	}
 
-	for _, suite := range suites {
+	for _, name := range longest {
+		if !slices.Contains(suites, name+".test.mjs") {
+			t.Errorf("the list of the longest suites names %s, which is not there", name)
+		}
+	}
+
+	for _, suite := range longestFirst(suites) {
 		t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) {
 			// Each suite has a service of its own, and mostly waits.
 			t.Parallel()
 			runSuite(t, suite, binary)
 		})
 	}
+}
+
+// longest are the suites that take minutes, in the order in which they start. The
+// short ones fill what these leave free; those that stop and slow engines are kept
+// apart, since each of them keeps a machine busy.
+var longest = []string{
+	"deploys", "bare_machine", "engine_outages", "desktop_unattended", "engine_faults", "desktop_live", "replay_faults",
+	"engine_networks", "faults", "desktop_pages", "schedules", "processes", "backup_engines", "resume", "transfer_faults",
+	"history_faults", "context_faults", "chaos",
+}
+
+// longestFirst sorts the files of suites so that no long one is left for the end.
+func longestFirst(suites []string) []string {
+	place := func(suite string) int {
+		if i := slices.Index(longest, strings.TrimSuffix(suite, ".test.mjs")); i >= 0 {
+			return i
+		}
+
+		return len(longest)
+	}
+
+	return slices.SortedStableFunc(slices.Values(suites), func(a, b string) int { return place(a) - place(b) })
 }
 
 // serviceBinary is the program that EVERLOOP_BIN names; without it, it is built.

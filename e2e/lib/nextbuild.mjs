@@ -23,7 +23,7 @@ export async function buildNext(dir) {
   const overlay = join(dir, 'overlay.json');
   writeFileSync(overlay, JSON.stringify({ Replace: { [source]: changed } }));
   const program = join(dir, 'everloop-next');
-  const version = '-X everloop/internal/release.Version=9999.0.0';
-  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', version, '-o', program, './cmd/everloop'], { cwd: root });
+  const flags = '-s -w -X everloop/internal/release.Version=9999.0.0';
+  await promisify(execFile)('go', ['build', '-overlay', overlay, '-ldflags', flags, '-o', program, './cmd/everloop'], { cwd: root });
   return program;
 }
