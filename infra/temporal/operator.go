@@ -146,17 +146,13 @@ func (o Operator) ForceFail(ctx context.Context, workflowID, reason string) erro
 	}
 
 	if run.Type == contract.WorkflowChat && run.ChatStatus == "awaiting_answer" {
-		stopped, err := o.stopChat(ctx, run)
-		if err != nil {
+		// The run that waited goes first: it could take the signal of the stop with it.
+		err := closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, run.RunID, reason))
+		if err != nil && !domain.HasCode(err, codeRunNotFound) {
 			return err
 		}
 
-		if stopped { // the run that waited, not one that a message starts now
-			err = closing(workflowID, o.Client.TerminateWorkflow(ctx, workflowID, run.RunID, reason))
-			if domain.HasCode(err, codeRunNotFound) {
-				return nil // it heard of the stop
-			}
-
+		if stopped, err := o.stopChat(ctx, run); stopped || err != nil {
 			return err
 		}
 	}

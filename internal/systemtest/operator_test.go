@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -63,11 +64,24 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	s.checkEvents(failed)
 }
 
+// closedFirst stops a chat whose run is closed: an open one that is terminated a moment
+// later would take the signal of the stop with it.
+type closedFirst struct{ *stack }
+
+func (c closedFirst) Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error) {
+	run, err := c.client.DescribeWorkflow(ctx, durable.SessionWorkflowID(sessionID), "")
+	require.NoError(c.t, err)
+	require.NotNil(c.t, run.WorkflowCloseTime, "the run is open")
+
+	return c.chats.Stop(ctx, caller, sessionID, andQueue)
+}
+
 // A run that waits for an answer hears only the end of its chat.
 func TestAdministratorsEndRunsThatWait(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	operator := temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}
+	forced := temporal.Operator{Client: s.client, Chats: closedFirst{s}, Marks: s.journal}
 
 	asks := script(obj{"steps": []obj{{"calls": []obj{ask()}}}})
 	for name, c := range map[string]struct {
@@ -75,7 +89,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 		end     func(workflowID string) error
 	}{
 		"cancel":                      {asks, func(id string) error { return operator.Cancel(t.Context(), id) }},
-		"force-fail":                  {asks, func(id string) error { return operator.ForceFail(t.Context(), id, "ended by an administrator") }},
+		"force-fail":                  {asks, func(id string) error { return forced.ForceFail(t.Context(), id, "ended by an administrator") }},
 		"cancel of a sub-agent's one": {script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}), func(id string) error { return operator.Cancel(t.Context(), id) }},
 	} {
 		t.Run(name, func(t *testing.T) {
