@@ -12,13 +12,16 @@ DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/buil
 LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run build test test-desktop test-quick test-compose test-helm test-alerts bench lint format audit specified events sdk replay clean FORCE
+.PHONY: help setup browser run build test test-desktop test-quick test-compose test-helm test-alerts bench lint format audit specified events sdk replay clean FORCE
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing beside Go, Node.js and make (PostgreSQL, ripgrep, git)
 	@build/setup.sh
+
+browser: ## Install the tool server of the browser tools into BROWSER_TOOLS_DIR
+	@build/browser/install.sh
 
 run: setup build ## Build and start everything on this machine (Ctrl-C ends it)
 	./$(BIN) up

@@ -79,6 +79,11 @@ var mcpBad = []bad{
 	{body: `{"solution_id":"s","name":"a","transport":"stdio","command":"x","timeout_s":3601}`, at: "body.timeout_s"},
 	{body: `{"solution_id":"s","scope":"session","name":"a","transport":"stdio","command":"x"}`, at: "body.session_id"},
 	{body: `{"scope":"solution","name":"a","transport":"stdio","command":"x"}`, at: "body.solution_id"},
+	{body: `{"solution_id":"s","name":"a","preset":"teapot"}`, at: "body.preset"},
+	{body: `{"solution_id":"s","name":"a","preset":"browser","transport":"http"}`, at: "body.transport"},
+	{body: `{"solution_id":"s","name":"a","preset":"browser","command":"x"}`, at: "body.command"},
+	{body: `{"solution_id":"s","name":"a","preset":"browser","args":["x"]}`, at: "body.args"},
+	{body: `{"solution_id":"s","name":"a","preset":"browser","env":{"A":"b"}}`, at: "body.env"},
 }
 
 // vault opens the secrets of the world's tool servers.
@@ -298,4 +303,31 @@ func TestToolServersInTheSetupOfASession(t *testing.T) {
 	require.Empty(t, w.lookers.looked, "the detail of a session connects to nothing")
 	require.Equal(t, 200, w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{"enabled":false}`).status)
 	require.Equal(t, []any{}, servers())
+}
+
+// A server of a preset says no more than its name, and keeps to it.
+func TestToolServersOfAPreset(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	made := w.do("POST", "/api/mcp-servers", w.ann, `{"session_id":"`+session+`","name":"web","preset":"browser"}`)
+	require.Equal(t, 200, made.status, made.text)
+	path := "/api/mcp-servers/" + made.json()["id"].(string)
+
+	got := w.do("GET", path, w.ann, "").json()
+	require.Equal(t, []any{"browser", "stdio", "", []any{}}, []any{got["preset"], got["transport"], got["command"], got["args"]})
+
+	kept, err := w.vault().SessionMCPServers(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, toolserver.BrowserPreset, kept[0].Preset)
+
+	w.do("PATCH", path, w.ann, `{"command":"sh"}`).code(422, "invalid_request")
+
+	changed := w.do("PATCH", path, w.ann, `{"timeout_s":5,"tools":["browser_snapshot"]}`)
+	require.Equal(t, 200, changed.status, changed.text)
+	require.Equal(t, "browser", changed.json()["preset"])
+
+	own := w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
+	require.Nil(t, w.do("GET", "/api/mcp-servers/"+own, w.ann, "").json()["preset"])
+	w.do("PATCH", "/api/mcp-servers/"+own, w.ann, `{"preset":"browser"}`).code(422, "invalid_request")
 }

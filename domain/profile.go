@@ -109,7 +109,8 @@ var DefaultCompaction = CompactionPolicy{Auto: true, ThresholdPct: 80, KeepLast:
 // MCPServer is a tool server that a session may use.
 type MCPServer struct {
 	Name      string            `json:"name"`
-	Transport string            `json:"transport"` // stdio or http
+	Preset    string            `json:"preset,omitempty"` // in place of how it is reached, which the worker then knows
+	Transport string            `json:"transport"`        // stdio or http
 	Command   string            `json:"command,omitempty"`
 	Args      []string          `json:"args,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
@@ -119,6 +120,10 @@ type MCPServer struct {
 	TimeoutS  int               `json:"timeout_s,omitempty"`
 	Enabled   bool              `json:"enabled"`
 }
+
+// OfPreset says that the worker knows how the server is started. It then holds no
+// secrets, and runs in the workspace of its session whatever its scope is.
+func (s MCPServer) OfPreset() bool { return s.Preset != "" }
 
 // With gives the profile as the session's own setup changes it.
 func (p Profile) With(setup SessionSetup) Profile {

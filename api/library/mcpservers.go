@@ -28,6 +28,7 @@ type mcpServer struct {
 	SessionID  *string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID    string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
 	Name       string            `json:"name" doc:"Its name." example:"tickets"`
+	Preset     *string           `json:"preset" enum:"browser" nullable:"true" doc:"The preset that says how it is started; null: none."`
 	Transport  string            `json:"transport" enum:"stdio,http" doc:"The transport."`
 	Command    string            `json:"command" doc:"The command."`
 	Args       []string          `json:"args" doc:"Arguments of the command."`
@@ -50,6 +51,10 @@ func mcpServerBody(s toolserver.Record, caller domain.User) mcpServer {
 		Transport: s.Transport, Args: []string{}, Env: map[string]string{}, Headers: map[string]string{}, Tools: fields.OrEmpty(s.Tools),
 		Timeout: s.TimeoutS, Enabled: s.Enabled, TrustHints: s.TrustHints, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
+	if s.OfPreset() {
+		out.Preset = &s.Preset
+	}
+
 	if s.Scope == toolserver.OfService && !caller.Administrator {
 		return out
 	}
@@ -75,6 +80,7 @@ type MCPServerRef struct {
 // value, or takes its default.
 type MCPSettings struct {
 	Name       *string            `json:"name,omitempty" pattern:"^[a-z0-9_-]{1,64}$" patternDescription:"1 to 64 of a-z, 0-9, _ and -" doc:"Its name." example:"tickets"`
+	Preset     *string            `json:"preset,omitempty" enum:"browser" doc:"How it is started, in place of command, args, env, url and headers."`
 	Transport  *string            `json:"transport,omitempty" enum:"stdio,http" doc:"The transport."`
 	Command    *string            `json:"command,omitempty" maxLength:"4096" doc:"The program of a stdio server, in a sandbox."`
 	Args       *[]string          `json:"args,omitempty" nullable:"true" maxItems:"256" doc:"Arguments of the command."`

@@ -16,7 +16,13 @@ import (
 // applyMCPSettings writes what was sent into a tool server and checks the whole.
 func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	fields.Set(&r.Name, in.Name)
+	fields.Set(&r.Preset, in.Preset)
 	fields.Set(&r.Transport, in.Transport)
+
+	if r.OfPreset() && r.Transport == "" {
+		r.Transport = toolserver.Stdio
+	}
+
 	fields.Set(&r.Command, in.Command)
 	fields.Set(&r.Args, in.Args)
 	fields.Set(&r.URL, in.URL)
@@ -62,12 +68,16 @@ func checkMCPServer(r *toolserver.Record) error {
 		return domain.Invalidf("body.name", "is required")
 	case r.Transport == "":
 		return domain.Invalidf("body.transport", "is required")
-	case r.Transport == toolserver.Stdio && strings.TrimSpace(r.Command) == "":
+	case r.Transport == toolserver.Stdio && strings.TrimSpace(r.Command) == "" && !r.OfPreset():
 		return domain.Invalidf("body.command", "is required for a stdio server")
 	case r.Transport == toolserver.Stdio && (r.URL != "" || len(r.Headers) > 0):
 		return domain.Invalidf("body.url", "a stdio server has neither a URL nor headers")
 	case r.Transport == toolserver.HTTP && (r.Command != "" || len(r.Args) > 0 || len(r.Env) > 0):
 		return domain.Invalidf("body.command", "a server with HTTP has neither a command nor an environment")
+	}
+
+	if field, why := toolserver.PresetFault(r.MCPServer); field != "" {
+		return domain.Invalidf("body."+field, "%s", why)
 	}
 
 	size := 0

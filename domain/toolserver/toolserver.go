@@ -31,6 +31,10 @@ const (
 	HTTP  = "http"
 )
 
+// BrowserPreset is the preset of a tool server that the service itself knows how to
+// start: a browser of the session, in its sandbox and in its network.
+const BrowserPreset = "browser"
+
 // DefaultTimeout is the time limit of one call, in seconds, of a server that
 // names none.
 const DefaultTimeout = 60
@@ -62,6 +66,31 @@ type Record struct {
 // Servers of solutions and of the service are shared by sessions that do not
 // trust each other.
 func (s Record) OfSession() bool { return s.Scope == OfSession }
+
+// PresetFault says which field of a server's settings does not go with its preset, and
+// why; empty: it has none, or all of them do.
+func PresetFault(s domain.MCPServer) (field, why string) {
+	switch {
+	case !s.OfPreset():
+		return "", ""
+	case s.Preset != BrowserPreset:
+		return "preset", "must be " + BrowserPreset
+	case s.Transport != Stdio:
+		return "transport", "of a server of a preset is stdio"
+	case s.Command != "":
+		return "command", "is known from the preset"
+	case len(s.Args) > 0:
+		return "args", "are known from the preset"
+	case len(s.Env) > 0:
+		return "env", "a server of a preset has no variables"
+	case s.URL != "":
+		return "url", "a server of a preset has no address"
+	case len(s.Headers) > 0:
+		return "headers", "a server of a preset has no headers"
+	}
+
+	return "", ""
+}
 
 // Status is how far the connection of a session with a tool server is.
 type Status string

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 	"everloop/domain/toolserver"
 )
 
@@ -118,15 +119,19 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 // holds secrets that are not the session owner's: no file and no variable of a user
 // may reach its process, where an interpreter would load code from them.
 func (m *Manager) program(ctx context.Context, t target) (Program, error) {
+	if t.server.OfPreset() {
+		return m.presetProgram(ctx, t)
+	}
+
 	p := Program{SessionID: t.session.ID, Argv: append([]string{t.server.Command}, t.server.Args...)}
 	if !t.server.OfSession() {
 		p.Env = tools.Environment(t.server.Env)
 		return p, nil
 	}
 
-	root, err := m.Roots.Root(ctx, t.session.ID, t.session.SandboxUID)
+	view, err := m.workspace(ctx, t.session)
 	if err != nil {
-		return p, fmt.Errorf("the session's workspace cannot be opened: %w", err)
+		return p, err
 	}
 
 	env := maps.Clone(t.session.Env)
@@ -141,10 +146,19 @@ func (m *Manager) program(ctx context.Context, t target) (Program, error) {
 	}
 
 	maps.Copy(env, t.server.Env)
-	p.Session = &tools.SessionView{ID: t.session.ID, OwnerID: t.session.OwnerID, SandboxUID: t.session.SandboxUID, Root: root}
-	p.Env = tools.Environment(env)
+	p.Session, p.Env = view, tools.Environment(env)
 
 	return p, nil
+}
+
+// workspace gives what a program needs to run in the workspace of a session.
+func (m *Manager) workspace(ctx context.Context, s domain.Session) (*tools.SessionView, error) {
+	root, err := m.Roots.Root(ctx, s.ID, s.SandboxUID)
+	if err != nil {
+		return nil, fmt.Errorf("the session's workspace cannot be opened: %w", err)
+	}
+
+	return &tools.SessionView{ID: s.ID, OwnerID: s.OwnerID, SandboxUID: s.SandboxUID, Root: root}, nil
 }
 
 // explain gives the reason behind an error of the SDK, without the server's

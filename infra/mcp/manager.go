@@ -40,6 +40,8 @@ type Config struct {
 	Environment interface {
 		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 	}
+	// Presets start the servers that name one in place of a command; nil: there are none.
+	Presets Presets
 	// Profile says how a session is set up; nil: in no special way.
 	Profile func(domain.Session) domain.Profile
 	Version string // of this service, for servers
@@ -217,7 +219,7 @@ func (m *Manager) servers(ctx context.Context, sessionID string) ([]toolserver.R
 // distinguished by when they were set: nothing that is made of them is kept in the
 // clear.
 func configHash(s toolserver.Record) string {
-	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
+	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Preset, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
 	sum := sha256.Sum256(data)
 
 	return hex.EncodeToString(sum[:12])
@@ -227,11 +229,11 @@ func configHash(s toolserver.Record) string {
 // holds secrets and never leaves this process.
 func fingerprint(session domain.Session, s toolserver.Record) string {
 	var env map[string]string
-	if s.Transport == toolserver.Stdio && s.OfSession() {
+	if s.Transport == toolserver.Stdio && s.OfSession() && !s.OfPreset() {
 		env = session.Env
 	}
 
-	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Command, s.Args, s.Env, s.URL, s.Headers, s.Trusted, env})
+	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Preset, s.Command, s.Args, s.Env, s.URL, s.Headers, s.Trusted, env})
 	sum := sha256.Sum256(data)
 
 	return hex.EncodeToString(sum[:12])

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 	"everloop/domain/toolserver"
 )
 
@@ -18,13 +19,22 @@ func (l *link) makeOffer() []tools.Tool {
 	})
 }
 
+// offers says whether a server's settings let a tool of it be offered.
+func offers(server domain.MCPServer, tool string) bool {
+	if len(server.Tools) > 0 {
+		return slices.Contains(server.Tools, tool)
+	}
+
+	return !slices.Contains(withheldTools[server.Preset], tool)
+}
+
 // offerOf gives what of a server's list of tools the agent is offered. run makes
 // what carries a tool's calls out.
 func offerOf(server toolserver.Record, catalog []toolserver.Tool, run func(tool string, acts bool) runner) []tools.Tool {
 	offer := []tools.Tool{}
 
 	for _, t := range catalog {
-		if len(server.Tools) > 0 && !slices.Contains(server.Tools, t.Name) {
+		if !offers(server.MCPServer, t.Name) {
 			continue
 		}
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +15,9 @@ import (
 
 // Where a command finds the proxy, in a network of its own.
 const (
+	// ProxyURL is for programs that read no variables.
+	ProxyURL = "http://127.0.0.1:3128"
+
 	proxyPort    = 3128
 	proxyBacklog = 1024 // connections that wait to be accepted
 )
@@ -27,7 +29,7 @@ const proxyFD = 64
 // proxyVariables are those by which programs find the proxy. All of them name it as
 // one for HTTP: some programs refuse to start when they read of SOCKS.
 func proxyVariables() map[string]string {
-	at := "http://127.0.0.1:" + strconv.Itoa(proxyPort)
+	const at = ProxyURL
 
 	const direct = "localhost,127.0.0.1,::1"
 

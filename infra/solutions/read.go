@@ -71,6 +71,7 @@ type compaction struct {
 
 type server struct {
 	Name      string            `yaml:"name"`
+	Preset    string            `yaml:"preset"`
 	Transport string            `yaml:"transport"`
 	Command   string            `yaml:"command"`
 	Args      []string          `yaml:"args"`
@@ -183,20 +184,29 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 
 	for _, m := range f.Servers {
+		if m.Preset != "" && m.Transport == "" {
+			m.Transport = toolserver.Stdio
+		}
+
 		if !serverName.MatchString(m.Name) || m.Transport != toolserver.Stdio && m.Transport != toolserver.HTTP {
 			return none, fmt.Errorf(
 				"solution.yaml: MCP server %q needs a name of a to z, 0 to 9, _ and - and the transport stdio or http", m.Name,
 			)
 		}
 
-		if m.Transport == toolserver.Stdio && m.Command == "" || m.Transport == toolserver.HTTP && m.URL == "" {
+		if m.Transport == toolserver.Stdio && m.Command == "" && m.Preset == "" || m.Transport == toolserver.HTTP && m.URL == "" {
 			return none, fmt.Errorf("solution.yaml: MCP server %q needs a command for stdio, or a url for http", m.Name)
 		}
 
-		s.MCPServers = append(s.MCPServers, domain.MCPServer{
-			Name: m.Name, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
+		made := domain.MCPServer{
+			Name: m.Name, Preset: m.Preset, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
 			Tools: m.Tools, TimeoutS: value(m.TimeoutS, 0), Enabled: true,
-		})
+		}
+		if field, why := toolserver.PresetFault(made); field != "" {
+			return none, fmt.Errorf("solution.yaml: MCP server %q: %s %s", m.Name, field, why)
+		}
+
+		s.MCPServers = append(s.MCPServers, made)
 	}
 
 	return s, nil

@@ -14,7 +14,7 @@ const hiddenText = "********"
 
 // publicServerFields are the fields of a tool server that every user may read; the
 // others say how it is reached, and hold its secrets.
-var publicServerFields = []string{"name", "transport", "tools", "timeout_s"}
+var publicServerFields = []string{"name", "preset", "transport", "tools", "timeout_s"}
 
 // redacted returns solution.yaml as users may read it: unchanged, but for how the
 // operator's tool servers are reached.

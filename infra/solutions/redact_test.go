@@ -30,6 +30,7 @@ mcp_servers:
     command: serve
     args: [--token, hidden-5]
     env: {TOKEN: hidden-6}
+  - {name: web, preset: browser}
 `)
 	c, err := solutions.Load(dir)
 	require.NoError(t, err)
@@ -56,6 +57,7 @@ mcp_servers:
 		map[string]any{
 			"name": "local", "transport": "stdio", "command": masked, "args": []any{masked, masked}, "env": map[string]any{"TOKEN": masked},
 		},
+		map[string]any{"name": "web", "preset": "browser"},
 	}, shown["mcp_servers"])
 
 	// The servers themselves are not changed by it.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/toolserver"
 	"everloop/infra/solutions"
 )
 
@@ -33,7 +34,7 @@ budget: {max_tokens: 1000}
 disable_tools: [Bash]
 agents: [{name: scout, description: Looks around, tools: [Read]}]
 permissions: [{tool: Write, decision: deny}]
-mcp_servers: [{name: files, transport: stdio, command: files-server}]
+mcp_servers: [{name: files, transport: stdio, command: files-server}, {name: web, preset: browser}]
 `)
 	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "extra", "etc")))
 	c, err := solutions.Load(dir)
@@ -59,6 +60,7 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}]
 	require.Equal(t, []string{"Bash"}, profile.DisableTools)
 	require.Equal(t, "scout", profile.Agents[0].Name)
 	require.True(t, profile.MCPServers[0].Enabled)
+	require.Equal(t, domain.MCPServer{Name: "web", Preset: toolserver.BrowserPreset, Transport: toolserver.Stdio, Enabled: true}, profile.MCPServers[1])
 
 	for _, path := range []string{"etc/hostname", "../general/solution.yaml", "/etc/hostname", "", ".", "none"} {
 		_, err := c.File("extra", path)
@@ -84,6 +86,8 @@ func TestLoad_reportsFaults(t *testing.T) {
 		"name: x\nmcp_servers: [{name: a, transport: pigeon}]":                             "transport",
 		"name: x\nmcp_servers: [{name: a, transport: stdio}]":                              "needs a command",
 		"name: x\nmcp_servers: [{name: a, transport: http, command: c}]":                   "needs a command for stdio, or a url",
+		"name: x\nmcp_servers: [{name: a, preset: teapot}]":                                "preset must be browser",
+		"name: x\nmcp_servers: [{name: a, preset: browser, args: [-x]}]":                   "args are known from the preset",
 		"name: x\ndata: {a: .nan}":                                                         "data holds what JSON cannot",
 		"name: x\ndata: {a: [{1: one}]}":                                                   "data holds what JSON cannot",
 		"name: x\nmax_steps: 0":                                                            "max_steps must be from 1 to 10000, not 0",

@@ -63,7 +63,7 @@ func (s boundSettings) check() error {
 // sandboxConfig is what the worker's sandbox must and may do.
 func (s *settings) sandboxConfig() sandbox.Config {
 	return sandbox.Config{
-		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.SandboxReadOnly, Private: s.privateDirs(s.DataDir),
+		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.shownDirs(), Private: s.privateDirs(s.DataDir),
 		TotalMemory: s.TotalMemory, TotalProcesses: s.TotalProcs, CPUWeight: s.CPUWeight, UserBase: s.SandboxUsers, Reserve: s.reserve(),
 	}
 }

@@ -66,6 +66,7 @@ type settings struct {
 	SandboxReadOnly []string `env:"SANDBOX_READ_ONLY" help:"Additional read-only host directories for tools, such as /opt."`
 	SandboxProcs    int      `name:"sandbox-processes" default:"512" env:"SANDBOX_PROCESSES" help:"Processes and threads of one command."`
 	WorkspaceBytes  int64    `default:"10737418240" env:"WORKSPACE_BYTES" help:"Bytes that a session's workspace may hold; 0: no limit."`
+	browserSettings `embed:""`
 	boundSettings   `embed:""`
 	diskSettings    `embed:""`
 	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools may go on at a shutdown."`
@@ -87,6 +88,7 @@ func (s *settings) check() error {
 		),
 		s.bounds(),
 		s.webSettings.check(),
+		s.browserSettings.check(),
 		s.networkSettings.check(),
 		s.forkSettings.check(),
 		s.skillSettings.check(),

@@ -57,7 +57,7 @@ func (b *backend) newToolServers(
 
 	manager := mcp.NewManager(mcp.Config{
 		Records: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
-		Environment: b.buckets, Profile: b.Profile, Version: release.Version, Logger: b.logger,
+		Environment: b.buckets, Presets: b.settings.browserTools(), Profile: b.Profile, Version: release.Version, Logger: b.logger,
 	})
 	if err := manager.Listen(ctx, b.nats); err != nil {
 		manager.Close()

@@ -97,6 +97,7 @@ var allowed = map[string][]string{
 	"api/openapi":       {"domain", "auth", "api/httpx"},
 	"api/httpx":         {"domain", "auth", "internal/clients", "internal/hosts"},
 	"infra/backup":      {"internal/release"},
+	"infra/browser":     {"domain"},
 	"infra/egress":      {"domain", "infra/netguard"},
 	"infra/embedded":    {"internal/hosts", "internal/pgprograms"},
 	"infra/events":      {"domain"},
@@ -218,7 +219,7 @@ var allowed = map[string][]string{
 	"companions/schema":            {},
 	"infra/identity":               {"auth", "domain"},
 	"terminal/doctor": {
-		"domain", "infra/external", "infra/model", "infra/sandbox", "internal/diskspace",
+		"domain", "infra/browser", "infra/external", "infra/model", "infra/sandbox", "internal/diskspace",
 		"internal/pgprograms", "internal/sharedfs",
 	},
 	"domain/document":           {"domain"},

@@ -17,13 +17,13 @@ const maxMCPServers = 32
 
 // mcpColumns give a toolserver.Record of the rows m and u, its maker.
 const mcpColumns = `
-	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.transport, m.command, m.args, m.url, m.sealed,
+	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.preset, m.transport, m.command, m.args, m.url, m.sealed,
 	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator`
 
 func scanMCPServer(row pgx.CollectableRow) (toolserver.Record, error) {
 	var s toolserver.Record
 
-	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
+	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Preset, &s.Transport, &s.Command, &s.Args,
 		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted)
 
 	return s, err
@@ -45,7 +45,7 @@ func mcpFault(doing, name string, err error) error {
 func mcpArgs(s toolserver.Record) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": s.ID, "scope": s.Scope, "solution": s.SolutionID, "session": s.SessionID, "owner": s.OwnerID, "name": s.Name,
-		"transport": s.Transport, "command": s.Command, "args": orNone(s.Args), "url": s.URL,
+		"preset": s.Preset, "transport": s.Transport, "command": s.Command, "args": orNone(s.Args), "url": s.URL,
 		"sealed": s.Sealed, "tools": orNone(s.Tools), "timeout": s.TimeoutS, "enabled": s.Enabled, "hints": s.TrustHints,
 	}
 }
@@ -88,9 +88,9 @@ func (c *Store) CreateMCPServer(ctx context.Context, s toolserver.Record) (tools
 
 		rows, _ := tx.Query(ctx, `
 			WITH m AS (
-				INSERT INTO mcp_servers (id, scope, solution_id, session_id, owner_id, name, transport, command, args, url, sealed,
+				INSERT INTO mcp_servers (id, scope, solution_id, session_id, owner_id, name, preset, transport, command, args, url, sealed,
 				                         tools, timeout_s, enabled, trust_hints)
-				VALUES (@id, @scope, @solution, @session, @owner, @name, @transport, @command, @args, @url, @sealed,
+				VALUES (@id, @scope, @solution, @session, @owner, @name, @preset, @transport, @command, @args, @url, @sealed,
 				        @tools, @timeout, @enabled, @hints)
 				RETURNING *)
 			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
@@ -163,7 +163,7 @@ func (c *Store) ChangeMCPServer(
 		rows, _ := tx.Query(ctx, `
 			WITH m AS (
 				UPDATE mcp_servers
-				SET    name = @name, transport = @transport, command = @command, args = @args, url = @url, sealed = @sealed,
+				SET    name = @name, preset = @preset, transport = @transport, command = @command, args = @args, url = @url, sealed = @sealed,
 				       tools = @tools, timeout_s = @timeout, enabled = @enabled, trust_hints = @hints, updated_at = now()
 				WHERE  id = @id AND owner_id = @owner
 				RETURNING *)
@@ -216,7 +216,7 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]tool
 	var owner string
 
 	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s toolserver.Record, err error) {
-		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Transport, &s.Command, &s.Args,
+		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Preset, &s.Transport, &s.Command, &s.Args,
 			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &owner)
 
 		return s, err

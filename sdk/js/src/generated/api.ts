@@ -5162,6 +5162,11 @@ export interface components {
             /** @description Its name. It is 1 to 64 of a-z, 0-9, _ and -. */
             name?: string;
             /**
+             * @description How it is started, in place of command, args, env, url and headers.
+             * @enum {string}
+             */
+            preset?: "browser";
+            /**
              * @description Follows from the ids when it is left out.
              * @enum {string}
              */
@@ -6933,6 +6938,11 @@ export interface components {
             /** @description The owner. */
             owner_id: string;
             /**
+             * @description The preset that says how it is started; null: none.
+             * @enum {string|null}
+             */
+            preset: "browser" | null;
+            /**
              * @description Its scope.
              * @enum {string}
              */
@@ -6982,6 +6992,11 @@ export interface components {
             } | null;
             /** @description Its name. It is 1 to 64 of a-z, 0-9, _ and -. */
             name?: string;
+            /**
+             * @description How it is started, in place of command, args, env, url and headers.
+             * @enum {string}
+             */
+            preset?: "browser";
             /**
              * Format: int64
              * @description Timeout of a call in seconds.

@@ -1050,6 +1050,8 @@ class CreateMcpServerRequest(TypedDict):
     """Sent with every request to it."""
     name: NotRequired[str]
     """Its name. It is 1 to 64 of a-z, 0-9, _ and -."""
+    preset: NotRequired[Literal["browser"]]
+    """How it is started, in place of command, args, env, url and headers."""
     scope: NotRequired[Literal["service", "solution", "session"]]
     """Follows from the ids when it is left out."""
     session_id: NotRequired[str | None]
@@ -2265,6 +2267,8 @@ class MCPSettings(TypedDict):
     """Sent with every request to it."""
     name: NotRequired[str]
     """Its name. It is 1 to 64 of a-z, 0-9, _ and -."""
+    preset: NotRequired[Literal["browser"]]
+    """How it is started, in place of command, args, env, url and headers."""
     timeout_s: NotRequired[int]
     """Timeout of a call in seconds."""
     tools: NotRequired[list[str] | None]
@@ -2296,6 +2300,8 @@ class McpServer(TypedDict):
     """Its name."""
     owner_id: str
     """The owner."""
+    preset: Literal["browser", None]
+    """The preset that says how it is started; null: none."""
     scope: Literal["service", "solution", "session"]
     """Its scope."""
     session_id: str | None
