@@ -40,7 +40,8 @@ func (c *Doctor) settings() doctor.Settings {
 	s := &c.Start.settings
 
 	out := doctor.Settings{
-		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, Sandbox: s.sandboxConfig(), Reserve: s.reserve(),
+		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, Sandbox: s.sandboxConfig(),
+		Browser: s.browserTools(), Reserve: s.reserve(),
 	}
 	if err := s.check(); err != nil {
 		out.Faults = strings.Split(err.Error(), "\n")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/infra/browser"
 	"everloop/infra/sandbox"
 	"everloop/internal/diskspace"
 )
@@ -49,6 +50,7 @@ type Settings struct {
 	ModelKey string
 	Model    string
 	Sandbox  sandbox.Config
+	Browser  browser.Tools
 }
 
 // Engine checks one of the servers that a start would use or begin.

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,7 +34,7 @@ func tools(ctx context.Context, s Settings) []Check {
 
 	checks := []Check{level(box), limits(box), users(box)}
 
-	return append(checks, ripgrep(ctx, box))
+	return append(checks, ripgrep(ctx, box), browserTools(ctx, box, s))
 }
 
 func level(box *sandbox.Sandbox) Check {
@@ -74,35 +76,46 @@ func users(box *sandbox.Sandbox) Check {
 
 // ripgrep makes searches fast; the agent's own search needs it in the sandbox.
 func ripgrep(ctx context.Context, box *sandbox.Sandbox) Check {
-	missing := Check{Name: "ripgrep", State: Warn, Detail: "not found in the sandbox", Hint: "install it (ripgrep) for fast searches"}
+	version, err := inSandbox(ctx, box, "rg", "--version")
+	if err != nil {
+		return Check{Name: "ripgrep", State: Warn, Detail: err.Error(), Hint: "install it (ripgrep) for fast searches"}
+	}
 
+	first, _, _ := strings.Cut(version, "\n")
+
+	return Check{Name: "ripgrep", State: OK, Detail: first}
+}
+
+// inSandbox gives what a program writes in a sandbox.
+func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "everloop-doctor-")
 	if err != nil {
-		missing.Detail = "could not be looked for: " + err.Error()
-		return missing
+		return "", fmt.Errorf("could not be looked for: %w", err)
 	}
 	defer os.RemoveAll(dir)
 
 	if box.DedicatedUsers() {
 		if err := os.Chown(dir, box.ProbeUID(), box.ProbeUID()); err != nil {
-			missing.Detail = "could not be looked for: " + err.Error()
-			return missing
+			return "", fmt.Errorf("could not be looked for: %w", err)
 		}
 	}
 
 	var out strings.Builder
 
 	result, err := box.Run(ctx, sandbox.Spec{
-		Argv: []string{"rg", "--version"}, Workspace: dir, UID: box.ProbeUID(), Stdout: &out,
-		Limits: sandbox.Limits{Wall: 10 * time.Second},
+		Argv: argv, Workspace: dir, UID: box.ProbeUID(), Stdout: &out, Limits: sandbox.Limits{Wall: versionTime},
 	})
-	if err != nil || !result.Success() {
-		return missing
+
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("could not be looked for: %w", err)
+	case result.Cause == sandbox.NotStarted:
+		return "", errors.New("not found in the sandbox")
+	case !result.Success():
+		return "", fmt.Errorf("it failed in the sandbox (%s, exit code %d)", result.Cause, result.ExitCode)
 	}
 
-	first, _, _ := strings.Cut(out.String(), "\n")
-
-	return Check{Name: "ripgrep", State: OK, Detail: first}
+	return out.String(), nil
 }
 
 // git serves the hosting of skills; everything else works without.
@@ -114,6 +127,9 @@ func git(ctx context.Context, _ Settings) []Check {
 
 	return one("git", Info, strings.TrimSpace(string(out)), "")
 }
+
+// versionTime bounds a program that is asked for its version.
+const versionTime = 10 * time.Second
 
 // earliest is a time that has passed: a clock before it was never set.
 var earliest = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
