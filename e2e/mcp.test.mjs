@@ -3,27 +3,15 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { Fixture, call, eventually, steps } from './lib/fixture.mjs';
+import { modulesInSandboxes } from './lib/modules.mjs';
 
 const modules = modulesInSandboxes();
 const program = `${modules}/@modelcontextprotocol/server-everything/dist/index.js`;
-
-// modulesInSandboxes gives a directory with the installed packages that sandboxes can
-// show: they have a /tmp of their own, so that a checkout there is copied elsewhere.
-function modulesInSandboxes() {
-  const installed = fileURLToPath(new URL('./node_modules', import.meta.url));
-  if (!installed.startsWith('/tmp/')) return installed;
-  const copy = mkdtempSync('/var/tmp/everloop-e2e-');
-  chmodSync(copy, 0o755);
-  after(() => rmSync(copy, { recursive: true }));
-  cpSync(installed, join(copy, 'node_modules'), { recursive: true, verbatimSymlinks: true });
-  return join(copy, 'node_modules');
-}
 
 // What every tool server of this suite carries in its command line: others run
 // the same program at the same time.

@@ -1,0 +1,116 @@
+// The browser tools (docs/browser.md): the preset in the session's sandbox, its network,
+// and what of it reaches the workspace. They need Chromium; the tool server comes with
+// the packages of these tests.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { dirname } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
+import { modulesInSandboxes } from './lib/modules.mjs';
+
+const chromium = ['/usr/lib/chromium/chromium', '/usr/bin/chromium'].find((path) => existsSync(path));
+const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // there nothing is left out
+const only = { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium)' };
+
+let fixture;
+let allowed;
+let forbidden;
+
+// site listens on the loopback and keeps what was asked of it.
+async function site(body) {
+  const asked = [];
+  const server = createServer((request, response) => {
+    asked.push(request.url);
+    response.setHeader('content-type', 'text/html');
+    response.end(body);
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const at = `127.0.0.1:${server.address().port}`;
+  const close = () => { server.closeAllConnections(); server.close(); };
+  return { server, at, asked, close };
+}
+
+before(async () => {
+  assert.ok(chromium || !required, 'Chromium is missing');
+  allowed = await site('<title>A page</title><h1>Seen by the browser</h1>');
+  forbidden = await site('<title>Secret</title><h1>Never seen</h1>');
+  // Both may be reached, as far as the operator is concerned: what decides is the session's rule.
+  fixture = await Fixture.start({
+    BROWSER_TOOLS_DIR: dirname(modulesInSandboxes()), SANDBOX_NETWORK_ALLOW: `${allowed.at},${forbidden.at}`,
+  });
+});
+after(async () => {
+  await fixture?.close();
+  allowed?.close();
+  forbidden?.close();
+});
+afterEach(() => fixture.settle());
+
+// browsing makes a session with the browser tools, whose rules allow one site.
+async function browsing(more = {}) {
+  const rule = { tool: 'Network', pattern: allowed.at, decision: 'allow' };
+  const view = await fixture.session({ session_setup: { permissions: [rule] } });
+  const made = await fixture.rest.post('/api/mcp-servers', {
+    session_id: view.session, name: 'browser', preset: 'browser', timeout_s: 600, ...more,
+  });
+  assert.deepEqual([made.preset, made.transport, made.command, made.args], ['browser', 'stdio', '', []]);
+  const server = await eventually('the browser tools are connected', async () => {
+    const [one] = (await fixture.rest.get(`/api/sessions/${view.session}/mcp-servers`)).items;
+    assert.notEqual(one.status, 'failed', one.error);
+    return one.status === 'connected' && one;
+  });
+  return { view, server };
+}
+
+const go = (url) => call('mcp__browser__browser_navigate', { url });
+
+test('a page that a rule allows is opened, read and photographed', only, async () => {
+  const { view } = await browsing();
+  const { calls } = await view.run(steps(
+    { calls: [go(`http://${allowed.at}/first`)] },
+    { calls: [call('mcp__browser__browser_find', { text: 'Seen by the browser' })] },
+    { calls: [call('mcp__browser__browser_take_screenshot', { type: 'png', scale: 'css' })] },
+    bash('head -c 8 browser/*.png | od -An -c; ls -A'),
+    { text: 'done' },
+  ));
+  const [opened, found, shot, files] = calls;
+  assert.deepEqual(calls.map((c) => c.status), ['done', 'done', 'done', 'done'], JSON.stringify(calls));
+  assert.match(opened.result, /Page Title: A page/);
+  assert.ok(allowed.asked.includes('/first'));
+  assert.match(found.result, /Seen by the browser/);
+  assert.match(shot.result, /\[image, image\/png, \d+ bytes/);
+  // The file is in the workspace; profile, caches and settings of the browser are not.
+  assert.match(files.result, /211\s+P\s+N\s+G/);
+  assert.deepEqual(files.result.trim().split('\n').slice(1).filter((name) => name !== '.everloop'), ['browser']);
+});
+
+test('what no rule allows is not reached, by no way around the proxy', only, async () => {
+  const { view } = await browsing();
+  const around = `async () => { try { await fetch('http://${forbidden.at}/fetched', { mode: 'no-cors' }); } catch {} return 'tried'; }`;
+  const { calls } = await view.run(steps(
+    { calls: [go(`http://${forbidden.at}/opened`)] },
+    { calls: [go(`http://${allowed.at}/second`)] },
+    { calls: [call('mcp__browser__browser_evaluate', { function: around })] },
+    { calls: [go('file:///etc/passwd')] },
+    { text: 'done' },
+  ));
+  assert.match(calls[0].result, /403|ERR_/);
+  assert.equal(calls[1].status, 'done', calls[1].result);
+  assert.match(calls[2].result, /tried/);
+  assert.equal(calls[3].status, 'error');
+  assert.match(calls[3].result, /file:/);
+  assert.ok(allowed.asked.includes('/second'));
+  assert.deepEqual(forbidden.asked, []);
+});
+
+test('a program beside the page is offered only when it is named', only, async () => {
+  const offered = async (more) => {
+    const { view } = await browsing(more);
+    const { session_setup: setup } = await fixture.rest.detail(view.session);
+    return setup.tools_enabled.filter((name) => name.startsWith('mcp__browser__'));
+  };
+  const usual = await offered();
+  assert.ok(usual.includes('mcp__browser__browser_click') && !usual.includes('mcp__browser__browser_run_code_unsafe'), `${usual}`);
+  assert.deepEqual(await offered({ tools: ['browser_run_code_unsafe'] }), ['mcp__browser__browser_run_code_unsafe']);
+});

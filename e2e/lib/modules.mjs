@@ -1,0 +1,17 @@
+// Packages that npm installed for these tests, where sandboxes can show them.
+import { chmodSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+// modulesInSandboxes gives a directory with the installed packages that sandboxes can
+// show: they have a /tmp of their own, so that a checkout there is copied elsewhere.
+export function modulesInSandboxes() {
+  const installed = fileURLToPath(new URL('../node_modules', import.meta.url));
+  if (!installed.startsWith('/tmp/')) return installed;
+  const copy = mkdtempSync('/var/tmp/everloop-e2e-');
+  chmodSync(copy, 0o755);
+  after(() => rmSync(copy, { recursive: true }));
+  cpSync(installed, join(copy, 'node_modules'), { recursive: true, verbatimSymlinks: true });
+  return join(copy, 'node_modules');
+}
