@@ -69,7 +69,7 @@ export function ToolServers() {
                   title={server.name}
                   badges={
                     <>
-                      <Badge>{server.transport}</Badge>
+                      <Badge>{server.preset ?? server.transport}</Badge>
                       <Badge tone="accent">{where(server)}</Badge>
                       {!server.enabled && <Badge tone="warn">{t('disabled')}</Badge>}
                     </>
@@ -172,7 +172,7 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
   const [scope, setScope] = useState<Server['scope']>(server?.scope ?? 'session');
   const [session, setSession] = useState(server?.session_id ?? '');
   const [solution, setSolution] = useState(server?.solution_id ?? '');
-  const [transport, setTransport] = useState<Server['transport']>(server?.transport ?? 'http');
+  const [reached, setReached] = useState<Server['transport'] | 'browser'>(server?.preset ?? server?.transport ?? 'http');
   const [url, setUrl] = useState(server?.url ?? '');
   const [command, setCommand] = useState(server?.command ?? '');
   const [args, setArgs] = useState(server?.args.join('\n') ?? '');
@@ -185,14 +185,15 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
     tools: linesOf(tools),
     timeout_s: Number(timeout),
     trust_hints: trust,
-    ...(transport === 'http'
-      ? { url: url.trim(), headers: pairsOf(values, ':') }
-      : { command: command.trim(), args: linesOf(args), env: pairsOf(values, '=') }),
+    ...(reached === 'http' && { url: url.trim(), headers: pairsOf(values, ':') }),
+    ...(reached === 'stdio' && { command: command.trim(), args: linesOf(args), env: pairsOf(values, '=') }),
   });
   const save = useAction(async () => {
     if (server) return api().changeMcpServer(server.id, settings());
     const at = scope === 'session' ? { session_id: session } : scope === 'solution' ? { solution_id: solution } : {};
-    return api().createMcpServer({ ...settings(), scope, transport, ...at } satisfies Body<'create-mcp-server'>);
+    return api().createMcpServer({
+      ...settings(), scope, ...(reached === 'browser' ? { preset: reached } : { transport: reached }), ...at,
+    } satisfies Body<'create-mcp-server'>);
   }, { done: t('The server was saved.'), refresh });
   return (
     <FormDialog
@@ -245,15 +246,16 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
           )}
           <Field label={t('Reached by')}>
             {(ids) => (
-              <Select {...ids} value={transport} onChange={(event) => setTransport(event.target.value as Server['transport'])}>
+              <Select {...ids} value={reached} onChange={(event) => setReached(event.target.value as typeof reached)}>
                 <option value="http">{t('an address (HTTP)')}</option>
                 <option value="stdio">{t('a program (stdio)')}</option>
+                <option value="browser">{t('the browser of the session')}</option>
               </Select>
             )}
           </Field>
         </div>
       )}
-      {transport === 'http' ? (
+      {reached === 'http' && (
         <Field label={t('Address')}>
           {(ids) => (
             <Input
@@ -266,7 +268,8 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
             />
           )}
         </Field>
-      ) : (
+      )}
+      {reached === 'stdio' && (
         <>
           <Field label={t('Program')}>
             {(ids) => <Input {...ids} required spellCheck={false} value={command} onChange={(event) => setCommand(event.target.value)} />}
@@ -278,24 +281,26 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
           </Field>
         </>
       )}
-      <Field
-        label={transport === 'http' ? t('Headers') : t('Variables')}
-        hint={t('One a line, as {example}. Masked ones stay as they are.', {
-          example: transport === 'http' ? 'Authorization: Bearer …' : 'NAME=value',
-        })}
-      >
-        {(ids) => (
-          <Area
-            {...ids}
-            spellCheck={false}
-            autoComplete="off"
-            className="code"
-            rows={2}
-            value={values}
-            onChange={(event) => setValues(event.target.value)}
-          />
-        )}
-      </Field>
+      {reached !== 'browser' && (
+        <Field
+          label={reached === 'http' ? t('Headers') : t('Variables')}
+          hint={t('One a line, as {example}. Masked ones stay as they are.', {
+            example: reached === 'http' ? 'Authorization: Bearer …' : 'NAME=value',
+          })}
+        >
+          {(ids) => (
+            <Area
+              {...ids}
+              spellCheck={false}
+              autoComplete="off"
+              className="code"
+              rows={2}
+              value={values}
+              onChange={(event) => setValues(event.target.value)}
+            />
+          )}
+        </Field>
+      )}
       <Field label={t('Only these tools')} hint={t('One a line; empty: all')}>
         {(ids) => (
           <Area
