@@ -31,6 +31,8 @@ func TestSessionLife(t *testing.T) {
 	require.Contains(t, d, "primary_skill_snapshot")
 	require.Nil(t, d["solution_id"])
 	require.Nil(t, d["replay_state"])
+	require.Contains(t, d, "last_end")
+	require.Nil(t, d["last_end"])
 	require.NotContains(t, detail.text, "s3cret", "only a change of the environment shows it")
 
 	setup := d["session_setup"].(map[string]any)
@@ -73,6 +75,24 @@ func TestSessionLife(t *testing.T) {
 
 	w.do("POST", "/api/sessions", w.ann, "") // all of it is optional
 	require.EqualValues(t, 0, w.do("GET", "/api/sessions", w.bob, "").json()["total"], "lists are one's own")
+}
+
+// The detail has how the last chat ended; lists, which are read often, do not.
+func TestSessionDetail_lastEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.session(`{}`)
+	end := `{"chat_id":"c1","status":"completed","finish_reason":"completed","usage":{"input_tokens":1,"output_tokens":2},"steps":1,` +
+		`"duration_ms":5,"result":{"output":{"n":12345678901234567890}}}`
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE sessions SET last_end = $2::json WHERE id = $1`, id, end)
+	require.NoError(t, err)
+
+	detail := w.do("GET", "/api/sessions/"+id, w.ann, "")
+	require.Equal(t, "c1", detail.json()["last_end"].(map[string]any)["chat_id"])
+	require.Contains(t, detail.text, `"output":{"n":12345678901234567890}`)
+	require.Contains(t, w.do("PATCH", "/api/sessions/"+id+"/pin", w.ann, `{"pinned":true}`).text, `"last_end":{`)
+	require.NotContains(t, w.do("GET", "/api/sessions", w.ann, "").text, "last_end")
+	w.do("GET", "/api/sessions/"+id, w.bob, "").code(404, "session_not_found")
 }
 
 func TestWhoMaySeeASession(t *testing.T) {

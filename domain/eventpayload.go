@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -35,6 +36,23 @@ type ChatEnded struct {
 	DurationMS   int64        `json:"duration_ms" doc:"Milliseconds since this chat:start."`
 	Result       *ChatResult  `json:"result,omitempty" doc:"Of a headless chat that completed."`
 	Error        *ChatError   `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// LastEnd is the payload of the last chat:end of a session, and the chat's id. It is nil
+// before the first, and after a move in the history until the next.
+type LastEnd struct {
+	ChatID string `json:"chat_id" doc:"The chat that ended."`
+	ChatEnded
+}
+
+// UnmarshalJSON keeps the numbers of a result as they were written.
+func (e *LastEnd) UnmarshalJSON(data []byte) error {
+	type fields LastEnd
+
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+
+	return decoder.Decode((*fields)(e))
 }
 
 // ChatResult is what a headless chat results in.

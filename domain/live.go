@@ -18,4 +18,5 @@ type LiveState struct {
 	OpenTurns     []OpenTurn
 	Questions     []Question
 	Queue         []QueuedMessage
+	LastEnd       *LastEnd
 }

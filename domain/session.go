@@ -79,6 +79,7 @@ type Session struct {
 	CommandsSince   *time.Time    `db:"commands_since"` // start of the oldest tool call or command that runs; nil: none, or not read
 	RestsSince      time.Time     `db:"rests_since"`    // end of the last one, or start of the newest turn
 	Replay          *ReplayState  `db:"replay_state"`   // nil: no replay session
+	LastEnd         *LastEnd      `db:"last_end"`       // nil: no chat has ended since the last move in the history, or not read
 	// NoToolServers says that the records have no tool server for the session, so
 	// that no process need look; false: look.
 	NoToolServers bool `db:"no_tool_servers"`

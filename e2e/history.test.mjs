@@ -70,7 +70,9 @@ describe('rewind', () => {
     assert.deepEqual(created.map((e) => e.turn_id), [one.turn_id, two.turn_id]);
 
     const all = await fixture.rest.messages(id);
+    assert.equal((await fixture.rest.detail(id)).last_end.chat_id, two.chat_id);
     const moved = await rewind(id, list[1].checkpoint_id);
+    assert.equal((await fixture.rest.detail(id)).last_end, null, 'no chat has ended since');
     assert.equal(moved.session_id, id);
     assert.equal(moved.checkpoint_id, list[1].checkpoint_id);
     assert.ok(moved.message.startsWith('second message'));

@@ -104,6 +104,32 @@ const rest = async (message, options) => {
   return events.at(-1).data;
 };
 
+// said is what a chat:end says, and nothing of its place in the stream.
+const said = ({ session_id: _session, seq: _seq, prev_seq: _prev, ts: _ts, ...end }) => end;
+
+test('a client that comes after the end of a chat learns how it ended', async () => {
+  const view = await fixture.session();
+  assert.equal(view.ack.last_end, null);
+  assert.equal((await fixture.rest.detail(view.session)).last_end, null);
+  const ends = [
+    await view.run(steps({ text: '{"pair": ["a", 2]}' }), { output_schema: old07 }),
+    await view.run(order({ steps: [{ text: '1' }, { text: '2' }, { text: '3' }], closing: '1' }), { output_schema: new2020 }),
+  ].map((run) => run.end);
+  assert.deepEqual(ends.map((end) => end.finish_reason), ['completed', 'schema_mismatch']);
+
+  const later = await fixture.follow(view.session);
+  assert.deepEqual(later.ack.last_end, said(ends[1]));
+  assert.deepEqual((await fixture.rest.detail(view.session)).last_end, said(ends[1]));
+
+  // While another chat runs it is still that one.
+  const ack = await view.say(steps({ text: 'This is held back', hold: true, hold_after: 2 }));
+  await view.started(ack.chat_id);
+  assert.deepEqual((await fixture.follow(view.session)).ack.last_end, said(ends[1]));
+  await view.stop();
+  const stopped = await view.ended(ack.chat_id);
+  assert.deepEqual((await fixture.follow(view.session)).ack.last_end, said(stopped));
+});
+
 const new2020 = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',

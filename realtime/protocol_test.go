@@ -249,6 +249,8 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	require.Len(t, ack["open_turns"], 1)
 	require.Equal(t, []any{}, ack["pending_questions"])
 	require.Equal(t, []any{}, ack["queue"])
+	require.Contains(t, ack, "last_end")
+	require.Nil(t, ack["last_end"], "no chat has ended")
 
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
 	require.Eventually(t, func() bool { return len(w.events()) == 1 }, time.Minute, time.Millisecond)
@@ -262,8 +264,18 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	require.NotEmpty(t, got.Data["ts"])
 
 	// A new subscription takes the place of the old one.
+	s.state.set(s.mine, domain.LiveState{LastEnd: &domain.LastEnd{ChatID: "c0", ChatEnded: domain.ChatEnded{
+		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed, Steps: 3,
+		Error: &domain.ChatError{Code: "model_refused", Message: "no"},
+	}}})
+
 	ack = s.ask(w, "session:subscribe", s.about(`,"after_seq":0`))
 	require.Equal(t, float64(3), ack["replayed"])
+	require.Equal(t, map[string]any{
+		"chat_id": "c0", "status": "failed", "finish_reason": "failed", "steps": float64(3), "duration_ms": float64(0),
+		"usage": map[string]any{"input_tokens": float64(0), "output_tokens": float64(0)},
+		"error": map[string]any{"code": "model_refused", "message": "no", "retryable": false},
+	}, ack["last_end"])
 	require.Equal(t, float64(0), ack["seq"])
 	require.Eventually(t, func() bool { return len(w.events()) == 4 }, time.Minute, time.Millisecond)
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)

@@ -22,6 +22,7 @@ type Snapshot struct {
 	OpenTurns        []domain.Turn          `json:"open_turns"`
 	PendingQuestions []domain.Question      `json:"pending_questions"`
 	Queue            []domain.QueuedMessage `json:"queue"`
+	LastEnd          *domain.LastEnd        `json:"last_end"`
 }
 
 // Subscribe follows a session: from now on when after is nil, else from the
@@ -89,6 +90,7 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 		SessionID: s.sessionID, Status: live.Status, WaitingReason: live.WaitingReason, ChatID: live.ChatID,
 		Seq: from.last, Replayed: from.behind, Truncated: from.truncated,
 		OpenTurns: turns, PendingQuestions: nonNil(live.Questions), Queue: nonNil(live.Queue),
+		LastEnd: live.LastEnd,
 	}
 	s.cursor, s.given = from.seq, from.last
 

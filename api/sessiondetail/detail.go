@@ -47,6 +47,7 @@ type SessionDetail struct {
 	ReplayState     *domain.ReplayState  `json:"replay_state" doc:"The state of the replay; null: the session is not a replay."`
 	Solution        any                  `json:"solution" doc:"The solution of the session; {} for one without."`
 	SkillSnapshot   *skillSnapshot       `json:"primary_skill_snapshot" doc:"null for a session without a primary skill."`
+	LastEnd         *domain.LastEnd      `json:"last_end" doc:"The payload of the session's last chat:end; null before the first, and after a move in the history until the next."`
 	Setup           setupBody            `json:"session_setup" doc:"The agent settings of the session."`
 	ViewerRole      domain.ViewerRole    `json:"viewer_role" enum:"owner,admin,viewer" doc:"The caller's relation to the session."`
 }
@@ -126,7 +127,7 @@ func (a *SessionViews) DetailOf(session domain.Session, role domain.ViewerRole) 
 		SolutionID: session.SolutionID, BizRoleID: session.BizRoleID, TemplateID: session.TemplateID,
 		PrimarySkillID: session.PrimarySkillID, SoftwareFactory: session.SoftwareFactory, WorkspaceID: session.WorkspaceID,
 		Model: fields.Value(session.Model), Shared: session.Shared, Pinned: session.Pinned, MemoryEnabled: session.MemoryEnabled,
-		ReplayState: session.Replay, Persistent: session.Persistent, Solution: a.solutionOfSession(session),
+		ReplayState: session.Replay, Persistent: session.Persistent, Solution: a.solutionOfSession(session), LastEnd: session.LastEnd,
 		Setup: a.setupOf(session), SkillSnapshot: a.SnapshotOf(session), ViewerRole: role,
 	}
 }

@@ -391,9 +391,9 @@ func endRound(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lock
 	}
 
 	if _, err := tx.Exec(ctx, `
-		UPDATE sessions SET active_chat_id = NULL, status = $3, updated_at = now()
+		UPDATE sessions SET active_chat_id = NULL, status = $3, updated_at = now(), last_end = $4
 		WHERE  id = $1 AND (active_chat_id = $2 OR active_chat_id IS NULL)`,
-		session.ID, chat.ID, end.reason.SessionStatus()); err != nil {
+		session.ID, chat.ID, end.reason.SessionStatus(), domain.LastEnd{ChatID: chat.ID, ChatEnded: event}); err != nil {
 		return err
 	}
 

@@ -375,16 +375,20 @@ func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
 		return 0, err
 	}
 
+	if len(chats) == 0 {
+		return 0, nil
+	}
+
+	end := domain.ChatEnded{Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted}
 	for _, id := range chats {
-		if err := emitChatEnd(ctx, tx, sessionID, id, domain.ChatEnded{
-			Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted,
-		}); err != nil {
+		if err := emitChatEnd(ctx, tx, sessionID, id, end); err != nil {
 			return 0, err
 		}
 	}
 
-	if len(chats) == 0 {
-		return 0, nil
+	if _, err := tx.Exec(ctx, `UPDATE sessions SET last_end = $2 WHERE id = $1`,
+		sessionID, domain.LastEnd{ChatID: chats[len(chats)-1], ChatEnded: end}); err != nil {
+		return 0, err
 	}
 
 	return len(chats), sessions.EmitUpdated(ctx, tx, sessionID)
@@ -406,12 +410,14 @@ func FailQueued(ctx context.Context, tx *pg.Tx, sessionID, chatID, code, message
 		return err
 	}
 
-	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = 'failed' WHERE id = $1`, sessionID); err != nil {
+	end := domain.ChatEnded{
+		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,
+		Error: &domain.ChatError{Code: code, Message: message, Retryable: true},
+	}
+	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = 'failed', last_end = $2 WHERE id = $1`,
+		sessionID, domain.LastEnd{ChatID: chatID, ChatEnded: end}); err != nil {
 		return err
 	}
 
-	return emitChatEnd(ctx, tx, sessionID, chatID, domain.ChatEnded{
-		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,
-		Error: &domain.ChatError{Code: code, Message: message, Retryable: true},
-	})
+	return emitChatEnd(ctx, tx, sessionID, chatID, end)
 }

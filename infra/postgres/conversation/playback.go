@@ -23,17 +23,18 @@ func ClosePlayback(ctx context.Context, tx *pg.Tx, session sessions.Locked) erro
 			return err
 		}
 
-		if err := endPlayedChat(ctx, tx, chat.ID, domain.FinishInterrupted); err != nil {
-			return err
-		}
-
-		if err := tx.Emit(session.ID, chat.ID, domain.EventChatEnd, domain.ChatEnded{
+		end := domain.ChatEnded{
 			Status:       domain.FinishInterrupted.Status(),
 			FinishReason: domain.FinishInterrupted,
 			Steps:        chat.Steps,
 			DurationMS:   chat.DurationMS,
 			Usage:        chat.usage(),
-		}); err != nil {
+		}
+		if err := endPlayedChat(ctx, tx, domain.LastEnd{ChatID: chat.ID, ChatEnded: end}); err != nil {
+			return err
+		}
+
+		if err := tx.Emit(session.ID, chat.ID, domain.EventChatEnd, end); err != nil {
 			return err
 		}
 
@@ -61,15 +62,15 @@ func ClosePlayback(ctx context.Context, tx *pg.Tx, session sessions.Locked) erro
 }
 
 // endPlayedChat ends the row of a played chat and releases the session.
-func endPlayedChat(ctx context.Context, tx pgx.Tx, chatID string, reason domain.FinishReason) error {
+func endPlayedChat(ctx context.Context, tx pgx.Tx, end domain.LastEnd) error {
 	if _, err := tx.Exec(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = $2 WHERE id = $1`,
-		chatID, reason); err != nil {
+		end.ChatID, end.FinishReason); err != nil {
 		return err
 	}
 
-	_, err := tx.Exec(ctx, `UPDATE sessions SET active_chat_id = NULL WHERE active_chat_id = $1
-		AND id = (SELECT session_id FROM chats WHERE id = $1)`, chatID)
+	_, err := tx.Exec(ctx, `UPDATE sessions SET active_chat_id = NULL, last_end = $2 WHERE active_chat_id = $1
+		AND id = (SELECT session_id FROM chats WHERE id = $1)`, end.ChatID, end)
 
 	return err
 }

@@ -119,7 +119,7 @@ func moveHistory(
 	}
 
 	if _, err := tx.Exec(ctx, `
-		UPDATE sessions SET active_branch_id = $2, operation_id = NULL, updated_at = now(),
+		UPDATE sessions SET active_branch_id = $2, operation_id = NULL, updated_at = now(), last_end = NULL,
 		       status = CASE WHEN status = 'waiting_for_input' THEN 'interrupted' ELSE status END
 		WHERE  id = $1`, session.ID, now.ID); err != nil {
 		return out, err

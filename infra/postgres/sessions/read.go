@@ -95,8 +95,8 @@ func (db *Base) ReadSession(ctx context.Context, caller domain.User, id string) 
 func (db *Base) readVisible(ctx context.Context, args ...any) (session domain.Session, err error) {
 	var rests bool
 
-	err = db.Pool.QueryRow(ctx, `SELECT `+keptColumns+`, `+noToolServers+`, `+restsSince+`, `+atRest+visible, args...).
-		Scan(append(keptFields(&session), &session.NoToolServers, &session.RestsSince, &rests)...)
+	err = db.Pool.QueryRow(ctx, `SELECT `+keptColumns+`, `+noToolServers+`, `+restsSince+`, s.last_end, `+atRest+visible, args...).
+		Scan(append(keptFields(&session), &session.NoToolServers, &session.RestsSince, &session.LastEnd, &rests)...)
 	if err != nil {
 		return session, err
 	}

@@ -12,10 +12,12 @@ import (
 )
 
 // sessionColumns gives a domain.Session of the row s.
-const sessionColumns = stateColumns + `, least(` + tasksSince + `, ` + callsSince + `) AS commands_since, ` + restsSince + ` AS rests_since`
+const sessionColumns = stateColumns + `, least(` + tasksSince + `, ` + callsSince + `) AS commands_since, ` + restsSince + ` AS rests_since,
+	s.last_end`
 
-// plainColumns are sessionColumns for those who do not ask what commands do.
-const plainColumns = stateColumns + `, NULL::timestamptz AS commands_since, s.created_at AS rests_since`
+// plainColumns are sessionColumns for those who do not ask what commands do, nor how the
+// last chat ended.
+const plainColumns = stateColumns + `, NULL::timestamptz AS commands_since, s.created_at AS rests_since, NULL::json AS last_end`
 
 const stateColumns = keptColumns + `, ` + noToolServers + ` AS no_tool_servers,
 	` + ComputedWaiting + ` AS waiting_reason, ` + computedQueue + ` AS queue_length, ` + replayState + ` AS replay_state`

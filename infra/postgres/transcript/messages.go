@@ -175,9 +175,10 @@ func (db *Base) Live(ctx context.Context, sessionID string) (domain.LiveState, e
 	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT s.status, `+sessions.ComputedWaiting+`,
-			       coalesce(s.active_chat_id, (SELECT c.id FROM chats c WHERE c.session_id = s.id AND c.state = 'parked' LIMIT 1), '')
+			       coalesce(s.active_chat_id, (SELECT c.id FROM chats c WHERE c.session_id = s.id AND c.state = 'parked' LIMIT 1), ''),
+			       s.last_end
 			FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).
-			Scan(&live.Status, &live.WaitingReason, &live.ChatID)
+			Scan(&live.Status, &live.WaitingReason, &live.ChatID, &live.LastEnd)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.SessionNotFound(sessionID)
 		}

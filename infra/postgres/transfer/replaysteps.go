@@ -95,7 +95,7 @@ func (p stepPlayer) play(ctx context.Context, step replay.Step) error {
 	case domain.EventChatStart:
 		summary, err = true, p.chatStart(ctx, step.ChatID, e)
 	case domain.EventChatEnd:
-		summary, err = true, p.chatEnd(ctx, step.ChatID, e)
+		summary, err = true, p.chatEnd(ctx, step, e)
 	case domain.EventTurnStart:
 		data, err = p.turnStart(ctx, step, e)
 	case domain.EventTurnEnd:
@@ -184,7 +184,14 @@ func (p stepPlayer) chatStart(ctx context.Context, chatID string, e playedEvent)
 	return err
 }
 
-func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) error {
+func (p stepPlayer) chatEnd(ctx context.Context, step replay.Step, e playedEvent) error {
+	var end domain.LastEnd
+	if err := json.Unmarshal(step.Data, &end); err != nil {
+		return err
+	}
+
+	end.ChatID = step.ChatID
+
 	var failed domain.ChatError
 	if e.Error != nil {
 		failed = *e.Error
@@ -201,14 +208,14 @@ func (p stepPlayer) chatEnd(ctx context.Context, chatID string, e playedEvent) e
 		       uncosted_tokens = $13, error_code = nullif($8, ''), error_message = nullif($9, ''),
 		       waiting_reason = CASE WHEN $3 = 'ended' THEN 'none' ELSE 'question' END
 		WHERE  id = $1 AND session_id = $2`,
-		chatID, p.session.ID, state, e.FinishReason, e.Steps, e.Usage.InputTokens, e.Usage.OutputTokens, failed.Code, failed.Message,
+		step.ChatID, p.session.ID, state, e.FinishReason, e.Steps, e.Usage.InputTokens, e.Usage.OutputTokens, failed.Code, failed.Message,
 		e.Usage.CacheReadTokens, e.Usage.CacheWriteTokens, e.Usage.Cost, e.Usage.UncostedTokens); err != nil {
 		return err
 	}
 
 	_, err := p.Exec(ctx, `
-		UPDATE sessions SET active_chat_id = NULL, status = $2, updated_at = now() WHERE id = $1`,
-		p.session.ID, e.FinishReason.SessionStatus())
+		UPDATE sessions SET active_chat_id = NULL, status = $2, updated_at = now(), last_end = $3 WHERE id = $1`,
+		p.session.ID, e.FinishReason.SessionStatus(), end)
 
 	return err
 }

@@ -42,6 +42,9 @@ export interface QueuedMessage {
   preview: string;
 }
 
+/** LastEnd is the last chat:end of a session without its place in the stream. */
+export type LastEnd = Omit<EventMap['chat:end'], 'session_id' | 'seq' | 'prev_seq' | 'ts'>;
+
 /** Subscribed is the acknowledgement of session:subscribe. */
 export interface Subscribed {
   session_id: string;
@@ -54,4 +57,5 @@ export interface Subscribed {
   open_turns: EventSchemas['Turn'][];
   pending_questions: (Omit<Question, 'questions'> & { questions: unknown })[];
   queue: QueuedMessage[];
+  last_end: LastEnd | null;
 }

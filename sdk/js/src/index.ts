@@ -6,6 +6,7 @@ export {
   type EventMap,
   type EventName,
   type EventSchemas,
+  type LastEnd,
   type Question,
   type QuestionItem,
   type QueuedMessage,

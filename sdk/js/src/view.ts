@@ -1,4 +1,4 @@
-import type { EventMap, EventSchemas, Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed } from './events.js';
+import type { EventMap, EventSchemas, LastEnd, Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed } from './events.js';
 
 /** CallView is a tool call with its live output. */
 export interface CallView {
@@ -48,7 +48,8 @@ export interface Snapshot {
   readonly intent: string | undefined;
   readonly model: string | null | undefined;
   readonly chat: ChatState | undefined;
-  readonly lastEnd: EventMap['chat:end'] | undefined;
+  /** How the last chat ended, also one that was over before; undefined after a move in the history. */
+  readonly lastEnd: LastEnd | undefined;
   readonly questions: readonly Question[];
   /** Messages known to wait; `queueLength` counts those of other clients, too. */
   readonly queue: readonly QueuedMessage[];
@@ -114,7 +115,7 @@ export class ChatView {
         loaded: false, status: ack.status, waitingReason: ack.waiting_reason, seq: ack.seq,
         chat: ack.chat_id === undefined ? undefined : { chat_id: ack.chat_id },
         questions: ack.pending_questions.map((one) => ({ ...one, questions: items(one.questions) })),
-        queue: ack.queue, queueLength: ack.queue.length,
+        queue: ack.queue, queueLength: ack.queue.length, lastEnd: ack.last_end ?? undefined,
       } : {}),
     });
   }
@@ -129,7 +130,7 @@ export class ChatView {
       if (turn.status !== 'streaming') this.turns.delete(id);
     }
     this.held = [];
-    this.set({ loaded: false });
+    this.set({ loaded: false, lastEnd: undefined });
   }
 
   /** loaded takes the messages list. What events have shown is newer than the list. */

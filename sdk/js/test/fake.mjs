@@ -60,6 +60,7 @@ export class Fake {
         open_turns: [],
         pending_questions: [],
         queue: [],
+        last_end: null,
         ...this.state,
       });
       for (const event of this.spoil(follow)) socket.emit(event.name, event.data);

@@ -18,6 +18,7 @@ const joined = (more = {}) =>
       open_turns: [],
       pending_questions: [],
       queue: [],
+      last_end: null,
       ...more,
     },
     true,
@@ -129,4 +130,17 @@ test('listeners are called once for many events', () => {
   assert.equal(calls, 1);
   assert.equal(view.snapshot().turns[0].blocks[0].content.length, 1000);
   off();
+});
+
+test('how the last chat ended is known from the start, until the active branch changes', () => {
+  const end = { chat_id: 'c0', status: 'failed', finish_reason: 'failed', usage: {}, steps: 1, duration_ms: 1 };
+  assert.equal(view.snapshot().lastEnd, undefined);
+  joined({ last_end: end });
+  assert.deepEqual(view.snapshot().lastEnd, end);
+  take('chat:start', { mode: 'executing', headless: false, trigger: 'user', resumed: false });
+  assert.equal(view.snapshot().lastEnd.chat_id, 'c0', 'that of the chat before');
+  take('chat:end', { status: 'completed', finish_reason: 'completed', usage: {}, steps: 1, duration_ms: 1 });
+  assert.equal(view.snapshot().lastEnd.chat_id, 'c1');
+  view.reload(); // another branch
+  assert.equal(view.snapshot().lastEnd, undefined);
 });

@@ -3,7 +3,7 @@
 from .client import Everloop
 from .credentials import Credential, TokenProvider
 from .errors import EverloopError, FieldError
-from .events import EVENT_NAMES, Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed, UnknownEvent
+from .events import EVENT_NAMES, LastEnd, Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed, UnknownEvent
 from .generated import events, models
 from .generated.operations import Api
 from .generated.version import VERSION
@@ -32,6 +32,7 @@ __all__ = [
     "FieldError",
     "Form",
     "Message",
+    "LastEnd",
     "Question",
     "QuestionItem",
     "QueuedMessage",

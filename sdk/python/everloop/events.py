@@ -8,7 +8,9 @@ from typing import Any, NotRequired, TypedDict, cast
 from .generated import events as generated
 from .generated.events import EVENT_NAMES, EVENTS, SessionEvent, UnknownEvent
 
-__all__ = ["EVENT_NAMES", "SessionEvent", "UnknownEvent", "Question", "QuestionItem", "QuestionOption", "QueuedMessage", "Subscribed"]
+__all__ = [
+    "EVENT_NAMES", "SessionEvent", "UnknownEvent", "LastEnd", "Question", "QuestionItem", "QuestionOption", "QueuedMessage", "Subscribed",
+]
 
 
 class QuestionOption(TypedDict):
@@ -52,6 +54,19 @@ class QueuedMessage(TypedDict):
     preview: str
 
 
+class LastEnd(TypedDict):
+    """The last chat:end of a session without its place in the stream."""
+
+    chat_id: str
+    status: str
+    finish_reason: str
+    usage: generated.Usage
+    steps: int
+    duration_ms: int
+    result: NotRequired[generated.ChatResult]
+    error: NotRequired[generated.ChatError]
+
+
 class Subscribed(TypedDict):
     """The acknowledgement of session:subscribe."""
 
@@ -65,6 +80,7 @@ class Subscribed(TypedDict):
     open_turns: list[generated.Turn]
     pending_questions: list[dict[str, Any]]
     queue: list[QueuedMessage]
+    last_end: LastEnd | None
 
 
 def event_of(name: str, data: Mapping[str, Any]) -> SessionEvent:

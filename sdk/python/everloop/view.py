@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from .events import Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed
+from .events import LastEnd, Question, QuestionItem, QueuedMessage, SessionEvent, Subscribed
 from .generated import events as generated
 
 # Bounds of what is kept before the messages are loaded, and of one call's output.
@@ -95,7 +95,8 @@ class Snapshot:
     intent: str | None = None
     model: str | None = None
     chat: ChatState | None = None
-    last_end: generated.ChatEnd | None = None
+    last_end: LastEnd | generated.ChatEnd | None = None
+    """How the last chat ended, also one that was over before; None after a move in the history."""
     questions: Sequence[Question] = ()
     queue: Sequence[QueuedMessage] = ()
     """Messages known to wait; `queue_length` counts those of other clients, too."""
@@ -159,6 +160,7 @@ class ChatView:
             questions=questions,
             queue=tuple(ack["queue"]),
             queue_length=len(ack["queue"]),
+            last_end=ack["last_end"],
         )
 
     def disconnected(self) -> None:
@@ -169,7 +171,7 @@ class ChatView:
         """Drops what is over, because the active branch changed; `loaded` brings the turns of the new one."""
         self._turns = {name: turn for name, turn in self._turns.items() if turn.status == "streaming"}
         self._held.clear()
-        self._set(loaded=False)
+        self._set(loaded=False, last_end=None)
 
     def loaded(self, turns: Sequence[Mapping[str, Any]]) -> None:
         """Takes the messages list. What events have shown is newer than the list."""

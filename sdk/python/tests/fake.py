@@ -24,6 +24,7 @@ class Fake:
         self.messages: list[dict[str, Any]] = []
         self.version = {"version": "2611.0.0", "min_sdk": "2611.0.0"}
         self.refused: str | None = None  # a token that is refused
+        self.last_end: dict[str, Any] | None = None
         self.kept_from = 0  # events before this seq are gone
         self.spoil: Callable[[list[Event]], list[Event]] = lambda events: events  # what a subscriber gets of the events
         self.on_send: Callable[[dict[str, Any], str], Awaitable[dict[str, Any] | None]] = _sent
@@ -77,6 +78,7 @@ class Fake:
             "open_turns": [],
             "pending_questions": [],
             "queue": [],
+            "last_end": self.last_end,
         }
 
     async def _replay(self, sid: str, events: list[Event]) -> None:

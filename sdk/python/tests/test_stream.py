@@ -108,6 +108,14 @@ class StreamTest(StreamCase):
         await until("the rest", lambda: len(self.seen) == 2)
         self.assertEqual(self.seen, [9, 12])
 
+    async def test_knows_how_the_last_chat_ended(self) -> None:
+        end = {"chat_id": "c0", "status": "failed", "finish_reason": "failed", "usage": {}, "steps": 1, "duration_ms": 1}
+        self.fake.last_end = end
+        session = await self.follow()
+        self.assertEqual(session.view.snapshot().last_end, end)
+        session.view.reload()  # another branch
+        self.assertIsNone(session.view.snapshot().last_end)
+
     async def test_reads_the_messages_when_events_are_no_longer_kept(self) -> None:
         session = await self.follow()
         await until("the messages", lambda: session.view.snapshot().loaded)

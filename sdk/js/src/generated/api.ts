@@ -4034,6 +4034,8 @@ export interface components {
             is_persistent: boolean;
             /** @description Whether it is pinned to the top of lists. */
             is_pinned: boolean;
+            /** @description The payload of the session's last chat:end; null before the first, and after a move in the history until the next. */
+            last_end: components["schemas"]["LastEnd"] | null;
             /** @description Whether the session uses memories. */
             memory_enabled: boolean;
             /** @description The model. */
@@ -4481,11 +4483,29 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ChatError: {
+            /** @description Stable; docs/errors.md lists the codes. */
+            code: string;
+            /** @description The message in plain text. */
+            message: string;
+            /** @description The same message may succeed later. */
+            retryable: boolean;
+        } & {
+            [key: string]: unknown;
+        };
         ChatQuote: {
             /** @description The quoted entry. */
             entry_id?: string | null;
             /** @description The quoted text. */
             text: string;
+        } & {
+            [key: string]: unknown;
+        };
+        ChatResult: {
+            /** @description Text, or a value that follows the schema. */
+            output: unknown;
+            /** @description The output_schema of the message. */
+            schema?: unknown;
         } & {
             [key: string]: unknown;
         };
@@ -5938,6 +5958,8 @@ export interface components {
             is_persistent: boolean;
             /** @description Whether it is pinned to the top of lists. */
             is_pinned: boolean;
+            /** @description The payload of the session's last chat:end; null before the first, and after a move in the history until the next. */
+            last_end: components["schemas"]["LastEnd"] | null;
             /** @description Whether the session uses memories. */
             memory_enabled: boolean;
             /** @description The model. */
@@ -6693,6 +6715,38 @@ export interface components {
         KeyName: {
             /** @description Its name. */
             name: string;
+        } & {
+            [key: string]: unknown;
+        };
+        LastEnd: {
+            /** @description The chat that ended. */
+            chat_id: string;
+            /**
+             * Format: int64
+             * @description Milliseconds since this chat:start.
+             */
+            duration_ms: number;
+            /** @description Why it failed. */
+            error?: components["schemas"]["ChatError"];
+            /**
+             * @description Why it ended.
+             * @enum {string}
+             */
+            finish_reason: "completed" | "awaiting_answer" | "interrupted" | "failed" | "max_steps" | "schema_mismatch" | "budget_exhausted" | "stuck_detected" | "context_overflow";
+            /** @description Of a headless chat that completed. */
+            result?: components["schemas"]["ChatResult"];
+            /**
+             * @description How it ended.
+             * @enum {string}
+             */
+            status: "completed" | "interrupted" | "failed";
+            /**
+             * Format: int64
+             * @description Model calls of the main agent.
+             */
+            steps: number;
+            /** @description Tokens of the whole chat. */
+            usage: components["schemas"]["Usage"];
         } & {
             [key: string]: unknown;
         };
@@ -9363,6 +9417,8 @@ export interface components {
             is_persistent: boolean;
             /** @description Whether it is pinned to the top of lists. */
             is_pinned: boolean;
+            /** @description The payload of the session's last chat:end; null before the first, and after a move in the history until the next. */
+            last_end: components["schemas"]["LastEnd"] | null;
             /** @description Whether the session uses memories. */
             memory_enabled: boolean;
             /** @description The model. */
@@ -9665,6 +9721,8 @@ export interface components {
             is_persistent: boolean;
             /** @description Whether it is pinned to the top of lists. */
             is_pinned: boolean;
+            /** @description The payload of the session's last chat:end; null before the first, and after a move in the history until the next. */
+            last_end: components["schemas"]["LastEnd"] | null;
             /** @description Whether the session uses memories. */
             memory_enabled: boolean;
             /** @description The model. */

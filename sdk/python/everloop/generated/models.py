@@ -348,6 +348,8 @@ class AssistantSession(TypedDict):
     """Whether front ends persist the session."""
     is_pinned: bool
     """Whether it is pinned to the top of lists."""
+    last_end: LastEnd | None
+    """The payload of the session's last chat:end; null before the first, and after a move in the history until the next."""
     memory_enabled: bool
     """Whether the session uses memories."""
     model: str
@@ -644,11 +646,27 @@ class ChatBody(TypedDict):
     """Run on from a step."""
 
 
+class ChatError(TypedDict):
+    code: str
+    """Stable; docs/errors.md lists the codes."""
+    message: str
+    """The message in plain text."""
+    retryable: bool
+    """The same message may succeed later."""
+
+
 class ChatQuote(TypedDict):
     entry_id: NotRequired[str | None]
     """The quoted entry."""
     text: str
     """The quoted text."""
+
+
+class ChatResult(TypedDict):
+    output: Any
+    """Text, or a value that follows the schema."""
+    schema: NotRequired[Any]
+    """The output_schema of the message."""
 
 
 class ChatWhatif(TypedDict):
@@ -1650,6 +1668,8 @@ class ImportedSession(TypedDict):
     """Whether front ends persist the session."""
     is_pinned: bool
     """Whether it is pinned to the top of lists."""
+    last_end: LastEnd | None
+    """The payload of the session's last chat:end; null before the first, and after a move in the history until the next."""
     memory_enabled: bool
     """Whether the session uses memories."""
     model: str
@@ -2113,6 +2133,26 @@ class ItemsWorkspaceMembership(TypedDict):
 class KeyName(TypedDict):
     name: str
     """Its name."""
+
+
+class LastEnd(TypedDict):
+    chat_id: str
+    """The chat that ended."""
+    duration_ms: int
+    """Milliseconds since this chat:start."""
+    error: NotRequired[ChatError]
+    """Why it failed."""
+    finish_reason: Literal["completed", "awaiting_answer", "interrupted", "failed", "max_steps", "schema_mismatch", "budget_exhausted",
+        "stuck_detected", "context_overflow"]
+    """Why it ended."""
+    result: NotRequired[ChatResult]
+    """Of a headless chat that completed."""
+    status: Literal["completed", "interrupted", "failed"]
+    """How it ended."""
+    steps: int
+    """Model calls of the main agent."""
+    usage: Usage
+    """Tokens of the whole chat."""
 
 
 class LastRun(TypedDict):
@@ -3940,6 +3980,8 @@ class SessionDetail(TypedDict):
     """Whether front ends persist the session."""
     is_pinned: bool
     """Whether it is pinned to the top of lists."""
+    last_end: LastEnd | None
+    """The payload of the session's last chat:end; null before the first, and after a move in the history until the next."""
     memory_enabled: bool
     """Whether the session uses memories."""
     model: str
@@ -4138,6 +4180,8 @@ class SessionWithEnv(TypedDict):
     """Whether front ends persist the session."""
     is_pinned: bool
     """Whether it is pinned to the top of lists."""
+    last_end: LastEnd | None
+    """The payload of the session's last chat:end; null before the first, and after a move in the history until the next."""
     memory_enabled: bool
     """Whether the session uses memories."""
     model: str
