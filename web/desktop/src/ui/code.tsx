@@ -2,6 +2,7 @@ import { Check, Copy, Download } from 'lucide-react';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../lib/cn';
 import { plural, t } from '../lib/i18n';
+import { save } from '../lib/save';
 import { visible } from '../lib/visible';
 import { Button, IconButton } from './button';
 
@@ -84,19 +85,11 @@ export const isCut = (text: string, longest = maxLine): boolean =>
 
 /** DownloadText saves a text of which the page shows only a part. */
 export const DownloadText = ({ text }: { text: string }) => (
-  <Button small className="mt-1" onClick={() => saveText(text)}>
+  <Button small className="mt-1" onClick={() => save('text.txt', new Blob([text], { type: 'text/plain' }))}>
     <Download size={13} aria-hidden />
     {t('Download the whole text')}
   </Button>
 );
-
-function saveText(text: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
-  link.download = 'text.txt';
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-}
 
 export function CopyButton({ text, label = t('Copy'), small = true }: { text: string | (() => string); label?: string; small?: boolean }) {
   const [done, setDone] = useState(false);

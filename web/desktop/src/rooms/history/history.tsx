@@ -7,6 +7,7 @@ import { useMemo, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { bytes, compact, cost, dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
+import { save } from '../../lib/save';
 import { visible } from '../../lib/visible';
 import { api, errorText, useAction } from '../../lib/query';
 import { useDetail, useSession } from '../../lib/session';
@@ -440,12 +441,7 @@ async function exportSession(id: string): Promise<void> {
   try {
     const answer = await api().exportSession(id, { timeoutMs: 600_000 });
     const named = /filename="?([^";]+)"?/.exec(answer.headers.get('content-disposition') ?? '')?.[1];
-    const url = URL.createObjectURL(await answer.blob());
-    const link = document.createElement('a');
-    link.href = url;
-    link.download = named ?? 'session.zip';
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    save(named ?? 'session.zip', await answer.blob());
   } catch (error) {
     toast(errorText(error), 'bad');
   }
