@@ -272,6 +272,8 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await page.getByLabel('Result', { exact: true }).getByText('"total": 7').waitFor();
     await chip.waitFor({ state: 'detached' }); // it was for one message
     await clean(page, 'schema, result');
+    await page.reload(); // a page that is opened after the end says the same
+    await page.getByText('The result follows the schema.').waitFor();
     const { chat_id: chat } = (await fixture.rest.messages(idOf(page)))[0];
     assert.ok(chat);
 
@@ -287,13 +289,29 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     // An answer that does not follow it three times.
     await ask('{"type": "object"}');
     await say(page, steps({ text: 'no' }, { text: 'no' }, { text: 'no' }));
-    await page.getByText(/The chat has failed/).waitFor();
+    const failed = page.getByText(/^The chat has failed: .*schema_mismatch.*simpler schema/);
+    await failed.waitFor();
+    const note = await failed.innerText();
+    await page.reload();
+    await failed.waitFor();
+    assert.equal(await failed.innerText(), note);
+    await clean(page, 'schema, failed');
 
     // Without a schema: no question, and the last text.
     await ask('');
     await page.getByText('One result', { exact: true }).waitFor();
     await say(page, steps({ text: 'Just a text.' }));
     await page.getByText('Just a text.', { exact: true }).waitFor();
+    await page.getByText('The chat ended with its result.').waitFor();
+
+    // One that is stopped.
+    await say(page, steps({ text: 'This is held back', hold: true, hold_after: 2 }));
+    await page.getByText('This is', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Stop', exact: true }).click();
+    await page.getByText('The chat was stopped.').waitFor();
+    await page.reload();
+    await page.getByText('The chat was stopped.').waitFor();
+    assert.equal(await failed.count(), 0, 'only the last chat counts');
     await close(page);
   });
 

@@ -1,5 +1,5 @@
 import { useParams } from '@tanstack/react-router';
-import { CircleCheck, WifiOff } from 'lucide-react';
+import { WifiOff } from 'lucide-react';
 import { useCallback, useState } from 'react';
 import { plural, t } from '../../lib/i18n';
 import { useAction } from '../../lib/query';
@@ -11,6 +11,7 @@ import { Conversation } from './conversation';
 import { SessionFrame } from './header';
 import { ReplayBar } from './replay-bar';
 import { ModeChoice } from './mode';
+import { OutcomeNote } from './outcome';
 
 export default function Chat() {
   const { sessionId } = useParams({ strict: false }) as { sessionId: string };
@@ -99,17 +100,7 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
             </>
           )}
           {!running && state.waitingReason === 'budget' && waiting}
-          {!running && state.lastEnd?.result?.schema !== undefined && (
-            <>
-              <CircleCheck size={14} className="text-good" aria-hidden />
-              {t('The result follows the schema.')}
-            </>
-          )}
-          {!running && state.lastEnd?.status === 'failed' && (
-            <span className="text-bad">
-              {t('The chat has failed: {message}', { message: state.lastEnd.error?.message ?? state.lastEnd.finish_reason })}
-            </span>
-          )}
+          {!running && <OutcomeNote state={state} />}
         </div>
         {state.queueLength > 0 && (
           <section aria-label={t('Queue')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
