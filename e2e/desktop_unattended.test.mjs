@@ -113,7 +113,7 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     assert.deepEqual([saved.cron, saved.timezone, saved.overlap, saved.files], ['30 7 * * 1-4', 'Europe/Berlin', 'buffer_one', ['report/*.md']]);
 
     await page.getByRole('button', { name: 'Disable' }).click();
-    await page.getByText(/disabled: due never/).waitFor();
+    await page.getByText(/disabled: never due/).waitFor();
     await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Schedules' }).click();
     await page.getByRole('switch', { name: 'Morning report is enabled' }).click();
     await eventually('the schedule is enabled', async () => (await fixture.rest.get(`/api/scheduled-tasks/${task}`)).enabled);

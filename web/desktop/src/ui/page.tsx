@@ -46,7 +46,7 @@ export function Empty({ icon, title, children, action }: { icon?: ReactNode; tit
       <span className="text-soft" aria-hidden>{icon}</span>
       <p className="font-medium">{title}</p>
       {children && <p className="text-sm text-soft">{children}</p>}
-      {action}
+      {action && <div className="mt-2">{action}</div>}
     </div>
   );
 }

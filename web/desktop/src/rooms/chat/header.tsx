@@ -33,7 +33,7 @@ export function SessionFrame({
     <div className="flex h-full min-h-0 flex-col">
       <header className="room-header flex min-h-12 items-center gap-2 border-b py-1 pr-3 pl-4">
         <h1 className="min-w-0 flex-1 truncate font-semibold" dir="auto" title={name}>
-          {name || t('New session')}
+          {name || (detail.isError ? t('Session') : t('New session'))}
         </h1>
         {actions}
         <ContextMeter id={id} />

@@ -79,7 +79,7 @@ export default function NewChat() {
                 aria-label={t('Model')}
                 value={model}
                 onChange={(event) => setModel(event.target.value)}
-                className="w-auto! max-w-48 border-transparent bg-transparent text-soft"
+                className="w-auto! max-w-72 border-transparent bg-transparent text-soft"
               >
                 <option value="">{models.data ? t('{model} (default)', { model: models.data.default }) : t('Default model')}</option>
                 {models.data?.models

@@ -134,7 +134,7 @@ export default function Files() {
               <Opened key={path} id={id} path={path} writable={writable} session={followed?.session} close={() => setPath(undefined)} />
             ) : (
               <Empty icon={<FolderOpen size={28} />} title={t('No file is open')}>
-                {t('Choose one of the workspace. The agent works with the same files.')}
+                {t('The files of the workspace are those that the agent works with.')}
               </Empty>
             )}
           </section>

@@ -147,10 +147,12 @@ function Tree({ data, chosen, choose }: { data: History; chosen: Node | undefine
                       : t('service')}
               </span>
               <span className={cn('min-w-0 flex-1 truncate', node.deprecated && 'line-through')} dir="auto">
-                {node.label || node.tool_names.join(', ') || '…'}
+                {node.label.replace(/^#{1,6} /, '') || node.tool_names.join(', ') || '…'}
               </span>
               {node.is_head && node.on_active_branch && <Badge tone="accent">{t('now')}</Badge>}
-              <span className="shrink-0 text-xs text-soft tabular-nums max-sm:hidden">{compact(node.tokens)}</span>
+              <span className="shrink-0 text-xs text-soft tabular-nums max-sm:hidden">
+                {plural(node.tokens, '{count} token', '{count} tokens', { count: compact(node.tokens) })}
+              </span>
             </button>
           );
         })}

@@ -188,7 +188,9 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
   if (!preview.data) return <p className="text-sm text-soft">…</p>;
   return (
     <div className="rounded-md bg-panel px-3 py-2 text-sm" aria-live="polite">
-      <p className="font-medium">{preview.data.cron_text} <span className="font-mono text-xs font-normal text-soft">{cron}</span></p>
+      <p className="font-medium">
+        {preview.data.cron_text} <span className="inline-block font-mono text-xs font-normal text-soft">{cron}</span>
+      </p>
       {preview.data.occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
         <ol aria-label={t('Next runs')} className="mt-1 text-soft">
           {preview.data.occurrences.map((at) => <li key={at}><time dateTime={at}>{inZone(at, preview.data.timezone)}</time></li>)}

@@ -169,7 +169,7 @@ function Form({ task }: { task?: Task }) {
       )}
       <Check
         label={t('Enabled')}
-        hint={t('A disabled schedule is due never; it can be run by the button.')}
+        hint={t('A disabled schedule is never due; it can be run by the button.')}
         checked={draft.enabled}
         onChange={(event) => change({ enabled: event.target.checked })}
       />

@@ -104,7 +104,7 @@ function About({ task }: { task: Task }) {
             <Preview cron={task.cron} zone={task.timezone} />
           ) : (
             <p className="rounded-md bg-panel px-3 py-2 text-sm">
-              <span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: due never')}</span>
+              <span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: never due')}</span>
             </p>
           )}
           <Facts

@@ -53,7 +53,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
     refresh: [['schedules']],
   });
   return (
-    <li className="flex items-center gap-3 rounded-lg border bg-raised px-3 py-2.5 hover:border-line-strong">
+    <li className="flex items-center gap-x-3 gap-y-1 rounded-lg max-sm:flex-wrap border bg-raised px-3 py-2.5 hover:border-line-strong">
       <input
         type="checkbox"
         role="switch"
@@ -75,7 +75,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
           {task.cron_text} <span className="whitespace-nowrap">({task.timezone})</span>
         </p>
       </div>
-      <div className="shrink-0 text-right text-xs text-soft max-sm:hidden">
+      <div className="shrink-0 text-xs text-soft max-sm:w-full max-sm:pl-7 sm:text-right">
         {task.next_run_at && (
           <p>
             {rich('next {time}', {
