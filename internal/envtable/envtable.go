@@ -38,13 +38,23 @@ func add(rows *[]Row, flags reflect.Value) {
 		case variable != "" && field.IsExported():
 			value := flags.Field(i)
 			*rows = append(*rows, Row{
-				Variable: variable, Value: Masked(variable, text(value)), Help: field.Tag.Get("help"),
+				Variable: variable, Value: shown(variable, value), Help: field.Tag.Get("help"),
 				Default: orElse(field.Tag.Get("default"), text(reflect.Zero(value.Type()))),
 			})
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
 			add(rows, flags.Field(i))
 		}
 	}
+}
+
+// shown is the value of a variable as everybody may see it. Numbers, switches and times
+// are no secrets, whatever their names are.
+func shown(variable string, value reflect.Value) string {
+	if value.CanInt() || value.CanUint() || value.CanFloat() || value.Kind() == reflect.Bool {
+		return text(value)
+	}
+
+	return Masked(variable, text(value))
 }
 
 // text writes a value as the variable takes it.
@@ -85,6 +95,7 @@ const hidden = "***"
 
 var (
 	secretName = regexp.MustCompile(`(?i)KEY|SECRET|PASSWORD|TOKEN|CREDENTIAL|SIGNATURE`)
+	pathName   = regexp.MustCompile(`_(DIR|FILE)$`) // says where a secret is, and is none
 	userinfo   = regexp.MustCompile(`//[^/?#\s]*@`)
 	parameters = regexp.MustCompile(`([?&])([^=&#\s]+)=([^&#,\s]*)`)
 )
@@ -96,7 +107,8 @@ func Masked(variable, value string) string {
 		return ""
 	}
 
-	if secretName.MatchString(variable) || strings.Contains(value, "password=") && !strings.Contains(value, "://") {
+	secret := secretName.MatchString(variable) && !pathName.MatchString(variable)
+	if secret || strings.Contains(value, "password=") && !strings.Contains(value, "://") {
 		return hidden
 	}
 

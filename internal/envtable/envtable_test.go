@@ -23,6 +23,7 @@ type outer struct {
 	Addr   string `env:"ADDR"    default:"127.0.0.1:1" help:"Where."`
 	APIKey string `env:"API_KEY"                       help:"Secret."`
 	Limit  int    `env:"LIMIT"                         help:"Count."`
+	Keys   int    `env:"KEYS"                          help:"No secret, but its name looks as one."`
 	Other  string `                                    help:"A flag without a variable."`
 }
 
@@ -32,6 +33,7 @@ func TestEveryVariableIsListed(t *testing.T) {
 	flags := outer{
 		Addr:   "127.0.0.1:2",
 		APIKey: "hunter2",
+		Keys:   3,
 		inner:  inner{Allow: []string{"a", "b"}, Wait: 2 * time.Hour, seen: []string{"x"}},
 	}
 	require.Equal(t, []envtable.Row{
@@ -41,6 +43,7 @@ func TestEveryVariableIsListed(t *testing.T) {
 		{Variable: "ADDR", Value: "127.0.0.1:2", Default: "127.0.0.1:1", Help: "Where."},
 		{Variable: "API_KEY", Value: "***", Help: "Secret."},
 		{Variable: "LIMIT", Value: "0", Default: "0", Help: "Count."},
+		{Variable: "KEYS", Value: "3", Default: "0", Help: "No secret, but its name looks as one."},
 	}, envtable.Of(flags))
 }
 
@@ -64,4 +67,6 @@ func TestMasked(t *testing.T) {
 
 	require.Equal(t, "***", envtable.Masked("S3_SECRET_KEY", "anything"))
 	require.Empty(t, envtable.Masked("S3_SECRET_KEY", ""))
+	require.Equal(t, "/etc/keys", envtable.Masked("KEY_DIR", "/etc/keys"))
+	require.Equal(t, "/seed.nk", envtable.Masked("NATS_NKEY_FILE", "/seed.nk"))
 }
