@@ -159,7 +159,7 @@ func decodeString(at string, raw json.RawMessage, tag reflect.StructTag, target 
 	}
 
 	if values := tag.Get("enum"); values != "" && !slices.Contains(strings.Split(values, ","), text) {
-		return domain.Invalidf(at, "must be one of %q", strings.Split(values, ","))
+		return domain.Invalidf(at, "must be one of %s", strings.ReplaceAll(values, ",", ", "))
 	}
 
 	return nil

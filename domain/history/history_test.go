@@ -166,5 +166,5 @@ func TestAfterStep(t *testing.T) {
 	}
 
 	_, _, err := history.AfterStep(nil, 0)
-	require.ErrorContains(t, err, "between 0 and 0")
+	require.ErrorContains(t, err, "has none yet")
 }

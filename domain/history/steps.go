@@ -31,7 +31,11 @@ func AfterStep(calls []ModelCall, step int) (sequence int64, before bool, err er
 		}
 	}
 
-	if step < 0 || step > count || count == 0 {
+	if count == 0 {
+		return 0, false, domain.Invalidf("body.whatif.from_step", "names no step: the active branch has none yet")
+	}
+
+	if step < 0 || step > count {
 		return 0, false, domain.Invalidf("body.whatif.from_step", "must be between 0 and %d, the steps of the active branch", count)
 	}
 
