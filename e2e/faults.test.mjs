@@ -253,6 +253,7 @@ test('an orderly stop loses nothing either', async () => {
   const other = await streaming.say(steps({ text, delay_ms: 100 }));
   await streaming.said('s5');
   assert.equal((await fixture.server.stop()).signal, null, 'it did not end by itself');
+  assert.match(fixture.server.said(), /Stopping/, 'it takes some seconds, so it says what it does');
   await fixture.server.start();
   const [first, second] = [await fixture.follow(view.session, 0), await fixture.follow(streaming.session, 0)];
   assert.equal((await first.ended(chat, { timeout: recovery })).status, 'completed');

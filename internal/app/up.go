@@ -185,6 +185,8 @@ func (c *Up) serveAll(
 	sum.demo, sum.settings, sum.key = demo, c.settings, key
 	screen.ready(sum)
 
+	defer context.AfterFunc(ctx, screen.stopping)()
+
 	return lifecycle.Run(ctx, b.publisher(), top)
 }
 
@@ -271,6 +273,11 @@ func (s *screen) engine(part, state string) {
 	if state == "starting" || state == "initialising" {
 		fmt.Fprintf(s.out, "  … %s %s\n", part, state)
 	}
+}
+
+// stopping says that the end was asked for: running tools have some seconds for theirs.
+func (s *screen) stopping() {
+	fmt.Fprintln(s.out, "\n  Stopping. What was acknowledged continues at the next start; a second Ctrl-C ends everything at once.")
 }
 
 func (s *screen) ready(sum summary) {
