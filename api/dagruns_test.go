@@ -126,7 +126,14 @@ func TestDAGRuns_versionsInUseStay(t *testing.T) {
 	require.Equal(t, 200, w.do("POST", at+"/runs/"+run+"/cancel", w.ann, "").status)
 	_, err := w.db.AdvanceDAGRun(t.Context(), run)
 	require.NoError(t, err)
-	require.Equal(t, "cancelled", w.do("GET", at+"/runs/"+run, w.ann, "").json()["status"])
+
+	cancelled := w.do("GET", at+"/runs/"+run, w.ann, "").json()
+	require.Equal(t, "cancelled", cancelled["status"])
+
+	for _, node := range cancelled["nodes"].([]any) {
+		require.Contains(t, node, "error", "null where nothing failed")
+	}
+
 	require.Equal(t, 200, w.do("DELETE", at+"/versions/2", w.ann, "").status)
 }
 

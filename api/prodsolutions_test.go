@@ -269,6 +269,7 @@ func TestProdSolutions_documents(t *testing.T) {
 	failed := w.do("POST", at+"/publish", w.ann, `{}`)
 	failed.code(422, "validation_failed")
 	require.Equal(t, false, failed.json()["valid"])
+	require.Equal(t, []any{}, failed.json()["warnings"], "the whole result, also without warnings")
 
 	var codes []string
 	for _, e := range failed.json()["errors"].([]any) {

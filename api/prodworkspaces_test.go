@@ -456,6 +456,13 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	require.Nil(t, before["before"])
 	require.Len(t, w.do("GET", at+"/"+id+"/timeline?after="+before["after"].(string), w.ann, "").json()["items"], 2)
 
+	require.Equal(t, 200, w.do("POST", at+"/"+id+"/comments", w.ann, `{"content":"hello"}`).status)
+	comments := w.do("GET", at+"/"+id+"/timeline?kinds=comment", w.ann, "").json()
+	require.Nil(t, comments["before"], "no comment is older: the activities before it were not asked for")
+	require.Equal(t, map[string]any{"comments": false, "activity": false}, comments["truncated"])
+	comment := comments["items"].([]any)[0].(map[string]any)
+	require.Subset(t, comment, map[string]any{"content": "hello", "parent_id": nil, "resolved_at": nil, "source_run_id": nil})
+
 	for query, total := range map[string]int{
 		"": 7, "q=part": 4, "q=boa-3": 1, "status=done&status=cancelled": 3, "open_only=true": 4, "parent_id=" + id: 4, "top_level_only=true": 3,
 		"label_ids=y": 1, "assignee_type=agent": 2, "assignee_id=none&include_no_assignee=true": 5, "project=p": 1, "due_before=2031-01-01T00:00:00Z": 0,

@@ -29,7 +29,7 @@ type Problem struct {
 	Errors    []domain.Field `json:"errors,omitempty" doc:"The fields that are wrong, when it is the input."`
 
 	Valid    *bool            `json:"valid,omitempty" doc:"With validation_failed: false."`
-	Warnings []domain.Finding `json:"warnings,omitempty" doc:"With validation_failed: what is probably not meant."`
+	Warnings []domain.Finding `json:"warnings,omitzero" nullable:"false" doc:"With validation_failed: what is probably not meant."`
 
 	CurrentVersion int        `json:"current_version,omitempty" doc:"With version_conflict: the newest version." example:"3"`
 	ChangedBy      string     `json:"changed_by,omitempty" doc:"With version_conflict: the user who saved it."`
@@ -91,7 +91,7 @@ func ProblemOf(e *domain.Error, requestID string) *Problem {
 		RequestID: requestID, Retryable: e.Retryable(), Errors: e.Fields,
 	}
 	if e.Validation != nil {
-		p.Valid, p.Warnings = &e.Validation.Valid, e.Validation.Warnings
+		p.Valid, p.Warnings = &e.Validation.Valid, append([]domain.Finding{}, e.Validation.Warnings...)
 	}
 
 	if c := e.Version; c != nil {

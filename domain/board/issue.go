@@ -235,11 +235,11 @@ type TimelineEntry struct {
 	CreatedAt time.Time `json:"created_at" db:"created_at" doc:"When it was."`
 
 	Content     *string    `json:"content,omitempty" db:"content" doc:"Of a comment: the text."`
-	ParentID    *string    `json:"parent_id,omitempty" db:"parent_id" doc:"Of a comment: what it replies to."`
+	ParentID    *string    `json:"parent_id" db:"parent_id" nullable:"true" doc:"Of a comment: what it replies to; null: nothing."`
 	UpdatedAt   *time.Time `json:"updated_at,omitempty" db:"updated_at" doc:"Of a comment: time of the last change."`
-	ResolvedAt  *time.Time `json:"resolved_at,omitempty" db:"resolved_at" doc:"Of an agent's question: when it was answered."`
+	ResolvedAt  *time.Time `json:"resolved_at" db:"resolved_at" nullable:"true" doc:"Of an agent's question: when it was answered; null: it was not, or it is none."`
 	Attachments []string   `json:"attachments" db:"-" nullable:"false" doc:"Always empty: comments are text."`
-	SourceRunID *string    `json:"source_run_id,omitempty" db:"source_run_id" doc:"Of a comment: the run that wrote it."`
+	SourceRunID *string    `json:"source_run_id" db:"source_run_id" nullable:"true" doc:"Of a comment: the run that wrote it; null: no run."`
 
 	Action  *IssueAction    `json:"action,omitempty" db:"action" enum:"created,status_changed,priority_changed,assignee_changed,title_changed,description_updated,due_date_changed,label_changed,run_started,run_finished" doc:"Of an activity: what changed."`
 	Details json.RawMessage `json:"details,omitempty" db:"details" doc:"Of an activity: {from, to}."`

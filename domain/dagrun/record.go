@@ -47,7 +47,7 @@ type NodeRecord struct {
 	ChildRunID   *string         `json:"child_run_id,omitempty" doc:"The run of its subflow; left out: it has none."`
 	InputsDigest string          `json:"inputs_digest" doc:"SHA-256 of what it was given; empty: not yet."`
 	Outputs      json.RawMessage `json:"outputs" doc:"Its output; null: there is none."`
-	Error        *NodeFailure    `json:"error,omitempty" doc:"Why its last attempt failed; left out: it did not."`
+	Error        *NodeFailure    `json:"error" doc:"Why its last attempt failed; null: it did not."`
 	StartedAt    *time.Time      `json:"started_at" nullable:"true" doc:"Time of its start; null: not yet."`
 	FinishedAt   *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 	Usage        domain.Usage    `json:"usage" doc:"What its attempts have used."`

@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -145,11 +146,12 @@ func (s *Store) Timeline(
 		}
 	}
 
-	return page, pg.Fault("read timeline", s.completeTimeline(ctx, issueID, &page))
+	return page, pg.Fault("read timeline", s.completeTimeline(ctx, issueID, q.Kinds, &page))
 }
 
-// completeTimeline adds the cursors of a page, and what it leaves out before it.
-func (s *Store) completeTimeline(ctx context.Context, issueID string, page *board.Timeline) error {
+// completeTimeline adds the cursors of a page, and what it leaves out before it. Kinds
+// that were not asked for are not left out.
+func (s *Store) completeTimeline(ctx context.Context, issueID string, kinds []string, page *board.Timeline) error {
 	if len(page.Items) == 0 {
 		return nil
 	}
@@ -165,7 +167,12 @@ func (s *Store) completeTimeline(ctx context.Context, issueID string, page *boar
 		       OR (SELECT count(*) >= $3 FROM issue_activity WHERE issue_id = $1),
 		       EXISTS (SELECT 1 FROM issue_runs WHERE issue_id = $1 AND id < $2)`, issueID, first, board.MaxIssueActivity).
 		Scan(&page.Truncated.Comments, &page.Truncated.Activity, &runs)
-	if page.Truncated.Comments || page.Truncated.Activity || runs {
+
+	asked := func(kind string) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
+	page.Truncated.Comments = page.Truncated.Comments && asked("comment")
+	page.Truncated.Activity = page.Truncated.Activity && asked("activity")
+
+	if page.Truncated.Comments || page.Truncated.Activity || runs && asked("run") {
 		page.Before = &first
 	}
 

@@ -7841,8 +7841,8 @@ export interface components {
             attempt: number;
             /** @description The run of its subflow; left out: it has none. */
             child_run_id?: string;
-            /** @description Why its last attempt failed; left out: it did not. */
-            error?: components["schemas"]["NodeFailure"];
+            /** @description Why its last attempt failed; null: it did not. */
+            error: components["schemas"]["NodeFailure"] | null;
             /**
              * Format: date-time
              * @description Time of its end; null: it is not over.
@@ -10428,17 +10428,17 @@ export interface components {
             details?: unknown;
             /** @description Its id. */
             id: string;
-            /** @description Of a comment: what it replies to. */
-            parent_id?: string;
+            /** @description Of a comment: what it replies to; null: nothing. */
+            parent_id: string | null;
             /**
              * Format: date-time
-             * @description Of an agent's question: when it was answered.
+             * @description Of an agent's question: when it was answered; null: it was not, or it is none.
              */
-            resolved_at?: string;
+            resolved_at: string | null;
             /** @description Of a run: its id. */
             run_id?: string;
-            /** @description Of a comment: the run that wrote it. */
-            source_run_id?: string;
+            /** @description Of a comment: the run that wrote it; null: no run. */
+            source_run_id: string | null;
             /**
              * @description Of a run: its status.
              * @enum {string}

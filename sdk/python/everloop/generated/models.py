@@ -2917,8 +2917,8 @@ class NodeRecord(TypedDict):
     """The attempt."""
     child_run_id: NotRequired[str]
     """The run of its subflow; left out: it has none."""
-    error: NotRequired[NodeFailure]
-    """Why its last attempt failed; left out: it did not."""
+    error: NodeFailure | None
+    """Why its last attempt failed; null: it did not."""
     finished_at: str | None
     """Time of its end; null: it is not over."""
     inputs_digest: str
@@ -4681,14 +4681,14 @@ class TimelineEntry(TypedDict):
     """Of an activity: {from, to}."""
     id: str
     """Its id."""
-    parent_id: NotRequired[str]
-    """Of a comment: what it replies to."""
-    resolved_at: NotRequired[str]
-    """Of an agent's question: when it was answered."""
+    parent_id: str | None
+    """Of a comment: what it replies to; null: nothing."""
+    resolved_at: str | None
+    """Of an agent's question: when it was answered; null: it was not, or it is none."""
     run_id: NotRequired[str]
     """Of a run: its id."""
-    source_run_id: NotRequired[str]
-    """Of a comment: the run that wrote it."""
+    source_run_id: str | None
+    """Of a comment: the run that wrote it; null: no run."""
     status: NotRequired[Literal["queued", "dispatched", "running", "waiting", "completed", "failed", "cancelled"]]
     """Of a run: its status."""
     type: Literal["comment", "activity", "run"]
