@@ -39,7 +39,7 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 			}
 
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
-				edge.Write(w, edge.Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the body is too large"))
+				edge.Write(w, edge.Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "the body is too large"))
 				return
 			}
 

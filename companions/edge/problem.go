@@ -107,14 +107,15 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 	}
 }
 
-const maxBody = 1 << 20 // of a JSON request
+// MaxBody is the most bytes that the body of a JSON request usually has.
+const MaxBody = 1 << 20
 
-// ReadJSON reads a body of one JSON object. Fields that value does not declare are
-// ignored; one of the wrong type is a 422 that names it.
-func ReadJSON(w http.ResponseWriter, r *http.Request, value any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+// ReadJSON reads a body of one JSON object of at most limit bytes. Fields that value does
+// not declare are ignored; one of the wrong type is a 422 that names it.
+func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, value any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return Refuse(http.StatusRequestEntityTooLarge, "request_too_large", "the body is larger than %d bytes", maxBody)
+		return Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", limit)
 	}
 
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *Service) putOrganization(w http.ResponseWriter, r *http.Request) error 
 	var in struct {
 		DisplayName string `json:"display_name"`
 	}
-	if err := edge.ReadJSON(w, r, &in); err != nil {
+	if err := edge.ReadJSON(w, r, edge.MaxBody, &in); err != nil {
 		return err
 	}
 

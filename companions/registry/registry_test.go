@@ -189,6 +189,7 @@ func TestService_publishesAndReleases(t *testing.T) {
 	require.Equal(t, 201, w.upload("acme/tables", "1.10.0-beta.1", "ann", preview).status)
 
 	w.refused(w.get("/skills/acme/tables/download"), 404, "skill_not_released")
+	w.refused(w.get("/skills/acme/nothing/download"), 404, "skill_not_found")
 	w.refused(w.put("/skills/acme/tables/release", "ann", `{"version":"9.0.0"}`), 404, "skill_version_not_found")
 	done := w.put("/skills/acme/tables/release", "ann", `{"version":"1.2.0"}`)
 	require.Equal(t, 200, done.status, string(done.body))

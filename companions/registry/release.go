@@ -36,7 +36,7 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		Version string `json:"version"`
 	}
-	if err := edge.ReadJSON(w, r, &in); err != nil {
+	if err := edge.ReadJSON(w, r, edge.MaxBody, &in); err != nil {
 		return err
 	}
 

@@ -65,7 +65,7 @@ func (s *Service) putScenario(w http.ResponseWriter, r *http.Request) error {
 		Tags        []string `json:"tags"`
 		ResourceIDs []string `json:"resource_ids"`
 	}
-	if err := edge.ReadJSON(w, r, &in); err != nil {
+	if err := edge.ReadJSON(w, r, edge.MaxBody, &in); err != nil {
 		return err
 	}
 

@@ -111,7 +111,7 @@ func (s *Service) putTemplate(w http.ResponseWriter, r *http.Request) error {
 		Schema      json.RawMessage `json:"schema"`
 		Defaults    json.RawMessage `json:"defaults"`
 	}
-	if err := edge.ReadJSON(w, r, &in); err != nil {
+	if err := edge.ReadJSON(w, r, edge.MaxBody, &in); err != nil {
 		return err
 	}
 

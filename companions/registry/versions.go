@@ -149,6 +149,21 @@ func (s *Service) version(ctx context.Context, id skillID, version string) (whol
 	return found, err
 }
 
+// noRelease says why there is no released version of a skill.
+func (s *Service) noRelease(ctx context.Context, id skillID) error {
+	var known bool
+
+	err := s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM registry.skills WHERE org = $1 AND name = $2)`, id.org, id.name).Scan(&known)
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		return noSkill(id)
+	}
+
+	return edge.Refuse(http.StatusNotFound, "skill_not_released", "there is no released version of %s/%s: name one", id.org, id.name)
+}
+
 // download gives the package of a version, of the released one where none is named.
 func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	id, err := skillOf(r)
@@ -176,7 +191,7 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, pgx.ErrNoRows) && version != "":
 		return noVersion(id, version)
 	case errors.Is(err, pgx.ErrNoRows):
-		return edge.Refuse(http.StatusNotFound, "skill_not_released", "there is no released version of %s/%s: name one", id.org, id.name)
+		return s.noRelease(r.Context(), id)
 	case err != nil:
 		return err
 	}
