@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -184,7 +185,7 @@ func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
 
 	err = json.Unmarshal(text, &set) // unknown fields are ignored
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		writeError(w, invalidConfig(strings.Trim(wrong.Field, ".")+" has a value of the wrong type"))
+		writeError(w, invalidConfig(cmp.Or(strings.Trim(wrong.Field, "."), "the body")+" has a value of the wrong type"))
 		return
 	}
 

@@ -74,6 +74,7 @@ func TestAdmin_config_rejects(t *testing.T) {
 		"another key":       {"key-of-the-editor", `{}`, "operator_only", 403},
 		"no key":            {"", `{}`, "invalid_api_key", 401},
 		"not JSON":          {operatorKey, `x`, "invalid_request", 400},
+		"no object":         {operatorKey, `[]`, "invalid_config", 422},
 		"wrong type":        {operatorKey, `{"sources":[{"name":5}]}`, "invalid_config", 422},
 		"no administrator":  {"el_user", `{}`, "operator_only", 403},
 		"scopes":            {"el_restricted", `{}`, "operator_only", 403},
@@ -83,8 +84,10 @@ func TestAdmin_config_rejects(t *testing.T) {
 		"key to an address": {operatorKey, moved, "invalid_config", 422},
 	} {
 		res := s.do(t.Context(), "PUT", "/admin/config", c.key, c.body)
+		text := read(t, res)
 		require.Equal(t, c.status, res.StatusCode, name)
-		require.Equal(t, c.code, code(t, read(t, res)), name)
+		require.Equal(t, c.code, code(t, text), name)
+		require.NotContains(t, text, `"message":" `, "%s: what is wrong is named", name)
 	}
 
 	r, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/admin/config", strings.NewReader(moved))

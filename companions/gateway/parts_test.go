@@ -129,6 +129,7 @@ func TestService_reload_keepsFaultlessSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.DemoOnly())
 	require.Equal(t, "everloop-demo", s.table().real("gpt-4o"))
+	require.Equal(t, "everloop-demo-speech", s.table().set.ASRModel)
 
 	info, err := os.Stat(file)
 	require.NoError(t, err)
