@@ -96,6 +96,23 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 	}
 }
 
+// The address that people clone leads a browser to the page of the repository.
+func TestPages_addressOfTheRepository(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, path := range []string{"/acme/tables.git", "/acme/tables.git/"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
+		require.NoError(t, err)
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusFound, answer.StatusCode, path)
+		require.Equal(t, "/-/acme/tables", answer.Header.Get("Location"), path)
+	}
+}
+
 func TestPages_methods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -109,6 +126,7 @@ func TestPages_methods(t *testing.T) {
 	}
 
 	require.Equal(t, 404, w.send("POST", w.url+"/-/acme", "", nil, nil).status)
+	require.Equal(t, "GET, HEAD", w.send("DELETE", w.url+"/acme/tables.git", "", nil, nil).header.Get("Allow"))
 }
 
 func TestPages_paginate(t *testing.T) {

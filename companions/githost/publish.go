@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"everloop/companions/edge"
 	"everloop/internal/safezip"
@@ -76,7 +77,12 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 		id: p.repo.id, version: pack.Version, archive: archive, size: size, commit: commit, branch: "main",
 	})
 	if problem, ok := errors.AsType[*edge.Problem](err); ok {
-		return refusef("%s is not published: %s (%s)", what, problem.Detail, problem.Code)
+		detail := problem.Detail
+		if rule, named := strings.CutPrefix(detail, "path.version: "); named { // the place in the request to the registry
+			detail = "the version in " + skillpack.DocumentName + " " + rule
+		}
+
+		return refusef("%s is not published: %s (%s)", what, detail, problem.Code)
 	}
 
 	if err != nil {

@@ -65,7 +65,7 @@ func TestPush_refusesWhatIsNoSkill(t *testing.T) {
 		{"no front matter", "x", "remote: main is not a valid skill: "},
 		{"another name", document("other", "1.0.0", ""), "the name in SKILL.md is other, but the repository's is tables"},
 		{"no version", "---\nname: tables\ndescription: d\n---\n", "has no metadata.version"},
-		{"no semantic version", document("tables", "one", ""), "must be a semantic version"},
+		{"no semantic version", document("tables", "one", ""), "the version in SKILL.md must be a semantic version"},
 		{"a path as version", document("tables", "../../x", ""), "must be a semantic version"},
 		{"control characters", "---\nname: \"a\\e[2J\"\ndescription: d\n---\n", "name may have lower-case letters"},
 	} {

@@ -71,7 +71,7 @@ func (s *Service) serveGit(w http.ResponseWriter, r *http.Request) {
 
 func (s *Service) routeGit(w http.ResponseWriter, r *http.Request) error {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
-	if len(parts) != 3 || !strings.HasSuffix(parts[1], suffix) {
+	if len(parts) < 2 || !strings.HasSuffix(parts[1], suffix) {
 		return edge.Refuse(http.StatusNotFound, "route_not_found", "git hosting has no such page: repositories are at "+
 			"/organisation/name.git")
 	}
@@ -79,6 +79,16 @@ func (s *Service) routeGit(w http.ResponseWriter, r *http.Request) error {
 	id, err := newRepoID(parts[0], strings.TrimSuffix(parts[1], suffix))
 	if err != nil {
 		return err
+	}
+
+	if len(parts) == 2 || parts[2] == "" { // the address that people clone, opened in a browser
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return methodNotAllowed(w, "GET, HEAD")
+		}
+
+		http.Redirect(w, r, "/-/"+id.String(), http.StatusFound)
+
+		return nil
 	}
 
 	switch parts[2] {
