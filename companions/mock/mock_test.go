@@ -218,6 +218,13 @@ func TestMetaEndpoints(t *testing.T) {
 	require.Equal(t, 200, b.do("GET", "/v1/models/"+mock.SmallModel, &one))
 	require.EqualValues(t, 8000, one["context_window"])
 
+	wrong, err := http.Post(b.url+"/health", "application/json", nil) //nolint:gosec,noctx // of this test
+	require.NoError(t, err)
+	require.NoError(t, wrong.Body.Close())
+	require.Equal(t, 405, wrong.StatusCode)
+	require.Equal(t, "GET, HEAD", wrong.Header.Get("Allow"))
+	require.NotEmpty(t, wrong.Header.Get("X-Request-Id"))
+
 	res, err := http.Get(b.url + "/")
 	require.NoError(t, err)
 
@@ -470,6 +477,7 @@ func TestBadRequests(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(answer), &e))
 			require.Equal(t, tt.code, e.Error.Code)
 			require.NotEmpty(t, e.Error.Message)
+			require.NotContains(t, e.Error.Message, "Go ", "types of this program mean nothing to a client")
 			require.NotEmpty(t, e.Error.Type)
 		})
 	}

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -91,7 +92,13 @@ func (c *messageContent) UnmarshalJSON(b []byte) error {
 // parseRequest reads a request and refuses what a real server would.
 func parseRequest(body []byte) (*chatRequest, *apiError) {
 	var req chatRequest
-	if err := json.Unmarshal(body, &req); err != nil {
+
+	err := json.Unmarshal(body, &req)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, badRequest("the field %s must not be of type %s", cmp.Or(strings.Trim(wrong.Field, "."), "(the body itself)"), wrong.Value)
+	}
+
+	if err != nil {
 		return nil, badRequest("the request cannot be read: %v", err)
 	}
 

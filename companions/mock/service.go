@@ -38,14 +38,17 @@ package mock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
+	"everloop/companions/edge"
 	"everloop/internal/clients"
 	"everloop/internal/hosts"
 	"everloop/internal/release"
@@ -120,6 +123,7 @@ func (s *Service) Handler() http.Handler { return s.checkHost(s.mux) }
 func (s *Service) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(release.Header, release.Version)
+		w.Header().Set(edge.HeaderRequestID, rand.Text())
 
 		if !s.cfg.Hosts.Allows(r.Host) {
 			writeError(w, &apiError{
@@ -197,7 +201,17 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("DELETE /control/requests", s.local(s.clearRequests))
 	s.mux.HandleFunc("POST /control/release", s.local(s.release))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, notFound("route_not_found", "there is no "+r.Method+" "+r.URL.Path+" here"))
+		allowed := strings.Join(edge.Allowed(s.mux, r), ", ")
+		if allowed == "" {
+			writeError(w, notFound("route_not_found", "there is no "+r.Method+" "+r.URL.Path+" here"))
+			return
+		}
+
+		w.Header().Set("Allow", allowed)
+		writeError(w, &apiError{
+			Status: http.StatusMethodNotAllowed, Type: "invalid_request_error", Code: "method_not_allowed",
+			Message: "this path takes " + allowed + " only",
+		})
 	})
 }
 

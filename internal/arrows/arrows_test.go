@@ -174,7 +174,7 @@ var allowed = map[string][]string{
 		"internal/diskspace",
 	},
 	"infra/snapshots": {"domain", "internal/rmtree", "internal/sharedfs", "internal/diskspace"},
-	"companions/mock": {"internal/clients", "internal/hosts", "internal/release"},
+	"companions/mock": {"companions/edge", "internal/clients", "internal/hosts", "internal/release"},
 	"companions/gateway": {
 		"companions/credentials", "companions/edge", "companions/gateway/dialect", "companions/gateway/localserver",
 		"internal/clients", "internal/hosts", "internal/release",
