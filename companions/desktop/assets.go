@@ -116,14 +116,28 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if strings.HasPrefix(name, "assets/") { // of another build: the page has to be loaded again
+	switch {
+	case name == "assets" || strings.HasPrefix(name, "assets/"): // of another build: the page has to be loaded again
 		header.Set("Cache-Control", "no-store")
 		edge.Write(w, edge.Refuse(http.StatusNotFound, "not_found", "no such file: reload the page"))
+	case noPage(name, r):
+		header.Set("Cache-Control", "no-store")
+		edge.Write(w, edge.Refuse(http.StatusNotFound, "route_not_found", "the desktop has no such file"))
+	default:
+		a.serveIndex(w, r)
+	}
+}
 
-		return
+// noPage reports whether a path that no file has is none of the front end's pages either:
+// those that other programs define, and files that are not asked for as a page.
+func noPage(name string, r *http.Request) bool {
+	for _, others := range []string{".well-known/", "oauth/"} {
+		if strings.HasPrefix(name, others) {
+			return true
+		}
 	}
 
-	a.serveIndex(w, r)
+	return path.Ext(name) != "" && !strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 func (a *assets) serveIndex(w http.ResponseWriter, r *http.Request) {

@@ -103,8 +103,25 @@ func TestService_pages(t *testing.T) {
 
 	theme, _ := get(t, at+"/theme.js", http.Header{})
 	require.Equal(t, "no-cache", theme.Header.Get("Cache-Control"))
-	lost, _ := get(t, at+"/assets/of-another-build.js", http.Header{})
-	require.Equal(t, http.StatusNotFound, lost.StatusCode)
+
+	asPage, html := http.Header{"Accept": {"text/html,*/*;q=0.8"}}, "text/html; charset=utf-8"
+	for path, accept := range map[string]http.Header{
+		"/s/an-id/files": {}, "/docs/decisions/0001.md": asPage, "/s/an-id": asPage,
+	} {
+		answer, _ := get(t, at+path, accept)
+		require.Equal(t, http.StatusOK, answer.StatusCode, path)
+		require.Equal(t, html, answer.Header.Get("Content-Type"), path)
+	}
+
+	for path, accept := range map[string]http.Header{
+		"/assets/of-another-build.js": asPage, "/assets/": asPage, "/favicon.ico": {"Accept": {"image/*"}}, "/robots.txt": {},
+		"/.well-known/security.txt": asPage, "/.well-known/change-password": {}, "/oauth/authorize": asPage,
+	} {
+		lost, _ := get(t, at+path, accept)
+		require.Equal(t, http.StatusNotFound, lost.StatusCode, path)
+		require.Equal(t, "application/problem+json", lost.Header.Get("Content-Type"), path)
+	}
+
 	foreign, _ := get(t, at+"/", http.Header{"Host": {"evil.example.org"}})
 	require.Equal(t, http.StatusForbidden, foreign.StatusCode)
 }
@@ -213,7 +230,7 @@ func TestService_openID(t *testing.T) {
 
 	for path, want := range map[string]string{
 		"/oauth/token": "/oauth/token", "/.well-known/openid-configuration": "/.well-known/openid-configuration",
-		"/oauth/authorize": `<meta`, "/oauth/userinfo": `<meta`, // pages of the front end
+		"/oauth/authorize": "route_not_found", "/oauth/userinfo": "route_not_found", // of the identity service alone
 	} {
 		_, body := get(t, at+path, http.Header{})
 		require.Contains(t, body, want, path)
