@@ -156,12 +156,7 @@ func (s *Service) submitSessions(w http.ResponseWriter, r *http.Request, c calle
 
 // submitPassword changes the password.
 func (s *Service) submitPassword(w http.ResponseWriter, r *http.Request, c caller) error {
-	err := s.replacePassword(r, c, r.PostForm.Get("current"), r.PostForm.Get("new"))
-	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
-		return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
-	}
-
-	if err != nil {
+	if err := s.replacePassword(r, c, r.PostForm.Get("current"), r.PostForm.Get("new")); err != nil {
 		return err
 	}
 

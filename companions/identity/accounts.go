@@ -235,13 +235,8 @@ func (in accountChange) apply(u *user) []string {
 // loses its sessions and tokens with the change; one that loses the right its sessions,
 // whose access tokens say that it has it.
 func (s *Service) changeUser(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.administrator(r)
+	c, in, err := input[accountChange](w, r, s.administrator)
 	if err != nil {
-		return err
-	}
-
-	var in accountChange
-	if err := decode(w, r, &in); err != nil {
 		return err
 	}
 
@@ -368,13 +363,10 @@ func closeAccess(ctx context.Context, tx pgx.Tx, userID, why string) error {
 
 // setPassword gives a user a new password, and ends their sessions.
 func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.administrator(r)
+	c, in, err := input[struct {
+		Password string `json:"password"`
+	}](w, r, s.administrator)
 	if err != nil {
-		return err
-	}
-
-	var in struct{ Password string }
-	if err := decode(w, r, &in); err != nil {
 		return err
 	}
 
@@ -389,7 +381,7 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
+	return noContent(w, s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
 		if _, err := tx.Exec(ctx, `UPDATE identity.users SET password_hash = $2 WHERE id = $1`, u.ID, hash); err != nil {
 			return err
 		}
@@ -399,14 +391,7 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		return accounts.Audit(ctx, tx, c.actor(), "user.set_password", u.ID, nil)
-	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	}))
 }
 
 // removeWays removes passkeys or links of a user whose account others may have entered.
@@ -419,20 +404,13 @@ func (s *Service) removeWays(action, statement string) func(http.ResponseWriter,
 
 		ctx := r.Context()
 
-		err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
+		return noContent(w, s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
 			if _, err := tx.Exec(ctx, statement, u.ID); err != nil {
 				return err
 			}
 
 			return accounts.Audit(ctx, tx, c.actor(), action, u.ID, nil)
-		})
-		if err != nil {
-			return err
-		}
-
-		w.WriteHeader(http.StatusNoContent)
-
-		return nil
+		}))
 	}
 }
 
@@ -451,7 +429,7 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 
 	ctx := r.Context()
 
-	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, last bool) error {
+	return noContent(w, s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, last bool) error {
 		if last {
 			return lastAdministrator()
 		}
@@ -473,12 +451,5 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		return accounts.Audit(ctx, tx, c.actor(), "user.delete", u.ID, nil)
-	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	}))
 }

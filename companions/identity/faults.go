@@ -1,9 +1,7 @@
 package identity
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -63,28 +61,23 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 		return fault(http.StatusUnsupportedMediaType, "unsupported_media_type", "send the body as application/json")
 	}
 
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return fault(http.StatusRequestEntityTooLarge, "body_too_large", "the body holds more than %d bytes", maxBody)
+	return edge.ReadJSON(w, r, maxBody, into)
+}
+
+// input returns who makes a request, as who finds out, and its body.
+func input[T any](w http.ResponseWriter, r *http.Request, who func(*http.Request) (caller, error)) (c caller, in T, err error) {
+	if c, err = who(r); err == nil {
+		err = decode(w, r, &in)
 	}
 
-	if err != nil {
-		return fault(http.StatusBadRequest, "invalid_request", "the body could not be read")
+	return c, in, err
+}
+
+// noContent answers 204, or with the error that kept a request from being done.
+func noContent(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
 	}
 
-	err = json.Unmarshal(raw, into)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := "body"
-		if wrong.Field != "" {
-			field += "." + wrong.Field
-		}
-
-		return invalid(field, "must be of type %s, not %s", wrong.Type, wrong.Value)
-	}
-
-	if err != nil {
-		return fault(http.StatusBadRequest, "invalid_json", "the body is not JSON")
-	}
-
-	return nil
+	return err
 }

@@ -17,13 +17,7 @@ func (s *Service) rotateNow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := accounts.Audit(r.Context(), s.db, c.actor(), "key.rotate", "", nil); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, accounts.Audit(r.Context(), s.db, c.actor(), "key.rotate", "", nil))
 }
 
 // showKeySet is the JWKS.

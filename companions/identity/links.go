@@ -252,13 +252,7 @@ func (s *Service) removeLink(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.unlink(r.Context(), c.user.ID, r.PathValue("id")); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.unlink(r.Context(), c.user.ID, r.PathValue("id")))
 }
 
 // submitUnlink takes the form of the account page that removes a link.

@@ -232,10 +232,12 @@ func TestProvider_refusesRequests(t *testing.T) {
 
 		said := to.Query()
 		if said.Get("error") == "" { // of a flow that answers in the fragment
-			said, _ = url.ParseQuery(to.Fragment)
+			said, _ = url.ParseQuery(to.EscapedFragment())
 		}
 
 		require.Equal(t, c.code, said.Get("error"), "%s: %s", name, to)
+		require.NotEmpty(t, said.Get("state"), name)
+		require.Equal(t, "http://id.example", said.Get("iss"), "%s: clients refuse answers that name no issuer", name)
 	}
 
 	other := newPerson(t, p.server)
@@ -249,6 +251,23 @@ func TestProvider_refusesRequests(t *testing.T) {
 	p.signIn()
 	_, to = p.get(p.server.URL + "/oauth/authorize?" + page.Get("authorize"))
 	require.NotEmpty(t, to.Query().Get("code"))
+}
+
+func TestProvider_answersInTheFragment(t *testing.T) {
+	t.Parallel()
+	p := newPerson(t, open(t, testkit.Postgres(t), withClients))
+	p.signIn()
+
+	status, to := p.get(p.oauth.AuthCodeURL("a state, & 100 %", oauth2.S256ChallengeOption(oauth2.GenerateVerifier()),
+		oauth2.SetAuthURLParam("response_mode", "fragment")))
+	require.Equal(t, http.StatusFound, status)
+	require.Empty(t, to.RawQuery)
+
+	said, err := url.ParseQuery(to.EscapedFragment()) // as a page reads location.hash
+	require.NoError(t, err)
+	require.Equal(t, "a state, & 100 %", said.Get("state"))
+	require.Equal(t, "http://id.example", said.Get("iss"))
+	require.NotEmpty(t, said.Get("code"))
 }
 
 func TestProvider_CodeExchange_refuses(t *testing.T) {

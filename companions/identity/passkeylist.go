@@ -140,23 +140,14 @@ func (s *Service) changePasskey(ctx context.Context, userID, id, action, stateme
 
 // renamePasskey gives one of the caller's passkeys another name.
 func (s *Service) renamePasskey(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, in, err := input[struct {
+		Name string `json:"name"`
+	}](w, r, s.person)
 	if err != nil {
 		return err
 	}
 
-	var in struct{ Name string }
-	if err := decode(w, r, &in); err != nil {
-		return err
-	}
-
-	if err := s.namePasskey(r.Context(), c.user.ID, r.PathValue("id"), in.Name); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.namePasskey(r.Context(), c.user.ID, r.PathValue("id"), in.Name))
 }
 
 // removePasskey removes one of the caller's passkeys.
@@ -166,13 +157,7 @@ func (s *Service) removePasskey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.dropPasskey(r.Context(), c.user.ID, r.PathValue("id")); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.dropPasskey(r.Context(), c.user.ID, r.PathValue("id")))
 }
 
 // submitPasskeys takes the forms of the account page that rename or remove a passkey.

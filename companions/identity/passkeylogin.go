@@ -136,8 +136,9 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	var in struct {
-		Challenge, Name string
-		Credential      json.RawMessage
+		Challenge  string          `json:"challenge"`
+		Name       string          `json:"name"`
+		Credential json.RawMessage `json:"credential"`
 	}
 	if err := decode(w, r, &in); err != nil {
 		return err
@@ -206,8 +207,8 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	var in struct {
-		Challenge  string
-		Credential json.RawMessage
+		Challenge  string          `json:"challenge"`
+		Credential json.RawMessage `json:"credential"`
 	}
 	if err := decode(w, r, &in); err != nil {
 		return err

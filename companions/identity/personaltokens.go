@@ -81,20 +81,13 @@ func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 
-	err = pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
+	return noContent(w, pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
 		if err := revokeTokens(r.Context(), tx, c.user.ID); err != nil {
 			return err
 		}
 
 		return accounts.Audit(r.Context(), tx, c.user.ID, "token.revoke", c.user.ID, nil)
-	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	}))
 }
 
 func revokeTokens(ctx context.Context, q accounts.Querier, userID string) error {

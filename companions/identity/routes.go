@@ -3,7 +3,9 @@ package identity
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,9 +100,9 @@ func (s *Service) routes() {
 		openid.RevokePath:     {http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
 		openid.UserinfoPath:   {http.MethodGet: s.protocol, http.MethodPost: s.protocol, http.MethodOptions: s.protocol},
 	} {
-		allow := make([]string, 0, len(handlers))
-		for method := range handlers {
-			allow = append(allow, method)
+		allow := slices.Sorted(maps.Keys(handlers))
+		if handlers[http.MethodGet] != nil {
+			allow = append(allow, http.MethodHead)
 		}
 
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +163,10 @@ func (s *Service) me(w http.ResponseWriter, r *http.Request) error {
 
 // tokenState says of persons whether they can sign in here.
 func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.administrator(r); err != nil {
+	_, in, err := input[struct {
+		Subs []string `json:"subs"`
+	}](w, r, s.administrator)
+	if err != nil {
 		return err
 	}
 
@@ -170,11 +175,6 @@ func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
 		Email string `json:"email"`
 		Name  string `json:"name"`
 		OK    bool   `json:"ok"`
-	}
-
-	var in struct{ Subs []string }
-	if err := decode(w, r, &in); err != nil {
-		return err
 	}
 
 	if len(in.Subs) > 1000 {

@@ -10,6 +10,7 @@ import (
 
 	"everloop/companions/edge"
 	"everloop/companions/identity/accounts"
+	"everloop/companions/identity/passwords"
 	"everloop/companions/identity/totp"
 )
 
@@ -184,7 +185,17 @@ func (s *Service) confirmPassword(r *http.Request, c caller, password string) er
 		return nil
 	}
 
-	_, err = s.checkLogin(r, c.user.Username, password)
+	return s.checkCurrent(r, c, password)
+}
+
+// checkCurrent checks the password by which a caller confirms a change. That it is wrong
+// must not look like the end of the sign-in.
+func (s *Service) checkCurrent(r *http.Request, c caller, password string) error {
+	if password == "" || len(password) > passwords.Max {
+		return invalid("body.current_password", "must have 1 to %d bytes", passwords.Max)
+	}
+
+	_, err := s.checkLogin(r, c.user.Username, password)
 	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
 		return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
 	}
@@ -229,15 +240,10 @@ func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Ke
 
 // setUpTOTP answers with the secret of a new app.
 func (s *Service) setUpTOTP(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
-	if err != nil {
-		return err
-	}
-
-	var in struct {
+	c, in, err := input[struct {
 		Password string `json:"current_password"`
-	}
-	if err := decode(w, r, &in); err != nil {
+	}](w, r, s.person)
+	if err != nil {
 		return err
 	}
 
@@ -308,13 +314,10 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 
 // confirmTOTP answers with the recovery codes.
 func (s *Service) confirmTOTP(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, in, err := input[struct {
+		Code string `json:"code"`
+	}](w, r, s.person)
 	if err != nil {
-		return err
-	}
-
-	var in struct{ Code string }
-	if err := decode(w, r, &in); err != nil {
 		return err
 	}
 
@@ -368,26 +371,15 @@ func (s *Service) endTOTP(r *http.Request, c caller, password, code string) erro
 
 // removeTOTP answers to the removal of the caller's second factor.
 func (s *Service) removeTOTP(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, in, err := input[struct {
+		Password string `json:"current_password"`
+		Code     string `json:"code"`
+	}](w, r, s.person)
 	if err != nil {
 		return err
 	}
 
-	var in struct {
-		Password string `json:"current_password"`
-		Code     string `json:"code"`
-	}
-	if err := decode(w, r, &in); err != nil {
-		return err
-	}
-
-	if err := s.endTOTP(r, c, in.Password, in.Code); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.endTOTP(r, c, in.Password, in.Code))
 }
 
 // removeUserTOTP removes the second factor of a user who has lost it, for administrators.
@@ -402,11 +394,5 @@ func (s *Service) removeUserTOTP(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.dropTOTP(r.Context(), c.actor(), shown.ID); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.dropTOTP(r.Context(), c.actor(), shown.ID))
 }

@@ -70,6 +70,12 @@ func send(t *testing.T, method, url string, body any, headers map[string]string)
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 
+	return decoded(t, response)
+}
+
+func decoded(t *testing.T, response *http.Response) reply {
+	t.Helper()
+
 	defer response.Body.Close()
 
 	out := reply{status: response.StatusCode, header: response.Header, body: map[string]any{}}
@@ -198,11 +204,15 @@ func TestService_changePassword(t *testing.T) {
 	t.Parallel()
 	server := open(t, testkit.Postgres(t), func(c *identity.Config) { c.UserGuesses = 100 })
 	here, elsewhere := login(t, server, "admin", password), login(t, server, "admin", password)
-	change := func(current, next string) int {
+	try := func(current, next string) reply {
 		return send(t, http.MethodPost, server.URL+"/api/v1/auth/password",
-			map[string]string{"current_password": current, "new_password": next}, bearer(here)).status
+			map[string]string{"current_password": current, "new_password": next}, bearer(here))
 	}
-	require.Equal(t, http.StatusUnauthorized, change("wrong", "another password"))
+	change := func(current, next string) int { return try(current, next).status }
+	wrong := try("wrong", "another password")
+	require.Equal(t, http.StatusUnauthorized, wrong.status)
+	require.Equal(t, "password_wrong", wrong.body["code"], "the sign-in holds")
+	require.Equal(t, "body.current_password", location(try("", "another password")))
 	require.Equal(t, http.StatusUnprocessableEntity, change(password, "short"))
 	require.Equal(t, http.StatusNoContent, change(password, "another password"))
 
@@ -249,7 +259,7 @@ func TestService_cookies_secure(t *testing.T) {
 			map[string]string{"X-Forwarded-Proto": c.proto})
 		require.Equal(t, http.StatusOK, in.status, in.body)
 
-		out := send(t, http.MethodPost, server.URL+"/api/v1/auth/logout", nil, map[string]string{
+		out := send(t, http.MethodPost, server.URL+"/api/v1/auth/logout", map[string]any{}, map[string]string{
 			"Authorization": bearer(in)["Authorization"], "X-Forwarded-Proto": c.proto,
 		})
 		require.Equal(t, http.StatusNoContent, out.status, out.body)

@@ -158,13 +158,7 @@ func (s *Service) endOtherSessions(w http.ResponseWriter, r *http.Request) error
 			"a personal token is no session: POST /api/v1/auth/logout with everywhere ends all sessions")
 	}
 
-	if err := s.endOthers(r.Context(), c); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.endOthers(r.Context(), c))
 }
 
 func (s *Service) endOthers(ctx context.Context, c caller) error {
@@ -213,13 +207,7 @@ func (s *Service) endUserSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if err := s.endSessionOf(r.Context(), c, r.PathValue("id"), r.PathValue("session")); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.endSessionOf(r.Context(), c, r.PathValue("id"), r.PathValue("session")))
 }
 
 // endUserSessions ends all sessions and personal tokens of a user, for administrators.
@@ -231,18 +219,11 @@ func (s *Service) endUserSessions(w http.ResponseWriter, r *http.Request) error 
 
 	ctx := r.Context()
 
-	err = s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
+	return noContent(w, s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
 		if err := closeAccess(ctx, tx, u.ID, "ended by an administrator"); err != nil {
 			return err
 		}
 
 		return accounts.Audit(ctx, tx, c.actor(), "session.end_all", u.ID, nil)
-	})
-	if err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	}))
 }

@@ -81,7 +81,11 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 
 // login starts a session. Where the user has a second factor it needs a code, too.
 func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
-	var in struct{ Username, Password, Code string }
+	var in struct {
+		Username string `json:"username"`
+		Password string `json:"password"`
+		Code     string `json:"code"`
+	}
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
@@ -259,7 +263,9 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	var in struct{ Everywhere bool }
+	var in struct {
+		Everywhere bool `json:"everywhere"`
+	}
 	if r.ContentLength != 0 {
 		if err := decode(w, r, &in); err != nil {
 			return err
@@ -305,7 +311,9 @@ const mostAlive = 200
 // alive says which sessions and personal tokens still hold. It takes no credential: an
 // id has too many random bits to be guessed, and the answer names no person.
 func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
-	var in struct{ IDs []string }
+	var in struct {
+		IDs []string `json:"ids"`
+	}
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *Service) form(w http.ResponseWriter, r *http.Request) (url.Values, erro
 	}
 
 	if err != nil {
-		return nil, fault(http.StatusBadRequest, "invalid_request", "the form could not be read")
+		return nil, fault(http.StatusBadRequest, "malformed_request", "the form could not be read")
 	}
 
 	for name, values := range r.PostForm {

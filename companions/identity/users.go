@@ -106,18 +106,19 @@ func checkEmail(email string) error {
 	return nil
 }
 
+// newUser is what an administrator says of a new account.
+type newUser struct {
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	Email         string `json:"email"`
+	Name          string `json:"name"`
+	Administrator bool   `json:"administrator"`
+}
+
 // createUser makes an account; only administrators may.
 func (s *Service) createUser(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.administrator(r)
+	c, in, err := input[newUser](w, r, s.administrator)
 	if err != nil {
-		return err
-	}
-
-	var in struct {
-		Username, Password, Email, Name string
-		Administrator                   bool
-	}
-	if err := decode(w, r, &in); err != nil {
 		return err
 	}
 
@@ -168,26 +169,15 @@ func firstOf(faults ...error) error {
 
 // changePassword replaces the caller's own password and ends their other sessions.
 func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, in, err := input[struct {
+		Current string `json:"current_password"`
+		New     string `json:"new_password"`
+	}](w, r, s.person)
 	if err != nil {
 		return err
 	}
 
-	var in struct {
-		Current string `json:"current_password"`
-		New     string `json:"new_password"`
-	}
-	if err := decode(w, r, &in); err != nil {
-		return err
-	}
-
-	if err := s.replacePassword(r, c, in.Current, in.New); err != nil {
-		return err
-	}
-
-	w.WriteHeader(http.StatusNoContent)
-
-	return nil
+	return noContent(w, s.replacePassword(r, c, in.Current, in.New))
 }
 
 // replacePassword changes the caller's password, with the one before. A user who has none
@@ -197,7 +187,7 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 		return err
 	}
 
-	if _, err := s.checkLogin(r, c.user.Username, current); err != nil {
+	if err := s.checkCurrent(r, c, current); err != nil {
 		return err
 	}
 

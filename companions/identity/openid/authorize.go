@@ -64,11 +64,8 @@ func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	}
 
 	to, err := p.authorize(r, in, registered{c})
-	if refused, ok := errors.AsType[*oidc.Error](err); ok {
-		var redirect *op.Redirect
-		if redirect, err = op.TryErrorRedirect(r.Context(), in, refused, oidc.NewEncoder(), quiet); err == nil {
-			to = redirect.URL
-		}
+	if refused, ok := errors.AsType[*oidc.Error](err); ok && !refused.IsRedirectDisabled() {
+		to, err = p.answer(in, url.Values{"error": {string(refused.ErrorType)}, "error_description": {refused.Description}})
 	}
 
 	if err != nil {
@@ -107,11 +104,7 @@ func (p *Provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 			return "", p.protocolError(ctx, err)
 		}
 
-		return op.AuthResponseURL(in.RedirectURI, in.ResponseType, in.ResponseMode, &struct {
-			Code   string `schema:"code"`
-			State  string `schema:"state,omitempty"`
-			Issuer string `schema:"iss"`
-		}{code, in.State, p.cfg.Issuer}, oidc.NewEncoder())
+		return p.answer(in, url.Values{"code": {code}})
 	case slices.Contains(in.Prompt, oidc.PromptNone):
 		return "", oidc.ErrLoginRequired().WithDescription("no user has signed in")
 	}
@@ -130,6 +123,32 @@ func (p *Provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 	again.Set(askedParameter, base64.RawURLEncoding.EncodeToString(sealed))
 
 	return "/?" + url.Values{"authorize": {again.Encode()}}.Encode(), nil
+}
+
+// answer is the redirect URI of a request with the parameters of its answer: those of
+// values, its state, and the issuer (RFC 9207), which clients need of errors, too.
+func (p *Provider) answer(in *oidc.AuthRequest, values url.Values) (string, error) {
+	to, err := url.Parse(in.RedirectURI)
+	if err != nil {
+		return "", oidc.ErrServerError().WithParent(err)
+	}
+
+	values.Set("iss", p.cfg.Issuer)
+
+	if in.State != "" {
+		values.Set("state", in.State)
+	}
+
+	implicit := in.ResponseType == oidc.ResponseTypeIDToken || in.ResponseType == oidc.ResponseTypeIDTokenOnly
+	if in.ResponseMode == oidc.ResponseModeFragment || implicit && in.ResponseMode != oidc.ResponseModeQuery {
+		return to.String() + "#" + values.Encode(), nil
+	}
+
+	query := to.Query()
+	maps.Copy(query, values)
+	to.RawQuery = query.Encode()
+
+	return to.String(), nil
 }
 
 // checkAuthorize checks all but client and redirect URI. PKCE is needed, with S256.
