@@ -22,6 +22,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace/sessionfiles"
+	"everloop/internal/app/flags"
 	"everloop/internal/clients"
 	"everloop/internal/lifecycle"
 	"everloop/internal/release"
@@ -36,7 +37,7 @@ type agent struct {
 	app     *fiber.App
 	sockets *sio.Server
 	auth    *auth.Authenticator
-	edge    edgeSettings
+	edge    flags.Edge
 	stop    context.CancelFunc // ends what requests have open
 	beside  lifecycle.Layer    // runs beside the server
 }
@@ -52,10 +53,10 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		}
 	}()
 
-	a := &agent{stop: stop, edge: s.edgeSettings}
+	a := &agent{stop: stop, edge: s.Edge}
 	signIn := b.newSignIn()
-	a.auth = auth.New(b.db, auth.Options{Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers()})
-	hub := realtime.NewHub(realtime.HubConfig{Log: b.log, State: b.db, Logger: b.logger})
+	a.auth = auth.New(b.DB, auth.Options{Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers()})
+	hub := realtime.NewHub(realtime.HubConfig{Log: b.Log, State: b.DB, Logger: b.logger})
 
 	shown, err := b.newShownTools()
 	if err != nil {
@@ -89,10 +90,10 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	toolServers := mcp.Remote{Conn: b.nats}
+	toolServers := mcp.Remote{Conn: b.NATS}
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
-	auditor := auth.NewAuditor(b.db, b.logger, nil)
-	access := access{db: b.db, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.proxies()}
+	auditor := auth.NewAuditor(b.DB, b.logger, nil)
+	access := access{db: b.DB, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.Trusted()}
 	protocol := realtime.NewProtocol(
 		realtime.ProtocolConfig{
 			Hub:      hub,
@@ -110,7 +111,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	prod, err := production.New(b.db, shown.skills)
+	prod, err := production.New(b.DB, shown.skills)
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +141,12 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	rights := auth.NewChanges(b.signals.AnnounceRights, b.logger)
+	rights := auth.NewChanges(b.Signals.AnnounceRights, b.logger)
 	a.app = api.New(api.Config{
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
-		Room: s.room(os.TempDir()),
-		Auth: a.auth, Auditor: auditor, Hosts: s.allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
-		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.proxies(),
+		Room: s.Room(os.TempDir()),
+		Auth: a.auth, Auditor: auditor, Hosts: s.Allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
+		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.Trusted(),
 		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},
 		Client:  s.clientConfig(),
 		Setup: sessiondetail.SessionSetup{
@@ -153,31 +154,31 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 			PromptDigest: prompt.Digest, SandboxImage: s.SandboxImage, Network: s.SandboxNetwork,
 		},
 
-		Store: b.store, Messages: b.db, Chats: chats, Inbox: b.db, Budgets: b.db, Usages: b.db, Deleter: deleter,
+		Store: b.store, Messages: b.DB, Chats: chats, Inbox: b.DB, Budgets: b.DB, Usages: b.DB, Deleter: deleter,
 		Streams: func(ctx context.Context, sessionID string, after *uint64) (session.Subscription, error) {
 			return hub.Follow(ctx, sessionID, after)
 		},
-		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.db,
+		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.DB,
 		Models: b.models, Speech: b.speechPort(), ModelFinder: b.models, Tokens: b.tokens, Contexts: contexts, Compactor: b.compactions,
 
-		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.objects,
+		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.Objects,
 		Tasks:   b.tasks,
-		History: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.db, ExtraInfos: b.db,
-		Apps: b.apps, AppRecords: b.db,
-		Skills: shown.skills, Memories: b.db, Annotations: b.db, MCP: b.toolServers(), MCPWorkers: toolServers,
+		History: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, ExtraInfos: b.DB,
+		Apps: b.apps, AppRecords: b.DB,
+		Skills: shown.skills, Memories: b.DB, Annotations: b.DB, MCP: b.toolServers(), MCPWorkers: toolServers,
 
-		UserSettings: b.db, EnvBuckets: b.buckets, NetworkRules: b.db,
-		ProdSolutions: b.db, Production: prod, Schedules: scheduled, Agents: agents,
+		UserSettings: b.DB, EnvBuckets: b.buckets, NetworkRules: b.DB,
+		ProdSolutions: b.DB, Production: prod, Schedules: scheduled, Agents: agents,
 		Webhooks: hooks, Answers: chats,
-		DAGRuns: dags, DAGRunRecords: b.db,
-		Boards: b.db, Board: board, Instances: b.db,
+		DAGRuns: dags, DAGRunRecords: b.DB,
+		Boards: b.DB, Board: board, Instances: b.DB,
 		Compute:        compute,
-		Administration: administration{b.db, signIn}, Diagnostics: b, Runs: operated,
+		Administration: administration{b.DB, signIn}, Diagnostics: b, Runs: operated,
 		Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
 	})
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
 
-	unwatch, err := b.signals.WatchRights(func(change domain.RightsChange) { rights.Receive(ctx, change) })
+	unwatch, err := b.Signals.WatchRights(func(change domain.RightsChange) { rights.Receive(ctx, change) })
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 
 // newCompute builds the service of compute environments.
 func (b *backend) newCompute(toolServers mcp.Remote) (*compute.Service, error) {
-	return compute.New(compute.Config{Records: b.db, Tasks: b.tasks, ToolServers: toolServers, Version: release.Version})
+	return compute.New(compute.Config{Records: b.DB, Tasks: b.tasks, ToolServers: toolServers, Version: release.Version})
 }
 
 // services are the server on a listener and what runs beside it.
@@ -211,7 +212,7 @@ func (a *agent) services(listener net.Listener) lifecycle.Layer {
 func (a *agent) serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 
-	bound := clients.NewConnections(a.edge.Connections, a.edge.proxies())
+	bound := clients.NewConnections(a.edge.Connections, a.edge.Trusted())
 	go func() { failed <- a.app.Listener(bound.Listen(listener, httpx.RefuseConnection)) }()
 
 	var err error

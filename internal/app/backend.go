@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +16,8 @@ import (
 	"everloop/infra/tokens"
 	"everloop/infra/tracing"
 	"everloop/infra/workspace"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 )
 
@@ -28,7 +29,7 @@ type backend struct {
 	metrics  *prometheus.Registry
 	tracing  *tracing.Tracing // nil: there are no traces
 
-	engineClients
+	*engine.Clients
 	store     *postgres.Store
 	models    *model.Client
 	speech    *model.Speech // nil: no model for speech is configured
@@ -42,9 +43,6 @@ type backend struct {
 	closers []func()
 }
 
-// connectTimeout bounds how long a role waits for its engines at start.
-const connectTimeout = time.Minute
-
 // dial connects to the engines that the settings name.
 func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b := &backend{settings: s, logger: slog.Default(), metrics: metrics.New()}
@@ -55,7 +53,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 		}
 	}()
 
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, engine.ConnectTimeout)
 	defer cancel()
 
 	if b.tracing, err = tracing.Open(ctx, s.tracing(b.logger)); err != nil {
@@ -64,22 +62,24 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 
 	b.closers = append(b.closers, b.tracing.Close) // the last one: what the others end is sent
 
-	box, err := s.secretBox()
+	box, err := s.SecretBox(s.DataDir, s.EncryptionKey)
 	if err != nil {
 		return nil, err
 	}
 
 	b.buckets = secrets.Buckets{Box: box, Recent: secrets.NewRecent()}
-	for _, e := range engineList() {
-		if err := e.open(ctx, b); err != nil {
-			return nil, err
-		}
+
+	if b.Clients, err = s.Open(ctx, engine.Process{
+		Box: box, Tracing: b.tracing, Metrics: b.metrics, Logger: b.logger, Room: s.Room(s.DataDir), SandboxUsers: s.SandboxUsers,
+	}); err != nil {
+		return nil, err
 	}
 
-	b.buckets.Records = b.db
+	b.closers = append(b.closers, b.Clients.Close)
+	b.buckets.Records = b.DB
 	b.registerSpace()
 
-	b.store = postgres.NewStore(b.db, b.log, b.logger)
+	b.store = postgres.NewStore(b.DB, b.Log, b.logger)
 	if err := b.store.Requeue(ctx); err != nil {
 		b.logger.Error("failed to look for events that the event log lost; the periodic job retries", "error", err)
 	}
@@ -96,7 +96,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b.prices = prices
 	b.speech = b.newSpeech()
 
-	if b.solutions, err = solutions.Load(s.solutionsDir()); err != nil {
+	if b.solutions, err = solutions.Load(flags.SolutionsIn(s.DataDir, s.SolutionsDir)); err != nil {
 		return nil, err
 	}
 
@@ -104,11 +104,11 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 		b.logger.Error("failed to load a solution", "error", fault)
 	}
 
-	b.tokens = tokens.New(b.db, b.logger)
+	b.tokens = tokens.New(b.DB, b.logger)
 	b.tokens.Load()
 
 	b.workspace = workspace.NewLimited(filepath.Join(s.DataDir, "workspace"), workspace.Limits{
-		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.reserve(),
+		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.Reserve(),
 	})
 	if b.services, err = b.newServices(); err != nil {
 		return nil, err

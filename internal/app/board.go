@@ -13,7 +13,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 		return nil, err
 	}
 
-	return board.New(board.Config{Records: b.db, Runs: b.runs, Chats: chats, Agents: agents, Logger: b.logger})
+	return board.New(board.Config{Records: b.DB, Runs: b.Runs, Chats: chats, Agents: agents, Logger: b.logger})
 }
 
 // boardWork is what a worker does for issue runs: their activities, and the repair of what
@@ -34,7 +34,7 @@ func (b *backend) boardWork() (*background.IssueRuns, *maintenance.IssueRuns, er
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewIssueRuns(b.db, board)
+	repair, err := maintenance.NewIssueRuns(b.DB, board)
 
 	return &background.IssueRuns{Board: board}, repair, err
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"everloop/infra/secrets"
+	"everloop/internal/app/flags"
 )
 
 // bounds finds what would only show itself once the engines run, or never: values
@@ -42,7 +43,7 @@ func (s *settings) bounds() error {
 
 	for _, origin := range s.AllowedOrigins {
 		at, err := url.Parse(origin)
-		if origin != "" && (err != nil || !isWeb(origin) || origin != at.Scheme+"://"+at.Host) {
+		if origin != "" && (err != nil || !flags.IsWeb(origin) || origin != at.Scheme+"://"+at.Host) {
 			faults = append(faults, fmt.Errorf("ALLOWED_ORIGINS: %q is no origin, as https://app.example or http://127.0.0.1:3000", origin))
 		}
 	}
@@ -51,9 +52,4 @@ func (s *settings) bounds() error {
 	_, hooks := s.webhookGuard(nil)
 
 	return errors.Join(append(faults, err, hooks)...)
-}
-
-func isWeb(address string) bool {
-	at, err := url.Parse(address)
-	return err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != ""
 }

@@ -27,8 +27,8 @@ func (b *backend) newActivities(
 
 	acts := &activities.Activities{
 		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Compactions: b.store,
-		Log: b.log, Stops: b.signals, Models: b.models, Tokens: b.tokens,
-		Images:      objects.NewImageCache(b.objects.DataURL, objects.DefaultImageCache),
+		Log: b.Log, Stops: b.Signals, Models: b.models, Tokens: b.tokens,
+		Images:      objects.NewImageCache(b.Objects.DataURL, objects.DefaultImageCache),
 		Tools:       registry,
 		Agents:      types,
 		Workspaces:  files,
@@ -40,11 +40,11 @@ func (b *backend) newActivities(
 		Metrics: counts, Tracer: b.tracing.Work(), Meter: b.tracing, Logger: b.logger,
 	}
 	if b.speech != nil {
-		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.objects}
+		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.Objects}
 	}
 
 	if s.MemoryEnabled {
-		acts.Memories = ownerMemories{b.db}
+		acts.Memories = ownerMemories{b.DB}
 	}
 
 	return acts
@@ -73,7 +73,7 @@ type contexts struct {
 // is in no metric of this process.
 func (b *backend) newContexts(shown shownTools) contexts {
 	acts := b.newActivities(shown.registry, shown.agents, toolbox.Files{Store: b.workspace}, metrics.NewWork(metrics.New()))
-	return contexts{acts, b.db}
+	return contexts{acts, b.DB}
 }
 
 // Standing implements history.Tokens: the tokens that the system prompt and the tools
@@ -95,7 +95,7 @@ func (c contexts) Standing(ctx context.Context, session domain.Session) (system,
 // provideMemory offers the tool Memory, where this installation has memories.
 func (b *backend) provideMemory(registry *tools.Registry) {
 	if b.settings.MemoryEnabled {
-		registry.Provide(builtin.NewMemoryTool(b.db))
+		registry.Provide(builtin.NewMemoryTool(b.DB))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // provideAssistance offers the tools that edit documents of production solutions.
 func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Service) error {
-	documents, err := production.New(b.db, skilled)
+	documents, err := production.New(b.DB, skilled)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 	}
 
 	return dagruns.New(dagruns.Config{
-		Records: b.store, Runs: b.runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger, CodeTimeout: b.settings.BashMost,
+		Records: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger, CodeTimeout: b.settings.BashMost,
 	})
 }
 
@@ -53,7 +53,7 @@ func (b *backend) dagRunWork() (*background.DAGRuns, error) {
 		return nil, err
 	}
 
-	graphs, err := production.New(b.db, shown.skills)
+	graphs, err := production.New(b.DB, shown.skills)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 )
 
@@ -19,7 +20,7 @@ func (f debugFlags) service() (lifecycle.Service, error) {
 		return nil, nil
 	}
 
-	listener, err := listen("DEBUG_ADDR", f.DebugAddr)
+	listener, err := flags.Listen("DEBUG_ADDR", f.DebugAddr)
 	if err != nil {
 		return nil, err
 	}

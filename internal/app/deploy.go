@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/contrib/envconfig"
 
 	"everloop/domain"
-	"everloop/infra/external"
 	"everloop/infra/temporal"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 )
 
 // Deploy shows and changes which build of the workers gets which runs.
@@ -24,7 +24,7 @@ type Deploy struct {
 	TemporalAddress   string `default:"127.0.0.1:7233" env:"TEMPORAL_ADDRESS" help:"host:port of the Temporal server."`
 	TemporalNamespace string `default:"everloop" env:"TEMPORAL_NAMESPACE" help:"Temporal namespace."`
 	DataDir           string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory; the key for Temporal is there unless KEY_DIR is set."`
-	keySettings       `embed:""`
+	flags.Keys        `embed:""`
 
 	Status  deployStatusCmd  `cmd:"" default:"withargs" help:"List the builds with their workers, and say which may be stopped."`
 	Promote deployPromoteCmd `cmd:"" help:"Give new chats to a build."`
@@ -44,12 +44,8 @@ func (c *Deploy) with(ctx context.Context, work func(ctx context.Context, d temp
 	ctx, cancel := context.WithTimeout(ctx, deployTime)
 	defer cancel()
 
-	options, err := external.Temporal(envconfig.EnvLookupOS)
-	if err == nil {
-		options, err = c.ownTemporal(c.DataDir, options)
-	}
-
-	if err := errors.Join(address("TEMPORAL_ADDRESS", c.TemporalAddress), err); err != nil {
+	options, err := engine.TemporalOptions(c.Keys, c.DataDir)
+	if err := errors.Join(flags.CheckAddress("TEMPORAL_ADDRESS", c.TemporalAddress), err); err != nil {
 		return err
 	}
 

@@ -34,8 +34,8 @@ func (b *backend) Checks() []domain.Check {
 	}
 
 	var checks []domain.Check
-	for _, e := range engineList() {
-		checks = append(checks, check(e.name, e.title, e.hint, func(ctx context.Context) (string, error) { return e.run(ctx, b) }))
+	for _, e := range b.settings.Engines() {
+		checks = append(checks, check(e.Name, e.Title, e.Hint, func(ctx context.Context) (string, error) { return e.Check(ctx, b.Clients) }))
 	}
 
 	return append(
@@ -61,7 +61,7 @@ func (b *backend) Checks() []domain.Check {
 
 // workers asks Temporal who takes work.
 func (b *backend) workers(ctx context.Context) (string, error) {
-	queue, err := b.temporal.DescribeTaskQueue(ctx, durable.Queue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	queue, err := b.Temporal.DescribeTaskQueue(ctx, durable.Queue, enums.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return "", err
 	}

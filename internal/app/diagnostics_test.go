@@ -1,13 +1,10 @@
 package app
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
@@ -42,35 +39,4 @@ func TestCheckAddress(t *testing.T) {
 
 	skipped := checkAddress("registry", "Skill registry", "REGISTRY_URL", "", healthPath).Run(t.Context())
 	require.Equal(t, domain.CheckSkipped, skipped.Status)
-}
-
-// The services beside the agent reach it also where it listens on every address.
-func TestUp_agentURL(t *testing.T) {
-	t.Parallel()
-
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = front.Close() })
-
-	for addr, want := range map[string]string{
-		":8020": "http://127.0.0.1:8020", "0.0.0.0:8020": "http://127.0.0.1:8020", "[::]:8020": "http://127.0.0.1:8020",
-		"127.0.0.1:8021": "http://127.0.0.1:8021", "agent:8020": "http://agent:8020",
-	} {
-		var c Up
-
-		parser, err := kong.New(&c)
-		require.NoError(t, err)
-		_, err = parser.Parse([]string{"--agent-addr", addr, "--encryption-key", strings.Repeat("k", 32)})
-		require.NoError(t, err)
-
-		cfg, err := c.identityConfig(front)
-		require.NoError(t, err)
-		require.Equal(t, want, cfg.AgentURL)
-		require.Equal(t, want, c.agentURL())
-
-		c.registrySettings.AgentURL = "http://other:1"
-		cfg, err = c.identityConfig(front)
-		require.NoError(t, err)
-		require.Equal(t, "http://other:1", cfg.AgentURL)
-	}
 }

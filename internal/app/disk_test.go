@@ -49,13 +49,3 @@ func TestBackend_checkSpace(t *testing.T) {
 	require.ErrorContains(t, err, "is full")
 	require.False(t, func() bool { _, short := err.(api.Degraded); return short }())
 }
-
-func TestDiskSettings_check(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, diskSettings{}.check())
-
-	err := diskSettings{WorkspaceInodes: -1, reserveSettings: reserveSettings{ReserveBytes: -1, ReservePercent: 51}}.check()
-	for _, variable := range []string{"WORKSPACE_INODES", "DISK_RESERVE_BYTES", "DISK_RESERVE_PERCENT"} {
-		require.ErrorContains(t, err, variable)
-	}
-}

@@ -41,7 +41,7 @@ func (c *Doctor) settings() doctor.Settings {
 
 	out := doctor.Settings{
 		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, Sandbox: s.sandboxConfig(),
-		Browser: s.browserTools(), Reserve: s.reserve(),
+		Browser: s.browserTools(), Reserve: s.Reserve(),
 	}
 	if err := s.check(); err != nil {
 		out.Faults = strings.Split(err.Error(), "\n")
@@ -54,12 +54,12 @@ func (c *Doctor) settings() doctor.Settings {
 
 	var unused []string // variables of embedded engines that are not started
 
-	for _, e := range engineList() {
+	for _, e := range s.Engines() {
 		out.Engines = append(out.Engines, func(ctx context.Context) []doctor.Check {
-			return e.diagnose(ctx, s, out.DataDir, c.Start.embedding())
+			return e.Diagnose(ctx, out.DataDir, c.Start.embedding())
 		})
-		if e.address(s) != "" {
-			unused = append(unused, e.listens...)
+		if e.Address() != "" {
+			unused = append(unused, e.Listens...)
 		}
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/internal/app/flags"
 	"everloop/realtime/sio"
 )
 
@@ -25,9 +26,9 @@ func (noKeys) KeyByHash(context.Context, []byte) (domain.User, domain.APIKey, bo
 func TestAccess_handshake_bounds_guesses_by_client(t *testing.T) {
 	t.Parallel()
 
-	edge := edgeSettings{TrustedProxies: []string{"10.0.0.0/8"}, KeyGuesses: 1}
-	require.NoError(t, edge.check())
-	a := access{auth: auth.New(noKeys{}, auth.Options{GuessesPerMinute: edge.KeyGuesses}), proxies: edge.proxies()}
+	edge := flags.Edge{TrustedProxies: []string{"10.0.0.0/8"}, KeyGuesses: 1}
+	require.NoError(t, edge.Check())
+	a := access{auth: auth.New(noKeys{}, auth.Options{GuessesPerMinute: edge.KeyGuesses}), proxies: edge.Trusted()}
 	guess := 0
 	connect := func(peer, client string) error {
 		guess++
@@ -45,17 +46,6 @@ func TestAccess_handshake_bounds_guesses_by_client(t *testing.T) {
 	require.Equal(t, domain.CodeUnauthorized, domain.AsError(connect("10.0.0.1:443", "198.51.100.2")).Code)
 	require.Equal(t, domain.CodeUnauthorized, domain.AsError(connect("203.0.113.7:443", "198.51.100.3")).Code)
 	require.Equal(t, refused, connect("203.0.113.7:443", "198.51.100.4"), "a client that is no proxy names no other client")
-}
-
-func TestEdgeSettings_check_names_every_fault(t *testing.T) {
-	t.Parallel()
-
-	err := edgeSettings{TrustedProxies: []string{"proxy"}, Connections: -1, BodyBudget: 1, KeyGuesses: -1}.check()
-	for _, variable := range []string{"TRUSTED_PROXIES", "CONNECTIONS_PER_ADDRESS", "BODY_BUDGET_BYTES", "KEY_GUESSES_PER_MINUTE"} {
-		require.ErrorContains(t, err, variable)
-	}
-
-	require.NoError(t, edgeSettings{}.check())
 }
 
 func TestSettings_check_refuses_short_bootstrap_keys(t *testing.T) {

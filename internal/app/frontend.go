@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"everloop/api"
+	"everloop/internal/app/flags"
 )
 
 // frontendSettings are what GET /api/config gives to front ends, besides what
@@ -24,7 +25,7 @@ func (s frontendSettings) check() error {
 	for variable, address := range map[string]string{
 		"GIS_MAP_URL": s.GISMapURL, "ERROR_TRACKING_DSN": s.ErrorTrackingDSN, "ANALYTICS_HOST": s.AnalyticsHost,
 	} {
-		if address != "" && !isWeb(address) {
+		if address != "" && !flags.IsWeb(address) {
 			faults = append(faults, errors.New(variable+" must start with http:// or https://"))
 		}
 	}

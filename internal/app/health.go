@@ -43,6 +43,14 @@ func (b *backend) health() http.Handler {
 	return mux
 }
 
+// ready checks every dependency, by name.
+func (b *backend) ready(ctx context.Context) map[string]error {
+	checks := b.settings.Ready(ctx, b.Clients)
+	checks["disk"] = b.checkSpace()
+
+	return checks
+}
+
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

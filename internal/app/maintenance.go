@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"everloop/activities/background"
-	"everloop/infra/embedded"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
 	"everloop/service/chat"
@@ -53,15 +52,6 @@ func (s retentionSettings) check() error {
 	return errors.Join(faults...)
 }
 
-// temporalRetention checks how long closed runs are kept.
-func temporalRetention(kept time.Duration) error {
-	if kept < embedded.MinTemporalRetention || kept > embedded.MaxTemporalRetention {
-		return fmt.Errorf("TEMPORAL_RETENTION must be from %s to %s", embedded.MinTemporalRetention, embedded.MaxTemporalRetention)
-	}
-
-	return nil
-}
-
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 // Intervals of the periodic jobs.
@@ -95,7 +85,7 @@ func (b *backend) newMaintenance(
 	issueRuns *maintenance.IssueRuns,
 ) (*maintenance.Runner, error) {
 	reconciler, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
-		Store: b.store, Runs: b.runs, Chats: chats, Found: counts.Found, Logger: b.logger,
+		Store: b.store, Runs: b.Runs, Chats: chats, Found: counts.Found, Logger: b.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +112,7 @@ func (b *backend) newMaintenance(
 	spool := func(context.Context) error { return b.transfers.ClearSpool() }
 	s := b.settings
 
-	return maintenance.NewRunner(b.db, "everloop/maintenance", append(checks, []maintenance.Job{
+	return maintenance.NewRunner(b.DB, "everloop/maintenance", append(checks, []maintenance.Job{
 		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
 		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
 		{Name: "publish events", Every: publishEvery, Run: publish},
@@ -131,7 +121,7 @@ func (b *backend) newMaintenance(
 		{Name: "notify runs that wait for chats", Every: notifyEvery, Run: schedules.NotifyWaiters},
 		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
 		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},
-		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.db.EscalateQuestions)},
+		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.DB.EscalateQuestions)},
 		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
 		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
 		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
@@ -144,20 +134,20 @@ func (b *backend) newMaintenance(
 		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
 		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
 
-		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneIdempotency)},
-		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.db.PruneDAGRuns)},
-		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneInbox)},
-		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.db.SealSessionEnvs)},
-		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneWorkRestarts)},
-		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCompactions)},
-		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.db.PruneAudit)},
-		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.db.PruneDeliveries)},
-		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.db.PruneCrowdedDeliveries)},
-		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.db.PruneUsage)},
+		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneIdempotency)},
+		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.DB.PruneDAGRuns)},
+		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneInbox)},
+		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.DB.SealSessionEnvs)},
+		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneWorkRestarts)},
+		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCompactions)},
+		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.DB.PruneAudit)},
+		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.DB.PruneDeliveries)},
+		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCrowdedDeliveries)},
+		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.DB.PruneUsage)},
 		{
 			Name:  "prune history operations",
 			Every: pruneEvery,
-			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.db.PruneHistoryOperations),
+			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.DB.PruneHistoryOperations),
 		},
 	}...), counts.JobFailed, b.logger)
 }
@@ -165,7 +155,7 @@ func (b *backend) newMaintenance(
 // workChecks look for the lost and stuck workflows of work that is no chat.
 func (b *backend) workChecks(chats *chat.Service, counts *metrics.Work) ([]maintenance.Job, error) {
 	checker, err := maintenance.NewWorkChecker(
-		maintenance.WorkCheckerConfig{Store: b.db, Runs: b.runs, Found: counts.Found, Logger: b.logger},
+		maintenance.WorkCheckerConfig{Store: b.DB, Runs: b.Runs, Found: counts.Found, Logger: b.logger},
 	)
 	if err != nil {
 		return nil, err
@@ -187,16 +177,16 @@ func (b *backend) workChecks(chats *chat.Service, counts *metrics.Work) ([]maint
 	}
 
 	return []maintenance.Job{
-		{Name: "check compactions", Every: reconcileEvery, Run: checker.Compactions(b.db, b.runs)},
-		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.db, b.runs, moves)},
-		{Name: "check imports", Every: reconcileEvery, Run: checker.Imports(b.db, b.runs, b.transfers)},
-		{Name: "check deletions", Every: reconcileEvery, Run: checker.Deletions(b.db, b.runs)},
-		{Name: "check runs of DAGs", Every: reconcileEvery, Run: checker.DAGRuns(b.db, b.runs, false)},
-		{Name: "check issue runs", Every: reconcileEvery, Run: checker.IssueRuns(b.db, b.runs, board, false)},
-		{Name: "check scheduled runs", Every: reconcileEvery, Run: checker.ScheduledRuns(b.db, b.runs, tasks, false)},
-		{Name: "check waiting runs of DAGs", Every: waitingRunsEvery, Run: checker.DAGRuns(b.db, b.runs, true)},
-		{Name: "check waiting issue runs", Every: waitingRunsEvery, Run: checker.IssueRuns(b.db, b.runs, board, true)},
-		{Name: "check waiting scheduled runs", Every: waitingRunsEvery, Run: checker.ScheduledRuns(b.db, b.runs, tasks, true)},
+		{Name: "check compactions", Every: reconcileEvery, Run: checker.Compactions(b.DB, b.Runs)},
+		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.DB, b.Runs, moves)},
+		{Name: "check imports", Every: reconcileEvery, Run: checker.Imports(b.DB, b.Runs, b.transfers)},
+		{Name: "check deletions", Every: reconcileEvery, Run: checker.Deletions(b.DB, b.Runs)},
+		{Name: "check runs of DAGs", Every: reconcileEvery, Run: checker.DAGRuns(b.DB, b.Runs, false)},
+		{Name: "check issue runs", Every: reconcileEvery, Run: checker.IssueRuns(b.DB, b.Runs, board, false)},
+		{Name: "check scheduled runs", Every: reconcileEvery, Run: checker.ScheduledRuns(b.DB, b.Runs, tasks, false)},
+		{Name: "check waiting runs of DAGs", Every: waitingRunsEvery, Run: checker.DAGRuns(b.DB, b.Runs, true)},
+		{Name: "check waiting issue runs", Every: waitingRunsEvery, Run: checker.IssueRuns(b.DB, b.Runs, board, true)},
+		{Name: "check waiting scheduled runs", Every: waitingRunsEvery, Run: checker.ScheduledRuns(b.DB, b.Runs, tasks, true)},
 	}, nil
 }
 
@@ -205,7 +195,7 @@ func (b *backend) workChecks(chats *chat.Service, counts *metrics.Work) ([]maint
 func (b *backend) newEdgeJobs() (*maintenance.Runner, error) {
 	logged := func(string) {} // by the runner
 
-	return maintenance.NewRunner(b.db, "everloop/edge", []maintenance.Job{
+	return maintenance.NewRunner(b.DB, "everloop/edge", []maintenance.Job{
 		{Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting},
 	}, logged, b.logger)
 }
@@ -219,10 +209,10 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 		ctx, cancel := context.WithTimeout(ctx, workerEvery)
 		defer cancel()
 
-		_, err := b.temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+		_, err := b.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
 		if err == nil {
 			announced.Used = int(active.Load())
-			err = b.db.ReportWorker(ctx, announced)
+			err = b.DB.ReportWorker(ctx, announced)
 		}
 
 		if err != nil && ctx.Err() == nil {
@@ -243,7 +233,7 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), workerEvery)
 		defer cancel()
 
-		if err := b.db.ReportWorkerStopped(leave, announced.ID); err != nil {
+		if err := b.DB.ReportWorkerStopped(leave, announced.ID); err != nil {
 			b.logger.Warn("failed to report that this worker has stopped", "error", err)
 		}
 
@@ -253,12 +243,12 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 
 // sessionDeleter deletes sessions, for the API.
 func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
-	return maintenance.NewSessionDeleter(b.store, b.tasks, b.signals, b.runs, b.logger)
+	return maintenance.NewSessionDeleter(b.store, b.tasks, b.Signals, b.Runs, b.logger)
 }
 
 // deletions removes what deleted sessions held.
 func (b *backend) deletions() *background.Deletions {
 	return &background.Deletions{
-		Rows: b.db, Runs: b.runs, ToolServers: mcp.Remote{Conn: b.nats}, Files: b.workspace, Objects: b.objects, Log: b.log,
+		Rows: b.DB, Runs: b.Runs, ToolServers: mcp.Remote{Conn: b.NATS}, Files: b.workspace, Objects: b.Objects, Log: b.Log,
 	}
 }

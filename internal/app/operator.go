@@ -19,7 +19,7 @@ type engineRuns struct {
 // newOperator builds the service that shows administrators all runs.
 func (b *backend) newOperator(chats *chat.Service, scheduled *schedules.Service, board *board.Service) (*operator.Service, error) {
 	return operator.New(operator.Config{
-		Engine: engineRuns{b.runs, temporal.Operator{Client: b.temporal, Chats: chats, Marks: b.db}},
+		Engine: engineRuns{b.Runs, temporal.Operator{Client: b.Temporal, Chats: chats, Marks: b.DB}},
 		Store:  b.store, Tasks: b.tasks, Schedules: scheduled, Board: board,
 	})
 }

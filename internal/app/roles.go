@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"everloop/infra/postgres"
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 )
 
 // open takes the port of a role whose engines are elsewhere, and connects to
 // them. The caller closes both.
 func (s *settings) open(ctx context.Context, variable, addr string) (net.Listener, *backend, error) {
-	if err := errors.Join(s.check(), s.external(), address(variable, addr)); err != nil {
+	if err := errors.Join(s.check(), s.external(), flags.CheckAddress(variable, addr)); err != nil {
 		return nil, nil, err
 	}
 
-	front, err := listen(variable, addr)
+	front, err := flags.Listen(variable, addr)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -63,8 +63,8 @@ func (s boundSettings) check() error {
 // sandboxConfig is what the worker's sandbox must and may do.
 func (s *settings) sandboxConfig() sandbox.Config {
 	return sandbox.Config{
-		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.shownDirs(), Private: s.privateDirs(s.DataDir),
-		TotalMemory: s.TotalMemory, TotalProcesses: s.TotalProcs, CPUWeight: s.CPUWeight, UserBase: s.SandboxUsers, Reserve: s.reserve(),
+		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.shownDirs(), Private: s.PrivateDirs(s.DataDir),
+		TotalMemory: s.TotalMemory, TotalProcesses: s.TotalProcs, CPUWeight: s.CPUWeight, UserBase: s.SandboxUsers, Reserve: s.Reserve(),
 	}
 }
 

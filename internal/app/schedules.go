@@ -12,7 +12,7 @@ import (
 
 // newSchedules builds the service of scheduled tasks.
 func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
-	return schedules.New(schedules.Config{Records: b.store, Runs: b.runs, Chats: chats, Models: b.models, Logger: b.logger})
+	return schedules.New(schedules.Config{Records: b.store, Runs: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
 }
 
 // outcomes checks what must hold after scheduled runs.
@@ -38,7 +38,7 @@ func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Sched
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewSchedules(b.store, tasks, b.runs)
+	repair, err := maintenance.NewSchedules(b.store, tasks, b.Runs)
 
 	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
 }

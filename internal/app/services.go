@@ -44,19 +44,19 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	store := snapshots.New(snapshots.Config{Objects: b.objects, SpoolDir: spool, Reserve: b.settings.reserve(), Logger: b.logger})
+	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: b.settings.Reserve(), Logger: b.logger})
 	s.sessionFiles = files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
 	if s.apps, err = apps.New(apps.Config{
-		Records: b.db, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
+		Records: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
 		Budget: b.settings.CheckpointOwner,
 	}); err != nil {
 		return s, err
 	}
 
 	if s.archive, err = eventarchive.New(eventarchive.Config{
-		Records: b.db, Log: b.log, Objects: b.objects, Runs: b.runs, Logger: b.logger,
+		Records: b.DB, Log: b.Log, Objects: b.Objects, Runs: b.Runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
@@ -68,25 +68,25 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Records: b.db, Runs: b.runs, Logger: b.logger}); err != nil {
+	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Records: b.DB, Runs: b.Runs, Logger: b.logger}); err != nil {
 		return s, err
 	}
 
 	if s.replays, err = replay.New(replay.Config{
-		Records: b.store, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Logger: b.logger,
+		Records: b.store, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
 
 	if s.tasks, err = tasks.New(tasks.Config{
-		Records: b.store, Runs: b.runs, Bus: b.signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
+		Records: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
 
 	s.transfers, err = transfer.New(transfer.Config{
-		Records: b.db, Events: s.archive, Objects: b.objects, Files: carrier, Runs: b.runs, Known: b.known, Logger: b.logger,
-		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: b.settings.room(b.settings.DataDir),
+		Records: b.DB, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Known: b.known, Logger: b.logger,
+		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: b.settings.Room(b.settings.DataDir),
 	})
 
 	return s, err
@@ -96,14 +96,14 @@ func (b *backend) newServices() (s services, err error) {
 // costs besides messages, for the API; nil: nothing is counted.
 func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
 	return history.New(history.Config{
-		Records: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.runs, Tokens: tokens, Logger: b.logger,
+		Records: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.Runs, Tokens: tokens, Logger: b.logger,
 	})
 }
 
 // newChats builds the service that takes messages, answers and stops.
 func (b *backend) newChats(past chat.History) (*chat.Service, error) {
 	return chat.New(chat.Config{
-		Records: b.store, Runs: b.runs, Bus: b.signals, Models: b.models, Images: b.objects, History: past,
+		Records: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, History: past,
 		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,9 @@ import (
 	"time"
 
 	"everloop/auth"
-	"everloop/infra/secrets"
+	"everloop/internal/app/backup"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 )
 
 // settings are the flags and variables that the serving roles share;
@@ -24,7 +25,7 @@ type settings struct {
 	RateLimit      int      `env:"RATE_LIMIT_PER_MINUTE" help:"Requests a minute for one API key, over REST and Socket.IO together; 0: no limit."`
 	BootstrapKey   string   `env:"BOOTSTRAP_API_KEY" help:"API key of the first administrator, of at least 16 characters; one is made at the first start when unset."`
 
-	engineSettings `embed:""`
+	engine.Settings `embed:""`
 
 	GatewayURL    string `name:"llm-gateway-url" env:"LLM_GATEWAY_URL" help:"Base URL of a chat-completions server, without /v1; the demo model when unset."`
 	GatewayKey    string `name:"llm-gateway-key" env:"LLM_GATEWAY_KEY" help:"Key of that server."`
@@ -34,8 +35,8 @@ type settings struct {
 	Reasoning     string `name:"reasoning-history" default:"tool_loop" enum:"tool_loop,all,none" env:"LLM_REASONING_HISTORY" help:"Reasoning that is sent back to a model whose server does not say: tool_loop, all or none."`
 
 	EncryptionKey  string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
-	keySettings    `embed:""`
-	hostSettings   `embed:""`
+	flags.Keys     `embed:""`
+	flags.Hosts    `embed:""`
 	signInSettings `embed:""`
 
 	SolutionsDir string `env:"SOLUTIONS_DIR" help:"Directory of further solutions, one subdirectory each; default: solutions below DATA_DIR."`
@@ -50,7 +51,7 @@ type settings struct {
 	sharingSettings  `embed:""`
 	frontendSettings `embed:""`
 	limitSettings    `embed:""`
-	edgeSettings     `embed:""`
+	flags.Edge       `embed:""`
 
 	forkSettings `embed:""`
 
@@ -68,7 +69,7 @@ type settings struct {
 	WorkspaceBytes  int64    `default:"10737418240" env:"WORKSPACE_BYTES" help:"Bytes that a session's workspace may hold; 0: no limit."`
 	browserSettings `embed:""`
 	boundSettings   `embed:""`
-	diskSettings    `embed:""`
+	flags.Disk      `embed:""`
 	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools may go on at a shutdown."`
 }
 
@@ -82,34 +83,31 @@ func (s *settings) check() error {
 	s.DataDir = dir
 
 	faults := []error{
-		address(
-			"AGENT_ADDR",
-			s.AgentAddr,
-		),
+		flags.CheckAddress("AGENT_ADDR", s.AgentAddr),
 		s.bounds(),
 		s.webSettings.check(),
 		s.browserSettings.check(),
 		s.networkSettings.check(),
 		s.forkSettings.check(),
 		s.skillSettings.check(),
-		webURL("GIT_URL", s.GitURL),
+		flags.CheckURL("GIT_URL", s.GitURL),
 		s.retrySettings.check(),
 		s.retentionSettings.check(),
 		s.workflowSettings.check(),
 		s.runtimeSettings.check(),
 		s.priceSettings.check(),
-		s.checkEngines(),
+		s.Settings.Check(s.Keys, s.DataDir),
 		s.frontendSettings.check(),
 		s.speechSettings.check(),
 		s.limitSettings.check(),
-		s.edgeSettings.check(),
+		s.Edge.Check(),
 		s.boundSettings.check(),
-		s.diskSettings.check(),
-		s.hostSettings.check(),
+		s.Disk.Check(),
+		s.Hosts.Check(),
 		s.tracingSettings.check(),
 		s.signInSettings.check(),
-		checkPublished(s.EncryptionKey, s.AgentAddr),
-		checkRestored(s.DataDir),
+		flags.CheckPublished(s.EncryptionKey, s.AgentAddr),
+		backup.CheckRestored(s.DataDir),
 	}
 	if s.BootstrapKey != "" {
 		faults = append(faults, auth.CheckBootstrapKey(s.BootstrapKey))
@@ -126,46 +124,11 @@ func (s *settings) check() error {
 	return errors.Join(faults...)
 }
 
-// secretBox seals values with the configured key, or with the one kept below
-// DATA_DIR.
-func (s *settings) secretBox() (*secrets.Box, error) {
-	key := s.EncryptionKey
-	if key == "" {
-		file, err := s.keyFile(s.DataDir, "encryption-key")
-		if err != nil {
-			return nil, err
-		}
-
-		kept, err := secrets.KeyFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("encryption key: %w", err)
-		}
-
-		key = kept
-	}
-
-	box, err := secrets.NewBox(key)
-	if err != nil {
-		return nil, fmt.Errorf("ENCRYPTION_KEY: %w", err)
-	}
-
-	return box, nil
-}
-
-// solutionsDir is where an operator's own solutions are.
-func (s *settings) solutionsDir() string {
-	if s.SolutionsDir != "" {
-		return s.SolutionsDir
-	}
-
-	return filepath.Join(s.DataDir, "solutions")
-}
-
 // external reports the settings that a role without embedded engines misses.
 func (s *settings) external() error {
 	var missing []string
-	for _, e := range s.embeds() {
-		missing = append(missing, e.variable)
+	for _, e := range s.Embedded() {
+		missing = append(missing, e.Variable)
 	}
 
 	if s.GatewayURL == "" {
@@ -182,24 +145,6 @@ func (s *settings) external() error {
 		"this role reaches its engines by address: set %s, or start everything with `everloop up`",
 		strings.Join(missing, ", "),
 	)
-}
-
-func address(variable, value string) error {
-	if _, _, err := net.SplitHostPort(value); err != nil {
-		return fmt.Errorf("%s must be host:port, as 127.0.0.1:8020: %w", variable, err)
-	}
-
-	return nil
-}
-
-// listen takes a port; one that is taken is one clear error.
-func listen(variable, addr string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", addr)
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return nil, fmt.Errorf("cannot listen on %s (%w): choose another address with %s", addr, op.Err, variable)
-	}
-
-	return listener, err
 }
 
 // keepBootstrapKey writes the first key where the operator finds it again.

@@ -38,7 +38,7 @@ func (b *backend) newSignIn() signIn {
 
 	service := identity.NewClient(b.settings.IdentityURL, nil)
 
-	return signIn{service, identity.NewVerifier(service, b.db, nil)}
+	return signIn{service, identity.NewVerifier(service, b.DB, nil)}
 }
 
 func (s signIn) verifiers() []auth.Verifier {

@@ -6,6 +6,7 @@ import (
 
 	"everloop/api"
 	"everloop/infra/model"
+	"everloop/internal/app/flags"
 )
 
 // speechSettings say which model transcribes recordings, and where it is.
@@ -40,7 +41,7 @@ func (s speechSettings) check() error {
 		faults = append(faults, errors.New("ASR_KEY is the key of the server of ASR_URL, which is not set"))
 	}
 
-	return errors.Join(append(faults, webURL("ASR_URL", s.ASRURL))...)
+	return errors.Join(append(faults, flags.CheckURL("ASR_URL", s.ASRURL))...)
 }
 
 // newSpeech is the speech model; nil: none is configured.

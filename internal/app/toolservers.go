@@ -41,7 +41,7 @@ func guardWithoutPaths(allow, own []string) (*netguard.Guard, error) {
 }
 
 // toolServers keeps the configured tool servers.
-func (b *backend) toolServers() mcp.Vault { return mcp.Vault{SealedRecords: b.db, Box: b.buckets.Box} }
+func (b *backend) toolServers() mcp.Vault { return mcp.Vault{SealedRecords: b.DB, Box: b.buckets.Box} }
 
 // newToolServers connects the worker's sessions with their tool servers.
 func (b *backend) newToolServers(
@@ -59,7 +59,7 @@ func (b *backend) newToolServers(
 		Records: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
 		Environment: b.buckets, Presets: b.settings.browserTools(), Profile: b.Profile, Version: release.Version, Logger: b.logger,
 	})
-	if err := manager.Listen(ctx, b.nats); err != nil {
+	if err := manager.Listen(ctx, b.NATS); err != nil {
 		manager.Close()
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"everloop/companions/gateway"
 	"everloop/infra/embedded"
+	"everloop/internal/app/companion"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 	"everloop/internal/release"
 )
@@ -27,35 +30,18 @@ type Up struct {
 	TemporalRetention time.Duration `name:"temporal-retention" default:"6h" env:"TEMPORAL_RETENTION" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
 	PostgresBinDir    string        `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
 
-	MockAddr     string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
-	mockSettings `embed:""`
+	companion.Settings `embed:""`
 
-	IdentityAddr     string `default:"127.0.0.1:19000" env:"IDENTITY_ADDR" help:"Where the identity service listens."`
-	identitySettings `embed:""`
-
-	DesktopAddr string `default:"127.0.0.1:80" env:"DESKTOP_ADDR" help:"Where the desktop listens; port 8080 where 80 may not be bound."`
-
-	GatewayAddr string `default:"127.0.0.1:30000" env:"GATEWAY_ADDR" help:"Where the model gateway listens."`
-
-	RegistryAddr     string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`
-	registrySettings `embed:""`
-
-	GitAddr     string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
-	gitSettings `embed:""`
-
-	gateway        *gateway.Service
-	administrators *administrators   // open the embedded Temporal
-	debug          lifecycle.Service // nil: there is none
+	administrators *engine.Administrators // open the embedded Temporal
+	debug          lifecycle.Service      // nil: there is none
 }
 
 // Run implements the command.
 func (c *Up) Run(ctx context.Context) error {
 	if err := errors.Join(
 		c.check(),
-		c.checkCompanions(),
-		c.checkRegistry(),
-		c.checkGit(),
-		temporalRetention(c.TemporalRetention),
+		c.Settings.Check(),
+		engine.CheckRetention(c.TemporalRetention),
 	); err != nil {
 		return err
 	}
@@ -65,25 +51,25 @@ func (c *Up) Run(ctx context.Context) error {
 		return err
 	}
 
-	c.administrators = &administrators{}
+	c.administrators = &engine.Administrators{}
 	began := time.Now()
 	screen := newScreen(os.Stdout)
 
 	// Ports first: one that is taken is known before anything was started.
-	front, err := listen("AGENT_ADDR", c.AgentAddr)
+	front, err := flags.Listen("AGENT_ADDR", c.AgentAddr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
 
-	beside, err := c.listenCompanions()
+	beside, err := c.Settings.Listen()
 	if err != nil {
 		return err
 	}
 
-	defer func() { _ = beside.close() }()
+	defer func() { _ = beside.Close() }()
 
-	inside := c.embeds()
+	inside := c.Embedded()
 
 	engines, err := embedded.Start(ctx, c.engines(inside, screen))
 	if err != nil {
@@ -91,29 +77,29 @@ func (c *Up) Run(ctx context.Context) error {
 	}
 
 	for _, e := range inside {
-		e.adopt(&c.settings, engines)
+		e.Adopt(engines)
 	}
 
 	sum := summary{began: began, inside: inside, ui: embedded.Of[*embedded.TemporalUI](engines)}
 	served := c.serveAll(ctx, engines, front, beside, screen, sum)
 
-	return errors.Join(served, stopEngines(engines))
+	return errors.Join(served, engine.Stop(engines))
 }
 
 // engines says how those that are embedded are started.
-func (c *Up) engines(inside []engine, screen *screen) embedded.Config {
+func (c *Up) engines(inside []engine.Engine, screen *screen) embedded.Config {
 	cfg := embedded.Config{Dir: c.DataDir, Progress: screen.engine}
 	for _, e := range inside {
-		cfg.Engines = append(cfg.Engines, e.embed(c.embedding())...)
+		cfg.Engines = append(cfg.Engines, e.Embed(c.embedding())...)
 	}
 
 	return cfg
 }
 
-func (c *Up) embedding() embedding {
-	return embedding{
-		postgresBinDir: c.PostgresBinDir,
-		temporal: embedded.TemporalConfig{
+func (c *Up) embedding() engine.Embedding {
+	return engine.Embedding{
+		PostgresBinDir: c.PostgresBinDir,
+		Temporal: embedded.TemporalConfig{
 			Frontend: embedded.Listen{
 				Addr:     c.TemporalAddr,
 				Variable: "TEMPORAL_ADDR",
@@ -122,29 +108,28 @@ func (c *Up) embedding() embedding {
 			Retention:      c.TemporalRetention,
 			Administrators: c.administrators,
 		},
-		temporalUI: &embedded.TemporalUIConfig{
-			Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}, Hosts: c.allowed(),
+		TemporalUI: &embedded.TemporalUIConfig{
+			Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}, Hosts: c.Allowed(),
 		},
 	}
 }
 
 func (c *Up) serveAll(
-	ctx context.Context, engines *embedded.Engines, front net.Listener, beside fronts, screen *screen, sum summary,
+	ctx context.Context, engines *embedded.Engines, front net.Listener, beside *companion.Beside, screen *screen, sum summary,
 ) error {
 	demo, err := c.useGateway(beside)
 	if err != nil {
 		return err
 	}
 
-	c.useOwnIdentity(beside)
-
-	c.listening = append(beside.addrs(), c.TemporalAddr, c.TemporalUIAddr)
+	c.listening = append(beside.Addrs(), c.TemporalAddr, c.TemporalUIAddr)
 	if c.SearchURL == "" {
-		c.useDemoWeb(beside.addr("MOCK_ADDR"))
+		c.useDemoWeb(beside.Addr("MOCK_ADDR"))
 	}
 
-	c.useOwnRegistry(beside.addr("REGISTRY_ADDR"))
-	c.useOwnGit(beside.addr("GIT_ADDR"))
+	c.IdentityURL = cmp.Or(c.IdentityURL, beside.URL("IDENTITY_ADDR"))
+	c.RegistryURL = cmp.Or(c.RegistryURL, beside.URL("REGISTRY_ADDR"))
+	c.GitURL = cmp.Or(c.GitURL, beside.URL("GIT_ADDR"))
 
 	b, err := dial(ctx, c.settings)
 	if err != nil {
@@ -159,7 +144,7 @@ func (c *Up) serveAll(
 		return err
 	}
 
-	c.administrators.authenticator.Store(edge.auth)
+	c.administrators.Use(edge.auth)
 
 	key, err := firstKey(ctx, edge, c.settings)
 	if err != nil {
@@ -171,7 +156,7 @@ func (c *Up) serveAll(
 		return err
 	}
 
-	companions, err := c.openCompanions(ctx, beside)
+	companions, err := beside.Open(ctx, c.agent())
 	if err != nil {
 		return err
 	}
@@ -188,6 +173,34 @@ func (c *Up) serveAll(
 	defer context.AfterFunc(ctx, screen.stopping)()
 
 	return lifecycle.Run(ctx, b.publisher(), top)
+}
+
+// useGateway makes the embedded gateway, and the agent its client unless another model
+// server is set. The key of such a server does not open the embedded gateway. It
+// reports whether the agent has only the demo model.
+func (c *Up) useGateway(beside *companion.Beside) (demo bool, err error) {
+	own, key := c.GatewayURL == "", ""
+	if own {
+		key = c.GatewayKey
+	}
+
+	key, err = beside.OpenGateway(c.agent(), key)
+	if err != nil || !own {
+		return false, err
+	}
+
+	c.GatewayURL, c.GatewayKey = "http://"+beside.Addr("GATEWAY_ADDR"), key
+
+	return beside.DemoOnly(), nil
+}
+
+// agent is what the companions share with the agent.
+func (c *Up) agent() companion.Agent {
+	return companion.Agent{
+		Addr: c.AgentAddr, DataDir: c.DataDir, Database: c.DatabaseURL, Objects: c.ObjectsSettings,
+		EncryptionKey: c.EncryptionKey, Keys: c.Keys, Hosts: c.Hosts, Edge: c.Edge, Origins: c.AllowedOrigins, Disk: c.DiskReserve,
+		IdentityURL: c.IdentityURL, RegistryURL: c.RegistryURL,
+	}
 }
 
 // firstKey makes the first administrator; the key is returned only by the start
@@ -208,7 +221,7 @@ func firstKey(ctx context.Context, a *agent, s settings) (string, error) {
 // summary is what the end of a start shows.
 type summary struct {
 	began    time.Time
-	inside   []engine             // those that are embedded
+	inside   []engine.Engine      // those that are embedded
 	ui       *embedded.TemporalUI // nil: it is not served
 	agent    string
 	sandbox  string
@@ -216,7 +229,7 @@ type summary struct {
 	settings settings
 	key      string
 
-	companions fronts
+	companions *companion.Beside
 }
 
 func (s summary) lines() []string {
@@ -228,13 +241,13 @@ func (s summary) lines() []string {
 		lines = append(lines, line("Temporal UI", s.ui.URL()+"   sign in with an administrator's API key"))
 	}
 
-	for _, e := range engineList() {
-		inside := slices.ContainsFunc(s.inside, func(other engine) bool { return other.name == e.name })
-		lines = append(lines, line(strings.ToUpper(e.label[:1])+e.label[1:], e.where(&s.settings, inside)))
+	for _, e := range s.settings.Engines() {
+		inside := slices.ContainsFunc(s.inside, func(other engine.Engine) bool { return other.Name == e.Name })
+		lines = append(lines, line(strings.ToUpper(e.Label[:1])+e.Label[1:], e.Where(inside)))
 	}
 
-	for _, one := range companionList() {
-		lines = append(lines, line(one.label, "http://"+s.companions.addr(one.variable)))
+	for _, one := range s.companions.Places() {
+		lines = append(lines, line(one.Label, "http://"+one.Addr))
 	}
 
 	lines = append(lines, line("Sandbox", s.sandbox))

@@ -63,7 +63,7 @@ func (s versionSettings) supported(ctx context.Context, deployment temporal.Depl
 
 // deployment reaches the worker deployment of the service.
 func (b *backend) deployment() temporal.Deployment {
-	return temporal.Deployment{Client: b.temporal, Namespace: b.settings.TemporalNamespace}
+	return temporal.Deployment{Client: b.Temporal, Namespace: b.settings.TemporalNamespace}
 }
 
 // newVersions follows the build of this process's worker. The channel is closed when

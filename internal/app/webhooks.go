@@ -24,7 +24,7 @@ func (s *webhookSettings) webhookGuard(own []string) (*netguard.Guard, error) {
 }
 
 // newWebhooks builds the service of webhooks.
-func (b *backend) newWebhooks() (*webhooks.Service, error) { return webhooks.New(b.db, b.buckets.Box) }
+func (b *backend) newWebhooks() (*webhooks.Service, error) { return webhooks.New(b.DB, b.buckets.Box) }
 
 // newDeliverer builds what sends the events of webhooks.
 func (b *backend) newDeliverer() (*webhooks.Deliverer, error) {
@@ -33,5 +33,5 @@ func (b *backend) newDeliverer() (*webhooks.Deliverer, error) {
 		return nil, err
 	}
 
-	return webhooks.NewDeliverer(b.db, b.buckets.Box, sending.New(guard), b.logger)
+	return webhooks.NewDeliverer(b.DB, b.buckets.Box, sending.New(guard), b.logger)
 }

@@ -63,7 +63,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 
 	d.Web, d.Asker = client, &activities.Asker{
 		Models:   b.models,
-		Accounts: b.db,
+		Accounts: b.DB,
 		Tracer:   b.tracing.Work(),
 		Meter:    b.tracing,
 		Logger:   b.logger,

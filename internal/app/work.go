@@ -64,7 +64,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	}}
 
 	deps := tools.Deps{
-		Workspaces: files, Reads: b.db.FileReads(), Tasks: b.db, Background: b.tasks,
+		Workspaces: files, Reads: b.DB.FileReads(), Tasks: b.DB, Background: b.tasks,
 	}
 	if err := b.connectCommands(&shell, &deps, box); err != nil {
 		box.Close()
@@ -107,7 +107,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	counts := metrics.NewWork(b.metrics)
 	acts := b.newActivities(registry, types, files, counts)
 	tasks := &background.Tasks{
-		Records: b.store, Stops: b.signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
+		Records: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
 
 	versions, drained, err := b.newVersions(build)
@@ -154,7 +154,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 
 	var active atomic.Int64
 
-	serves := worker.New(b.temporal, acts, tasks, worker.Options{
+	serves := worker.New(b.Temporal, acts, tasks, worker.Options{
 		StopTimeout: s.StopTimeout, CachedWorkflows: s.CachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
 	worker.RegisterReplays(serves, b.playedReplays())

@@ -184,6 +184,22 @@ var allowed = map[string][]string{
 	"companions/gateway/localserver/localservertest": {},
 
 	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
+	"internal/app/flags": {"infra/secrets", "internal/clients", "internal/diskspace", "internal/hosts"},
+	"internal/app/engine": {
+		"auth", "domain", "infra/embedded", "infra/events", "infra/external", "infra/metrics", "infra/objects",
+		"infra/postgres", "infra/secrets", "infra/temporal", "infra/tracing", "internal/app/flags", "terminal/doctor",
+	},
+	"internal/app/companion": {
+		"companions/credentials", "companions/desktop", "companions/edge", "companions/gateway", "companions/githost",
+		"companions/identity", "companions/identity/openid", "companions/identity/upstream", "companions/mock",
+		"companions/registry", "infra/secrets", "internal/app/engine", "internal/app/flags", "internal/hosts",
+		"internal/lifecycle", "web",
+	},
+	"internal/app/backup": {
+		"companions/identity", "companions/registry", "companions/schema", "infra/backup", "infra/embedded",
+		"infra/postgres", "infra/secrets", "infra/temporal", "internal/app/companion", "internal/app/engine",
+		"internal/app/flags",
+	},
 	"internal/sbom":          {},
 	"internal/release":       {},
 	"terminal/components":    {"internal/release"},

@@ -1,4 +1,4 @@
-package app
+package flags
 
 import (
 	"errors"
@@ -7,34 +7,31 @@ import (
 	"everloop/internal/clients"
 )
 
-// edgeSettings bound what clients of the API may take at once.
-type edgeSettings struct {
+// Edge bounds what clients of the API may take at once.
+type Edge struct {
 	TrustedProxies []string `env:"TRUSTED_PROXIES" help:"Addresses and networks of reverse proxies, such as 10.0.0.5 or 10.0.0.0/8, whose X-Forwarded-For names the client."`
 	Connections    int      `name:"connections-per-address" default:"4000" env:"CONNECTIONS_PER_ADDRESS" help:"Connections that one client address (the /64 of an IPv6 one) may have open; 0: no limit."`
 	BodyBudget     int64    `name:"body-budget-bytes" default:"268435456" env:"BODY_BUDGET_BYTES" help:"Bytes of all request bodies that are in memory at once; 0: no limit."`
 	KeyGuesses     int      `name:"key-guesses-per-minute" default:"300" env:"KEY_GUESSES_PER_MINUTE" help:"Different wrong credentials that one client address may send in a minute; 0: no limit."`
 }
 
-// proxySettings name the proxies in front of a companion that is served alone.
-type proxySettings struct {
+// Proxies name the proxies in front of a companion that is served alone.
+type Proxies struct {
 	TrustedProxies []string `env:"TRUSTED_PROXIES" help:"Addresses and networks of reverse proxies whose X-Forwarded-For names the client."`
 }
 
-func (s proxySettings) check() error { return edgeSettings{TrustedProxies: s.TrustedProxies}.check() }
+// Check finds addresses that are none.
+func (s Proxies) Check() error { return checkProxies(s.TrustedProxies) }
 
-func (s proxySettings) proxies() clients.Proxies {
-	return edgeSettings{TrustedProxies: s.TrustedProxies}.proxies()
-}
+// Trusted are the proxies of the settings, which were checked.
+func (s Proxies) Trusted() clients.Proxies { return trusted(s.TrustedProxies) }
 
 // leastBodyBudget holds one request of the largest size with what is read ahead.
 const leastBodyBudget = 32 << 20
 
-func (s edgeSettings) check() error {
-	var faults []error
-	if _, err := clients.ParseProxies(s.TrustedProxies); err != nil {
-		faults = append(faults, fmt.Errorf("TRUSTED_PROXIES: %w", err))
-	}
-
+// Check finds all faults of the settings at once.
+func (s Edge) Check() error {
+	faults := []error{checkProxies(s.TrustedProxies)}
 	if s.Connections < 0 {
 		faults = append(faults, errors.New("CONNECTIONS_PER_ADDRESS must not be negative"))
 	}
@@ -50,8 +47,18 @@ func (s edgeSettings) check() error {
 	return errors.Join(faults...)
 }
 
-// proxies are those of the settings, which were checked.
-func (s edgeSettings) proxies() clients.Proxies {
-	proxies, _ := clients.ParseProxies(s.TrustedProxies)
+// Trusted are the proxies of the settings, which were checked.
+func (s Edge) Trusted() clients.Proxies { return trusted(s.TrustedProxies) }
+
+func checkProxies(names []string) error {
+	if _, err := clients.ParseProxies(names); err != nil {
+		return fmt.Errorf("TRUSTED_PROXIES: %w", err)
+	}
+
+	return nil
+}
+
+func trusted(names []string) clients.Proxies {
+	proxies, _ := clients.ParseProxies(names)
 	return proxies
 }

@@ -1,15 +1,19 @@
-package app
+package engine
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"everloop/auth"
 	"everloop/infra/embedded"
 	"everloop/infra/postgres"
+	"everloop/infra/secrets"
+	"everloop/internal/app/flags"
 )
 
 // Temporal serves Temporal with the settings that the embedded one has, and its
@@ -24,22 +28,22 @@ type Temporal struct {
 	Retention   time.Duration `name:"retention" default:"6h" env:"TEMPORAL_RETENTION" help:"How long the server keeps closed runs for operators to look at."`
 	UIAddr      string        `name:"ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where the web UI listens; /healthz answers there once Temporal is ready."`
 
-	keySettings  `embed:""`
-	hostSettings `embed:""`
+	flags.Keys  `embed:""`
+	flags.Hosts `embed:""`
 }
 
 // Run implements the command.
 func (c *Temporal) Run(ctx context.Context) error {
 	if err := errors.Join(
-		address("TEMPORAL_ADDR", c.Addr),
-		address("TEMPORAL_UI_ADDR", c.UIAddr),
-		temporalRetention(c.Retention),
-		c.hostSettings.check(),
+		flags.CheckAddress("TEMPORAL_ADDR", c.Addr),
+		flags.CheckAddress("TEMPORAL_UI_ADDR", c.UIAddr),
+		CheckRetention(c.Retention),
+		c.Hosts.Check(),
 	); err != nil {
 		return err
 	}
 
-	key, err := c.serviceKey(c.DataDir, c.APIKey)
+	key, err := serviceKey(c.Keys, c.DataDir, c.APIKey)
 	if err != nil {
 		return err
 	}
@@ -63,7 +67,7 @@ func (c *Temporal) Run(ctx context.Context) error {
 				Frontend: embedded.Listen{Addr: c.Addr, Variable: "TEMPORAL_ADDR"}, DatabaseURL: c.DatabaseURL, Retention: c.Retention,
 				Administrators: administrators, ServiceKey: key,
 			},
-			embedded.TemporalUIConfig{Listen: embedded.Listen{Addr: c.UIAddr, Variable: "TEMPORAL_UI_ADDR"}, Hosts: c.allowed()},
+			embedded.TemporalUIConfig{Listen: embedded.Listen{Addr: c.UIAddr, Variable: "TEMPORAL_UI_ADDR"}, Hosts: c.Allowed()},
 		},
 	})
 	if err != nil {
@@ -73,7 +77,7 @@ func (c *Temporal) Run(ctx context.Context) error {
 	slog.Info("Temporal started", "addr", embedded.Of[*embedded.Temporal](engines).Address(),
 		"ui", embedded.Of[*embedded.TemporalUI](engines).URL(), "namespace", embedded.Namespace)
 
-	return errors.Join(engines.Wait(ctx), stopEngines(engines))
+	return errors.Join(engines.Wait(ctx), Stop(engines))
 }
 
 // keyConns are enough for the lookups of keys, which are remembered for seconds.
@@ -81,15 +85,55 @@ const keyConns = 2
 
 // administrators verifies API keys by the records of DATABASE_URL, which need not be
 // migrated yet.
-func (c *Temporal) administrators(ctx context.Context) (_ *administrators, closeAll func(), err error) {
+func (c *Temporal) administrators(ctx context.Context) (_ *Administrators, closeAll func(), err error) {
 	db, err := postgres.Open(ctx, c.DatabaseURL, postgres.Options{MaxConns: keyConns, ApplicationName: "everloop-temporal"})
 	if err != nil {
 		return nil, nil, err
 	}
 
-	found := &administrators{}
+	found := &Administrators{}
 	authenticator := auth.New(db, auth.Options{})
-	found.authenticator.Store(authenticator)
+	found.Use(authenticator)
 
 	return found, func() { authenticator.Close(); db.Close() }, nil
+}
+
+// CheckRetention checks how long closed runs are kept.
+func CheckRetention(kept time.Duration) error {
+	if kept < embedded.MinTemporalRetention || kept > embedded.MaxTemporalRetention {
+		return fmt.Errorf("TEMPORAL_RETENTION must be from %s to %s", embedded.MinTemporalRetention, embedded.MaxTemporalRetention)
+	}
+
+	return nil
+}
+
+// temporalKeyFile holds the key by which the roles of other processes reach the
+// Temporal of the temporal role.
+const temporalKeyFile = "temporal-key"
+
+// minTemporalKey is the least length of a key for Temporal that an operator sets.
+const minTemporalKey = 32
+
+// serviceKey gives the key that the temporal role accepts from other roles: the one of
+// the environment, or one that it keeps.
+func serviceKey(keys flags.Keys, dataDir, given string) (string, error) {
+	if given != "" {
+		if len(given) < minTemporalKey {
+			return "", fmt.Errorf("TEMPORAL_API_KEY must have at least %d characters", minTemporalKey)
+		}
+
+		return given, nil
+	}
+
+	file, err := keys.KeyFile(dataDir, temporalKeyFile)
+	if err != nil {
+		return "", err
+	}
+
+	key, err := secrets.KeyFile(file)
+	if err != nil {
+		return "", fmt.Errorf("key for Temporal: %w", err)
+	}
+
+	return strings.TrimSpace(key), nil
 }

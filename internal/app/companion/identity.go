@@ -1,4 +1,4 @@
-package app
+package companion
 
 import (
 	"cmp"
@@ -16,7 +16,8 @@ import (
 	"everloop/companions/identity/openid"
 	"everloop/companions/identity/upstream"
 	"everloop/infra/secrets"
-	"everloop/internal/clients"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 )
 
@@ -24,29 +25,29 @@ import (
 func identityCompanion() companion {
 	return companion{
 		label: "Identity", variable: "IDENTITY_ADDR",
-		address: func(c *Up) string { return c.IdentityAddr },
-		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			cfg, err := c.identityConfig(front)
+		address: func(s *Settings) string { return s.IdentityAddr },
+		open: func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
+			cfg, err := b.settings.identityConfig(agent, front)
 			if err != nil {
 				return nil, err
 			}
 
-			return openIdentity(ctx, cfg, c.DataDir, front)
+			return openIdentity(ctx, cfg, agent.DataDir, front)
 		},
 	}
 }
 
 // identityConfig is the configuration of the identity service beside the agent.
-func (c *Up) identityConfig(front net.Listener) (identity.Config, error) {
-	cfg, err := c.identitySettings.config(front, c.settings)
-	cfg.AgentURL = c.agentURL()
+func (s *Settings) identityConfig(agent Agent, front net.Listener) (identity.Config, error) {
+	box, err := agent.Keys.SecretBox(agent.DataDir, agent.EncryptionKey)
+	if err != nil {
+		return identity.Config{}, err
+	}
 
-	return cfg, err
-}
-
-// useOwnIdentity lets the agent accept people of the identity service of this process.
-func (c *Up) useOwnIdentity(beside fronts) {
-	c.IdentityURL = cmp.Or(c.IdentityURL, "http://"+reachable(beside.addr("IDENTITY_ADDR")))
+	return s.identitySettings.config(front, agent.DataDir, identity.Config{
+		DatabaseURL: agent.Database, AgentURL: s.agentURL(agent), Box: box,
+		Proxies: agent.Edge.Trusted(), Origins: agent.Origins, Hosts: agent.Hosts.Allowed(),
+	})
 }
 
 // identitySettings are those of the identity service in every role that serves it.
@@ -64,7 +65,7 @@ type identitySettings struct {
 	AddressGuesses      int           `name:"login-guesses-per-address" default:"60" env:"LOGIN_GUESSES_PER_ADDRESS" help:"Wrong passwords from one client address in a minute."`
 }
 
-func (s identitySettings) checkIdentity() error {
+func (s identitySettings) check() error {
 	var faults []error
 
 	fault := func(broken bool, text string) {
@@ -112,45 +113,39 @@ func (s identitySettings) openIDClients() ([]openid.Client, error) {
 	return registered, nil
 }
 
-// config completes the configuration with what the service shares with the agent.
-func (s identitySettings) config(front net.Listener, shared settings) (identity.Config, error) {
-	if err := s.checkIdentity(); err != nil {
+// config completes the configuration of what the service shares with the agent.
+func (s identitySettings) config(front net.Listener, dataDir string, cfg identity.Config) (identity.Config, error) {
+	if err := s.check(); err != nil {
 		return identity.Config{}, err
 	}
 
-	box, err := shared.secretBox()
-	if err != nil {
+	var err error
+	if cfg.Clients, err = s.openIDClients(); err != nil {
 		return identity.Config{}, err
 	}
 
-	registered, err := s.openIDClients()
-	if err != nil {
+	if cfg.Providers, err = s.providers(); err != nil {
 		return identity.Config{}, err
 	}
 
-	providers, err := s.providers()
-	if err != nil {
-		return identity.Config{}, err
+	cfg.DatabaseURL = cmp.Or(s.IdentityDatabaseURL, cfg.DatabaseURL)
+	cfg.Issuer = cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String())
+	cfg.TokenTTL, cfg.SessionTTL, cfg.KeyRotation = s.TokenTTL, s.SignInTTL, s.KeyRotation
+	cfg.UserGuesses, cfg.AddressGuesses = s.UserGuesses, s.AddressGuesses
+	cfg.Log = slog.Default()
+	cfg.FirstPassword = func() (string, error) {
+		if s.AdminPassword != "" {
+			return s.AdminPassword, nil
+		}
+
+		return secrets.KeyFile(PasswordFile(dataDir))
 	}
 
-	return identity.Config{
-		Clients: registered, Providers: providers,
-		DatabaseURL: cmp.Or(s.IdentityDatabaseURL, shared.DatabaseURL), Box: box,
-		Issuer:   cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String()),
-		TokenTTL: s.TokenTTL, SessionTTL: s.SignInTTL, KeyRotation: s.KeyRotation,
-		UserGuesses: s.UserGuesses, AddressGuesses: s.AddressGuesses,
-		FirstPassword: func() (string, error) {
-			if s.AdminPassword != "" {
-				return s.AdminPassword, nil
-			}
-
-			return secrets.KeyFile(passwordFile(shared.DataDir))
-		},
-		Proxies: shared.proxies(), Origins: shared.AllowedOrigins, Hosts: shared.allowed(), Log: slog.Default(),
-	}, nil
+	return cfg, nil
 }
 
-func passwordFile(dataDir string) string { return filepath.Join(dataDir, "identity-admin-password") }
+// PasswordFile keeps the password of the first administrator.
+func PasswordFile(dataDir string) string { return filepath.Join(dataDir, "identity-admin-password") }
 
 // openIdentity opens the service. The start that makes the first administrator says
 // where the password is; a given one is never shown.
@@ -164,7 +159,7 @@ func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, fron
 		return password, err
 	}
 
-	opening, cancel := context.WithTimeout(ctx, connectTimeout)
+	opening, cancel := context.WithTimeout(ctx, engine.ConnectTimeout)
 	defer cancel()
 
 	service, err := identity.Open(opening, cfg)
@@ -173,10 +168,10 @@ func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, fron
 	}
 
 	if service.MadeFirst {
-		if kept, err := os.ReadFile(passwordFile(dataDir)); err == nil && string(kept) == made {
+		if kept, err := os.ReadFile(PasswordFile(dataDir)); err == nil && string(kept) == made {
 			fmt.Fprintf(
 				os.Stdout, "\n  First sign-in (shown once, kept in %s): admin\n    %s\n",
-				passwordFile(dataDir), made,
+				PasswordFile(dataDir), made,
 			)
 		}
 	}
@@ -191,51 +186,46 @@ type Identity struct {
 	DatabaseURL    string   `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; needed unless IDENTITY_DATABASE_URL is set."`
 	AgentURL       string   `env:"AGENT_URL" help:"The agent, which is asked about API keys; without it they are not accepted."`
 	AllowedOrigins []string `env:"ALLOWED_ORIGINS" help:"Origins of other sites whose pages may use the cookies."`
-	TrustedProxies []string `env:"TRUSTED_PROXIES" help:"Addresses and networks of reverse proxies whose X-Forwarded-For names the client."`
-	EncryptionKey  string   `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
+	flags.Proxies  `embed:""`
+	EncryptionKey  string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
 
-	keySettings      `embed:""`
-	hostSettings     `embed:""`
+	flags.Keys       `embed:""`
+	flags.Hosts      `embed:""`
 	identitySettings `embed:""`
 }
 
 // Run implements the command.
 func (c *Identity) Run(ctx context.Context) error {
-	_, proxies := clients.ParseProxies(c.TrustedProxies)
-	if proxies != nil {
-		proxies = fmt.Errorf("TRUSTED_PROXIES: %w", proxies)
-	}
-
 	var missing error
 	if c.DatabaseURL == "" && c.IdentityDatabaseURL == "" {
 		missing = errors.New("set IDENTITY_DATABASE_URL or DATABASE_URL")
 	}
 
 	if err := errors.Join(
-		address("IDENTITY_ADDR", c.Addr), c.hostSettings.check(), proxies, missing, c.checkIdentity(),
-		checkPublished(c.EncryptionKey, c.Addr),
+		flags.CheckAddress("IDENTITY_ADDR", c.Addr), c.Hosts.Check(), c.Proxies.Check(), missing, c.identitySettings.check(),
+		flags.CheckPublished(c.EncryptionKey, c.Addr),
 	); err != nil {
 		return err
 	}
 
-	front, err := listen("IDENTITY_ADDR", c.Addr)
+	front, err := flags.Listen("IDENTITY_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
 
-	shared := settings{
-		DataDir: c.DataDir, AllowedOrigins: c.AllowedOrigins, EncryptionKey: c.EncryptionKey,
-		keySettings: c.keySettings, hostSettings: c.hostSettings, edgeSettings: edgeSettings{TrustedProxies: c.TrustedProxies},
-	}
-	shared.DatabaseURL = c.DatabaseURL
-
-	cfg, err := c.identitySettings.config(front, shared)
+	box, err := c.SecretBox(c.DataDir, c.EncryptionKey)
 	if err != nil {
 		return err
 	}
 
-	cfg.AgentURL = c.AgentURL
+	cfg, err := c.identitySettings.config(front, c.DataDir, identity.Config{
+		DatabaseURL: c.DatabaseURL, AgentURL: c.AgentURL, Box: box,
+		Proxies: c.Trusted(), Origins: c.AllowedOrigins, Hosts: c.Allowed(),
+	})
+	if err != nil {
+		return err
+	}
 
 	service, err := openIdentity(ctx, cfg, c.DataDir, front)
 	if err != nil {

@@ -1,4 +1,4 @@
-package app
+package engine
 
 import (
 	"context"
@@ -12,18 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"everloop/infra/embedded"
 )
 
-// stopTime bounds an orderly end of the engines.
-const stopTime = 30 * time.Second
-
-// Engines starts PostgreSQL, Temporal, NATS and the object store, writes how to
+// Command starts PostgreSQL, Temporal, NATS and the object store, writes how to
 // reach them into DIR/engines.json, prints "ready" and that path, and waits. Tests
 // connect to them, so that test binaries need not link the engines.
-type Engines struct {
+type Command struct {
 	Dir            string   `required:"" xor:"place" type:"path" help:"Directory for the data and for engines.json."`
 	Temporary      bool     `required:"" xor:"place" help:"Use a new temporary directory, and remove it at the end."`
 	Only           []string `help:"Start these engines alone: postgres, objects, nats or temporal. Unset: all."`
@@ -37,7 +33,7 @@ type Engines struct {
 }
 
 // Run implements the command.
-func (c *Engines) Run(ctx context.Context) error {
+func (c *Command) Run(ctx context.Context) error {
 	chosen, err := c.chosen()
 	if err != nil {
 		return err
@@ -71,20 +67,20 @@ func (c *Engines) Run(ctx context.Context) error {
 		return err
 	}
 
-	return errors.Join(c.serve(ctx, chosen, engines), stopEngines(engines))
+	return errors.Join(c.serve(ctx, chosen, engines), Stop(engines))
 }
 
 // chosen are the engines to start.
-func (c *Engines) chosen() ([]engine, error) {
-	list := engineList()
+func (c *Command) chosen() ([]Engine, error) {
+	list := (&Settings{}).Engines() // no setting points one elsewhere
 	if len(c.Only) == 0 {
 		return list, nil
 	}
 
-	var chosen []engine
+	var chosen []Engine
 
 	for _, name := range c.Only {
-		at := slices.IndexFunc(list, func(e engine) bool { return e.name == name })
+		at := slices.IndexFunc(list, func(e Engine) bool { return e.Name == name })
 		if at < 0 {
 			return nil, fmt.Errorf("--only: there is no engine %q", name)
 		}
@@ -96,7 +92,7 @@ func (c *Engines) chosen() ([]engine, error) {
 }
 
 // config says how they are started.
-func (c *Engines) config(chosen []engine) embedded.Config {
+func (c *Command) config(chosen []Engine) embedded.Config {
 	cfg := embedded.Config{
 		Dir: c.Dir,
 		Progress: func(name, state string) {
@@ -104,28 +100,28 @@ func (c *Engines) config(chosen []engine) embedded.Config {
 		},
 	}
 	for _, e := range chosen {
-		cfg.Engines = append(cfg.Engines, e.embed(c.embedding())...)
+		cfg.Engines = append(cfg.Engines, e.Embed(c.embedding())...)
 	}
 
 	return cfg
 }
 
-func (c *Engines) embedding() embedding {
-	how := embedding{
-		ports: true, postgresBinDir: c.PostgresBinDir,
-		temporal: embedded.TemporalConfig{
+func (c *Command) embedding() Embedding {
+	how := Embedding{
+		Ports: true, PostgresBinDir: c.PostgresBinDir,
+		Temporal: embedded.TemporalConfig{
 			Frontend: embedded.Listen{Addr: c.TemporalAddr, Variable: "TEMPORAL_ADDR"}, ServiceKey: c.temporalKey,
 		},
 	}
 	if c.UI {
-		how.temporalUI = &embedded.TemporalUIConfig{Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}}
+		how.TemporalUI = &embedded.TemporalUIConfig{Listen: embedded.Listen{Addr: c.TemporalUIAddr, Variable: "TEMPORAL_UI_ADDR"}}
 	}
 
 	return how
 }
 
 // serve announces the engines and waits for the end of ctx or of an engine.
-func (c *Engines) serve(ctx context.Context, chosen []engine, engines *embedded.Engines) error {
+func (c *Command) serve(ctx context.Context, chosen []Engine, engines *embedded.Engines) error {
 	path := filepath.Join(c.Dir, "engines.json")
 
 	reach := map[string]string{}
@@ -142,13 +138,6 @@ func (c *Engines) serve(ctx context.Context, chosen []engine, engines *embedded.
 	fmt.Println("ready", path) //nolint:forbidigo // the output of the command
 
 	return engines.Wait(ctx)
-}
-
-func stopEngines(engines *embedded.Engines) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-
-	return engines.Stop(ctx)
 }
 
 // writeReach writes how the engines are reached, with their secrets: mode 0600. The file

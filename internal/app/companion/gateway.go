@@ -1,4 +1,4 @@
-package app
+package companion
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"everloop/companions/credentials"
 	"everloop/companions/gateway"
 	"everloop/infra/secrets"
+	"everloop/internal/app/flags"
 	"everloop/internal/hosts"
 	"everloop/internal/lifecycle"
 )
@@ -19,9 +20,9 @@ import (
 func gatewayCompanion() companion {
 	return companion{
 		label: "Model gateway", variable: "GATEWAY_ADDR",
-		address: func(c *Up) string { return c.GatewayAddr },
-		open: func(_ context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			return lifecycle.Func("model gateway", func(ctx context.Context) error { return c.gateway.Serve(ctx, front) }), nil
+		address: func(s *Settings) string { return s.GatewayAddr },
+		open: func(_ context.Context, b *Beside, _ Agent, front net.Listener) (lifecycle.Service, error) {
+			return lifecycle.Func("model gateway", func(ctx context.Context) error { return b.gateway.Serve(ctx, front) }), nil
 		},
 	}
 }
@@ -35,24 +36,24 @@ type Gateway struct {
 
 	AgentURL string `name:"agent-url" env:"AGENT_URL" help:"The agent, whose administrators' API keys open the management interface; none when unset."`
 
-	keySettings  `embed:""`
-	hostSettings `embed:""`
+	flags.Keys  `embed:""`
+	flags.Hosts `embed:""`
 }
 
 // Run implements the command.
 func (c *Gateway) Run(ctx context.Context) error {
 	if err := errors.Join(
-		c.check(), address("GATEWAY_ADDR", c.Addr), checkGatewayKey(c.Key), webURL("AGENT_URL", c.AgentURL),
+		c.Hosts.Check(), flags.CheckAddress("GATEWAY_ADDR", c.Addr), checkGatewayKey(c.Key), flags.CheckURL("AGENT_URL", c.AgentURL),
 	); err != nil {
 		return err
 	}
 
-	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.AgentURL, c.keySettings, c.allowed())
+	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.AgentURL, c.Keys, c.Allowed())
 	if err != nil {
 		return err
 	}
 
-	front, err := listen("GATEWAY_ADDR", c.Addr)
+	front, err := flags.Listen("GATEWAY_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func checkGatewayKey(key string) error {
 
 // newGateway makes the gateway with the operator's key, given or kept. Without an agent no
 // other key opens its management interface.
-func newGateway(dataDir, key, mockURL, agent string, keys keySettings, allowed hosts.List) (*gateway.Service, error) {
+func newGateway(dataDir, key, mockURL, agent string, keys flags.Keys, allowed hosts.List) (*gateway.Service, error) {
 	if key == "" {
-		kept, err := keys.gatewayKey(dataDir)
+		kept, err := gatewayKey(keys, dataDir)
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +93,8 @@ func newGateway(dataDir, key, mockURL, agent string, keys keySettings, allowed h
 }
 
 // gatewayKey is the key that is kept in a file, made at the first start.
-func (s keySettings) gatewayKey(dataDir string) (string, error) {
-	file, err := s.keyFile(dataDir, "gateway-key")
+func gatewayKey(keys flags.Keys, dataDir string) (string, error) {
+	file, err := keys.KeyFile(dataDir, "gateway-key")
 	if err != nil {
 		return "", err
 	}
@@ -101,34 +102,25 @@ func (s keySettings) gatewayKey(dataDir string) (string, error) {
 	return secrets.KeyFile(file)
 }
 
-// useGateway makes the embedded gateway, and the agent its client unless another model
-// server is set. The key of such a server does not open the embedded gateway. It
-// reports whether the agent has only the demo model.
-func (c *Up) useGateway(beside fronts) (demo bool, err error) {
-	own := c.GatewayURL == ""
-
-	key := ""
-	if own {
-		key = c.GatewayKey
-		if err := checkGatewayKey(key); err != nil {
-			return false, err
-		}
+// OpenGateway makes the model gateway with the operator's key, given or kept, and gives
+// that key.
+func (b *Beside) OpenGateway(agent Agent, key string) (_ string, err error) {
+	if err := checkGatewayKey(key); err != nil {
+		return "", err
 	}
 
 	if key == "" {
-		if key, err = c.gatewayKey(c.DataDir); err != nil {
-			return false, err
+		if key, err = gatewayKey(agent.Keys, agent.DataDir); err != nil {
+			return "", err
 		}
 	}
 
-	agent := c.agentURL()
+	b.gateway, err = newGateway(
+		agent.DataDir, key, "http://"+b.Addr("MOCK_ADDR"), b.settings.agentURL(agent), agent.Keys, agent.Hosts.Allowed(),
+	)
 
-	c.gateway, err = newGateway(c.DataDir, key, "http://"+beside.addr("MOCK_ADDR"), agent, c.keySettings, c.allowed())
-	if err != nil || !own {
-		return false, err
-	}
-
-	c.GatewayURL, c.GatewayKey = "http://"+beside.addr("GATEWAY_ADDR"), key
-
-	return c.gateway.DemoOnly(), nil
+	return key, err
 }
+
+// DemoOnly reports whether the gateway has only the demo model.
+func (b *Beside) DemoOnly() bool { return b.gateway.DemoOnly() }

@@ -1,4 +1,4 @@
-package app
+package companion
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"everloop/companions/mock"
+	"everloop/internal/app/flags"
 	"everloop/internal/hosts"
 	"everloop/internal/lifecycle"
 )
@@ -14,9 +15,9 @@ import (
 func mockCompanion() companion {
 	return companion{
 		label: "Mock service", variable: "MOCK_ADDR",
-		address: func(c *Up) string { return c.MockAddr },
-		open: func(_ context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			service := mock.New(c.mockSettings.config(c.allowed()))
+		address: func(s *Settings) string { return s.MockAddr },
+		open: func(_ context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
+			service := mock.New(b.settings.mockSettings.config(agent.Hosts.Allowed()))
 			return lifecycle.Func("mock service", func(ctx context.Context) error { return service.Serve(ctx, front) }), nil
 		},
 	}
@@ -27,7 +28,7 @@ type Mock struct {
 	Addr         string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
 	OpenControl  bool   `env:"MOCK_OPEN_CONTROL" help:"Let other machines use /control/, whose log, where it is on, holds what users wrote."`
 	mockSettings `embed:""`
-	hostSettings `embed:""`
+	flags.Hosts  `embed:""`
 }
 
 // mockSettings are those of the mock service in every role that serves it.
@@ -42,11 +43,11 @@ func (s mockSettings) config(allowed hosts.List) mock.Config {
 
 // Run implements the command.
 func (c *Mock) Run(ctx context.Context) error {
-	if err := c.hostSettings.check(); err != nil {
+	if err := c.Hosts.Check(); err != nil {
 		return err
 	}
 
-	cfg := c.mockSettings.config(c.allowed())
+	cfg := c.mockSettings.config(c.Allowed())
 	cfg.OpenControl = c.OpenControl
 
 	return mock.New(cfg).Run(ctx, c.Addr)

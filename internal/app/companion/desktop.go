@@ -1,4 +1,4 @@
-package app
+package companion
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"everloop/companions/desktop"
+	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
 	"everloop/web"
 )
@@ -25,16 +26,16 @@ const (
 func desktopCompanion() companion {
 	return companion{
 		label: "Desktop", variable: "DESKTOP_ADDR", listen: listenDesktop,
-		address: func(c *Up) string { return c.DesktopAddr },
-		open: func(_ context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			return openDesktop(c.ownURL(), c.IdentityURL, c.DesktopURL, c.hostSettings, front)
+		address: func(s *Settings) string { return s.DesktopAddr },
+		open: func(_ context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
+			return openDesktop(agent.url(), agent.IdentityURL, b.settings.DesktopURL, agent.Hosts, front)
 		},
 	}
 }
 
 // listenDesktop takes the port, or the other one where this process may not bind port 80.
 func listenDesktop(variable, addr string) (net.Listener, error) {
-	front, err := listen(variable, addr)
+	front, err := flags.Listen(variable, addr)
 
 	host, port, _ := net.SplitHostPort(addr)
 	if port != desktopPort || !errors.Is(err, syscall.EACCES) {
@@ -43,13 +44,13 @@ func listenDesktop(variable, addr string) (net.Listener, error) {
 
 	slog.Warn("port 80 may not be bound: the desktop listens on port 8080", "variable", variable)
 
-	return listen(variable, net.JoinHostPort(host, desktopOtherPort))
+	return flags.Listen(variable, net.JoinHostPort(host, desktopOtherPort))
 }
 
 // openDesktop makes the desktop of an agent. Without an identity service, API keys alone
 // sign in; own is where that service sends browsers back to.
-func openDesktop(agent, identity, own string, names hostSettings, front net.Listener) (lifecycle.Service, error) {
-	cfg := desktop.Config{Hosts: names.allowed(), Log: slog.Default()}
+func openDesktop(agent, identity, own string, names flags.Hosts, front net.Listener) (lifecycle.Service, error) {
+	cfg := desktop.Config{Hosts: names.Allowed(), Log: slog.Default()}
 
 	var built bool
 	if cfg.Files, built = web.Desktop(); !built {
@@ -93,11 +94,11 @@ func serviceURL(variable, value string) (*url.URL, error) {
 
 // Desktop serves the desktop alone.
 type Desktop struct {
-	Addr         string `default:"127.0.0.1:80" env:"DESKTOP_ADDR" help:"Where the desktop listens; port 8080 where 80 may not be bound."`
-	AgentURL     string `name:"agent-url" default:"http://127.0.0.1:8020" env:"AGENT_URL" help:"The agent that it shows."`
-	IdentityURL  string `name:"identity-url" env:"IDENTITY_URL" help:"The identity service, where people sign in with a password; API keys alone when unset."`
-	DesktopURL   string `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of this desktop, as the identity service has it: there it offers sign-in by OpenID Connect; none: nowhere."`
-	hostSettings `embed:""`
+	Addr        string `default:"127.0.0.1:80" env:"DESKTOP_ADDR" help:"Where the desktop listens; port 8080 where 80 may not be bound."`
+	AgentURL    string `name:"agent-url" default:"http://127.0.0.1:8020" env:"AGENT_URL" help:"The agent that it shows."`
+	IdentityURL string `name:"identity-url" env:"IDENTITY_URL" help:"The identity service, where people sign in with a password; API keys alone when unset."`
+	DesktopURL  string `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of this desktop, as the identity service has it: there it offers sign-in by OpenID Connect; none: nowhere."`
+	flags.Hosts `embed:""`
 }
 
 // Run implements the command.
@@ -109,7 +110,7 @@ func (c *Desktop) Run(ctx context.Context) error {
 		_, identity = serviceURL("IDENTITY_URL", c.IdentityURL)
 	}
 
-	if err := errors.Join(address("DESKTOP_ADDR", c.Addr), agent, identity, c.hostSettings.check()); err != nil {
+	if err := errors.Join(flags.CheckAddress("DESKTOP_ADDR", c.Addr), agent, identity, c.Hosts.Check()); err != nil {
 		return err
 	}
 
@@ -119,7 +120,7 @@ func (c *Desktop) Run(ctx context.Context) error {
 	}
 	defer front.Close()
 
-	service, err := openDesktop(c.AgentURL, c.IdentityURL, c.DesktopURL, c.hostSettings, front)
+	service, err := openDesktop(c.AgentURL, c.IdentityURL, c.DesktopURL, c.Hosts, front)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package app
+package engine
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"everloop/infra/embedded"
 	"everloop/infra/events"
 	"everloop/infra/external"
+	"everloop/internal/app/flags"
 	"everloop/terminal/doctor"
 )
 
-// natsSettings say where the event log is and how its server admits this process.
-type natsSettings struct {
+// NATSSettings say where the event log is and how its server admits this process.
+type NATSSettings struct {
 	NATSURL       string `name:"nats-url" env:"NATS_URL" help:"NATS server with JetStream; embedded when unset."`
 	EventLogBytes int64  `default:"8589934592" env:"EVENT_LOG_BYTES" help:"Bytes of the event log; beyond it the oldest events go before they are 24 hours old. 0: no limit."`
 	NATSReplicas  int    `name:"nats-replicas" default:"1" env:"NATS_REPLICAS" help:"NATS servers that keep each event: 1, 3 or 5. Those of an existing event log are raised and never lowered."`
@@ -31,17 +32,18 @@ type natsSettings struct {
 
 // natsClients are this process's connection to NATS, and what is built on it.
 type natsClients struct {
-	nats    *nats.Conn
-	log     *events.Log
-	signals *events.Signals
+	NATS    *nats.Conn
+	Log     *events.Log
+	Signals *events.Signals
 }
 
-func natsEngine() engine {
-	return engine{
-		name: "nats", label: "NATS", title: "Event log (NATS JetStream)", variable: "NATS_URL", secret: true,
-		hint:    "Check that NATS runs with JetStream and that NATS_URL is right.",
-		address: func(s *settings) string { return s.NATSURL },
-		options: func(s *settings) (err error) {
+// Engine is NATS with these settings.
+func (s *NATSSettings) Engine() Engine {
+	return Engine{
+		Name: "nats", Label: "NATS", Title: "Event log (NATS JetStream)", Variable: "NATS_URL", secret: true,
+		Hint:    "Check that NATS runs with JetStream and that NATS_URL is right.",
+		Address: func() string { return s.NATSURL },
+		options: func(flags.Keys, string) (err error) {
 			if s.NATSURL == "" {
 				return s.checkReplicas()
 			}
@@ -56,15 +58,15 @@ func natsEngine() engine {
 
 			return errors.Join(append(faults, err)...)
 		},
-		embed: func(e embedding) []embedded.Engine {
-			if e.ports {
+		Embed: func(how Embedding) []embedded.Engine {
+			if how.Ports {
 				return []embedded.Engine{embedded.EventsConfig{Listen: embedded.Listen{Addr: "127.0.0.1:0"}}}
 			}
 
 			return []embedded.Engine{embedded.EventsConfig{}}
 		},
-		adopt: func(s *settings, engines *embedded.Engines) { s.natsInside = embedded.Of[*embedded.Events](engines) },
-		reach: func(engines *embedded.Engines, _ embedding) map[string]string {
+		Adopt: func(engines *embedded.Engines) { s.natsInside = embedded.Of[*embedded.Events](engines) },
+		reach: func(engines *embedded.Engines, _ Embedding) map[string]string {
 			server := embedded.Of[*embedded.Events](engines)
 			if server == nil {
 				return nil
@@ -72,21 +74,21 @@ func natsEngine() engine {
 
 			return map[string]string{"nats_url": server.URL()}
 		},
-		open: openNATS,
-		check: func(ctx context.Context, b *backend) (string, error) {
-			if !b.nats.IsConnected() {
+		open: s.open,
+		check: func(ctx context.Context, c *Clients) (string, error) {
+			if !c.NATS.IsConnected() {
 				return "", errors.New("not connected")
 			}
 
-			return "connected to " + b.nats.ConnectedServerName(), b.nats.FlushWithContext(ctx)
+			return "connected to " + c.NATS.ConnectedServerName(), c.NATS.FlushWithContext(ctx)
 		},
-		probe: func(ctx context.Context, s *settings) []doctor.Check {
+		probe: func(ctx context.Context) []doctor.Check {
 			return []doctor.Check{doctor.CheckOf("NATS", external.ProbeNATS(ctx, s.NATSURL, s.natsOptions))}
 		},
 	}
 }
 
-func (s *natsSettings) checkReplicas() error {
+func (s *NATSSettings) checkReplicas() error {
 	switch {
 	case s.NATSReplicas != 1 && s.NATSReplicas != 3 && s.NATSReplicas != 5:
 		return errors.New("NATS_REPLICAS must be 1, 3 or 5")
@@ -97,9 +99,9 @@ func (s *natsSettings) checkReplicas() error {
 	return nil
 }
 
-// connectNATS connects to the server, and again whenever the connection was lost. One
+// connect connects to the server, and again whenever the connection was lost. One
 // that is in this process is reached within it.
-func (s *natsSettings) connectNATS() (*nats.Conn, error) {
+func (s *NATSSettings) connect() (*nats.Conn, error) {
 	if s.natsInside != nil {
 		return s.natsInside.Connect(events.ConnectOptions()...)
 	}
@@ -107,30 +109,31 @@ func (s *natsSettings) connectNATS() (*nats.Conn, error) {
 	return nats.Connect(s.NATSURL, append(s.natsOptions, events.ConnectOptions()...)...)
 }
 
-func openNATS(ctx context.Context, b *backend) (err error) {
-	if b.nats, err = b.settings.connectNATS(); err != nil {
+// open connects to the server, and opens the event log with the signals.
+func (s *NATSSettings) open(ctx context.Context, c *Clients, p Process) (err error) {
+	if c.NATS, err = s.connect(); err != nil {
 		return fmt.Errorf("reach NATS: %w", err)
 	}
 
-	b.closers = append(b.closers, b.nats.Close)
+	c.closers = append(c.closers, c.NATS.Close)
 
-	mark, err := b.db.HighWater(ctx)
+	mark, err := c.DB.HighWater(ctx)
 	if err != nil {
 		return err
 	}
 
-	b.log, err = events.Open(ctx, b.nats, events.Config{
-		HighWater: mark, Blobs: b.objects, MaxBytes: b.settings.EventLogBytes, Replicas: b.settings.NATSReplicas, Logger: b.logger,
+	c.Log, err = events.Open(ctx, c.NATS, events.Config{
+		HighWater: mark, Blobs: c.Objects, MaxBytes: s.EventLogBytes, Replicas: s.NATSReplicas, Logger: p.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open the event log: %w", err)
 	}
 
-	if b.signals, err = events.OpenSignals(ctx, b.nats); err != nil {
+	if c.Signals, err = events.OpenSignals(ctx, c.NATS); err != nil {
 		return fmt.Errorf("open signals: %w", err)
 	}
 
-	b.closers = append(b.closers, b.signals.Close)
+	c.closers = append(c.closers, c.Signals.Close)
 
 	return nil
 }

@@ -1,19 +1,18 @@
-package app
+package companion
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"path/filepath"
 
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
 	"everloop/companions/githost"
+	"everloop/internal/app/flags"
 	"everloop/internal/hosts"
 	"everloop/internal/lifecycle"
 )
@@ -25,7 +24,7 @@ type gitSettings struct {
 	GitProcesses    int   `name:"git-processes" default:"8" env:"GIT_PROCESSES" help:"Clones, fetches and pushes that are worked on at once, 1 to 256."`
 }
 
-func (s gitSettings) checkGit() error {
+func (s gitSettings) check() error {
 	var faults []error
 
 	const least = 1 << 20
@@ -63,19 +62,15 @@ func gitService(service *githost.Service, front net.Listener) lifecycle.Service 
 func gitCompanion() companion {
 	return companion{
 		label: "Git hosting", variable: "GIT_ADDR",
-		address: func(c *Up) string { return c.GitAddr },
-		open: func(ctx context.Context, c *Up, front net.Listener) (lifecycle.Service, error) {
-			service, err := c.openGit(
-				ctx,
-				c.DataDir,
-				c.RegistryURL,
-				c.agentURL(),
-				c.RegistryKey,
-				githost.Config{Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(filepath.Join(c.DataDir, "git"))},
-			)
+		address: func(s *Settings) string { return s.GitAddr },
+		open: func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
+			s := b.settings
+			service, err := s.openGit(ctx, agent.DataDir, agent.RegistryURL, s.agentURL(agent), s.RegistryKey, githost.Config{
+				Hosts: agent.Hosts.Allowed(), Proxies: agent.Edge.Trusted(), Room: agent.Disk.Room(filepath.Join(agent.DataDir, "git")),
+			})
 			if errors.Is(err, githost.ErrNoGit) {
 				slog.Warn("git hosting is not available: the program git is not installed")
-				return withoutGit(front, c.allowed()), nil
+				return withoutGit(front, agent.Hosts.Allowed()), nil
 			}
 
 			if err != nil {
@@ -98,10 +93,6 @@ func withoutGit(front net.Listener, allowed hosts.List) lifecycle.Service {
 	return lifecycle.Func("git hosting", func(ctx context.Context) error { return service.Serve(ctx, front) })
 }
 
-// useOwnGit names the git hosting of this process to the agent, unless another one is
-// configured.
-func (c *Up) useOwnGit(addr string) { c.GitURL = cmp.Or(c.GitURL, "http://"+reachable(addr)) }
-
 // Git serves git hosting alone.
 type Git struct {
 	Addr        string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
@@ -110,15 +101,17 @@ type Git struct {
 	AgentURL    string `env:"AGENT_URL" help:"The agent, which is asked whether credentials are valid."`
 	RegistryKey string `env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, accepted here too; none when unset."`
 
-	gitSettings     `embed:""`
-	hostSettings    `embed:""`
-	proxySettings   `embed:""`
-	reserveSettings `embed:""`
+	gitSettings       `embed:""`
+	flags.Hosts       `embed:""`
+	flags.Proxies     `embed:""`
+	flags.DiskReserve `embed:""`
 }
 
 // Run implements the command.
 func (c *Git) Run(ctx context.Context) error {
-	faults := []error{address("GIT_ADDR", c.Addr), c.checkGit(), c.hostSettings.check(), c.proxySettings.check(), c.reserveSettings.check()}
+	faults := []error{
+		flags.CheckAddress("GIT_ADDR", c.Addr), c.gitSettings.check(), c.Hosts.Check(), c.Proxies.Check(), c.DiskReserve.Check(),
+	}
 	if err := credentials.CheckKey(c.RegistryKey); err != nil {
 		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
 	}
@@ -127,33 +120,23 @@ func (c *Git) Run(ctx context.Context) error {
 		faults = append(faults, errors.New("git hosting needs REGISTRY_URL, and AGENT_URL (or REGISTRY_KEY)"))
 	}
 
-	faults = append(faults, webURL("REGISTRY_URL", c.RegistryURL), webURL("AGENT_URL", c.AgentURL))
+	faults = append(faults, flags.CheckURL("REGISTRY_URL", c.RegistryURL), flags.CheckURL("AGENT_URL", c.AgentURL))
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 
-	front, err := listen("GIT_ADDR", c.Addr)
+	front, err := flags.Listen("GIT_ADDR", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer front.Close()
 
 	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, githost.Config{
-		Hosts: c.allowed(), Proxies: c.proxies(), Room: c.room(filepath.Join(c.DataDir, "git")),
+		Hosts: c.Allowed(), Proxies: c.Trusted(), Room: c.Room(filepath.Join(c.DataDir, "git")),
 	})
 	if err != nil {
 		return err
 	}
 
 	return lifecycle.Run(ctx, lifecycle.Layer{gitService(service, front)})
-}
-
-// webURL checks the URL of another service; an empty one is none.
-func webURL(variable, text string) error {
-	at, err := url.Parse(text)
-	if text != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
-		return fmt.Errorf("%s must start with http:// or https://", variable)
-	}
-
-	return nil
 }

@@ -1,4 +1,4 @@
-package app
+package backup
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.temporal.io/sdk/contrib/envconfig"
 
 	"everloop/infra/backup"
 	"everloop/infra/embedded"
-	"everloop/infra/external"
 	"everloop/infra/temporal"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 )
 
-// Restore writes a backup of [Backup] into an empty place: a data directory, or the
+// Restore writes a backup of [Create] into an empty place: a data directory, or the
 // engines and directories that the variables name.
 type Restore struct {
-	File             string `arg:"" type:"existingfile" help:"Backup to restore."`
-	deployment       `embed:""`
-	temporalSettings `embed:""`
+	File       string `arg:"" type:"existingfile" help:"Backup to restore."`
+	deployment `embed:""`
+
+	engine.TemporalSettings `embed:""`
 }
 
 // Run implements the command.
@@ -35,7 +36,7 @@ func (c *Restore) Run(ctx context.Context) error {
 
 	began := time.Now()
 
-	archive, err := backup.Check(file, encryptionKeyFile)
+	archive, err := backup.Check(file, flags.EncryptionKeyFile)
 	if err != nil {
 		return err
 	}
@@ -75,12 +76,8 @@ func (c *Restore) empty(ctx context.Context) error {
 		return c.noTemporalDatabase(ctx)
 	}
 
-	options, err := external.Temporal(envconfig.EnvLookupOS)
-	if err == nil {
-		options, err = c.ownTemporal(c.DataDir, options)
-	}
-
-	if err := errors.Join(err, address("TEMPORAL_ADDRESS", c.TemporalAddress)); err != nil {
+	options, err := engine.TemporalOptions(c.Keys, c.DataDir)
+	if err := errors.Join(err, flags.CheckAddress("TEMPORAL_ADDRESS", c.TemporalAddress)); err != nil {
 		return err
 	}
 
@@ -141,8 +138,8 @@ func (c *Restore) marked(work func() error) error {
 	return os.Remove(mark)
 }
 
-// checkRestored refuses to start on what a restore has left half done.
-func checkRestored(dataDir string) error {
+// CheckRestored refuses to start on what a restore has left half done.
+func CheckRestored(dataDir string) error {
 	if _, err := os.Lstat(filepath.Join(dataDir, unfinished)); err == nil {
 		return fmt.Errorf("%s was not restored completely (it has the file %s): remove it and restore it again", dataDir, unfinished)
 	}

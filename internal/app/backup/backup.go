@@ -1,4 +1,6 @@
-package app
+// Package backup has the roles that write the state of a deployment into one file and
+// restore it.
+package backup
 
 import (
 	"cmp"
@@ -22,16 +24,19 @@ import (
 	"everloop/infra/embedded"
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
+	"everloop/internal/app/companion"
+	"everloop/internal/app/engine"
+	"everloop/internal/app/flags"
 )
 
-// Backup writes the state of a deployment into one file. The service may run, or not.
-type Backup struct {
+// Create writes the state of a deployment into one file. The service may run, or not.
+type Create struct {
 	File       string `arg:"" type:"path" help:"Backup to write; it must not exist."`
 	deployment `embed:""`
 }
 
 // Run implements the command.
-func (c *Backup) Run(ctx context.Context) error {
+func (c *Create) Run(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -91,20 +96,15 @@ type deployment struct {
 	RegistryDatabaseURL string `name:"registry-database-url" env:"REGISTRY_DATABASE_URL" help:"PostgreSQL of the skill registry; DATABASE_URL when unset."`
 	PostgresBinDir      string `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
 
-	keySettings      `embed:""`
-	postgresSettings `embed:""`
-	objectsSettings  `embed:""`
+	flags.Keys              `embed:""`
+	engine.PostgresSettings `embed:""`
+	engine.ObjectsSettings  `embed:""`
 }
 
 // engines are those that hold state. Temporal's is made again from the records, and so
 // is the event log: docs/decisions/0013-backups-hold-records-and-files.md.
-func (c *deployment) engines() []engine { return []engine{postgresEngine(), objectsEngine()} }
-
-func (c *deployment) settings() settings {
-	s := settings{DataDir: c.DataDir, EncryptionKey: c.EncryptionKey, keySettings: c.keySettings, SolutionsDir: c.SolutionsDir}
-	s.postgresSettings, s.objectsSettings = c.postgresSettings, c.objectsSettings
-
-	return s
+func (c *deployment) engines() []engine.Engine {
+	return []engine.Engine{c.PostgresSettings.Engine(), c.ObjectsSettings.Engine()}
 }
 
 // check finds the faults of the settings, and makes paths absolute.
@@ -116,19 +116,12 @@ func (c *deployment) check() error {
 
 	c.DataDir = dir
 
-	s := c.settings()
-	faults := make([]error, 0, 4)
-
-	for _, e := range c.engines() {
-		faults = append(faults, e.options(&s))
-	}
-
-	c.objectsSettings = s.objectsSettings // with the transport that was made of its files
+	faults := []error{c.PostgresSettings.Check(), c.ObjectsSettings.Check()}
 
 	for variable, url := range map[string]string{
 		"IDENTITY_DATABASE_URL": c.IdentityDatabaseURL, "REGISTRY_DATABASE_URL": c.RegistryDatabaseURL,
 	} {
-		if url != "" && databaseURL(url) != nil {
+		if url != "" && engine.CheckDatabaseURL(url) != nil {
 			faults = append(faults, errors.New(variable+" must be as postgres://user:password@host:5432/database"))
 		}
 	}
@@ -137,15 +130,14 @@ func (c *deployment) check() error {
 }
 
 // open starts the engines that are embedded, or, with attach, reaches those of the
-// process that runs. stop ends what was started.
+// process that runs. The settings name them then. stop ends what was started.
 func (c *deployment) open(ctx context.Context, attach bool) (d backup.Deployment, stop func() error, err error) {
-	s := c.settings()
 	stop = func() error { return nil }
 	start := embedded.Config{Dir: c.DataDir}
 
 	for _, e := range c.engines() {
-		if e.address(&s) == "" {
-			start.Engines = append(start.Engines, e.embed(embedding{postgresBinDir: c.PostgresBinDir})...)
+		if e.Address() == "" {
+			start.Engines = append(start.Engines, e.Embed(engine.Embedding{PostgresBinDir: c.PostgresBinDir})...)
 		}
 	}
 
@@ -154,13 +146,13 @@ func (c *deployment) open(ctx context.Context, attach bool) (d backup.Deployment
 
 		switch {
 		case err == nil:
-			stop = func() error { return stopEngines(engines) }
+			stop = func() error { return engine.Stop(engines) }
 
 			for _, e := range c.engines() {
-				e.adopt(&s, engines)
+				e.Adopt(engines)
 			}
 		case attach && errors.Is(err, embedded.ErrUsed):
-			if stop, err = c.attach(ctx, &s); err != nil {
+			if stop, err = c.attach(ctx); err != nil {
 				return d, stop, err
 			}
 		default:
@@ -168,7 +160,7 @@ func (c *deployment) open(ctx context.Context, attach bool) (d backup.Deployment
 		}
 	}
 
-	if d, err = c.contents(&s); err != nil {
+	if d, err = c.contents(); err != nil {
 		return d, stop, errors.Join(err, stop())
 	}
 
@@ -176,71 +168,63 @@ func (c *deployment) open(ctx context.Context, attach bool) (d backup.Deployment
 }
 
 // attach reaches the engines of the process that uses the data directory.
-func (c *deployment) attach(ctx context.Context, s *settings) (stop func() error, err error) {
+func (c *deployment) attach(ctx context.Context) (stop func() error, err error) {
 	stop = func() error { return nil }
 
-	if s.DatabaseURL == "" {
-		if s.DatabaseURL, err = embedded.AttachPostgres(c.DataDir, "everloop"); err != nil {
+	if c.DatabaseURL == "" {
+		if c.DatabaseURL, err = embedded.AttachPostgres(c.DataDir, "everloop"); err != nil {
 			return stop, err
 		}
 	}
 
-	if s.S3Endpoint == "" {
+	if c.S3Endpoint == "" {
 		server, err := embedded.AttachObjects(ctx, c.DataDir, slog.Default())
 		if err != nil {
 			return stop, err
 		}
 
-		s.S3Endpoint, s.S3Bucket = server.Endpoint(), embedded.Bucket
-		s.S3AccessKey, s.S3SecretKey = server.AccessKey(), server.SecretKey()
-		stop = func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-			defer cancel()
-
-			return server.Stop(ctx)
-		}
+		c.S3Endpoint, c.S3Bucket = server.Endpoint(), embedded.Bucket
+		c.S3AccessKey, c.S3SecretKey = server.AccessKey(), server.SecretKey()
+		stop = func() error { return engine.Stop(server) }
 	}
 
 	return stop, nil
 }
 
-// encryptionKeyFile is the name of the key in KEY_DIR and in backups.
-const encryptionKeyFile = "encryption-key"
-
 // contents lists what a backup holds.
-func (c *deployment) contents(s *settings) (d backup.Deployment, err error) {
-	client, err := minio.New(s.S3Endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(s.S3AccessKey, s.S3SecretKey, ""), Secure: s.S3UseTLS, Transport: s.s3Transport,
+func (c *deployment) contents() (d backup.Deployment, err error) {
+	client, err := minio.New(c.S3Endpoint, &minio.Options{
+		Creds: credentials.NewStaticV4(c.S3AccessKey, c.S3SecretKey, ""), Secure: c.S3UseTLS, Transport: c.Transport(),
 	})
 	if err != nil {
-		return d, fmt.Errorf("object store at %s: %w", s.S3Endpoint, err)
+		return d, fmt.Errorf("object store at %s: %w", c.S3Endpoint, err)
 	}
 
 	below := func(name string) string { return filepath.Join(c.DataDir, name) }
 	keys := cmp.Or(c.KeyDir, c.DataDir)
 
 	return backup.Deployment{
-		Databases: c.databases(s.DatabaseURL),
-		Bucket:    backup.Bucket{Client: client, Name: s.S3Bucket},
+		Databases: c.databases(c.DatabaseURL),
+		Bucket:    backup.Bucket{Client: client, Name: c.S3Bucket},
 		Trees: []backup.Tree{
 			{Name: "workspace", Dir: below("workspace"), Skip: []string{".everloop-staging"}},
 			{Name: "git", Dir: below("git"), Skip: []string{"lock", "work", "empty.git", "hooks"}},
 			{Name: "agent_env", Dir: below("agent_env")},
-			{Name: "solutions", Dir: s.solutionsDir()},
+			{Name: "solutions", Dir: flags.SolutionsIn(c.DataDir, c.SolutionsDir)},
 			{Name: "config", Dir: below("config")},
 		},
 		Files: []backup.File{
-			{Name: encryptionKeyFile, Path: filepath.Join(keys, encryptionKeyFile)},
+			{Name: flags.EncryptionKeyFile, Path: filepath.Join(keys, flags.EncryptionKeyFile)},
 			{Name: "gateway-key", Path: filepath.Join(keys, "gateway-key")},
 			{Name: "bootstrap-key", Path: below("bootstrap-key")},
-			{Name: "identity-admin-password", Path: passwordFile(c.DataDir)},
+			{Name: "identity-admin-password", Path: companion.PasswordFile(c.DataDir)},
 		},
 		Seal: func(text []byte) ([]byte, error) {
-			if _, err := os.Stat(filepath.Join(keys, encryptionKeyFile)); err != nil && c.EncryptionKey == "" {
+			if _, err := os.Stat(filepath.Join(keys, flags.EncryptionKeyFile)); err != nil && c.EncryptionKey == "" {
 				return nil, fmt.Errorf("the encryption key is missing: set ENCRYPTION_KEY, or KEY_DIR where the file is: %w", err)
 			}
 
-			box, err := s.secretBox()
+			box, err := c.SecretBox(c.DataDir, c.EncryptionKey)
 			if err != nil {
 				return nil, err
 			}
