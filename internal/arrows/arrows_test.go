@@ -183,7 +183,7 @@ var allowed = map[string][]string{
 	"companions/gateway/localserver":                 {},
 	"companions/gateway/localserver/localservertest": {},
 
-	"cmd/everloop":           {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
+	"cmd/everloop":       {"internal/app", "internal/memlimit", "internal/release", "internal/sbom", "terminal"},
 	"internal/app/flags": {"infra/secrets", "internal/clients", "internal/diskspace", "internal/hosts"},
 	"internal/app/engine": {
 		"auth", "domain", "infra/embedded", "infra/events", "infra/external", "infra/metrics", "infra/objects",
