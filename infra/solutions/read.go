@@ -199,8 +199,17 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 		}
 
 		made := domain.MCPServer{
-			Name: m.Name, Preset: m.Preset, Transport: m.Transport, Command: m.Command, Args: m.Args, Env: m.Env, URL: m.URL, Headers: m.Headers,
-			Tools: m.Tools, TimeoutS: value(m.TimeoutS, 0), Enabled: true,
+			Name:      m.Name,
+			Preset:    m.Preset,
+			Transport: m.Transport,
+			Command:   m.Command,
+			Args:      m.Args,
+			Env:       m.Env,
+			URL:       m.URL,
+			Headers:   m.Headers,
+			Tools:     m.Tools,
+			TimeoutS:  value(m.TimeoutS, 0),
+			Enabled:   true,
 		}
 		if field, why := toolserver.PresetFault(made); field != "" {
 			return none, fmt.Errorf("solution.yaml: MCP server %q: %s %s", m.Name, field, why)

@@ -60,7 +60,11 @@ mcp_servers: [{name: files, transport: stdio, command: files-server}, {name: web
 	require.Equal(t, []string{"Bash"}, profile.DisableTools)
 	require.Equal(t, "scout", profile.Agents[0].Name)
 	require.True(t, profile.MCPServers[0].Enabled)
-	require.Equal(t, domain.MCPServer{Name: "web", Preset: toolserver.BrowserPreset, Transport: toolserver.Stdio, Enabled: true}, profile.MCPServers[1])
+	require.Equal(
+		t,
+		domain.MCPServer{Name: "web", Preset: toolserver.BrowserPreset, Transport: toolserver.Stdio, Enabled: true},
+		profile.MCPServers[1],
+	)
 
 	for _, path := range []string{"etc/hostname", "../general/solution.yaml", "/etc/hostname", "", ".", "none"} {
 		_, err := c.File("extra", path)

@@ -163,8 +163,8 @@ func (c *Store) ChangeMCPServer(
 		rows, _ := tx.Query(ctx, `
 			WITH m AS (
 				UPDATE mcp_servers
-				SET    name = @name, preset = @preset, transport = @transport, command = @command, args = @args, url = @url, sealed = @sealed,
-				       tools = @tools, timeout_s = @timeout, enabled = @enabled, trust_hints = @hints, updated_at = now()
+				SET    name = @name, preset = @preset, transport = @transport, command = @command, args = @args, url = @url,
+				       sealed = @sealed, tools = @tools, timeout_s = @timeout, enabled = @enabled, trust_hints = @hints, updated_at = now()
 				WHERE  id = @id AND owner_id = @owner
 				RETURNING *)
 			SELECT `+mcpColumns+` FROM m JOIN users u ON u.id = m.owner_id`, mcpArgs(s))
