@@ -22,20 +22,22 @@ import (
 
 // Activities holds the dependencies of the activities.
 type Activities struct {
-	Chats      Chats
-	Turns      Turns
-	Ledger     Ledger
-	Log        EventLog
-	Stops      Stops
-	Models     Models
-	Images     prompt.Images
-	Tools      *tools.Registry
-	Agents     *agents.Agents
-	Forks      Forks
-	ForkLimits domain.ForkLimits
-	Workspaces Workspaces
-	Profiles   Profiles
-	ModelRetry domain.ModelRetry
+	Chats  Chats
+	Turns  Turns
+	Ledger Ledger
+	Log    EventLog
+	Stops  Stops
+	Models Models
+	Images prompt.Images
+	// ResultImages keeps the images of tool results.
+	ResultImages ResultImages
+	Tools        *tools.Registry
+	Agents       *agents.Agents
+	Forks        Forks
+	ForkLimits   domain.ForkLimits
+	Workspaces   Workspaces
+	Profiles     Profiles
+	ModelRetry   domain.ModelRetry
 	// ParallelTools is how many tool calls of one turn run at once; 0:
 	// contract.DefaultParallelTools.
 	ParallelTools int
@@ -101,6 +103,8 @@ type Ledger interface {
 	ClaimCall(ctx context.Context, toolCallID, claimant string) (domain.LedgerCall, domain.LedgerState, error)
 	RenewCall(ctx context.Context, toolCallID string, attempt int) error
 	RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error
+	// ImageBytes gives how many bytes the images of the session's results have together.
+	ImageBytes(ctx context.Context, sessionID string) (int64, error)
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
 }
 
@@ -133,6 +137,11 @@ type Models interface {
 	Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error)
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
 	Models(ctx context.Context) ([]domain.Model, error)
+}
+
+// ResultImages keeps the images of tool results.
+type ResultImages interface {
+	KeepImage(ctx context.Context, sessionID, mime string, data []byte) (domain.CallImage, error)
 }
 
 // Speech is the speech model.

@@ -262,6 +262,21 @@ func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) 
 	}
 
 	c.rescale(transcript.Turns[since:], ratioOf(first, all))
+	c.leaveOutImages(transcript.Turns)
+}
+
+// leaveOutImages takes the images of results that the next prompt does not show off the
+// measured turns. Earlier prompts, whose sizes servers reported, showed them.
+func (c *compaction) leaveOutImages(turns []domain.TranscriptTurn) {
+	left := prompt.ImagesLeftOut(c.model, turns)
+
+	for _, t := range turns {
+		for _, call := range t.Calls {
+			hidden := min(left, len(call.Images))
+			left -= hidden
+			c.weights[t.ID] = c.weights[t.ID].Without(hidden)
+		}
+	}
 }
 
 // measured is a size as it is counted here, and as a server has reported it.

@@ -163,6 +163,10 @@ func rendered(t domain.TranscriptTurn) string {
 	for _, call := range t.Calls {
 		fmt.Fprintf(&b, "Tool call: %s %s\n", call.ToolName, shorten(call.Arguments, shownArguments))
 		fmt.Fprintf(&b, "Result (%s): %s\n", call.Status, shorten(prompt.Result(call), shownResult))
+
+		if len(call.Images) > 0 {
+			fmt.Fprintf(&b, "[with %d pictures]\n", len(call.Images))
+		}
 	}
 
 	return b.String()

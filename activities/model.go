@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -252,13 +254,24 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 		return domain.Reply{}, modelAway(err)
 	}
 
-	request, transcript, err := m.prompt(ctx, m.key, m.turn, m.model, m.tools)
+	in, err := m.promptInput(ctx, m.key, m.turn, m.model, m.tools)
 	if err != nil {
 		return domain.Reply{}, err
 	}
 
-	m.transcript = transcript
-	reply, err := traced{m.Models, m.Tracer, m.Meter}.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
+	m.transcript = in.Transcript
+	server := traced{m.Models, m.Tracer, m.Meter}
+	request := prompt.Build(in)
+
+	reply, err := server.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
+	if in.ResultImages.Shown() && refusesImages(m.model, err) {
+		m.Logger.Warn("calling the model again without the images of tool results",
+			"model", m.model.ID, "session_id", m.key.SessionID, "chat_id", m.key.ChatID, "error", err)
+
+		in.ResultImages = prompt.NoResultImages
+		request = prompt.Build(in)
+		reply, err = server.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
+	}
 
 	m.used = m.model.Price.Charge(reply.Usage)
 	if err == nil {
@@ -266,6 +279,16 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	return reply, err
+}
+
+// refusesImages reports whether a call may have failed because the model takes no images,
+// as far as its server did not say so before.
+func refusesImages(model domain.Model, err error) bool {
+	fault, known := errors.AsType[*domain.ModelError](err)
+
+	return known && len(model.Modalities) == 0 && fault.Fault == domain.FaultRefused && slices.Contains(
+		[]int{http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity}, fault.Status,
+	)
 }
 
 // complete closes the turn with everything it asks for.

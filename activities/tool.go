@@ -221,6 +221,7 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 
 	switch cause := context.Cause(ctx); {
 	case cause == nil && err == nil:
+		a.keepImages(ctx, call, &done, result.Images)
 	case cause == nil:
 		a.Logger.Error("failed to run a tool", "tool", tool.Name, "session_id", call.SessionID, "chat_id", call.ChatID, "error", err)
 

@@ -77,6 +77,7 @@ func (m loopMemory) weight() (w domain.ContextWeight, known bool) {
 
 		for _, call := range turn.Calls {
 			w.Bytes += int64(callFrame + len(call.Arguments) + len(call.Result))
+			w.Images += int64(len(call.Images))
 		}
 
 		if turn.InputTokens > 0 {
@@ -150,7 +151,7 @@ func (t *transcripts) recorded(call domain.LedgerCall, done domain.FinishedCall)
 		turn.Calls = slices.Clone(turn.Calls)
 		for i := range turn.Calls {
 			if turn.Calls[i].ID == call.ID {
-				turn.Calls[i].Status, turn.Calls[i].Result = done.Status, done.Result
+				turn.Calls[i].Status, turn.Calls[i].Result, turn.Calls[i].Images = done.Status, done.Result, done.Images
 			}
 		}
 
@@ -244,7 +245,7 @@ func transcriptBytes(transcript domain.Transcript) uint32 {
 		}
 
 		for _, call := range turn.Calls {
-			bytes += each + len(call.Arguments) + len(call.Result) + len(call.ServerCallID)
+			bytes += each*(1+len(call.Images)) + len(call.Arguments) + len(call.Result) + len(call.ServerCallID)
 		}
 	}
 

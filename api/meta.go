@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
 	"everloop/domain"
@@ -174,7 +173,11 @@ func (a *metaAPI) listModels(ctx context.Context, _ *struct{}) (*httpx.Body[mode
 	}
 
 	for _, m := range found {
-		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, fields.OrEmpty(m.Modalities), m.Supports, m.Price}
+		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, m.Modalities, m.Supports, m.Price}
+		if len(item.Modalities) == 0 { // its server does not say: text is what all take
+			item.Modalities = []string{"text"}
+		}
+
 		if item.Name == "" {
 			item.Name = m.ID
 		}

@@ -146,6 +146,7 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 					DisplayName: "Bash hunter2-long",
 					Result:      "it is hunter2-long, from the bucket hunter2-bucket, of the key the line bGluZSBvZiBodW50ZXIy",
 					Phase:       domain.PhaseFinished,
+					Images:      []domain.CallImage{{Attachment: picture, MimeType: "image/png", Bytes: 8}},
 				},
 			},
 		}}
@@ -166,10 +167,12 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 	require.Nil(t, plain.list()[0]["memory_refs"])
 	require.Contains(t, plain.text, "thought of")
 	require.Contains(t, plain.text, "it is")
+	require.Contains(t, plain.text, picture)
 
 	redacted := open(`{"redact":{"tool_results":true,"thinking":true}}`)
 	require.NotContains(t, redacted.text, "thought of")
 	require.NotContains(t, redacted.text, "it is")
+	require.NotContains(t, redacted.text, picture, "images are results too")
 	require.Contains(t, redacted.text, "your password is")
 }
 

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -82,12 +83,18 @@ type Model struct {
 	ID            string
 	Name          string
 	ContextWindow int64
-	MaxOutput     int64 // tokens of one answer; 0: not known
-	Modalities    []string
+	MaxOutput     int64    // tokens of one answer; 0: not known
+	Modalities    []string // of its input, as its server lists them; none: the server does not say
 	Supports      ModelSupport
 	Price         *Price // nil: not known, and its tokens are counted as uncosted
 
 	ReasoningHistory ReasoningHistory
+}
+
+// TakesImages reports whether the model may be sent images. One whose server does not say
+// is tried: its refusal costs one call.
+func (m Model) TakesImages() bool {
+	return len(m.Modalities) == 0 || slices.Contains(m.Modalities, "image")
 }
 
 // ReasoningHistory says which earlier reasoning of a model is sent back to it.

@@ -131,6 +131,7 @@ type ToolResultPatch struct {
 	DurationMS int64          `json:"duration_ms" doc:"Duration in milliseconds."`
 
 	Connections []Connection `json:"connections,omitempty" doc:"What a command connected to, or was kept from."`
+	Images      []CallImage  `json:"images,omitempty" doc:"The images of the result, in order; left out: none."`
 }
 
 // ToolProgressPatch is the payload of a turn:patch of type tool_progress.

@@ -81,6 +81,7 @@ type turnEvent struct {
 	DurationMS int64     `json:"duration_ms"`
 
 	Connections []Connection `json:"connections"`
+	Images      []CallImage  `json:"images"`
 
 	Usage         *Usage  `json:"usage"`
 	FailureReason *string `json:"failure_reason"`
@@ -237,7 +238,7 @@ func (f *TurnFold) toolResult(p turnEvent) error {
 	}
 
 	call.Result, call.Status, call.DurationMS = p.Result, ToolCallStatus(p.Status), p.DurationMS
-	call.Connections = p.Connections
+	call.Connections, call.Images = p.Connections, p.Images
 
 	call.PendingQuestionRef = nil
 	if call.Phase != PhaseUnknownOutcome {

@@ -46,7 +46,8 @@ func TestFoldWholeTurn(t *testing.T) {
 			{"id":"call_1","tool_name":"Bash","display_name":"Run","arguments":"{\"command\":\"ls\"}","status":"pending"}}`),
 		event(6, domain.EventTurnPatch, `{"turn_id":"t1","patch_type":"tool_progress","tool_call_id":"call_1","text_delta":"a"}`),
 		event(7, domain.EventTurnPatch, `{"turn_id":"t1","patch_type":"tool_result","tool_call_id":"call_1","result":"a b",
-			"status":"done","duration_ms":12,"connections":[{"host":"example.org","port":443,"decision":"allowed","count":2}]}`),
+			"status":"done","duration_ms":12,"connections":[{"host":"example.org","port":443,"decision":"allowed","count":2}],
+			"images":[{"attachment":"ab","mime_type":"image/png","bytes":5}]}`),
 		delta("t1", "text", "done", 0),
 		event(8, domain.EventChatEnd, `{"status":"completed"}`),
 		event(9, domain.EventTurnEnd, `{"turn_id":"t1","status":"failed","usage":{"input_tokens":1,"output_tokens":2},
@@ -71,6 +72,7 @@ func TestFoldWholeTurn(t *testing.T) {
 			ID: "call_1", ToolName: "Bash", DisplayName: "Run", Arguments: `{"command":"ls"}`, Status: domain.CallDone,
 			Result: "a b", DurationMS: 12, Phase: domain.PhaseFinished,
 			Connections: []domain.Connection{{Host: "example.org", Port: 443, Decision: domain.ConnectionAllowed, Count: 2}},
+			Images:      []domain.CallImage{{Attachment: "ab", MimeType: "image/png", Bytes: 5}},
 		}},
 	}, turn)
 }

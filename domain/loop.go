@@ -227,6 +227,7 @@ type FinishedCall struct {
 	Changes  []FileChange
 
 	Connections []Connection
+	Images      []CallImage
 }
 
 // FileChange says that a tool or a user changed a file of the workspace.

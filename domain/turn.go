@@ -125,6 +125,7 @@ type ToolCall struct {
 	Phase              CallPhase           `json:"phase" nullable:"true" enum:"queued,running,unknown_outcome" doc:"The progress: queued, running, or unknown_outcome if its worker died while it ran; null once its result is recorded."`
 
 	Connections []Connection `json:"connections,omitempty" doc:"What the call connected to, or was kept from; left out: nothing."`
+	Images      []CallImage  `json:"images,omitempty" doc:"The images of its result; left out: none."`
 
 	ServerCallID string `json:"-"` // the id that the model server gave the call; clients do not see it
 }

@@ -3,6 +3,8 @@ package prompt
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,7 +16,7 @@ import (
 // picturesAtOnce bounds how many pictures of one prompt are fetched at a time.
 const picturesAtOnce = 4
 
-// Images returns the pictures of messages as data URLs.
+// Images returns pictures of messages and of tool results as data URLs.
 type Images interface {
 	DataURL(ctx context.Context, object string) (string, error)
 }
@@ -32,10 +34,26 @@ func Pictures(ctx context.Context, images Images, turns []domain.TranscriptTurn)
 		}
 	}
 
-	names := make([]string, 0, len(urls))
-	for name := range urls {
-		names = append(names, name)
+	if err := load(ctx, images, urls); err != nil {
+		return nil, err
 	}
+
+	for name, url := range urls {
+		if url == "" {
+			return nil, fmt.Errorf(
+				"load an image of the message: %w",
+				domain.Newf(domain.NotFound, "object_not_found", "%s does not exist", name),
+			)
+		}
+	}
+
+	return urls, nil
+}
+
+// load fills in the data URLs of pictures by the names of their objects, several at a
+// time. One whose object is not there stays empty.
+func load(ctx context.Context, images Images, urls map[string]string) error {
+	names := slices.Sorted(maps.Keys(urls))
 
 	var mu sync.Mutex
 
@@ -45,8 +63,12 @@ func Pictures(ctx context.Context, images Images, turns []domain.TranscriptTurn)
 	for _, name := range names {
 		group.Go(func() error {
 			url, err := images.DataURL(ctx, name)
+			if domain.HasCode(err, "object_not_found") {
+				return nil
+			}
+
 			if err != nil {
-				return fmt.Errorf("load an image of the message: %w", err)
+				return fmt.Errorf("load an image of the prompt: %w", err)
 			}
 
 			mu.Lock()
@@ -58,7 +80,7 @@ func Pictures(ctx context.Context, images Images, turns []domain.TranscriptTurn)
 		})
 	}
 
-	return urls, group.Wait()
+	return group.Wait()
 }
 
 // storedPicture is the name of the object that holds a part's picture.

@@ -33,6 +33,8 @@ type Input struct {
 	Tools      []domain.ToolSpec
 	Transcript domain.Transcript // with the memories that the chat was given
 	Pictures   map[string]string // of the transcript, by the name of their object
+	// ResultImages are those of the transcript's tool results.
+	ResultImages ResultImages
 }
 
 // Build builds the prompt of a model call: the instructions, the summary of what was
@@ -57,7 +59,7 @@ func Build(in Input) domain.Prompt {
 		p.Messages = append(p.Messages, Text("user", summarised(transcript.Summary)))
 	}
 
-	remembered := len(transcript.Recalled) == 0
+	remembered, shown := len(transcript.Recalled) == 0, in.ResultImages
 
 	thinking := ReasoningFrom(transcript.Turns, in.Model.ReasoningHistory)
 	for i, t := range transcript.Turns {
@@ -68,6 +70,8 @@ func Build(in Input) domain.Prompt {
 		}
 
 		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures)...)
+		p.Messages = append(p.Messages, shown.of(t)...)
+
 		if problem := mismatchNote(in.Chat, t); problem != "" {
 			p.Messages = append(p.Messages, Text("user", problem))
 		}

@@ -115,7 +115,7 @@ func (s Sizes) count(model, text string) int64 { return int64(s.Tokens.Count(mod
 type TurnTokens struct {
 	Said    int64 // text and tool calls
 	Results int64
-	Files   int64 // pictures
+	Files   int64 // pictures, of messages and of results
 	Calls   int
 	Images  int
 }
@@ -126,6 +126,14 @@ func (w TurnTokens) Total() int64 { return w.Said + w.Results + w.Files }
 // Times scales the size, but for pictures, which are a guess in any case.
 func (w TurnTokens) Times(factor float64) TurnTokens {
 	w.Said, w.Results = Scaled(w.Said, factor), Scaled(w.Results, factor)
+	return w
+}
+
+// Without gives the size without some of the pictures.
+func (w TurnTokens) Without(pictures int) TurnTokens {
+	w.Files -= int64(pictures) * imageTokens
+	w.Images -= pictures
+
 	return w
 }
 
@@ -161,6 +169,8 @@ func (s Sizes) Turn(model string, t domain.TranscriptTurn, thinking bool) TurnTo
 	for _, call := range t.Calls {
 		w.Said += s.count(model, call.ToolName) + s.count(model, call.Arguments) + 2*perMessage
 		w.Results += s.count(model, Result(call)) + perMessage
+		w.Files += int64(len(call.Images)) * imageTokens
+		w.Images += len(call.Images)
 		w.Calls++
 	}
 

@@ -110,6 +110,7 @@ type Result struct {
 	Changed []domain.FileChange
 
 	Connections []domain.Connection // of the command that the call ran
+	Images      []Image             // at most domain.MaxCallImages
 }
 
 // Kinds of file changes.

@@ -23,7 +23,7 @@ type AttachmentRef struct {
 	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture or recording." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 }
 
-// AttachmentsAPI serves the pictures of messages.
+// AttachmentsAPI serves the pictures of messages and of tool results.
 type AttachmentsAPI struct {
 	access.Sessions
 	Images Images
@@ -33,8 +33,8 @@ type AttachmentsAPI struct {
 func (a *AttachmentsAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "read-attachment", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/attachments/{attachment}", Tag: "Messages",
-		Summary:     "Get a picture or a recording of a message",
-		Description: "The content of an image or audio block is the path of this operation.",
+		Summary:     "Get a picture or a recording of a message, or an image of a tool result",
+		Description: "The content of an image or audio block is the path of this operation; the images of a tool call name the attachment.",
 		Scope:       auth.SessionsRead,
 		Errors:      httpx.Codes{404: "object_not_found"},
 		Replies:     []httpx.Reply{{Status: http.StatusOK, Types: []string{"image/*", "audio/*"}}},

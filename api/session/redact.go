@@ -134,6 +134,10 @@ func (r redactor) turn(t *domain.Turn) {
 		}
 
 		call.Connections = r.connections(call.Connections)
+		if r.shared.Redact.ToolResults {
+			call.Images = nil
+		}
+
 		calls[i] = call
 	}
 

@@ -98,7 +98,7 @@ func (a *ShareAPI) Register(r *httpx.Server) {
 	}, a.readShared)
 	httpx.Register(r, httpx.Operation{
 		ID: "read-shared-attachment", Method: fiber.MethodGet, Path: "/api/share/{token}/attachments/{attachment}", Tag: "Sharing",
-		Summary:     "Get a picture of a shared session's message",
+		Summary:     "Get a picture of a shared session's message or tool result",
 		Description: "No credentials are needed.",
 		Public:      true,
 		Errors: httpx.Codes{

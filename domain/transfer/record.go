@@ -149,6 +149,7 @@ type CallRecord struct {
 	CreatedAt   time.Time             `json:"created_at"`
 	Question    *QuestionRecord       `json:"question,omitempty"`
 	Connections []domain.Connection   `json:"connections,omitempty"`
+	Images      []domain.CallImage    `json:"images,omitempty"`
 
 	ServerCallID string `json:"server_call_id,omitempty"` // the id that the model server gave the call
 }

@@ -8,21 +8,28 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 )
 
 // maxResultText bounds the text of one result, in bytes. What a model gets of it
 // is less; the rest goes to a file.
 const maxResultText = 8 << 20
 
-// resultOf puts a server's answer in words. What is not text is named: the model
-// cannot look at it.
+// resultOf puts a server's answer in words, beside its images. What is neither is named:
+// the model cannot look at it.
 func resultOf(answer *sdk.CallToolResult) tools.Result {
-	var b strings.Builder
-
-	text := false
+	var (
+		b      strings.Builder
+		images []tools.Image
+		text   bool
+	)
 
 	for _, content := range answer.Content {
 		part, isText := words(content)
+		if shown, ok := content.(*sdk.ImageContent); ok {
+			part = picture(shown, &images)
+		}
+
 		text = text || isText
 
 		if part == "" {
@@ -57,7 +64,7 @@ func resultOf(answer *sdk.CallToolResult) tools.Result {
 		b.WriteString("(The tool gave no content.)")
 	}
 
-	return tools.Result{Output: b.String(), IsError: answer.IsError}
+	return tools.Result{Output: b.String(), IsError: answer.IsError, Images: images}
 }
 
 // words gives one piece of content as text, and whether it was text.
@@ -65,8 +72,6 @@ func words(content sdk.Content) (text string, isText bool) {
 	switch c := content.(type) {
 	case *sdk.TextContent:
 		return c.Text, true
-	case *sdk.ImageContent:
-		return unseen("image", c.MIMEType, len(c.Data)), false
 	case *sdk.AudioContent:
 		return unseen("audio", c.MIMEType, len(c.Data)), false
 	case *sdk.ResourceLink:
@@ -91,6 +96,21 @@ func words(content sdk.Content) (text string, isText bool) {
 	default:
 		return "[content of a kind that is not shown]", false
 	}
+}
+
+// picture adds an image to those of the result, and names it in the text.
+func picture(c *sdk.ImageContent, images *[]tools.Image) string {
+	image, problem := tools.NewImage(c.Data)
+
+	switch {
+	case problem == "" && len(*images) == domain.MaxCallImages:
+		problem = fmt.Sprintf("a result has at most %d", domain.MaxCallImages)
+	case problem == "":
+		*images = append(*images, image)
+		return fmt.Sprintf("[image, %s, %d bytes]", image.MIME, len(image.Data))
+	}
+
+	return strings.TrimSuffix(unseen("image", c.MIMEType, len(c.Data)), "]") + ": " + problem + "]"
 }
 
 func unseen(what, mediaType string, size int) string {

@@ -163,10 +163,6 @@ func (c *Client) model(e entry, id string) domain.Model {
 		}
 	}
 
-	if len(m.Modalities) == 0 {
-		m.Modalities = []string{"text"}
-	}
-
 	return m
 }
 

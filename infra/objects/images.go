@@ -17,9 +17,6 @@ import (
 	"everloop/domain/speech"
 )
 
-// imageTypes are the pictures that chat-completions servers take.
-var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
-
 // Keep stores the picture of a data URL and gives the reference by which
 // messages name it; an http(s) address is returned unchanged, for the model
 // server to fetch. Whatever else it is, is refused.
@@ -41,7 +38,7 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 		return "", err
 	}
 
-	if !slices.Contains(imageTypes, mime) || http.DetectContentType(data) != mime {
+	if !slices.Contains(domain.ImageTypes, mime) || http.DetectContentType(data) != mime {
 		return "", badImage("it is not a PNG, JPEG, GIF or WebP picture of the type that it names")
 	}
 
@@ -85,6 +82,16 @@ func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, er
 	}
 
 	return speech.Recording{Data: data, Format: format}, nil
+}
+
+// KeepImage stores an image of a tool's result, whose type and size were checked.
+func (s *Store) KeepImage(ctx context.Context, sessionID, mime string, data []byte) (domain.CallImage, error) {
+	object, err := s.keepAttachment(ctx, sessionID, mime, data)
+	if err != nil {
+		return domain.CallImage{}, err
+	}
+
+	return domain.CallImage{Attachment: path.Base(object), MimeType: mime, Bytes: int64(len(data))}, nil
 }
 
 func (s *Store) keepAttachment(ctx context.Context, sessionID, mime string, data []byte) (string, error) {

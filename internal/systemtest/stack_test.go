@@ -160,13 +160,30 @@ func newStackOn(
 	require.NoError(t, err)
 	registry.Provide(types)
 	s.acts = &activities.Activities{
-		Agents: types, Forks: s.journal, ForkLimits: domain.DefaultForkLimits,
-		Compactions: s.journal, Tokens: tokens.New(db, logger), Memories: remembered{},
-		Chats: s.journal, Turns: s.journal, Ledger: s.journal, Log: s.log, Stops: signals, Models: models, Images: store,
-		Tools: registry, Workspaces: workspaces, Profiles: s, ModelRetry: domain.DefaultModelRetry,
-		Environment: secrets.Buckets{Records: s.journal, Recent: secrets.NewRecent()},
-		Metrics:     metrics.NewWork(metrics.New()), Tracer: traces.Work(), Meter: traces, Logger: logger,
-		NoFastPaths: noFastPaths(t),
+		Agents:       types,
+		Forks:        s.journal,
+		ForkLimits:   domain.DefaultForkLimits,
+		Compactions:  s.journal,
+		Tokens:       tokens.New(db, logger),
+		Memories:     remembered{},
+		Chats:        s.journal,
+		Turns:        s.journal,
+		Ledger:       s.journal,
+		Log:          s.log,
+		Stops:        signals,
+		Models:       models,
+		Images:       store,
+		ResultImages: store,
+		Tools:        registry,
+		Workspaces:   workspaces,
+		Profiles:     s,
+		ModelRetry:   domain.DefaultModelRetry,
+		Environment:  secrets.Buckets{Records: s.journal, Recent: secrets.NewRecent()},
+		Metrics:      metrics.NewWork(metrics.New()),
+		Tracer:       traces.Work(),
+		Meter:        traces,
+		Logger:       logger,
+		NoFastPaths:  noFastPaths(t),
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })

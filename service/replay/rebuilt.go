@@ -165,6 +165,7 @@ func (b *rebuilder) result(e *transfer.EntryRecord, call transfer.CallRecord, af
 		Status:      status,
 		DurationMS:  call.DurationMS,
 		Connections: call.Connections,
+		Images:      call.Images,
 	})
 }
 

@@ -102,6 +102,7 @@ func (r *recording) chat(message string, ask bool) string {
 		Result:       "a\nb",
 		DurationMS:   20,
 		ServerCallID: "functions.Bash:" + strconv.Itoa(len(r.entries)),
+		Images:       []domain.CallImage{{Attachment: strings.Repeat("0a", 32), MimeType: "image/png", Bytes: 9}},
 	}
 	if ask {
 		call.ToolName, call.Question = "AskUserQuestion", &transfer.QuestionRecord{ID: domain.NewID(), State: "answered"}
@@ -161,6 +162,7 @@ func (r *recording) chat(message string, ask bool) string {
 			Result:     call.Result,
 			Status:     call.Status,
 			DurationMS: 20,
+			Images:     call.Images,
 		},
 	)
 
@@ -359,7 +361,16 @@ func (a *audience) whole(r *recording) {
 	require.Len(a.t, a.order, len(r.entries))
 	said := strings.Join(a.said(), "\n")
 
-	var serverIDs, fields []string
+	var (
+		serverIDs, fields []string
+		images, shown     []domain.CallImage
+	)
+
+	for _, id := range a.order {
+		for _, c := range a.turns[id].Turn().ToolCalls {
+			shown = append(shown, c.Images...)
+		}
+	}
 
 	for _, e := range r.entries {
 		if e.ReasoningField != "" {
@@ -368,6 +379,7 @@ func (a *audience) whole(r *recording) {
 
 		for _, c := range e.Calls {
 			serverIDs = append(serverIDs, c.ServerCallID)
+			images = append(images, c.Images...)
 		}
 
 		for _, b := range e.Blocks {
@@ -379,6 +391,7 @@ func (a *audience) whole(r *recording) {
 		}
 	}
 
+	require.Equal(a.t, images, shown)
 	require.Equal(a.t, serverIDs, a.serverIDs)
 	require.Equal(a.t, fields, a.fields)
 

@@ -173,11 +173,17 @@ func (s *source) before() string {
 	return ""
 }
 
-// pictures says whether any message of the branch has pictures or recordings.
+// pictures says whether any message of the branch has pictures or recordings, or any result images.
 func (s *source) pictures() bool {
 	for _, e := range s.entries {
 		for _, p := range e.Parts {
 			if p.Attachment() != "" {
+				return true
+			}
+		}
+
+		for _, call := range e.Calls {
+			if len(call.Images) > 0 {
 				return true
 			}
 		}

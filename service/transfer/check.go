@@ -408,6 +408,10 @@ func (c *turnCheck) call(call transfer.CallRecord) error {
 		return badf("the connections of tool call %q are not usable", shorten(call.ID))
 	}
 
+	if !domain.CallImagesUsable(call.Images) {
+		return badf("the images of tool call %q are not usable", shorten(call.ID))
+	}
+
 	if !countable(maxCount, call.DurationMS) {
 		return badf("tool call %q has impossible numbers", shorten(call.ID))
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -239,6 +240,17 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 				}
 
 				call(e)["connections"] = many
+			})
+		}},
+		"an image of another session": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) {
+				call(e)["images"] = []any{map[string]any{"attachment": "../other/" + strings.Repeat("0", 55), "mime_type": "image/png", "bytes": 1}}
+			})
+		}},
+		"too many images": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) {
+				one := map[string]any{"attachment": strings.Repeat("0", 64), "mime_type": "image/png", "bytes": 1}
+				call(e)["images"] = slices.Repeat([]any{one}, domain.MaxCallImages+1)
 			})
 		}},
 		"a reasoning field that is none": {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["reasoning_field"] = "content" }) }},

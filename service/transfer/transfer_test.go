@@ -221,6 +221,7 @@ func (h *house) furnish() domain.Session {
 					Connections: []domain.Connection{
 						{Host: "example.org", Port: 443, Decision: domain.ConnectionAllowed, Count: 2, BytesSent: 3, BytesReceived: 4},
 					},
+					Images: []domain.CallImage{{Attachment: picture, MimeType: "image/png", Bytes: int64(len(png))}},
 				},
 				{
 					ID:          asked,
@@ -669,6 +670,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "image/png", mime)
 	require.Equal(t, png, image)
+	require.Contains(t, h.shown(copied), `"images":[{"attachment":"`, "the images of results are compared")
 
 	// A second generation is no different, and it may be another installation.
 	again := newHouse(t)

@@ -118,6 +118,7 @@ func (s *Store) RecordCall(ctx context.Context, call domain.LedgerCall, done dom
 	if err := events.Emit(call.SessionID, call.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
 		TurnID: call.EntryID, PatchType: domain.PatchToolResult, ToolCallID: call.ID,
 		Result: done.Result, Status: done.Status, DurationMS: done.Duration.Milliseconds(), Connections: done.Connections,
+		Images: done.Images,
 	}); err != nil {
 		return err
 	}
@@ -131,11 +132,13 @@ func (s *Store) RecordCall(ctx context.Context, call domain.LedgerCall, done dom
 	return s.UpdateOne(ctx, &events, pg.Statement{
 		Parts: `
 		changed AS (
-			UPDATE tool_calls SET status = @status, phase = @phase, result = @result, duration_ms = @duration, connections = @connections
+			UPDATE tool_calls SET status = @status, phase = @phase, result = @result, duration_ms = @duration, connections = @connections,
+			       images = @images
 			WHERE  id = @call AND attempt = @attempt AND phase = 'running' RETURNING 1)`,
 		Args: pgx.NamedArgs{
 			"status": done.Status, "phase": done.Phase, "result": done.Result, "duration": done.Duration.Milliseconds(),
 			"call": call.ID, "attempt": call.Attempt, "connections": pg.NullIfEmpty(done.Connections),
+			"images": pg.NullIfEmpty(done.Images),
 		},
 	})
 }

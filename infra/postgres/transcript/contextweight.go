@@ -65,6 +65,8 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 		     + CASE WHEN EXISTS (SELECT 1 FROM counted) THEN 0
 		         ELSE coalesce(octet_length((SELECT compaction->>'summary_full' FROM last)), 0) END,
 		       coalesce((SELECT sum(jsonb_array_length(jsonb_path_query_array(parts, '$[*].image_url'))) FROM since WHERE role = 'user'), 0)
+		     + coalesce((SELECT sum(jsonb_array_length(t.images)) FROM tool_calls t
+		                 WHERE t.images IS NOT NULL AND t.entry_id IN (SELECT id FROM since WHERE role = 'assistant')), 0)
 		FROM   chats c JOIN sessions s ON s.id = c.session_id LEFT JOIN loops l ON l.id = $2
 		WHERE  c.id = $1 AND s.deleted_at IS NULL`,
 		key.ChatID, key.LoopID, int64(1)<<62, key.Step).Scan(fields...)

@@ -33,6 +33,7 @@ func TurnColumns(branch string) string {
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments,
 			'status', t.status, 'result', t.result, 'duration_ms', t.duration_ms, 'phase', t.phase, 'connections', t.connections,
+			'images', t.images,
 			'pending_question_ref',
 			    (SELECT json_strip_nulls(json_build_object('question_id', q.id, 'asked_at', q.asked_at, 'source_loop', q.source_loop,
 			                         'expires_at', q.expires_at, 'default_policy', q.default_policy))

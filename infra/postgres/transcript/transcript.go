@@ -58,7 +58,7 @@ var transcriptRows = `
 	       CASE WHEN row_number() OVER newest = 1 THEN (SELECT compaction->>'summary_full' FROM last) END,
 	       e.id, e.sequence, e.chat_id, e.role, e.status, e.input_tokens, e.model, e.reasoning_field,
 	       CASE WHEN coalesce(t.position, 0) = 0 THEN e.parts END, CASE WHEN coalesce(t.position, 0) = 0 THEN e.blocks END,
-	       t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result, t.server_call_id
+	       t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result, t.server_call_id, t.images
 	FROM   head h LEFT JOIN ` + keptTurns(ThisBranch, `$5`) + ` ON true LEFT JOIN tool_calls t ON t.entry_id = e.id AND e.role = 'assistant'
 	WINDOW newest AS (ORDER BY e.sequence, t.position)
 	ORDER  BY e.sequence, t.position`
@@ -76,12 +76,13 @@ type transcriptRow struct {
 	summary                                         *string
 
 	callID, toolName, displayName, arguments, callStatus, result, serverCallID *string
+	images                                                                     []domain.CallImage
 }
 
 func (r *transcriptRow) scan(row pgx.CollectableRow, out *domain.Transcript) error {
 	return row.Scan(&out.CompactionID, &out.CompactedAt, &out.Recalled, &r.summary,
 		&r.id, &r.sequence, &r.chatID, &r.role, &r.status, &r.inputTokens, &r.model, &r.reasoningField, &r.turn.Parts, &r.turn.Blocks,
-		&r.callID, &r.toolName, &r.displayName, &r.arguments, &r.callStatus, &r.result, &r.serverCallID)
+		&r.callID, &r.toolName, &r.displayName, &r.arguments, &r.callStatus, &r.result, &r.serverCallID, &r.images)
 }
 
 // addTo appends the row's turn, unless the row before it was of the same turn, and
@@ -111,6 +112,7 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 	turn.Calls = append(turn.Calls, domain.ToolCall{
 		ID: *r.callID, ToolName: *r.toolName, DisplayName: *r.displayName, Arguments: *r.arguments,
 		Status: domain.ToolCallStatus(*r.callStatus), Result: *r.result, ServerCallID: *r.serverCallID,
+		Images: r.images,
 	})
 }
 

@@ -29,7 +29,7 @@ var entryColumns = `
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments, 'status', t.status,
 			'phase', t.phase, 'result', t.result, 'started_at', t.started_at, 'duration_ms', t.duration_ms, 'created_at', t.created_at,
-			'server_call_id', t.server_call_id, 'connections', t.connections,
+			'server_call_id', t.server_call_id, 'connections', t.connections, 'images', t.images,
 			'question', (SELECT json_build_object('id', q.id, 'questions', q.questions, 'source_loop', q.source_loop, 'state', q.state,
 			    'answer', q.answer,
 			                                      'asked_at', q.asked_at, 'resolved_at', q.resolved_at)

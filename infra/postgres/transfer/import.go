@@ -266,15 +266,15 @@ func (w *importWriter) call(e transfer.EntryRecord, position int, call transfer.
 	if err := w.queue(`
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase,
 		    attempt, result,
-		                        started_at, duration_ms, created_at, server_call_id, connections)
+		                        started_at, duration_ms, created_at, server_call_id, connections, images)
 		VALUES (@id, @session, @chat, @entry, @position, @tool, @display, @arguments, @status, @phase, 1, @result, @started, @duration,
 		    @created,
-		        @server, @connections)`,
+		        @server, @connections, @images)`,
 		pgx.NamedArgs{
 			"id": call.ID, "chat": e.ChatID, "entry": e.ID, "position": position, "tool": call.ToolName, "display": call.DisplayName,
 			"arguments": call.Arguments, "status": call.Status, "phase": call.Phase, "result": call.Result, "started": call.StartedAt,
 			"duration": call.DurationMS, "created": call.CreatedAt, "server": call.ServerCallID,
-			"connections": pg.NullIfEmpty(call.Connections),
+			"connections": pg.NullIfEmpty(call.Connections), "images": pg.NullIfEmpty(call.Images),
 		}); err != nil || call.Question == nil {
 		return err
 	}

@@ -60,6 +60,7 @@ type playedEvent struct {
 	Result     string           `json:"result"`
 
 	Connections []domain.Connection `json:"connections"`
+	Images      []domain.CallImage  `json:"images"`
 
 	// question:resolved
 	QuestionID string `json:"question_id"`
@@ -317,9 +318,11 @@ func (p stepPlayer) patch(ctx context.Context, step replay.Step, e playedEvent) 
 		return p.addCall(ctx, step.ChatID, e.TurnID, call)
 	case e.PatchType == domain.PatchToolResult:
 		_, err := p.Exec(ctx, `
-			UPDATE tool_calls SET status = $3, result = $4, duration_ms = $5, connections = $6, phase = 'finished'
+			UPDATE tool_calls SET status = $3, result = $4, duration_ms = $5, connections = $6, images = $7,
+			       phase = 'finished'
 			WHERE  id = $1 AND session_id = $2`,
-			e.ToolCallID, p.session.ID, e.Status, e.Result, e.DurationMS, pg.NullIfEmpty(usable(e.Connections)))
+			e.ToolCallID, p.session.ID, e.Status, e.Result, e.DurationMS, pg.NullIfEmpty(usable(e.Connections)),
+			pg.NullIfEmpty(usableImages(e.Images)))
 
 		return err
 	default:
@@ -335,6 +338,15 @@ func usable(connections []domain.Connection) []domain.Connection {
 	}
 
 	return connections
+}
+
+// usableImages is usable for images.
+func usableImages(images []domain.CallImage) []domain.CallImage {
+	if !domain.CallImagesUsable(images) {
+		return nil
+	}
+
+	return images
 }
 
 func (p stepPlayer) addCall(ctx context.Context, chatID, turnID string, call domain.ToolCall) error {

@@ -11,6 +11,7 @@ export interface CallView {
   readonly result: string;
   readonly duration_ms: number;
   readonly connections?: EventSchemas['Connection'][] | undefined;
+  readonly images?: EventSchemas['CallImage'][] | undefined;
   /** Live output since the view joined; the result has all of it. */
   readonly progress: string;
 }
@@ -228,6 +229,7 @@ export class ChatView {
         return this.changeCall(turn, data.tool_call_id, {
           result: data.result, status: data.status, duration_ms: data.duration_ms,
           ...(data.connections ? { connections: data.connections } : {}),
+          ...(data.images ? { images: data.images } : {}),
         });
       case 'tool_progress': return this.progress(turn, data.tool_call_id, data.text_delta);
       default: // a type that this version does not know
@@ -274,7 +276,7 @@ export class ChatView {
   }
 
   private put(turn: Turn): void {
-    const calls = turn.tool_calls.map((one) => ({ ...one, connections: one.connections, progress: '' }));
+    const calls = turn.tool_calls.map((one) => ({ ...one, connections: one.connections, images: one.images, progress: '' }));
     this.turns.set(turn.turn_id, { ...turn, tool_calls: calls });
     this.touch();
   }

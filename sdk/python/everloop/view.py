@@ -31,6 +31,7 @@ class CallView:
     result: str = ""
     duration_ms: int = 0
     connections: Sequence[generated.Connection] | None = None
+    images: Sequence[generated.CallImage] | None = None
     progress: str = ""
     """Live output since the view joined; the result has all of it."""
 
@@ -278,6 +279,8 @@ class ChatView:
             change: dict[str, Any] = {name: data[name] for name in ("result", "status", "duration_ms")}  # type: ignore[literal-required]
             if data.get("connections"):
                 change["connections"] = data["connections"]
+            if data.get("images"):
+                change["images"] = data["images"]
             self._change_call(turn, data["tool_call_id"], **change)
         elif data["patch_type"] == "tool_progress":
             self._progress(turn, data["tool_call_id"], data["text_delta"])

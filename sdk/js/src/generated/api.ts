@@ -2088,8 +2088,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a picture or a recording of a message
-         * @description The content of an image or audio block is the path of this operation.
+         * Get a picture or a recording of a message, or an image of a tool result
+         * @description The content of an image or audio block is the path of this operation; the images of a tool call name the attachment.
          */
         get: operations["read-attachment"];
         put?: never;
@@ -3050,7 +3050,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a picture of a shared session's message
+         * Get a picture of a shared session's message or tool result
          * @description No credentials are needed.
          */
         get: operations["read-shared-attachment"];
@@ -4364,6 +4364,22 @@ export interface components {
             title: string;
             /** @description Whether there are more. */
             truncated: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        CallImage: {
+            /** @description SHA-256 of the image: its name among the attachments of the session. */
+            attachment: string;
+            /**
+             * Format: int64
+             * @description The size in bytes.
+             */
+            bytes: number;
+            /**
+             * @description The type, by its content.
+             * @enum {string}
+             */
+            mime_type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
         } & {
             [key: string]: unknown;
         };
@@ -10635,6 +10651,8 @@ export interface components {
             duration_ms: number;
             /** @description Its id. */
             id: string;
+            /** @description The images of its result; left out: none. */
+            images?: components["schemas"]["CallImage"][];
             /** @description The question that it waits for; null: none. */
             pending_question_ref: components["schemas"]["PendingQuestionRef"] | null;
             /**

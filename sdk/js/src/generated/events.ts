@@ -104,6 +104,20 @@ export interface components {
             /** @description The type. */
             type: string;
         };
+        CallImage: {
+            /** @description SHA-256 of the image: its name among the attachments of the session. */
+            attachment: string;
+            /**
+             * Format: int64
+             * @description The size in bytes.
+             */
+            bytes: number;
+            /**
+             * @description The type, by its content.
+             * @enum {string}
+             */
+            mime_type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+        };
         /**
          * chat:end
          * @description A chat ends, or waits for an answer.
@@ -538,6 +552,8 @@ export interface components {
             duration_ms: number;
             /** @description Its id. */
             id: string;
+            /** @description The images of its result; left out: none. */
+            images?: components["schemas"]["CallImage"][];
             /** @description The question that it waits for; null: none. */
             pending_question_ref: components["schemas"]["PendingQuestionRef"] | null;
             /**
@@ -757,6 +773,8 @@ export interface components {
              * @description Duration in milliseconds.
              */
             duration_ms: number;
+            /** @description The images of the result, in order; left out: none. */
+            images?: components["schemas"]["CallImage"][];
             /**
              * @description The type of the patch.
              * @enum {string}

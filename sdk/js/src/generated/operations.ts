@@ -1902,7 +1902,7 @@ export class Api {
     );
   }
 
-  /** Get a picture or a recording of a message. GET /api/sessions/{session_id}/attachments/{attachment} */
+  /** Get a picture or a recording of a message, or an image of a tool result. GET /api/sessions/{session_id}/attachments/{attachment} */
   readAttachment(
     session_id: string,
     attachment: string,
@@ -1926,7 +1926,7 @@ export class Api {
     );
   }
 
-  /** Get a picture of a shared session's message. GET /api/share/{token}/attachments/{attachment} */
+  /** Get a picture of a shared session's message or tool result. GET /api/share/{token}/attachments/{attachment} */
   readSharedAttachment(
     token: string,
     attachment: string,

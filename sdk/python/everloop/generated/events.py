@@ -18,6 +18,15 @@ class Block(TypedDict):
     """The type."""
 
 
+class CallImage(TypedDict):
+    attachment: str
+    """SHA-256 of the image: its name among the attachments of the session."""
+    bytes: int
+    """The size in bytes."""
+    mime_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+    """The type, by its content."""
+
+
 class ChatError(TypedDict):
     code: str
     """Stable; docs/errors.md lists the codes."""
@@ -123,6 +132,8 @@ class ToolCall(TypedDict):
     """Duration in milliseconds."""
     id: str
     """Its id."""
+    images: NotRequired[list[CallImage]]
+    """The images of its result; left out: none."""
     pending_question_ref: PendingQuestionRef | None
     """The question that it waits for; null: none."""
     phase: Literal["queued", "running", "unknown_outcome", None]
@@ -532,6 +543,8 @@ class TurnPatchToolResult(TypedDict):
     """What a command connected to, or was kept from."""
     duration_ms: int
     """Duration in milliseconds."""
+    images: NotRequired[list[CallImage]]
+    """The images of the result, in order; left out: none."""
     patch_type: Literal["tool_result"]
     """The type of the patch."""
     prev_seq: int

@@ -574,6 +574,15 @@ class CalendarEntry(TypedDict):
     """Whether there are more."""
 
 
+class CallImage(TypedDict):
+    attachment: str
+    """SHA-256 of the image: its name among the attachments of the session."""
+    bytes: int
+    """The size in bytes."""
+    mime_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+    """The type, by its content."""
+
+
 class Cancelled(TypedDict):
     background_tasks: int
     """Background tasks that were stopped."""
@@ -4834,6 +4843,8 @@ class ToolCall(TypedDict):
     """Duration in milliseconds."""
     id: str
     """Its id."""
+    images: NotRequired[list[CallImage]]
+    """The images of its result; left out: none."""
     pending_question_ref: PendingQuestionRef | None
     """The question that it waits for; null: none."""
     phase: Literal["queued", "running", "unknown_outcome", None]

@@ -3528,7 +3528,9 @@ class Api:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Download:
-        """Get a picture or a recording of a message. GET /api/sessions/{session_id}/attachments/{attachment}"""
+        """Get a picture or a recording of a message, or an image of a tool result. GET
+        /api/sessions/{session_id}/attachments/{attachment}
+        """
         return await self._transport.response(
             "GET",
             "/api/sessions/{session_id}/attachments/{attachment}",
@@ -3567,7 +3569,7 @@ class Api:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Download:
-        """Get a picture of a shared session's message. GET /api/share/{token}/attachments/{attachment}"""
+        """Get a picture of a shared session's message or tool result. GET /api/share/{token}/attachments/{attachment}"""
         return await self._transport.response(
             "GET",
             "/api/share/{token}/attachments/{attachment}",
