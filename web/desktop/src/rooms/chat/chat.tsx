@@ -7,6 +7,7 @@ import { useDetail, useSession, type Followed } from '../../lib/session';
 import { Failure, Spinner } from '../../ui/page';
 import { toast } from '../../ui/toast';
 import { Composer, messageOf, type Outgoing, wantedOptions } from './composer';
+import { SessionOfCalls } from './attached';
 import { Conversation } from './conversation';
 import { SessionFrame } from './header';
 import { ReplayBar } from './replay-bar';
@@ -83,7 +84,9 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
 
   return (
     <div className="flex h-full min-h-0 flex-col">
-      <Conversation session={session} state={state} quote={quote} />
+      <SessionOfCalls.Provider value={session.id}>
+        <Conversation session={session} state={state} quote={quote} />
+      </SessionOfCalls.Provider>
       {detail.data?.replay_state && <ReplayBar id={session.id} state={detail.data.replay_state} />}
       <div className="mx-auto w-full max-w-3xl px-3 pb-3">
         {!state.online && (

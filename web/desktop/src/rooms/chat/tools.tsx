@@ -24,6 +24,7 @@ import { t } from '../../lib/i18n';
 import { bounded, Code, CopyButton, languageOf } from '../../ui/code';
 import { Diff, lineDiff } from '../../ui/diff';
 import { Prose } from '../../ui/markdown';
+import { ResultImages } from './attached';
 import { Turn } from './turn';
 
 export type Arguments = Record<string, unknown>;
@@ -393,6 +394,7 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
       {open && (
         <div className="space-y-2 border-t px-2.5 py-2">
           {Body ? <Body call={call} args={args} nested={nested} {...(children ? { children } : {})} /> : <Other call={call} args={args} />}
+          {call.images && call.images.length > 0 && <ResultImages images={call.images} />}
           {call.connections && call.connections.length > 0 && (
             <p className="text-xs text-soft">
               {t('Network: {hosts}', { hosts: call.connections.map((one) => text((one as Arguments).host ?? one)).join(', ') })}

@@ -1,17 +1,15 @@
 import type { CallView, TurnView } from '@everloop/sdk';
-import { useQuery } from '@tanstack/react-query';
 import { Brain, ChevronRight, Info, Link2, MessageSquareQuote, RefreshCw } from 'lucide-react';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { compact, cost, dateTime, duration } from '../../lib/format';
 import { t } from '../../lib/i18n';
 import { visible } from '../../lib/visible';
-import { api } from '../../lib/query';
 import { IconButton } from '../../ui/button';
 import { bounded, Code, copyText, CopyButton, maxParagraph } from '../../ui/code';
 import { Prose } from '../../ui/markdown';
-import { Spinner } from '../../ui/page';
 import { toast } from '../../ui/toast';
+import { Attached } from './attached';
 import { isOpenQuestion, ToolCard } from './tools';
 
 type Nested = ReadonlyMap<string, readonly TurnView[]>;
@@ -61,20 +59,9 @@ function User({ turn, quote, inner }: { turn: TurnView; quote?: ((text: string) 
   );
 }
 
-/** Picture loads an attachment with the credential of the page, which an address alone would not have. */
+/** Picture shows a picture of a message. */
 function Picture({ block }: { block: Block; turn: TurnView }) {
   const own = /^\/api\/sessions\/([^/]+)\/attachments\/([^/?#]+)$/.exec(block.content);
-  const picture = useQuery({
-    queryKey: ['attachment', block.content], enabled: own !== null, staleTime: Infinity, gcTime: 60_000,
-    queryFn: async ({ signal }) => (await api().readAttachment(own?.[1] ?? '', decodeURIComponent(own?.[2] ?? ''), { signal })).blob(),
-  });
-  const [src, setSrc] = useState<string>();
-  useEffect(() => {
-    if (!picture.data) return undefined;
-    const url = URL.createObjectURL(picture.data);
-    setSrc(url);
-    return () => URL.revokeObjectURL(url);
-  }, [picture.data]);
   if (block.content.startsWith('data:image/'))
     return <img src={block.content} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" />;
   if (!own)
@@ -88,8 +75,14 @@ function Picture({ block }: { block: Block; turn: TurnView }) {
         {t('Picture')}
       </a>
     );
-  if (picture.error) return <span className="text-sm text-soft">{t('The picture could not be loaded.')}</span>;
-  return src ? <img src={src} alt={t('Attached picture')} className="my-1 max-h-72 rounded-lg" /> : <Spinner />;
+  return (
+    <Attached
+      session={own[1] ?? ''}
+      name={decodeURIComponent(own[2] ?? '')}
+      label={t('Attached picture')}
+      className="my-1 max-h-72 rounded-lg"
+    />
+  );
 }
 
 function System({ turn }: { turn: TurnView }) {
