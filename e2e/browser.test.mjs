@@ -2,10 +2,12 @@
 // and what of it reaches the workspace. They need Chromium; the tool server comes with
 // the packages of these tests.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { dirname } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { Desktop } from './lib/desktop.mjs';
 import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 import { modulesInSandboxes } from './lib/modules.mjs';
 
@@ -63,6 +65,21 @@ async function browsing(more = {}) {
   return { view, server };
 }
 
+const get = (path, key = fixture.server.key) => fetch(fixture.server.url + path, { headers: { authorization: `Bearer ${key}` } });
+
+// served gives an attachment as the service sends it to the caller with a key.
+async function served(session, name, key) {
+  const answer = await get(`/api/sessions/${session}/attachments/${name}`, key);
+  return { status: answer.status, type: answer.headers.get('content-type'), data: Buffer.from(await answer.arrayBuffer()) };
+}
+
+// imagesFor gives the images of the newest request to the model that holds a text.
+async function imagesFor(mark) {
+  const { body } = (await fixture.requests(mark)).at(-1);
+  const parts = body.messages.flatMap((m) => (Array.isArray(m.content) ? m.content : []));
+  return parts.filter((p) => p.type === 'image_url').map((p) => p.image_url.url);
+}
+
 const go = (url) => call('mcp__browser__browser_navigate', { url });
 
 test('a page that a rule allows is opened, read and photographed', only, async () => {
@@ -83,6 +100,56 @@ test('a page that a rule allows is opened, read and photographed', only, async (
   // The file is in the workspace; profile, caches and settings of the browser are not.
   assert.match(files.result, /211\s+P\s+N\s+G/);
   assert.deepEqual(files.result.trim().split('\n').slice(1).filter((name) => name !== '.everloop'), ['browser']);
+});
+
+test('a screenshot reaches the model, clients, the desktop and an imported session', only, async () => {
+  const { view } = await browsing();
+  const mark = 'screenshot-7301';
+  const { calls } = await view.run(`${mark} ${steps(
+    { calls: [go(`http://${allowed.at}/shown`)] },
+    { calls: [call('mcp__browser__browser_take_screenshot', { type: 'png', scale: 'css' })] },
+    { text: 'done' },
+  )}`);
+  assert.equal(calls[0].images, undefined);
+  assert.equal(calls[1].images.length, 1, JSON.stringify(calls[1]));
+  const [image] = calls[1].images;
+
+  const kept = await served(view.session, image.attachment);
+  assert.deepEqual([kept.status, kept.type, kept.data.length], [200, 'image/png', image.bytes]);
+  assert.equal(createHash('sha256').update(kept.data).digest('hex'), image.attachment);
+  assert.deepEqual(await imagesFor(mark), [`data:image/png;base64,${kept.data.toString('base64')}`]);
+
+  const { api_key: onlooker } = await fixture.rest.post('/api/admin/users', { username: 'onlooker' });
+  assert.equal((await served(view.session, image.attachment, onlooker.plaintext)).status, 404);
+  const link = await fixture.rest.post(`/api/sessions/${view.session}/share`);
+  const shared = await fetch(`${link.url}/attachments/${image.attachment}`);
+  assert.deepEqual(Buffer.from(await shared.arrayBuffer()), kept.data);
+
+  const desktop = await Desktop.start(fixture, chromium);
+  try {
+    const page = await desktop.open(`/s/${view.session}`);
+    await page.getByRole('button', { name: /Take a screenshot|take_screenshot/i }).click();
+    const shown = page.getByRole('img', { name: 'Picture of the tool (image/png)' });
+    await shown.waitFor();
+    await page.waitForFunction((one) => one.complete && one.naturalWidth > 0, await shown.elementHandle());
+    await desktop.clean(page, 'a screenshot of the browser tools');
+  } finally {
+    await desktop.close();
+  }
+
+  const form = new FormData();
+  form.append('file', new Blob([await (await get(`/api/sessions/${view.session}/export`)).arrayBuffer()]), 'session.zip');
+  const made = await fetch(`${fixture.server.url}/api/sessions/import`, {
+    method: 'POST', body: form, headers: { authorization: `Bearer ${fixture.server.key}` },
+  });
+  assert.equal(made.status, 200);
+  const { id: copy } = await made.json();
+  const copied = (await fixture.rest.messages(copy)).flatMap((turn) => turn.tool_calls);
+  assert.deepEqual(copied.map((one) => one.images), [undefined, [image]]);
+  assert.deepEqual((await served(copy, image.attachment)).data, kept.data);
+  await fixture.rest.post(`/api/sessions/${copy}/chat`, { message: steps({ text: 'seen again' }) });
+  await eventually('the copy goes on', async () => (await fixture.rest.detail(copy)).status === 'completed');
+  assert.equal((await imagesFor('seen again')).length, 1);
 });
 
 test('what no rule allows is not reached, by no way around the proxy', only, async () => {

@@ -159,7 +159,7 @@ export class Rules {
           this.#bad(event, `call ${data.tool_call_id} is ${call.status} already`);
         }
         if (!['done', 'error', 'cancelled'].includes(data.status)) this.#bad(event, `status is ${data.status}`);
-        Object.assign(call, { status: data.status, result: data.result, duration_ms: data.duration_ms });
+        Object.assign(call, { status: data.status, result: data.result, duration_ms: data.duration_ms, images: data.images });
         return;
       }
       case 'tool_progress':
@@ -233,7 +233,7 @@ export function compare(messages, rules) {
     differ(m.turn_id, 'sequence', m.sequence, turn.sequence);
     const shown = m.blocks.filter((b) => ['text', 'thinking', 'image', 'audio'].includes(b.type));
     differ(m.turn_id, 'blocks', shown.map((b) => [b.type, b.content]), turn.blocks.map((b) => [b.type, b.text]));
-    const short = (c) => [c.id, c.tool_name, c.status, c.result ?? '', c.arguments];
+    const short = (c) => [c.id, c.tool_name, c.status, c.result ?? '', c.arguments, c.images ?? []];
     differ(m.turn_id, 'calls', m.tool_calls.map(short), [...turn.calls.values()].map(short));
     if (m.role === 'assistant') differ(m.turn_id, 'usage', m.usage, turn.usage);
   });
