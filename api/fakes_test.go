@@ -236,6 +236,7 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 	m.asked.after, m.asked.limit = after, limit
 
 	taken := 0
+
 	if m.ended != nil {
 		defer func() { m.ended <- taken }()
 	}

@@ -102,6 +102,7 @@ func TestPages_addressOfTheRepository(t *testing.T) {
 	w := newWorld(t, nil)
 
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 	for _, path := range []string{"/acme/tables.git", "/acme/tables.git/"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
 		require.NoError(t, err)

@@ -95,7 +95,11 @@ func parseRequest(body []byte) (*chatRequest, *apiError) {
 
 	err := json.Unmarshal(body, &req)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil, badRequest("the field %s must not be of type %s", cmp.Or(strings.Trim(wrong.Field, "."), "(the body itself)"), wrong.Value)
+		return nil, badRequest(
+			"the field %s must not be of type %s",
+			cmp.Or(strings.Trim(wrong.Field, "."), "(the body itself)"),
+			wrong.Value,
+		)
 	}
 
 	if err != nil {

@@ -34,6 +34,7 @@ func (b *backend) Checks() []domain.Check {
 	}
 
 	var checks []domain.Check
+
 	for _, e := range b.settings.Engines() {
 		run := func(ctx context.Context) (string, error) { return e.Check(ctx, b.Clients) }
 		checks = append(checks, check(e.Name, e.Title, e.Hint, run))

@@ -47,7 +47,7 @@ func add(rows *[]Row, flags reflect.Value) {
 	}
 }
 
-// shown is the value of a variable as everybody may see it. Numbers, switches and times
+// shown is the value of a variable as any caller may see it. Numbers, switches and times
 // are no secrets, whatever their names are.
 func shown(variable string, value reflect.Value) string {
 	if value.CanInt() || value.CanUint() || value.CanFloat() || value.Kind() == reflect.Bool {

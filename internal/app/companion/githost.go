@@ -65,6 +65,7 @@ func gitCompanion() companion {
 		address: func(s *Settings) string { return s.GitAddr },
 		open: func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
 			s := b.settings
+
 			service, err := s.openGit(ctx, agent.DataDir, agent.RegistryURL, s.agentURL(agent), s.RegistryKey, githost.Config{
 				Hosts: agent.Hosts.Allowed(), Proxies: agent.Edge.Trusted(), Room: agent.Disk.Room(filepath.Join(agent.DataDir, "git")),
 			})
