@@ -244,12 +244,9 @@ func TestGrep_stopsRipgrepAtLimit(t *testing.T) {
 func TestGrep_manyMatchesInOneFile(t *testing.T) {
 	t.Parallel()
 
-	for engine, box := range map[string]tools.Sandbox{"ripgrep": toolstest.RealSandbox(t), "scan": nil} {
-		lines := 3 << 20
-		if box == nil {
-			lines = 1 << 18 // it writes no messages
-		}
+	const lines = 1 << 18
 
+	for engine, box := range map[string]tools.Sandbox{"ripgrep": toolstest.RealSandbox(t), "scan": nil} {
 		for name, tc := range map[string]struct {
 			arguments toolstest.Args
 			want      string
@@ -271,6 +268,18 @@ func TestGrep_manyMatchesInOneFile(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestGrep_millionsOfMatches: ripgrep's messages about the matches are many times as long
+// as the file.
+func TestGrep_millionsOfMatches(t *testing.T) {
+	t.Parallel()
+
+	const lines = 3 << 20
+
+	b := newBench(t, toolstest.RealSandbox(t))
+	b.File("feeds.txt", strings.Repeat("\n", lines))
+	require.Equal(t, fmt.Sprintf("feeds.txt:%d\n", lines), b.Do("Grep", toolstest.Args{"pattern": "^$", "output_mode": "count"}).Output)
 }
 
 func TestGrep_longLinesAndBytes(t *testing.T) {
