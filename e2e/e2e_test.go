@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,13 +61,30 @@ func TestEndToEnd(t *testing.T) {
 		}
 	}
 
-	for _, suite := range longestFirst(suites) {
-		t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) {
-			// Each suite has a service of its own, and mostly waits.
-			t.Parallel()
-			runSuite(t, suite, binary)
+	// Each suite has a service of its own, and mostly waits. Parallel subtests would start
+	// in no order.
+	queue := make(chan string)
+
+	var workers sync.WaitGroup
+	for range atOnce() {
+		workers.Go(func() {
+			for suite := range queue {
+				t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) { runSuite(t, suite, binary) })
+			}
 		})
 	}
+
+	for _, suite := range longestFirst(suites) {
+		queue <- suite
+	}
+
+	close(queue)
+	workers.Wait()
+}
+
+// atOnce is how many suites run at a time: what -parallel says.
+func atOnce() int {
+	return flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
 }
 
 // longest are the suites that take minutes, in the order in which they start. The
