@@ -128,7 +128,8 @@ describe('in the sandbox', () => {
     assert.deepEqual([echo.status, echo.result], ['done', 'Echo: hi there']);
     assert.equal(echo.display_name, 'every: Echo Tool');
     assert.match(sum.result, /42/);
-    assert.match(image.result, /\[image, image\/png, \d+ bytes, not shown\]/);
+    assert.match(image.result, /\[image, image\/png, \d+ bytes\]/);
+    assert.deepEqual(image.images.map((one) => one.mime_type), ['image/png']);
     assert.equal(wrong.status, 'error');
     assert.match(wrong.result, /arguments/);
     // It sees its own environment and the session's, and nothing of the service's;
