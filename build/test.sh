@@ -45,11 +45,11 @@ fi
 # The end-to-end suites start, kill and restart whole services: they get the
 # machine for themselves. They are never taken from the cache, because go test
 # does not know what the service is built from.
-# The checks of sources and the arithmetic of calendars start no goroutine, and are slow
-# with the detector. `make lint` vets; vetting every package here once more takes minutes.
-go test ./internal/arrows ./internal/doccheck ./internal/wordlist ./domain/cron
+# The checks of sources have nothing that could race, and are slow with the detector.
+# `make lint` vets; vetting every package here once more takes minutes.
+go test ./internal/arrows ./internal/doccheck ./internal/wordlist
 # The longest start first, so that no core waits for the last of them.
-go list ./... | grep -vE '^everloop/(e2e|internal/(arrows|doccheck|wordlist)|domain/cron)$' |
+go list ./... | grep -vE '^everloop/(e2e|internal/(arrows|doccheck|wordlist))$' |
 	xargs go test -race -vet=off -p 3 -timeout 30m ./internal/systemtest ./api
 stop
 trap - EXIT
