@@ -81,7 +81,7 @@ func TestPages_listRepositoriesFilesAndCommits(t *testing.T) {
 		"/-/acme/tables?ref=none":                    404,
 		"/-/acme/tables?ref=--all":                   404,
 		"/-/acme/tables?ref=HEAD~1":                  404,
-		"/-/acme/tables?ref=" + id[:39] + "0":        404,
+		"/-/acme/tables?ref=" + unknownCommit:        404,
 		"/-/acme/tables?path=..%2F..%2Fetc":          404,
 		"/-/acme/tables?path=%2Fetc%2Fpasswd":        404,
 		"/-/acme/tables?path=none":                   404,

@@ -403,7 +403,7 @@ func TestPush_hostilePacks(t *testing.T) {
 		require.Contains(t, got, "ng refs/heads/evil")
 	})
 	t.Run("no pack", func(t *testing.T) {
-		require.Contains(t, w.pushRaw("acme/tables", "refs/heads/evil", old[:39]+"0", []byte("PACKed with nothing")), "unpack ")
+		require.Contains(t, w.pushRaw("acme/tables", "refs/heads/evil", unknownCommit, []byte("PACKed with nothing")), "unpack ")
 		require.Contains(t, w.pushRaw("acme/tables", "refs/heads/../../evil", old, c.pack(old)), "ng refs/heads/../../evil")
 	})
 	require.Empty(t, w.head("acme/tables", "evil"))

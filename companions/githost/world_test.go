@@ -22,6 +22,9 @@ import (
 	"everloop/companions/githost"
 )
 
+// unknownCommit is an id that no commit of a test has.
+const unknownCommit = "1234567890123456789012345678901234567890"
+
 // callers are who the agent of the tests knows.
 var callers = map[string]string{
 	"Bearer ann":    `{"id":"ann","username":"ann","scopes":null}`,
