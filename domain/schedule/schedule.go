@@ -114,7 +114,7 @@ type Run struct {
 	ScheduledFor time.Time        `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
 	TriggeredAt  time.Time        `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
 	FinishedAt   *time.Time       `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
-	DriftMS      int64            `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran." example:"240"`
+	DriftMS      int64            `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran." example:"240"`
 	Usage        domain.Usage     `json:"usage" db:"-" doc:"What its chat has used."`
 	Checks       []RunCheck       `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
 	Attempt      int              `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`

@@ -181,14 +181,20 @@ func (t *taking) decide(tick time.Time, outcome schedule.TickOutcome, reason str
 func (t *taking) insert(
 	tick time.Time, state string, status domain.RunStatus, outcome schedule.TickOutcome, reason string, manual bool,
 ) (schedule.Run, error) {
+	due := tick
+	if !manual {
+		due = schedule.FireAt(t.task.ID, tick, t.task.JitterS)
+	}
+
 	run, err := oneRun(t.ctx, t.tx, `
-		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, reason_code, scheduled_for, triggered_at, finished_at)
-		VALUES (@id, @task, @manual, @state, @status, @outcome, nullif(@reason, ''), @tick, @now,
+		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, reason_code, scheduled_for, due_at, triggered_at,
+		                            finished_at)
+		VALUES (@id, @task, @manual, @state, @status, @outcome, nullif(@reason, ''), @tick, @due, @now,
 		        CASE WHEN @state = 'ended' THEN @now::timestamptz END)
 		RETURNING `+runColumns,
 		pgx.NamedArgs{
 			"id": domain.NewID(), "task": t.task.ID, "manual": manual, "state": state, "status": status, "outcome": outcome,
-			"reason": reason, "tick": tick, "now": t.now,
+			"reason": reason, "tick": tick, "due": due, "now": t.now,
 		})
 	if err == nil && state == "ended" {
 		t.notRun = append(t.notRun, run)

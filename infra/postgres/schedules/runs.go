@@ -17,7 +17,7 @@ import (
 
 var runColumns = `
 	id, task_id, session_id, status, outcome, reason_code, error_code, error, scheduled_for, triggered_at, finished_at,
-	(extract(epoch FROM coalesce(started_at, triggered_at) - scheduled_for) * 1000)::bigint, attempt, checks, ` +
+	(extract(epoch FROM coalesce(started_at, triggered_at) - coalesce(due_at, scheduled_for)) * 1000)::bigint, attempt, checks, ` +
 	sessions.UsageColumns("scheduled_runs")
 
 func scanRun(row pgx.CollectableRow) (schedule.Run, error) {

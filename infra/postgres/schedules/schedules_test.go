@@ -163,6 +163,40 @@ func TestTakeTicks_missed(t *testing.T) {
 
 // Ticks that did not run are one event of each transaction that finds them, and the end
 // of a run that disables its task is two.
+// The jitter of a tick is planned: only what comes on top of it is drift.
+func TestTakeTicks_driftCountsFromTheJitteredTime(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *schedule.TaskSpec) { spec.JitterS = 3600 })
+	s.due(task.ID, 300)
+	s.take(task.ID)
+
+	runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
+	require.NoError(t, err)
+
+	jittered := 0
+
+	for _, run := range runs {
+		due := schedule.FireAt(task.ID, run.ScheduledFor, task.JitterS)
+		if due.After(run.ScheduledFor) {
+			jittered++
+		}
+
+		require.InDelta(t, run.TriggeredAt.Sub(due).Milliseconds(), run.DriftMS, 1)
+	}
+
+	require.Greater(t, jittered, 100)
+
+	_, err = s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error {
+		task.JitterS = 0
+		return nil
+	})
+	require.NoError(t, err)
+	again, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
+	require.NoError(t, err)
+	require.Equal(t, runs, again, "a later jitter changes no record")
+}
+
 func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)

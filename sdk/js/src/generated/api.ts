@@ -9159,7 +9159,7 @@ export interface components {
             checks: components["schemas"]["RunCheck"][];
             /**
              * Format: int64
-             * @description Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran.
+             * @description Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran.
              */
             drift_ms: number;
             /** @description Why it failed, in words; null: it did not. */

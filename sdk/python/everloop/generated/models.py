@@ -3800,7 +3800,7 @@ class ScheduledRun(TypedDict):
     checks: list[RunCheck]
     """What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."""
     drift_ms: int
-    """Milliseconds from scheduled_for to the start of the run, or to triggered_at where nothing ran."""
+    """Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran."""
     error: str | None
     """Why it failed, in words; null: it did not."""
     error_code: str | None
