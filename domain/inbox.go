@@ -18,6 +18,12 @@ type InboxItem struct {
 	DefaultPolicy *DefaultPolicy `json:"default_policy" nullable:"true" enum:"choose,first_option,answer" doc:"What answers it then: answer is what a node of a DAG says. A permission request is denied."`
 	Trigger       Trigger        `json:"trigger" enum:"user,answer,schedule,dag,issue,whatif,replay,api" doc:"What started its chat."`
 	TaskID        *string        `json:"task_id" nullable:"true" doc:"The scheduled task of the chat; null: it has none."`
-	RunID         *string        `json:"run_id" nullable:"true" doc:"The run of that task."`
-	Escalated     bool           `json:"escalated" doc:"It is of another user's session, and was escalated to the caller."`
+	RunID         *string        `json:"run_id" nullable:"true" doc:"The run of that task, of a DAG, or of an agent on an issue; null: it is part of none."`
+
+	ProdSolutionID *string `json:"prod_solution_id" nullable:"true" doc:"The production solution of the DAG run; null: it is part of none."`
+	NodeID         *string `json:"node_id" nullable:"true" doc:"The node of that run that asks."`
+	WorkspaceID    *string `json:"workspace_id" nullable:"true" doc:"The production workspace of the issue; null: it is about none."`
+	IssueID        *string `json:"issue_id" nullable:"true" doc:"The issue that the agent works on."`
+
+	Escalated bool `json:"escalated" doc:"It is of another user's session, and was escalated to the caller."`
 }

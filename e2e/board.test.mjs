@@ -59,7 +59,11 @@ test('a question is asked in a comment and answered by one', async () => {
     (await comments(issue)).find((c) => /Which colour/.test(c.content)),
   );
   assert.equal(asked.actor_type, 'agent');
-  assert.equal((await read(issue)).active_run.status, 'waiting');
+  const waiting = await read(issue);
+  assert.equal(waiting.active_run.status, 'waiting');
+  const open = (await fixture.rest.get('/api/inbox')).items.find((i) => i.issue_id === issue.id);
+  assert.deepEqual([open.trigger, open.workspace_id, open.run_id], ['issue', issue.workspace_id, waiting.active_run.id]);
+  assert.deepEqual([open.task_id, open.prod_solution_id, open.node_id], [null, null, null]);
   await comment(issue, 'blue');
   const [run] = await over(issue);
   assert.equal(run.status, 'completed');

@@ -145,3 +145,49 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	require.NoError(t, d.store.RemoveMember(ctx, d.owner, workspace.ID, ben.ID))
 	sees(false)
 }
+
+// An item of the inbox names what its session works for.
+func TestBase_OpenQuestions_namesTheWork(t *testing.T) {
+	t.Parallel()
+	d := newDecisions(t)
+	d.set(`UPDATE sessions SET status = 'waiting_for_input' WHERE id = $1`, d.id)
+	d.set(
+		`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions)
+		VALUES ('q', $1, 'chat', 'turn of root', 'asks', 'root', '[{"question":"Which?"}]')`, d.id)
+	d.set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, d.owner)
+	d.set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		VALUES ('dr', 'p', $1, 1, 'api', 'running', '{}')`, d.owner)
+	d.set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, chat_id)
+		VALUES ('n', 'dr', 'p', 'gate', 'running', 'chat')`)
+
+	workspace, err := d.store.CreateWorkspace(t.Context(), d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
+	require.NoError(t, err)
+	d.set(`INSERT INTO issues (id, workspace_id, number, title, status, priority, creator_id, position, changed_by)
+		VALUES ('i', $1, 1, 't', 'todo', 'none', $2, 1, $2)`, workspace.ID, d.owner)
+	d.set(`INSERT INTO issue_runs (id, issue_id, agent_id, runtime_id, status, trigger_kind, trigger_summary, attempt, max_attempts)
+		VALUES ('ir', 'i', 'a', 'builtin', 'running', 'assign', '', 1, 1)`)
+
+	text := func(value *string) string {
+		if value == nil {
+			return ""
+		}
+
+		return *value
+	}
+
+	for trigger, want := range map[string][]string{ // waiter, and run, solution, node, workspace, issue
+		"user":  {"", "", "", "", "", ""},
+		"dag":   {"dag/p/dr", "dr", "p", "gate", "", ""},
+		"issue": {"issue-run/ir", "ir", "", "", workspace.ID, "i"},
+	} {
+		d.set(`UPDATE chats SET trigger = $1, waiter = nullif($2, '') WHERE id = 'chat'`, trigger, want[0])
+		page, total, err := d.store.OpenQuestions(t.Context(), d.owner, 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, 1, total)
+
+		i := page[0]
+		require.Equal(t, want[1:], []string{
+			text(i.RunID), text(i.ProdSolutionID), text(i.NodeID), text(i.WorkspaceID), text(i.IssueID),
+		}, trigger)
+	}
+}

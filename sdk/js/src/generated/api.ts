@@ -6101,16 +6101,22 @@ export interface components {
             expires_at: string | null;
             /** @description Of the session. */
             intent: string;
+            /** @description The issue that the agent works on. */
+            issue_id: string | null;
             /**
              * @description The type.
              * @enum {string}
              */
             kind: "question" | "permission";
+            /** @description The node of that run that asks. */
+            node_id: string | null;
+            /** @description The production solution of the DAG run; null: it is part of none. */
+            prod_solution_id: string | null;
             /** @description The question. */
             question_id: string;
             /** @description As in the arguments of AskUserQuestion. */
             questions: unknown;
-            /** @description The run of that task. */
+            /** @description The run of that task, of a DAG, or of an agent on an issue; null: it is part of none. */
             run_id: string | null;
             /** @description The session. */
             session_id: string;
@@ -6125,6 +6131,8 @@ export interface components {
              * @enum {string}
              */
             trigger: "user" | "answer" | "schedule" | "dag" | "issue" | "whatif" | "replay" | "api";
+            /** @description The production workspace of the issue; null: it is about none. */
+            workspace_id: string | null;
         } & {
             [key: string]: unknown;
         };

@@ -1738,14 +1738,20 @@ class InboxItem(TypedDict):
     """When its default policy answers it; null: it waits."""
     intent: str
     """Of the session."""
+    issue_id: str | None
+    """The issue that the agent works on."""
     kind: Literal["question", "permission"]
     """The type."""
+    node_id: str | None
+    """The node of that run that asks."""
+    prod_solution_id: str | None
+    """The production solution of the DAG run; null: it is part of none."""
     question_id: str
     """The question."""
     questions: Any
     """As in the arguments of AskUserQuestion."""
     run_id: str | None
-    """The run of that task."""
+    """The run of that task, of a DAG, or of an agent on an issue; null: it is part of none."""
     session_id: str
     """The session."""
     source_loop: NotRequired[SourceLoop]
@@ -1756,6 +1762,8 @@ class InboxItem(TypedDict):
     """The answer names it."""
     trigger: Literal["user", "answer", "schedule", "dag", "issue", "whatif", "replay", "api"]
     """What started its chat."""
+    workspace_id: str | None
+    """The production workspace of the issue; null: it is about none."""
 
 
 class InboxPage(TypedDict):

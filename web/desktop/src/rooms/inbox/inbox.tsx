@@ -90,6 +90,24 @@ function Item({ item }: { item: InboxItem }) {
             {t('Schedule')}
           </Link>
         )}
+        {item.prod_solution_id && item.run_id && !item.escalated && (
+          <Link
+            to="/dags/$dagId/runs/$runId"
+            params={{ dagId: item.prod_solution_id, runId: item.run_id }}
+            className="text-accent hover:underline"
+          >
+            {item.node_id}
+          </Link>
+        )}
+        {item.workspace_id && item.issue_id && !item.escalated && (
+          <Link
+            to="/board/$workspaceId/$issueId"
+            params={{ workspaceId: item.workspace_id, issueId: item.issue_id }}
+            className="text-accent hover:underline"
+          >
+            {t('issue')}
+          </Link>
+        )}
         {item.source_loop && (
           <span className="min-w-0 truncate text-soft" dir="auto">
             {t('sub-agent: {name}', { name: item.source_loop.description || item.source_loop.agent_type })}
