@@ -91,6 +91,9 @@ test('three agents and a human gate', async () => {
   const waiting = await read(id, made.id);
   assert.deepEqual([waiting.status, waiting.waiting_reason, gate.waiting_reason], ['waiting', 'question', 'question']);
   await progress.shows('"waiting_reason":"question"');
+  const open = (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === gate.session_id);
+  assert.deepEqual([open.trigger, open.prod_solution_id, open.run_id, open.node_id], ['dag', id, made.id, 'gate']);
+  assert.deepEqual([open.task_id, open.workspace_id, open.issue_id], [null, null, null]);
   const asked = await answer(gate.session_id, 0);
   assert.equal(asked.questions[0].question, 'Publish? facts hold');
 
@@ -312,6 +315,23 @@ test('a subflow is a run of its own', async () => {
   assert.deepEqual([done.status, done.outputs], ['completed', 'inner result'], JSON.stringify(done));
   const child = await read(inner, nodeOf(done, 'sub').child_run_id);
   assert.deepEqual([child.trigger, child.parent_run_id, child.inputs], ['subflow', made.id, { word: 'OMEGA' }]);
+});
+
+test('a run waits for what its subflow waits for', async () => {
+  const inner = await publish(graph([{ id: 'ask', type: 'human', config: { prompt: 'Sure?', options: ['yes'] } }], ['s', 'ask'], ['ask', 'z']));
+  const middle = await publish(graph([{ id: 'sub', type: 'subflow', config: { prod_solution_id: inner } }], ['s', 'sub'], ['sub', 'z']));
+  const id = await publish(graph([{ id: 'sub', type: 'subflow', config: { prod_solution_id: middle } }], ['s', 'sub'], ['sub', 'z']));
+  const made = await run(id);
+  const sub = await reach(id, made.id, 'sub', 'waiting');
+  const waiting = await read(id, made.id);
+  assert.deepEqual([waiting.status, waiting.waiting_reason, sub.waiting_reason], ['waiting', 'question', 'question']);
+  const solution = await fixture.rest.get(`/api/prod_solution/${id}`);
+  assert.deepEqual([solution.last_run.id, solution.last_run.status], [made.id, 'waiting']);
+  const asked = await eventually('the question is in the inbox', async () =>
+    (await fixture.rest.get('/api/inbox')).items.find((i) => i.prod_solution_id === inner),
+  );
+  await answer(asked.session_id, 0);
+  assert.deepEqual([(await over(id, made.id)).outputs], ['yes']);
 });
 
 test('a cancelled run stops what its nodes do', async () => {

@@ -17,19 +17,32 @@ var recordColumns = `
 	r.id, r.solution_id, r.version, r.trigger, r.status, r.inputs, r.outputs, r.error_code, coalesce(r.error_message, ''), r.parent_run,
 	r.retries, r.created_at, r.started_at, r.finished_at, ` + usedByRun() + `,
 	CASE WHEN r.finished_at IS NULL THEN ARRAY (
-		SELECT DISTINCT ` + reasonOfUnit + openUnits + `) END`
+		SELECT DISTINCT ` + reasonOfUnit + openUnitsOf("r.id") + `) END`
 
-// openUnits are the units n of the run r that are not over, with their chats c.
-const openUnits = `
-		FROM   dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id
-		WHERE  n.run_id = r.id AND NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
-		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)`
+// openUnitsOf are the units n of a run that are not over, with their chats c. The units of
+// a subflow stand for the unit that runs it.
+func openUnitsOf(runID string) string {
+	return `
+		FROM   (
+			WITH RECURSIVE subflows AS (
+				SELECT ` + runID + ` AS id
+				UNION ALL
+				SELECT m.child_id FROM subflows JOIN dag_run_nodes m ON m.run_id = subflows.id
+				WHERE  m.child_id IS NOT NULL AND NOT m.superseded AND m.status = 'running')
+			SELECT id FROM subflows) f
+		JOIN   dag_run_nodes n ON n.run_id = f.id LEFT JOIN chats c ON c.id = n.chat_id
+		WHERE  NOT n.superseded AND n.status IN ('ready', 'running', 'waiting')
+		AND    NOT (n.item = -1 AND n.status = 'running' AND n.session_id IS NULL AND n.child_id IS NULL)
+		AND    NOT (n.child_id IS NOT NULL AND EXISTS (
+			SELECT 1 FROM dag_run_nodes o
+			WHERE  o.run_id = n.child_id AND NOT o.superseded AND o.status IN ('ready', 'running', 'waiting')))`
+}
 
 // ShownStatus is the status of the run r as clients see it: waiting when none of its open
 // units moves. It is what the function waits finds.
-const ShownStatus = `
-	CASE WHEN r.status = 'running' AND coalesce((SELECT bool_and(` + reasonOfUnit + ` <> 'none')` + openUnits + `), false) THEN 'waiting'
-	     ELSE r.status END`
+var ShownStatus = `
+	CASE WHEN r.status = 'running' AND coalesce((SELECT bool_and(` + reasonOfUnit + ` <> 'none')` + openUnitsOf("r.id") + `), false)
+	     THEN 'waiting' ELSE r.status END`
 
 // reasonOfUnit says why a unit n with the chat c does not move; none: it does.
 const reasonOfUnit = `
@@ -146,28 +159,47 @@ func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runI
 var nodeColumns = `
 	n.node_id, n.id, n.item, n.attempt, n.status, ` + reasonOfUnit + `, n.session_id, n.child_id, n.inputs_digest,
 	CASE WHEN $2 THEN n.output END, n.error_code, coalesce(n.error_message, ''), n.started_at, n.finished_at,
-	n.reused_from, n.reuse_reason, ` + usedOf("n")
+	n.reused_from, n.reuse_reason, ` + usedOf("n") + `,
+	CASE WHEN n.child_id IS NOT NULL AND n.status = 'running' THEN ARRAY (
+		SELECT DISTINCT ` + reasonOfUnit + openUnitsOf("n.child_id") + `) END`
 
-func nodeFields(n *dagrun.NodeRecord, item *int, outputs, code **string, message *string) []any {
-	return append([]any{
-		&n.NodeID, &n.RunNodeID, item, &n.Attempt, &n.Status, &n.Reason, &n.SessionID, &n.ChildRunID, &n.InputsDigest,
-		outputs, code, message, &n.StartedAt, &n.FinishedAt, &n.ReusedFrom, &n.ReuseReason,
-	}, usedFields(&n.Usage)...)
+// nodeRow is a row of nodeColumns.
+type nodeRow struct {
+	dagrun.NodeRecord
+	item         int
+	output, code *string
+	message      string
+	subflow      []string // why the units of its subflow do not move
 }
 
-func complete(n *dagrun.NodeRecord, item int, outputs, code *string, message string) {
-	n.Outputs, n.Usage = raw(outputs), n.Usage.Shown()
-	if code != nil {
-		n.Error = &dagrun.NodeFailure{Code: *code, Message: message}
+func (n *nodeRow) fields() []any {
+	into := append([]any{
+		&n.NodeID, &n.RunNodeID, &n.item, &n.Attempt, &n.Status, &n.Reason, &n.SessionID, &n.ChildRunID, &n.InputsDigest,
+		&n.output, &n.code, &n.message, &n.StartedAt, &n.FinishedAt, &n.ReusedFrom, &n.ReuseReason,
+	}, usedFields(&n.Usage)...)
+
+	return append(into, &n.subflow)
+}
+
+func (n *nodeRow) record() dagrun.NodeRecord {
+	n.Outputs, n.Usage = raw(n.output), n.Usage.Shown()
+	if n.code != nil {
+		n.Error = &dagrun.NodeFailure{Code: *n.code, Message: n.message}
 	}
 
-	if item != dagrun.NoItem {
-		n.Item = &item
+	if n.item != dagrun.NoItem {
+		n.Item = &n.item
 	}
 
-	if n.Status == dagrun.Running && n.Reason != "none" {
+	switch {
+	case n.Status != dagrun.Running:
+	case n.Reason != "none":
 		n.Status = dagrun.Waiting
+	default:
+		n.Status, n.Reason = waits(n.subflow)
 	}
+
+	return n.NodeRecord
 }
 
 // DAGRunNodes reads the nodes of a run that the caller was found to see, in the order of
@@ -182,22 +214,18 @@ func (s *Store) DAGRunNodes(ctx context.Context, runID string, outputs bool) ([]
 			       count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status = 'failed') AS failed
 			FROM   dag_run_nodes WHERE run_id = $1 AND item >= 0 AND NOT superseded GROUP BY node_id) i ON i.node_id = n.node_id
 		WHERE  n.run_id = $1 AND n.item = -1 AND NOT n.superseded ORDER BY n.id`, runID, outputs)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (dagrun.NodeRecord, error) {
 		var (
-			item                              int
-			output, code                      *string
-			message                           string
+			n                                 nodeRow
 			total, running, completed, failed *int
 		)
 
-		err = row.Scan(append(nodeFields(&n, &item, &output, &code, &message), &total, &running, &completed, &failed)...)
-		complete(&n, item, output, code, message)
-
+		err := row.Scan(append(n.fields(), &total, &running, &completed, &failed)...)
 		if total != nil {
 			n.Items = &dagrun.ItemCounts{Total: *total, Running: *running, Completed: *completed, Failed: *failed}
 		}
 
-		return n, err
+		return n.record(), err
 	})
 
 	return found, pg.Fault("read the nodes of a DAG run", err)
@@ -211,17 +239,12 @@ func (s *Store) DAGRunItems(ctx context.Context, runID, nodeID string, limit, of
 		WHERE  n.run_id = $1 AND n.node_id = $3 AND n.item >= 0 AND NOT n.superseded ORDER BY n.item LIMIT $4 OFFSET $5`,
 		runID, true, nodeID, limit, offset).
 		Query(func(rows pgx.Rows) (err error) {
-			page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n dagrun.NodeRecord, err error) {
-				var (
-					item         int
-					output, code *string
-					message      string
-				)
+			page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (dagrun.NodeRecord, error) {
+				var n nodeRow
 
-				err = row.Scan(nodeFields(&n, &item, &output, &code, &message)...)
-				complete(&n, item, output, code, message)
+				err := row.Scan(n.fields()...)
 
-				return n, err
+				return n.record(), err
 			})
 
 			return err

@@ -22,7 +22,7 @@ type Store struct{ db *pg.DB }
 func New(db *pg.DB) *Store { return &Store{db} }
 
 // solutionColumns give a production.Solution of the row p.
-const solutionColumns = `
+var solutionColumns = `
 	p.id, p.owner_id, p.name, p.description, p.status, p.created_at, p.updated_at,
 	p.ai_assist, p.flow_ai_assist, p.architecture_ai_assist,
 	(SELECT s.id FROM sessions s WHERE s.id = p.main_session AND s.deleted_at IS NULL),
