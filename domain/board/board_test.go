@@ -65,8 +65,10 @@ func TestIssueBrief_Message(t *testing.T) {
 		Note:        "N",
 		Comments:    []board.BriefComment{{Author: "Ann", Content: "C"}},
 		Squad:       &board.Squad{Name: "S", Instructions: "I"},
+		Mates:       []board.SquadMate{{Name: "Ann", Type: board.ActorMember, Role: "tester"}, {Name: "Bot", Type: board.ActorAgent}},
 	}
 	require.Contains(t, brief.Message(), "You work on issue W-1 of the workspace \"W\".\n\n# T\n\nD\n\nYou lead the squad \"S\".\n\nI\n\n"+
+		"In the squad are:\n- Ann (member): tester\n- Bot (agent)\n\n"+
 		"## Note of who handed it over\n\nN\n\n## Comments\n\nAnn: C\n\nEnd with a short report")
 
 	again := board.IssueBrief{Workspace: "W", Identifier: "W-1", Title: "T", Continues: true, Failure: "lost"}

@@ -182,10 +182,18 @@ type IssueBrief struct {
 	Title       string
 	Description string
 	Squad       *Squad
-	Note        string // of who handed it over
+	Mates       []SquadMate // who is in it besides the leader
+	Note        string      // of who handed it over
 	Comments    []BriefComment
 	Continues   bool   // the agent knows the issue from its session
 	Failure     string // of the attempt before; empty: there is none
+}
+
+// SquadMate is who is in a squad, as its leader reads it.
+type SquadMate struct {
+	Name string
+	Type ActorType
+	Role string // empty: not said
 }
 
 // BriefComment is a comment as an agent reads it.
@@ -209,6 +217,10 @@ func (b IssueBrief) Message() string {
 			parts = append(parts, fmt.Sprintf("You lead the squad %q.", b.Squad.Name))
 			if b.Squad.Instructions != "" {
 				parts = append(parts, b.Squad.Instructions)
+			}
+
+			if len(b.Mates) > 0 {
+				parts = append(parts, matesText(b.Mates))
 			}
 		}
 	}
@@ -234,4 +246,18 @@ func (b IssueBrief) Message() string {
 	}
 
 	return strings.Join(parts, "\n\n")
+}
+
+// matesText lists who is in a squad.
+func matesText(mates []SquadMate) string {
+	text := "In the squad are:"
+
+	for _, m := range mates {
+		text += fmt.Sprintf("\n- %s (%s)", m.Name, m.Type)
+		if m.Role != "" {
+			text += ": " + m.Role
+		}
+	}
+
+	return text
 }

@@ -216,3 +216,29 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 
 	require.Empty(t, d.dispatch())
 }
+
+func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	ctx := t.Context()
+	ben := pgtest.User(t, d.db, "ben", false)
+	_, err := d.db.SetMember(ctx, d.ann.ID, d.workspace, ben.ID, board.WorkspaceMember)
+	require.NoError(t, err)
+	squad, err := d.db.CreateSquad(ctx, d.ann.ID, d.workspace, board.Squad{
+		Name: "Reviewers", LeaderID: d.agent, Instructions: "Look twice.", Members: []board.SquadMember{
+			{MemberType: board.ActorMember, MemberID: ben.ID, Role: "tester"}, {MemberType: board.ActorAgent, MemberID: d.agent},
+		},
+	})
+	require.NoError(t, err)
+
+	title := "t"
+	_, _, err = d.db.CreateIssue(ctx, d.ann.ID, d.workspace, board.IssueFields{
+		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorSquad, ID: squad.ID},
+	})
+	require.NoError(t, err)
+
+	claimed, _, err := d.db.ClaimIssueRun(ctx, d.dispatch()[0])
+	require.NoError(t, err)
+	require.Contains(t, claimed.Message,
+		"You lead the squad \"Reviewers\".\n\nLook twice.\n\nIn the squad are:\n- ben (member): tester\n\nEnd with")
+}

@@ -222,6 +222,10 @@ func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *board.IssueBri
 		if len(squads) == 1 {
 			brief.Squad = &squads[0]
 		}
+
+		if brief.Mates, err = mates(ctx, tx, *run.squadID); err != nil {
+			return err
+		}
 	}
 
 	if run.parent == nil {
@@ -234,6 +238,18 @@ func earlier(ctx context.Context, tx pgx.Tx, run *openRun, brief *board.IssueBri
 	}
 
 	return err
+}
+
+// mates are who is in a squad besides its leader. Those that are gone are left out.
+func mates(ctx context.Context, tx pgx.Tx, squadID string) ([]board.SquadMate, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT coalesce(nullif(u.name, ''), u.username, a.name), m.value ->> 'member_type', coalesce(m.value ->> 'role', '')
+		FROM   prod_squads q CROSS JOIN jsonb_array_elements(q.members) WITH ORDINALITY m
+		LEFT   JOIN users u ON m.value ->> 'member_type' = 'member' AND u.id = m.value ->> 'member_id' AND u.deleted_at IS NULL
+		LEFT   JOIN agent_instances a ON m.value ->> 'member_type' = 'agent' AND a.id = m.value ->> 'member_id'
+		WHERE  q.id = $1 AND m.value ->> 'member_id' <> q.leader_id AND coalesce(u.id, a.id) IS NOT NULL ORDER BY m.ordinality`, squadID)
+
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[board.SquadMate])
 }
 
 // IssueRunBegan records the chat of a run's message; with true the run was cancelled
