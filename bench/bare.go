@@ -76,6 +76,8 @@ func (c *conversation) chat(ctx context.Context, message string, watch func(text
 		return nil, err
 	}
 
+	seen.Kept = time.Now()
+
 	for {
 		answer, err := c.ask(ctx, func(text string) {
 			if seen.FirstText.IsZero() {

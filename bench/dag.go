@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
+	"os"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"everloop/bench/proc"
 	"everloop/bench/result"
@@ -21,156 +20,147 @@ const (
 	dagWidth  = 32 // nodes of a run that work at once
 )
 
-type obj = map[string]any
-
 // measureDAG takes what a node adds to a run of a DAG: nodes that do nothing, one after the
 // other, and nodes that run a command, side by side.
 func measureDAG(ctx context.Context, b *bench) error {
-	inner := make([]obj, dagNodes-2)
-	for i := range inner {
-		inner[i] = obj{"type": "join"}
+	if err := b.measureRow(ctx); err != nil {
+		return err
 	}
 
-	chain, err := b.publishDAG(ctx, inner, true)
+	return b.measureCommands(ctx)
+}
+
+// nodesOf gives n nodes that are alike.
+func nodesOf(n int, node func() target.Object) []target.Object {
+	nodes := make([]target.Object, n)
+	for i := range nodes {
+		nodes[i] = node()
+	}
+
+	return nodes
+}
+
+func (b *bench) measureRow(ctx context.Context) error {
+	row, err := b.client.PublishDAG(ctx, target.Row(nodesOf(dagNodes-2, func() target.Object { return target.Object{"type": "join"} })))
 	if err != nil {
 		return err
 	}
 
-	var nodes result.Sample
+	var nodes, bare result.Sample
 
 	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
 	for range dagRounds {
-		run, err := b.runDAG(ctx, chain)
+		run, err := b.client.RunDAG(ctx, row)
 		if err != nil {
 			return err
 		}
 
-		nodes = append(nodes, result.Milliseconds(run.FinishedAt.Sub(run.StartedAt))/dagNodes)
+		nodes = append(nodes, result.Milliseconds(run.Took())/dagNodes)
 	}
 
-	b.samples(fmt.Sprintf("a node of %d that do nothing, in a row", dagNodes), "ms", nodes, nil, result.AtMost(dagGoal))
-	b.cost("such a node", meter.Read(), dagRounds*dagNodes)
+	used := meter.Read()
 
-	inner = inner[:min(len(inner), b.commands)]
-	for i := range inner {
-		inner[i] = obj{"type": "code", "config": obj{"code": "true"}}
+	for range dagRounds {
+		took, err := b.bareRow(dagNodes)
+		if err != nil {
+			return err
+		}
+
+		bare = append(bare, result.Milliseconds(took)/dagNodes)
 	}
 
-	wide, err := b.publishDAG(ctx, inner, false)
-	if err != nil {
-		return err
-	}
-
-	meter = proc.StartMeter(b.server.Cmd.Process.Pid)
-
-	run, err := b.runDAG(ctx, wide)
-	if err != nil {
-		return err
-	}
-
-	took := run.FinishedAt.Sub(run.StartedAt)
-	b.value(fmt.Sprintf("a node of %d that run `true`, side by side", len(inner)), "ms", result.Milliseconds(took)/float64(len(inner)), nil)
-	b.value("  the most at once", "", float64(run.width()), result.AtLeast(float64(min(len(inner), dagWidth))))
-	b.cost("such a node", meter.Read(), len(inner))
+	b.samples(fmt.Sprintf("a node of %d that do nothing, in a row", dagNodes), "ms", nodes, bare, result.AtMost(dagGoal))
+	b.cost("such a node", used, dagRounds*dagNodes)
 
 	return nil
 }
 
-// publishDAG makes a production solution with these nodes between a start and an end, in a
-// row or side by side, and gives its id.
-func (b *bench) publishDAG(ctx context.Context, inner []obj, row bool) (string, error) {
-	nodes, edges := []obj{{"id": "start", "type": "start"}, {"id": "end", "type": "end"}}, []obj{}
-	link := func(source, target string) {
-		edges = append(edges, obj{"id": fmt.Sprintf("e%d", len(edges)), "source": source, "target": target})
-	}
-	before := "start"
-
-	for i, node := range inner {
-		id := fmt.Sprintf("n%d", i)
-		node["id"] = id
-		nodes = append(nodes, node)
-
-		link(before, id)
-
-		if row {
-			before = id
-		} else {
-			link(id, "end")
+// bareRow is the baseline of nodes in a row: each is a line of a file, and durable before
+// the next one.
+func (b *bench) bareRow(n int) (time.Duration, error) {
+	began := time.Now()
+	err := b.bareNodes(func(c *conversation, file *os.File) error {
+		for range n {
+			if err := c.keep(file, bareMessage{Role: "node"}); err != nil {
+				return err
+			}
 		}
-	}
 
-	if row {
-		link(before, "end")
-	}
+		return nil
+	})
 
-	return b.client.PublishDAG(ctx, obj{"nodes": nodes, "edges": edges})
+	return time.Since(began), err
 }
 
-// dagRun is a run of a DAG that is over.
-type dagRun struct {
-	ID         string     `json:"id"`
-	Status     string     `json:"status"`
-	StartedAt  time.Time  `json:"started_at"`
-	FinishedAt *time.Time `json:"finished_at"`
-	Nodes      []struct {
-		SessionID  *string    `json:"session_id"`
-		StartedAt  *time.Time `json:"started_at"`
-		FinishedAt *time.Time `json:"finished_at"`
-	} `json:"nodes"`
+func (b *bench) measureCommands(ctx context.Context) error {
+	count := min(dagNodes-2, b.commands)
+	command := func() target.Object { return target.Object{"type": "code", "config": target.Object{"code": "true"}} }
+
+	wide, err := b.client.PublishDAG(ctx, target.SideBySide(nodesOf(count, command)))
+	if err != nil {
+		return err
+	}
+
+	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
+
+	run, err := b.client.RunDAG(ctx, wide)
+	if err != nil {
+		return err
+	}
+
+	used := meter.Read()
+
+	bare, err := b.bareCommands(ctx, count)
+	if err != nil {
+		return err
+	}
+
+	per := func(d time.Duration) float64 { return result.Milliseconds(d) / float64(count) }
+	b.compare(fmt.Sprintf("a node of %d that run `true`, side by side", count), "ms", per(run.Took()), per(bare), nil)
+	b.value("  the most at once", "", float64(run.Width()), result.AtLeast(float64(min(count, dagWidth))))
+	b.cost("such a node", used, count)
+
+	return nil
 }
 
-// runDAG runs a published DAG and waits until the run is over.
-func (b *bench) runDAG(ctx context.Context, solution string) (run dagRun, err error) {
-	path := "/api/prod_solution/dag/" + solution + "/runs"
-	if err := b.client.Call(ctx, http.MethodPost, path, obj{}, &run); err != nil {
-		return run, err
+// bareCommands is the baseline of nodes side by side: as many commands, as many at once,
+// each with a line of a file that is durable.
+func (b *bench) bareCommands(ctx context.Context, n int) (time.Duration, error) {
+	began := time.Now()
+	group, running := errgroup.WithContext(ctx)
+	group.SetLimit(dagWidth)
+
+	var call bareCall
+	call.Function.Arguments = `{"command": "true"}`
+
+	for range n {
+		group.Go(func() error {
+			return b.bareNodes(func(c *conversation, file *os.File) error {
+				output, err := c.runTool(running, call)
+				if err != nil {
+					return err
+				}
+
+				return c.keep(file, bareMessage{Role: "node", Content: output})
+			})
+		})
 	}
 
-	path += "/" + run.ID
-	for began := time.Now(); run.FinishedAt == nil; {
-		if time.Since(began) > target.Patience {
-			return run, errors.New("a run of a DAG did not end")
-		}
+	err := group.Wait()
 
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
-			return run, err
-		}
-
-		if err := b.client.Call(ctx, http.MethodGet, path, nil, &run); err != nil {
-			return run, err
-		}
-	}
-
-	if run.Status != "completed" {
-		err = fmt.Errorf("the run %s ended as %s", run.ID, run.Status)
-	}
-
-	return run, err
+	return time.Since(began), err
 }
 
-// width is how many nodes with a session worked at once at most.
-func (r dagRun) width() int {
-	type change struct {
-		at   time.Time
-		more int
+// bareNodes does nodes of the baseline with a file for their results.
+func (b *bench) bareNodes(do func(c *conversation, file *os.File) error) error {
+	c := b.bare.conversation()
+
+	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
+	defer file.Close()
 
-	var changes []change
-
-	for _, n := range r.Nodes {
-		if n.SessionID != nil && n.StartedAt != nil && n.FinishedAt != nil {
-			changes = append(changes, change{*n.StartedAt, 1}, change{*n.FinishedAt, -1})
-		}
-	}
-
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), a.more-b.more) })
-
-	most, now := 0, 0
-	for _, c := range changes {
-		now += c.more
-		most = max(most, now)
-	}
-
-	return most
+	return do(c, file)
 }

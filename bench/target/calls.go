@@ -64,20 +64,6 @@ func (c *Client) ImportSession(ctx context.Context, archive []byte) (string, err
 	return made.SessionID, nil
 }
 
-// PublishDAG makes a production solution whose DAG is published, and gives its id.
-func (c *Client) PublishDAG(ctx context.Context, graph map[string]any) (string, error) {
-	var made struct {
-		ID string `json:"id"`
-	}
-
-	err := c.Call(ctx, http.MethodPost, "/api/prod_solution", map[string]any{"name": "Bench"}, &made)
-	if err == nil {
-		err = c.Call(ctx, http.MethodPost, "/api/prod_solution/dag/"+made.ID+"/publish", map[string]any{"dag": graph}, nil)
-	}
-
-	return made.ID, err
-}
-
 // Read gives when the first and the last byte of an answer came, and how many.
 func (c *Client) Read(ctx context.Context, path string) (first, last time.Duration, bytes int64, err error) {
 	sent := time.Now()
@@ -97,17 +83,4 @@ func (c *Client) Read(ctx context.Context, path string) (first, last time.Durati
 	bytes, err = io.Copy(io.Discard, response.Body)
 
 	return first, time.Since(sent), bytes + 1, err
-}
-
-// CreateTask makes a scheduled task in UTC and gives its id.
-func (c *Client) CreateTask(ctx context.Context, cron string) (string, error) {
-	var made struct {
-		ID string `json:"id"`
-	}
-
-	err := c.Call(ctx, http.MethodPost, "/api/scheduled-tasks", map[string]any{
-		"title": "Bench", "prompt": HelloScript, "cron": cron, "timezone": "UTC",
-	}, &made)
-
-	return made.ID, err
 }

@@ -49,6 +49,7 @@ func (e *Event) Patch(kind string) bool { return e.Name == "turn:patch" && e.Bod
 // Chat is one chat as the client saw it.
 type Chat struct {
 	Sent, FirstText, Ended time.Time
+	Kept                   time.Time // of the baseline: the message was durable
 	Finish                 string
 	Text                   int // bytes
 	Events                 []Event
