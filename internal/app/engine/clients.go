@@ -25,16 +25,6 @@ type Process struct {
 	SandboxUsers int          // users of sessions have ids above this one
 }
 
-// Clients are the connections of a process to the engines.
-type Clients struct {
-	postgresClients
-	objectsClients
-	natsClients
-	temporalClients
-
-	closers []func()
-}
-
 // Open connects the process to the engines, one after the other.
 func (s *Settings) Open(ctx context.Context, p Process) (_ *Clients, err error) {
 	c := &Clients{}

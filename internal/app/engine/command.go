@@ -12,17 +12,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"everloop/infra/embedded"
 )
 
-// Command starts PostgreSQL, Temporal, NATS and the object store, writes how to
-// reach them into DIR/engines.json, prints "ready" and that path, and waits. Tests
-// connect to them, so that test binaries need not link the engines.
+// Command starts the engines, writes how to reach them into DIR/engines.json, prints
+// "ready" and that path, and waits. Tests connect to them, so that test binaries need
+// not link the engines.
 type Command struct {
 	Dir            string   `required:"" xor:"place" type:"path" help:"Directory for the data and for engines.json."`
 	Temporary      bool     `required:"" xor:"place" help:"Use a new temporary directory, and remove it at the end."`
-	Only           []string `help:"Start these engines alone: postgres, objects, nats or temporal. Unset: all."`
+	Only           []string `help:"Start these engines alone, by their names in /readyz. Unset: all."`
 	UI             bool     `name:"ui" help:"Also serve Temporal's web UI."`
 	WatchStdin     bool     `help:"Exit when standard input closes, as it does when the parent process dies."`
 	TemporalAddr   string   `default:"127.0.0.1:0" env:"TEMPORAL_ADDR" help:"Where Temporal listens; port 0 takes a free one."`
@@ -82,13 +83,22 @@ func (c *Command) chosen() ([]Engine, error) {
 	for _, name := range c.Only {
 		at := slices.IndexFunc(list, func(e Engine) bool { return e.Name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("--only: there is no engine %q", name)
+			return nil, fmt.Errorf("--only: there is no engine %q, only %s", name, strings.Join(names(list), ", "))
 		}
 
 		chosen = append(chosen, list[at])
 	}
 
 	return chosen, nil
+}
+
+func names(engines []Engine) []string {
+	var all []string
+	for _, e := range engines {
+		all = append(all, e.Name)
+	}
+
+	return all
 }
 
 // config says how they are started.

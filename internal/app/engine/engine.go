@@ -16,8 +16,8 @@ import (
 )
 
 // Engine is a server that Everloop stands on, with the settings that it was made of. Its
-// file has all that this package knows of it; [Settings.Engines] is the one place that
-// names them all, and everything that concerns each of them iterates it.
+// file has all that this package knows of it; [Settings], [Clients] and [Settings.Engines]
+// name them all, and everything that concerns each of them iterates the list.
 type Engine struct {
 	Name     string // in readiness, diagnostics, metrics and `everloop engines --only`
 	Label    string // at start, and in the report of `everloop doctor`
@@ -57,6 +57,16 @@ type Settings struct {
 	ObjectsSettings  `embed:""`
 	NATSSettings     `embed:""`
 	TemporalSettings `embed:""`
+}
+
+// Clients are the connections of a process to the engines.
+type Clients struct {
+	postgresClients
+	objectsClients
+	natsClients
+	temporalClients
+
+	closers []func()
 }
 
 // Engines lists the engines, in the order in which a process connects to them.

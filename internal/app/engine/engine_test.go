@@ -71,7 +71,7 @@ func TestCommand_chosen(t *testing.T) {
 	t.Parallel()
 
 	_, err := (&Command{Only: []string{"postgres", "mysql"}}).chosen()
-	require.ErrorContains(t, err, `there is no engine "mysql"`)
+	require.ErrorContains(t, err, `there is no engine "mysql", only postgres, objects, nats, temporal`)
 	chosen, err := (&Command{Only: []string{"nats"}}).chosen()
 	require.NoError(t, err)
 	require.Len(t, chosen, 1)
