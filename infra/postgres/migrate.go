@@ -1,7 +1,7 @@
-// Package postgres migrates the schema. The stores are the packages below: pg has
-// connections, transactions and the outbox, accounts who uses the service, catalog what
-// sessions are equipped with, conversation the sessions themselves. SQL is written by
-// hand beside the method that runs it; every query of a user's data names the owner.
+// Package postgres migrates the schema. The stores are the packages below, one for each
+// aggregate; pg has what they share: connections, transactions and the outbox. SQL is
+// written by hand beside the method that runs it; every query of a user's data names the
+// owner.
 package postgres
 
 import (
