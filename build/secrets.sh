@@ -8,10 +8,16 @@ file=${1:-$(cd "$(dirname "$0")/.." && pwd)/.env}
 umask 077
 touch "$file"
 chmod 600 "$file"
-for name in POSTGRES_PASSWORD NATS_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY; do
+for name in POSTGRES_PASSWORD NATS_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY GATEWAY_KEY; do
   if ! grep -q "^$name=." "$file"; then
     # A letter first: the password of NATS is part of an address.
     printf '%s=s%s\n' "$name" "$(od -An -tx1 -N24 /dev/urandom | tr -d ' \n')" >>"$file"
     echo "made $name in $file"
   fi
 done
+# The agent's models come through the gateway of the stack unless another server is set.
+if ! grep -q '^LLM_GATEWAY_URL=.' "$file"; then
+  key=$(sed -n 's/^GATEWAY_KEY=//p' "$file" | tail -n 1)
+  printf 'LLM_GATEWAY_URL=http://gateway:30000\nLLM_GATEWAY_KEY=%s\n' "$key" >>"$file"
+  echo "set LLM_GATEWAY_URL in $file"
+fi
