@@ -21,6 +21,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop/compose}
 mirror=${EVERLOOP_TEST_MIRROR:-$(apt-cache policy | sed -n 's/.* \(https\{0,1\}:[^ ]*debian\)[ /].*main.*/\1/p' | head -n 1)}
 go=${GO:-go}
+binary=${EVERLOOP_BINARY:-$root/bin/everloop}
 project=everloop-test-$$
 work='' engine='' base='' compose=()
 
@@ -32,6 +33,7 @@ cannot() { say "NOT RUN: $*"; exit 3; }
 source "$root/build/compose/engine.sh"
 source "$root/build/compose/images.sh"
 source "$root/build/compose/chat.sh"
+source "$root/build/compose/whole.sh"
 
 finish() {
   local code=$?
@@ -74,34 +76,40 @@ build_images
 
 # ---- the stack ---------------------------------------------------------------
 
+# The specified ports, at a loopback address of this test's own.
+address=127.$((RANDOM % 200 + 20)).$((RANDOM % 250 + 1)).1
 key=el_$(od -An -tx1 -N24 /dev/urandom | tr -d ' \n')
-secret() { echo "test$(od -An -tx1 -N8 /dev/urandom | tr -d ' \n')"; }
-cat >"$work/env" <<END
+refuses_without_secrets
+"$root/build/secrets.sh" "$work/env" >"$work/secrets.log"
+gateway_key=$(sed -n 's/^GATEWAY_KEY=//p' "$work/env")
+cat >>"$work/env" <<END
 EVERLOOP_IMAGE=everloop:$project
 POSTGRES_IMAGE=everloop-standin-postgres
 NATS_IMAGE=everloop-standin-nats
 S3_IMAGE=everloop-standin-versitygw
-AGENT_PUBLISH=127.0.0.1:0
-TEMPORAL_UI_PUBLISH=127.0.0.1:0
-MOCK_PUBLISH=127.0.0.1:0
-REGISTRY_PUBLISH=127.0.0.1:0
-DESKTOP_PUBLISH=127.0.0.1:0
-GIT_PUBLISH=127.0.0.1:0
+AGENT_PUBLISH=$address:8020
+TEMPORAL_UI_PUBLISH=$address:8233
+MOCK_PUBLISH=$address:30023
+REGISTRY_PUBLISH=$address:8010
+DESKTOP_PUBLISH=$address:80
+GIT_PUBLISH=$address:30030
+GATEWAY_PUBLISH=$address:30000
+IDENTITY_PUBLISH=$address:19000
+IDENTITY_ISSUER=http://$address:19000
+DESKTOP_URL=http://$address
 BOOTSTRAP_API_KEY=$key
-POSTGRES_PASSWORD=$(secret)
-NATS_PASSWORD=$(secret)
-S3_ACCESS_KEY=$(secret)
-S3_SECRET_KEY=$(secret)
-ENCRYPTION_KEY=$(secret)$(secret)
 LOG_LEVEL=info
 END
 
 docker_compose up -d --no-build >"$work/up.log" 2>&1 || { tail -3 "$work/up.log"; fail "the stack does not start"; }
 await_healthy 180
-api=http://$(docker_compose port api 8020)
+api=http://$address:8020
 level=$(docker_compose logs worker | sed -n 's/.*"sandbox":"\([^"]*\)".*/\1/p' | tail -1)
 say "all containers are healthy; the API is at $api; sandbox: $level"
 case $level in "level 2 "*) ;; *) fail "the worker's sandbox is not at level 2" ;; esac
+
+components_are_up
+users_are_right
 
 # ---- an ordinary chat, which also looks around in the sandbox ------------------
 
@@ -114,7 +122,7 @@ chat "$session" "$look" "The first chat is done." >"$work/first"
 grep -q 'The first chat is done' "$work/first" || fail "the first chat did not say its end: $(tail -5 "$work/first")"
 [ "$(file_of "$session" look)" = looked ] || fail "the command of the first chat wrote no file"
 seen=$(api GET "/api/sessions/$session/messages" | jq -r '.. | .result? // empty')
-for word in $(sed -n 's/^\(POSTGRES_PASSWORD\|NATS_PASSWORD\|S3_SECRET_KEY\|ENCRYPTION_KEY\|BOOTSTRAP_API_KEY\)=//p' "$work/env") reached bootstrap-key; do
+for word in $(sed -n 's/^\(POSTGRES_PASSWORD\|NATS_PASSWORD\|S3_SECRET_KEY\|GATEWAY_KEY\|BOOTSTRAP_API_KEY\)=//p' "$work/env") reached bootstrap-key; do
   if grep -qF "$word" <<<"$seen"; then fail "a command in the sandbox sees what it must not: $word"; fi
 done
 grep -q 'git version' <<<"$seen" || fail "the sandbox has no git: $seen"
@@ -188,7 +196,6 @@ done
 docker_compose down --timeout 30 >"$work/down.log" 2>&1 || { tail -3 "$work/down.log"; fail "docker compose down"; }
 docker_compose up -d --no-build >"$work/up.log" 2>&1 || { tail -3 "$work/up.log"; fail "the stack does not start again"; }
 await_healthy 120
-api=http://$(docker_compose port api 8020)
 api GET "/api/sessions/$session/messages" >"$work/after"
 cmp -s "$work/before" "$work/after" || fail "the messages of a session changed when the stack was taken down and started again"
 chat "$session" 'echo more >>effects' "The last chat is done." >"$work/last"
