@@ -193,10 +193,10 @@ export class Session {
       ...given({ mode, delivery, headless, output_schema: outputSchema, whatif }),
     };
     const sent = await this.connection.request<Sent>('chat:send', body, true, options);
-    if (sent.position > 0) {
-      const preview = typeof message === 'string' ? message.slice(0, 200) : '';
-      this.view.queued({ chat_id: sent.chat_id, turn_id: sent.turn_id, position: sent.position, preview });
-    }
+    const { chat_id, turn_id, position } = sent;
+    const noted = { chat_id, turn_id, position, preview: typeof message === 'string' ? message.slice(0, 200) : '' };
+    if (position > 0) this.view.queued(noted);
+    else if (sent.delivery_applied === 'steer') this.view.joins(noted);
     return sent;
   }
 

@@ -55,6 +55,8 @@ export interface Snapshot {
   /** Messages known to wait; `queueLength` counts those of other clients, too. */
   readonly queue: readonly QueuedMessage[];
   readonly queueLength: number;
+  /** Own messages that join the running chat, until its agent reads them. */
+  readonly joining: readonly QueuedMessage[];
   readonly tasks: ReadonlyMap<string, EventMap['background_task:updated']>;
   readonly online: boolean;
   readonly loaded: boolean;
@@ -74,7 +76,7 @@ export class ChatView {
   private held: SessionEvent[] = []; // for turns that only the messages list has
   private state: Omit<Snapshot, 'turns' | 'children'> = {
     status: 'created', waitingReason: 'none', intent: undefined, model: undefined, chat: undefined, lastEnd: undefined,
-    questions: [], queue: [], queueLength: 0, tasks: new Map(), online: false, loaded: false, seq: 0,
+    questions: [], queue: [], queueLength: 0, joining: [], tasks: new Map(), online: false, loaded: false, seq: 0,
   };
   private cached: Snapshot | undefined;
   private readonly listeners = new Set<() => void>();
@@ -116,7 +118,7 @@ export class ChatView {
         loaded: false, status: ack.status, waitingReason: ack.waiting_reason, seq: ack.seq,
         chat: ack.chat_id === undefined ? undefined : { chat_id: ack.chat_id },
         questions: ack.pending_questions.map((one) => ({ ...one, questions: items(one.questions) })),
-        queue: ack.queue, queueLength: ack.queue.length, lastEnd: ack.last_end ?? undefined,
+        queue: ack.queue, queueLength: ack.queue.length, joining: [], lastEnd: ack.last_end ?? undefined,
       } : {}),
     });
   }
@@ -131,7 +133,7 @@ export class ChatView {
       if (turn.status !== 'streaming') this.turns.delete(id);
     }
     this.held = [];
-    this.set({ loaded: false, lastEnd: undefined });
+    this.set({ loaded: false, lastEnd: undefined, joining: [] });
   }
 
   /** loaded takes the messages list. What events have shown is newer than the list. */
@@ -151,6 +153,11 @@ export class ChatView {
     if (this.turns.has(message.turn_id) || this.state.queue.some((one) => one.turn_id === message.turn_id)) return;
     const queue = [...this.state.queue, message].sort((a, b) => a.position - b.position);
     this.set({ queue, queueLength: Math.max(this.state.queueLength, queue.length) });
+  }
+
+  /** joins notes an own message that joins the running chat. */
+  joins(message: QueuedMessage): void {
+    if (!this.turns.has(message.turn_id)) this.set({ joining: [...this.state.joining, message] });
   }
 
   /** take applies an event. */
@@ -199,7 +206,8 @@ export class ChatView {
 
   private turnStart(data: EventMap['turn:start']): void {
     const { seq: _seq, prev_seq: _prev, ts: _ts, session_id: _session, ...turn } = data;
-    this.set(this.unqueue((one) => one.turn_id === data.turn_id));
+    const joining = this.state.joining.filter((one) => one.turn_id !== data.turn_id);
+    this.set({ joining, ...this.unqueue((one) => one.turn_id === data.turn_id) });
     this.put({
       ...turn, id: turn.turn_id, chat_id: turn.chat_id ?? '', tool_calls: [], usage: { input_tokens: 0, output_tokens: 0 }, duration_ms: 0,
       context_window: 0, memory_refs: null, deprecated: false, failure_reason: null, compaction_id: null, summary_preview: null,

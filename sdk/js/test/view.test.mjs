@@ -111,6 +111,20 @@ test('questions, the queue and the state of the chat', () => {
   assert.deepEqual([view.snapshot().questions, view.snapshot().queue, view.snapshot().chat.chat_id], [[], [], 'c2']);
 });
 
+test('own messages that join the running chat are known until the agent reads them', () => {
+  view.loaded([]);
+  const message = (turn_id) => ({ chat_id: 'c1', turn_id, position: 0, preview: turn_id });
+  view.joins(message('u2'));
+  view.joins(message('u3'));
+  assert.deepEqual(view.snapshot().joining.map((one) => one.turn_id), ['u2', 'u3']);
+  take('turn:start', { ...start('u2', { role: 'user' })[1] });
+  assert.deepEqual(view.snapshot().joining.map((one) => one.turn_id), ['u3']);
+  view.joins(message('u2')); // its acknowledgement came behind its turn
+  assert.deepEqual(view.snapshot().joining.map((one) => one.turn_id), ['u3']);
+  view.reload(); // the history moved: what joins is known no more
+  assert.deepEqual(view.snapshot().joining, []);
+});
+
 test('turns of sub-agents are below their call', () => {
   take(...start('t2'));
   take(...start('t3', { sequence: 3, loop_id: 'k1', parent_fork_tool_call_id: 'k1' }));

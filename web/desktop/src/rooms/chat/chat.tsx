@@ -105,6 +105,18 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
           {!running && state.waitingReason === 'budget' && waiting}
           {!running && <OutcomeNote state={state} />}
         </div>
+        {state.joining.length > 0 && (
+          <section aria-label={t('On its way')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
+            <p className="text-xs text-soft">{t('The agent reads this before its next step')}</p>
+            <ol>
+              {state.joining.map((one) => (
+                <li key={one.turn_id} className="truncate" dir="auto">
+                  {one.preview || t('Picture')}
+                </li>
+              ))}
+            </ol>
+          </section>
+        )}
         {state.queueLength > 0 && (
           <section aria-label={t('Queue')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
             <p className="flex items-center text-xs text-soft">
