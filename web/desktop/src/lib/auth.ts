@@ -1,5 +1,6 @@
 import { Everloop, EverloopError, type Schemas } from '@everloop/sdk';
 import { useSyncExternalStore } from 'react';
+import { forgetDrafts } from './drafts';
 import { t } from './i18n';
 import { begin, callbackPath, finish, possible, type Tokens } from './openid';
 
@@ -204,6 +205,7 @@ export async function signOut(notice?: string): Promise<void> {
   if (state.status !== 'in') return;
   const { way, tokens } = state;
   forget();
+  if (notice === undefined) forgetDrafts(); // one whose sign-in has ended comes back to them
   if (tokens && notice === undefined) {
     await tokens.end().catch(() => {}); // without the identity service the page forgets its tokens
   } else if (way === 'password' && notice === undefined) {

@@ -1,7 +1,9 @@
 import type { Message, SendOptions } from '@everloop/sdk';
 import { ArrowUp, ChevronDown, FileText, Paperclip, Square, X } from 'lucide-react';
 import { type ClipboardEvent, type DragEvent, type ReactNode, useEffect, useRef, useState } from 'react';
+import { account } from '../../lib/auth';
 import { cn } from '../../lib/cn';
+import { draftOf, keepDraft } from '../../lib/drafts';
 import { bytes } from '../../lib/format';
 import { t } from '../../lib/i18n';
 import { usePreferences } from '../../lib/preferences';
@@ -58,12 +60,13 @@ const deliveries: Record<Exclude<Delivery, 'reject'>, { label: string; hint: str
   interrupt: { label: t('Interrupt'), hint: t('Stop the chat, then this') },
 };
 
-/** Composer writes messages. `draftKey` keeps what is not sent while other rooms are open. */
+/** Composer writes messages. What is not sent is kept by `draftKey`, while other rooms are open and over a reload. */
 export function Composer({ draftKey, running, send, stop, tools, quoted, disabled, placeholder }: {
   draftKey: string; running: boolean; send: (out: Outgoing) => Promise<unknown>; stop?: () => void; tools?: ReactNode;
   quoted?: { text: string; at: number } | undefined; disabled?: boolean; placeholder?: string;
 }) {
-  const [text, setText] = useState(() => drafts.get(draftKey) ?? '');
+  const person = account().me.id;
+  const [text, setText] = useState(() => draftOf(person, draftKey));
   const [attached, setAttached] = useState<Attachment[]>([]);
   const [chosen, setDelivery] = useState<Exclude<Delivery, 'reject'>>('steer');
   const [wanted, setWanted] = useState<Wanted>();
@@ -76,7 +79,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
 
-  useEffect(() => { drafts.set(draftKey, text); }, [draftKey, text]);
+  useEffect(() => keepDraft(person, draftKey, text), [person, draftKey, text]);
   useEffect(() => {
     const box = area.current;
     if (!box) return;
@@ -113,7 +116,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
     try {
       const read = await Promise.all(pictures.map((one) => readPicture(one.file)));
       await send({ text: said, pictures: read, files: attached.filter((one) => !one.preview).map((one) => one.file), delivery, wanted });
-      drafts.delete(draftKey);
+      keepDraft(person, draftKey, ''); // also where another room is open by now
       setText('');
       setWanted(undefined);
       attached.forEach(detach);
@@ -242,5 +245,3 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
     </div>
   );
 }
-
-const drafts = new Map<string, string>();
