@@ -5,6 +5,7 @@ import { activityText } from '../src/rooms/board/timeline';
 import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
 import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
 import { cronOf, inZone, planOf, turnedInto, zones } from '../src/rooms/schedules/cron';
+import { dayOf, daysOf, dueByDay } from '../src/rooms/schedules/days';
 import { outcomeOf, reasonOf } from '../src/rooms/schedules/words';
 import { eventsText } from '../src/rooms/webhooks/events';
 import { linesOf, objectOf, secondsText, usageText } from '../src/rooms/unattended/pieces';
@@ -38,6 +39,25 @@ describe('cron', () => {
     expect(inZone('2030-01-01T23:30:00Z', 'Asia/Tokyo')).toMatch(/8:30/);
     expect(inZone('2030-01-01T23:30:00Z', 'No/Where')).toBe('2030-01-01T23:30:00.000Z');
     expect(zones('Europe/Berlin').filter((one) => one === 'Europe/Berlin')).toHaveLength(1);
+  });
+});
+
+describe('calendar', () => {
+  const shown = (year: number, month: number, firstDay: number) => daysOf(year, month, firstDay).map(dayOf);
+  test('a month has whole weeks, from the first day of the week on', () => {
+    const march = shown(2026, 2, 1); // begins on a Sunday
+    expect([march.length, march[0], march.at(-1)]).toEqual([42, '2026-02-23', '2026-04-05']);
+    const sundays = shown(2026, 1, 7); // 28 days, from Sunday to Saturday
+    expect([sundays.length, sundays[0], sundays.at(-1)]).toEqual([28, '2026-02-01', '2026-02-28']);
+    expect(new Set(shown(2026, 2, 1)).size).toBe(42); // the day on which clocks change is there once
+  });
+  test('times are put to their days, schedules by their first time', () => {
+    const at = (day: number, hour: number) => new Date(2026, 2, day, hour).toISOString();
+    const entry = (task_id: string, ...occurrences: string[]) => ({ task_id, title: task_id.toUpperCase(), occurrences, truncated: false });
+    const due = dueByDay([entry('late', at(2, 20), at(3, 1)), entry('often', at(2, 7), at(2, 8), at(2, 23))]);
+    expect([...due.keys()].sort()).toEqual(['2026-03-02', '2026-03-03']);
+    expect(due.get('2026-03-02')?.map((one) => [one.title, one.times.length])).toEqual([['OFTEN', 3], ['LATE', 1]]);
+    expect(due.get('2026-03-03')?.map((one) => one.taskId)).toEqual(['late']);
   });
 });
 

@@ -125,7 +125,7 @@ export function inZone(iso: string, zone: string): string {
       year: 'numeric',
       month: 'short',
       day: 'numeric',
-      hour: '2-digit',
+      hour: 'numeric',
       minute: '2-digit',
     });
   } catch {

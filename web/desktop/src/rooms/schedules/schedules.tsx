@@ -1,12 +1,13 @@
 import type { Schemas } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
-import { CalendarClock, Plus } from 'lucide-react';
-import { dateTime } from '../../lib/format';
+import { Link, useLocation } from '@tanstack/react-router';
+import { CalendarClock, CalendarDays, List, Plus } from 'lucide-react';
+import { cn } from '../../lib/cn';
 import { rich, t } from '../../lib/i18n';
 import { api, useAction } from '../../lib/query';
 import { Badge, Empty, Loaded, Page } from '../../ui/page';
 import { State } from '../unattended/pieces';
+import { Calendar } from './calendar';
 import { inZone } from './cron';
 
 /** newLink is a link that looks like a button. */
@@ -20,14 +21,50 @@ const newLink = (
   </Link>
 );
 
+const views = [
+  { hash: '', label: t('List'), icon: List },
+  { hash: 'calendar', label: t('Calendar'), icon: CalendarDays },
+];
+
+// The address names the view, so that it can be linked.
+const Views = ({ shown }: { shown: string }) => (
+  <nav aria-label={t('View')} className="flex rounded-lg bg-panel p-0.5">
+    {views.map(({ hash, label, icon: Icon }) => (
+      <Link
+        key={hash}
+        to="/schedules"
+        hash={hash}
+        aria-label={label}
+        aria-current={hash === shown ? 'page' : undefined}
+        className={cn(
+          'inline-flex h-7 items-center gap-1.5 rounded-md px-2 text-sm',
+          hash === shown ? 'bg-raised text-ink shadow-sm' : 'text-soft hover:text-ink',
+        )}
+      >
+        <Icon size={15} aria-hidden />
+        <span className="max-sm:hidden">{label}</span>
+      </Link>
+    ))}
+  </nav>
+);
+
 export default function Schedules() {
+  const view = useLocation({ select: ({ hash }) => (hash === 'calendar' ? hash : '') });
   const tasks = useQuery({
     queryKey: ['schedules', 'list'],
     queryFn: ({ signal }) => api().listScheduledTasks({ signal }),
     refetchInterval: 10_000,
   });
   return (
-    <Page title={t('Schedules')} actions={newLink}>
+    <Page
+      title={t('Schedules')}
+      actions={
+        <>
+          <Views shown={view} />
+          {newLink}
+        </>
+      }
+    >
       <Loaded
         query={tasks}
         empty={
@@ -36,13 +73,17 @@ export default function Schedules() {
           </Empty>
         }
       >
-        {(list) => (
-          <ul className="mx-auto max-w-4xl space-y-2">
-            {list.map((task) => (
-              <Row key={task.id} task={task} />
-            ))}
-          </ul>
-        )}
+        {(list) =>
+          view === 'calendar' ? (
+            <Calendar />
+          ) : (
+            <ul className="mx-auto max-w-4xl space-y-2">
+              {list.map((task) => (
+                <Row key={task.id} task={task} />
+              ))}
+            </ul>
+          )
+        }
       </Loaded>
     </Page>
   );
@@ -92,7 +133,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
             {rich('last {time}', {
               time: (
                 <time key="time" dateTime={task.last_run_at}>
-                  {dateTime(task.last_run_at)}
+                  {inZone(task.last_run_at, task.timezone)}
                 </time>
               ),
             })}
