@@ -204,8 +204,9 @@ function Row({
   const path = join(dir, entry.name);
   const isDir = entry.type === 'directory';
   const [unfolded, setUnfolded] = useState(false);
-  const [changing, setChanging] = useState<'rename' | 'delete'>();
+  const [changing, setChanging] = useState<'rename' | 'move' | 'delete'>();
   const [name, setName] = useState(entry.name);
+  const [place, setPlace] = useState(path);
   const refresh = [['files', id]] as const;
   const rename = useAction(
     async () => {
@@ -213,6 +214,17 @@ function Row({
       if (open === path) choose(renamed);
     },
     { refresh },
+  );
+  // The service has no such operation: the copy is whole before the original goes.
+  const move = useAction(
+    async () => {
+      if (place.trim().startsWith(`${path}/`)) throw new Error(t('A directory cannot be moved into itself.'));
+      const { path: moved } = await api().copyFile(id, path, { target_path: place.trim() });
+      await api().deleteFile(id, path);
+      if (open === path) choose(moved);
+      else if (open?.startsWith(`${path}/`)) choose(moved + open.slice(path.length));
+    },
+    { done: t('{name} was moved.', { name: entry.name }), refresh },
   );
   const remove = useAction(
     async () => {
@@ -266,6 +278,7 @@ function Row({
               ...(writable
                 ? [
                     { label: t('Rename'), icon: <Pencil size={15} />, run: () => setChanging('rename') },
+                    { label: t('Move'), icon: <FolderInput size={15} />, run: () => setChanging('move') },
                     { label: t('Duplicate'), icon: <FilePlus size={15} />, run: () => copy.mutate() },
                     null,
                     { label: t('Delete'), icon: <Trash2 size={15} />, danger: true, run: () => setChanging('delete') },
@@ -285,6 +298,17 @@ function Row({
       >
         <Field label={t('New name')}>
           {(ids) => <Input {...ids} value={name} onChange={(event) => setName(event.target.value)} required maxLength={255} autoFocus />}
+        </Field>
+      </FormDialog>
+      <FormDialog
+        open={changing === 'move'}
+        onOpenChange={() => setChanging(undefined)}
+        title={t('Move {name}', { name: entry.name })}
+        confirm={t('Move')}
+        submit={() => move.mutateAsync()}
+      >
+        <Field label={t('New path')} hint={t('Directories are made, as in notes/today.md.')}>
+          {(ids) => <Input {...ids} value={place} onChange={(event) => setPlace(event.target.value)} required maxLength={4096} autoFocus />}
         </Field>
       </FormDialog>
       <FormDialog
