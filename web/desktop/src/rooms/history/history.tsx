@@ -10,11 +10,11 @@ import { plural, t } from '../../lib/i18n';
 import { save } from '../../lib/save';
 import { visible } from '../../lib/visible';
 import { api, errorText, useAction } from '../../lib/query';
-import { useDetail, useSession } from '../../lib/session';
+import { type Followed, useDetail, useSession } from '../../lib/session';
 import { word } from '../../lib/words';
 import { Button } from '../../ui/button';
 import { Dialog, FormDialog } from '../../ui/dialog';
-import { Area, Field, Select } from '../../ui/field';
+import { Area, Check, Field, Select } from '../../ui/field';
 import { Badge, Empty, Failure, Loaded } from '../../ui/page';
 import { toast } from '../../ui/toast';
 import { SessionFrame } from '../chat/header';
@@ -92,6 +92,9 @@ export default function HistoryRoom() {
   );
 }
 
+// titleOf is how a turn begins, without the marks of a heading, or what it has used.
+const titleOf = (node: Node): string => node.label.replace(/^#{1,6} /, '') || node.tool_names.join(', ');
+
 const branchName = (data: History, id: string): string => {
   const index = data.branches.findIndex((one) => one.branch_id === id);
   const branch = data.branches[index];
@@ -117,7 +120,7 @@ function Tree({ data, chosen, choose }: { data: History; chosen: Node | undefine
   return (
     <div ref={box} className="min-h-0 flex-1 overflow-y-auto" tabIndex={0} role="region" aria-label={t('Turns of all branches')}>
       <div className="relative" style={{ height: virtual.getTotalSize() }}>
-        <svg aria-hidden className="pointer-events-none absolute top-0 left-0" width={left} height={virtual.getTotalSize()}>
+        <svg aria-hidden className="pointer-events-none absolute top-0 left-0 z-10" width={left} height={virtual.getTotalSize()}>
           {placed.filter((one) => one.row >= from && (one.parent?.row ?? one.row) <= to).map((one) => <Mark key={one.node.id} one={one} />)}
         </svg>
         {shown.map((item) => {
@@ -147,7 +150,7 @@ function Tree({ data, chosen, choose }: { data: History; chosen: Node | undefine
                       : t('service')}
               </span>
               <span className={cn('min-w-0 flex-1 truncate', node.deprecated && 'line-through')} dir="auto">
-                {node.label.replace(/^#{1,6} /, '') || node.tool_names.join(', ') || '…'}
+                {titleOf(node) || '…'}
               </span>
               {node.is_head && node.on_active_branch && <Badge tone="accent">{t('now')}</Badge>}
               <span className="shrink-0 text-xs text-soft tabular-nums max-sm:hidden">
@@ -189,11 +192,26 @@ function Mark({ one }: { one: Placed }) {
   );
 }
 
+const maxQuoted = 50; // texts that are offered
+
+/** laterTexts are what was said behind a turn of the active branch: another way leaves them behind, and may quote them. */
+export function laterTexts({ session, state }: Followed, turn: string): { entry_id: string; text: string }[] {
+  const at = state.turns.findIndex((one) => one.turn_id === turn);
+  if (at < 0) return [];
+  return state.turns
+    .slice(at + 1)
+    .map((one) => ({ entry_id: one.turn_id, text: session.view.text(one).trim() }))
+    .filter((one) => one.text !== '')
+    .slice(0, maxQuoted);
+}
+
 function Details({ id, node, data, writable, close }: { id: string; node: Node; data: History; writable: boolean; close: () => void }) {
   const navigate = useNavigate();
   const [asking, setAsking] = useState<'rewind' | 'whatif'>();
   const [message, setMessage] = useState('');
+  const [quoted, setQuoted] = useState<readonly string[]>([]);
   const { followed } = useSession(id);
+  const later = followed ? laterTexts(followed, node.turn_id) : [];
   const refresh = [['history', id], ['files', id], ['session', id], ['context', id]] as const;
   const state = useQuery({
     queryKey: ['history', id, 'checkout', node.checkpoint_id], enabled: node.checkpoint_id !== null,
@@ -210,7 +228,8 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
   });
   const whatif = useAction(async () => {
     if (!followed) return;
-    await followed.session.send(message.trim(), { whatif: { from_step: node.step } });
+    const quotes = later.filter((one) => quoted.includes(one.entry_id));
+    await followed.session.send(message.trim(), { whatif: { from_step: node.step, ...(quotes.length > 0 ? { quotes } : {}) } });
     await navigate({ to: '/s/$sessionId', params: { sessionId: id } });
   }, { refresh });
   const changed = state.data?.files.filter((file) => file.change !== 'unchanged') ?? [];
@@ -221,7 +240,7 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
     >
       <div className="flex items-start gap-2">
         <h2 className="min-w-0 flex-1 font-semibold break-words" dir="auto">
-          {node.label || node.tool_names.join(', ') || t('Turn')}
+          {titleOf(node) || t('Turn')}
         </h2>
         <Button small look="ghost" onClick={close}>
           {t('Close')}
@@ -311,6 +330,21 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
         <Field label={t('Message')} hint={t('Without one, the agent goes on by itself.')}>
           {(ids) => <Area {...ids} value={message} onChange={(event) => setMessage(event.target.value)} autoFocus />}
         </Field>
+        {later.length > 0 && (
+          <fieldset className="min-w-0">
+            <legend className="mb-1 text-sm font-medium">{t('Quote what was said later')}</legend>
+            <div className="max-h-48 space-y-1.5 overflow-y-auto rounded-md border p-2">
+              {later.map(({ entry_id, text }) => (
+                <Check
+                  key={entry_id}
+                  label={<span className="line-clamp-2 break-words" dir="auto">{visible(text.slice(0, 300))}</span>}
+                  checked={quoted.includes(entry_id)}
+                  onChange={() => setQuoted((all) => (all.includes(entry_id) ? all.filter((one) => one !== entry_id) : [...all, entry_id]))}
+                />
+              ))}
+            </div>
+          </fieldset>
+        )}
       </FormDialog>
     </aside>
   );
