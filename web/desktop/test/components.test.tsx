@@ -38,6 +38,16 @@ describe('Prose', () => {
   }, 90_000);
 });
 
+describe('task lists', () => {
+  test('their boxes have names, and no other input comes through', () => {
+    const { container } = show(<Prose text={'- [x] reproduce\n- [ ] fix\n\n<input type="text" value="x">'} />);
+    const boxes = [...container.querySelectorAll('input')];
+    expect(boxes.map((box) => [box.type, box.checked, box.disabled, box.getAttribute('aria-label')])).toEqual([
+      ['checkbox', true, true, 'done'], ['checkbox', false, true, 'not done'],
+    ]);
+  });
+});
+
 describe('ToolCard', () => {
   test('a running command is open and shows its output; one that is done is folded', () => {
     const { rerender } = show(<ToolCard call={call({ status: 'pending', progress: 'line 1\n' })} nested={none} />);

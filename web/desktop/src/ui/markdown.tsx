@@ -29,6 +29,9 @@ const components: Components = {
     ) : (
       <span>{t('Picture: {alt}', { alt })}</span>
     ),
+  // Of a task list; it has no label of its own.
+  input: ({ type, checked }) =>
+    type === 'checkbox' ? <input type="checkbox" checked={checked ?? false} disabled aria-label={checked ? t('done') : t('not done')} /> : null,
   pre: ({ children }) => <>{children}</>,
   code: ({ className, children }) => {
     const text = String(children ?? '');
