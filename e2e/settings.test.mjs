@@ -47,6 +47,7 @@ const wrong = {
   SESSION_COMMANDS: '-1',
   COMMAND_WAIT: '11m',
   SANDBOX_UID_BASE: '1000',
+  SANDBOX: 'container', // and no image is named
 };
 
 test('a start names every setting that is wrong, and begins nothing', async () => {

@@ -55,10 +55,14 @@ func findCgroups(config Config) *cgroups {
 
 	mounts := map[string]string{}
 	if !config.noGroups {
-		mounts = cgroupMounts()
+		mounts = cgroupMounts("self")
 	}
 
 	c.total = config.totals(mounts)
+	if config.Containers != nil {
+		return c // their engine makes groups, and nothing holds the total
+	}
+
 	c.makeBases(mounts)
 
 	if err := c.limitBases(config.CPUWeight); err != nil {
@@ -162,12 +166,22 @@ func (c *cgroups) describe() string {
 	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
-// cgroupMounts gives the service's own directory by version 1 controller, and
-// under "" the one of version 2.
-func cgroupMounts() map[string]string {
+// memoryGroup finds the group that holds the memory of a process of another's making.
+func memoryGroup(pid int) *cgroups {
+	mounts := cgroupMounts(strconv.Itoa(pid))
+	if dir, ok := mounts["memory"]; ok {
+		return &cgroups{memory: dir}
+	}
+
+	return &cgroups{memory: mounts[""], v2: true}
+}
+
+// cgroupMounts gives the directory of a process by version 1 controller, and under ""
+// the one of version 2.
+func cgroupMounts(pid string) map[string]string {
 	own := map[string]string{}
 
-	data, err := os.ReadFile("/proc/self/cgroup")
+	data, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	if err != nil {
 		return nil
 	}

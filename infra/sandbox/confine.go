@@ -33,6 +33,7 @@ func (p *program) giveWay(held holds) {
 // limits sets the resource limits. There is no limit on processor time: a
 // build may take long, and the wall clock bounds it. Without a control group for
 // memory there is a coarse limit for each process, beside the measured one for all.
+// Without sh.processes only the control group bounds them.
 func (p *program) limits(sh shape, held holds) {
 	set := func(label string, resource int, value uint64) {
 		var now unix.Rlimit
@@ -47,7 +48,10 @@ func (p *program) limits(sh shape, held holds) {
 	set("limit open files", unix.RLIMIT_NOFILE, uint64(sh.openFiles))
 	set("limit locked memory", unix.RLIMIT_MEMLOCK, 8<<20)
 	set("limit message queues", unix.RLIMIT_MSGQUEUE, 1<<20)
-	set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
+
+	if sh.processes > 0 {
+		set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
+	}
 
 	if !held.memory {
 		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
@@ -86,12 +90,17 @@ func (p *program) dropBounding() {
 	p.try(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), none, none, none)
 }
 
-// finish ends every program: no new privileges, death with the fork server, no
-// looking into this process, and the system call filter as the very last.
+// dieWithParent ends the sandbox with the fork server. It comes after the last change
+// of users, which would undo it.
+func (p *program) dieWithParent() {
+	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
+}
+
+// finish ends every program: no new privileges, no looking into this process, and
+// the system call filter as the very last.
 func (p *program) finish(rule seccomp.Rule) {
 	p.call("set the file mask", unix.SYS_UMASK, num(0o022))
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
-	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
 	p.call("hide from tracing", unix.SYS_PRCTL, num(unix.PR_SET_DUMPABLE), none, none, none, none)
 	p.seccomp(rule)
 }

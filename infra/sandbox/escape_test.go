@@ -22,11 +22,24 @@ import (
 
 // levels runs a test at each confining level that this host has.
 func levels(t *testing.T, test func(t *testing.T, s *Sandbox)) {
-	for _, level := range []Level{Namespaced, Landlocked} {
-		t.Run(strings.ReplaceAll(level.String(), " ", ""), func(t *testing.T) {
-			test(t, open(t, Config{MinLevel: level, MaxLevel: level}))
-		})
+	apart(t, test)
+	atLevel(t, Landlocked, test)
+}
+
+// apart runs a test in each kind of sandbox with files, processes and a network of
+// its own.
+func apart(t *testing.T, test func(t *testing.T, s *Sandbox)) {
+	atLevel(t, Namespaced, test)
+
+	if os.Getuid() == 0 {
+		t.Run("container", func(t *testing.T) { test(t, open(t, inContainers(t))) })
 	}
+}
+
+func atLevel(t *testing.T, level Level, test func(t *testing.T, s *Sandbox)) {
+	t.Run(strings.ReplaceAll(level.String(), " ", ""), func(t *testing.T) {
+		test(t, open(t, Config{MinLevel: level, MaxLevel: level}))
+	})
 }
 
 // denied asserts that a script's output shows nothing of the secret.
@@ -118,16 +131,17 @@ func TestSandbox_serviceEnvironment(t *testing.T) {
 }
 
 func TestProcessOneIsOutOfReach(t *testing.T) {
-	s := open(t, Config{})
-	x := newSession(t, s)
-	out, r := sh(
-		t,
-		s,
-		x.spec("kill -9 1; kill -TERM 1; cat /proc/1/mem; ls -l /proc/1/fd /proc/1/root; cat /proc/1/environ; echo survived"),
-	)
-	require.True(t, r.Success(), "%v %s", r, out)
-	require.Contains(t, out, "survived")
-	require.Contains(t, out, "denied")
+	apart(t, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		out, r := sh(
+			t,
+			s,
+			x.spec("kill -9 1; kill -TERM 1; cat /proc/1/mem; ls -l /proc/1/fd /proc/1/root; cat /proc/1/environ; echo survived"),
+		)
+		require.True(t, r.Success(), "%v %s", r, out)
+		require.Contains(t, out, "survived")
+		require.Contains(t, out, "denied")
+	})
 }
 
 func TestHostNetworkIsOutOfReach(t *testing.T) {
@@ -272,7 +286,8 @@ func requireNoProcess(t *testing.T, s *Sandbox, x session) {
 }
 
 func isForkServer(cmdline []byte) bool {
-	return strings.HasPrefix(string(cmdline), forkserver.Arg0+"\x00")
+	name, _, _ := strings.Cut(string(cmdline), "\x00")
+	return name == forkserver.Arg0 || name == forkserver.GuestPath
 }
 
 func TestMemoryLimit(t *testing.T) {
@@ -284,7 +299,7 @@ func TestMemoryLimit(t *testing.T) {
 		require.NotContains(t, out, "ALLOCATED")
 		require.False(t, r.Success())
 
-		if s.cgroups.memory != "" {
+		if s.cgroups.memory != "" || s.containers != nil {
 			require.Equal(t, OutOfMemory, r.Cause)
 			require.Equal(t, 137, r.ExitCode)
 		}
@@ -292,17 +307,18 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 func TestTemporarySpaceIsLimited(t *testing.T) {
-	s := open(t, Config{})
-	x := newSession(t, s)
-	spec := x.spec(
-		`head -c 100M /dev/zero >/tmp/a; head -c 100M /dev/zero >/dev/shm/a; du -sm /tmp /dev/shm; rm /tmp/a; for i in $(seq 70000); ` +
-			`do : >/tmp/$i || break; done 2>&1`,
-	)
-	spec.Limits.Tmp = 16 << 20
-	out, _ := sh(t, s, spec)
-	require.Contains(t, out, "16\t/tmp")
-	require.Contains(t, out, "16\t/dev/shm")
-	require.Contains(t, out, "No space left")
+	apart(t, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		spec := x.spec(
+			`head -c 100M /dev/zero >/tmp/a; head -c 100M /dev/zero >/dev/shm/a; du -sm /tmp /dev/shm; rm /tmp/a; for i in $(seq 70000); ` +
+				`do : >/tmp/$i || break; done 2>&1`,
+		)
+		spec.Limits.Tmp = 16 << 20
+		out, _ := sh(t, s, spec)
+		require.Contains(t, out, "16\t/tmp")
+		require.Contains(t, out, "16\t/dev/shm")
+		require.Contains(t, out, "No space left")
+	})
 }
 
 func TestFileSizeIsLimited(t *testing.T) {
@@ -405,7 +421,12 @@ func doomedService() {
 
 	_, _ = fmt.Sscan(os.Getenv("SANDBOX_TEST_LEVEL"), &level)
 
-	s, err := New(context.Background(), Config{MinLevel: level, MaxLevel: level})
+	config := Config{MinLevel: level, MaxLevel: level}
+	if dir := os.Getenv("SANDBOX_TEST_CONTAINERS"); dir != "" {
+		config.Containers = &Containers{Engine: os.Getenv("SANDBOX_TEST_ENGINE"), Image: os.Getenv("SANDBOX_TEST_IMAGE"), Dir: dir}
+	}
+
+	s, err := New(context.Background(), config)
 	if err != nil {
 		fmt.Println("FAILED", err)
 		return
@@ -430,6 +451,15 @@ func TestSandbox_serviceKilled(t *testing.T) {
 
 		service.Env = append(os.Environ(), "SANDBOX_TEST_PART=service", "SANDBOX_TEST_DIR="+x.dir,
 			fmt.Sprintf("SANDBOX_TEST_UID=%d", x.uid), fmt.Sprintf("SANDBOX_TEST_LEVEL=%d", s.Level()))
+		if c := s.config.Containers; c != nil {
+			service.Env = append(
+				service.Env,
+				"SANDBOX_TEST_CONTAINERS="+c.Dir,
+				"SANDBOX_TEST_ENGINE="+c.Engine,
+				"SANDBOX_TEST_IMAGE="+c.Image,
+			)
+		}
+
 		service.Stdout, service.Stderr = os.Stderr, os.Stderr
 		require.NoError(t, service.Start())
 		require.Eventually(t, func() bool { _, err := os.Stat(x.dir + "/beat"); return err == nil }, time.Minute, 5*time.Millisecond)
@@ -437,6 +467,11 @@ func TestSandbox_serviceKilled(t *testing.T) {
 		_ = service.Wait()
 
 		requireNoProcess(t, s, x)
+
+		if s.containers != nil {
+			s.Close() // its own that are ready
+			requireNoContainer(t, s.config.Containers)
+		}
 	})
 }
 

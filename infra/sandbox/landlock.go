@@ -129,7 +129,7 @@ func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 
 	if !confined {
 		p.call("set the file mask", unix.SYS_UMASK, num(0o022))
-		p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
+		p.dieWithParent()
 
 		return p
 	}
@@ -137,6 +137,7 @@ func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 	p.dropAll()
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("apply Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, none)
+	p.dieWithParent()
 	p.finish(seccomp.Rule{Memfd: held.memory})
 
 	return p

@@ -97,12 +97,12 @@ var (
 // guestFile is a file that every sandbox has with the same content.
 type guestFile struct{ path, content string }
 
-// guestFiles are those of a sandbox whose user has this home directory.
-func guestFiles(home string) []guestFile {
+// guestFiles are those of a sandbox whose user has these ids and this home directory.
+func guestFiles(uid, gid int, home string) []guestFile {
 	return []guestFile{
-		{"etc/passwd", fmt.Sprintf("root:x:0:0:root:/root:/usr/sbin/nologin\n%[1]s:x:%[2]d:%[2]d:%[1]s:%[3]s:/bin/bash\n"+
-			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", guestName, guestID, home)},
-		{"etc/group", fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", guestName, guestID)},
+		{"etc/passwd", fmt.Sprintf("root:x:0:0:root:/root:/usr/sbin/nologin\n%[1]s:x:%[2]d:%[3]d:%[1]s:%[4]s:/bin/bash\n"+
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", guestName, uid, gid, home)},
+		{"etc/group", fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", guestName, gid)},
 		{"etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n"},
 		{"etc/hostname", "sandbox\n"},
 		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
@@ -125,62 +125,73 @@ type hostView struct {
 // the useful parts of /etc, and the extra paths of the configuration.
 func scanHost(extra []string) (hostView, error) {
 	v := hostView{links: map[string]string{}}
-
-	add := func(path string) error {
-		info, err := os.Lstat(path)
-		if err != nil {
-			return err
-		}
-
-		switch {
-		case info.Mode()&os.ModeSymlink != 0:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-
-			v.links[path] = target
-		case info.IsDir():
-			v.dirs = append(v.dirs, path)
-		case info.Mode().IsRegular():
-			v.files = append(v.files, path)
-		}
-
-		return nil
-	}
-	if err := add("/usr"); err != nil {
+	if err := v.add("/usr"); err != nil {
 		return v, err
 	}
 
 	for _, path := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		if err := add(path); err != nil && !os.IsNotExist(err) {
+		if err := v.add(path); err != nil && !os.IsNotExist(err) {
 			return v, err
 		}
 	}
 
-	if err := v.scanEtc("/etc", add); err != nil {
+	if err := v.scanEtc("/etc", v.add); err != nil {
 		return v, err
 	}
 
-	v.maskedFiles, v.maskedDirs = existingIn("/proc", maskedFiles), existingIn("/proc", maskedDirs)
+	v.scanProc()
 
+	return v, v.scanExtra(extra)
+}
+
+// scanProc finds what is to be masked.
+func (v *hostView) scanProc() {
+	v.maskedFiles, v.maskedDirs = existingIn("/proc", maskedFiles), existingIn("/proc", maskedDirs)
+}
+
+// add has a path of the host shown at the same place.
+func (v *hostView) add(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+
+		v.links[path] = target
+	case info.IsDir():
+		v.dirs = append(v.dirs, path)
+	case info.Mode().IsRegular():
+		v.files = append(v.files, path)
+	}
+
+	return nil
+}
+
+// scanExtra adds the extra paths of the configuration.
+func (v *hostView) scanExtra(extra []string) error {
 	for _, path := range extra {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
-			return v, fmt.Errorf("sandbox: extra read-only path %q is not an absolute path below /", path)
+			return fmt.Errorf("sandbox: extra read-only path %q is not an absolute path below /", path)
 		}
 
 		for _, own := range []string{"/tmp", "/proc", "/dev", guestRoot, guestHome} {
 			if strings.HasPrefix(filepath.Clean(path)+"/", own+"/") {
-				return v, fmt.Errorf("sandbox: extra read-only path %q is in %s, of which each sandbox has its own", path, own)
+				return fmt.Errorf("sandbox: extra read-only path %q is in %s, of which each sandbox has its own", path, own)
 			}
 		}
 
-		if err := add(filepath.Clean(path)); err != nil {
-			return v, fmt.Errorf("sandbox: extra read-only path: %w", err)
+		if err := v.add(filepath.Clean(path)); err != nil {
+			return fmt.Errorf("sandbox: extra read-only path: %w", err)
 		}
 	}
 
-	return v, nil
+	return nil
 }
 
 // scanEtc adds the entries of etcEntries and etcDirs that a directory has.
@@ -293,6 +304,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 
 	p.limits(sh, held)
 	p.dropCapabilities()
+	p.dieWithParent()
 	p.finish(seccomp.Rule{Inet: true, Netlink: true, Memfd: held.memory})
 
 	return p
@@ -387,7 +399,7 @@ func (p *program) tree(view hostView, home string) {
 		p.symlink(target, path[1:])
 	}
 
-	for _, f := range guestFiles(home) {
+	for _, f := range guestFiles(guestID, guestID, home) {
 		p.file(f.path, f.content)
 	}
 

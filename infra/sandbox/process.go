@@ -387,8 +387,12 @@ func (s *Sandbox) environment(in *instance, spec Spec) (paths, env []string) {
 		"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "HOME": s.home(in),
 		"USER": guestName, "LOGNAME": guestName, "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp",
 	}
-	if in.scratch != "" {
+	if s.level != Namespaced {
 		vars["TMPDIR"] = in.scratch
+	}
+
+	if s.containers != nil && s.containers.image.Path != "" {
+		vars["PATH"] = s.containers.image.Path
 	}
 
 	if in.listener != nil {

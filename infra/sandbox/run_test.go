@@ -156,42 +156,43 @@ func TestInputAndOutput(t *testing.T) {
 }
 
 func TestServerOnStandardInput(t *testing.T) {
-	s := open(t, Config{})
-	x := newSession(t, s)
-	reader, writer := io.Pipe()
-	spec := x.spec(`while read -r line; do echo "got $line"; done; echo bye`)
-	spec.StdinPipe, spec.Stdout, spec.Limits.Wall = true, writer, 0
-	p, err := s.Start(t.Context(), spec)
-	require.NoError(t, err)
-
-	buf := make([]byte, 64)
-
-	for i := range 3 {
-		_, err := fmt.Fprintf(p.Stdin(), "%d\n", i)
+	apart(t, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		reader, writer := io.Pipe()
+		spec := x.spec(`while read -r line; do echo "got $line"; done; echo bye`)
+		spec.StdinPipe, spec.Stdout, spec.Limits.Wall = true, writer, 0
+		p, err := s.Start(t.Context(), spec)
 		require.NoError(t, err)
+
+		buf := make([]byte, 64)
+
+		for i := range 3 {
+			_, err := fmt.Fprintf(p.Stdin(), "%d\n", i)
+			require.NoError(t, err)
+			n, err := reader.Read(buf)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprintf("got %d\n", i), string(buf[:n]))
+		}
+
+		require.Positive(t, p.PID())
+		require.NoError(t, p.Stdin().Close())
+
 		n, err := reader.Read(buf)
 		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("got %d\n", i), string(buf[:n]))
-	}
+		require.Equal(t, "bye\n", string(buf[:n]))
 
-	require.Positive(t, p.PID())
-	require.NoError(t, p.Stdin().Close())
+		r, err := p.Wait()
+		require.NoError(t, err)
+		require.True(t, r.Success())
 
-	n, err := reader.Read(buf)
-	require.NoError(t, err)
-	require.Equal(t, "bye\n", string(buf[:n]))
-
-	r, err := p.Wait()
-	require.NoError(t, err)
-	require.True(t, r.Success())
-
-	p, err = s.Start(t.Context(), x.spec("sleep 600"))
-	require.NoError(t, err)
-	p.Kill()
-	r, err = p.Wait()
-	require.NoError(t, err)
-	require.Equal(t, Cancelled, r.Cause)
-	p.Kill() // after the end: nothing
+		p, err = s.Start(t.Context(), x.spec("sleep 600"))
+		require.NoError(t, err)
+		p.Kill()
+		r, err = p.Wait()
+		require.NoError(t, err)
+		require.Equal(t, Cancelled, r.Cause)
+		p.Kill() // after the end: nothing
+	})
 }
 
 func TestSandbox_contextDeadline(t *testing.T) {
@@ -255,57 +256,58 @@ func TestProcessorQuota(t *testing.T) {
 }
 
 func TestReadySandboxIsUsedOnce(t *testing.T) {
-	s := open(t, Config{WarmIdle: time.Hour})
-	x := newSession(t, s)
-	sp := x.spec("true")
-	_, r := sh(t, s, sp)
-	require.True(t, r.Success())
+	apart(t, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		sp := x.spec("true")
+		_, r := sh(t, s, sp)
+		require.True(t, r.Success())
 
-	warm := func() *instance {
-		var in *instance
+		warm := func() *instance {
+			var in *instance
 
-		require.Eventually(t, func() bool {
-			s.pool.mu.Lock()
-			defer s.pool.mu.Unlock()
+			require.Eventually(t, func() bool {
+				s.pool.mu.Lock()
+				defer s.pool.mu.Unlock()
 
-			if e := s.pool.warm[shapeOf(sp, s.dedicated)]; e != nil {
-				if sl := e.Value.(*slot); sl.timer != nil {
-					in = sl.in
+				if e := s.pool.warm[shapeOf(sp, s.dedicated)]; e != nil {
+					if sl := e.Value.(*slot); sl.timer != nil {
+						in = sl.in
+					}
 				}
-			}
 
-			return in != nil
+				return in != nil
+			}, time.Minute, time.Millisecond)
+
+			return in
+		}
+		first := warm().pid
+		p, err := s.Start(t.Context(), sp)
+		require.NoError(t, err)
+		require.Equal(t, first, p.PID())
+		_, err = p.Wait()
+		require.NoError(t, err)
+		require.NotEqual(t, first, warm().pid)
+
+		// A recreated workspace is not taken for the old one.
+		require.NoError(t, os.Rename(x.dir, x.dir+"-old"))
+		require.NoError(t, os.Mkdir(x.dir, 0o700))
+
+		if s.DedicatedUsers() {
+			require.NoError(t, os.Chown(x.dir, x.uid, x.uid))
+		}
+
+		_, r = sh(t, s, x.spec("echo new >mark"))
+		require.True(t, r.Success())
+		require.FileExists(t, x.dir+"/mark")
+
+		gone := warm()
+
+		s.Forget(x.dir)
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d", gone.pid))
+			return err != nil
 		}, time.Minute, time.Millisecond)
-
-		return in
-	}
-	first := warm().pid
-	p, err := s.Start(t.Context(), sp)
-	require.NoError(t, err)
-	require.Equal(t, first, p.PID())
-	_, err = p.Wait()
-	require.NoError(t, err)
-	require.NotEqual(t, first, warm().pid)
-
-	// A recreated workspace is not taken for the old one.
-	require.NoError(t, os.Rename(x.dir, x.dir+"-old"))
-	require.NoError(t, os.Mkdir(x.dir, 0o700))
-
-	if s.DedicatedUsers() {
-		require.NoError(t, os.Chown(x.dir, x.uid, x.uid))
-	}
-
-	_, r = sh(t, s, x.spec("echo new >mark"))
-	require.True(t, r.Success())
-	require.FileExists(t, x.dir+"/mark")
-
-	gone := warm()
-
-	s.Forget(x.dir)
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(fmt.Sprintf("/proc/%d", gone.pid))
-		return err != nil
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 func TestPool_boundedAndExpires(t *testing.T) {
@@ -328,23 +330,24 @@ func TestPool_boundedAndExpires(t *testing.T) {
 }
 
 func TestCloseEndsCommands(t *testing.T) {
-	s := open(t, Config{})
-	x := newSession(t, s)
-	p, err := s.Start(t.Context(), x.spec("sleep 600"))
-	require.NoError(t, err)
-	s.Close()
+	apart(t, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		p, err := s.Start(t.Context(), x.spec("sleep 600"))
+		require.NoError(t, err)
+		s.Close()
 
-	r, err := p.Wait()
-	require.NoError(t, err)
-	require.NotEqual(t, Exited, r.Cause)
-	_, err = s.Run(t.Context(), x.spec("true"))
-	require.ErrorIs(t, err, errClosed)
+		r, err := p.Wait()
+		require.NoError(t, err)
+		require.NotEqual(t, Exited, r.Cause)
+		_, err = s.Run(t.Context(), x.spec("true"))
+		require.ErrorIs(t, err, errClosed)
 
-	for _, dir := range []string{s.cgroups.memory, s.cgroups.pids} {
-		if dir != "" {
-			require.NoDirExists(t, dir)
+		for _, dir := range []string{s.cgroups.memory, s.cgroups.pids} {
+			if dir != "" {
+				require.NoDirExists(t, dir)
+			}
 		}
-	}
+	})
 }
 
 func TestNew_unconfinedIsExplicit(t *testing.T) {

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -35,13 +36,15 @@ type Config struct {
 	// root and could give each session its own: for workspaces on file systems
 	// where root may not change owners.
 	SharedUser bool
+	// Containers, when set, makes each sandbox a container, of level Namespaced.
+	Containers *Containers
 	// ReadOnly are further host paths to show read-only at the same place, such
 	// as /opt or /nix.
 	ReadOnly []string
 	// Private are directories of the service itself, such as its data. New fails if
 	// commands would see one.
 	Private []string
-	// WarmMax bounds the sandboxes kept ready; 0 means 128, negative none.
+	// WarmMax bounds the sandboxes kept ready; 0 means 128, or 32 containers, negative none.
 	WarmMax int
 	// WarmIdle is how long a ready sandbox waits for a command; 0 means 30 s.
 	WarmIdle time.Duration
@@ -68,18 +71,19 @@ type Config struct {
 
 // Sandbox runs commands at one level. It is safe for concurrent use.
 type Sandbox struct {
-	config    Config
-	level     Level
-	dedicated bool // each session has its own user
-	view      hostView
-	cgroups   *cgroups
-	accounts  accounts
-	helper    *helper
-	pool      *pool
-	usage     usageBook
-	users     users // of private commands
-	devNull   int
-	scratch   string // level 1: parent of the private temporary directories
+	config     Config
+	level      Level
+	dedicated  bool // each session has its own user
+	view       hostView
+	cgroups    *cgroups
+	accounts   accounts
+	helper     *helper
+	containers *containers // nil: sandboxes are forked
+	pool       *pool
+	usage      usageBook
+	users      users // of private commands
+	devNull    int
+	scratch    string // level 1: parent of the private temporary directories
 
 	mu     sync.Mutex
 	closed bool
@@ -106,6 +110,9 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 
 	if config.WarmMax == 0 {
 		config.WarmMax = 128
+		if config.Containers != nil {
+			config.WarmMax = 32 // an engine has processes of its own for each
+		}
 	}
 
 	if config.WarmIdle == 0 {
@@ -124,11 +131,7 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 		config.CPUWeight = 100
 	}
 
-	view, err := scanHost(config.ReadOnly)
-	if err == nil {
-		err = view.checkPrivate(config.Private)
-	}
-
+	view, err := config.view()
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +152,37 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	s.accounts.total, s.accounts.held = groups.total, groups.holds()
 
 	s.pool = newPool(s.prepare, config.WarmMax, config.WarmIdle)
+	if config.Containers != nil {
+		if s.containers, err = openContainers(ctx, config, view); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+
 	if err := s.choose(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
 
 	return s, nil
+}
+
+// view is what commands see of the host, whose parts of it hold no secret of the service.
+func (c Config) view() (hostView, error) {
+	view, err := hostView{}, error(nil)
+	if c.Containers == nil {
+		view, err = scanHost(c.ReadOnly)
+	} else {
+		view.links = map[string]string{}
+		view.scanProc()
+		err = view.scanExtra(c.ReadOnly)
+	}
+
+	if err != nil {
+		return view, err
+	}
+
+	return view, view.checkPrivate(c.Private)
 }
 
 const scratchPrefix = "everloop-sandbox-"
@@ -190,6 +218,10 @@ func (s *Sandbox) choose(ctx context.Context) error {
 		users = []bool{true, false}
 	}
 
+	if s.containers != nil {
+		return s.chooseContainers(ctx, users[0])
+	}
+
 	var refused []error
 
 	for level := s.config.MaxLevel; level >= s.config.MinLevel; level-- {
@@ -214,6 +246,16 @@ func (s *Sandbox) choose(ctx context.Context) error {
 		"kernel.apparmor_restrict_unprivileged_userns=0 where these exist; in a container, security_opt seccomp=unconfined "+
 		"and systempaths=unconfined. Level 1 needs Landlock (Linux 6.12) and must be permitted explicitly.\n%w",
 		s.config.MinLevel, errors.Join(refused...))
+}
+
+// chooseContainers has no weaker way to fall back to.
+func (s *Sandbox) chooseContainers(ctx context.Context, dedicated bool) error {
+	s.level, s.dedicated = Namespaced, dedicated
+	if !dedicated && os.Geteuid() == 0 {
+		return errors.New("sandbox: commands cannot run as root in a container: sessions need users of their own")
+	}
+
+	return s.probe(ctx)
 }
 
 // probe runs a command that looks around.
@@ -272,12 +314,16 @@ func (s *Sandbox) Describe() string {
 		user = "a user for each session"
 	}
 
+	if s.containers != nil {
+		return fmt.Sprintf("level %s, %s, %s", s.level, s.containers.describe(), user)
+	}
+
 	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.describe())
 }
 
 // Measured says that no control group holds the memory or the processes of
 // commands: the service then measures both and ends what is above its limit.
-func (s *Sandbox) Measured() bool { return s.accounts.needed() }
+func (s *Sandbox) Measured() bool { return s.containers == nil && s.accounts.needed() }
 
 // home is where a command begins, as it sees it: its workspace, or the empty
 // directory that a private one has instead.
@@ -322,6 +368,11 @@ func (s *Sandbox) Close() {
 	s.mu.Unlock()
 	s.pool.close()
 	s.helper.close()
+
+	if s.containers != nil {
+		s.containers.close()
+	}
+
 	s.live.Wait()
 	s.cgroups.close()
 	_ = unix.Close(s.devNull)
@@ -352,8 +403,9 @@ type instance struct {
 	*child
 	shape   shape
 	cgroup  *cgroup
-	scratch string // level 1: its temporary directory
-	dir     dirID  // the workspace that it was made with
+	scratch string      // level 1: its temporary directory; a container: what it shows
+	dir     dirID       // the workspace that it was made with
+	owner   *containers // of a container
 
 	listener net.Listener // of its proxy; nil: none, or it was handed on
 }
@@ -388,6 +440,10 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 		if in.dir, err = identify(sh.workspace); err != nil {
 			return nil, fmt.Errorf("sandbox: workspace: %w", err)
 		}
+	}
+
+	if s.containers != nil {
+		return in, s.prepareContainer(in)
 	}
 
 	if in.cgroup, err = s.cgroups.new(sh); err != nil {
@@ -426,16 +482,45 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 		return nil, fmt.Errorf("sandbox: release: %w", err)
 	}
 
+	return in, in.setUp(p)
+}
+
+// prepareContainer is the same for a sandbox that is a container.
+func (s *Sandbox) prepareContainer(in *instance) error {
+	p := containerProgram(in.shape)
+
+	encoded, err := p.encode()
+	if err != nil {
+		return err
+	}
+
+	if err := s.containers.start(in, s.dedicated); err != nil {
+		return err
+	}
+
+	if err := in.send(binary.NativeEndian.AppendUint64(nil, uint64(len(encoded)))); err != nil {
+		return fmt.Errorf("sandbox: release: %w", err)
+	}
+
+	if err := in.send(encoded); err != nil {
+		return fmt.Errorf("sandbox: release: %w", err)
+	}
+
+	return in.setUp(p)
+}
+
+// setUp waits until a released sandbox has run its program.
+func (in *instance) setUp(p *program) error {
 	report, err := in.ready()
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: set-up was killed: %w", err)
+		return fmt.Errorf("sandbox: set-up was killed: %w", err)
 	}
 
 	if report.Kind != forkserver.Ready {
-		return nil, p.fault(report)
+		return p.fault(report)
 	}
 
-	return in, nil
+	return nil
 }
 
 // program gives the set-up for the sandbox's level and the descriptors it needs.
@@ -478,6 +563,11 @@ func (in *instance) discard() {
 	if in.child != nil {
 		in.kill()
 		in.wait(killTime)
+
+		if in.owner != nil {
+			in.owner.forget(in.child)
+		}
+
 		in.close()
 	}
 

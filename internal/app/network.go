@@ -17,7 +17,6 @@ import (
 // networkSettings say how far commands reach into the network.
 type networkSettings struct {
 	SandboxNetwork domain.NetworkMode `name:"sandbox-network" default:"rules" enum:"none,rules,public" env:"SANDBOX_NETWORK" help:"Network of commands and stdio tool servers: none, rules (the domains that rules of the session, its user or its solution allow) or public. A session can narrow it."`
-	SandboxImage   string             `name:"sandbox-image" default:"host" env:"SANDBOX_IMAGE" help:"Name of the environment of commands as clients see it, such as the container image of the workers."`
 	NetworkAllow   []string           `name:"sandbox-network-allow" env:"SANDBOX_NETWORK_ALLOW" help:"Non-public hosts that commands may reach where rules allow it: host, host:port, *.domain, a network."`
 }
 

@@ -3,11 +3,44 @@ package app
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"everloop/infra/sandbox"
 	"everloop/infra/toolbox"
+	"everloop/internal/release"
 )
+
+// inContainers is SANDBOX for a container for each command.
+const inContainers = "container"
+
+// hostImage names the environment of commands that see the programs of the host.
+const hostImage = "host"
+
+// kindSettings say what a sandbox is.
+type kindSettings struct {
+	Sandbox       string `default:"namespaces" enum:"namespaces,container" env:"SANDBOX" help:"What each command runs in: namespaces of this service, or a container of SANDBOX_IMAGE by the engine at SANDBOX_ENGINE."`
+	SandboxEngine string `default:"/var/run/docker.sock" env:"SANDBOX_ENGINE" type:"path" help:"Socket of the container engine for SANDBOX=container."`
+	SandboxImage  string `default:"host" env:"SANDBOX_IMAGE" help:"Image of the containers for SANDBOX=container; else a name of the environment of commands as clients see it, such as the container image of the workers."`
+}
+
+func (s kindSettings) check() error {
+	if s.Sandbox == inContainers && s.SandboxImage == hostImage {
+		return errors.New("SANDBOX_IMAGE must name an image that the container engine has, because SANDBOX is container")
+	}
+
+	return nil
+}
+
+// computeVersion is what the check for upgrades compares: the image that commands run
+// in, or the service whose host they see.
+func (s kindSettings) computeVersion() string {
+	if s.Sandbox == inContainers {
+		return s.SandboxImage
+	}
+
+	return release.Version
+}
 
 // boundSettings bound all commands of this machine together, and say as whom they run.
 type boundSettings struct {
@@ -62,10 +95,15 @@ func (s boundSettings) check() error {
 
 // sandboxConfig is what the worker's sandbox must and may do.
 func (s *settings) sandboxConfig() sandbox.Config {
-	return sandbox.Config{
+	config := sandbox.Config{
 		MinLevel: sandbox.Level(s.SandboxMinLevel), Unsafe: s.SandboxUnsafe, ReadOnly: s.shownDirs(), Private: s.PrivateDirs(s.DataDir),
 		TotalMemory: s.TotalMemory, TotalProcesses: s.TotalProcs, CPUWeight: s.CPUWeight, UserBase: s.SandboxUsers, Reserve: s.Reserve(),
 	}
+	if s.Sandbox == inContainers {
+		config.Containers = &sandbox.Containers{Engine: s.SandboxEngine, Image: s.SandboxImage, Dir: filepath.Join(s.DataDir, "sandbox")}
+	}
+
+	return config
 }
 
 func (s boundSettings) slots() *toolbox.Slots {

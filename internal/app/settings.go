@@ -61,6 +61,8 @@ type settings struct {
 	workflowSettings  `embed:""`
 	runtimeSettings   `embed:""`
 
+	kindSettings `embed:""`
+
 	SandboxMinLevel int      `default:"2" env:"SANDBOX_MIN_LEVEL" help:"Weakest confinement of tools to start with: 2 namespaces, 1 Landlock."`
 	SandboxUnsafe   bool     `env:"SANDBOX_UNSAFE" help:"Run tools without any confinement where none is possible. Tools can then do what the service can."`
 	SandboxMemory   int64    `name:"sandbox-memory-bytes" default:"2147483648" env:"SANDBOX_MEMORY_BYTES" help:"Memory of one command with all its children."`
@@ -101,6 +103,7 @@ func (s *settings) check() error {
 		s.speechSettings.check(),
 		s.limitSettings.check(),
 		s.Edge.Check(),
+		s.kindSettings.check(),
 		s.boundSettings.check(),
 		s.Disk.Check(),
 		s.Hosts.Check(),

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/infra/sandbox"
+	"everloop/internal/release"
 	"everloop/terminal/doctor"
 )
 
@@ -35,4 +37,21 @@ func TestDoctor_settings(t *testing.T) {
 
 	c.Start.TemporalAddress = ""
 	require.Contains(t, c.settings().Addresses, doctor.Address{Variable: "TEMPORAL_ADDR", Addr: "127.0.0.1:7233"})
+}
+
+func TestSettings_sandboxConfig(t *testing.T) {
+	t.Parallel()
+
+	s := &settings{DataDir: "/data", kindSettings: kindSettings{Sandbox: "namespaces", SandboxImage: "host", SandboxEngine: "/run/engine"}}
+	require.NoError(t, s.kindSettings.check())
+	require.Nil(t, s.sandboxConfig().Containers)
+	require.Equal(t, release.Version, s.computeVersion())
+
+	s.Sandbox = "container"
+	require.ErrorContains(t, s.kindSettings.check(), "SANDBOX_IMAGE")
+
+	s.SandboxImage = "tools:2"
+	require.NoError(t, s.kindSettings.check())
+	require.Equal(t, &sandbox.Containers{Engine: "/run/engine", Image: "tools:2", Dir: "/data/sandbox"}, s.sandboxConfig().Containers)
+	require.Equal(t, "tools:2", s.computeVersion())
 }

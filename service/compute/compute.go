@@ -89,7 +89,7 @@ func (s *Service) CheckUpgrade(ctx context.Context, userID string) (domain.Compu
 		Reason: "the environment is up to date",
 	}
 	if check.UpgradeAvailable {
-		check.Reason = fmt.Sprintf("the service is now %s; background processes may still run on %s", s.cfg.Version, version)
+		check.Reason = fmt.Sprintf("commands now run on %s; background processes may still run on %s", s.cfg.Version, version)
 	}
 
 	return check, err

@@ -25,6 +25,11 @@ func tools(ctx context.Context, s Settings) []Check {
 	if err != nil {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
 
+		if config.Containers != nil {
+			return one(name, Fail, first, "SANDBOX=container needs an engine that runs as root at SANDBOX_ENGINE and an image that it has as "+
+				"SANDBOX_IMAGE; unset SANDBOX for namespaces")
+		}
+
 		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, "+
 			"kernel.unprivileged_userns_clone=1, "+
 			"kernel.apparmor_restrict_unprivileged_userns=0; in a container, security_opt seccomp=unconfined and systempaths=unconfined); "+

@@ -7,6 +7,20 @@ import "unsafe"
 // descriptor 3; the server ends when the other end is closed.
 const Arg0 = "everloop-sandbox-forkserver"
 
+// Where a container has what process 1 of it needs. Started as GuestPath, the
+// program's own binary takes one program and one command from the stream socket
+// GuestControl/GuestSocket, and ends with everything in the container when the
+// other end is closed.
+const (
+	GuestPath    = "/.everloop/guest"
+	GuestControl = "/.everloop/control"
+	GuestSocket  = "service"
+)
+
+// GuestThreads is more than the threads that the Go runtime of process 1 of a
+// container starts.
+const GuestThreads = 8
+
 // Bounds of the fixed buffers.
 const (
 	MaxProgram = 128 << 10 // bytes of an encoded program

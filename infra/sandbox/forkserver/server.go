@@ -21,26 +21,30 @@ var (
 )
 
 func init() {
-	if invoked() {
+	switch name := invokedAs(); name {
+	case Arg0 + "\x00":
 		serve()
 		exit(0)
+	case GuestPath + "\x00":
+		guest()
+		exit(1)
 	}
 }
 
-// invoked looks at argument zero. Package os, which knows it, would come with
-// initialisation that this package avoids.
-func invoked() bool {
+// invokedAs gives the command line, as far as a name of this package goes. Package
+// os, which knows it, would come with initialisation that this package avoids.
+func invokedAs() string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return ""
 	}
 
-	var b [len(Arg0) + 1]byte
+	var b [len(Arg0) + len(GuestPath)]byte
 
 	n, _ := syscall.Read(fd, b[:])
 	_ = syscall.Close(fd)
 
-	return n == len(b) && string(b[:]) == Arg0+"\x00"
+	return string(b[:max(n, 0)])
 }
 
 // serve forks a child for every program until the control socket is closed.
