@@ -73,7 +73,13 @@ func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err 
 	t := newTree(b.ses, entries)
 
 	t.sum = t.identify()
-	if err := b.store.putManifest(ctx, b.ses, t); err != nil {
+	if head := b.store.compact(b.ses, t, nil); head != nil {
+		err = b.store.putCompact(ctx, b.ses, t, head, nil)
+	} else {
+		err = b.store.putManifest(ctx, b.ses, t)
+	}
+
+	if err != nil {
 		return "", fmt.Errorf("store the manifest of a snapshot: %w", err)
 	}
 

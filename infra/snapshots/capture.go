@@ -68,6 +68,7 @@ type Pending struct {
 	ses      *session
 	snapshot Snapshot
 	tree     *tree // nil: nothing is to be stored
+	base     *tree // a stored one whose contents need not be read again; nil: none
 
 	spool  spool.File
 	mu     sync.Mutex
@@ -188,6 +189,7 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 	usable := p.has
 	if known != nil && known.home == p.ses && known.stored.Load() {
 		usable = func(*entry) bool { return true }
+		p.base = known
 	}
 
 	w = &walker{
@@ -286,7 +288,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 
 	t := arrange(p.ses, list)
 	if unchanged {
-		t.sum = previous.sum
+		t.sum, t.contents = previous.sum, previous.contents
 		t.stored.Store(true)
 		p.ses.walked(t)
 
@@ -309,7 +311,7 @@ func (p *Pending) has(e *entry) bool {
 
 	if e.chunks == nil {
 		_, here := p.blobs[e.sum]
-		return here
+		return here || p.carries(e.sum)
 	}
 
 	for _, c := range e.chunks {
@@ -322,11 +324,17 @@ func (p *Pending) has(e *entry) bool {
 }
 
 func (p *Pending) small(sum hash, data []byte) error {
-	if p.ses.blobKnown(sum) {
+	if p.ses.blobKnown(sum) || p.carries(sum) {
 		return nil
 	}
 
 	return p.keep(p.blobs, sum, data)
+}
+
+// carries says whether the manifest of the tree that the walk compares with holds a content.
+func (p *Pending) carries(sum hash) bool {
+	_, here := p.base.content(sum)
+	return here
 }
 
 func (p *Pending) chunk(sum hash, data []byte) error {
@@ -366,7 +374,7 @@ func (p *Pending) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 // Snapshot returns what Finish will, unless Finish fails.
 func (p *Pending) Snapshot() Snapshot { return p.snapshot }
 
-// Needs is the most that Finish will store, in bytes before they are compressed.
+// Needs is the most that Finish will store of new contents, in bytes before they are compressed.
 func (p *Pending) Needs() int64 {
 	if p.tree == nil || p.tree.stored.Load() {
 		return 0

@@ -120,6 +120,19 @@ func (b *bench) variety(t *testing.T) {
 // makes it whole.
 func TestCapture_interrupted(t *testing.T) {
 	t.Parallel()
+
+	t.Run("chunk, head", func(t *testing.T) {
+		t.Parallel()
+		captureInterrupted(t, 2, func(s *Store) *Store { return s })
+	})
+	t.Run("pack, chunk, part, head", func(t *testing.T) {
+		t.Parallel()
+		captureInterrupted(t, 4, apart)
+	})
+}
+
+func captureInterrupted(t *testing.T, requests int, adjust func(*Store) *Store) {
+	t.Helper()
 	b := newBench(t)
 	b.variety(t)
 	want := picture(t, b.root)
@@ -135,14 +148,14 @@ func TestCapture_interrupted(t *testing.T) {
 
 			return nil
 		}}
-		b.store = b.fresh(t, g)
+		b.store = adjust(b.fresh(t, g))
 		p, err := b.store.Begin(t.Context(), b.in(""))
 		require.NoError(t, err)
 		_, err = p.Finish(t.Context())
 		checkWhole(t, b, g.put)
 
 		if err == nil {
-			require.Greater(t, at, 4, "pack, chunk, part, head")
+			require.Equal(t, requests+1, at)
 			break
 		}
 
@@ -194,6 +207,8 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 	b := newBench(t)
 	b.variety(t)
 	want := picture(t, b.root)
+
+	apart(b.store)
 	id := b.capture(t, "").ID
 
 	spoil := func() {
@@ -292,7 +307,23 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 
 func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+
+	t.Run("chunk, head", func(t *testing.T) {
+		t.Parallel()
+		restoreDamaged(t, newBench(t), map[string][]string{"/chunks/": {"large"}, "/manifests/": {""}})
+	})
+	t.Run("pack, chunk, part, head", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		apart(b.store)
+		restoreDamaged(t, b, map[string][]string{
+			"/packs/": {"small", "other"}, "/chunks/": {"large"}, "/parts/": {""}, "/manifests/": {""},
+		})
+	})
+}
+
+func restoreDamaged(t *testing.T, b *bench, objects map[string][]string) {
+	t.Helper()
 	b.variety(t)
 
 	id := b.capture(t, "").ID
@@ -323,10 +354,7 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 	lost := func([]byte) ([]byte, error) {
 		return nil, domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}
-	for where, names := range map[string][]string{"/packs/": {
-		"small",
-		"other",
-	}, "/chunks/": {"large"}, "/parts/": {""}, "/manifests/": {""}} {
+	for where, names := range objects {
 		for what, do := range map[string]func([]byte) ([]byte, error){"changed": changed, "short": short, "forged": forged, "lost": lost} {
 			if what == "forged" && (where == "/packs/" || where == "/manifests/") {
 				continue // of a pack only a range is read, whose length is known; a head is not compressed
@@ -356,7 +384,7 @@ func TestRestore_damageIsReportedAndNothingChanges(t *testing.T) {
 			require.Equal(t, before, picture(t, b.root), "%s %s", where, what)
 
 			// A capture does without the damaged one.
-			if where == "/parts/" {
+			if where == "/parts/" || where == "/manifests/" {
 				s, err := b.store.Capture(t.Context(), b.in(id))
 				require.NoError(t, err)
 				require.Equal(t, s.Files, s.Added)

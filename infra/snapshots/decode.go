@@ -74,29 +74,41 @@ func (s *scanner) hash() (h hash) {
 	return h
 }
 
-// decodeHead gives the parts of a manifest, without their content.
-func decodeHead(data []byte) ([]part, error) {
+// decodeHead gives the parts of a manifest, without their entries, and the contents
+// that it holds.
+func decodeHead(data []byte) (parts []part, laid []byte, err error) {
 	end := len(data) - len(hash{})
-	if end < 0 || !bytes.HasPrefix(data, []byte(headMagic)) {
-		return nil, errFormat
+
+	compact := bytes.HasPrefix(data, []byte(compactMagic))
+	if end < len(headMagic) || !compact && !bytes.HasPrefix(data, []byte(headMagic)) {
+		return nil, nil, errFormat
 	}
 
 	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
-		return nil, errors.New("its manifest was changed")
+		return nil, nil, errors.New("its manifest was changed")
 	}
 
 	s := scanner{rest: data[len(headMagic):end]}
 
-	var parts []part
 	for range s.uint(uint64(len(data) / len(hash{}))) {
-		parts = append(parts, part{sum: s.hash(), entries: int(s.uint(partMost))})
+		p := part{sum: s.hash(), entries: int(s.uint(partMost))}
+		if compact {
+			p.body = s.bytes(s.uint(uint64(len(s.rest))))
+		}
+
+		parts = append(parts, p)
 	}
 
-	if s.bad || len(s.rest) > 0 {
-		return nil, errFormat
+	if compact && !s.bad {
+		laid, err = decompress(s.rest)
+		s.rest = nil
 	}
 
-	return parts, nil
+	if s.bad || len(s.rest) > 0 || err != nil {
+		return nil, nil, errFormat
+	}
+
+	return parts, laid, nil
 }
 
 // decodePart returns a part's entries, and calls place with where small files lie.

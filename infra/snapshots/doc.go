@@ -14,6 +14,9 @@
 //	snapshots/<session>/packs/<hash>     zstd frames with small files
 //	snapshots/<session>/chunks/<hash>    8 MiB of a large file, zstd
 //
+// Most snapshots change little: then the head holds what is new of parts and small
+// files itself, and is the only object that is stored (compact.go).
+//
 // The workspace belongs to untrusted code that may run at the same
 // time. So every access starts at a descriptor of its root and lets the kernel
 // hold the rule that no link is followed (openat2); only what fstat on an O_PATH

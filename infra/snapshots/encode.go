@@ -12,10 +12,11 @@ import (
 // paths say so, not after a fixed number: so a change touches one part, and
 // those of the rest stay what they are in the store.
 const (
-	headMagic = "everloop snapshot 1\n"
-	partLeast = 512  // entries
-	partMost  = 8192 // entries
-	partMean  = 2048 // entries, beyond partLeast
+	headMagic    = "everloop snapshot 1\n"
+	compactMagic = "everloop snapshot 2\n" // of a head that holds parts and contents
+	partLeast    = 512                     // entries
+	partMost     = 8192                    // entries
+	partMean     = 2048                    // entries, beyond partLeast
 )
 
 // Bits of an entry's first byte, above its kind.
@@ -29,6 +30,7 @@ type part struct {
 	sum     hash // SHA-256 of raw
 	entries int
 	raw     []byte
+	body    []byte // raw, compressed, when the head holds it; empty: it is an object of its own
 }
 
 // cut divides the entries into parts, as ranges.
@@ -96,7 +98,7 @@ func encodePart(entries []entry, place func(hash) location) part {
 			if e.chunks != nil {
 				body = appendChunks(body, e.chunks)
 			} else if e.id.size > 0 {
-				at := place(e.sum)
+				at := place(e.sum) // of a zero pack: in the head
 
 				number, known := numbers[at.pack]
 				if !known {
@@ -120,7 +122,7 @@ func encodePart(entries []entry, place func(hash) location) part {
 	return part{sum: sha256.Sum256(raw), entries: len(entries), raw: raw}
 }
 
-func appendString(to []byte, s string) []byte {
+func appendString[S ~string | ~[]byte](to []byte, s S) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
 }
 
@@ -147,7 +149,7 @@ func sharedPrefix(a, b string) int {
 	return n
 }
 
-// encodeHead writes the head of a manifest, which ends with its own hash.
+// encodeHead writes the head of a manifest whose parts are objects. It ends with its own hash.
 func encodeHead(parts []part) []byte {
 	out := binary.AppendUvarint([]byte(headMagic), uint64(len(parts)))
 	for _, p := range parts {
@@ -155,7 +157,23 @@ func encodeHead(parts []part) []byte {
 		out = binary.AppendUvarint(out, uint64(p.entries))
 	}
 
-	sum := sha256.Sum256(out)
+	return appendSum(out)
+}
 
-	return append(out, sum[:]...)
+// encodeCompact writes the head of a manifest with bodies of parts, and with contents
+// to which the parts refer.
+func encodeCompact(parts []part, laid []byte) []byte {
+	out := binary.AppendUvarint([]byte(compactMagic), uint64(len(parts)))
+	for _, p := range parts {
+		out = append(out, p.sum[:]...)
+		out = binary.AppendUvarint(out, uint64(p.entries))
+		out = appendString(out, p.body)
+	}
+
+	return appendSum(append(out, compress(laid)...))
+}
+
+func appendSum(to []byte) []byte {
+	sum := sha256.Sum256(to)
+	return append(to, sum[:]...)
 }

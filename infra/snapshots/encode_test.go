@@ -36,9 +36,17 @@ func TestManifest_roundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, someEntries(), got)
 
-	parts, err := decodeHead(encodeHead([]part{p}))
+	parts, laid, err := decodeHead(encodeHead([]part{p}))
 	require.NoError(t, err)
 	require.Equal(t, []part{{sum: p.sum, entries: p.entries}}, parts)
+	require.Empty(t, laid)
+
+	held := part{sum: hash{3}, entries: 1, body: compress(p.raw)}
+	parts, laid, err = decodeHead(encodeCompact([]part{{sum: p.sum, entries: p.entries}, held}, []byte("contents")))
+	require.NoError(t, err)
+	require.Equal(t, part{sum: p.sum, entries: p.entries, body: []byte{}}, parts[0], "an object of its own")
+	require.Equal(t, held, parts[1])
+	require.Equal(t, "contents", string(laid))
 }
 
 func TestParts_cutByPath(t *testing.T) {
@@ -71,8 +79,9 @@ func FuzzManifest(f *testing.F) {
 	p := encodePart(someEntries(), func(hash) location { return location{length: 3} })
 	f.Add(p.raw, p.entries)
 	f.Add(encodeHead([]part{p}), 1)
+	f.Add(encodeCompact([]part{{sum: p.sum, entries: 1, body: compress(p.raw)}}, []byte("contents")), 1)
 	f.Fuzz(func(t *testing.T, data []byte, count int) {
-		_, _ = decodeHead(data)
+		_, _, _ = decodeHead(data)
 
 		list, err := decodePart(data, min(max(count, 0), partMost), func(hash, location) {})
 		if err != nil {

@@ -154,12 +154,17 @@ func sumOfChunks(size int64, chunks []run) hash {
 	return hash(h.Sum(nil))
 }
 
+// entryBytes is about what an entry takes of memory.
+const entryBytes = 300
+
 // tree is the state of a workspace at one time. It is not changed once made.
 type tree struct {
 	home    *session // whose objects hold it, and which knows where they lie
 	sum     hash     // of what it holds; zero while that is not known
 	entries []entry  // by path; a directory stands before what is in it
 	index   map[string]int32
+	// contents are in its manifest. They are set before stored.
+	contents contents
 	// stored says that all contents that it names are in the store.
 	stored atomic.Bool
 }
@@ -185,6 +190,20 @@ func (t *tree) at(p string) *entry {
 	}
 
 	return &t.entries[i]
+}
+
+// weight is what the tree takes of memory, in entries.
+func (t *tree) weight() int {
+	n := len(t.entries)
+	if !t.stored.Load() {
+		return n
+	}
+
+	for _, content := range t.contents {
+		n += 1 + len(content)/entryBytes
+	}
+
+	return n
 }
 
 // identify gives the hash of everything that the tree holds: equal trees have

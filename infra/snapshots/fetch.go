@@ -126,9 +126,17 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 
 	for _, e := range files {
 		if e.chunks == nil {
-			if e.id.size > 0 && !asked[e.sum] {
-				asked[e.sum] = true
+			if e.id.size == 0 || asked[e.sum] {
+				continue
+			}
+
+			asked[e.sum] = true
+
+			content, here := s.tree.content(e.sum)
+			if !here {
 				small = append(small, wanted{e, s.tree.home.location(e.sum)})
+			} else if err := f.keep(f.blobs, e.sum, content); err != nil {
+				return nil, abandon(group, err)
 			}
 
 			continue

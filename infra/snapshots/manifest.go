@@ -5,6 +5,7 @@ package snapshots
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -97,12 +98,12 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 		return nil, err
 	}
 
-	parts, err := decodeHead(head)
+	parts, laid, err := decodeHead(head)
 	if err != nil {
 		return nil, damaged(id, "", "%v", err)
 	}
 
-	lists := make([][]entry, len(parts))
+	lists := make([]listed, len(parts))
 	group, getting := errgroup.WithContext(ctx)
 	group.SetLimit(2 * uploads)
 
@@ -119,21 +120,11 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 		return nil, err
 	}
 
-	total := 0
-	for _, list := range lists {
-		total += len(list)
+	t, err := join(ses, lists, laid)
+	if err != nil {
+		return nil, damaged(id, "", "%v", err)
 	}
 
-	entries := make([]entry, 0, total)
-	for _, list := range lists {
-		if n := len(entries); n > 0 && len(list) > 0 && list[0].path <= entries[n-1].path {
-			return nil, damaged(id, "", "its parts are out of order")
-		}
-
-		entries = append(entries, list...)
-	}
-
-	t := newTree(ses, entries)
 	if t.sum = t.identify(); t.sum != sum {
 		return nil, damaged(id, "", "its manifest holds something else")
 	}
@@ -145,38 +136,89 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 	return t, nil
 }
 
-func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) ([]entry, error) {
-	data, err := s.objects.Get(ctx, partKey(ses.id, p.sum))
-	if missing(err) {
-		return nil, damaged(id, "", "a part of its manifest is missing")
+// listed is what a part lists: entries, and where small contents lie, in packs and in
+// the head.
+type listed struct {
+	entries []entry
+	packed  map[hash]location
+	held    map[hash]location
+}
+
+// join makes a tree of the lists of its parts. laid are the contents in the head.
+func join(ses *session, lists []listed, laid []byte) (*tree, error) {
+	total := 0
+	for _, list := range lists {
+		total += len(list.entries)
 	}
 
-	if err != nil {
-		return nil, err
+	entries := make([]entry, 0, total)
+	for _, list := range lists {
+		if n := len(entries); n > 0 && len(list.entries) > 0 && list.entries[0].path <= entries[n-1].path {
+			return nil, errors.New("its parts are out of order")
+		}
+
+		entries = append(entries, list.entries...)
+	}
+
+	t := newTree(ses, entries)
+	for _, list := range lists {
+		if err := t.keepContents(laid, list.held); err != nil {
+			return nil, err
+		}
+
+		ses.learn(list.packed)
+	}
+
+	return t, nil
+}
+
+// getPart gives a part from the head that holds it, or from the store.
+func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (listed, error) {
+	data := p.body
+	if len(data) == 0 {
+		var err error
+
+		data, err = s.objects.Get(ctx, partKey(ses.id, p.sum))
+		if missing(err) {
+			return listed{}, damaged(id, "", "a part of its manifest is missing")
+		}
+
+		if err != nil {
+			return listed{}, err
+		}
 	}
 
 	raw, err := decompress(data)
 	if err != nil || sha256.Sum256(raw) != p.sum {
-		return nil, damaged(id, "", "a part of its manifest was changed")
+		return listed{}, damaged(id, "", "a part of its manifest was changed")
 	}
 
-	places := map[hash]location{}
-
-	list, err := decodePart(raw, p.entries, func(sum hash, at location) { places[sum] = at })
-	if err != nil {
-		return nil, damaged(id, "", "%v", err)
-	}
-
-	ses.mu.Lock()
-	defer ses.mu.Unlock()
-
-	for sum, at := range places {
-		if _, known := ses.blobs[sum]; !known {
-			ses.blobs[sum] = at
+	list := listed{packed: map[hash]location{}, held: map[hash]location{}}
+	list.entries, err = decodePart(raw, p.entries, func(sum hash, at location) {
+		if at.pack == (hash{}) {
+			list.held[sum] = at
+		} else {
+			list.packed[sum] = at
 		}
+	})
+
+	if err != nil {
+		return listed{}, damaged(id, "", "%v", err)
 	}
 
 	return list, nil
+}
+
+// learn takes over where small contents lie.
+func (s *session) learn(packed map[hash]location) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for sum, at := range packed {
+		if _, known := s.blobs[sum]; !known {
+			s.blobs[sum] = at
+		}
+	}
 }
 
 // know takes over what a manifest shows to be in the store.
@@ -185,7 +227,9 @@ func (s *session) know(t *tree, parts []part) {
 	defer s.mu.Unlock()
 
 	for _, p := range parts {
-		s.parts[p.sum] = struct{}{}
+		if len(p.body) == 0 {
+			s.parts[p.sum] = struct{}{}
+		}
 	}
 
 	for i := range t.entries {

@@ -102,7 +102,7 @@ func (b *bench) clear(t testing.TB) {
 
 var (
 	someNames    = []string{"a", "b", "a-b", "A", ".git", "sub", "x\ny", "\xff\xfe", "ü", " ", "-rf", strings.Repeat("n", 255)}
-	someContents = []string{"", "x", "y", "same", strings.Repeat("long ", 2000)}
+	someContents = []string{"", "x", "y", "same", strings.Repeat("long ", 2000), strings.Repeat("more", 5000), strings.Repeat("much", 5000)}
 )
 
 // mutate makes one change somewhere.

@@ -104,12 +104,12 @@ func (s *session) weight() int {
 
 	n := 64 + len(s.blobs)/2
 	if s.latest != nil {
-		n += len(s.latest.entries)
+		n += s.latest.weight()
 	}
 
 	for _, t := range s.loaded {
 		if t != s.latest {
-			n += len(t.entries)
+			n += t.weight()
 		}
 	}
 

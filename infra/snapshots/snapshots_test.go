@@ -260,6 +260,7 @@ func TestCapture_copiedSessionOwnsItsObjects(t *testing.T) {
 func TestContentsAreKeptOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	apart(b.store)
 
 	content := strings.Repeat("the same ", 1000)
 	for _, p := range []string{"a", "b", "c/d"} {

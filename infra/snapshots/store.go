@@ -61,6 +61,9 @@ type Store struct {
 	workers int
 	grain   time.Duration // see clockGrain
 
+	compactContents int64
+	compactParts    int
+
 	mu       sync.Mutex
 	sessions map[string]*session
 	clock    uint64 // counts uses of sessions
@@ -71,6 +74,7 @@ func New(cfg Config) *Store {
 	s := &Store{
 		objects: cfg.Objects, spool: cfg.SpoolDir, reserve: cfg.Reserve, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
 		workers: min(max(runtime.GOMAXPROCS(0), 2), 8), sessions: map[string]*session{}, grain: clockGrain,
+		compactContents: compactContents, compactParts: compactParts,
 	}
 	if s.spool == "" {
 		s.spool = os.TempDir()

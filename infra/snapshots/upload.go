@@ -44,11 +44,28 @@ func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 }
 
 func (p *Pending) finish(ctx context.Context) error {
-	if err := p.store.putContents(ctx, p); err != nil {
+	list, fits, err := p.unpacked()
+
+	var head []byte
+	if fits {
+		head = p.store.compact(p.ses, p.tree, list)
+	}
+
+	if err == nil {
+		err = p.store.putContents(ctx, p, head == nil)
+	}
+
+	if err != nil {
 		return fmt.Errorf("store the files of a snapshot: %w", err)
 	}
 
-	if err := p.store.putManifest(ctx, p.ses, p.tree); err != nil {
+	if head != nil {
+		err = p.store.putCompact(ctx, p.ses, p.tree, head, list)
+	} else {
+		err = p.store.putManifest(ctx, p.ses, p.tree)
+	}
+
+	if err != nil {
 		return fmt.Errorf("store the manifest of a snapshot: %w", err)
 	}
 
@@ -68,8 +85,9 @@ func (s *Store) put(ctx context.Context, ses *session, key string, data []byte) 
 	return err
 }
 
-// putContents stores the contents that the store does not have yet.
-func (s *Store) putContents(ctx context.Context, p *Pending) error {
+// putContents stores the contents that the store does not have yet: those of large
+// files, and with packed also the small ones.
+func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 
@@ -94,14 +112,13 @@ func (s *Store) putContents(ctx context.Context, p *Pending) error {
 			group.Go(func() error { return s.putChunk(sending, p, c.sum, at) })
 		}
 
-		at, here := p.blobs[e.sum]
-		if e.chunks != nil || !here || sent[e.sum] || p.ses.blobKnown(e.sum) {
+		if !packed || e.chunks != nil || e.id.size == 0 || sent[e.sum] || p.ses.blobKnown(e.sum) {
 			continue
 		}
 
 		sent[e.sum] = true
 
-		content, err := p.spool.Read(at, nil)
+		content, err := p.content(e.sum)
 		if err != nil {
 			return abandon(group, err)
 		}

@@ -108,6 +108,10 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, 
 		return smallContent{bytes.NewReader(nil)}, info, nil
 	}
 
+	if content, here := v.source.tree.content(e.sum); here {
+		return smallContent{bytes.NewReader(content)}, info, nil
+	}
+
 	at := v.source.tree.home.location(e.sum)
 
 	frame, err := v.frame(ctx, at, path)

@@ -52,6 +52,12 @@ func (b *bench) fresh(t testing.TB, o Objects) *Store {
 	return s
 }
 
+// apart stores each snapshot in packs, parts and a head, as one of which much is new.
+func apart(s *Store) *Store {
+	s.compactContents, s.compactParts = -1, -1
+	return s
+}
+
 func spoolDir(t testing.TB) string {
 	dir := t.TempDir()
 	t.Cleanup(func() {

@@ -1,0 +1,165 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+)
+
+// A snapshot of which little is new is one object: its manifest holds the parts that
+// the store does not have, and the small contents that are in no pack. The manifest
+// holds all of these contents that its tree needs: no other manifest refers to them,
+// so that it can be replaced by another one of the same tree. When they become too
+// many, they go into a pack.
+const (
+	// compactContents bounds the contents in a manifest, in bytes before compression.
+	compactContents = 32 << 10
+	// compactParts bounds the parts in a manifest, in bytes after compression.
+	compactParts = 256 << 10
+)
+
+// contents are small contents by their hashes.
+type contents map[hash][]byte
+
+// unpacked gives the small contents that are in no pack. fits is false when they are
+// too many for a manifest.
+func (p *Pending) unpacked() (list contents, fits bool, err error) {
+	list = contents{}
+	room := p.store.compactContents
+
+	for i := range p.tree.entries {
+		e := &p.tree.entries[i]
+		if _, here := list[e.sum]; here || e.kind != kindFile || e.chunks != nil || e.id.size == 0 || p.ses.blobKnown(e.sum) {
+			continue
+		}
+
+		if room -= e.id.size; room < 0 {
+			return nil, false, nil
+		}
+
+		if list[e.sum], err = p.content(e.sum); err != nil {
+			return nil, false, err
+		}
+	}
+
+	return list, true, nil
+}
+
+// content gives a small content that is in no pack: from the manifest of the tree that
+// the walk compared with, or from the spool.
+func (p *Pending) content(sum hash) ([]byte, error) {
+	if content, here := p.base.content(sum); here {
+		return content, nil
+	}
+
+	p.mu.Lock()
+	at, here := p.blobs[sum]
+	p.mu.Unlock()
+
+	if !here {
+		return nil, fmt.Errorf("content %s was not stored", sum)
+	}
+
+	return p.spool.Read(at, nil)
+}
+
+// content gives a content that the tree's manifest holds. A nil tree has none.
+func (t *tree) content(sum hash) (content []byte, here bool) {
+	if t == nil {
+		return nil, false
+	}
+
+	content, here = t.contents[sum]
+
+	return content, here
+}
+
+// compact writes the manifest of a tree as one object, with contents that are in no
+// pack. It gives nil when its parts are too large for that, or a content is missing.
+func (s *Store) compact(ses *session, t *tree, list contents) []byte {
+	laid, places := layOut(t, list)
+	missing, size := false, 0
+	place := func(sum hash) location {
+		at, here := places[sum]
+		if !here {
+			at = ses.location(sum)
+		}
+
+		missing = missing || at.length == 0
+
+		return at
+	}
+
+	var parts []part
+
+	start := 0
+	for _, end := range cut(t.entries) {
+		p := encodePart(t.entries[start:end], place)
+		start = end
+
+		if !ses.partKnown(p.sum) {
+			p.body = compress(p.raw)
+			size += len(p.body)
+		}
+
+		if missing || size > s.compactParts {
+			return nil
+		}
+
+		p.raw = nil
+		parts = append(parts, p)
+	}
+
+	return encodeCompact(parts, laid)
+}
+
+// layOut puts contents one after the other, in the order of the paths. The pack of
+// their locations is zero: it means the manifest.
+func layOut(t *tree, list contents) (laid []byte, places map[hash]location) {
+	places = make(map[hash]location, len(list))
+
+	for i := range t.entries {
+		sum := t.entries[i].sum
+
+		content, here := list[sum]
+		if _, placed := places[sum]; placed || !here {
+			continue
+		}
+
+		places[sum] = location{offset: uint32(len(laid)), length: uint32(len(content))}
+		laid = append(laid, content...)
+	}
+
+	return laid, places
+}
+
+// putCompact stores a manifest that compact wrote.
+func (s *Store) putCompact(ctx context.Context, ses *session, t *tree, head []byte, list contents) error {
+	if err := s.put(ctx, ses, manifestKey(ses.id, t.sum), head); err != nil {
+		return err
+	}
+
+	t.contents = list
+
+	return nil
+}
+
+// keepContents takes the contents out of a manifest whose locations say that it holds them.
+func (t *tree) keepContents(laid []byte, places map[hash]location) error {
+	for sum, at := range places {
+		end := int64(at.offset) + int64(at.length)
+		if end > int64(len(laid)) || sha256.Sum256(laid[at.offset:end]) != sum {
+			return errFormat
+		}
+
+		if t.contents == nil {
+			t.contents = contents{}
+		}
+
+		t.contents[sum] = laid[at.offset:end:end]
+	}
+
+	return nil
+}
