@@ -178,7 +178,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 			return
 		case <-ticker.C:
 			within, cancel := context.WithTimeout(ctx, requestTime)
-			if err := errors.Join(s.keys.Rotate(within, s.cfg.KeyRotation), s.clean(within)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(s.keys.Rotate(within, s.cfg.KeyRotation), s.Clean(within)); err != nil && ctx.Err() == nil {
 				s.log.Warn("failed to clean up, retrying in a minute", "error", err)
 			}
 
@@ -187,14 +187,16 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 	}
 }
 
-// clean removes rows that nothing reads any more, some thousands at a time.
-func (s *Service) clean(ctx context.Context) error {
+// Clean removes rows that nothing reads any more, some thousands at a time.
+func (s *Service) Clean(ctx context.Context) error {
 	var failed error
 
 	for _, statement := range []string{
 		`DELETE FROM identity.sessions WHERE id IN (
 			SELECT id FROM identity.sessions
 			WHERE expires_at < now() - interval '1 day' OR ended_at < now() - interval '7 days' LIMIT 5000)`,
+		`DELETE FROM identity.personal_tokens WHERE id IN (
+			SELECT id FROM identity.personal_tokens WHERE revoked_at < now() - interval '7 days' LIMIT 5000)`,
 		`DELETE FROM identity.authorization_codes WHERE hash IN (
 			SELECT hash FROM identity.authorization_codes WHERE created_at < now() - interval '1 day' LIMIT 5000)`,
 		`DELETE FROM identity.guesses WHERE key IN (

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	createTable = regexp.MustCompile(`(?m)^\s*CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
-	dropTable   = regexp.MustCompile(`(?m)^\s*DROP TABLE (?:IF EXISTS )?(\w+)`)
+	createTable = regexp.MustCompile(`(?m)^\s*CREATE TABLE (?:IF NOT EXISTS )?([\w.]+)`)
+	dropTable   = regexp.MustCompile(`(?m)^\s*DROP TABLE (?:IF EXISTS )?([\w.]+)`)
 )
 
 // TestOperations_everyTableHasAnEnd holds the page that says how each table ends to the
@@ -22,10 +22,13 @@ func TestOperations_everyTableHasAnEnd(t *testing.T) {
 
 	files, err := filepath.Glob(filepath.Join(root, "infra/postgres/migrations/*.sql"))
 	require.NoError(t, err)
+	companions, err := filepath.Glob(filepath.Join(root, "companions/*/migrations/*.sql"))
+	require.NoError(t, err)
+	require.Greater(t, len(companions), 5)
 
 	tables := map[string]bool{}
 
-	for _, file := range files {
+	for _, file := range append(files, companions...) {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
 
@@ -50,7 +53,11 @@ func TestOperations_everyTableHasAnEnd(t *testing.T) {
 	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 {
 			for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {
-				table, _, _ := strings.Cut(name[1], ".") // of a column
+				table, _, of := strings.Cut(name[1], ".") // of a column
+				if of && tables[name[1]] {
+					table = name[1] // of a companion, with its schema
+				}
+
 				named[table] = true
 			}
 		}
