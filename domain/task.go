@@ -58,7 +58,7 @@ type BackgroundTask struct {
 	LastOutputAt   *time.Time `json:"last_output_at" db:"last_output_at" doc:"Time of the last output; null: none."`
 	OutputBytes    int64      `json:"output_bytes" db:"output_bytes" doc:"Bytes written so far." example:"0"`
 	ToolCallID     *string    `json:"tool_call_id" db:"tool_call_id" doc:"The tool call." example:"call_01a1ff63-3955-73c7-96c8-5877d8685ba3"`
-	ParentTaskID   *string    `json:"parent_task_id" db:"-" doc:"The task that started it; null: none."`
+	ParentTaskID   *string    `json:"parent_task_id" db:"parent_task_id" doc:"The sub-agent in the background that started it; null: none."`
 	OwnerRunID     string     `json:"owner_run_id" db:"owner_run_id" doc:"The run that started it." example:"01a1ff63-396d-7b47-8438-22cdb6e6a02b"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at" db:"lease_expires_at" doc:"End of the worker's lease; null: no lease."`
 	StopRequested  bool       `json:"stop_requested" db:"stop_requested" doc:"Whether it was asked to stop."`

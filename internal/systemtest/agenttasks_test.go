@@ -105,6 +105,42 @@ func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	}), "its result joins the next model call")
 }
 
+// A task that a sub-agent in the background starts names the sub-agent's task, also where a
+// sub-agent of it starts it; what the main agent starts has none.
+func TestTasksOfABackgroundSubAgentNameIt(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.session()
+	ack := s.send(session, script(obj{"steps": []obj{
+		{"calls": []obj{
+			bashInBackground("echo main"),
+			backgroundAgent("starts", obj{"calls": []obj{
+				bashInBackground("echo own"), agent("inner", obj{"calls": []obj{bashInBackground("echo inner")}}),
+			}}),
+		}},
+		{"text": "started"},
+	}}))
+	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
+
+	parents, ids := map[string]*string{}, map[string]string{}
+
+	for _, task := range s.tasksEnded(session) {
+		parents[task.Title], ids[task.Title] = task.ParentTaskID, task.TaskID
+	}
+
+	require.Len(t, parents, 4, "%v", parents)
+	require.Nil(t, parents["echo main"])
+	require.Nil(t, parents["starts"])
+
+	starter := ids["starts"]
+	require.Equal(t, &starter, parents["echo own"])
+	require.Equal(t, &starter, parents["echo inner"])
+
+	s.await(session, domain.EventTaskUpdated, func(d map[string]any) bool {
+		return d["task_id"] == ids["echo own"] && d["parent_task_id"] == starter
+	})
+}
+
 func TestABackgroundSubAgentIsStoppedByItsTask(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

@@ -14,9 +14,12 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
+// taskColumns name a task's parent by the sub-agent whose call started it.
 const taskColumns = `
 	b.id, b.session_id, b.kind, b.title, b.command, b.status, b.pid, b.exit_code, b.reason, b.started_at, b.finished_at,
-	b.last_output_at, b.output_bytes, b.tool_call_id, b.owner_run_id, b.lease_expires_at, b.stop_requested, b.detached`
+	b.last_output_at, b.output_bytes, b.tool_call_id, b.owner_run_id, b.lease_expires_at, b.stop_requested, b.detached,
+	(SELECT l.task_id FROM tool_calls c JOIN entries e ON e.id = c.entry_id JOIN loops l ON l.id = e.loop_id
+	 WHERE  c.id = b.tool_call_id) AS parent_task_id`
 
 // taskLease is how long a task counts as alive after its worker's last word.
 const taskLease = 30 * time.Second

@@ -21,6 +21,50 @@ func newTask(session, id string) contract.NewTask {
 	}
 }
 
+// A task names the sub-agent in the background whose call started it, wherever it is read.
+func TestAddTask_parent(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	j, user, session, chat := pgtest.Running(t, db)
+
+	_, err := db.Pool.Exec(t.Context(), `
+		INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, blocks, loop_id)
+		SELECT e.id, s.id, s.active_branch_id, e.n, $2, 'assistant', 'completed', '[]', e.loop
+		FROM   sessions s, (VALUES ('e1', 101, 'root'), ('e2', 102, 'agent'), ('e3', 103, 'inner'), ('e4', 104, 'waited')) e (id, n, loop)
+		WHERE  s.id = $1`, session, chat)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `
+		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
+		SELECT c.id, $1, $2, c.entry, c.n, 'Bash', 'Bash', '{}', 'pending', 'queued'
+		FROM   (VALUES ('agent', 'e1', 0), ('waited', 'e1', 1), ('main', 'e1', 2), ('inner', 'e2', 0), ('own', 'e2', 1), ('deep', 'e3', 0),
+		        ('fork', 'e4', 0)) c (id, entry, n)`, session, chat)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `
+		INSERT INTO loops (id, session_id, chat_id, branch_id, parent_loop_id, task_id, background, depth, agent_type, description, prompt,
+		                   max_steps, time_limit_s)
+		SELECT l.id, s.id, $2, s.active_branch_id, l.parent, l.task, l.id = 'agent', 1, 'general-purpose', '', '', 1, 1
+		FROM   sessions s, (VALUES ('agent', 'root', 'bg'), ('inner', 'agent', 'bg'), ('waited', 'root', NULL)) l (id, parent, task)
+		WHERE  s.id = $1`, session, chat)
+	require.NoError(t, err)
+
+	parent := "bg"
+	for call, want := range map[string]*string{"agent": nil, "main": nil, "fork": nil, "own": &parent, "deep": &parent} {
+		in := newTask(session, "task-"+call)
+		in.ChatID, in.ToolCallID = chat, call
+		made, err := j.AddTask(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, want, made.ParentTaskID, call)
+
+		read, _, _, err := j.BackgroundTask(t.Context(), session, made.TaskID)
+		require.NoError(t, err)
+		require.Equal(t, want, read.ParentTaskID, call)
+	}
+
+	work, err := j.ComputeWork(t.Context(), user.ID)
+	require.NoError(t, err)
+	require.Len(t, work.Tasks, 5)
+}
+
 func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	j, log, session := pgtest.Session(t)

@@ -4181,7 +4181,7 @@ export interface components {
             output_bytes: number;
             /** @description The run that started it. */
             owner_run_id: string;
-            /** @description The task that started it; null: none. */
+            /** @description The sub-agent in the background that started it; null: none. */
             parent_task_id: string | null;
             /**
              * Format: int64
@@ -5244,6 +5244,8 @@ export interface components {
         CreateUserRequest: {
             /** @description Whether the user may administer the service. */
             administrator?: boolean | null;
+            /** @description The user's picture, for front ends. It is an http or https URL. */
+            avatar_url?: string | null;
             /** @description The e-mail address. */
             email?: string | null;
             /** @description Its name. */

@@ -47,7 +47,7 @@ export interface components {
             output_bytes: number;
             /** @description The run that started it. */
             owner_run_id: string;
-            /** @description The task that started it; null: none. */
+            /** @description The sub-agent in the background that started it; null: none. */
             parent_task_id: string | null;
             /**
              * Format: int64

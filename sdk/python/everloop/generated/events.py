@@ -242,7 +242,7 @@ class BackgroundTaskUpdated(TypedDict):
     owner_run_id: str
     """The run that started it."""
     parent_task_id: str | None
-    """The task that started it; null: none."""
+    """The sub-agent in the background that started it; null: none."""
     pid: int | None
     """Id of its process; null: none."""
     prev_seq: int

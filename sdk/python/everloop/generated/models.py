@@ -445,7 +445,7 @@ class BackgroundTask(TypedDict):
     owner_run_id: str
     """The run that started it."""
     parent_task_id: str | None
-    """The task that started it; null: none."""
+    """The sub-agent in the background that started it; null: none."""
     pid: int | None
     """Id of its process; null: none."""
     reason: str | None
@@ -1107,6 +1107,8 @@ class CreateShareLinkRequest(TypedDict):
 class CreateUserRequest(TypedDict):
     administrator: NotRequired[bool | None]
     """Whether the user may administer the service."""
+    avatar_url: NotRequired[str | None]
+    """The user's picture, for front ends. It is an http or https URL."""
     email: NotRequired[str | None]
     """The e-mail address."""
     name: NotRequired[str | None]
