@@ -13,10 +13,16 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/metrics"
 	"go.temporal.io/server/temporal"
+
+	"everloop/internal/clients"
 )
 
 // Namespace is the Temporal namespace of the embedded server.
 const Namespace = "everloop"
+
+// connectionsOfAddress bounds the connections of one client address to a port of Temporal,
+// which are open before a key is looked at. A worker has a few.
+const connectionsOfAddress = 4000
 
 // TemporalConfig configures the Temporal server.
 type TemporalConfig struct {
@@ -32,6 +38,8 @@ type TemporalConfig struct {
 	DatabaseURL string
 	// Retention is how long closed runs are kept; 0: DefaultTemporalRetention.
 	Retention time.Duration
+	// Connections are those that one client address may have open; 0: 4000.
+	Connections int
 
 	// external is set when the server of DatabaseURL is not this process's own, so
 	// that another process could be running Temporal on it.
@@ -128,7 +136,8 @@ func (t *Temporal) start(ctx context.Context, cfg TemporalConfig, bindIP, dialHo
 	}
 
 	t.address = joinHostPort(dialHost, port)
-	t.transport = newProcessTransport(listener)
+	bound := clients.NewConnections(cmp.Or(cfg.Connections, connectionsOfAddress), nil)
+	t.transport = newProcessTransport(bound.Listen(listener, clients.Refusal))
 
 	server, err := temporal.NewServerFx(t.transport.module(),
 		temporal.WithConfig(temporalServerConfig(cfg.DatabaseURL)),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,6 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
@@ -62,9 +65,11 @@ func TestTemporal_access(t *testing.T) {
 			PostgresConfig{},
 			TemporalConfig{
 				Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, Administrators: keys, ServiceKey: testServiceKey,
+				Connections: mostConnections,
 			},
 			TemporalUIConfig{
 				Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}, Hosts: hosts.List{"temporal.example.org"},
+				Connections: mostConnections,
 			},
 		},
 	})
@@ -185,6 +190,35 @@ func TestTemporal_access(t *testing.T) {
 		requireStatus(t, inside, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED)
 	})
 	require.Equal(t, "victim", run.GetID())
+
+	for name, at := range map[string]string{"port": address, "UI": strings.TrimPrefix(Of[*TemporalUI](engines).URL(), "http://")} {
+		t.Run(name+" bounds the connections of an address", func(t *testing.T) {
+			requireBound(t, at)
+		})
+	}
+}
+
+// mostConnections is more than what the test itself has open.
+const mostConnections = 40
+
+// requireBound opens connections until one is refused.
+func requireBound(t *testing.T, address string) {
+	t.Helper()
+
+	for range mostConnections + 10 { // some that the test had open may end only now
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, string(clients.Refusal()), string(answer))
 }
 
 func requireStatus(t *testing.T, c client.Client, want enumspb.WorkflowExecutionStatus) {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
@@ -31,6 +33,8 @@ type TemporalUIConfig struct {
 	// Hosts are the names by which browsers may reach it besides localhost and IP
 	// addresses.
 	Hosts hosts.List
+	// Connections are those that one client address may have open; 0: 4000.
+	Connections int
 }
 
 func (c TemporalUIConfig) name() string      { return "temporal-ui" }
@@ -95,7 +99,9 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
-	go func() { _ = ui.server.Serve(listener) }() // ends with Stop
+	bound := clients.NewConnections(cmp.Or(cfg.Connections, connectionsOfAddress), nil).Listen(listener, clients.Refusal)
+
+	go func() { _ = ui.server.Serve(bound) }() // ends with Stop
 
 	return ui, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"everloop/infra/postgres"
 	"everloop/internal/app/flags"
+	"everloop/internal/clients"
 	"everloop/internal/lifecycle"
 )
 
@@ -104,14 +105,19 @@ func (c *Worker) Run(ctx context.Context) error {
 	return lifecycle.Run(ctx, b.publisher(), lifecycle.Layer{worker, httpService("health server", front, b.health())})
 }
 
+// healthConnections bounds the connections of one client address to a listener that asks for
+// no key.
+const healthConnections = 64
+
 // httpService serves HTTP on a listener until its context ends.
 func httpService(name string, listener net.Listener, handler http.Handler) lifecycle.Service {
 	return lifecycle.Func(name, func(ctx context.Context) error {
-		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+		bound := clients.NewConnections(healthConnections, nil).Listen(listener, clients.Refusal)
 
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(bound); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 

@@ -99,7 +99,7 @@ var allowed = map[string][]string{
 	"infra/backup":      {"internal/release"},
 	"infra/browser":     {"domain"},
 	"infra/egress":      {"domain", "infra/netguard"},
-	"infra/embedded":    {"internal/hosts", "internal/pgprograms"},
+	"infra/embedded":    {"internal/clients", "internal/hosts", "internal/pgprograms"},
 	"infra/events":      {"domain"},
 	"infra/external":    {"domain", "internal/pgprograms"},
 	"infra/mcp":         {"domain", "activities/tools", "infra/netguard"},
