@@ -40,6 +40,8 @@ type Config struct {
 	OneUser  bool
 	Records  Records
 	Registry *skillregistry.Client // nil: none is configured
+	// Room fails while there is no room for a package; nil: there is always.
+	Room func() error
 	// Wanted lists the skills that the solution of a session names; nil: none.
 	Wanted func(session domain.Session) []string
 	Logger *slog.Logger
@@ -74,7 +76,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{
 		Config: cfg, builtin: builtin,
 		partner:   &partners{dir: cfg.Dir, logger: cfg.Logger},
-		store:     store{dir: filepath.Join(cfg.Dir, ".packages"), read: newMemo[string, skillpack.Pack](256, 0)},
+		store:     store{dir: filepath.Join(cfg.Dir, ".packages"), read: newMemo[string, skillpack.Pack](256, 0), room: cfg.Room},
 		installed: newMemo[string, []skill.Installed](10_000, installedFor),
 		documents: newMemo[string, parsed](4096, 0),
 		releases:  newMemo[string, release](4096, releasesFor),

@@ -3,6 +3,7 @@
 package skills
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,6 +27,7 @@ import (
 type store struct {
 	dir  string
 	read *memo[string, skillpack.Pack]
+	room func() error // fails while there is no room for a package; nil: there is always
 }
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
@@ -38,7 +40,8 @@ func (s store) path(digest string) (string, error) {
 	return filepath.Join(s.dir, digest[len("sha256:"):]), nil
 }
 
-// keep writes a package, unless it is there.
+// keep writes a package, unless it is there. It stops where only the reserve of the disk is
+// free.
 func (s store) keep(ctx context.Context, p skillpack.Pack) error {
 	path, err := s.path(p.Digest)
 	if err != nil {
@@ -53,7 +56,7 @@ func (s store) keep(ctx context.Context, p skillpack.Pack) error {
 	defer os.RemoveAll(temp)
 
 	for _, f := range p.Files {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), domain.DiskFull(s.room)); err != nil {
 			return err
 		}
 
