@@ -51,20 +51,23 @@ func TestKeysOverTheInterface(t *testing.T) {
 func TestUsersOverTheInterface(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.do("POST", "/api/admin/users", w.root, `{"username":"Eve","name":"Eve E.","email":"eve@example.org","administrator":null}`)
+	r := w.do("POST", "/api/admin/users", w.root, `{"username":"Eve","name":"Eve E.","email":"eve@example.org","administrator":null,
+		"avatar_url":"https://people.example.org/eve.png"}`)
 	require.Equal(t, 201, r.status)
 	user := r.json()["user"].(map[string]any)
 	require.Equal(t, "Eve", user["username"])
 	require.Equal(t, false, user["administrator"])
 
 	plaintext := r.json()["api_key"].(map[string]any)["plaintext"].(string)
-	require.Equal(t, user["id"], w.do("GET", "/api/auth/me", plaintext, "").json()["id"])
+	me := w.do("GET", "/api/auth/me", plaintext, "").json()
+	require.Equal(t, user["id"], me["id"])
+	require.Equal(t, "https://people.example.org/eve.png", me["avatar_url"])
 	w.do("POST", "/api/admin/users", w.root, `{"username":"eve"}`).code(409, "username_taken")
 	require.Len(t, w.do("GET", "/api/admin/users", w.root, "").json()["items"], 4)
 	require.Equal(t, map[string]any{"ok": true}, w.do("DELETE", "/api/admin/users/"+user["id"].(string), w.root, "").json())
 	w.do("GET", "/api/auth/me", plaintext, "").code(401, "unauthorized")
-	me := w.do("GET", "/api/auth/me", w.root, "").json()["id"].(string)
-	w.do("DELETE", "/api/admin/users/"+me, w.root, "").code(409, "last_administrator")
+	root := w.do("GET", "/api/auth/me", w.root, "").json()["id"].(string)
+	w.do("DELETE", "/api/admin/users/"+root, w.root, "").code(409, "last_administrator")
 }
 
 func TestIdempotencyOverTheInterface(t *testing.T) {

@@ -415,6 +415,8 @@ var basicWalk = []call{
 			{body: `{"username":"a b"}`, at: "body.username"},
 			{body: `{"username":"` + strings.Repeat("x", 129) + `"}`, at: "body.username"},
 			{body: `{"username":"x","administrator":"yes"}`, at: "body.administrator"},
+			{body: `{"username":"x","avatar_url":"javascript:alert(1)"}`, at: "body.avatar_url"},
+			{body: `{"username":"x","avatar_url":"https://x/` + strings.Repeat("x", 2000) + `"}`, at: "body.avatar_url"},
 		},
 	},
 	{

@@ -62,13 +62,14 @@ func (a *UsersAPI) createUser(ctx context.Context, in *struct {
 		Username      string  `json:"username" minLength:"1" maxLength:"128" pattern:"^[^\\s\\x00-\\x1f/]+$" patternDescription:"free of spaces, slashes and control characters" doc:"The user name." example:"eve"`
 		Name          *string `json:"name,omitempty" nullable:"true" maxLength:"256" doc:"Its name." example:"Eve"`
 		Email         *string `json:"email,omitempty" nullable:"true" maxLength:"320" doc:"The e-mail address." example:"eve@example.org"`
+		AvatarURL     *string `json:"avatar_url,omitempty" nullable:"true" maxLength:"2000" pattern:"^https?://[^\\s\\x00-\\x1f]+$" patternDescription:"an http or https URL" doc:"The user's picture, for front ends." example:"https://people.example.org/eve.png"`
 		Administrator *bool   `json:"administrator,omitempty" nullable:"true" doc:"Whether the user may administer the service."`
 	}
 },
 ) (*httpx.Body[newUser], error) {
 	user := domain.User{
 		ID: domain.NewID(), Username: in.Body.Username, Name: fields.Value(in.Body.Name), Email: fields.Value(in.Body.Email),
-		Administrator: fields.Value(in.Body.Administrator),
+		AvatarURL: in.Body.AvatarURL, Administrator: fields.Value(in.Body.Administrator),
 	}
 	key, plaintext, hash := auth.NewKey(user.ID, "first key")
 
