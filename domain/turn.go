@@ -51,10 +51,7 @@ const (
 	BlockToolResult BlockType = "tool_result"
 	BlockImage      BlockType = "image"
 	BlockAudio      BlockType = "audio"
-	BlockFile       BlockType = "file"
 	BlockPlan       BlockType = "plan"
-	BlockError      BlockType = "error"
-	BlockQuestion   BlockType = "question"
 	BlockSystemNote BlockType = "system_note"
 )
 
