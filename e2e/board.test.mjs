@@ -71,6 +71,30 @@ test('a question is asked in a comment and answered by one', async () => {
   assert.notEqual((await comments(issue)).find((c) => c.id === asked.id).resolved_at, null);
 });
 
+test('a permission is asked in a comment and given by none, only by the owner of the agent', async () => {
+  const domain = 'packages.example.org';
+  const request = call('RequestAccess', { domains: [domain], reason: 'To install what is missing' });
+  const issue = await assigned(steps({ calls: [request] }, { text: 'went on' }));
+  const asked = await eventually('the request is a comment', async () => (await comments(issue)).find((c) => c.content.includes(domain)));
+  assert.match(asked.content, /The owner of the agent answers this in their inbox\.$/);
+  const [, option] = asked.content.match(/^- (Always allow)/m);
+  await comment(issue, option);
+  const pending = (await fixture.rest.get('/api/inbox')).items.find((i) => JSON.stringify(i).includes(domain));
+  assert.equal(pending.kind, 'permission');
+  // A question beside it is answered by the next comment: whatever takes comments has seen both.
+  const question = call('AskUserQuestion', { questions: [{ question: 'Go on?', options: [{ label: 'Yes' }, { label: 'No' }] }] });
+  const other = await assigned(steps({ calls: [question] }, { text: 'done' }));
+  await eventually('the question is a comment', async () => (await comments(other)).find((c) => /Go on/.test(c.content)));
+  await comment(other, 'yes');
+  await over(other);
+  assert.equal((await read(issue)).active_run.status, 'waiting');
+  assert.equal((await fixture.rest.post(`/api/inbox/${pending.question_id}/answer`, { selections: { 0: [2] } })).resolved, true);
+  const [run] = await over(issue);
+  const calls = (await fixture.rest.messages(run.session_id)).flatMap((turn) => turn.tool_calls);
+  assert.deepEqual(calls.filter((c) => c.tool_name === 'RequestAccess').map((c) => c.status), ['error'], JSON.stringify(calls));
+  assert.equal((await fixture.rest.get('/api/network-rules')).total, 0);
+});
+
 test('closing an issue stops its run', async () => {
   const issue = await assigned(order({ steps: [{ text: 'held back', hold: true }] }));
   await begun(issue, 'running');
