@@ -289,6 +289,25 @@ func TestArchive_add_fileBecomesShorter(t *testing.T) {
 	require.Equal(t, "abc\x00\x00\x00\x00\x00\x00\x00", string(got))
 }
 
+// The keys of a deployment are read by services that run as another user than the one that
+// restores them.
+func TestFile_keep_ownerOfTheDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+
+	dir := t.TempDir()
+	require.NoError(t, os.Chown(dir, 10001, 10002))
+
+	file := File{Name: "key", Path: filepath.Join(dir, "key")}
+	require.NoError(t, file.keep(strings.NewReader("secret")))
+
+	var stat unix.Stat_t
+	require.NoError(t, unix.Stat(file.Path, &stat))
+	require.Equal(t, []uint32{10001, 10002, 0o600}, []uint32{stat.Uid, stat.Gid, stat.Mode & 0o777})
+	require.Error(t, file.keep(strings.NewReader("other")), "it exists")
+}
+
 func TestOccupied(t *testing.T) {
 	t.Parallel()
 

@@ -150,7 +150,8 @@ func (t *target) close() error {
 	return nil
 }
 
-// keep writes a single file, which must not exist.
+// keep writes a single file, which must not exist. Root gives it to the owner of its
+// directory: other services may run as that user and read it.
 func (f File) keep(body io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o711); err != nil {
 		return err
@@ -162,8 +163,21 @@ func (f File) keep(body io.Reader) error {
 	}
 
 	_, err = io.Copy(file, body)
+	if err == nil && os.Geteuid() == 0 {
+		err = ownedAs(file, filepath.Dir(f.Path))
+	}
 
 	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// ownedAs gives a file the owner of a directory.
+func ownedAs(file *os.File, dir string) error {
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+
+	return file.Chown(int(stat.Uid), int(stat.Gid))
 }
 
 // free refuses a file that exists.
