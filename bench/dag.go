@@ -132,6 +132,7 @@ func (b *bench) bareCommands(ctx context.Context, n int) (time.Duration, error) 
 	group.SetLimit(dagWidth)
 
 	var call bareCall
+
 	call.Function.Arguments = `{"command": "true"}`
 
 	for range n {

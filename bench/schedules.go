@@ -53,7 +53,12 @@ func measureSchedules(ctx context.Context, b *bench) error {
 		return err
 	}
 
-	b.value(fmt.Sprintf("creation of %d scheduled tasks", len(tasks)), "ms", result.Milliseconds(time.Since(began))/float64(len(tasks)), nil)
+	b.value(
+		fmt.Sprintf("creation of %d scheduled tasks", len(tasks)),
+		"ms",
+		result.Milliseconds(time.Since(began))/float64(len(tasks)),
+		nil,
+	)
 
 	if err := b.runTasks(ctx, tasks, due, "at one second", 0); err != nil {
 		return err
@@ -172,6 +177,7 @@ func (b *bench) bareRuns(ctx context.Context, n int, over time.Duration) (starts
 
 		return seen, err
 	})
+
 	for _, delay := range kept {
 		starts.Add(delay)
 	}

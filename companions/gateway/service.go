@@ -108,7 +108,13 @@ func New(cfg Config) (*Service, error) {
 		cfg.BodyStall = edge.BodyStall
 	}
 
-	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: edge.NewBodies(maxBody, maxBodies, cfg.BodyStall), cut: make(chan struct{})}
+	s := &Service{
+		cfg:    cfg,
+		log:    cfg.Log,
+		mux:    http.NewServeMux(),
+		bodies: edge.NewBodies(maxBody, maxBodies, cfg.BodyStall),
+		cut:    make(chan struct{}),
+	}
 
 	set, err := Load(cfg.File)
 	if err != nil {

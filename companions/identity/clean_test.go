@@ -43,9 +43,11 @@ func TestService_Clean(t *testing.T) {
 			SELECT '%age', id, sha256('%age'), now() - interval '%age' FROM identity.users`, "2 days", "1 hour"},
 		"guesses": {`
 			INSERT INTO identity.guesses (key, left_, at) VALUES ('%age', 1, now() - interval '%age')`, "2 hours", "1 minute"},
-		"used_challenges": {`
+		"used_challenges": {
+			`
 			INSERT INTO identity.used_challenges (hash, at) VALUES (sha256('%age'), now() - interval '%age')`,
-			"2 hours", "1 minute"},
+			"2 hours", "1 minute",
+		},
 		"audit": {`
 			INSERT INTO identity.audit (action, created_at) VALUES ('test', now() - interval '%age')`, "366 days", "364 days"},
 	}

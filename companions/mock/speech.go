@@ -42,6 +42,7 @@ func (s *Service) transcribe(w http.ResponseWriter, r *http.Request) {
 		writeError(w, badRequest("the form needs a file of at most %d bytes in the field file", maxBody))
 		return
 	}
+
 	defer file.Close()
 	defer func() { _ = r.MultipartForm.RemoveAll() }()
 

@@ -194,6 +194,7 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (l
 	}
 
 	list := listed{packed: map[hash]location{}, held: map[hash]location{}}
+
 	list.entries, err = decodePart(raw, p.entries, func(sum hash, at location) {
 		if at.pack == (hash{}) {
 			list.held[sum] = at
@@ -201,7 +202,6 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (l
 			list.packed[sum] = at
 		}
 	})
-
 	if err != nil {
 		return listed{}, damaged(id, "", "%v", err)
 	}

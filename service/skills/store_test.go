@@ -21,7 +21,10 @@ func TestStore_keep_diskFull(t *testing.T) {
 
 	files := filepath.Join(t.TempDir(), "skill")
 	require.NoError(t, os.Mkdir(files, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(files, "SKILL.md"), []byte("---\nname: skill\ndescription: A skill.\n---\n\nText.\n"), 0o600))
+	require.NoError(
+		t,
+		os.WriteFile(filepath.Join(files, "SKILL.md"), []byte("---\nname: skill\ndescription: A skill.\n---\n\nText.\n"), 0o600),
+	)
 	require.NoError(t, os.WriteFile(filepath.Join(files, "more.md"), []byte("more"), 0o600))
 
 	found, _, err := hostFiles(files)

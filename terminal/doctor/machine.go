@@ -26,8 +26,13 @@ func tools(ctx context.Context, s Settings) []Check {
 		first, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sandbox: "), "\n")
 
 		if config.Containers != nil {
-			return one(name, Fail, first, "SANDBOX=container needs an engine that runs as root at SANDBOX_ENGINE and an image that it has as "+
-				"SANDBOX_IMAGE; unset SANDBOX for namespaces")
+			return one(
+				name,
+				Fail,
+				first,
+				"SANDBOX=container needs an engine that runs as root at SANDBOX_ENGINE and an image that it has as "+
+					"SANDBOX_IMAGE; unset SANDBOX for namespaces",
+			)
 		}
 
 		return one(name, Fail, first, "level 2 needs user namespaces (user.max_user_namespaces above 0, "+
