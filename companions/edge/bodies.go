@@ -81,7 +81,7 @@ func (b *Body) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *Body) Close() error { return b.in.Close() }
 
-// Release gives back what the body takes of the service's memory.
+// Release frees what the body takes of the service's memory.
 func (b *Body) Release() {
 	b.room.Release(b.held)
 	b.held = 0

@@ -16,7 +16,7 @@ import (
 	"everloop/companions/mock"
 )
 
-// Nobody needs a key here: what clients send, and do not go on sending, is bounded for all
+// The mock service asks for no key: what clients send, and do not go on sending, is bounded for all
 // of them together, in bytes and in time.
 func TestService_bodiesOfAllRequestsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -41,8 +41,8 @@ const (
 	startTime = 2 * time.Minute
 	// lookAgain is the time after which a container that does not connect is looked at.
 	lookAgain = time.Second
-	// sweepTime bounds the removal of what services left behind.
-	sweepTime = time.Minute
+	// removalTime bounds the removal of what services left behind.
+	removalTime = time.Minute
 
 	// An engine gives fullShares of the processors where the configuration says fullWeight.
 	fullShares, fullWeight = 1024, 100
@@ -124,7 +124,7 @@ func (c *containers) takeLease(ctx context.Context) error {
 			return err
 		}
 
-		return c.sweep(ctx)
+		return c.removeLeft(ctx)
 	})
 }
 
@@ -144,10 +144,10 @@ func (c *containers) alone(do func() error) error {
 	return do()
 }
 
-// sweep removes the containers and directories of services that are gone: directories
+// removeLeft removes the containers and directories of services that are gone: directories
 // last, so that the next start repeats what failed.
-func (c *containers) sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+func (c *containers) removeLeft(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removalTime)
 	defer cancel()
 
 	entries, err := os.ReadDir(c.config.Dir)
@@ -270,7 +270,7 @@ func (c *containers) close() {
 
 	if c.lease != nil {
 		// What fails is done by the next start.
-		_ = c.alone(func() error { return errors.Join(c.lease.Close(), c.sweep(context.Background())) })
+		_ = c.alone(func() error { return errors.Join(c.lease.Close(), c.removeLeft(context.Background())) })
 	}
 
 	c.engine.Close()
