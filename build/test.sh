@@ -50,7 +50,7 @@ fi
 go test ./internal/arrows ./internal/doccheck ./internal/wordlist
 # The longest start first, so that no core waits for the last of them.
 go list ./... | grep -vE '^everloop/(e2e|internal/(arrows|doccheck|wordlist))$' |
-	xargs go test -race -vet=off -p 3 -timeout 30m ./internal/systemtest ./api
+	xargs go test -race -vet=off -p 3 -timeout 60m ./internal/systemtest ./api
 stop
 trap - EXIT
 go test -count=1 -timeout 75m -parallel 3 ./e2e

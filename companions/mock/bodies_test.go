@@ -35,7 +35,7 @@ func TestService_bodiesOfAllRequestsAreBounded(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, body := send(t, s, path, one)
 			return status == http.StatusTooManyRequests && strings.Contains(body, "mock_busy")
-		}, time.Minute, 10*time.Millisecond, path)
+		}, 2*time.Minute, 10*time.Millisecond, path)
 	}
 }
 
