@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
 	"everloop/companions/gateway/localserver"
@@ -65,7 +67,7 @@ type Service struct {
 	cfg    Config
 	log    *slog.Logger
 	mux    *http.ServeMux
-	bodies *edge.Bodies
+	bodies *semaphore.Weighted
 	usage  *ledger
 
 	current atomic.Pointer[table]
@@ -105,16 +107,10 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	if cfg.BodyStall <= 0 {
-		cfg.BodyStall = edge.BodyStall
+		cfg.BodyStall = bodyStall
 	}
 
-	s := &Service{
-		cfg:    cfg,
-		log:    cfg.Log,
-		mux:    http.NewServeMux(),
-		bodies: edge.NewBodies(maxBody, maxBodies, cfg.BodyStall),
-		cut:    make(chan struct{}),
-	}
+	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies), cut: make(chan struct{})}
 
 	set, err := Load(cfg.File)
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-
-	"everloop/companions/edge"
 )
 
 // apiError is an error as chat-completion servers give it:
@@ -37,21 +35,10 @@ func notFound(code, message string) *apiError {
 }
 
 func unreadable(err error) *apiError {
-	switch _, large := errors.AsType[*http.MaxBytesError](err); {
-	case large:
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &apiError{
 			Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Code: "request_too_large",
 			Message: fmt.Sprintf("the request exceeds %d bytes", maxBody),
-		}
-	case errors.Is(err, edge.ErrBusy):
-		return &apiError{
-			Status: http.StatusTooManyRequests, RetryAfter: 1, Type: "rate_limit_error", Code: "mock_busy",
-			Message: "the mock service holds as many requests as it may; try again",
-		}
-	case edge.Late(err):
-		return &apiError{
-			Status: http.StatusRequestTimeout, Type: "invalid_request_error", Code: "request_timeout",
-			Message: "the body of the request did not come in time",
 		}
 	}
 

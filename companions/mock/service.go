@@ -67,8 +67,7 @@ const (
 const DefaultPace = 18 * time.Millisecond
 
 const (
-	maxBody      = 32 << 20  // bytes of one request
-	maxBodies    = 512 << 20 // bytes of all requests at once
+	maxBody      = 32 << 20 // bytes of one request
 	drainTimeout = 5 * time.Second
 	connections  = 4000 // of one client address: a gateway has one for each model call
 )
@@ -88,9 +87,7 @@ type Config struct {
 	Hosts hosts.List
 	// Connections are those that one client address may have open; 0: 4000.
 	Connections int
-	BodyStall   time.Duration // silence after which a body is given up; 0: 1 min
-	Bodies      int64         // bytes of all requests at once; 0: 512 MiB
-	Log         *slog.Logger  // nil: nothing is logged
+	Log         *slog.Logger // nil: nothing is logged
 }
 
 // Service is the mock service.
@@ -101,7 +98,6 @@ type Service struct {
 	failures *counters
 	held     *gate
 	mux      *http.ServeMux
-	bodies   *edge.Bodies
 }
 
 // New makes the service; it does not listen.
@@ -109,8 +105,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, log: cfg.Log,
 		requests: newRequestLog(cfg.KeepRequests), failures: newCounters(), held: newGate(),
-		mux:    http.NewServeMux(),
-		bodies: edge.NewBodies(maxBody, cmp.Or(cfg.Bodies, maxBodies), cmp.Or(cfg.BodyStall, edge.BodyStall)),
+		mux: http.NewServeMux(),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -222,10 +217,7 @@ func (s *Service) routes() {
 
 // complete answers one chat-completion request.
 func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
-	in := s.bodies.Open(w, r)
-	defer in.Release()
-
-	body, err := io.ReadAll(in)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		writeError(w, unreadable(err))
 		return

@@ -6,15 +6,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"everloop/companions/edge"
 )
 
 // spoken is what the log of requests shows of a transcription.
@@ -27,22 +24,13 @@ type spoken struct {
 
 // transcribe answers one request for a transcription.
 func (s *Service) transcribe(w http.ResponseWriter, r *http.Request) {
-	in := s.bodies.Open(w, r)
-	defer in.Release()
-
-	r.Body = in
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 
 	file, header, err := r.FormFile("file")
-	if edge.Late(err) || errors.Is(err, edge.ErrBusy) {
-		writeError(w, unreadable(err))
-		return
-	}
-
 	if err != nil {
 		writeError(w, badRequest("the form needs a file of at most %d bytes in the field file", maxBody))
 		return
 	}
-
 	defer file.Close()
 	defer func() { _ = r.MultipartForm.RemoveAll() }()
 
