@@ -142,7 +142,7 @@ func TestNamespaces_socketBuffersAreBounded(t *testing.T) {
 	x := newSession(t, s)
 	spec := x.attack(t, "sockets")
 	out, r := sh(t, s, spec)
-	require.True(t, r.Success(), out)
+	require.True(t, r.Success(), "%v %s", r, out)
 	queued, err := strconv.Atoi(out)
 	require.NoError(t, err, out)
 	require.Less(t, queued, 60*4*socketBuffer, "a pair holds no more than its two buffers")
