@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -307,6 +309,33 @@ func TestReadySandboxIsUsedOnce(t *testing.T) {
 			_, err := os.Stat(fmt.Sprintf("/proc/%d", gone.pid))
 			return err != nil
 		}, time.Minute, time.Millisecond)
+	})
+}
+
+// A sandbox whose set-up fails is discarded, and never kept ready: the numbers of its
+// descriptors are soon those of others.
+func TestPool_keepsNoSandboxThatFailed(t *testing.T) {
+	atLevel(t, Namespaced, func(t *testing.T, s *Sandbox) {
+		x := newSession(t, s)
+		sh := shapeOf(x.spec("true"), s.dedicated)
+
+		s.live.Wait() // for what the choice of the level has started, which reads the view
+		s.pool.busy.Wait()
+		s.view.dirs = append(slices.Clone(s.view.dirs), filepath.Join(t.TempDir(), "missing"))
+
+		in, err := s.prepare(sh)
+		require.Error(t, err)
+		require.Nil(t, in)
+
+		s.pool.ensure(sh)
+		s.pool.mu.Lock()
+		sl := s.pool.warm[sh].Value.(*slot)
+		s.pool.mu.Unlock()
+		<-sl.done
+		require.Nil(t, sl.in)
+
+		_, err = s.Run(t.Context(), x.spec("true"))
+		require.ErrorContains(t, err, "missing")
 	})
 }
 

@@ -426,28 +426,33 @@ func identify(dir string) (dirID, error) {
 	return dirID{uint64(st.Dev), st.Ino}, nil
 }
 
-// prepare makes a sandbox up to the point where the command is missing.
-func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
+// prepare makes a sandbox up to the point where the command is missing. When it fails
+// there is none.
+func (s *Sandbox) prepare(sh shape) (*instance, error) {
 	in := &instance{shape: sh}
 
-	defer func() {
-		if err != nil {
-			in.discard()
-		}
-	}()
+	if err := s.make(in); err != nil {
+		in.discard()
+		return nil, err
+	}
 
-	if !sh.private() {
-		if in.dir, err = identify(sh.workspace); err != nil {
-			return nil, fmt.Errorf("sandbox: workspace: %w", err)
+	return in, nil
+}
+
+// make is prepare, which discards what a failure leaves.
+func (s *Sandbox) make(in *instance) (err error) {
+	if !in.shape.private() {
+		if in.dir, err = identify(in.shape.workspace); err != nil {
+			return fmt.Errorf("sandbox: workspace: %w", err)
 		}
 	}
 
 	if s.containers != nil {
-		return in, s.prepareContainer(in)
+		return s.makeContainer(in)
 	}
 
-	if in.cgroup, err = s.cgroups.new(sh); err != nil {
-		return nil, err
+	if in.cgroup, err = s.cgroups.new(in.shape); err != nil {
+		return err
 	}
 
 	p, fds, err := s.program(in)
@@ -456,37 +461,37 @@ func (s *Sandbox) prepare(sh shape) (_ *instance, err error) {
 	}
 
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	encoded, err := p.encode()
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	if in.child, err = s.helper.fork(encoded); err != nil {
-		return nil, err
+		return err
 	}
 
-	if err = in.cgroup.attach(in.pid); err != nil {
-		return nil, err
+	if err := in.cgroup.attach(in.pid); err != nil {
+		return err
 	}
 
 	if s.level == Namespaced {
-		if err = in.mapUser(sh.uid, s.dedicated); err != nil {
-			return nil, err
+		if err := in.mapUser(in.shape.uid, s.dedicated); err != nil {
+			return err
 		}
 	}
 
-	if err = in.send(make([]byte, forkserver.ReleaseSize), fds...); err != nil {
-		return nil, fmt.Errorf("sandbox: release: %w", err)
+	if err := in.send(make([]byte, forkserver.ReleaseSize), fds...); err != nil {
+		return fmt.Errorf("sandbox: release: %w", err)
 	}
 
-	return in, in.setUp(p)
+	return in.setUp(p)
 }
 
-// prepareContainer is the same for a sandbox that is a container.
-func (s *Sandbox) prepareContainer(in *instance) error {
+// makeContainer is the same for a sandbox that is a container.
+func (s *Sandbox) makeContainer(in *instance) error {
 	p := containerProgram(in.shape)
 
 	encoded, err := p.encode()
