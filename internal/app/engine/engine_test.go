@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"testing/synctest"
 
@@ -16,7 +15,6 @@ func TestSettings_Engines_complete(t *testing.T) {
 	t.Parallel()
 
 	seen := map[string]bool{}
-	only, _ := reflect.TypeFor[Command]().FieldByName("Only")
 
 	var s Settings
 	for _, e := range s.Engines() {
@@ -34,7 +32,6 @@ func TestSettings_Engines_complete(t *testing.T) {
 		require.False(t, seen[e.Name] || seen[e.Variable], e.Name)
 		seen[e.Name], seen[e.Variable] = true, true
 		require.Contains(t, e.Hint, e.Variable)
-		require.Contains(t, only.Tag.Get("help"), e.Name)
 
 		// An engine that was not started is left out.
 		require.Nil(t, e.reach(&embedded.Engines{}, Embedding{}), e.Name)
