@@ -23,17 +23,14 @@ func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = domain.Enqueued{}
-		session, err := sessions.Lock(ctx, tx, send.SessionID, ownerID)
-		if err != nil {
+
+		in, err := lockForSend(ctx, tx, ownerID, send)
+		if err != nil || in.before.found {
+			out.Ack = in.before.ack
 			return err
 		}
 
-		if ack, found, err := SentBefore(ctx, tx, send); err != nil || found {
-			out.Ack = ack
-			return err
-		}
-
-		out, err = deliver(ctx, tx, session, send)
+		out, err = deliver(ctx, tx, in, send)
 
 		return err
 	})
@@ -41,55 +38,78 @@ func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (
 	return out, err
 }
 
+// sendState is what the delivery of a message depends on.
+type sendState struct {
+	session sessions.Locked
+	before  sentBefore
+	queued  int
+	asked   []domain.Question // open ones
+}
+
+// lockForSend locks the session of a message and reads its state, in one round trip.
+func lockForSend(ctx context.Context, tx pgx.Tx, ownerID string, send domain.Send) (in sendState, err error) {
+	var batch pgx.Batch
+
+	sessions.QueueLock(&batch, send.SessionID, ownerID, &in.session)
+
+	if send.ClientMessageID != "" {
+		batch.Queue(sentBeforeStatement, send.SessionID, send.ClientMessageID).QueryRow(in.before.scan)
+	}
+
+	batch.Queue(queueLength, send.SessionID).QueryRow(func(row pgx.Row) error { return row.Scan(&in.queued) })
+	batch.Queue(openQuestions, send.SessionID).Query(func(rows pgx.Rows) (err error) {
+		in.asked, err = pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
+		return err
+	})
+	err = tx.SendBatch(ctx, &batch).Close()
+
+	return in, err
+}
+
 // SentBefore returns the acknowledgement of the message that carries the same
 // client_message_id, and whether there is one.
 func SentBefore(ctx context.Context, tx pgx.Tx, send domain.Send) (domain.SendAck, bool, error) {
-	ack := domain.SendAck{Duplicate: true}
+	var before sentBefore
 	if send.ClientMessageID == "" {
-		return ack, false, nil
+		return before.ack, false, nil
 	}
 
-	err := tx.QueryRow(ctx, `
-		SELECT chat_id, turn_id, delivery_applied, position FROM inbox
-		WHERE  session_id = $1 AND client_message_id = $2`, send.SessionID, send.ClientMessageID).
-		Scan(&ack.ChatID, &ack.TurnID, &ack.DeliveryApplied, &ack.Position)
+	err := before.scan(tx.QueryRow(ctx, sentBeforeStatement, send.SessionID, send.ClientMessageID))
+
+	return before.ack, before.found, err
+}
+
+const sentBeforeStatement = `
+	SELECT chat_id, turn_id, delivery_applied, position FROM inbox
+	WHERE  session_id = $1 AND client_message_id = $2`
+
+// sentBefore is the acknowledgement of a message that was sent before, if one was.
+type sentBefore struct {
+	ack   domain.SendAck
+	found bool
+}
+
+func (b *sentBefore) scan(row pgx.Row) error {
+	err := row.Scan(&b.ack.ChatID, &b.ack.TurnID, &b.ack.DeliveryApplied, &b.ack.Position)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ack, false, nil
+		return nil
 	}
 
-	return ack, err == nil, err
+	b.found, b.ack.Duplicate = err == nil, true
+
+	return err
 }
 
 // deliver does with a message what chat.Deliver decides.
-func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domain.Send) (domain.Enqueued, error) {
-	state := session.Chats()
-
-	var (
-		asked []domain.Question
-		err   error
-	)
+func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (domain.Enqueued, error) {
+	session, state := in.session, in.session.Chats()
 	if !state.Replaying {
-		if state.Queued, err = QueueLength(ctx, tx, session.ID); err != nil {
-			return domain.Enqueued{}, err
-		}
-
-		if asked, err = OpenQuestionsOf(ctx, tx, session.ID); err != nil {
-			return domain.Enqueued{}, err
-		}
-
-		state.Questions = len(asked)
+		state.Queued, state.Questions = in.queued, len(in.asked)
 	}
 
-	current := ""
-
-	switch state.Current() {
-	case chat.Running:
-		current = *session.ActiveChatID
-	case chat.Promised:
-		if current, err = nextChat(ctx, tx, session.ID); err != nil {
-			return domain.Enqueued{}, err
-		}
-	case chat.None:
+	current, err := currentChat(ctx, tx, session, state)
+	if err != nil {
+		return domain.Enqueued{}, err
 	}
 
 	decision, err := chat.Deliver(state, send.Delivery)
@@ -110,7 +130,7 @@ func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domai
 	}
 
 	if decision.CancelQuestions {
-		if err := cancelQuestions(ctx, tx, session.ID, asked, "message"); err != nil {
+		if err := cancelQuestions(ctx, tx, session.ID, in.asked, "message"); err != nil {
 			return domain.Enqueued{}, err
 		}
 	}
@@ -129,6 +149,19 @@ func deliver(ctx context.Context, tx *pg.Tx, session sessions.Locked, send domai
 	}
 
 	return out, err
+}
+
+// currentChat is the chat that runs or is about to; "" when there is none.
+func currentChat(ctx context.Context, tx pgx.Tx, session sessions.Locked, state chat.Session) (string, error) {
+	switch state.Current() {
+	case chat.Running:
+		return *session.ActiveChatID, nil
+	case chat.Promised:
+		return nextChat(ctx, tx, session.ID)
+	case chat.None:
+	}
+
+	return "", nil
 }
 
 // joinDecision decides whether the message can join the chat as it works.
@@ -173,9 +206,11 @@ func requestStop(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error
 
 // QueueLength counts the messages of a session that wait for a chat of their own to begin.
 func QueueLength(ctx context.Context, tx pgx.Tx, sessionID string) (n int, err error) {
-	err = tx.QueryRow(ctx, `SELECT count(*) FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'`, sessionID).Scan(&n)
+	err = tx.QueryRow(ctx, queueLength, sessionID).Scan(&n)
 	return n, err
 }
+
+const queueLength = `SELECT count(*) FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'`
 
 // QueueMessage makes a message durable as a queued chat of its own, which a run will take.
 // The caller holds the session's lock and has decided that it may wait.
@@ -193,7 +228,8 @@ func QueueMessage(
 		mode = domain.Mode(session.Mode)
 	}
 
-	_, err := tx.Exec(ctx, `
+	var batch pgx.Batch
+	batch.Queue(`
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, headless, output_schema, model, state, waiter)
 		VALUES (@id, @session, @branch, @trigger, @mode, @headless, @schema, @model, 'queued', nullif(@waiter, ''))`,
 		pgx.NamedArgs{
@@ -201,19 +237,17 @@ func QueueMessage(
 			"headless": send.Headless, "schema": pg.NullIfEmpty(send.OutputSchema), "model": session.Model,
 			"waiter": send.Waiter,
 		})
-	if err != nil {
-		return ack, fmt.Errorf("queue chat: %w", err)
-	}
 
-	if err := insertInbox(ctx, tx, send, "message", ack, decision.Front); err != nil {
+	if err := queueInbox(&batch, send, "message", ack, decision.Front); err != nil {
 		return ack, err
 	}
 
 	if session.Intent == "" && session.FromMessage {
-		session.Intent = sessions.Title(send.Message)
-		if _, err := tx.Exec(ctx, `UPDATE sessions SET intent = $2 WHERE id = $1`, session.ID, session.Intent); err != nil {
-			return ack, err
-		}
+		batch.Queue(`UPDATE sessions SET intent = $2 WHERE id = $1`, session.ID, sessions.Title(send.Message))
+	}
+
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return ack, fmt.Errorf("queue chat: %w", err)
 	}
 
 	if decision.Applied != domain.DeliverRun {
@@ -226,16 +260,27 @@ func QueueMessage(
 // steerMessage lets the message join the running chat before its next model call.
 func steerMessage(ctx context.Context, tx *pg.Tx, chatID string, send domain.Send) (domain.SendAck, error) {
 	ack := domain.SendAck{ChatID: chatID, TurnID: domain.NewID(), DeliveryApplied: domain.DeliverSteer}
-	return ack, insertInbox(ctx, tx, send, "steer", ack, false)
+
+	var batch pgx.Batch
+	if err := queueInbox(&batch, send, "steer", ack, false); err != nil {
+		return ack, err
+	}
+
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return ack, fmt.Errorf("write inbox: %w", err)
+	}
+
+	return ack, nil
 }
 
-func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, ack domain.SendAck, front bool) error {
+// queueInbox adds the insertion of a message's row of the inbox to a batch.
+func queueInbox(batch *pgx.Batch, send domain.Send, kind string, ack domain.SendAck, front bool) error {
 	parts, err := json.Marshal(send.Message)
 	if err != nil {
 		return err
 	}
 
-	_, err = tx.Exec(ctx, `
+	batch.Queue(`
 		INSERT INTO inbox (session_id, client_message_id, kind, chat_id, turn_id, delivery_applied, position, parts, front,
 		                   mode, headless, output_schema)
 		VALUES (@session, nullif(@client, ''), @kind, @chat, @turn, @applied, @position, @parts, @front,
@@ -245,9 +290,6 @@ func insertInbox(ctx context.Context, tx pgx.Tx, send domain.Send, kind string, 
 			"applied": ack.DeliveryApplied, "position": ack.Position, "parts": parts, "front": front,
 			"mode": send.Mode, "headless": send.Headless, "schema": pg.NullIfEmpty(send.OutputSchema),
 		})
-	if err != nil {
-		return fmt.Errorf("write inbox: %w", err)
-	}
 
 	return nil
 }

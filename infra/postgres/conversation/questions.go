@@ -18,12 +18,11 @@ const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_i
 
 // OpenQuestionsOf reads the open questions of a session, the oldest first.
 func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Question, error) {
-	rows, _ := tx.Query(ctx, `
-		SELECT `+questionColumns+` FROM questions
-		WHERE  session_id = $1 AND state = 'open' ORDER BY id`, sessionID)
-
+	rows, _ := tx.Query(ctx, openQuestions, sessionID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 }
+
+const openQuestions = `SELECT ` + questionColumns + ` FROM questions WHERE session_id = $1 AND state = 'open' ORDER BY id`
 
 // Question gives the question that a tool call asks, open or not, of a session
 // that the owner has.

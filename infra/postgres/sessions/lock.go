@@ -36,18 +36,31 @@ const lockedColumns = `
 // Lock locks the row of a session until the end of the transaction and reads it. An empty
 // owner means that the caller was authorised otherwise.
 func Lock(ctx context.Context, tx pgx.Tx, sessionID, ownerID string) (Locked, error) {
-	rows, _ := tx.Query(ctx, `
-		SELECT `+lockedColumns+`
-		FROM   sessions
-		WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL
-		FOR UPDATE`, sessionID, ownerID)
+	rows, _ := tx.Query(ctx, lockStatement, sessionID, ownerID)
+	return lockedOf(rows, sessionID)
+}
 
+const lockStatement = `
+	SELECT ` + lockedColumns + `
+	FROM   sessions
+	WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL
+	FOR UPDATE`
+
+func lockedOf(rows pgx.Rows, sessionID string) (Locked, error) {
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Locked])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, domain.SessionNotFound(sessionID)
 	}
 
 	return s, err
+}
+
+// QueueLock adds Lock to a batch. Statements behind it read what is there under the lock.
+func QueueLock(batch *pgx.Batch, sessionID, ownerID string, into *Locked) {
+	batch.Queue(lockStatement, sessionID, ownerID).Query(func(rows pgx.Rows) (err error) {
+		*into, err = lockedOf(rows, sessionID)
+		return err
+	})
 }
 
 // LockOfChat is Lock for the session of a chat, deleted or not. Without such a chat the
