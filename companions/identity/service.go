@@ -5,6 +5,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ const (
 	requestTime = 30 * time.Second // for all that one request does
 )
 
-// Config of the service. All fields but Log, Proxies, Origins and Hosts are needed.
+// Config of the service. All fields but PasswordMemory, Log, Proxies, Origins and Hosts are needed.
 type Config struct {
 	DatabaseURL string
 	Box         *secrets.Box // seals signing keys and personal tokens
@@ -55,6 +56,8 @@ type Config struct {
 	// FirstPassword gives the password of the first administrator. It is asked only
 	// while there is no user, and must return the same after a crash.
 	FirstPassword func() (string, error)
+
+	PasswordMemory uint32 // KiB that a password's hash takes; 0: passwords.Memory
 
 	Clients []openid.Client // of the OpenID provider; it has no other ones
 
@@ -114,8 +117,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 
 	s := &Service{
-		cfg: cfg, log: cfg.Log, db: db, hasher: passwords.NewHasher(max(1, runtime.GOMAXPROCS(0)/2)),
-		agent: newAgentKeys(cfg.AgentURL), secure: issuer.Scheme == "https",
+		cfg: cfg, log: cfg.Log, db: db,
+		hasher: passwords.NewHasher(max(1, runtime.GOMAXPROCS(0)/2), cmp.Or(cfg.PasswordMemory, passwords.Memory)),
+		agent:  newAgentKeys(cfg.AgentURL), secure: issuer.Scheme == "https",
 	}
 	if s.log == nil {
 		s.log = slog.Default()

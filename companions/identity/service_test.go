@@ -32,7 +32,7 @@ func open(t *testing.T, database string, change func(*identity.Config)) *httptes
 
 	cfg := identity.Config{
 		DatabaseURL: database, Box: box, Issuer: "http://id.example", TokenTTL: 10 * time.Minute, SessionTTL: time.Hour,
-		KeyRotation: time.Hour, UserGuesses: 5, AddressGuesses: 1000,
+		KeyRotation: time.Hour, UserGuesses: 5, AddressGuesses: 1000, PasswordMemory: 64,
 		FirstPassword: func() (string, error) { return password, nil },
 	}
 	if change != nil {
@@ -46,6 +46,20 @@ func open(t *testing.T, database string, change func(*identity.Config)) *httptes
 	t.Cleanup(server.Close)
 
 	return server
+}
+
+func TestOpen_passwordsTakeTheAdvisedMemory(t *testing.T) {
+	t.Parallel()
+	database := testkit.Postgres(t)
+	open(t, database, func(c *identity.Config) { c.PasswordMemory = 0 })
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+
+	defer conn.Close(context.WithoutCancel(t.Context()))
+
+	var hash string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT password_hash FROM identity.users").Scan(&hash))
+	require.Contains(t, hash, "$argon2id$v=19$m=47104,t=1,p=1$")
 }
 
 type reply struct {

@@ -11,8 +11,8 @@ import (
 	"everloop/companions/edge"
 )
 
-// hashing is the cost of a password's hash: 46 MiB and one thread, as OWASP advises.
-var hashing = argon2id.Params{Memory: 46 << 10, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+// Memory is what a password's hash takes, in KiB: with one pass and one thread, as OWASP advises.
+const Memory = 46 << 10
 
 // mostWaiting bounds the requests that wait for their turn to hash.
 const mostWaiting = 256
@@ -20,19 +20,22 @@ const mostWaiting = 256
 // Hasher computes hashes of passwords, few at a time: each takes much memory and a
 // processor, which the rest of the machine needs too.
 type Hasher struct {
+	params  argon2id.Params
 	turn    chan struct{} // holds one entry for each hash being computed
 	waiting chan struct{}
 	dummy   string // of no password: an unknown user takes as long as a wrong password
 }
 
-// NewHasher makes a Hasher that computes so many at once.
-func NewHasher(atOnce int) *Hasher {
-	dummy, err := argon2id.CreateHash("", &hashing)
+// NewHasher makes a Hasher that computes so many at once, each with that memory in KiB.
+func NewHasher(atOnce int, memory uint32) *Hasher {
+	params := argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+
+	dummy, err := argon2id.CreateHash("", &params)
 	if err != nil {
 		panic("passwords: " + err.Error()) // the system has no randomness
 	}
 
-	return &Hasher{turn: make(chan struct{}, atOnce), waiting: make(chan struct{}, mostWaiting), dummy: dummy}
+	return &Hasher{params: params, turn: make(chan struct{}, atOnce), waiting: make(chan struct{}, mostWaiting), dummy: dummy}
 }
 
 // within runs f in its turn.
@@ -61,7 +64,7 @@ func (h *Hasher) within(ctx context.Context, f func() error) error {
 // Hash gives the hash of a password, with its salt and parameters.
 func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err error) {
 	err = h.within(ctx, func() (err error) {
-		hash, err = argon2id.CreateHash(password, &hashing)
+		hash, err = argon2id.CreateHash(password, &h.params)
 		return err
 	})
 
