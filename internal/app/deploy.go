@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -88,7 +89,15 @@ func passes(err error) bool {
 	_, busy := errors.AsType[*serviceerror.ResourceExhausted](err)
 	_, slow := errors.AsType[*serviceerror.DeadlineExceeded](err)
 
-	return busy || slow || errors.Is(err, context.DeadlineExceeded)
+	return busy || slow || errors.Is(err, context.DeadlineExceeded) || joining(err)
+}
+
+// joining reports whether a build was refused because its workers do not ask for work
+// of every kind: those that have just started do so in a moment. The server has no code
+// of its own for that.
+func joining(err error) bool {
+	refused, ok := errors.AsType[*serviceerror.FailedPrecondition](err)
+	return ok && strings.Contains(refused.Message, "is missing active task queues")
 }
 
 // deployStatusCmd lists the builds.

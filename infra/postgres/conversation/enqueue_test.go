@@ -68,6 +68,6 @@ func TestStore_Enqueue_roundTrips(t *testing.T) {
 	require.Equal(t, out.Ack.ChatID, again.Ack.ChatID)
 	require.EqualValues(t, 3, seen.count.Load()-before, "nothing is written")
 
-	_, err = store.Enqueue(t.Context(), "somebody else", send)
+	_, err = store.Enqueue(t.Context(), "another user", send)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)
 }
