@@ -507,8 +507,11 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.keyboard.press('Control+k');
     await find.fill('settings pref');
     await page.getByRole('option', { name: 'Settings: Preferences' }).waitFor();
-    await page.keyboard.press('Enter');
-    await page.getByRole('tabpanel', { name: 'Preferences' }).waitFor();
+    await find.press('Enter');
+    await page.getByRole('tabpanel', { name: 'Preferences' }).waitFor().catch(async (err) => {
+      const focus = await page.evaluate(() => document.activeElement?.outerHTML.slice(0, 300));
+      assert.fail(`${err.message}\nat ${page.url()}, the focus is in ${focus}`);
+    });
     await page.getByRole('tab', { name: 'Preferences' }).focus();
     await page.keyboard.press('ArrowRight'); // tabs by the keyboard
     await page.getByRole('tabpanel', { name: 'API keys' }).waitFor();
