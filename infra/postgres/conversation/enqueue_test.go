@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -13,6 +12,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/internal/testkit"
 )
 
 // rounds counts the round trips to the database: a batch is one.
@@ -38,19 +38,13 @@ func (r *rounds) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData
 // A message is read for and written in one batch each, between BEGIN and COMMIT.
 func TestStore_Enqueue_roundTrips(t *testing.T) {
 	t.Parallel()
-	store, _, session := pgtest.Session(t)
-	conn, err := store.Pool.Acquire(t.Context())
-	require.NoError(t, err)
-
-	url := conn.Conn().Config().ConnString()
-	conn.Release()
 
 	seen := &rounds{}
-	db, err := postgres.Open(t.Context(), url, postgres.Options{ConnectTimeout: time.Minute, Tracer: seen})
+	db := testkit.OpenDatabase(t, postgres.Options{Tracer: seen})
+	store := postgres.NewStore(db, &pgtest.Log{}, slog.New(slog.DiscardHandler))
+	session, err := db.CreateSession(t.Context(), pgtest.User(t, db, "owner", false).ID, domain.NewSession{})
 	require.NoError(t, err)
-	t.Cleanup(db.Close)
 
-	store = postgres.NewStore(db, &pgtest.Log{}, slog.New(slog.DiscardHandler))
 	send := domain.Send{
 		SessionID: session.ID, ClientMessageID: "m1", Message: words("hello"), Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 	}
