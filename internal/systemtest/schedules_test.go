@@ -92,6 +92,17 @@ func (s *timetable) backdate(taskID string, age time.Duration) {
 	require.NoError(s.t, err)
 }
 
+// scheduled waits until Temporal has the schedule of a task: it is made behind the answer,
+// and Sync does nothing while that is under way.
+func (s *timetable) scheduled(taskID string) client.ScheduleHandle {
+	s.t.Helper()
+
+	handle := s.client.ScheduleClient().GetHandle(s.t.Context(), durable.ScheduleID(taskID))
+	s.describe(handle, func(*client.ScheduleDescription) bool { return true })
+
+	return handle
+}
+
 // describe waits until a schedule shows something: Temporal notes what it does a moment
 // after it has done it.
 func (s *timetable) describe(schedule client.ScheduleHandle, shows func(*client.ScheduleDescription) bool) *client.ScheduleDescription {
@@ -114,8 +125,7 @@ func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.create(func(*schedule.TaskSpec) {})
-	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
-	handle := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+	handle := s.scheduled(task.ID)
 	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.NextActionTimes) > 0 })
 	require.Equal(t, *task.NextRunAt, described.Info.NextActionTimes[0].UTC())
 	require.False(t, described.Schedule.State.Paused)
@@ -139,8 +149,7 @@ func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.create(func(spec *schedule.TaskSpec) { spec.Persistent = true })
-	require.NoError(t, s.tasks.Sync(t.Context(), task.ID))
-	handle := s.client.ScheduleClient().GetHandle(t.Context(), durable.ScheduleID(task.ID))
+	handle := s.scheduled(task.ID)
 
 	s.backdate(task.ID, 2*time.Second)
 	require.NoError(t, handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}))

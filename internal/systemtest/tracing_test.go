@@ -151,7 +151,7 @@ func TestChat_isOneTrace(t *testing.T) {
 	require.Contains(t, found, "chat < RunActivity:model.call"+root)
 	require.Contains(t, found, "execute_tool Bash < RunActivity:model.call"+root)
 	require.Contains(t, found, "chat < RunActivity:model.call < StartChildWorkflow:Fork"+root)
-	require.Contains(t, found, "INSERT < POST /api/sessions/{session_id}/chat")
+	require.Contains(t, found, "INSERT < batch start < POST /api/sessions/{session_id}/chat")
 	require.Contains(t, found, "SELECT < RunActivity:chat.begin"+root)
 	require.Contains(t, found, "SELECT < batch start < RunActivity:model.call"+root)
 	require.Contains(t, found, "WITH < execute_tool Bash < RunActivity:model.call"+root)
