@@ -2,10 +2,18 @@ package app
 
 import (
 	"reflect"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"everloop/activities/tools"
+	"everloop/domain"
+	"everloop/infra/solutions"
+	"everloop/infra/toolbox"
+	"everloop/internal/app/engine"
 )
 
 // configured reads the settings as a role does, from variables.
@@ -70,5 +78,36 @@ func TestSettings_limits(t *testing.T) {
 				require.ErrorContains(t, configured(t, map[string]string{variable: value}).limitSettings.check(), variable)
 			})
 		}
+	}
+}
+
+// MAX_STEPS bounds the chats of sessions that say nothing themselves.
+func TestBackend_Profile_maxSteps(t *testing.T) {
+	b := &backend{settings: *configured(t, map[string]string{"MAX_STEPS": "7"})}
+
+	var err error
+
+	b.solutions, err = solutions.Load("")
+	require.NoError(t, err)
+
+	require.Equal(t, 7, b.Profile(domain.Session{}).MaxSteps)
+	require.Equal(t, 3, b.Profile(domain.Session{Setup: domain.SessionSetup{MaxSteps: 3}}).MaxSteps)
+}
+
+// Without MEMORY_ENABLED no session is offered the tool, and nothing is recalled for its
+// chats, whatever it says itself.
+func TestBackend_memoryEnabled(t *testing.T) {
+	for _, enabled := range []bool{true, false} {
+		t.Run(strconv.FormatBool(enabled), func(t *testing.T) {
+			b := &backend{
+				settings: *configured(t, map[string]string{"MEMORY_ENABLED": strconv.FormatBool(enabled)}), Clients: &engine.Clients{},
+			}
+			registry := tools.NewRegistry(nil, 0)
+			b.provideMemory(registry)
+
+			offered := registry.Names(t.Context(), tools.Scope{Mode: domain.ModeExecuting, Session: domain.Session{MemoryEnabled: true}})
+			require.Equal(t, enabled, slices.Contains(offered, "Memory"))
+			require.Equal(t, enabled, b.newActivities(registry, nil, toolbox.Files{}, nil).Memories != nil)
+		})
 	}
 }

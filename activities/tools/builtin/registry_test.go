@@ -311,6 +311,23 @@ func TestTaskCreate(t *testing.T) {
 	require.Equal(t, domain.SessionTaskCompleted, task.Status)
 	require.Equal(t, "Add the retry", task.Subject)
 
+	next := b.Do("TaskCreate", toolstest.Args{"subject": "Test the retry", "owner": "tester", "blocked_by": []string{task.ID}})
+
+	var blocked domain.SessionTask
+	require.NoError(t, json.Unmarshal([]byte(next.Output), &blocked))
+	require.Equal(t, "tester", *blocked.Owner)
+	require.Equal(t, []string{task.ID}, blocked.BlockedBy)
+
+	freed := b.Do("TaskCreate", toolstest.Args{"task_id": blocked.ID, "owner": "", "blocked_by": []string{}})
+	require.NoError(t, json.Unmarshal([]byte(freed.Output), &blocked))
+	require.Empty(t, *blocked.Owner)
+	require.Empty(t, blocked.BlockedBy)
+	require.Equal(t, "Test the retry", blocked.Subject)
+
+	many := b.Do("TaskCreate", toolstest.Args{"subject": "x", "blocked_by": make([]string, domain.MaxTaskBlockers+1)})
+	require.True(t, many.IsError)
+	require.True(t, b.Do("TaskCreate", toolstest.Args{"subject": "x", "owner": strings.Repeat("x", domain.MaxTaskOwner+1)}).IsError)
+
 	unknown := b.Do("TaskCreate", toolstest.Args{"task_id": "nope", "status": "completed"})
 	require.True(t, unknown.IsError)
 	require.Equal(t, "task nope does not exist.", unknown.Output)

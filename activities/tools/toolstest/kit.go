@@ -299,14 +299,7 @@ func (s *tasks) AddSessionTask(_ context.Context, _, id string, in domain.Sessio
 		return task, nil
 	}
 
-	task := domain.SessionTask{ID: id, Subject: *in.Subject, Status: domain.SessionTaskPending}
-	if in.Status != nil {
-		task.Status = *in.Status
-	}
-
-	s.list[id] = task
-
-	return task, nil
+	return s.keep(domain.SessionTask{ID: id, Subject: *in.Subject, Status: domain.SessionTaskPending}, in), nil
 }
 
 func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
@@ -318,13 +311,25 @@ func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.Ses
 		return task, domain.Newf(domain.NotFound, "task_not_found", "task %s does not exist", id)
 	}
 
+	return s.keep(task, in), nil
+}
+
+func (s *tasks) keep(task domain.SessionTask, in domain.SessionTaskChange) domain.SessionTask {
 	if in.Status != nil {
 		task.Status = *in.Status
 	}
 
-	s.list[id] = task
+	if in.Owner != nil {
+		task.Owner = in.Owner
+	}
 
-	return task, nil
+	if in.BlockedBy != nil {
+		task.BlockedBy = *in.BlockedBy
+	}
+
+	s.list[task.ID] = task
+
+	return task
 }
 
 // Started remembers what was started in the background.

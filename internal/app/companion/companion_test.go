@@ -3,6 +3,7 @@ package companion
 import (
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -38,5 +39,51 @@ func TestSettings_agentURL(t *testing.T) {
 		cfg, err = s.identityConfig(agent, front)
 		require.NoError(t, err)
 		require.Equal(t, "http://other:1", cfg.AgentURL)
+	}
+}
+
+// The desktop listens on port 8080 where port 80 may not be bound, and nowhere else than it
+// was told where anything else is wrong.
+func TestListenDesktop_portThatMayNotBeBound(t *testing.T) {
+	t.Parallel()
+
+	refused := &net.OpError{Op: "listen", Err: syscall.EACCES}
+	taken := &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}
+
+	for name, tc := range map[string]struct {
+		addr  string
+		fault error
+		tried []string
+	}{
+		"it may":            {"127.0.0.1:80", nil, []string{"127.0.0.1:80"}},
+		"it may not":        {"127.0.0.1:80", refused, []string{"127.0.0.1:80", "127.0.0.1:8080"}},
+		"on every address":  {":80", refused, []string{":80", ":8080"}},
+		"the port is taken": {"127.0.0.1:80", taken, []string{"127.0.0.1:80"}},
+		"another port":      {"127.0.0.1:443", refused, []string{"127.0.0.1:443"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var tried []string
+
+			_, err := listenDesktopBy(func(variable, addr string) (net.Listener, error) {
+				require.Equal(t, "DESKTOP_ADDR", variable)
+
+				tried = append(tried, addr)
+				if strings.HasSuffix(addr, ":8080") {
+					return nil, nil
+				}
+
+				return nil, tc.fault
+			}, "DESKTOP_ADDR", tc.addr)
+
+			require.Equal(t, tc.tried, tried)
+
+			if len(tried) == 1 {
+				require.ErrorIs(t, err, tc.fault)
+			} else {
+				require.NoError(t, err)
+			}
+		})
 	}
 }

@@ -35,7 +35,13 @@ func desktopCompanion() companion {
 
 // listenDesktop takes the port, or the other one where this process may not bind port 80.
 func listenDesktop(variable, addr string) (net.Listener, error) {
-	front, err := flags.Listen(variable, addr)
+	return listenDesktopBy(flags.Listen, variable, addr)
+}
+
+func listenDesktopBy(
+	listen func(variable, addr string) (net.Listener, error), variable, addr string,
+) (net.Listener, error) {
+	front, err := listen(variable, addr)
 
 	host, port, _ := net.SplitHostPort(addr)
 	if port != desktopPort || !errors.Is(err, syscall.EACCES) {
@@ -44,7 +50,7 @@ func listenDesktop(variable, addr string) (net.Listener, error) {
 
 	slog.Warn("port 80 may not be bound: the desktop listens on port 8080", "variable", variable)
 
-	return flags.Listen(variable, net.JoinHostPort(host, desktopOtherPort))
+	return listen(variable, net.JoinHostPort(host, desktopOtherPort))
 }
 
 // openDesktop makes the desktop of an agent. Without an identity service, API keys alone
