@@ -7,10 +7,8 @@ type TaskKind string
 
 // The kinds of background tasks (docs/rest.md#tasks).
 const (
-	TaskShell    TaskKind = "shell"
-	TaskAgent    TaskKind = "agent"
-	TaskSchedule TaskKind = "schedule"
-	TaskPublish  TaskKind = "publish"
+	TaskShell TaskKind = "shell"
+	TaskAgent TaskKind = "agent"
 )
 
 // InitTaskTitle is the title of the background task that runs the init script of a
@@ -46,7 +44,7 @@ const (
 type BackgroundTask struct {
 	TaskID         string     `json:"task_id" db:"id" doc:"The task." example:"bg_01a1ff63-3955-73c7-96c8-5877d8685ba3"`
 	SessionID      string     `json:"session_id" db:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Kind           TaskKind   `json:"kind" db:"kind" enum:"shell,agent,schedule,publish" doc:"The type."`
+	Kind           TaskKind   `json:"kind" db:"kind" enum:"shell,agent" doc:"The type."`
 	Title          string     `json:"title" db:"title" doc:"The title." example:"echo started; sleep 60"`
 	Command        *string    `json:"command" db:"command" doc:"The command." example:"echo started; sleep 60"`
 	Status         TaskStatus `json:"status" db:"status" enum:"running,completed,failed,stopped,lost" doc:"Its status."`

@@ -65,6 +65,26 @@ func TestAddTask_parent(t *testing.T) {
 	require.Len(t, work.Tasks, 5)
 }
 
+// What is no command and no sub-agent is no background task.
+func TestAddTask_kinds(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	j, _, session, _ := pgtest.Running(t, db)
+
+	for kind, fits := range map[domain.TaskKind]bool{domain.TaskShell: true, domain.TaskAgent: true, "schedule": false, "publish": false} {
+		in := newTask(session, "task-"+string(kind))
+		in.Kind = kind
+
+		task, err := j.AddTask(t.Context(), in)
+		if fits {
+			require.NoError(t, err)
+			require.Equal(t, kind, task.Kind)
+		} else {
+			require.ErrorContains(t, err, "background_tasks_kind_check")
+		}
+	}
+}
+
 func TestBackgroundTaskFromStartToEnd(t *testing.T) {
 	t.Parallel()
 	j, log, session := pgtest.Session(t)

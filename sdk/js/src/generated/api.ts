@@ -4163,7 +4163,7 @@ export interface components {
              * @description The type.
              * @enum {string}
              */
-            kind: "shell" | "agent" | "schedule" | "publish";
+            kind: "shell" | "agent";
             /**
              * Format: date-time
              * @description Time of the last output; null: none.

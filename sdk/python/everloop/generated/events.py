@@ -231,7 +231,7 @@ class BackgroundTaskUpdated(TypedDict):
     """Exit code; null while it is running."""
     finished_at: str | None
     """End time; null while it is running."""
-    kind: Literal["shell", "agent", "schedule", "publish"]
+    kind: Literal["shell", "agent"]
     """The type."""
     last_output_at: str | None
     """Time of the last output; null: none."""

@@ -434,7 +434,7 @@ class BackgroundTask(TypedDict):
     """Exit code; null while it is running."""
     finished_at: str | None
     """End time; null while it is running."""
-    kind: Literal["shell", "agent", "schedule", "publish"]
+    kind: Literal["shell", "agent"]
     """The type."""
     last_output_at: str | None
     """Time of the last output; null: none."""
