@@ -54,8 +54,8 @@ func readCompose(t *testing.T, name string) (composeFile, string) {
 // engineServices are the services that external.yml leaves out.
 var engineServices = []string{"postgres", "temporal", "nats", "s3"}
 
-// The Compose file has every component of the code's list, at its port, with its health
-// check, each after the one before.
+// The Compose file has every component of the code's list, at its port, which leads to the
+// one at which the image's program listens, with its health check, each after the one before.
 func TestCompose_components(t *testing.T) {
 	t.Parallel()
 
@@ -65,6 +65,9 @@ func TestCompose_components(t *testing.T) {
 		IdentityAddr: "127.0.0.1:19000", RegistryAddr: "127.0.0.1:8010", AgentAddr: "127.0.0.1:8020", DesktopAddr: "127.0.0.1:80",
 		GatewayAddr: "127.0.0.1:30000", GitAddr: "127.0.0.1:30030", MockAddr: "127.0.0.1:30023",
 	}
+	image, err := os.ReadFile(filepath.Join("..", "..", "build", "Dockerfile"))
+	require.NoError(t, err)
+
 	port := regexp.MustCompile(`^\$\{\w+:-(127\.0\.0\.1:\d+)\}:(\d+)$`)
 	before := ""
 
@@ -76,6 +79,8 @@ func TestCompose_components(t *testing.T) {
 		published := port.FindStringSubmatch(service.Ports[0])
 		require.NotNil(t, published, "%s publishes %s", component.Container, service.Ports[0])
 		require.Equal(t, component.URL, "http://"+published[1], component.Container)
+		require.Contains(t, string(image), " "+component.Variable+"=0.0.0.0:"+published[2]+" ", component.Container)
+		require.NotContains(t, service.Environment, component.Variable, component.Container)
 
 		if path := component.Path; component.Key != "agent" {
 			url := service.Environment["HEALTHCHECK_URL"]

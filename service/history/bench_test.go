@@ -247,8 +247,14 @@ func words(text string) []domain.ContentPart { return []domain.ContentPart{{Type
 
 func (w *world) send(text string) domain.SendAck {
 	w.t.Helper()
+
+	return w.sendParts(words(text))
+}
+
+func (w *world) sendParts(parts []domain.ContentPart) domain.SendAck {
+	w.t.Helper()
 	out, err := w.j.Enqueue(w.t.Context(), w.owner.ID, domain.Send{
-		SessionID: w.session.ID, Message: words(text), Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
+		SessionID: w.session.ID, Message: parts, Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 	})
 	require.NoError(w.t, err)
 

@@ -5,12 +5,15 @@ package history_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/prompt"
 	"everloop/domain"
 	"everloop/domain/history"
+	"everloop/infra/objects"
 )
 
 func TestRewindTakesConversationAndFilesBack(t *testing.T) {
@@ -77,6 +80,44 @@ func TestRewindTakesConversationAndFilesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, same.Files.Restored)
 	require.Equal(t, "edited", w.files()["c.txt"])
+}
+
+// A rewound message is given with its picture at an address that can be sent again, and
+// what is sent then reaches the model.
+func TestRewind_pictureIsSentAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	store := w.store.(*objects.Store)
+
+	const picture = "data:image/png;base64," +
+		"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+	object, err := store.Keep(t.Context(), w.session.ID, picture)
+	require.NoError(t, err)
+
+	parts := func(address string) []domain.ContentPart {
+		return append(words("look"), domain.ContentPart{Type: "image_url", ImageURL: &domain.ImageURL{URL: address}})
+	}
+	one := w.sendParts(parts(object))
+	w.run(one.ChatID)
+
+	moved := w.rewind(one.TurnID)
+	require.Equal(t, parts(domain.AttachmentPath(w.session.ID, object)), moved.Message)
+
+	again, err := store.Keep(t.Context(), w.session.ID, moved.Message[1].ImageURL.URL)
+	require.NoError(t, err)
+	two := w.sendParts(parts(again))
+	w.run(two.ChatID)
+
+	transcript, err := w.j.Transcript(t.Context(), domain.TranscriptQuery{
+		ChatID: two.ChatID, BranchID: moved.BranchID, LoopID: domain.RootLoop, Before: 1,
+	})
+	require.NoError(t, err)
+	require.Equal(t, parts(object), transcript.Turns[0].Parts)
+
+	sent, err := prompt.Pictures(t.Context(), store, transcript.Turns)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{strings.TrimPrefix(object, domain.ObjectScheme): picture}, sent)
 }
 
 func TestRewindTwiceToOnePlace(t *testing.T) {
