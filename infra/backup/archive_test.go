@@ -3,6 +3,7 @@ package backup
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -112,17 +113,94 @@ func TestTree_everyKindOfFile(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(to, "skipped"))
 }
 
-// In a git repository the references come first, so that each has its objects.
-func TestOrder_repository(t *testing.T) {
+// many is a directory with more names than are read at once.
+func many(t *testing.T) (dir *os.File, names []string) {
+	t.Helper()
+
+	at := t.TempDir()
+	for i := range 2*namesAtOnce + 1 {
+		names = append(names, fmt.Sprintf("f%05d", i))
+		require.NoError(t, os.WriteFile(filepath.Join(at, names[i]), nil, 0o600))
+	}
+
+	dir, err := os.Open(at)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = dir.Close() })
+
+	return dir, names
+}
+
+// visited gives what ordered visits, in its order.
+func visited(t *testing.T, dir *os.File) (names []string) {
+	t.Helper()
+
+	require.NoError(t, ordered(dir, isRepository(int(dir.Fd())), func(name string) error {
+		names = append(names, name)
+		return nil
+	}))
+
+	return names
+}
+
+// A directory with very many names is not read as a whole.
+func TestEachName_isBounded(t *testing.T) {
 	t.Parallel()
 
-	names := []string{"packed-refs", "objects", "refs", "HEAD", "config"}
-	require.True(t, order(names))
-	require.Equal(t, []string{"HEAD", "config", "refs", "packed-refs", "objects"}, names)
+	dir, names := many(t)
+	require.ElementsMatch(t, names, visited(t, dir))
 
-	names = []string{"objects", "a"}
-	require.False(t, order(names))
-	require.Equal(t, []string{"a", "objects"}, names)
+	_, err := dir.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	require.ErrorIs(t, eachName(dir, func(string) error { return io.ErrClosedPipe }), io.ErrClosedPipe)
+
+	rest, err := dir.Readdirnames(-1)
+	require.NoError(t, err)
+	require.Len(t, rest, len(names)-namesAtOnce, "so many had been read when the first was visited")
+}
+
+// In a git repository the references come first, so that each has its objects.
+func TestOrdered_repository(t *testing.T) {
+	t.Parallel()
+
+	dir, names := many(t)
+
+	for _, below := range []string{"objects", "refs"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir.Name(), below), 0o700))
+	}
+
+	require.NotContains(t, visited(t, dir), "packed-refs", "without HEAD it is no repository")
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Name(), "HEAD"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Name(), "packed-refs"), nil, 0o600))
+
+	_, err := dir.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+
+	got := visited(t, dir)
+	require.ElementsMatch(t, append(names, "refs", "HEAD", "packed-refs", "objects"), got)
+	require.Equal(t, []string{"packed-refs", "objects"}, got[len(got)-2:])
+}
+
+// A repository that is repacked while it is read is noticed, however many packs it has.
+func TestPacks_changes(t *testing.T) {
+	t.Parallel()
+
+	dir, _ := many(t)
+	in := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(in, "objects"), 0o700))
+	require.NoError(t, os.Rename(dir.Name(), filepath.Join(in, "objects", "pack")))
+
+	top, err := os.Open(in)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = top.Close() })
+
+	read := func() packed { return packs(int(top.Fd()), true) }
+	before := read()
+	require.Equal(t, 2*namesAtOnce+1, before.count)
+	require.Equal(t, before, read())
+
+	require.NoError(t, os.Rename(filepath.Join(in, "objects", "pack", "f00001"), filepath.Join(in, "objects", "pack", "g")))
+	require.NotEqual(t, before, read())
+	require.Zero(t, packs(int(top.Fd()), false))
 }
 
 func TestRead_damaged(t *testing.T) {

@@ -3,6 +3,8 @@ package backup
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,85 +86,128 @@ func (w *walker) directory(fd int, name string, top bool) error {
 		return err
 	}
 
+	entry := func(entry string) error {
+		if top && slices.Contains(w.skip, entry) {
+			return nil
+		}
+
+		return w.entry(fd, entry, path.Join(name, entry))
+	}
+
+	repository := isRepository(fd)
+
 	for try := 1; ; try++ {
 		if _, err := dir.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 
-		names, err := dir.Readdirnames(-1)
-		if err != nil {
+		before := packs(fd, repository)
+		if err := ordered(dir, repository, entry); err != nil {
 			return err
 		}
 
-		repository := order(names)
-		before := packs(fd, repository)
-
-		for _, entry := range names {
-			if top && slices.Contains(w.skip, entry) {
-				continue
-			}
-
-			if err := w.entry(fd, entry, path.Join(name, entry)); err != nil {
-				return err
-			}
-		}
-
-		if !repository || try == attempts || slices.Equal(before, packs(fd, repository)) {
+		if !repository || try == attempts || before == packs(fd, repository) {
 			return nil
 		}
 	}
 }
 
-// order sorts the names of a directory, and reports whether it is a git repository. Of
-// one, references come before the objects that they name: loose references, then packed
-// ones, then objects, so that each reference that is kept has its objects.
-func order(names []string) (repository bool) {
-	repository = slices.Contains(names, "HEAD") && slices.Contains(names, "refs") && slices.Contains(names, "objects")
-	rank := func(name string) int {
-		switch {
-		case repository && name == "objects":
-			return 2
-		case repository && name == "packed-refs":
-			return 1
-		default:
-			return 0
+// namesAtOnce bounds the names of a directory that are in memory: a command can make a
+// million of them.
+const namesAtOnce = 1000
+
+// eachName visits the names of a directory as it lists them, a bounded number at once.
+func eachName(dir *os.File, visit func(name string) error) error {
+	for {
+		names, err := dir.Readdirnames(namesAtOnce)
+		for _, name := range names {
+			if err := visit(name); err != nil {
+				return err
+			}
+		}
+
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// isRepository reports whether a directory is a git repository.
+func isRepository(fd int) bool {
+	for _, name := range []string{"HEAD", "refs", "objects"} {
+		var stat unix.Stat_t
+		if unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			return false
 		}
 	}
 
-	slices.SortFunc(names, func(a, b string) int {
-		if order := rank(a) - rank(b); order != 0 {
-			return order
-		}
-
-		return strings.Compare(a, b)
-	})
-
-	return repository
+	return true
 }
 
-// packs lists the packs of a repository: when they change while it is read, objects may
-// have moved from what was not read yet to what was.
-func packs(fd int, repository bool) []string {
+// ofRepository come last in a git repository, in this order. So each reference that is
+// kept has its objects: loose references come first, then packed ones, then objects.
+var ofRepository = []string{"packed-refs", "objects"}
+
+// ordered visits the names of a directory. Names of a git repository that are not there
+// are visited too.
+func ordered(dir *os.File, repository bool, visit func(name string) error) error {
+	err := eachName(dir, func(name string) error {
+		if repository && slices.Contains(ofRepository, name) {
+			return nil
+		}
+
+		return visit(name)
+	})
+	if err != nil || !repository {
+		return err
+	}
+
+	for _, name := range ofRepository {
+		if err := visit(name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// packed stands for the packs of a repository.
+type packed struct {
+	count int
+	names [sha256.Size]byte // the hashes of their names, joined by exclusive or
+}
+
+// packs reads which packs a repository has: when they change while it is read, objects
+// may have moved from what was not read yet to what was.
+func packs(fd int, repository bool) (p packed) {
 	if !repository {
-		return nil
+		return packed{}
 	}
 
 	at, err := unix.Openat(fd, "objects/pack", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return packed{}
 	}
 
 	dir := os.NewFile(uintptr(at), "objects/pack")
 	defer dir.Close()
 
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
+	err = eachName(dir, func(name string) error {
+		hash := sha256.Sum256([]byte(name))
+		subtle.XORBytes(p.names[:], p.names[:], hash[:])
+		p.count++
+
 		return nil
+	})
+	if err != nil {
+		return packed{}
 	}
 
-	slices.Sort(names)
-
-	return names
+	return p
 }
 
 // entry writes one entry of a directory. One that has gone meanwhile is left out, and so
