@@ -8,13 +8,12 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
-	"golang.org/x/sync/semaphore"
+
+	"everloop/companions/edge"
 )
 
 // body is the body of a request, of which only the model's name is changed.
@@ -30,8 +29,8 @@ type body struct {
 
 // readBody reads a request. The caller releases what it takes of the service's memory.
 func (s *Service) readBody(w http.ResponseWriter, r *http.Request) (b body, release func(), fault *apiError) {
-	in := s.arriving(w, r)
-	release = in.release
+	in := s.bodies.Open(w, r)
+	release = in.Release
 
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -57,58 +56,6 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request) (b body, rele
 	return b, release, nil
 }
 
-// Bounds of the time in which a body comes.
-const (
-	bodyStall = time.Minute      // without a byte
-	bodyTime  = 10 * time.Minute // of all of it
-)
-
-// arriving is a body on its way: what a client only announces costs nothing.
-type arriving struct {
-	in      io.Reader
-	room    *semaphore.Weighted
-	held    int64
-	control *http.ResponseController
-	stall   time.Duration
-	until   time.Time
-}
-
-func (s *Service) arriving(w http.ResponseWriter, r *http.Request) *arriving {
-	return &arriving{
-		in: http.MaxBytesReader(w, r.Body, maxBody), room: s.bodies, control: http.NewResponseController(w), stall: s.cfg.BodyStall,
-		until: time.Now().Add(bodyTime),
-	}
-}
-
-// errBusy is the fault of a body that finds no room beside others.
-var errBusy = errors.New("no room for the body")
-
-// Read implements io.Reader. The deadline moves with each read, and goes with the last: one
-// that passes while a request is answered would cancel it.
-func (a *arriving) Read(p []byte) (int, error) {
-	until := time.Now().Add(a.stall)
-	if a.until.Before(until) {
-		until = a.until
-	}
-
-	_ = a.control.SetReadDeadline(until) // a writer without deadlines is one of a test
-
-	n, err := a.in.Read(p)
-	if err != nil {
-		_ = a.control.SetReadDeadline(time.Time{})
-	}
-
-	if !a.room.TryAcquire(int64(n)) {
-		return 0, errBusy
-	}
-
-	a.held += int64(n)
-
-	return n, err
-}
-
-func (a *arriving) release() { a.room.Release(a.held) }
-
 // unread explains why a body could not be read.
 func unread(err error) *apiError {
 	switch _, large := errors.AsType[*http.MaxBytesError](err); {
@@ -117,9 +64,9 @@ func unread(err error) *apiError {
 			status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Code: "request_too_large",
 			Message: "the request exceeds 64 MiB",
 		}
-	case errors.Is(err, errBusy):
+	case errors.Is(err, edge.ErrBusy):
 		return tooMany("gateway_busy", "the gateway holds as many requests as it may; try again")
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case edge.Late(err):
 		return &apiError{
 			status: http.StatusRequestTimeout, Type: "invalid_request_error", Code: "request_timeout",
 			Message: "the body of the request did not come in time",

@@ -100,6 +100,20 @@ func TestService_bodyThatStops(t *testing.T) {
 	require.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
 	require.Equal(t, "request_timeout", code(t, read(t, answer)))
 
+	// A client that does not wait for leave to send gets the answer too.
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Length: 100\r\n\r\n{", operatorKey)
+	require.NoError(t, err)
+
+	answer, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
+	require.Equal(t, "request_timeout", code(t, read(t, answer)))
+
 	status, text := s.chat(`{"model":"m"}`)
 	require.Equal(t, 200, status, text)
 }

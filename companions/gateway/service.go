@@ -23,8 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
 	"everloop/companions/gateway/localserver"
@@ -67,7 +65,7 @@ type Service struct {
 	cfg    Config
 	log    *slog.Logger
 	mux    *http.ServeMux
-	bodies *semaphore.Weighted
+	bodies *edge.Bodies
 	usage  *ledger
 
 	current atomic.Pointer[table]
@@ -107,10 +105,16 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	if cfg.BodyStall <= 0 {
-		cfg.BodyStall = bodyStall
+		cfg.BodyStall = edge.BodyStall
 	}
 
-	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), bodies: semaphore.NewWeighted(maxBodies), cut: make(chan struct{})}
+	s := &Service{
+		cfg:    cfg,
+		log:    cfg.Log,
+		mux:    http.NewServeMux(),
+		bodies: edge.NewBodies(maxBody, maxBodies, cfg.BodyStall),
+		cut:    make(chan struct{}),
+	}
 
 	set, err := Load(cfg.File)
 	if err != nil {

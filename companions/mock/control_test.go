@@ -91,13 +91,6 @@ func TestControlIsForThisMachine(t *testing.T) {
 	}
 }
 
-func TestTooLargeRequest(t *testing.T) {
-	b := start(t, mock.Config{})
-	status, answer := b.post(`{"model":"` + strings.Repeat("x", 33<<20) + `"}`)
-	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.Contains(t, answer, "request_too_large")
-}
-
 func TestRunEndsWithItsContext(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

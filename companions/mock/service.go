@@ -67,7 +67,8 @@ const (
 const DefaultPace = 18 * time.Millisecond
 
 const (
-	maxBody      = 32 << 20 // bytes of one request
+	maxBody      = 32 << 20  // bytes of one request
+	maxBodies    = 512 << 20 // bytes of all requests at once
 	drainTimeout = 5 * time.Second
 	connections  = 4000 // of one client address: a gateway has one for each model call
 )
@@ -87,7 +88,9 @@ type Config struct {
 	Hosts hosts.List
 	// Connections are those that one client address may have open; 0: 4000.
 	Connections int
-	Log         *slog.Logger // nil: nothing is logged
+	BodyStall   time.Duration // silence after which a body is given up; 0: 1 min
+	Bodies      int64         // bytes of all requests at once; 0: 512 MiB
+	Log         *slog.Logger  // nil: nothing is logged
 }
 
 // Service is the mock service.
@@ -98,6 +101,7 @@ type Service struct {
 	failures *counters
 	held     *gate
 	mux      *http.ServeMux
+	bodies   *edge.Bodies
 }
 
 // New makes the service; it does not listen.
@@ -105,7 +109,8 @@ func New(cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, log: cfg.Log,
 		requests: newRequestLog(cfg.KeepRequests), failures: newCounters(), held: newGate(),
-		mux: http.NewServeMux(),
+		mux:    http.NewServeMux(),
+		bodies: edge.NewBodies(maxBody, cmp.Or(cfg.Bodies, maxBodies), cmp.Or(cfg.BodyStall, edge.BodyStall)),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -217,7 +222,10 @@ func (s *Service) routes() {
 
 // complete answers one chat-completion request.
 func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	in := s.bodies.Open(w, r)
+	defer in.Release()
+
+	body, err := io.ReadAll(in)
 	if err != nil {
 		writeError(w, unreadable(err))
 		return

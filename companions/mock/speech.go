@@ -24,13 +24,22 @@ type spoken struct {
 
 // transcribe answers one request for a transcription.
 func (s *Service) transcribe(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	in := s.bodies.Open(w, r)
+	defer in.Release()
+
+	r.Body = in
 
 	file, header, err := r.FormFile("file")
-	if err != nil {
-		writeError(w, badRequest("the form needs a file of at most %d bytes in the field file", maxBody))
+	if fault := unfit(err); fault != nil {
+		writeError(w, fault)
 		return
 	}
+
+	if err != nil {
+		writeError(w, badRequest("the form needs a file in the field file"))
+		return
+	}
+
 	defer file.Close()
 	defer func() { _ = r.MultipartForm.RemoveAll() }()
 
