@@ -42,8 +42,8 @@ func TestSettings_agentURL(t *testing.T) {
 	}
 }
 
-// The desktop listens on port 8080 where port 80 may not be bound, and nowhere else than it
-// was told where anything else is wrong.
+// The desktop listens on port 8080 where port 80 may not be bound. Any other fault of the
+// address is reported.
 func TestListenDesktop_portThatMayNotBeBound(t *testing.T) {
 	t.Parallel()
 
