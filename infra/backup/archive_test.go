@@ -118,6 +118,7 @@ func many(t *testing.T) (dir *os.File, names []string) {
 	t.Helper()
 
 	at := t.TempDir()
+
 	for i := range 2*namesAtOnce + 1 {
 		names = append(names, fmt.Sprintf("f%05d", i))
 		require.NoError(t, os.WriteFile(filepath.Join(at, names[i]), nil, 0o600))

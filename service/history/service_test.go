@@ -106,6 +106,7 @@ func TestRewind_pictureIsSentAgain(t *testing.T) {
 
 	again, err := store.Keep(t.Context(), w.session.ID, moved.Message[1].ImageURL.URL)
 	require.NoError(t, err)
+
 	two := w.sendParts(parts(again))
 	w.run(two.ChatID)
 
