@@ -84,6 +84,10 @@ var dagRunsWalk = []call{
 
 func (noEngine) StartDAGRun(context.Context, string, string) error  { return nil }
 func (noEngine) ResumeDAGRun(context.Context, string, string) error { return nil }
+func (noEngine) LastAt(context.Context, string) (time.Time, error) {
+	return time.Time{}, nil
+}
+
 func (noEngine) NotifyWaiter(context.Context, schedule.ChatWaiter) (bool, error) {
 	return true, nil
 }

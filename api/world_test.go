@@ -104,7 +104,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	hooks, err := webhooks.New(db, box)
 	require.NoError(t, err)
 	dags, err := dagruns.New(
-		dagruns.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Logger: logger, CodeTimeout: 1},
+		dagruns.Config{
+			Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{}, Logger: logger, CodeTimeout: 1,
+		},
 	)
 	require.NoError(t, err)
 	issues, err := board.New(board.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})

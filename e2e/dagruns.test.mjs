@@ -144,6 +144,20 @@ test('a code node runs its script on what it is given', async () => {
   assert.deepEqual([valid, errors.map((e) => [e.code, e.node_id, e.path])], [false, [['missing_config', 'a', 'nodes[1].config.code']]]);
 });
 
+test('a node that shows no sign of life is stopped and tried again', async () => {
+  const hung = bashNode('hung', 'sleep 600', { heartbeat_s: 1, retry: { max_attempts: 2, initial_interval_s: 1 }, on_error: 'continue' });
+  const id = await publish(graph([hung], ['s', 'hung'], ['hung', 'z']));
+  const made = await run(id);
+  const done = await over(id, made.id);
+  assert.equal(done.status, 'completed', JSON.stringify(done));
+  const node = nodeOf(done, 'hung');
+  assert.deepEqual([node.status, node.error.code, node.attempt], ['failed', 'heartbeat_timeout', 2]);
+  const view = await fixture.follow(node.session_id, 0);
+  await view.wait('its end', (e) => e.name === 'chat:end' && e.data.finish_reason === 'interrupted');
+  const mark = await fixture.rest.post(`/api/payloads/${node.run_node_id}/annotations`, { kind: 'comment', text: 'it hangs' });
+  assert.deepEqual((await fixture.rest.get(`/api/payloads/${node.run_node_id}/annotations`)).items, [mark]);
+});
+
 test('what cannot run is refused', async () => {
   const made = await fixture.rest.post('/api/prod_solution', { name: 'Refused' });
   const post = (rest, body = {}) => rest.call('POST', dagOf(made.id, '/runs'), body);

@@ -81,7 +81,7 @@ type Node struct {
 	OutputSchema map[string]json.RawMessage `json:"output_schema,omitempty" doc:"The JSON Schema of its output. Of a start node: of the input of the run." example:"{\"type\": \"object\"}"`
 	Retry        *Retry                     `json:"retry,omitempty" doc:"How often it is tried; left out: once."`
 	TimeoutS     *int                       `json:"timeout_s,omitempty" minimum:"1" maximum:"31536000" doc:"Seconds that one attempt may take." example:"600"`
-	HeartbeatS   *int                       `json:"heartbeat_s,omitempty" minimum:"1" maximum:"86400" doc:"Without effect: the service watches the work of nodes itself." example:"60"`
+	HeartbeatS   *int                       `json:"heartbeat_s,omitempty" minimum:"1" maximum:"86400" doc:"Of agents, tools, code and their maps: seconds that one attempt may go on without an event of its session. Left out: no limit." example:"60"`
 	OnError      string                     `json:"on_error,omitempty" enum:"fail,continue,route" doc:"What follows when its last attempt fails; left out: fail."`
 	Budget       *NodeBudget                `json:"budget,omitempty" doc:"What it may use up."`
 	Concurrency  *int                       `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"Of a map: how many items are worked on at once." example:"8"`
@@ -213,6 +213,18 @@ func (g Graph) Complete() Graph {
 	}
 
 	return g
+}
+
+// Watched reports whether the node works in sessions of its own, whose events are signs of life.
+func (n Node) Watched() bool {
+	switch n.Type {
+	case Agent, Tool, Code:
+		return true
+	case Map:
+		return n.Config == nil || n.Config.ProdSolutionID == ""
+	default:
+		return false
+	}
 }
 
 // Order gives the ids of the nodes with every node behind those that lead to it.

@@ -366,8 +366,8 @@ func (v *validator) checkBounds(n *Node, at string) {
 		unused("config.code", "only a node of the type code runs it")
 	}
 
-	if n.HeartbeatS != nil {
-		unused("heartbeat_s", "the service watches the work of nodes itself")
+	if n.HeartbeatS != nil && !n.Watched() {
+		unused("heartbeat_s", "only agents, tools, code and maps of them are watched")
 	}
 
 	if n.Retry != nil && n.Retry.MaxAttempts == 0 {

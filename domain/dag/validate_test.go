@@ -93,6 +93,7 @@ func TestValidate(t *testing.T) {
 		"endless retry":     {around(node("a", `"type":"join","retry":{"backoff":2}`), ``), []string{"unbounded_loop nodes[1].retry.max_attempts"}},
 		"odd approval":      {around(node("a", `"type":"join","approval":{"policy":"two"}`), ``), []string{"type_mismatch nodes[1].approval.policy"}},
 		"without effect":    {around(node("a", `"type":"join","heartbeat_s":5,"approval":{"policy":"none"}`), ``), []string{"warning type_mismatch nodes[1].heartbeat_s"}},
+		"heartbeat":         {around(node("a", `"type":"tool","config":{"tool":"Bash"},"heartbeat_s":5`), ``), nil},
 		"escalation": {
 			around(node("a", `"type":"join","approval":{"policy":"required","escalation":
 				{"timeout_s":60,"escalate_after_s":30,"webhooks":["hook"],"user_id":"ben"}}`), ``), nil,

@@ -332,7 +332,21 @@ func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
 		u.Deadline = &deadline
 	}
 
+	if n.HeartbeatS != nil && n.Watched() && u.Phase == PhaseWork {
+		due := r.Now.Add(Heartbeat(n))
+		u.DueAt = &due
+	}
+
 	return true
+}
+
+// Heartbeat is how long the work of a node may show no sign of life; 0: without a limit.
+func Heartbeat(n dag.Node) time.Duration {
+	if n.HeartbeatS == nil {
+		return 0
+	}
+
+	return time.Duration(*n.HeartbeatS) * time.Second
 }
 
 // Subflow reports whether the work of a node, or of its items, is another DAG.

@@ -122,6 +122,7 @@ type Step struct {
 	Begin    []Handle   // units that are to begin; they are named until they have
 	Stop     []Handle   // units whose work is to be stopped; they are named until it is
 	WakeAt   *time.Time // when something is due
+	Watch    []Watch    // units of which a sign of life is due
 	Solution string
 
 	Parent, ParentSolution string // the run that waits for this one; empty: none
@@ -132,6 +133,15 @@ type Handle struct {
 	ID      string
 	NodeID  string
 	Attempt int
+}
+
+// Watch is a unit that works, of which a sign of life is due: an event of its session.
+type Watch struct {
+	ID        string
+	Attempt   int
+	SessionID string
+	Limit     time.Duration // how long it may show none
+	Waits     bool          // for a person, a worker or a model that is away: none is expected
 }
 
 // Work is what a unit needs to begin or to be stopped.

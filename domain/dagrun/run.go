@@ -31,6 +31,7 @@ type Run struct {
 	Outputs json.RawMessage
 	Failure *NodeFailure
 	WakeAt  *time.Time // the next time at which something is due
+	Watch   []*Unit    // units that work, of which a sign of life is due
 
 	nodes   map[string]dag.Node
 	into    map[string][]dag.Edge
@@ -108,6 +109,7 @@ func (r *Run) settle() {
 		u.Changed = true
 		switch {
 		case result.Failure != nil:
+			u.Stop = result.Stop
 			r.fail(u, *result.Failure)
 		case u.Phase == PhaseApproval:
 			r.decided(u, result.Text)
@@ -247,7 +249,8 @@ func Pause(retry dag.Retry, failed int) time.Duration {
 	return time.Duration(min(first*math.Pow(factor, float64(failed-1)), most) * float64(time.Second))
 }
 
-// expire ends pauses and attempts whose time is over.
+// expire ends pauses and attempts whose time is over, and finds units of which a sign of
+// life is due.
 func (r *Run) expire() {
 	for _, u := range r.units() {
 		switch {
@@ -262,6 +265,8 @@ func (r *Run) expire() {
 		case u.Status == Running && u.Deadline != nil && !r.Now.Before(*u.Deadline):
 			u.Stop = u.given()
 			r.fail(u, NodeFailure{CodeTimeout, "the attempt took longer than timeout_s"})
+		case u.Status == Running && u.DueAt != nil && !r.Now.Before(*u.DueAt):
+			r.Watch = append(r.Watch, u)
 		}
 	}
 }

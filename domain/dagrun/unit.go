@@ -50,6 +50,7 @@ const (
 // Codes of failures, besides those of chats.
 const (
 	CodeTimeout        = "timeout"
+	CodeHeartbeat      = "heartbeat_timeout"
 	CodeNotApproved    = "not_approved"
 	CodeToolFailed     = "tool_failed"
 	CodeInvalidOutput  = "invalid_output"
@@ -116,7 +117,7 @@ type Unit struct {
 	Output     json.RawMessage
 	Failure    *NodeFailure
 
-	DueAt    *time.Time // end of its pause
+	DueAt    *time.Time // end of its pause; of one that works: when its next sign of life is due
 	Deadline *time.Time // end of its attempt
 
 	StartedAt   *time.Time
@@ -138,6 +139,7 @@ type Result struct {
 	Text    string // what came out, as text
 	JSON    json.RawMessage
 	Failure *NodeFailure
+	Stop    bool // it failed while its work goes on, which is to be stopped
 	Usage   domain.Usage
 }
 

@@ -35,6 +35,7 @@ type directRequest struct {
 // message is one entry of the stream.
 type message struct {
 	seq     uint64
+	at      time.Time // when it was stored; zero: the server does not say
 	subject string
 	body    []byte
 }
@@ -110,7 +111,9 @@ func (l *Log) directOnce(ctx context.Context, stream string, request directReque
 				return answer, fmt.Errorf("direct get: %w", err)
 			}
 
-			answer.messages = append(answer.messages, message{seq: seq, subject: msg.Header.Get("Nats-Subject"), body: msg.Data})
+			at, _ := time.Parse(time.RFC3339Nano, msg.Header.Get("Nats-Time-Stamp"))
+
+			answer.messages = append(answer.messages, message{seq: seq, at: at, subject: msg.Header.Get("Nats-Subject"), body: msg.Data})
 			if !many {
 				return answer, nil
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"everloop/domain"
 )
@@ -72,6 +73,34 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint
 	}
 
 	return l.lastOf(ctx, upTo, l.flow(sessionID), l.edge(sessionID))
+}
+
+// LastAt is when a session's newest kept event was stored, by the clock of the event log;
+// zero when none is kept.
+func (l *Log) LastAt(ctx context.Context, sessionID string) (last time.Time, err error) {
+	if err := token("session_id", sessionID); err != nil {
+		return last, err
+	}
+
+	list, err := l.generations(ctx)
+	if err != nil {
+		return last, err
+	}
+
+	for i := len(list) - 1; i >= 0 && last.IsZero(); i-- {
+		answer, err := l.direct(ctx, list[i], directRequest{MultiLast: []string{l.flow(sessionID), l.edge(sessionID)}})
+		if err != nil {
+			return last, err
+		}
+
+		for _, m := range answer.messages {
+			if m.at.After(last) {
+				last = m.at
+			}
+		}
+	}
+
+	return last, nil
 }
 
 // lastOf is the newest entry of any of the subjects at or before upTo.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -163,4 +164,24 @@ func TestQuietAndUnknownSessions(t *testing.T) {
 		require.Empty(t, readAll(t, l, "unknown", 0, math.MaxUint64))
 		publish(t, l, patch("s1", 1))
 	}
+}
+
+func TestLog_LastAt(t *testing.T) {
+	l := newEngine(t).open(Config{})
+	lastAt := func() time.Time {
+		at, err := l.LastAt(t.Context(), "s1")
+		require.NoError(t, err)
+
+		return at
+	}
+
+	require.Zero(t, lastAt(), "it has no event")
+	publish(t, l, patch("s1", 1))
+
+	first := lastAt()
+	require.WithinDuration(t, time.Now(), first, time.Minute)
+	publish(t, l, patch("s2", 1))
+	require.Equal(t, first, lastAt(), "events of others do not count")
+	publish(t, l, patch("s1", 2))
+	require.True(t, lastAt().After(first))
 }

@@ -32,7 +32,8 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 	}
 
 	return dagruns.New(dagruns.Config{
-		Records: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Logger: b.logger, CodeTimeout: b.settings.BashMost,
+		Records: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Events: b.Log, Logger: b.logger,
+		CodeTimeout: b.settings.BashMost,
 	})
 }
 

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/activities/background"
+	"everloop/domain"
 	"everloop/domain/dag"
 	"everloop/domain/dagrun"
 	domainproduction "everloop/domain/production"
@@ -46,6 +48,7 @@ func newWorks(t *testing.T) *works {
 			Chats:       s.chats,
 			Graphs:      s.graphs,
 			Agents:      noAgents{},
+			Events:      s.log,
 			Logger:      s.logger,
 			CodeTimeout: time.Minute,
 		},
@@ -90,15 +93,38 @@ func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 	require.NoError(s.t, err)
 	run, err := s.runs.Start(s.t.Context(), user, solution.ID, 0, json.RawMessage(inputs))
 	require.NoError(s.t, err)
+
+	return s.over(run)
+}
+
+// over waits for the end of a run.
+func (s *works) over(run dagrun.RunRecord) dagrun.RunRecord {
+	s.t.Helper()
+
+	var err error
+
 	require.Eventually(s.t, func() bool {
 		s.repair()
-		run, err = s.db.DAGRun(s.t.Context(), user, solution.ID, run.ID)
+		run, err = s.db.DAGRun(s.t.Context(), s.caller.User, run.ProdSolutionID, run.ID)
 		require.NoError(s.t, err)
 
 		return run.Status.Over()
 	}, 3*patience, 50*time.Millisecond, "the run did not end") // a thousand workflows, with the race detector
 
 	return run
+}
+
+// node is a node of a run.
+func (s *works) node(run dagrun.RunRecord, id string) dagrun.NodeRecord {
+	s.t.Helper()
+
+	nodes, err := s.db.DAGRunNodes(s.t.Context(), run.ID, true)
+	require.NoError(s.t, err)
+
+	at := slices.IndexFunc(nodes, func(n dagrun.NodeRecord) bool { return n.NodeID == id })
+	require.GreaterOrEqual(s.t, at, 0, "there is no node %s", id)
+
+	return nodes[at]
 }
 
 func edge(id, source, target string) string {
@@ -118,6 +144,21 @@ func TestDAGRun_agentToolAndPause(t *testing.T) {
 	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
 	require.Contains(t, string(run.Outputs), "drafted")
 	s.replayRun("dag_run", durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID))
+}
+
+// A node whose work shows no sign of life for longer than heartbeat_s is stopped and failed.
+func TestDAGRun_hungNode(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+
+	run := s.play(`{"id":"a","type":"tool","heartbeat_s":1,"config":{"tool":"Bash","arguments":{"command":"sleep 100"}}}`,
+		edge("e1", "s", "a")+","+edge("e2", "a", "z"), `{}`)
+	require.Equal(t, dagrun.Failed, run.Status)
+	require.Equal(t, dagrun.CodeHeartbeat, run.Error.Code, run.Error.Message)
+
+	s.await(*s.node(run, "a").SessionID, domain.EventChatEnd, func(data map[string]any) bool {
+		return data["finish_reason"] == "interrupted"
+	})
 }
 
 // Two hundred nodes, and a map over a thousand items, which here are subflows that do

@@ -29,6 +29,8 @@ type Records interface {
 	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID string) (goesOn bool, err error)
 	RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
 	DAGUnitStopped(ctx context.Context, unitID string) error
+	WatchDAGUnit(ctx context.Context, unitID string, attempt int, due time.Time) error
+	FailDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
 
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
 }
@@ -51,6 +53,11 @@ type Agents interface {
 	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 }
 
+// Events gives when a session's newest event was written; zero: none is kept.
+type Events interface {
+	LastAt(ctx context.Context, sessionID string) (time.Time, error)
+}
+
 // Graphs gives the DAGs that can be run, version 0: the published one; and the ids of
 // skills that they name.
 type Graphs interface {
@@ -65,6 +72,7 @@ type Config struct {
 	Chats   Chats
 	Graphs  Graphs
 	Agents  Agents
+	Events  Events
 	Logger  *slog.Logger
 	// CodeTimeout is how long the code of a node may take; a node with a shorter timeout_s
 	// ends it earlier.
@@ -76,9 +84,9 @@ type Service struct{ cfg Config }
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Logger == nil ||
-		cfg.CodeTimeout <= 0 {
-		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents, Logger and CodeTimeout")
+	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Events == nil ||
+		cfg.Logger == nil || cfg.CodeTimeout <= 0 {
+		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents, Events, Logger and CodeTimeout")
 	}
 
 	return &Service{cfg}, nil

@@ -20,6 +20,10 @@ import (
 // is a subflow, hears of its end.
 func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error) {
 	step, err := s.cfg.Records.AdvanceDAGRun(ctx, runID)
+	if err == nil && len(step.Watch) > 0 {
+		step, err = s.watch(ctx, runID, step.Watch)
+	}
+
 	if err == nil && step.Ended && step.Parent != "" {
 		_, err = s.cfg.Runs.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)})
 	}

@@ -35,7 +35,7 @@ func (s *Store) AdvanceDAGRun(ctx context.Context, runID string) (step dagrun.St
 
 		step.Solution, step.Parent, step.ParentSolution = row.solutionID, row.parent, row.parentSolution
 		if !row.status.Over() {
-			if err := advance(ctx, tx, &row); err != nil {
+			if step.Watch, err = advance(ctx, tx, &row); err != nil {
 				return err
 			}
 		}
@@ -66,11 +66,12 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (row lockedRun, err e
 	return row, err
 }
 
-// advance fills the state of a run, lets the scheduler decide and stores what changed.
-func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
+// advance fills the state of a run, lets the scheduler decide and stores what changed. It
+// gives the units of which a sign of life is due.
+func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) ([]dagrun.Watch, error) {
 	graph, err := graphOf(ctx, tx, row.solutionID, row.version)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	run := dagrun.Run{
@@ -79,33 +80,37 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) error {
 		ItemOutputs: func(nodeID string) ([]json.RawMessage, error) { return itemOutputs(ctx, tx, row.id, nodeID) },
 	}
 	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&run.Now); err != nil {
-		return err
+		return nil, err
 	}
 
 	if err := readUnits(ctx, tx, row.id, &run); err != nil {
-		return err
+		return nil, err
 	}
 
 	if run.Ended, err = ended(ctx, tx, row.id); err != nil {
-		return err
+		return nil, err
 	}
 
 	if run.Before, err = earlier(ctx, tx, *row, graph); err != nil {
-		return err
+		return nil, err
 	}
 
 	if err := run.Advance(); err != nil {
-		return err
+		return nil, err
 	}
 
 	before := row.status
 
 	row.status, row.wakeAt = run.Status, run.WakeAt
 	if err := write(ctx, tx, row.id, run); err != nil {
-		return err
+		return nil, err
 	}
 
-	return notify(ctx, tx, row.id, before, run.Status)
+	if err := notify(ctx, tx, row.id, before, run.Status); err != nil {
+		return nil, err
+	}
+
+	return watched(ctx, tx, run)
 }
 
 // notify writes the events of what has become of a run: it has begun, or is over.

@@ -25,7 +25,7 @@ func ended(ctx context.Context, tx pgx.Tx, runID string) (map[string]dagrun.Resu
 
 func rejected(ctx context.Context, tx pgx.Tx, runID string, found map[string]dagrun.Result) error {
 	rows, err := tx.Query(ctx, `
-		SELECT id, rejected_code, coalesce(rejected, '') FROM dag_run_nodes
+		SELECT id, rejected_code, coalesce(rejected, ''), begun FROM dag_run_nodes
 		WHERE  run_id = $1 AND NOT superseded AND status = 'running' AND rejected_code IS NOT NULL`, runID)
 	if err != nil {
 		return err
@@ -34,14 +34,15 @@ func rejected(ctx context.Context, tx pgx.Tx, runID string, found map[string]dag
 
 	for rows.Next() {
 		var (
-			id string
-			f  dagrun.NodeFailure
+			id    string
+			f     dagrun.NodeFailure
+			begun bool
 		)
-		if err := rows.Scan(&id, &f.Code, &f.Message); err != nil {
+		if err := rows.Scan(&id, &f.Code, &f.Message, &begun); err != nil {
 			return err
 		}
 
-		found[id] = dagrun.Result{Failure: &f}
+		found[id] = dagrun.Result{Failure: &f, Stop: begun}
 	}
 
 	return rows.Err()

@@ -7795,7 +7795,7 @@ export interface components {
             config?: components["schemas"]["Config"];
             /**
              * Format: int64
-             * @description Without effect: the service watches the work of nodes itself.
+             * @description Of agents, tools, code and their maps: seconds that one attempt may go on without an event of its session. Left out: no limit.
              */
             heartbeat_s?: number;
             /** @description Its id. It is 1 to 64 of A-Z, a-z, 0-9, _ and -. */

@@ -2894,7 +2894,7 @@ class Node(TypedDict):
     config: NotRequired[Config]
     """What it does, by its type."""
     heartbeat_s: NotRequired[int]
-    """Without effect: the service watches the work of nodes itself."""
+    """Of agents, tools, code and their maps: seconds that one attempt may go on without an event of its session. Left out: no limit."""
     id: str
     """Its id. It is 1 to 64 of A-Z, a-z, 0-9, _ and -."""
     idempotency: NotRequired[Literal["none", "by_input"]]

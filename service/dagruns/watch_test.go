@@ -1,0 +1,78 @@
+package dagruns
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain/dagrun"
+)
+
+// watchedRun is a run with one unit of which a sign of life is due.
+type watchedRun struct {
+	Records
+	unit   dagrun.Watch
+	failed string        // the code with which the unit was failed
+	due    time.Duration // until its next sign of life
+}
+
+func (r *watchedRun) AdvanceDAGRun(context.Context, string) (dagrun.Step, error) {
+	if r.failed != "" || r.due != 0 {
+		return dagrun.Step{}, nil
+	}
+
+	return dagrun.Step{Watch: []dagrun.Watch{r.unit}}, nil
+}
+
+func (r *watchedRun) WatchDAGUnit(_ context.Context, _ string, _ int, due time.Time) error {
+	r.due = time.Until(due)
+	return nil
+}
+
+func (r *watchedRun) FailDAGUnit(_ context.Context, _ string, _ int, code, _ string) error {
+	r.failed = code
+	return nil
+}
+
+type lastEvent struct {
+	at  time.Time
+	err error
+}
+
+func (e lastEvent) LastAt(context.Context, string) (time.Time, error) { return e.at, e.err }
+
+func TestService_Advance_signsOfLife(t *testing.T) {
+	t.Parallel()
+
+	long := time.Now().Add(-2 * time.Hour)
+
+	for name, c := range map[string]struct {
+		waits  bool
+		last   lastEvent
+		failed string
+		due    time.Duration
+	}{
+		"silent for too long":        {last: lastEvent{at: long}, failed: dagrun.CodeHeartbeat},
+		"silent for half of it":      {last: lastEvent{at: time.Now().Add(-30 * time.Minute)}, due: 30 * time.Minute},
+		"just not too long":          {last: lastEvent{at: time.Now().Add(-time.Hour + 3*time.Second)}, due: watchEvery},
+		"waits for a person":         {waits: true, last: lastEvent{at: long}, due: time.Hour},
+		"no event is kept":           {due: time.Hour},
+		"the event log is not there": {last: lastEvent{err: errors.New("away")}, due: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			run := &watchedRun{unit: dagrun.Watch{ID: "u", Attempt: 1, SessionID: "s", Limit: time.Hour, Waits: c.waits}}
+			s := &Service{Config{Records: run, Events: c.last, Logger: slog.New(slog.DiscardHandler)}}
+
+			_, err := s.Advance(t.Context(), "r")
+			require.NoError(t, err)
+			require.Equal(t, c.failed, run.failed)
+			require.InDelta(t, c.due.Seconds(), run.due.Seconds(), 120, "the test may have been slow")
+		})
+	}
+}
