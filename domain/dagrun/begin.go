@@ -68,6 +68,7 @@ func (r *Run) reuse(n dag.Node, u *Unit) bool {
 
 		if u.Status == Completed {
 			u.Status, u.ReusedFrom, u.ReuseReason = Reused, e.ID, reason
+			u.SessionID, u.ChildID = e.SessionID, e.ChildID // where the output can be looked into
 		}
 
 		return true

@@ -43,15 +43,15 @@ type NodeRecord struct {
 	Attempt      int             `json:"attempt" doc:"The attempt." example:"1"`
 	Status       Status          `json:"status" enum:"pending,ready,running,waiting,completed,failed,skipped,cancelled,reused" doc:"Its status."`
 	Reason       string          `json:"waiting_reason" enum:"none,question,permission,approval,timer,queued" doc:"Why it does not move; none: it does."`
-	SessionID    *string         `json:"session_id,omitempty" doc:"The session of its attempt; left out: it has none."`
-	ChildRunID   *string         `json:"child_run_id,omitempty" doc:"The run of its subflow; left out: it has none."`
+	SessionID    *string         `json:"session_id,omitempty" doc:"The session of its attempt, or of the one whose output it uses again; left out: there is none."`
+	ChildRunID   *string         `json:"child_run_id,omitempty" doc:"The run of its subflow, or of the one whose output it uses again; left out: there is none."`
 	InputsDigest string          `json:"inputs_digest" doc:"SHA-256 of what it was given; empty: not yet."`
 	Outputs      json.RawMessage `json:"outputs" doc:"Its output; null: there is none."`
 	Error        *NodeFailure    `json:"error" doc:"Why its last attempt failed; null: it did not."`
 	StartedAt    *time.Time      `json:"started_at" nullable:"true" doc:"Time of its start; null: not yet."`
 	FinishedAt   *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 	Usage        domain.Usage    `json:"usage" doc:"What its attempts have used."`
-	ReusedFrom   *string         `json:"reused_from,omitempty" doc:"The run_node_id whose output it uses again; left out: it ran itself."`
+	ReusedFrom   *string         `json:"reused_from,omitempty" doc:"The run_node_id that made the output which it uses again; left out: it ran itself."`
 	ReuseReason  string          `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted" doc:"Why an earlier output was used again, or was not."`
 	Items        *ItemCounts     `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }

@@ -363,7 +363,9 @@ func TestRun_reuse(t *testing.T) {
 	done := begin(t, graph, `{"x":1}`)
 	done.step(nil)
 	a := done.run.Nodes["a"]
-	earlier := dagrun.Earlier{ID: "old", NodeID: "a", Definition: a.Definition, Inputs: a.Inputs, Output: json.RawMessage(`"before"`)}
+	earlier := dagrun.Earlier{
+		ID: "old", NodeID: "a", SessionID: "its session", Definition: a.Definition, Inputs: a.Inputs, Output: json.RawMessage(`"before"`),
+	}
 
 	for name, tc := range map[string]struct {
 		change func(*dagrun.Earlier)
@@ -391,6 +393,7 @@ func TestRun_reuse(t *testing.T) {
 			if tc.reused {
 				require.Equal(t, dagrun.Reused, u.Status)
 				require.Equal(t, "old", u.ReusedFrom)
+				require.Equal(t, "its session", u.SessionID)
 				require.JSONEq(t, `"before"`, string(p.run.Outputs))
 			} else {
 				require.Equal(t, dagrun.Running, u.Status)

@@ -145,8 +145,10 @@ type Result struct {
 
 // Earlier is the finished output of a unit that may be used again.
 type Earlier struct {
-	ID         string
+	ID         string // of the unit that made it
 	NodeID     string
+	SessionID  string // of that unit; empty: it had none
+	ChildID    string // likewise its subflow
 	Definition string
 	Inputs     string
 	Output     json.RawMessage

@@ -161,6 +161,31 @@ func TestDAGRun_hungNode(t *testing.T) {
 	})
 }
 
+// An output that is used again names what made it, and its session, however often the run
+// is retried.
+func TestDAGRun_retriedTwice(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+
+	run := s.play(`{"id":"a","type":"tool","config":{"tool":"Bash","arguments":{"command":"date +%N"}}},
+		{"id":"b","type":"tool","config":{"tool":"Bash","arguments":{"command":"exit 1"}}}`,
+		edge("e1", "s", "a")+","+edge("e2", "a", "b")+","+edge("e3", "b", "z"), `{}`)
+	first := s.node(run, "a")
+	require.Equal(t, dagrun.Completed, first.Status)
+
+	for range 2 {
+		_, err := s.runs.Retry(t.Context(), s.caller.User, run.ProdSolutionID, run.ID, dagrun.Resumption{})
+		require.NoError(t, err)
+
+		run = s.over(run)
+		require.Equal(t, dagrun.Failed, run.Status)
+
+		again := s.node(run, "a")
+		require.Equal(t, []any{dagrun.Reused, first.Outputs, first.RunNodeID, *first.SessionID},
+			[]any{again.Status, again.Outputs, *again.ReusedFrom, *again.SessionID})
+	}
+}
+
 // Two hundred nodes, and a map over a thousand items, which here are subflows that do
 // nothing: what is held is the scheduler, its records and its workflows.
 func TestDAGRun_large(t *testing.T) {

@@ -255,10 +255,11 @@ func earlier(ctx context.Context, tx pgx.Tx, row lockedRun, graph dag.Graph) (ma
 	rows, err := tx.Query(ctx, `
 		WITH pending AS (
 			SELECT node_id FROM dag_run_nodes WHERE run_id = $1 AND NOT superseded AND item = -1 AND status = 'pending')
-		SELECT id, node_id, definition, inputs_digest, output, kept, barred FROM dag_run_nodes
+		SELECT coalesce(reused_from, id), node_id, coalesce(session_id, ''), coalesce(child_id, ''), definition, inputs_digest, output,
+		       kept, barred FROM dag_run_nodes
 		WHERE  run_id = $1 AND superseded AND item = -1 AND status IN ('completed', 'reused') AND node_id IN (SELECT node_id FROM pending)
 		UNION  ALL
-		SELECT o.id, o.node_id, o.definition, o.inputs_digest, o.output, false, false
+		SELECT o.id, o.node_id, coalesce(o.session_id, ''), coalesce(o.child_id, ''), o.definition, o.inputs_digest, o.output, false, false
 		FROM   pending b
 		CROSS  JOIN LATERAL (
 			SELECT * FROM dag_run_nodes n
@@ -277,7 +278,7 @@ func earlier(ctx context.Context, tx pgx.Tx, row lockedRun, graph dag.Graph) (ma
 			e      dagrun.Earlier
 			output string
 		)
-		if err := rows.Scan(&e.ID, &e.NodeID, &e.Definition, &e.Inputs, &output, &e.Kept, &e.Barred); err != nil {
+		if err := rows.Scan(&e.ID, &e.NodeID, &e.SessionID, &e.ChildID, &e.Definition, &e.Inputs, &output, &e.Kept, &e.Barred); err != nil {
 			return nil, err
 		}
 

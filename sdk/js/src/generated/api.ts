@@ -7865,7 +7865,7 @@ export interface components {
              * @description The attempt.
              */
             attempt: number;
-            /** @description The run of its subflow; left out: it has none. */
+            /** @description The run of its subflow, or of the one whose output it uses again; left out: there is none. */
             child_run_id?: string;
             /** @description Why its last attempt failed; null: it did not. */
             error: components["schemas"]["NodeFailure"] | null;
@@ -7892,11 +7892,11 @@ export interface components {
              * @enum {string}
              */
             reuse_reason?: "same_inputs" | "kept" | "definition_changed" | "inputs_changed" | "restarted";
-            /** @description The run_node_id whose output it uses again; left out: it ran itself. */
+            /** @description The run_node_id that made the output which it uses again; left out: it ran itself. */
             reused_from?: string;
             /** @description Its id within the run. */
             run_node_id: string;
-            /** @description The session of its attempt; left out: it has none. */
+            /** @description The session of its attempt, or of the one whose output it uses again; left out: there is none. */
             session_id?: string;
             /**
              * Format: date-time

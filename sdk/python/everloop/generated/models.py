@@ -2935,7 +2935,7 @@ class NodeRecord(TypedDict):
     attempt: int
     """The attempt."""
     child_run_id: NotRequired[str]
-    """The run of its subflow; left out: it has none."""
+    """The run of its subflow, or of the one whose output it uses again; left out: there is none."""
     error: NodeFailure | None
     """Why its last attempt failed; null: it did not."""
     finished_at: str | None
@@ -2953,11 +2953,11 @@ class NodeRecord(TypedDict):
     reuse_reason: NotRequired[Literal["same_inputs", "kept", "definition_changed", "inputs_changed", "restarted"]]
     """Why an earlier output was used again, or was not."""
     reused_from: NotRequired[str]
-    """The run_node_id whose output it uses again; left out: it ran itself."""
+    """The run_node_id that made the output which it uses again; left out: it ran itself."""
     run_node_id: str
     """Its id within the run."""
     session_id: NotRequired[str]
-    """The session of its attempt; left out: it has none."""
+    """The session of its attempt, or of the one whose output it uses again; left out: there is none."""
     started_at: str | None
     """Time of its start; null: not yet."""
     status: Literal["pending", "ready", "running", "waiting", "completed", "failed", "skipped", "cancelled", "reused"]
