@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -290,24 +291,85 @@ func issueRuns(ctx context.Context, q pg.Queryer, issueID string, limit, offset 
 		SELECT r.id, r.issue_id, r.agent_id, r.runtime_id, r.session_id, `+runStatus+`, r.trigger_kind,
 		    r.trigger_comment_id, r.trigger_summary,
 		       r.attempt, r.max_attempts, r.parent_run_id, r.error, r.reason_code, r.result, r.created_at, r.dispatched_at, r.started_at,
-		       r.finished_at, r.coalesced, r.model, `+usedByRun()+`
+		       r.finished_at, r.coalesced, r.model, `+usedByRun()+`, m.models
 		FROM   issue_runs r LEFT JOIN sessions s ON s.id = r.session_id LEFT JOIN chats c ON c.id = r.chat_id
+		LEFT   JOIN LATERAL (`+usedByModel+`) m ON true
 		WHERE  r.issue_id = $1 ORDER BY r.id DESC LIMIT $2 OFFSET $3`, issueID, limit, offset)
 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r board.IssueRun, err error) {
-		used := board.RunUsage{Provider: "gateway"}
+		var (
+			all    board.RunUsage
+			models []modelUse
+		)
+
 		err = row.Scan(&r.ID, &r.IssueID, &r.AgentID, &r.RuntimeID, &r.SessionID, &r.Status, &r.Trigger.Kind, &r.Trigger.CommentID,
 			&r.Trigger.Summary, &r.Attempt, &r.MaxAttempts, &r.ParentRunID, &r.FailureReason, &r.ReasonCode, &r.Result, &r.CreatedAt,
-			&r.DispatchedAt, &r.StartedAt, &r.FinishedAt, &r.CoalescedCommentIDs, &used.Model,
-			&used.InputTokens, &used.OutputTokens, &used.CacheReadTokens, &used.CacheWriteTokens, &used.Cost)
+			&r.DispatchedAt, &r.StartedAt, &r.FinishedAt, &r.CoalescedCommentIDs, &all.Model,
+			&all.InputTokens, &all.OutputTokens, &all.CacheReadTokens, &all.CacheWriteTokens, &all.Cost, &models)
 
-		r.Error, r.Usage = r.FailureReason, []board.RunUsage{}
-		if used.InputTokens+used.OutputTokens > 0 {
-			r.Usage = append(r.Usage, used)
-		}
+		r.Error, r.Usage = r.FailureReason, byModel(all, models)
 
 		return r, err
 	})
+}
+
+// usedByModel is what the turns of the issue run r have used: an array of modelUse.
+const usedByModel = `
+	SELECT coalesce(jsonb_agg(jsonb_build_array(u.model, u.input, u.output, u.cache_read, u.cache_write, u.cost)
+	       ORDER BY u.input + u.output DESC, u.model), '[]') AS models
+	FROM   (
+		SELECT e.model, sum(e.input_tokens) AS input, sum(e.output_tokens) AS output, sum(e.cache_read_tokens) AS cache_read,
+		       sum(e.cache_write_tokens) AS cache_write, sum(e.cost_nano) AS cost
+		FROM   chats w JOIN entries e ON e.chat_id = w.id
+		WHERE  w.session_id = r.session_id AND w.trigger = 'issue' AND w.waiter = 'issue-run/' || r.id
+		GROUP  BY e.model HAVING sum(e.input_tokens + e.output_tokens) > 0) u`
+
+// modelUse is the name of a model, and what was used of it.
+type modelUse board.RunUsage
+
+// UnmarshalJSON reads the array that usedByModel makes.
+func (u *modelUse) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &[]any{
+		&u.Model, &u.InputTokens, &u.OutputTokens, &u.CacheReadTokens, &u.CacheWriteTokens, (*int64)(&u.Cost),
+	})
+}
+
+// byModel gives what a run has used of each model. What is in all and in no turn, such as
+// calls besides the loop and turns of a session that was deleted, counts for all.Model.
+func byModel(all board.RunUsage, models []modelUse) []board.RunUsage {
+	used := []board.RunUsage{}
+	main := -1
+
+	for _, m := range models {
+		if m.Model == all.Model {
+			main = len(used)
+		}
+
+		m.Provider = "gateway"
+		used = append(used, board.RunUsage(m))
+		all.InputTokens -= m.InputTokens
+		all.OutputTokens -= m.OutputTokens
+		all.CacheReadTokens -= m.CacheReadTokens
+		all.CacheWriteTokens -= m.CacheWriteTokens
+		all.Cost -= m.Cost
+	}
+
+	if all.InputTokens <= 0 && all.OutputTokens <= 0 {
+		return used
+	}
+
+	if main < 0 {
+		main, used = len(used), append(used, board.RunUsage{Provider: "gateway", Model: all.Model})
+	}
+
+	u := &used[main]
+	u.InputTokens += max(0, all.InputTokens)
+	u.OutputTokens += max(0, all.OutputTokens)
+	u.CacheReadTokens += max(0, all.CacheReadTokens)
+	u.CacheWriteTokens += max(0, all.CacheWriteTokens)
+	u.Cost += max(0, all.Cost)
+
+	return used
 }
 
 // IssueUsage sums what the sessions of an issue's runs have used. Those that were deleted

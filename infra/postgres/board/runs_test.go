@@ -158,6 +158,56 @@ func TestStore_issueRun(t *testing.T) {
 	require.Len(t, runs[0].CoalescedCommentIDs, 1)
 }
 
+// A run that used several models has a row for each. What is in no turn counts for the
+// model of its last answer.
+func TestStore_IssueRuns_usageByModel(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	d.dispatch()
+	claimed, chat := d.begin(issue.ActiveRun.ID)
+	set := func(sql string, args ...any) {
+		_, err := d.db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	turn := func(model string, sequence, input, output, cost int) {
+		set(`
+			INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status, model, input_tokens, output_tokens, cost_nano)
+			SELECT $1, s.id, s.active_branch_id, $4, $3, 'assistant', 'completed', $5, $6, $7, $8 FROM sessions s WHERE s.id = $2`,
+			domain.NewID(), claimed.SessionID, chat, sequence, model, input, output, cost)
+	}
+	used := func() []board.RunUsage {
+		t.Helper()
+
+		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
+		require.NoError(t, err)
+
+		return runs[0].Usage
+	}
+
+	set(`UPDATE chats SET waiter = 'issue-run/' || $2, input_tokens = 130, output_tokens = 13, cost_nano = 900 WHERE id = $1`,
+		chat, issue.ActiveRun.ID)
+	turn("small", 101, 20, 2, 0)
+	turn("large", 102, 60, 6, 500)
+	turn("small", 103, 10, 1, 0)
+	turn("large", 104, 30, 3, 300)
+
+	expected := []board.RunUsage{
+		{Provider: "gateway", Model: "large", InputTokens: 100, OutputTokens: 10, Cost: 900},
+		{Provider: "gateway", Model: "small", InputTokens: 30, OutputTokens: 3},
+	}
+	require.Equal(t, int64(90), used()[0].InputTokens, "of its turns: it has no last answer yet")
+
+	d.ends(chat, "completed")
+	ended, _, _ := d.end(issue.ActiveRun.ID)
+	require.True(t, ended)
+	require.Equal(t, expected, used())
+
+	set(`UPDATE chats SET waiter = NULL WHERE id = $1`, chat) // as if its session was gone
+	require.Equal(t, []board.RunUsage{{Provider: "gateway", Model: "large", InputTokens: 130, OutputTokens: 13, Cost: 900}}, used())
+}
+
 func TestStore_issueRun_isRetriedAndThenBlocked(t *testing.T) {
 	t.Parallel()
 	d := newRunFixture(t)
