@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -135,11 +136,11 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 		EntryID: turn.EntryID, Outcome: contract.OutcomeCompleted,
 		Calls: a.scheduled(ctx, turn.Session, set, calls), Parallel: a.ParallelTools, Asked: asked,
 	}
-	switch {
-	case turn.CallCount > 0:
+
+	if turn.CallCount > 0 {
 		out.Outcome = contract.OutcomeContinue
-	case prompt.AnswerProblem(turn.Chat, turn.Blocks) != "":
-		out.Outcome = afterMismatch(turn.Chat.SchemaTries) // this answer is counted already
+	} else if problem := prompt.AnswerProblem(turn.Chat, turn.Blocks); problem != "" {
+		afterMismatch(&out, turn.Chat.SchemaTries, problem) // this answer is counted already
 	}
 
 	return out, nil
@@ -148,14 +149,13 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 // maxSchemaTries is how many answers a headless chat with an output_schema gets.
 const maxSchemaTries = 3
 
-// afterMismatch is the outcome of an answer that does not follow the schema, the last of
+// afterMismatch sets the outcome of an answer that does not follow the schema, the last of
 // so many.
-func afterMismatch(tries int) contract.Outcome {
-	if tries < maxSchemaTries {
-		return contract.OutcomeContinue
+func afterMismatch(out *contract.CallModelOut, tries int, problem string) {
+	out.Outcome = contract.OutcomeContinue
+	if tries >= maxSchemaTries {
+		out.Outcome, out.Message = contract.OutcomeSchemaMismatch, fmt.Sprintf("no answer followed the output_schema: %.500s", problem)
 	}
-
-	return contract.OutcomeSchemaMismatch
 }
 
 // modelCall is one try of one model call.
@@ -321,9 +321,12 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 		out.Outcome, out.Reason, out.Message = contract.OutcomeLimitReached, domain.FinishStuckDetected, stuck
 	case len(closing.Calls) > 0:
 		out.Outcome = contract.OutcomeContinue
-	case prompt.AnswerProblem(m.turn.Chat, blocks) != "":
-		out.Outcome = afterMismatch(m.turn.Chat.SchemaTries + 1)
-		closing.Rejected = true
+	default:
+		if problem := prompt.AnswerProblem(m.turn.Chat, blocks); problem != "" {
+			afterMismatch(&out, m.turn.Chat.SchemaTries+1, problem)
+
+			closing.Rejected = true
+		}
 	}
 
 	err := m.record(ctx, closing)

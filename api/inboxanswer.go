@@ -47,6 +47,7 @@ func inBody(err error) error {
 	}
 
 	moved := *wrong
+	moved.Message = strings.Replace(wrong.Message, "body.askuser_answer", "body", 1)
 
 	moved.Fields = nil
 	for _, field := range wrong.Fields {

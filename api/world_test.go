@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -333,9 +334,17 @@ func (r reply) fields() []string {
 	r.t.Helper()
 
 	var out []string
-	for _, f := range r.problem(422)["errors"].([]any) {
+
+	problem := r.problem(422)
+	for _, f := range problem["errors"].([]any) {
 		out = append(out, f.(map[string]any)["location"].(string))
 	}
+
+	if place, _, named := strings.Cut(problem["detail"].(string), ": "); named && strings.HasPrefix(place, "body.") {
+		require.Contains(r.t, out, place, "the detail names a field that the errors do not")
+	}
+
+	require.NotContains(r.t, r.text, "2006-01-02", "a layout of Go says nothing to a client")
 
 	return out
 }

@@ -173,6 +173,7 @@ for (const [edge, headless] of [['Socket.IO', socket], ['REST', rest]]) {
         [end.status, end.finish_reason, end.error.code, end.result, end.steps],
         ['failed', 'schema_mismatch', 'schema_mismatch', undefined, 3],
       );
+      assert.match(end.error.message, /^no answer followed the output_schema: .*got number, want object/);
     });
   });
 }

@@ -207,6 +207,10 @@ func invalid(errs []error) *domain.Error {
 				field.Message = "is required"
 			}
 
+			if strings.HasPrefix(detail.Message, "invalid date/time for format 2006-01-02T") { // a layout of Go
+				field.Message = "expected string to be RFC 3339 date-time"
+			}
+
 			if strings.HasPrefix(detail.Message, "json: ") { // names Go types and may repeat the value
 				field.Message = "has a value of the wrong type or out of range"
 			}

@@ -36,6 +36,9 @@ func (b bounds) item(text string) (bits uint64, reason string) {
 	}
 
 	first, last, ranged := strings.Cut(span, "-")
+	if ranged && (first == "" || last == "" || strings.Contains(last, "-")) {
+		return 0, fmt.Sprintf("the range of %q is not two values, as in 1-5", shown(text))
+	}
 
 	from, to := b.low, b.high
 	if span == "*" && b.high == 7 {

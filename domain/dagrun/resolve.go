@@ -285,10 +285,11 @@ func CheckInputs(g dag.Graph, inputs json.RawMessage) error {
 		}
 
 		if failure := checkOutput(n.OutputSchema, inputs); failure != nil {
+			text := strings.Replace(failure.Message, "output does", "inputs do", 1)
+
 			return &domain.Error{
-				Kind:    domain.Invalid,
-				Code:    CodeInvalidInputs,
-				Message: strings.Replace(failure.Message, "output does", "inputs do", 1),
+				Kind: domain.Invalid, Code: CodeInvalidInputs, Message: text,
+				Fields: []domain.Field{{Location: "body.inputs", Message: text}},
 			}
 		}
 	}

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"everloop/domain"
 )
@@ -88,26 +91,51 @@ func (s *Schema) Validate(value any) (err error) {
 		}
 	}()
 
-	return s.compiled.Validate(value)
+	return placed(s.compiled.Validate(value))
 }
 
-// invalidSchema names the places that are wrong, innermost last.
+// invalidSchema names the places that are wrong.
 func invalidSchema(err error) *domain.Error {
-	head, rest, _ := strings.Cut(err.Error(), "\n")
-
-	var places []string
-
-	for line := range strings.Lines(rest) {
-		if place, found := strings.CutPrefix(strings.TrimSpace(line), "- at "); found {
-			places = append(places, place)
-		}
+	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		err = placed(invalid.Err)
 	}
 
-	if len(places) > 0 {
-		head = strings.Join(places, "; ")
+	return domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", err)
+}
+
+// placed gives the faults that were found, each with the place in the value, in one line.
+func placed(err error) error {
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err
 	}
 
-	return domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", head)
+	var faults []string
+
+	collect(invalid, &faults)
+	slices.Sort(faults)
+
+	return errors.New(strings.Join(slices.Compact(faults), "; "))
+}
+
+var english = message.NewPrinter(language.English)
+
+// collect gathers the innermost faults: the others only say that these make a value wrong.
+func collect(e *jsonschema.ValidationError, faults *[]string) {
+	for _, cause := range e.Causes {
+		collect(cause, faults)
+	}
+
+	if len(e.Causes) > 0 {
+		return
+	}
+
+	fault := e.ErrorKind.LocalizedString(english)
+	if len(e.InstanceLocation) > 0 {
+		fault = "/" + strings.Join(e.InstanceLocation, "/") + ": " + fault
+	}
+
+	*faults = append(*faults, fault)
 }
 
 type noLoader struct{}

@@ -58,8 +58,18 @@ func TestTheFaultOfASchemaIsNamed(t *testing.T) {
 	t.Parallel()
 
 	_, err := schema.Compile([]byte(`{"properties":{"n":{"type":"nothing"}}}`))
-	require.ErrorContains(t, err, "/properties/n/type")
-	require.ErrorContains(t, err, "value must be one of")
+	require.EqualError(t, err, "output_schema is not a valid JSON Schema: /properties/n/type: got string, want array; "+
+		"/properties/n/type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'")
+}
+
+func TestSchema_Validate_namesThePlaces(t *testing.T) {
+	t.Parallel()
+
+	compiled, err := schema.Compile([]byte(`{"required":["n","m"],"properties":{"list":{"items":{"type":"string"}}}}`))
+	require.NoError(t, err)
+	value, err := schema.ParseJSON(`{"list":["a",1]}`)
+	require.NoError(t, err)
+	require.EqualError(t, compiled.Validate(value), "/list/1: got number, want string; missing properties 'n', 'm'")
 }
 
 func TestHostileAnswersAndSchemasTakeNoTime(t *testing.T) {
