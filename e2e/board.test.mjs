@@ -2,6 +2,7 @@
 // works on an issue, asks in comments, is stopped, and survives a crash.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { Rest } from './lib/rest.mjs';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
 let fixture;
@@ -43,6 +44,52 @@ test('an issue of an agent is worked on and reported', async () => {
   assert.ok(usage.output_tokens > 0 && usage.uncosted.output_tokens === usage.output_tokens, JSON.stringify(usage));
   const session = await fixture.rest.detail(run.session_id);
   assert.equal(session.workspace_id, issue.workspace_id);
+});
+
+test('issues are queried, grouped, and counted by their parts', async () => {
+  const whole = await create({ title: 'Whole' });
+  const part = (title, stage) => create({ title, stage, parent_issue_id: whole.id });
+  const [first, second, third] = [await part('A', 'build'), await part('B', 'build'), await part('C', 'ship')];
+  await fixture.rest.put(`${board}/issues/${first.id}`, { status: 'done' });
+
+  const query = `parent_id=${whole.id}`;
+  const page = await fixture.rest.get(`${board}/issues/query?${query}&sort=title&direction=desc&limit=2`);
+  assert.deepEqual([page.total, page.items.map((i) => i.id)], [3, [third.id, second.id]]);
+  const open = await fixture.rest.get(`${board}/issues/query?${query}&open_only=true&offset=1&sort=title`);
+  assert.deepEqual([open.total, open.items.map((i) => i.id)], [2, [third.id]]);
+
+  const { groups } = await fixture.rest.get(`${board}/issues/grouped?${query}&group_by=status&sort=title&limit=1`);
+  assert.deepEqual(groups.map((g) => [g.id, g.total, g.items.map((i) => i.id)]),
+    [['status:todo', 2, [second.id]], ['status:done', 1, [first.id]]]);
+  const one = await fixture.rest.get(`${board}/issues/grouped?${query}&group_by=status&group_key=status:todo&sort=title&limit=1&offset=1`);
+  assert.deepEqual(one.groups.map((g) => g.items.map((i) => i.id)), [[third.id]]);
+
+  const { items } = await fixture.rest.get(`${board}/issues/child-progress`);
+  const progress = items.find((i) => i.parent_issue_id === whole.id);
+  assert.deepEqual([progress.total, progress.done, progress.by_stage],
+    [3, 1, [{ stage: 'build', total: 2, done: 1 }, { stage: 'ship', total: 1, done: 0 }]]);
+});
+
+test('a workspace has an assistant, and members as their roles allow', async () => {
+  const assistant = `${board}/assistant-session`;
+  const made = await fixture.rest.get(assistant);
+  const again = await fixture.rest.get(assistant);
+  assert.deepEqual([made.created, again.created, again.id], [true, false, made.id]);
+  assert.equal(made.workspace_id, board.split('/').at(-1));
+
+  const added = await fixture.rest.post('/api/admin/users', { username: `member-${process.pid}` });
+  const member = new Rest(fixture.server.url, added.api_key.plaintext);
+  const wants = async (status, code) => {
+    const { status: got, body } = await member.call('POST', `${board}/issues`, { title: 'of a member' });
+    assert.deepEqual([got, body.code], [status, code]);
+  };
+  await wants(404, 'workspace_not_found');
+  await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'viewer' });
+  await wants(403, 'workspace_role_required');
+  await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'member' });
+  await wants(200, undefined);
+  const theirs = await member.get(assistant);
+  assert.ok(theirs.created && theirs.id !== made.id, 'each member has an assistant of their own');
 });
 
 test('with suppress_run an agent waits until a run is asked for', async () => {
