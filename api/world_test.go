@@ -106,7 +106,8 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	dags, err := dagruns.New(
 		dagruns.Config{
-			Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{}, Logger: logger, CodeTimeout: 1,
+			Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
+			Logger: logger, CodeTimeout: 1,
 		},
 	)
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ test('a code node runs its script on what it is given', async () => {
   assert.deepEqual([valid, errors.map((e) => [e.code, e.node_id, e.path])], [false, [['missing_config', 'a', 'nodes[1].config.code']]]);
 });
 
-test('a node that shows no sign of life is stopped and tried again', async () => {
+test('a node that shows no activity is stopped and tried again', async () => {
   const hung = bashNode('hung', 'sleep 600', { heartbeat_s: 1, retry: { max_attempts: 2, initial_interval_s: 1 }, on_error: 'continue' });
   const id = await publish(graph([hung], ['s', 'hung'], ['hung', 'z']));
   const made = await run(id);

@@ -161,7 +161,10 @@ func (l *loop) endAfter(ctx workflow.Context, step contract.CallModelOut) *loopE
 	case contract.OutcomeLimitReached:
 		return &loopEnd{reason: step.Reason, code: string(step.Reason), message: step.Message}
 	case contract.OutcomeSchemaMismatch:
-		return &loopEnd{reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: cmp.Or(step.Message, "no answer followed the output_schema")}
+		return &loopEnd{
+			reason: domain.FinishSchemaMismatch, code: "schema_mismatch",
+			message: cmp.Or(step.Message, "no answer followed the output_schema"),
+		}
 	case contract.OutcomeChatEnded:
 		setStatus(ctx, string(step.Reason), string(step.Reason))
 		return &loopEnd{closed: true, next: step.Next}

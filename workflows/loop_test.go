@@ -132,8 +132,8 @@ var outcomes = map[string]struct {
 		steps: []int{1}, reason: domain.FinishBudgetExhausted, code: string(domain.FinishBudgetExhausted), message: "spent",
 	},
 	"schema mismatch": {
-		step:  contract.CallModelOut{Outcome: contract.OutcomeSchemaMismatch, Message: "no answer followed it: missing property 'n'"},
-		steps: []int{1}, reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "no answer followed it: missing property 'n'",
+		step:  contract.CallModelOut{Outcome: contract.OutcomeSchemaMismatch, Message: "it lacks n"},
+		steps: []int{1}, reason: domain.FinishSchemaMismatch, code: "schema_mismatch", message: "it lacks n",
 	},
 	"schema mismatch of a worker that did not say why": {
 		step:  contract.CallModelOut{Outcome: contract.OutcomeSchemaMismatch},

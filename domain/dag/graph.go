@@ -215,7 +215,7 @@ func (g Graph) Complete() Graph {
 	return g
 }
 
-// Watched reports whether the node works in sessions of its own, whose events are signs of life.
+// Watched reports whether the node works in sessions of its own, whose events are its activity.
 func (n Node) Watched() bool {
 	switch n.Type {
 	case Agent, Tool, Code:

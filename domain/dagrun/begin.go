@@ -341,7 +341,7 @@ func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
 	return true
 }
 
-// Heartbeat is how long the work of a node may show no sign of life; 0: without a limit.
+// Heartbeat is how long the work of a node may show no activity; 0: without a limit.
 func Heartbeat(n dag.Node) time.Duration {
 	if n.HeartbeatS == nil {
 		return 0

@@ -122,7 +122,7 @@ type Step struct {
 	Begin    []Handle   // units that are to begin; they are named until they have
 	Stop     []Handle   // units whose work is to be stopped; they are named until it is
 	WakeAt   *time.Time // when something is due
-	Watch    []Watch    // units of which a sign of life is due
+	Watch    []Watch    // units of which activity is due
 	Solution string
 
 	Parent, ParentSolution string // the run that waits for this one; empty: none
@@ -135,7 +135,7 @@ type Handle struct {
 	Attempt int
 }
 
-// Watch is a unit that works, of which a sign of life is due: an event of its session.
+// Watch is a unit that works, of which activity is due: an event of its session.
 type Watch struct {
 	ID        string
 	Attempt   int

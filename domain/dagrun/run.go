@@ -31,7 +31,7 @@ type Run struct {
 	Outputs json.RawMessage
 	Failure *NodeFailure
 	WakeAt  *time.Time // the next time at which something is due
-	Watch   []*Unit    // units that work, of which a sign of life is due
+	Watch   []*Unit    // units that work, of which activity is due
 
 	nodes   map[string]dag.Node
 	into    map[string][]dag.Edge

@@ -117,7 +117,7 @@ type Unit struct {
 	Output     json.RawMessage
 	Failure    *NodeFailure
 
-	DueAt    *time.Time // end of its pause; of one that works: when its next sign of life is due
+	DueAt    *time.Time // end of its pause; of one that works: when its next activity is due
 	Deadline *time.Time // end of its attempt
 
 	StartedAt   *time.Time

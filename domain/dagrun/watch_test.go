@@ -9,9 +9,9 @@ import (
 	"everloop/domain/dagrun"
 )
 
-// A node with heartbeat_s is looked at when its sign of life is due. One that was found
+// A node with heartbeat_s is looked at when its activity is due. One that was found
 // without is stopped, and tried again.
-func TestRun_Advance_signOfLife(t *testing.T) {
+func TestRun_Advance_activity(t *testing.T) {
 	t.Parallel()
 	p := begin(t, `{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"},
 		{"id":"a","type":"agent","config":{"prompt":"x"},"heartbeat_s":60,"retry":{"max_attempts":2}},

@@ -146,7 +146,7 @@ func TestDAGRun_agentToolAndPause(t *testing.T) {
 	s.replayRun("dag_run", durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID))
 }
 
-// A node whose work shows no sign of life for longer than heartbeat_s is stopped and failed.
+// A node whose work shows no activity for longer than heartbeat_s is stopped and failed.
 func TestDAGRun_hungNode(t *testing.T) {
 	t.Parallel()
 	s := newWorks(t)

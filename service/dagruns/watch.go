@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// watchTimeout is how long the event log is asked for signs of life, in all.
+	// watchTimeout is how long the event log is asked for activity, in all.
 	watchTimeout = 2 * time.Second
 	// watchEvery is the least time between two looks at a unit.
 	watchEvery = 5 * time.Second
 )
 
-// watch fails the units that have shown no sign of life for longer than they may, and says
+// watch fails the units that have shown no activity for longer than they may, and says
 // when the next one of the others is due. Then the run is advanced again.
 func (s *Service) watch(ctx context.Context, runID string, units []dagrun.Watch) (dagrun.Step, error) {
 	asked, cancel := context.WithTimeout(ctx, watchTimeout)
@@ -36,10 +36,10 @@ func (s *Service) watchUnit(ctx context.Context, u dagrun.Watch, silent time.Dur
 	}
 
 	return s.cfg.Records.FailDAGUnit(ctx, u.ID, u.Attempt, dagrun.CodeHeartbeat, fmt.Sprintf(
-		"the attempt showed no sign of life for %s: heartbeat_s allows %s", silent.Round(time.Second), u.Limit))
+		"the attempt showed no activity for %s: heartbeat_s allows %s", silent.Round(time.Second), u.Limit))
 }
 
-// silence is for how long a unit has shown no sign of life. A unit that waits for something
+// silence is for how long a unit has shown no activity. A unit that waits for something
 // outside of it is not silent, nor is one of which the event log knows nothing.
 func (s *Service) silence(ctx context.Context, u dagrun.Watch) time.Duration {
 	if u.Waits {
@@ -48,7 +48,7 @@ func (s *Service) silence(ctx context.Context, u dagrun.Watch) time.Duration {
 
 	last, err := s.cfg.Events.LastAt(ctx, u.SessionID)
 	if err != nil {
-		s.cfg.Logger.WarnContext(ctx, "failed to look for a sign of life of a DAG node", "session_id", u.SessionID, "error", err)
+		s.cfg.Logger.WarnContext(ctx, "failed to look for activity of a DAG node", "session_id", u.SessionID, "error", err)
 	}
 
 	if last.IsZero() {

@@ -12,12 +12,12 @@ import (
 	"everloop/domain/dagrun"
 )
 
-// watchedRun is a run with one unit of which a sign of life is due.
+// watchedRun is a run with one unit of which activity is due.
 type watchedRun struct {
 	Records
 	unit   dagrun.Watch
 	failed string        // the code with which the unit was failed
-	due    time.Duration // until its next sign of life
+	due    time.Duration // until its next activity
 }
 
 func (r *watchedRun) AdvanceDAGRun(context.Context, string) (dagrun.Step, error) {
@@ -45,7 +45,7 @@ type lastEvent struct {
 
 func (e lastEvent) LastAt(context.Context, string) (time.Time, error) { return e.at, e.err }
 
-func TestService_Advance_signsOfLife(t *testing.T) {
+func TestService_Advance_activity(t *testing.T) {
 	t.Parallel()
 
 	long := time.Now().Add(-2 * time.Hour)

@@ -67,7 +67,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (row lockedRun, err e
 }
 
 // advance fills the state of a run, lets the scheduler decide and stores what changed. It
-// gives the units of which a sign of life is due.
+// gives the units of which activity is due.
 func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) ([]dagrun.Watch, error) {
 	graph, err := graphOf(ctx, tx, row.solutionID, row.version)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// watched gives the units of a run of which a sign of life is due. Of a chat that waits
+// watched gives the units of a run of which activity is due. Of a chat that waits
 // for something outside of it none is expected.
 func watched(ctx context.Context, tx pgx.Tx, run dagrun.Run) ([]dagrun.Watch, error) {
 	if len(run.Watch) == 0 {
@@ -58,7 +58,7 @@ func watched(ctx context.Context, tx pgx.Tx, run dagrun.Run) ([]dagrun.Watch, er
 // working are the waiting reasons of a chat that works: events are expected of it.
 var working = []domain.WaitingReason{domain.WaitingNone, domain.WaitingModel, domain.WaitingTool, domain.WaitingChild}
 
-// WatchDAGUnit says when the next sign of life of a unit's attempt is due.
+// WatchDAGUnit says when the next activity of a unit's attempt is due.
 func (s *Store) WatchDAGUnit(ctx context.Context, unitID string, attempt int, due time.Time) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE dag_run_nodes SET due_at = $3

@@ -11,7 +11,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-// Of a node whose sign of life is due, a run says how long it may be silent, and whether
+// Of a node whose activity is due, a run says how long it may be silent, and whether
 // its chat waits for something outside of it.
 func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 	t.Parallel()
