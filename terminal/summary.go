@@ -7,43 +7,34 @@ import (
 	"time"
 )
 
-// mainArguments names, by tool, the arguments that say in a line what a call does; the
-// first that is present counts.
-var mainArguments = map[string][]string{
-	"Bash":       {"description", "command"},
-	"Read":       {"file_path"},
-	"Write":      {"file_path"},
-	"Edit":       {"file_path"},
-	"Glob":       {"pattern"},
-	"Grep":       {"pattern"},
-	"WebFetch":   {"url"},
-	"WebSearch":  {"query"},
-	"Agent":      {"description", "prompt"},
-	"Skill":      {"name"},
-	"TaskCreate": {"subject", "task_id"},
-	"Memory":     {"action"},
-	"SubmitPlan": {"title"},
-	"EditDAG":    {"message"},
-
-	"EditArchitecture": {"message"},
+// mainArguments are the names of arguments that say in a line what a call does; the
+// first that is present counts. Tools of the service share these names, so that a new
+// one needs no entry here.
+var mainArguments = []string{
+	"subject", "task_id", "title", "description", "command", "file_path", "pattern", "url", "action", "query", "name", "message",
+	"prompt",
 }
 
-// summarize says in one line what a call does; arguments of tools that are not
-// known are shown as they are.
+// summarize says in one line what a call does. Arguments of tool servers, and those
+// without a main argument, are shown as they are.
 func summarize(call *toolCall) string {
 	var arguments map[string]any
 	if json.Unmarshal([]byte(call.Arguments), &arguments) != nil {
 		return strings.TrimSpace(call.Arguments)
 	}
 
-	for _, name := range mainArguments[call.Tool] {
+	if len(arguments) == 0 {
+		return ""
+	}
+
+	if strings.HasPrefix(call.Tool, "mcp__") {
+		return call.Arguments
+	}
+
+	for _, name := range mainArguments {
 		if text, ok := arguments[name].(string); ok && strings.TrimSpace(text) != "" {
 			return text
 		}
-	}
-
-	if len(arguments) == 0 {
-		return ""
 	}
 
 	return call.Arguments

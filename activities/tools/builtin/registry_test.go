@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -50,33 +53,62 @@ func allTools(b *toolstest.Bench) []tools.Tool {
 func TestOffered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	require.Equal(t, []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "AskUserQuestion", "TaskCreate", "Agent"},
-		offered(b, domain.ModeExecuting, false))
-	require.Equal(t, []string{"Read", "Glob", "Grep", "AskUserQuestion", "SubmitPlan"}, offered(b, domain.ModePlanning, false))
-	require.Equal(t, []string{"Read", "Glob", "Grep", "SubmitPlan"}, offered(b, domain.ModePlanning, true))
-	require.Equal(
-		t, []string{"Read", "Write", "Edit", "Glob", "Grep", "TaskCreate", "Agent"}, offered(b, domain.ModeExecuting, true, "Bash"),
-	)
 
-	for _, spec := range b.Set(domain.ModeExecuting, false).Offered() {
-		require.NotEmpty(t, spec.Description)
-		require.True(t, json.Valid(spec.Parameters), spec.Name)
+	all := offered(b, domain.ModeExecuting, false)
+	without := offered(b, domain.ModeExecuting, false, "Bash")
+	require.Equal(t, slices.DeleteFunc(all, func(name string) bool { return name == "Bash" }), without)
+
+	for _, tool := range allTools(b) {
+		require.NotEmpty(t, tool.Spec.Description)
+		require.True(t, json.Valid(tool.Spec.Parameters), tool.Name)
 	}
 }
 
-func TestRegistry_retriesOnlyReadOnlyTools(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, nil)
+// documentedTool is a row of the first table of docs/tools.md.
+var documentedTool = regexp.MustCompile(`(?m)^\| \[([\w, ]+)\]\(.*\) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no|denied) \|$`)
 
-	acts := map[string]bool{}
-	for _, tool := range allTools(b) {
-		acts[tool.Name] = tool.Acts
+// offering says when a tool is offered, and whether its calls act.
+type offering struct{ acts, executing, planning, headless bool }
+
+func documentedTools(t *testing.T) map[string]offering {
+	t.Helper()
+
+	page, err := os.ReadFile("../../../docs/tools.md")
+	require.NoError(t, err)
+
+	documented := map[string]offering{}
+
+	for _, row := range documentedTool.FindAllStringSubmatch(string(page), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			documented[name] = offering{
+				acts: row[2] == "yes", executing: row[3] == "yes", planning: row[4] == "yes", headless: row[5] != "no",
+			}
+		}
 	}
 
-	require.Equal(t, map[string]bool{
-		"Bash": true, "Write": true, "Edit": true, "Read": false, "Glob": false, "Grep": false,
-		"AskUserQuestion": false, "TaskCreate": false, "SubmitPlan": false, "Agent": true,
-	}, acts)
+	return documented
+}
+
+// TestRegistry_matchesDocumentedTools compares the table of docs/tools.md with the registry:
+// when a tool is offered, and whether its calls act. Those that do not are run again.
+func TestRegistry_matchesDocumentedTools(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	documented := documentedTools(t)
+	all := allTools(b)
+	require.GreaterOrEqual(t, len(all), 10)
+
+	for _, tool := range all {
+		in := func(mode domain.Mode, headless bool) bool {
+			return slices.Contains(offered(b, mode, headless), tool.Name)
+		}
+
+		require.Contains(t, documented, tool.Name, "docs/tools.md has no row of it")
+		require.Equal(t, documented[tool.Name], offering{
+			acts: tool.Acts, executing: in(domain.ModeExecuting, false), planning: in(domain.ModePlanning, false),
+			headless: in(domain.ModeExecuting, true) || in(domain.ModePlanning, true),
+		}, tool.Name)
+	}
 }
 
 func TestAdmit(t *testing.T) {
