@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"everloop/domain"
 	"everloop/domain/history"
 )
 
@@ -45,57 +44,6 @@ func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
 	return &Capturer{cfg: cfg}, nil
 }
 
-// Budget bounds what the object store keeps of checkpoints, in bytes; 0 is no bound. A
-// checkpoint that does not fit keeps its place in the conversation, without files.
-type Budget struct {
-	Session int64 // of one session
-	Owner   int64 // of all sessions of a user, and their published apps
-}
-
-// CodeCheckpointBudget is the code of a checkpoint whose files were not kept because
-// there is no budget left for them.
-const CodeCheckpointBudget = "checkpoint_budget"
-
-// affords fails when the files of a checkpoint are more than the budget has left.
-func (c *Capturer) affords(ctx context.Context, sessionID string, needs int64) error {
-	if needs == 0 || c.cfg.Budget == (Budget{}) {
-		return nil
-	}
-
-	var session, owner int64
-
-	err := retried(ctx, func() (err error) {
-		session, owner, err = c.cfg.Records.CheckpointBytes(ctx, sessionID)
-		return err
-	})
-
-	over := func(used, budget int64) bool { return budget > 0 && used+needs > budget }
-	switch {
-	case err != nil:
-		return err
-	case over(session, c.cfg.Budget.Session):
-		return domain.Newf(
-			domain.TooLarge,
-			CodeCheckpointBudget,
-			"the files were not kept: the checkpoints of the session take %d bytes of %d, and these %d more",
-			session,
-			c.cfg.Budget.Session,
-			needs,
-		)
-	case over(owner, c.cfg.Budget.Owner):
-		return domain.Newf(
-			domain.TooLarge,
-			CodeCheckpointBudget,
-			"the files were not kept: the checkpoints of the user's sessions take %d bytes of %d, and these %d more",
-			owner,
-			c.cfg.Budget.Owner,
-			needs,
-		)
-	}
-
-	return nil
-}
-
 // work counts one more look or upload, until done is called.
 func (c *Capturer) work() (done func()) {
 	c.mu.Lock()
@@ -111,45 +59,6 @@ func (c *Capturer) work() (done func()) {
 			close(c.idle)
 			c.idle = nil
 		}
-	}
-}
-
-// capturing is what is under way for one session.
-type capturing struct {
-	users  int           // guarded by Capturer.mu
-	queued bool          // a look that has not begun; guarded by Capturer.mu
-	look   chan struct{} // holds one token: who looks at the files has it
-
-	mu     sync.Mutex
-	inHand map[string]chan struct{} // checkpoints being stored; closed when that is over
-	latest chan struct{}            // that of the capture before; nil: there was none
-}
-
-func (c *Capturer) enter(sessionID string) *capturing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if c.sessions == nil {
-		c.sessions = map[string]*capturing{}
-	}
-
-	s := c.sessions[sessionID]
-	if s == nil {
-		s = &capturing{look: make(chan struct{}, 1), inHand: map[string]chan struct{}{}}
-		c.sessions[sessionID] = s
-	}
-
-	s.users++
-
-	return s
-}
-
-func (c *Capturer) leave(sessionID string, s *capturing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if s.users--; s.users == 0 {
-		delete(c.sessions, sessionID)
 	}
 }
 
@@ -190,18 +99,6 @@ func (c *Capturer) Changed(sessionID string) {
 			c.cfg.Logger.Warn("failed to capture files", "session_id", sessionID, "error", err)
 		}
 	}()
-}
-
-func (c *Capturer) locked(ctx context.Context, s *capturing, do func() error) error {
-	select {
-	case s.look <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-
-	defer func() { <-s.look }()
-
-	return do()
 }
 
 // heldPoll is how often work that another process has in hand is looked at.
@@ -412,77 +309,6 @@ func retried(ctx context.Context, do func() error) (err error) {
 			return err
 		}
 	}
-}
-
-// begin marks checkpoints as being stored. before is closed when the capture before
-// them is over.
-func (s *capturing) begin(ids []string) (before <-chan struct{}, over func()) {
-	done := make(chan struct{})
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	before = closed
-	if s.latest != nil {
-		before = s.latest
-	}
-
-	s.latest = done
-	for _, id := range ids {
-		s.inHand[id] = done
-	}
-
-	return before, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-
-		for _, id := range ids {
-			delete(s.inHand, id)
-		}
-
-		close(done)
-	}
-}
-
-// closed is what there is to wait for before a first capture: nothing.
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-
-	return c
-}()
-
-func (s *capturing) hand() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	ids := make([]string, 0, len(s.inHand))
-	for id := range s.inHand {
-		ids = append(ids, id)
-	}
-
-	return ids
-}
-
-// stored waits until what is being stored now has been.
-func (s *capturing) stored(ctx context.Context) error {
-	s.mu.Lock()
-
-	waiting := make([]chan struct{}, 0, len(s.inHand))
-	for _, done := range s.inHand {
-		waiting = append(waiting, done)
-	}
-	s.mu.Unlock()
-
-	for _, done := range waiting {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-
-	return nil
 }
 
 // forgottenAfter is how long a checkpoint may be due before Repair captures it.

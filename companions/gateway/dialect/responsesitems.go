@@ -1,0 +1,288 @@
+package dialect
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// itemReader makes messages of the items of a conversation.
+type itemReader struct {
+	messages []chatMessage
+	pictures []chatPart   // of results of tools, whose messages carry text only
+	turn     *chatMessage // the assistant's, to which reasoning, text and calls belong
+}
+
+func (c *itemReader) conversation(instructions, input gjson.Result) *Invalid {
+	if instructions.Exists() && instructions.Type != gjson.Null {
+		var text string
+		if fault := stringOf("instructions", instructions, &text); fault != nil {
+			return fault
+		}
+
+		c.system(text)
+	}
+
+	if input.Type == gjson.String {
+		c.messages = append(c.messages, chatMessage{Role: "user", Content: input.String()})
+		return nil
+	}
+
+	if !input.IsArray() || input.Get("#").Int() == 0 {
+		return wrong("input", "must be a text or at least one item")
+	}
+
+	fault := eachItem("input", input, c.item)
+
+	c.flush()
+
+	return fault
+}
+
+func (c *itemReader) item(at string, item gjson.Result) *Invalid {
+	kind := item.Get("type").String()
+	if kind == "" && item.Get("role").Exists() {
+		kind = "message"
+	}
+
+	switch kind {
+	case "message":
+		return c.message(at, item)
+	case "reasoning":
+		return c.reasoning(at, item)
+	case "function_call":
+		return c.call(at, item)
+	case "function_call_output":
+		return c.result(at, item)
+	case "item_reference":
+		return wrong(at, "cannot be used: the gateway keeps no items")
+	}
+
+	return wrong(at+".type", "must be message, reasoning, function_call or function_call_output")
+}
+
+// assistant is the turn that an item belongs to.
+func (c *itemReader) assistant() *chatMessage {
+	if c.turn == nil {
+		c.flush()
+		c.turn = &chatMessage{Role: "assistant"}
+	}
+
+	return c.turn
+}
+
+// flush ends the assistant's turn, and puts pictures behind the results of tools.
+func (c *itemReader) flush() {
+	if c.turn != nil {
+		if c.turn.Content == nil && len(c.turn.Calls) == 0 {
+			c.turn.Content = ""
+		}
+
+		c.messages = append(c.messages, *c.turn)
+		c.turn = nil
+	}
+
+	if len(c.pictures) > 0 {
+		c.messages = append(c.messages, chatMessage{Role: "user", Content: c.pictures})
+		c.pictures = nil
+	}
+}
+
+// system adds a system prompt. Those at the beginning become one: some chat templates take
+// a single one.
+func (c *itemReader) system(text string) {
+	c.flush()
+
+	if len(c.messages) == 1 && c.messages[0].Role == "system" {
+		c.messages[0].Content = c.messages[0].Content.(string) + "\n\n" + text
+		return
+	}
+
+	c.messages = append(c.messages, chatMessage{Role: "system", Content: text})
+}
+
+func (c *itemReader) message(at string, item gjson.Result) *Invalid {
+	var content gjson.Result
+
+	fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
+		switch name {
+		case "type", "role", "id", "status", "phase":
+			return nil
+		case "content":
+			content = value
+			return nil
+		}
+
+		return untranslatable(at)
+	})
+	if fault != nil {
+		return fault
+	}
+
+	parts, fault := contentParts(at+".content", content)
+	if fault != nil {
+		return fault
+	}
+
+	switch item.Get("role").String() {
+	case "user":
+		c.flush()
+		c.messages = append(c.messages, chatMessage{Role: "user", Content: simplest(parts)})
+	case "system", "developer":
+		text, fault := onlyText(at+".content", parts, "\n\n")
+		if fault != nil {
+			return fault
+		}
+
+		c.system(text)
+	case "assistant":
+		text, fault := onlyText(at+".content", parts, "")
+		if fault != nil {
+			return fault
+		}
+
+		if c.turn != nil && (c.turn.Content != nil || len(c.turn.Calls) > 0) {
+			c.flush()
+		}
+
+		c.assistant().Content = text
+	default:
+		return wrong(at+".role", "must be user, assistant, system or developer")
+	}
+
+	return nil
+}
+
+// contentParts reads a text or an array of parts.
+func contentParts(at string, content gjson.Result) (parts []chatPart, fault *Invalid) {
+	if content.Type == gjson.String {
+		return []chatPart{textPart(content.String())}, nil
+	}
+
+	fault = eachItem(at, content, func(at string, item gjson.Result) *Invalid {
+		var text string
+
+		switch kind := item.Get("type").String(); kind {
+		case "input_text", "output_text", "text":
+			fault := stringOf(at+".text", item.Get("text"), &text)
+			parts = append(parts, textPart(text))
+
+			return fault
+		case "refusal":
+			fault := stringOf(at+".refusal", item.Get("refusal"), &text)
+			parts = append(parts, textPart(text))
+
+			return fault
+		case "input_image":
+			url := item.Get("image_url").String()
+			if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "data:image/") {
+				return wrong(at+".image_url", "must be an address or a data URL of an image; files are not kept")
+			}
+
+			parts = append(parts, chatPart{Type: "image_url", Image: &chatImage{URL: url, Detail: item.Get("detail").String()}})
+
+			return nil
+		}
+
+		return wrong(at+".type", "must be input_text, output_text, refusal or input_image")
+	})
+	if fault == nil && len(parts) == 0 {
+		fault = wrong(at, "must not be empty")
+	}
+
+	return parts, fault
+}
+
+// simplest is one text as a text: some sources take nothing else.
+func simplest(parts []chatPart) any {
+	if len(parts) == 1 && parts[0].Text != nil {
+		return *parts[0].Text
+	}
+
+	return parts
+}
+
+func onlyText(at string, parts []chatPart, between string) (string, *Invalid) {
+	texts := make([]string, 0, len(parts))
+
+	for _, part := range parts {
+		if part.Text == nil {
+			return "", wrong(at, "must be text here")
+		}
+
+		texts = append(texts, *part.Text)
+	}
+
+	return strings.Join(texts, between), nil
+}
+
+func (c *itemReader) reasoning(at string, item gjson.Result) *Invalid {
+	var texts []string
+
+	for _, field := range []string{"content", "summary"} {
+		for _, part := range item.Get(field).Array() {
+			texts = append(texts, part.Get("text").String())
+		}
+
+		if len(texts) > 0 {
+			break // the summary is of the content
+		}
+	}
+
+	if encrypted := item.Get("encrypted_content"); encrypted.Type == gjson.String && encrypted.String() != "" && len(texts) == 0 {
+		return wrong(at+".encrypted_content", "is of another service: the gateway cannot read it")
+	}
+
+	if c.turn != nil && (c.turn.Content != nil || len(c.turn.Calls) > 0) {
+		c.flush()
+	}
+
+	c.assistant().Reasoning += strings.Join(texts, "\n\n")
+
+	return nil
+}
+
+func (c *itemReader) call(at string, item gjson.Result) *Invalid {
+	one := chatCall{Type: "function"}
+	for name, to := range map[string]*string{"call_id": &one.ID, "name": &one.Function.Name, "arguments": &one.Function.Arguments} {
+		if fault := stringOf(at+"."+name, item.Get(name), to); fault != nil {
+			return fault
+		}
+	}
+
+	turn := c.assistant()
+	turn.Calls = append(turn.Calls, one)
+
+	return nil
+}
+
+func (c *itemReader) result(at string, item gjson.Result) *Invalid {
+	var id string
+	if fault := stringOf(at+".call_id", item.Get("call_id"), &id); fault != nil {
+		return fault
+	}
+
+	parts, fault := contentParts(at+".output", item.Get("output"))
+	if fault != nil {
+		return fault
+	}
+
+	if c.turn != nil {
+		c.flush()
+	}
+
+	var texts []string
+
+	for _, part := range parts {
+		if part.Text != nil {
+			texts = append(texts, *part.Text)
+			continue
+		}
+
+		c.pictures = append(c.pictures, textPart("Image of the tool result "+id+":"), part)
+	}
+
+	c.messages = append(c.messages, chatMessage{Role: "tool", CallID: id, Content: strings.Join(texts, "\n")})
+
+	return nil
+}

@@ -1,0 +1,68 @@
+package dag
+
+import (
+	"maps"
+	"slices"
+)
+
+// Known is what exists outside the graph: production agents, skills and production
+// solutions, by id.
+type Known struct {
+	SolutionID string // of the graph itself
+	Agents     map[string]bool
+	Skills     map[string]bool
+	Solutions  map[string]bool
+	Webhooks   map[string]bool
+	Colleagues map[string]bool // users who share a workspace with the owner and may act in it
+}
+
+// Names are the skills and production solutions that a graph names, sorted.
+func (g Graph) Names() (skills, solutions []string) {
+	named := [2]map[string]bool{{}, {}}
+
+	for _, n := range g.Nodes {
+		if c := n.config(); c.Skill != "" {
+			named[0][c.Skill] = true
+		}
+
+		if c := n.config(); c.ProdSolutionID != "" {
+			named[1][c.ProdSolutionID] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(named[0])), slices.Sorted(maps.Keys(named[1]))
+}
+
+// Agents are the agent_ids of production agents that a graph names, sorted.
+func (g Graph) Agents() []string {
+	named := map[string]bool{}
+
+	for _, n := range g.Nodes {
+		if c := n.config(); c.AgentID != "" {
+			named[c.AgentID] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(named))
+}
+
+// Escalations are the webhooks and users that a graph names, sorted.
+func (g Graph) Escalations() (webhooks, users []string) {
+	named := [2]map[string]bool{{}, {}}
+
+	for _, n := range g.Nodes {
+		if n.Approval == nil || n.Approval.Escalation == nil {
+			continue
+		}
+
+		for _, id := range n.Approval.Escalation.Webhooks {
+			named[0][id] = true
+		}
+
+		if id := n.Approval.Escalation.UserID; id != "" {
+			named[1][id] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(named[0])), slices.Sorted(maps.Keys(named[1]))
+}
