@@ -258,6 +258,7 @@ var allowed = map[string][]string{
 	"infra/postgres/dagruns":  {"domain", "domain/dag", "domain/dagrun", "infra/postgres/pg", "infra/postgres/webhooks"},
 	"infra/postgres/board":    {"domain", "infra/postgres/pg", "infra/postgres/webhooks"},
 	"service/board":           {"domain", "internal/durable", "service/agents"},
+	"bench/archive":           {},
 	"bench/proc":              {},
 	"bench/result":            {"bench/proc"},
 	"bench/target":            {"bench/result", "companions/mock"},
