@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"everloop/infra/sandbox/cgroup"
 )
 
 const (
@@ -23,15 +25,15 @@ const (
 // ends what is above a limit. What a command takes between two measurements is not
 // prevented, and each of its processes has a limit of its own besides.
 type accounts struct {
-	total totals
-	held  holds
+	total cgroup.Totals
+	held  cgroup.Holds
 
 	mu      sync.Mutex
 	live    map[*Process]bool
 	running bool
 }
 
-func (a *accounts) needed() bool { return !a.held.memory || !a.held.pids }
+func (a *accounts) needed() bool { return !a.held.Memory || !a.held.PIDs }
 
 // add has a command measured until it is removed.
 func (a *accounts) add(p *Process) {
@@ -106,14 +108,14 @@ func (a *accounts) check(live []*Process) {
 
 	for _, p := range live {
 		x := measure(p, children)
-		if !a.held.memory && x.memory > p.in.shape.memory {
+		if !a.held.Memory && x.memory > p.in.shape.memory {
 			x.memory = x.proportional()
 		}
 
 		switch {
-		case !a.held.memory && x.memory > p.in.shape.memory:
+		case !a.held.Memory && x.memory > p.in.shape.memory:
 			p.end(OutOfMemory)
-		case !a.held.pids && x.processes > p.in.shape.processes:
+		case !a.held.PIDs && x.processes > p.in.shape.processes:
 			p.end(TooMany)
 		default:
 			within = append(within, x)
@@ -122,18 +124,18 @@ func (a *accounts) check(live []*Process) {
 		}
 	}
 
-	if !a.held.memory && total.memory > a.total.memory {
+	if !a.held.Memory && total.memory > a.total.Memory {
 		total.memory = 0
 		for i := range within {
 			within[i].memory = within[i].proportional()
 			total.memory += within[i].memory
 		}
 
-		endLargest(within, OutOfMemory, total.memory-a.total.memory, func(x account) int64 { return x.memory })
+		endLargest(within, OutOfMemory, total.memory-a.total.Memory, func(x account) int64 { return x.memory })
 	}
 
-	if !a.held.pids {
-		endLargest(within, TooMany, int64(total.processes-a.total.processes), func(x account) int64 { return int64(x.processes) })
+	if !a.held.PIDs {
+		endLargest(within, TooMany, int64(total.processes-a.total.Processes), func(x account) int64 { return int64(x.processes) })
 	}
 }
 

@@ -5,7 +5,6 @@ package sandbox
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox/cgroup"
 )
 
 // hold is a program that takes so many MiB of memory, says so, and stays.
@@ -96,7 +97,7 @@ func TestAccounts_noFilesInMemory(t *testing.T) {
 func TestAccounts_processes(t *testing.T) {
 	t.Parallel()
 
-	a := accounts{held: holds{memory: true}, total: totals{processes: 1 << 20}}
+	a := accounts{held: cgroup.Holds{Memory: true}, total: cgroup.Totals{Processes: 1 << 20}}
 	s := open(t, Config{noGroups: true})
 	x := newSession(t, s)
 	spec := x.spec("for i in $(seq 30); do sleep 1000 & done; wait")
@@ -162,7 +163,7 @@ func TestTotals_processes(t *testing.T) {
 			return n
 		}
 
-		if s.cgroups.pids != "" {
+		if s.cgroups.PIDs != "" {
 			require.Eventually(t, func() bool { return count() > 40 }, time.Minute, time.Millisecond)
 			require.Never(t, func() bool { return count() > 60 }, 300*time.Millisecond, 20*time.Millisecond)
 		} else {
@@ -191,21 +192,6 @@ func TestTotals_processes(t *testing.T) {
 	})
 }
 
-func TestConfig_totals(t *testing.T) {
-	t.Parallel()
-
-	group := t.TempDir()
-	for name, content := range map[string]string{"memory.max": "4000000\n", "pids.max": "max\n"} {
-		require.NoError(t, os.WriteFile(filepath.Join(group, name), []byte(content), 0o644))
-	}
-
-	own := Config{}.totals(map[string]string{"": group})
-	require.EqualValues(t, 3_000_000, own.memory, "three quarters of what the service's own group has")
-	require.Positive(t, own.processes)
-	require.Less(t, int64(own.processes), readLimit("/proc/sys/kernel/pid_max"))
-	require.Equal(t, totals{7, 8}, Config{TotalMemory: 7, TotalProcesses: 8}.totals(nil))
-}
-
 // Commands share the processors as one beside the service (security review, L7).
 func TestCgroups_processorShare(t *testing.T) {
 	t.Parallel()
@@ -215,20 +201,20 @@ func TestCgroups_processorShare(t *testing.T) {
 
 	defer p.Kill()
 
-	if s.cgroups.cpu == "" {
+	if s.cgroups.CPU == "" {
 		t.Skip("no control group for processors may be made here")
 	}
 
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID()))
 	require.NoError(t, err)
-	require.Contains(t, string(groups), filepath.Base(s.cgroups.cpu))
+	require.Contains(t, string(groups), filepath.Base(s.cgroups.CPU))
 
 	file, want := "cpu.shares", strconv.Itoa(512*runtime.NumCPU())
-	if s.cgroups.v2 {
+	if s.cgroups.V2 {
 		file, want = "cpu.weight", "50"
 	}
 
-	share, err := os.ReadFile(filepath.Join(s.cgroups.cpu, file))
+	share, err := os.ReadFile(filepath.Join(s.cgroups.CPU, file))
 	require.NoError(t, err)
 	require.Equal(t, want, strings.TrimSpace(string(share)))
 
@@ -255,20 +241,4 @@ func (s *said) String() string {
 	defer s.mu.Unlock()
 
 	return s.b.String()
-}
-
-// A limit that the control groups refuse leaves commands measured, and the cause is
-// shown to operators.
-func TestFindCgroups_refusedLimit(t *testing.T) {
-	usable := findCgroups(Config{})
-	defer usable.close()
-
-	if usable.pids == "" {
-		t.Skip("no control group that limits processes may be made here")
-	}
-
-	c := findCgroups(Config{TotalProcesses: math.MaxInt})
-	require.Equal(t, holds{}, c.holds())
-	require.Contains(t, c.describe(), "the control groups here refuse limits: ")
-	require.Contains(t, c.describe(), "pids.max")
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/sandbox/forkserver"
+	"everloop/infra/sandbox/kernelfile"
 )
 
 // killTime is how long a killed tree may take to be gone. Only processes stuck
@@ -28,7 +29,7 @@ func mayDropGroups(dedicated bool) bool { return dedicated || os.Geteuid() == 0 
 func (c *child) mapUser(uid int, dedicated bool) error {
 	dir := "/proc/" + strconv.Itoa(c.pid)
 	if !mayDropGroups(dedicated) {
-		if err := writeFile(dir+"/setgroups", "deny"); err != nil {
+		if err := kernelfile.Write(dir+"/setgroups", "deny"); err != nil {
 			return fmt.Errorf("sandbox: user namespace: %w", err)
 		}
 	}
@@ -38,11 +39,11 @@ func (c *child) mapUser(uid int, dedicated bool) error {
 		gid = os.Getegid()
 	}
 
-	if err := writeFile(dir+"/gid_map", fmt.Sprintf("%d %d 1", guestID, gid)); err != nil {
+	if err := kernelfile.Write(dir+"/gid_map", fmt.Sprintf("%d %d 1", guestID, gid)); err != nil {
 		return fmt.Errorf("sandbox: user namespace: %w", err)
 	}
 
-	if err := writeFile(dir+"/uid_map", fmt.Sprintf("%d %d 1", guestID, uid)); err != nil {
+	if err := kernelfile.Write(dir+"/uid_map", fmt.Sprintf("%d %d 1", guestID, uid)); err != nil {
 		return fmt.Errorf("sandbox: user namespace: %w", err)
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/infra/sandbox/seccomp"
 )
 
@@ -23,9 +24,9 @@ func (p *program) raiseOOMScore() {
 
 // giveWay lets the service's own threads go first where no control group shares out
 // the processors.
-func (p *program) giveWay(held holds) {
+func (p *program) giveWay(held cgroup.Holds) {
 	const niceness = 5
-	if !held.cpu {
+	if !held.CPU {
 		p.try(unix.SYS_SETPRIORITY, num(unix.PRIO_PROCESS), none, num(niceness))
 	}
 }
@@ -34,7 +35,7 @@ func (p *program) giveWay(held holds) {
 // build may take long, and the wall clock bounds it. Without a control group for
 // memory there is a coarse limit for each process, beside the measured one for all.
 // Without sh.processes only the control group bounds them.
-func (p *program) limits(sh shape, held holds) {
+func (p *program) limits(sh shape, held cgroup.Holds) {
 	set := func(label string, resource int, value uint64) {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(resource, &now); err == nil && value > now.Max {
@@ -53,7 +54,7 @@ func (p *program) limits(sh shape, held holds) {
 		set("limit processes", unix.RLIMIT_NPROC, uint64(sh.processes))
 	}
 
-	if !held.memory {
+	if !held.Memory {
 		set("limit memory", unix.RLIMIT_DATA, uint64(sh.memory))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/infra/sandbox/engine"
 	"everloop/infra/sandbox/forkserver"
 	"everloop/infra/sandbox/seccomp"
@@ -304,7 +305,7 @@ func (c *containers) start(in *instance, dedicated bool) error {
 		return fmt.Errorf("sandbox: process 1 of a container: %w", errors.Join(err, c.engine.Remove(ctx, id)))
 	}
 
-	in.cgroup, in.owner = &cgroup{owner: memoryGroup(in.pid)}, c
+	in.cgroup, in.owner = cgroup.OfProcess(in.pid), c
 
 	c.mu.Lock()
 	c.live[in.child] = true
@@ -482,7 +483,7 @@ func containerProgram(sh shape) *program {
 		p.proxy()
 	}
 
-	p.limits(sh, holds{memory: true, pids: true, cpu: true})
+	p.limits(sh, cgroup.Holds{Memory: true, PIDs: true, CPU: true})
 	p.dropCapabilities()
 	p.finish(seccomp.Rule{Inet: true, Netlink: true, Memfd: true})
 

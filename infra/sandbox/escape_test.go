@@ -299,7 +299,7 @@ func TestMemoryLimit(t *testing.T) {
 		require.NotContains(t, out, "ALLOCATED")
 		require.False(t, r.Success())
 
-		if s.cgroups.memory != "" || s.containers != nil {
+		if s.cgroups.Memory != "" || s.containers != nil {
 			require.Equal(t, OutOfMemory, r.Cause)
 			require.Equal(t, 137, r.ExitCode)
 		}

@@ -150,7 +150,7 @@ func TestNamespaces_socketBuffersAreBounded(t *testing.T) {
 	spec.Limits.Memory = 128 << 20
 
 	out, r = sh(t, s, spec)
-	if s.cgroups.memory == "" {
+	if s.cgroups.Memory == "" {
 		return
 	}
 

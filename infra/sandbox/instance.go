@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/infra/sandbox/forkserver"
 )
 
@@ -17,7 +18,7 @@ import (
 type instance struct {
 	*child
 	shape   shape
-	cgroup  *cgroup
+	cgroup  *cgroup.Group
 	scratch string      // level 1: its temporary directory; a container: what it shows
 	dir     dirID       // the workspace that it was made with
 	owner   *containers // of a container
@@ -66,7 +67,7 @@ func (s *Sandbox) make(in *instance) (err error) {
 		return s.makeContainer(in)
 	}
 
-	if in.cgroup, err = s.cgroups.new(in.shape); err != nil {
+	if in.cgroup, err = s.cgroups.New(in.shape.groupLimits()); err != nil {
 		return err
 	}
 
@@ -88,7 +89,7 @@ func (s *Sandbox) make(in *instance) (err error) {
 		return err
 	}
 
-	if err := in.cgroup.attach(in.pid); err != nil {
+	if err := in.cgroup.Attach(in.pid); err != nil {
 		return err
 	}
 
@@ -145,7 +146,7 @@ func (in *instance) setUp(p *program) error {
 
 // program gives the set-up for the sandbox's level and the descriptors it needs.
 func (s *Sandbox) program(in *instance) (*program, []int, error) {
-	held := s.cgroups.holds()
+	held := s.cgroups.Holds()
 	if s.level == Namespaced {
 		return namespaceProgram(s.view, in.shape, s.dedicated, held), nil, nil
 	}
@@ -192,7 +193,7 @@ func (in *instance) discard() {
 	}
 
 	if in.cgroup != nil {
-		in.cgroup.remove()
+		in.cgroup.Remove()
 	}
 
 	if in.scratch != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/infra/sandbox/seccomp"
 )
 
@@ -97,7 +98,7 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 // leaves behind, so that nothing gets lost from its tree.
 //
 // dedicated says that the command gets a user of its own.
-func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
+func landlockProgram(sh shape, dedicated, confined bool, held cgroup.Holds) *program {
 	p := &program{}
 
 	ruleset := none
@@ -138,7 +139,7 @@ func landlockProgram(sh shape, dedicated, confined bool, held holds) *program {
 	p.call("no new privileges", unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), none, none, none)
 	p.call("apply Landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, none)
 	p.dieWithParent()
-	p.finish(seccomp.Rule{Memfd: held.memory})
+	p.finish(seccomp.Rule{Memfd: held.Memory})
 
 	return p
 }

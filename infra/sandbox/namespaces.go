@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/infra/sandbox/forkserver"
 	"everloop/infra/sandbox/seccomp"
 )
@@ -37,6 +38,11 @@ type shape struct {
 	tmp       int64
 	cpu       float64
 	proxy     bool
+}
+
+// groupLimits are those that control groups can hold.
+func (sh shape) groupLimits() cgroup.Limits {
+	return cgroup.Limits{Memory: sh.memory, Processes: sh.processes, CPU: sh.cpu}
 }
 
 // private says that the command has no workspace.
@@ -237,7 +243,7 @@ func existingIn(dir string, names []string) []string {
 //
 // dedicated says that the command gets a user of its own; held, what control
 // groups bound.
-func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *program {
+func namespaceProgram(view hostView, sh shape, dedicated bool, held cgroup.Holds) *program {
 	p := &program{clone: unix.CLONE_NEWUSER | unix.CLONE_NEWPID, flags: forkserver.OwnPIDNamespace}
 
 	p.raiseOOMScore()
@@ -305,7 +311,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held holds) *prog
 	p.limits(sh, held)
 	p.dropCapabilities()
 	p.dieWithParent()
-	p.finish(seccomp.Rule{Inet: true, Netlink: true, Memfd: held.memory})
+	p.finish(seccomp.Rule{Inet: true, Netlink: true, Memfd: held.Memory})
 
 	return p
 }

@@ -305,7 +305,7 @@ func (p *Process) await() {
 	p.streams.finish()
 
 	p.result = conclude(status, exited, cause, detail)
-	if !p.result.Success() && p.in.cgroup.outOfMemory() && (p.result.Cause == Exited || p.result.Cause == Lost) {
+	if !p.result.Success() && p.in.cgroup.OutOfMemory() && (p.result.Cause == Exited || p.result.Cause == Lost) {
 		p.result.Cause = OutOfMemory
 	}
 

@@ -244,7 +244,7 @@ func TestSandbox_parallelCommandsOfASession(t *testing.T) {
 
 func TestProcessorQuota(t *testing.T) {
 	s := open(t, Config{})
-	if s.cgroups.cpu == "" {
+	if s.cgroups.CPU == "" {
 		t.Skip("no cpu control group may be made here")
 	}
 
@@ -371,7 +371,7 @@ func TestCloseEndsCommands(t *testing.T) {
 		_, err = s.Run(t.Context(), x.spec("true"))
 		require.ErrorIs(t, err, errClosed)
 
-		for _, dir := range []string{s.cgroups.memory, s.cgroups.pids} {
+		for _, dir := range []string{s.cgroups.Memory, s.cgroups.PIDs} {
 			if dir != "" {
 				require.NoDirExists(t, dir)
 			}

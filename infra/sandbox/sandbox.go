@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/infra/sandbox/cgroup"
 	"everloop/internal/diskspace"
 )
 
@@ -66,13 +67,21 @@ type Config struct {
 	noGroups bool // for tests: as on a host where no control group may be made
 }
 
+// groups are the control groups that commands need.
+func (c Config) groups() cgroup.Config {
+	return cgroup.Config{
+		Total:     cgroup.Totals{Memory: c.TotalMemory, Processes: c.TotalProcesses},
+		CPUWeight: c.CPUWeight, Elsewhere: c.Containers != nil, None: c.noGroups,
+	}
+}
+
 // Sandbox runs commands at one level. It is safe for concurrent use.
 type Sandbox struct {
 	config     Config
 	level      Level
 	dedicated  bool // each session has its own user
 	view       hostView
-	cgroups    *cgroups
+	cgroups    *cgroup.Root
 	accounts   accounts
 	helper     *helper
 	containers *containers // nil: sandboxes are forked
@@ -143,10 +152,10 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 
-	groups := findCgroups(config)
-	s := &Sandbox{config: config, view: view, cgroups: groups, helper: newHelper(groups.adopt), devNull: null, scratch: scratch}
+	groups := cgroup.Find(config.groups())
+	s := &Sandbox{config: config, view: view, cgroups: groups, helper: newHelper(groups.Adopt), devNull: null, scratch: scratch}
 	s.users.below = config.UserBase
-	s.accounts.total, s.accounts.held = groups.total, groups.holds()
+	s.accounts.total, s.accounts.held = groups.Total, groups.Holds()
 
 	s.pool = newPool(s.prepare, config.WarmMax, config.WarmIdle)
 	if config.Containers != nil {
@@ -225,7 +234,7 @@ func (s *Sandbox) Describe() string {
 		return fmt.Sprintf("level %s, %s, %s", s.level, s.containers.describe(), user)
 	}
 
-	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.describe())
+	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.Describe())
 }
 
 // Measured says that no control group holds the memory or the processes of
@@ -281,7 +290,7 @@ func (s *Sandbox) Close() {
 	}
 
 	s.live.Wait()
-	s.cgroups.close()
+	s.cgroups.Close()
 	_ = unix.Close(s.devNull)
 	_ = os.RemoveAll(s.scratch)
 }

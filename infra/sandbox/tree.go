@@ -15,7 +15,7 @@ import (
 // signal to its process 1. Without, the control group does it, or else a walk
 // down from process 1, where every orphan ends up, until nothing is left.
 func (s *Sandbox) killTree(in *instance) {
-	if s.level == Namespaced || in.cgroup.kill() {
+	if s.level == Namespaced || in.cgroup.Kill(killTime) {
 		in.kill()
 		return
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package cgroup
 
 import (
 	"math"
@@ -12,22 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// totals bound all commands together, so that they leave room for the service and
+// Totals bound all commands together, so that they leave room for the service and
 // the rest of the host.
-type totals struct {
-	memory    int64 // bytes
-	processes int   // processes and threads
+type Totals struct {
+	Memory    int64 // bytes
+	Processes int   // processes and threads
 }
 
-// totals gives the configured bounds, or shares of what the host permits.
-func (c Config) totals(mounts map[string]string) totals {
-	t := totals{memory: c.TotalMemory, processes: c.TotalProcesses}
-	if t.memory <= 0 {
-		t.memory = availableMemory(mounts) / 4 * 3
+// orShares gives the configured bounds, or shares of what the host permits.
+func (t Totals) orShares(mounts map[string]string) Totals {
+	if t.Memory <= 0 {
+		t.Memory = availableMemory(mounts) / 4 * 3
 	}
 
-	if t.processes <= 0 {
-		t.processes = int(availableProcesses(mounts) / 2)
+	if t.Processes <= 0 {
+		t.Processes = int(availableProcesses(mounts) / 2)
 	}
 
 	return t

@@ -1,6 +1,9 @@
 //go:build linux
 
-package sandbox
+// Package cgroup limits the memory, processes and processors of sandboxes by control
+// groups of version 1 or 2, as far as the host lets the service make any. It must not
+// know how commands are confined or started.
+package cgroup
 
 import (
 	"bufio"
@@ -15,23 +18,32 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/sandbox/kernelfile"
 )
 
-// cgroups makes one control group a sandbox, below the group that the service
+// Root makes one control group a sandbox, below the group that the service
 // itself is in, so that the limits put on the service hold for its commands
 // too. Both hierarchies are supported; where the service may not make groups
 // (not root, nothing delegated) there are none and rlimits have to do.
-type cgroups struct {
-	memory, pids, cpu string // base directory by controller; all the same in version 2; "" is absent
-	v2                bool
-	total             totals // of all sandboxes together
+type Root struct {
+	Memory, PIDs, CPU string // base directory by controller; all the same in version 2; "" is absent
+	V2                bool
+	Total             Totals // of all sandboxes together
 	refused           error  // why there are no groups although they could be made
 	next              atomic.Uint64
 }
 
-// cgroup is the group of one sandbox.
-type cgroup struct {
-	owner *cgroups
+// Limits are those of one sandbox.
+type Limits struct {
+	Memory    int64 // bytes
+	Processes int
+	CPU       float64 // processors; 0: not limited
+}
+
+// Group is the group of one sandbox.
+type Group struct {
+	owner *Root
 	dirs  []string
 	name  string
 }
@@ -42,41 +54,53 @@ const socketShare = 8
 
 const cgroupPrefix = "everloop-sandbox-"
 
-// holds says which limits the kernel holds by control groups. The others are
-// measured: see accounts.
-type holds struct{ memory, pids, cpu bool }
+// Holds says which limits the kernel holds by control groups.
+type Holds struct{ Memory, PIDs, CPU bool }
 
-func (c *cgroups) holds() holds { return holds{c.memory != "", c.pids != "", c.cpu != ""} }
+// Holds says which limits the groups of sandboxes hold.
+func (c *Root) Holds() Holds { return Holds{c.Memory != "", c.PIDs != "", c.CPU != ""} }
 
-// findCgroups makes the base groups, with their limits. Where a limit is refused,
+// Config says which groups are wanted.
+type Config struct {
+	// Total bounds all sandboxes together; zeros mean shares of what the host permits.
+	Total Totals
+	// CPUWeight is the share of the processors of all sandboxes together, from 1 to 10000.
+	CPUWeight int
+	// Elsewhere says that a container engine makes the groups, and nothing holds the total.
+	Elsewhere bool
+	// None is for tests: as on a host where no control group may be made.
+	None bool
+}
+
+// Find makes the base groups, with their limits. Where a limit is refused,
 // there are no groups, and commands are measured.
-func findCgroups(config Config) *cgroups {
-	c := &cgroups{}
+func Find(config Config) *Root {
+	c := &Root{}
 
 	mounts := map[string]string{}
-	if !config.noGroups {
-		mounts = cgroupMounts("self")
+	if !config.None {
+		mounts = mountsOf("self")
 	}
 
-	c.total = config.totals(mounts)
-	if config.Containers != nil {
-		return c // their engine makes groups, and nothing holds the total
+	c.Total = config.Total.orShares(mounts)
+	if config.Elsewhere {
+		return c
 	}
 
 	c.makeBases(mounts)
 
 	if err := c.limitBases(config.CPUWeight); err != nil {
-		c.close()
-		return &cgroups{total: c.total, refused: err}
+		c.Close()
+		return &Root{Total: c.Total, refused: err}
 	}
 
 	return c
 }
 
-func (c *cgroups) makeBases(mounts map[string]string) {
+func (c *Root) makeBases(mounts map[string]string) {
 	if base, ok := mounts[""]; ok && hasControllers(base) && delegate(base) {
 		if dir, err := makeBase(base); err == nil && enable(dir) == nil {
-			c.memory, c.pids, c.cpu, c.v2 = dir, dir, dir, true
+			c.Memory, c.PIDs, c.CPU, c.V2 = dir, dir, dir, true
 			return
 		}
 	}
@@ -99,61 +123,65 @@ func (c *cgroups) makeBases(mounts map[string]string) {
 
 		return made[parent]
 	}
-	c.memory, c.pids, c.cpu = base("memory"), base("pids"), base("cpu")
+	c.Memory, c.PIDs, c.CPU = base("memory"), base("pids"), base("cpu")
 }
 
 // limitBases bounds all sandboxes together and gives them their share of the
 // processors.
-func (c *cgroups) limitBases(weight int) error {
-	memory, pids := strconv.FormatInt(c.total.memory, 10), strconv.Itoa(c.total.processes)
-	if c.v2 {
-		_ = writeFile(filepath.Join(c.cpu, "cpu.weight"), strconv.Itoa(weight)) // where the controller is
-		return errors.Join(writeFile(filepath.Join(c.memory, "memory.max"), memory), writeFile(filepath.Join(c.pids, "pids.max"), pids))
+func (c *Root) limitBases(weight int) error {
+	memory, pids := strconv.FormatInt(c.Total.Memory, 10), strconv.Itoa(c.Total.Processes)
+	if c.V2 {
+		_ = kernelfile.Write(filepath.Join(c.CPU, "cpu.weight"), strconv.Itoa(weight)) // where the controller is
+
+		return errors.Join(
+			kernelfile.Write(filepath.Join(c.Memory, "memory.max"), memory),
+			kernelfile.Write(filepath.Join(c.PIDs, "pids.max"), pids),
+		)
 	}
 
 	var errs []error
-	if c.memory != "" {
-		errs = append(errs, writeFile(filepath.Join(c.memory, "memory.limit_in_bytes"), memory))
-		_ = writeFile(filepath.Join(c.memory, "memory.kmem.tcp.limit_in_bytes"), strconv.FormatInt(c.total.memory/socketShare, 10))
+	if c.Memory != "" {
+		errs = append(errs, kernelfile.Write(filepath.Join(c.Memory, "memory.limit_in_bytes"), memory))
+		_ = kernelfile.Write(filepath.Join(c.Memory, "memory.kmem.tcp.limit_in_bytes"), strconv.FormatInt(c.Total.Memory/socketShare, 10))
 	}
 
-	if c.pids != "" {
-		errs = append(errs, writeFile(filepath.Join(c.pids, "pids.max"), pids))
+	if c.PIDs != "" {
+		errs = append(errs, kernelfile.Write(filepath.Join(c.PIDs, "pids.max"), pids))
 	}
 
-	if c.cpu != "" {
+	if c.CPU != "" {
 		// The group competes with single threads, of which each has this weight.
 		const threadShares, fullWeight = 1024, 100
 
 		shares := max(2, weight*threadShares*runtime.NumCPU()/fullWeight)
-		errs = append(errs, writeFile(filepath.Join(c.cpu, "cpu.shares"), strconv.Itoa(shares)))
+		errs = append(errs, kernelfile.Write(filepath.Join(c.CPU, "cpu.shares"), strconv.Itoa(shares)))
 	}
 
 	return errors.Join(errs...)
 }
 
-// adopt puts the fork server, before it has children, where they all share the
+// Adopt puts the fork server, before it has children, where they all share the
 // processors as one. Version 2 needs no such step: each sandbox's group is there.
-func (c *cgroups) adopt(forkServer int) error {
-	if c.v2 || c.cpu == "" {
+func (c *Root) Adopt(forkServer int) error {
+	if c.V2 || c.CPU == "" {
 		return nil
 	}
 
-	return writeFile(filepath.Join(c.cpu, "cgroup.procs"), strconv.Itoa(forkServer))
+	return kernelfile.Write(filepath.Join(c.CPU, "cgroup.procs"), strconv.Itoa(forkServer))
 }
 
-// describe says what holds the limits, for operators.
-func (c *cgroups) describe() string {
+// Describe says what holds the limits, for operators.
+func (c *Root) Describe() string {
 	var have []string
 
-	for name, dir := range map[string]string{"memory": c.memory, "pids": c.pids, "cpu": c.cpu} {
+	for name, dir := range map[string]string{"memory": c.Memory, "pids": c.PIDs, "cpu": c.CPU} {
 		if dir != "" {
 			have = append(have, name)
 		}
 	}
 
 	switch {
-	case c.v2:
+	case c.V2:
 		return "cgroup v2"
 	case len(have) == 3:
 		return "cgroup v1"
@@ -166,19 +194,20 @@ func (c *cgroups) describe() string {
 	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
-// memoryGroup finds the group that holds the memory of a process of another's making.
-func memoryGroup(pid int) *cgroups {
-	mounts := cgroupMounts(strconv.Itoa(pid))
+// OfProcess gives the group of another's making that holds the memory of a process. It
+// can be read only.
+func OfProcess(pid int) *Group {
+	mounts := mountsOf(strconv.Itoa(pid))
 	if dir, ok := mounts["memory"]; ok {
-		return &cgroups{memory: dir}
+		return &Group{owner: &Root{Memory: dir}}
 	}
 
-	return &cgroups{memory: mounts[""], v2: true}
+	return &Group{owner: &Root{Memory: mounts[""], V2: true}}
 }
 
-// cgroupMounts gives the directory of a process by version 1 controller, and under ""
+// mountsOf gives the directory of a process by version 1 controller, and under ""
 // the one of version 2.
-func cgroupMounts(pid string) map[string]string {
+func mountsOf(pid string) map[string]string {
 	own := map[string]string{}
 
 	data, err := os.ReadFile("/proc/" + pid + "/cgroup")
@@ -286,23 +315,23 @@ func delegate(dir string) bool {
 		return false
 	}
 
-	return writeFile(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())) == nil && enable(dir) == nil
+	return kernelfile.Write(filepath.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid())) == nil && enable(dir) == nil
 }
 
 func enable(dir string) error {
-	if err := writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids"); err != nil {
+	if err := kernelfile.Write(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids"); err != nil {
 		return err
 	}
 
-	_ = writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+cpu")
+	_ = kernelfile.Write(filepath.Join(dir, "cgroup.subtree_control"), "+cpu")
 
 	return nil
 }
 
-// new makes the group of a sandbox. It fails only when a base exists and
+// New makes the group of a sandbox. It fails only when a base exists and
 // refuses: limits that were promised are never silently missing.
-func (c *cgroups) new(sh shape) (*cgroup, error) {
-	g := &cgroup{owner: c, name: strconv.FormatUint(c.next.Add(1), 10)}
+func (c *Root) New(limits Limits) (*Group, error) {
+	g := &Group{owner: c, name: strconv.FormatUint(c.next.Add(1), 10)}
 	make := func(base string) (string, error) {
 		dir := filepath.Join(base, g.name)
 		for _, have := range g.dirs {
@@ -331,48 +360,48 @@ func (c *cgroups) new(sh shape) (*cgroup, error) {
 
 		for i := 0; i < len(values); i += 2 {
 			name, optional := strings.CutPrefix(values[i], "?")
-			if err := writeFile(filepath.Join(dir, name), values[i+1]); err != nil && !optional {
+			if err := kernelfile.Write(filepath.Join(dir, name), values[i+1]); err != nil && !optional {
 				return fmt.Errorf("sandbox: control group: %w", err)
 			}
 		}
 
 		return nil
 	}
-	memory, pids := strconv.FormatInt(sh.memory, 10), strconv.Itoa(sh.processes+1) // one is process 1
+	memory, pids := strconv.FormatInt(limits.Memory, 10), strconv.Itoa(limits.Processes+1) // one is process 1
 
 	var err error
-	if c.v2 {
-		err = set(c.memory, "memory.max", memory, "?memory.swap.max", "0", "?memory.oom.group", "1", "pids.max", pids)
-		if err == nil && sh.cpu > 0 {
-			err = set(c.cpu, "cpu.max", fmt.Sprintf("%d 100000", int(sh.cpu*100000)))
+	if c.V2 {
+		err = set(c.Memory, "memory.max", memory, "?memory.swap.max", "0", "?memory.oom.group", "1", "pids.max", pids)
+		if err == nil && limits.CPU > 0 {
+			err = set(c.CPU, "cpu.max", fmt.Sprintf("%d 100000", int(limits.CPU*100000)))
 		}
 	} else {
 		// Version 1 counts the buffers of sockets apart, and version 2 with the rest.
-		sockets := strconv.FormatInt(sh.memory/socketShare, 10)
+		sockets := strconv.FormatInt(limits.Memory/socketShare, 10)
 
-		err = set(c.memory, "memory.limit_in_bytes", memory, "?memory.memsw.limit_in_bytes", memory,
+		err = set(c.Memory, "memory.limit_in_bytes", memory, "?memory.memsw.limit_in_bytes", memory,
 			"?memory.kmem.tcp.limit_in_bytes", sockets)
 		if err == nil {
-			err = set(c.pids, "pids.max", pids)
+			err = set(c.PIDs, "pids.max", pids)
 		}
 
-		if err == nil && sh.cpu > 0 {
-			err = set(c.cpu, "cpu.cfs_quota_us", strconv.Itoa(int(sh.cpu*100000)))
+		if err == nil && limits.CPU > 0 {
+			err = set(c.CPU, "cpu.cfs_quota_us", strconv.Itoa(int(limits.CPU*100000)))
 		}
 	}
 
 	if err != nil {
-		g.remove()
+		g.Remove()
 		return nil, err
 	}
 
 	return g, nil
 }
 
-// attach moves a process, before it has children, into the group.
-func (g *cgroup) attach(pid int) error {
+// Attach moves a process, before it has children, into the group.
+func (g *Group) Attach(pid int) error {
 	for _, dir := range g.dirs {
-		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		if err := kernelfile.Write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("sandbox: control group: %w", err)
 		}
 	}
@@ -380,18 +409,18 @@ func (g *cgroup) attach(pid int) error {
 	return nil
 }
 
-// outOfMemory says whether the kernel killed a process for the memory limit.
-func (g *cgroup) outOfMemory() bool {
-	if g.owner.memory == "" {
+// OutOfMemory says whether the kernel killed a process for the memory limit.
+func (g *Group) OutOfMemory() bool {
+	if g.owner.Memory == "" {
 		return false
 	}
 
 	file := "memory.oom_control"
-	if g.owner.v2 {
+	if g.owner.V2 {
 		file = "memory.events"
 	}
 
-	data, _ := os.ReadFile(filepath.Join(g.owner.memory, g.name, file))
+	data, _ := os.ReadFile(filepath.Join(g.owner.Memory, g.name, file))
 	for line := range strings.Lines(string(data)) {
 		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			return strings.TrimSpace(n) != "0"
@@ -401,23 +430,23 @@ func (g *cgroup) outOfMemory() bool {
 	return false
 }
 
-// kill ends every process of the group and reports whether it could: with
+// Kill ends every process of the group within a time and reports whether it could: with
 // process counting there is no outrunning it.
-func (g *cgroup) kill() bool {
-	if g.owner.pids == "" || len(g.dirs) == 0 {
+func (g *Group) Kill(within time.Duration) bool {
+	if g.owner.PIDs == "" || len(g.dirs) == 0 {
 		return false
 	}
 
-	dir := filepath.Join(g.owner.pids, g.name)
-	if g.owner.v2 && writeFile(filepath.Join(dir, "cgroup.kill"), "1") == nil {
+	dir := filepath.Join(g.owner.PIDs, g.name)
+	if g.owner.V2 && kernelfile.Write(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return true
 	}
 
-	if writeFile(filepath.Join(dir, "pids.max"), "0") != nil {
+	if kernelfile.Write(filepath.Join(dir, "pids.max"), "0") != nil {
 		return false
 	}
 
-	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			return false
@@ -439,8 +468,8 @@ func (g *cgroup) kill() bool {
 	return false
 }
 
-// remove takes the group away; its processes are dead.
-func (g *cgroup) remove() {
+// Remove takes the group away; its processes are dead.
+func (g *Group) Remove() {
 	for _, dir := range g.dirs {
 		for range 100 {
 			if err := os.Remove(dir); !errors.Is(err, unix.EBUSY) {
@@ -452,26 +481,11 @@ func (g *cgroup) remove() {
 	}
 }
 
-// close removes the base groups.
-func (c *cgroups) close() {
-	for _, dir := range []string{c.memory, c.pids, c.cpu} {
+// Close removes the base groups.
+func (c *Root) Close() {
+	for _, dir := range []string{c.Memory, c.PIDs, c.CPU} {
 		if dir != "" {
 			removeTree(dir)
 		}
 	}
-}
-
-// writeFile writes a kernel file, which must exist, in one call.
-func writeFile(path, content string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-
-	if _, err := unix.Write(fd, []byte(content)); err != nil {
-		return &os.PathError{Op: "write", Path: path, Err: err}
-	}
-
-	return nil
 }
