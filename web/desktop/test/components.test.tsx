@@ -14,10 +14,12 @@ const show = (node: ReactNode) => render(
 );
 const none = new Map<string, readonly TurnView[]>();
 const call = (part: Partial<CallView>): CallView => ({
-  id: 'c1', tool_name: 'Bash', display_name: 'Bash', arguments: '{"command":"make"}', status: 'done', result: '', duration_ms: 0, progress: '', ...part,
+  id: 'c1', tool_name: 'Bash', display_name: 'Bash', arguments: '{"command":"make"}', status: 'done', result: '', duration_ms: 0,
+  progress: '', ...part,
 });
 const turn = (part: Partial<TurnView>): TurnView => ({
-  turn_id: 't1', kind: 'message', role: 'assistant', status: 'completed', model: 'm', blocks: [], tool_calls: [], started_at: '2026-11-23T04:00:00Z',
+  turn_id: 't1', kind: 'message', role: 'assistant', status: 'completed', model: 'm', blocks: [], tool_calls: [],
+  started_at: '2026-11-23T04:00:00Z',
   usage: { input_tokens: 0, output_tokens: 0 }, duration_ms: 0, deprecated: false, ...part,
 } as unknown as TurnView);
 const block = (type: string, content: string) => ({ type, content, tool_call_id: null, tool_name: null, display_name: null });
@@ -26,7 +28,8 @@ afterEach(cleanup);
 
 describe('Prose', () => {
   test('nothing of a model runs, and nothing is loaded from elsewhere', () => {
-    const { container } = show(<Prose text={'<script>alert(1)</script><img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) ![p](https://other.example/p.png)\n\n<iframe src="https://other.example"></iframe>'} />);
+    const { container } = show(<Prose text={'<script>alert(1)</script><img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) ' +
+      '![p](https://other.example/p.png)\n\n<iframe src="https://other.example"></iframe>'} />);
     expect(container.querySelector('script, img, iframe, [onerror]')).toBeNull();
     for (const link of container.querySelectorAll('a')) expect(link.getAttribute('href') ?? '').not.toMatch(/^javascript:/);
     expect(screen.getByRole('link', { name: 'Picture: p' }).getAttribute('rel')).toContain('noopener');
@@ -50,19 +53,29 @@ describe('task lists', () => {
 
 describe('ToolCard', () => {
   test('a running command is open and shows its output; one that is done is folded', () => {
-    const { rerender } = show(<ToolCard call={call({ status: 'pending', progress: 'line 1\n' })} nested={none} />);
+    const { rerender } = show(<ToolCard call={call({ status: 'pending', progress: 'line 1\n' })} nested={none} showTurn={() => null} />);
     expect(screen.getByLabelText('Output').textContent).toBe('line 1\n');
-    rerender(<QueryClientProvider client={new QueryClient()}><Tooltip.Provider><ToolCard call={call({ result: 'all' })} nested={none} /></Tooltip.Provider></QueryClientProvider>);
+    rerender(<QueryClientProvider client={new QueryClient()}>
+      <Tooltip.Provider><ToolCard call={call({ result: 'all' })} nested={none} showTurn={() => null} /></Tooltip.Provider>
+    </QueryClientProvider>);
     expect(screen.queryByLabelText('Output')).toBeNull();
     fireEvent.click(screen.getByRole('button', { name: /Bash/ }));
     expect(screen.getByLabelText('Output').textContent).toBe('all');
   });
   test('an edit is a difference', () => {
-    show(<ToolCard call={call({ tool_name: 'Edit', arguments: JSON.stringify({ file_path: 'a.txt', old_string: 'one\n', new_string: 'two\n' }) })} nested={none} />);
+    show(<ToolCard
+      call={call({ tool_name: 'Edit', arguments: JSON.stringify({ file_path: 'a.txt', old_string: 'one\n', new_string: 'two\n' }) })}
+      nested={none}
+      showTurn={() => null}
+    />);
     expect(screen.getByLabelText('Changes of a.txt').textContent).toMatch(/removed: one[^]*added: two/);
   });
   test('arguments that are not JSON do no harm', () => {
-    show(<ToolCard call={call({ tool_name: 'mcp__x__y', display_name: 'y', arguments: '{"a":', result: '<b>' })} nested={none} />);
+    show(<ToolCard
+      call={call({ tool_name: 'mcp__x__y', display_name: 'y', arguments: '{"a":', result: '<b>' })}
+      nested={none}
+      showTurn={() => null}
+    />);
     fireEvent.click(screen.getByRole('button', { name: /y/ }));
     expect(screen.getByLabelText('Result').textContent).toBe('<b>');
   });

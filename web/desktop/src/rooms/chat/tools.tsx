@@ -25,7 +25,6 @@ import { bounded, Code, CopyButton, languageOf } from '../../ui/code';
 import { Diff, lineDiff } from '../../ui/diff';
 import { Prose } from '../../ui/markdown';
 import { ResultImages } from './attached';
-import { Turn } from './turn';
 
 export type Arguments = Record<string, unknown>;
 
@@ -42,6 +41,11 @@ export function parseArguments(text: string): Arguments {
 const text = (value: unknown): string =>
   typeof value === 'string' ? value : value === undefined || value === null ? '' : JSON.stringify(value);
 
+type Nested = ReadonlyMap<string, readonly TurnView[]>;
+
+/** ShowTurn shows a turn of a sub-agent; turns show tool cards themselves, so that it is given. */
+export type ShowTurn = (turn: TurnView, nested: Nested) => ReactNode;
+
 interface Tool {
   icon: ComponentType<{ size?: number; className?: string }>;
   summary: (args: Arguments) => string;
@@ -51,7 +55,8 @@ interface Tool {
     call: CallView;
     args: Arguments;
     children?: readonly TurnView[] | undefined;
-    nested: ReadonlyMap<string, readonly TurnView[]>;
+    nested: Nested;
+    showTurn: ShowTurn;
   }) => ReactNode;
 }
 
@@ -329,16 +334,14 @@ const tools: Record<string, Tool> = {
     icon: Bot,
     summary: (args) => [text(args.description), text(args.subagent_type)].filter(Boolean).join(' · '),
     open: running,
-    body: ({ call, args, children, nested }) => (
+    body: ({ call, args, children, nested, showTurn }) => (
       <div className="space-y-3">
         {(!children || children.length === 0) && (
           <Labelled label={t('Task')}>
             <Prose text={text(args.prompt)} />
           </Labelled>
         )}
-        {children?.map((turn) => (
-          <Turn key={turn.turn_id} turn={turn} nested={nested} inner />
-        ))}
+        {children?.map((turn) => showTurn(turn, nested))}
         {!running(call) && call.result && (
           <Labelled label={t('Result')}>
             <Prose text={bounded(call.result)} />
@@ -365,8 +368,8 @@ function Status({ call }: { call: CallView }) {
 }
 
 /** ToolCard shows a call in one line, and opens to what it did. */
-export const ToolCard = memo(function ToolCard({ call, children, nested }: {
-  call: CallView; children?: readonly TurnView[] | undefined; nested: ReadonlyMap<string, readonly TurnView[]>;
+export const ToolCard = memo(function ToolCard({ call, children, nested, showTurn }: {
+  call: CallView; children?: readonly TurnView[] | undefined; nested: Nested; showTurn: ShowTurn;
 }) {
   const args = useMemo(() => parseArguments(call.arguments), [call.arguments]);
   const tool: Tool = tools[call.tool_name] ?? { icon: Wrench, summary: (given: Arguments) => text(Object.values(given)[0]) };
@@ -393,7 +396,9 @@ export const ToolCard = memo(function ToolCard({ call, children, nested }: {
       </button>
       {open && (
         <div className="space-y-2 border-t px-2.5 py-2">
-          {Body ? <Body call={call} args={args} nested={nested} {...(children ? { children } : {})} /> : <Other call={call} args={args} />}
+          {Body
+            ? <Body call={call} args={args} nested={nested} showTurn={showTurn} {...(children ? { children } : {})} />
+            : <Other call={call} args={args} />}
           {call.images && call.images.length > 0 && <ResultImages images={call.images} />}
           {call.connections && call.connections.length > 0 && (
             <p className="text-xs text-soft">

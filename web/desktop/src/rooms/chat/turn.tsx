@@ -10,7 +10,7 @@ import { bounded, Code, copyText, CopyButton, maxParagraph } from '../../ui/code
 import { Prose } from '../../ui/markdown';
 import { toast } from '../../ui/toast';
 import { Attached } from './attached';
-import { isOpenQuestion, ToolCard } from './tools';
+import { isOpenQuestion, type ShowTurn, ToolCard } from './tools';
 
 type Nested = ReadonlyMap<string, readonly TurnView[]>;
 type Block = TurnView['blocks'][number];
@@ -29,6 +29,9 @@ export const Turn = memo(function Turn({ turn, nested, inner, quote }: TurnProps
   if (turn.role === 'system') return <System turn={turn} />;
   return <Assistant turn={turn} nested={nested} inner={inner ?? false} quote={quote} />;
 }, (a, b) => a.turn === b.turn && a.quote === b.quote && sameCalls(a, b));
+
+/** showInner shows a turn of a sub-agent in the card of its call. */
+const showInner: ShowTurn = (turn, nested) => <Turn key={turn.turn_id} turn={turn} nested={nested} inner />;
 
 // Calls of sub-agents change below a turn that stays the same.
 const sameCalls = (a: TurnProps, b: TurnProps): boolean =>
@@ -155,7 +158,10 @@ function Assistant({
       className={cn('group/turn relative min-w-0 py-1', turn.deprecated && 'opacity-60')}
     >
       {parts.map((part, index) => {
-        if (part.kind === 'call') return <ToolCard key={part.call.id} call={part.call} nested={nested} {...given(nested, part.call.id)} />;
+        if (part.kind === 'call') {
+          const { call } = part;
+          return <ToolCard key={call.id} call={call} nested={nested} showTurn={showInner} {...given(nested, call.id)} />;
+        }
         const { block } = part;
         if (block.type === 'thinking') return <Thinking key={index} text={block.content} live={streaming && index === parts.length - 1} />;
         if (block.type === 'plan') return <Plan key={index} text={block.content} />;
@@ -303,7 +309,8 @@ function Actions({ turn, quote, over }: { turn: TurnView; quote?: ((text: string
   return (
     <div
       className={cn(
-        'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100 group-hover/turn:opacity-100',
+        'flex min-h-7 flex-wrap items-center gap-0.5 text-xs text-soft opacity-0 group-focus-within/turn:opacity-100',
+        'group-hover/turn:opacity-100',
         over && 'absolute -top-5 right-0 rounded-md border bg-raised', // steps follow each other without gaps
       )}
     >
