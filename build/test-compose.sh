@@ -115,14 +115,17 @@ users_are_right
 
 # The sandbox has no resolver: it is given the address of PostgreSQL.
 postgres=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(docker_compose ps -q postgres)")
-look='id -u; ls -A /data /root 2>&1; tr "\0" "\n" </proc/1/environ; env; for p in '$postgres'/5432 127.0.0.1/8021; do (exec 3<>/dev/tcp/$p) 2>/dev/null && echo "reached $p"; done; git --version; rg --version | head -1; echo looked >look; true'
+look='id -u; ls -A /data /root 2>&1; tr "\0" "\n" </proc/1/environ; env; '
+look+='for p in '$postgres'/5432 127.0.0.1/8021; do (exec 3<>/dev/tcp/$p) 2>/dev/null && echo "reached $p"; done; '
+look+='git --version; rg --version | head -1; echo looked >look; true'
 api PUT /api/env/buckets/default '{"env":{"FROM_BUCKET":"sealed by the API"}}' >/dev/null
 session=$(new_session)
 chat "$session" "$look" "The first chat is done." >"$work/first"
 grep -q 'The first chat is done' "$work/first" || fail "the first chat did not say its end: $(tail -5 "$work/first")"
 [ "$(file_of "$session" look)" = looked ] || fail "the command of the first chat wrote no file"
 seen=$(api GET "/api/sessions/$session/messages" | jq -r '.. | .result? // empty')
-for word in $(sed -n 's/^\(POSTGRES_PASSWORD\|NATS_PASSWORD\|S3_SECRET_KEY\|GATEWAY_KEY\|BOOTSTRAP_API_KEY\)=//p' "$work/env") reached bootstrap-key; do
+secrets='POSTGRES_PASSWORD|NATS_PASSWORD|S3_SECRET_KEY|GATEWAY_KEY|BOOTSTRAP_API_KEY'
+for word in $(sed -nE "s/^($secrets)=//p" "$work/env") reached bootstrap-key; do
   if grep -qF "$word" <<<"$seen"; then fail "a command in the sandbox sees what it must not: $word"; fi
 done
 grep -q 'git version' <<<"$seen" || fail "the sandbox has no git: $seen"

@@ -83,7 +83,8 @@ test('directories, hidden files and links', async () => {
   const { app } = await published(
     call('Bash', {
       command:
-        'mkdir -p site/sub site/.git site/.well-known && cd site && echo sub > sub/index.html && echo secret > .git/config && echo key > .env && echo known > .well-known/x && ln -s /etc/passwd passwd && ln -s ../../ up && echo outside > ../outside.txt',
+        'mkdir -p site/sub site/.git site/.well-known && cd site && echo sub > sub/index.html && echo secret > .git/config && ' +
+          'echo key > .env && echo known > .well-known/x && ln -s /etc/passwd passwd && ln -s ../../ up && echo outside > ../outside.txt',
     }),
   );
   const redirect = await visit(`/apps/${app.app_id}/sub`);

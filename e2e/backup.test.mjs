@@ -75,7 +75,10 @@ async function makeWork() {
   await fixture.rest.put(dag(made.solution), {
     base_version: (await fixture.rest.get(dag(made.solution))).version,
     dag: {
-      nodes: [{ id: 's', type: 'start' }, { id: 'gate', type: 'human', config: { prompt: 'Go?', options: ['yes', 'no'] } }, { id: 'z', type: 'end' }],
+      nodes: [
+        { id: 's', type: 'start' }, { id: 'gate', type: 'human', config: { prompt: 'Go?', options: ['yes', 'no'] } },
+        { id: 'z', type: 'end' },
+      ],
       edges: [{ id: 'e0', source: 's', target: 'gate' }, { id: 'e1', source: 'gate', target: 'z' }],
     },
   });
@@ -117,7 +120,9 @@ async function makeChats() {
   const busy = await fixture.session();
   const list = Array.from({ length: ticks }, (_, i) => bash(`echo ${i} >> effects`));
   made.busy = { session: busy.session, chat: (await busy.say(steps(...list, { text: 'counted' }))).chat_id };
-  await eventually('the chat has effects', async () => (await fixture.rest.call('GET', `/api/sessions/${busy.session}/files/effects`)).status === 200);
+  await eventually(
+    'the chat has effects', async () => (await fixture.rest.call('GET', `/api/sessions/${busy.session}/files/effects`)).status === 200,
+  );
 }
 
 const dataDir = () => join(fixture.server.dir, 'data');

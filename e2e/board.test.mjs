@@ -157,7 +157,9 @@ test('issues and squads are deleted, but not while a run works', async () => {
   const squad = await fixture.rest.post(squads, { name: 'Crew', leader_id: agent });
   const changed = await fixture.rest.patch(`${squads}/${squad.id}`, { name: 'Team', instructions: 'Look twice.' });
   assert.deepEqual([changed.name, changed.instructions, changed.leader_id], ['Team', 'Look twice.', agent]);
-  const issue = await create({ description: order({ steps: [{ text: 'held back', hold: true }] }), assignee_type: 'squad', assignee_id: squad.id });
+  const issue = await create({
+    description: order({ steps: [{ text: 'held back', hold: true }] }), assignee_type: 'squad', assignee_id: squad.id,
+  });
   const { session_id: session } = await begun(issue, 'running');
   for (const path of [`${squads}/${squad.id}`, `${board}/issues/${issue.id}`]) {
     const refused = await fixture.rest.call('DELETE', path);

@@ -259,7 +259,9 @@ test('a question that no user answers is escalated to another user, or answered 
   await fixture.rest.post(`${board}/members`, { user_id: deputy.id, role: 'member' });
   await fixture.rest.post(`${board}/members`, { user_id: viewer.id, role: 'viewer' });
 
-  const gated = (escalation) => graph([bashNode('gate', 'echo done', { approval: { policy: 'required', escalation } })], ['s', 'gate'], ['gate', 'z']);
+  const gated = (escalation) => graph(
+    [bashNode('gate', 'echo done', { approval: { policy: 'required', escalation } })], ['s', 'gate'], ['gate', 'z'],
+  );
   const probe = await publish(gated({ timeout_s: 60 }));
   for (const user of [viewer, other]) {
     const found = await fixture.rest.post(dagOf(probe, '/validate'), { dag: gated({ escalate_after_s: 1, user_id: user.id }) });
@@ -273,11 +275,15 @@ test('a question that no user answers is escalated to another user, or answered 
   const made = await run(id);
   const asked = await eventually('the question is escalated', async () => (await deputy.rest.get('/api/inbox')).items[0]);
   assert.deepEqual([asked.escalated, asked.questions[0].options.map((o) => o.label)], [true, ['Approve', 'Reject']]);
-  assert.deepEqual((await fixture.rest.get('/api/inbox')).items.filter((i) => i.question_id === asked.question_id).map((i) => i.escalated), [false]);
+  assert.deepEqual(
+    (await fixture.rest.get('/api/inbox')).items.filter((i) => i.question_id === asked.question_id).map((i) => i.escalated), [false],
+  );
   assert.equal((await deputy.rest.call('GET', `/api/sessions/${asked.session_id}`)).status, 404, 'the session stays its owner\'s');
   for (const user of [viewer, other]) {
     assert.equal((await user.rest.get('/api/inbox')).total, 0);
-    assert.equal((await user.rest.call('POST', `/api/inbox/${asked.question_id}/answer`, { selections: { 0: [0] } })).body.code, 'question_not_found');
+    assert.equal(
+      (await user.rest.call('POST', `/api/inbox/${asked.question_id}/answer`, { selections: { 0: [0] } })).body.code, 'question_not_found',
+    );
   }
   assert.equal((await deputy.rest.post(`/api/inbox/${asked.question_id}/answer`, { selections: { 0: [0] } })).resolved, true);
   const done = await over(id, made.id);
@@ -288,7 +294,10 @@ test('a question that no user answers is escalated to another user, or answered 
   assert.equal(resolved.data.by, deputy.id);
 
   // No user answers.
-  const human = { id: 'ask', type: 'human', config: { prompt: 'Which?', options: ['yes', 'no'] }, approval: { policy: 'none', escalation: { timeout_s: 1, default_answer: 'no' } } };
+  const human = {
+    id: 'ask', type: 'human', config: { prompt: 'Which?', options: ['yes', 'no'] },
+    approval: { policy: 'none', escalation: { timeout_s: 1, default_answer: 'no' } },
+  };
   const byDefault = await publish(graph([human], ['s', 'ask'], ['ask', 'z']));
   assert.equal((await over(byDefault, (await run(byDefault)).id)).outputs, 'no');
   const rejected = await publish(gated({ timeout_s: 1 }));
@@ -311,12 +320,18 @@ test('an administrator ends a run with a reason', async () => {
   const list = async (owner) => (await fixture.rest.get(`/api/admin/runs?kind=dag&status=running&limit=200&owner_id=${owner}`)).items;
   const listed = await eventually('the run is listed', async () => (await list(user.id)).find((r) => r.workflow_id === workflow));
   assert.deepEqual(await list('01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21'), []);
-  assert.deepEqual([listed.work.part_of, listed.work.waiting.reason, listed.actions], [id, 'child', ['cancel', 'force_fail', 'resume']], JSON.stringify(listed));
+  assert.deepEqual(
+    [listed.work.part_of, listed.work.waiting.reason, listed.actions], [id, 'child', ['cancel', 'force_fail', 'resume']],
+    JSON.stringify(listed),
+  );
   await fixture.rest.post(`/api/admin/runs/${encodeURIComponent(workflow)}/force-fail`, { reason: 'The source is gone.' });
   const failed = await over(id, made.id);
   assert.deepEqual([failed.status, failed.error], ['failed', { code: 'run_lost', message: 'The source is gone.' }]);
   await eventually('its chat is stopped', async () => (await fixture.rest.detail(slow.session_id)).status === 'interrupted');
-  await eventually('its workflow has closed', async () => (await fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(workflow)}/cancel`)).body.code === 'run_not_found');
+  await eventually(
+    'its workflow has closed',
+    async () => (await fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(workflow)}/cancel`)).body.code === 'run_not_found',
+  );
 });
 
 test('a subflow is a run of its own', async () => {
@@ -332,7 +347,9 @@ test('a subflow is a run of its own', async () => {
 });
 
 test('a run waits for what its subflow waits for', async () => {
-  const inner = await publish(graph([{ id: 'ask', type: 'human', config: { prompt: 'Sure?', options: ['yes'] } }], ['s', 'ask'], ['ask', 'z']));
+  const inner = await publish(graph(
+    [{ id: 'ask', type: 'human', config: { prompt: 'Sure?', options: ['yes'] } }], ['s', 'ask'], ['ask', 'z'],
+  ));
   const middle = await publish(graph([{ id: 'sub', type: 'subflow', config: { prod_solution_id: inner } }], ['s', 'sub'], ['sub', 'z']));
   const id = await publish(graph([{ id: 'sub', type: 'subflow', config: { prod_solution_id: middle } }], ['s', 'sub'], ['sub', 'z']));
   const made = await run(id);

@@ -218,7 +218,8 @@ describe('stop', () => {
             name: 'Bash',
             arguments: {
               command:
-                '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; done" & echo begun; sleep 600',
+                '(while sleep 0.1; do echo beat >> beats; done) & setsid sh -c "while sleep 0.1; do echo beat >> beats; ' +
+                  'done" & echo begun; sleep 600',
               timeout: 600_000,
             },
           },

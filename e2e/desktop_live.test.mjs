@@ -16,7 +16,9 @@ let desktop;
 
 const agent = (description, list) => call('Agent', { description, prompt: order({ steps: list, note: description }) });
 
-describe('desktop, live', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('desktop, live', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start();
@@ -65,7 +67,9 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
       { text: 'Both are back.' },
     ));
     const answers = page.getByRole('article', { name: 'Answer of the sub-agent' });
-    const inner = answers.filter({ has: page.getByRole('button', { name: /^Agent digs/ }) }).getByRole('article', { name: 'Answer of the sub-agent' });
+    const inner = answers.filter({ has: page.getByRole('button', { name: /^Agent digs/ }) }).getByRole(
+      'article', { name: 'Answer of the sub-agent' },
+    );
     const seen = async () => {
       await inner.getByText('Depth is', { exact: true }).waitFor();
       await answers.getByText('Sheep are', { exact: true }).waitFor();
@@ -131,8 +135,12 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await page.getByRole('button', { name: 'Upload files' }).click();
     const file = (name, content) => ({ name, mimeType: '', buffer: Buffer.from(content) });
     await (await choosing).setFiles([
-      file('pixel.png', Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64')),
-      file('drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><script>parent.harmed = 1</script><rect width="40" height="40"/></svg>'),
+      file(
+        'pixel.png',
+        Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64'),
+      ),
+      file('drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><script>parent.harmed = 1</script><rect ' +
+        'width="40" height="40"/></svg>'),
       file('notes.md', `# Notes\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<script>window.harmed = 1</script>\n\n![far](${elsewhere}/x.png)\n`),
       file('table.csv', 'name,remark\n"Ann, B.","says ""hi"""\nBob,=1+1\n'),
       file('page.html', `<h1>Framed</h1><img src="${elsewhere}/x.png" onerror="parent.harmed=1">
@@ -263,7 +271,9 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     await ask('{"type":');
     await dialog(page).getByText('This is no JSON object.').waitFor();
     await clean(page, 'schema');
-    await dialog(page).getByLabel('JSON Schema of the result').fill('{"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}');
+    await dialog(page).getByLabel('JSON Schema of the result').fill(
+      '{"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}',
+    );
     await dialog(page).getByRole('button', { name: 'Use it' }).click();
     await chip.waitFor();
     await clean(page, 'schema, chosen');
@@ -357,14 +367,18 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
     const said = [
       '# Fine <script>window.harmed = 1</script><img src="http://far.example/x.png" onerror="window.harmed = 1">',
       '<iframe src="http://far.example/"></iframe> <svg onload="window.harmed = 1"> <a href="javascript:window.harmed = 1">raw</a>',
-      '[script](javascript:window.harmed=1) [data](data:text/html,<script>1</script>) [fine](https://example.com/) ![far](http://far.example/y.png)',
+      '[script](javascript:window.harmed=1) [data](data:text/html,<script>1</script>) [fine](https://example.com/) ' +
+        '![far](http://far.example/y.png)',
       'turned \u202egnp.exe and \u0007bell, \u001b[31mred',
       '| broken | table\n|--\n| **bold `code\n> > > quote\n1. ```js\nnot closed',
     ].join('\n\n');
-    const names = ['<img src=x onerror=window.harmed=1>.txt', 'photo\u202egnp.exe', 'tab\tand\u0001.md', `${'long'.repeat(60)}.txt`, '"\'`$(x).csv'];
+    const names = [
+      '<img src=x onerror=window.harmed=1>.txt', 'photo\u202egnp.exe', 'tab\tand\u0001.md', `${'long'.repeat(60)}.txt`, '"\'`$(x).csv',
+    ];
     const make = names.map((name) => `touch "$(printf %s ${Buffer.from(name).toString('base64')} | base64 -d)"`).join('; ');
     await say(page, steps(
-      bash(`${make}; head -c 1000000 /dev/zero | tr '\\0' A > line.txt; cp line.txt line.md; printf '\\033[1;31mred\\033[0m <b>x</b> \\xe2\\x80\\xaeback\\n'; head -c 300000 line.txt`),
+      bash(`${make}; head -c 1000000 /dev/zero | tr '\\0' A > line.txt; cp line.txt line.md; ` +
+        `printf '\\033[1;31mred\\033[0m <b>x</b> \\xe2\\x80\\xaeback\\n'; head -c 300000 line.txt`),
       { text: said }, { text: 'never' },
     ));
     const answer = page.getByRole('article', { name: 'Answer', exact: true }).last();
@@ -410,7 +424,8 @@ describe('desktop, live', { skip: chromium || required ? false : 'Chromium is mi
 const pdf = `%PDF-1.1
 1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
-3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]/Contents 4 0 R
+/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj
 4 0 obj<</Length 40>>stream
 BT /F 18 Tf 20 50 Td (A paper) Tj ET    
 endstream endobj

@@ -12,7 +12,9 @@ const password = 'correct horse battery';
 let fixture;
 let desktop;
 
-describe('desktop, pages', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('desktop, pages', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password });
@@ -23,9 +25,13 @@ describe('desktop, pages', { skip: chromium || required ? false : 'Chromium is m
     await fixture?.close();
   });
 
-  const rooms = ['/', '/inbox', '/schedules', '/schedules/new', '/board', '/dags', '/agents', '/webhooks', '/library', '/admin', '/settings'];
+  const rooms = [
+    '/', '/inbox', '/schedules', '/schedules/new', '/board', '/dags', '/agents', '/webhooks', '/library', '/admin', '/settings',
+  ];
 
-  for (const [locale, lang, heading, letters] of [['ru-RU', 'ru', 'Что нужно сделать?', /\p{Script=Cyrillic}/u], ['zh-CN', 'zh-Hans', '要做什么？', /\p{Script=Han}/u]]) {
+  for (const [locale, lang, heading, letters] of [
+    ['ru-RU', 'ru', 'Что нужно сделать?', /\p{Script=Cyrillic}/u], ['zh-CN', 'zh-Hans', '要做什么？', /\p{Script=Han}/u],
+  ]) {
     test(`every room speaks the language of the browser: ${locale}`, async () => {
       const page = await desktop.open('/', { locale });
       await page.getByRole('heading', { name: heading }).waitFor();
@@ -34,7 +40,9 @@ describe('desktop, pages', { skip: chromium || required ? false : 'Chromium is m
         await page.goto(`${fixture.server.desktopURL}${room}`);
         const title = page.getByRole('main').getByRole('heading', { level: 1 });
         await title.waitFor();
-        assert.match(await title.textContent(), room === '/dags' ? /DAG/ : room === '/webhooks' && lang === 'zh-Hans' ? /Webhook/ : letters, room);
+        assert.match(
+          await title.textContent(), room === '/dags' ? /DAG/ : room === '/webhooks' && lang === 'zh-Hans' ? /Webhook/ : letters, room,
+        );
         await page.getByRole('status').filter({ hasText: /^Loading|^Загрузка|^正在加载/ }).first().waitFor({ state: 'detached' });
         await desktop.clean(page, `${lang} ${room}`);
       }

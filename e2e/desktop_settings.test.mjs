@@ -21,7 +21,9 @@ let fixture;
 let desktop;
 let faults;
 
-describe('desktop settings', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('desktop settings', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password });
@@ -50,7 +52,10 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.emulateMedia({ colorScheme: 'light' });
     await page.setViewportSize({ width: 360, height: 740 });
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${tab}: the page is wider than the window`);
-    assert.ok(await page.getByRole('tabpanel').evaluate((panel) => panel.scrollWidth <= panel.clientWidth), `${tab}: its content is wider than the window`);
+    assert.ok(
+      await page.getByRole('tabpanel').evaluate((panel) => panel.scrollWidth <= panel.clientWidth),
+      `${tab}: its content is wider than the window`,
+    );
     await show(page, `${tab}-narrow`);
     await page.setViewportSize({ width: 1400, height: 900 });
     assert.deepEqual(faults, [], tab);
@@ -130,7 +135,9 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await dialog(page).getByLabel('Name of variable 2').fill('OTHER');
     await confirm(page, 'Save');
     await entry(page, 'Environment buckets', 'default').getByText('GREETING, OTHER').waitFor();
-    assert.deepEqual(await fixture.rest.get('/api/env/buckets/default'), { bucket: 'default', env: { GREETING: 'hello-from-a-bucket', OTHER: '' } });
+    assert.deepEqual(
+      await fixture.rest.get('/api/env/buckets/default'), { bucket: 'default', env: { GREETING: 'hello-from-a-bucket', OTHER: '' } },
+    );
     await page.getByRole('button', { name: 'Add a rule' }).click();
     await dialog(page).getByLabel('Domain').fill('example.org');
     await dialog(page).getByLabel('Decision').selectOption('deny');
@@ -230,7 +237,9 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     const { items: solutions } = await fixture.rest.get('/api/solutions');
     const factory = solutions.find((one) => one.id === 'software_factory').name;
     await page.getByRole('columnheader', { name: factory }).waitFor();
-    const reference = await page.request.get(`${fixture.server.desktopURL}${await page.getByRole('link', { name: 'API reference' }).getAttribute('href')}`);
+    const reference = await page.request.get(
+      `${fixture.server.desktopURL}${await page.getByRole('link', { name: 'API reference' }).getAttribute('href')}`,
+    );
     assert.equal(reference.status(), 200);
     assert.equal(await page.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), `http://127.0.0.1:${fixture.server.ports.ui}`);
 
@@ -259,12 +268,16 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
 
     // A run that waits for an answer is cancelled.
     const { session_id: id } = await fixture.rest.post('/api/sessions', { intent: 'asks' });
-    await fixture.rest.post(`/api/sessions/${id}/chat`, { message: steps({ calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] }) });
+    await fixture.rest.post(`/api/sessions/${id}/chat`, { message: steps({ calls: [
+      call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] }),
+    ] }) });
     await eventually('the question is there', async () => (await fixture.rest.detail(id)).status === 'waiting_for_input');
     await page.getByRole('tab', { name: 'Runs' }).click();
     const run = entry(page, 'Runs', id);
     await run.getByText(/Waits for an answer since/).waitFor();
-    assert.match(await run.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), /\/namespaces\/everloop\/workflows\/session%2F/);
+    assert.match(
+      await run.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), /\/namespaces\/everloop\/workflows\/session%2F/,
+    );
     await look(page, 'Runs');
     await run.getByRole('button', { name: 'Cancel' }).click();
     await confirm(page, 'Cancel the run');
@@ -297,11 +310,15 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
 
   test('skills, tool servers and memories', async () => {
     const registry = new Rest(fixture.server.registryURL, fixture.server.key);
-    const text = (version) => `---\nname: tables\ndescription: What tables are for.\nmetadata:\n  version: ${version}\n---\n# About tables\n`;
+    const text = (version) =>
+      `---\nname: tables\ndescription: What tables are for.\nmetadata:\n  version: ${version}\n---\n# About tables\n`;
     for (const version of ['1.0.0', '1.1.0']) {
       const form = new FormData();
       form.set('file', new Blob([zip([{ name: 'tables/SKILL.md', data: text(version) }])]), 'skill.zip');
-      const answer = await fetch(`${registry.url}/skills/acme/tables/versions/${version}`, { method: 'POST', body: form, headers: { authorization: `Bearer ${fixture.server.key}` } });
+      const answer = await fetch(
+        `${registry.url}/skills/acme/tables/versions/${version}`,
+        { method: 'POST', body: form, headers: { authorization: `Bearer ${fixture.server.key}` } },
+      );
       assert.equal(answer.status, 201, await answer.text());
     }
     await registry.put('/skills/acme/tables/release', { version: '1.1.0' });
@@ -324,7 +341,9 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.keyboard.press('Escape');
 
     await fixture.rest.post(`/api/sessions/${old}/skills/install`, { org: 'acme', name: 'tables', version: '1.0.0' });
-    await eventually('the release is known', async () => (await fixture.rest.get(`/api/sessions/${old}/skills`)).items.some((one) => one.update_available));
+    await eventually(
+      'the release is known', async () => (await fixture.rest.get(`/api/sessions/${old}/skills`)).items.some((one) => one.update_available),
+    );
     await page.getByLabel('Of', { exact: true }).selectOption({ label: 'with an old skill' });
     await entry(page, 'Skills', 'tables').getByRole('button', { name: 'Update' }).click();
     await confirm(page, 'Install');
@@ -402,7 +421,10 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
 
   test('solutions, apps, links and background tasks', async () => {
     await finished('with a site', steps(
-      { calls: [call('Bash', { command: 'mkdir site; echo "<title>Site</title>of the agent" > site/index.html' }), call('Bash', { command: 'echo begun; sleep 600', description: 'A long command', run_in_background: true })] },
+      { calls: [
+        call('Bash', { command: 'mkdir site; echo "<title>Site</title>of the agent" > site/index.html' }),
+        call('Bash', { command: 'echo begun; sleep 600', description: 'A long command', run_in_background: true }),
+      ] },
       { text: 'Made.' }));
     const page = await open();
     await signIn(page);
@@ -537,9 +559,12 @@ describe('desktop settings', { skip: chromium || required ? false : 'Chromium is
     await page.evaluate(() => { document.hasFocus = () => false; }); // the person is elsewhere
     const { session_id: asking } = await fixture.rest.post('/api/sessions', { intent: 'asks from afar' });
     await fixture.rest.post(`/api/sessions/${asking}/chat`, { message: steps(
-      { ...bash('true') }, { calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] }) });
+      { ...bash('true') },
+      { calls: [call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'A' }, { label: 'B' }] }] })] }) });
     await page.waitForFunction(() => globalThis.shown.length > 0, undefined, waits);
-    assert.deepEqual(await page.evaluate(() => globalThis.shown.map(({ title, body }) => [title, body])), [['A question for you', 'asks from afar']]);
+    assert.deepEqual(
+      await page.evaluate(() => globalThis.shown.map(({ title, body }) => [title, body])), [['A question for you', 'asks from afar']],
+    );
     await page.evaluate(() => globalThis.shown[0].click());
     const form = page.getByRole('form', { name: 'Question' });
     await form.waitFor();

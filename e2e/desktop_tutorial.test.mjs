@@ -15,7 +15,9 @@ const text = readFileSync(new URL('../docs/tutorial.md', import.meta.url), 'utf8
 let fixture;
 let desktop;
 
-describe('the tutorial', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('the tutorial', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start();

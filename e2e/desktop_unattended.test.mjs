@@ -15,7 +15,9 @@ let desktop;
 let receiver;
 let hooks = 0;
 
-describe('desktop, unattended work', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('desktop, unattended work', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     receiver = createServer((request, response) => {
@@ -62,7 +64,10 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await permission.getByRole('radio').first().check();
     await permission.getByRole('button', { name: 'Decide' }).click();
     await page.getByText('Nothing waits for you').waitFor();
-    await eventually('both chats have ended', async () => (await Promise.all([asks, wants].map((id) => fixture.rest.detail(id)))).every((one) => one.status === 'completed'));
+    await eventually(
+      'both chats have ended',
+      async () => (await Promise.all([asks, wants].map((id) => fixture.rest.detail(id)))).every((one) => one.status === 'completed'),
+    );
     assert.match(JSON.stringify(await fixture.rest.messages(asks)), /Blue/);
     assert.deepEqual(desktop.faults, []);
     await page.context().close();
@@ -110,7 +115,9 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     assert.equal(await runs.getByRole('link', { name: 'Session' }).count(), 2);
     const task = new URL(page.url()).pathname.split('/')[2];
     const saved = await fixture.rest.get(`/api/scheduled-tasks/${task}`);
-    assert.deepEqual([saved.cron, saved.timezone, saved.overlap, saved.files], ['30 7 * * 1-4', 'Europe/Berlin', 'buffer_one', ['report/*.md']]);
+    assert.deepEqual(
+      [saved.cron, saved.timezone, saved.overlap, saved.files], ['30 7 * * 1-4', 'Europe/Berlin', 'buffer_one', ['report/*.md']],
+    );
 
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByText(/disabled: never due/).waitFor();
@@ -132,7 +139,8 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('button', { name: 'New agent' }).first().click();
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Name').fill('Builder');
-    await dialog.getByLabel('Solution and role').selectOption({ label: 'Engineer' }).catch(() => dialog.getByLabel('Solution and role').selectOption({ index: 1 }));
+    await dialog.getByLabel('Solution and role').selectOption({ label: 'Engineer' })
+      .catch(() => dialog.getByLabel('Solution and role').selectOption({ index: 1 }));
     await dialog.getByLabel('Instructions').fill('Answer in one word.');
     await desktop.clean(page, 'new agent');
     await dialog.getByRole('button', { name: 'Create' }).click();
@@ -185,7 +193,9 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     }
     const workspace = new URL(page.url()).pathname.split('/')[2];
     const issues = async () => (await fixture.rest.get(`/api/prod_workspaces/${workspace}/issues`)).items;
-    const at = (title, status) => eventually(`${title} is ${status}`, async () => (await issues()).find((one) => one.title === title && one.status === status));
+    const at = (title, status) => eventually(
+      `${title} is ${status}`, async () => (await issues()).find((one) => one.title === title && one.status === status),
+    );
     await desktop.clean(page, 'board');
 
     // By the pointer, by the keyboard, by the menu.
@@ -303,7 +313,9 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await desktop.clean(page, 'runs of a DAG');
     await page.getByRole('tab', { name: 'Versions' }).click();
     const act = async (item) => {
-      await page.getByRole('region', { name: 'DAG', exact: true }).getByRole('button', { name: 'Actions of version 1', exact: true }).click();
+      await page.getByRole('region', { name: 'DAG', exact: true }).getByRole(
+        'button', { name: 'Actions of version 1', exact: true },
+      ).click();
       await page.getByRole('menuitem', { name: item, exact: true }).click();
     };
     await act('Compare with the newest');
@@ -335,7 +347,10 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Version 2 was saved.').waitFor();
     const saved = (await fixture.rest.get(`/api/prod_solution/architecture/${id}`)).architecture.nodes;
-    assert.deepEqual(saved.map((node) => [node.type, node.name, node.technology, node.links?.[0]?.protocol]), [['service', 'Web shop', 'Go', 'SQL'], ['data_store', 'Orders', undefined, undefined]]);
+    assert.deepEqual(
+      saved.map((node) => [node.type, node.name, node.technology, node.links?.[0]?.protocol]),
+      [['service', 'Web shop', 'Go', 'SQL'], ['data_store', 'Orders', undefined, undefined]],
+    );
     await page.getByRole('button', { name: 'Publish' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Publish' }).click();
     await page.getByText('Version 2 is published.').waitFor();
@@ -348,7 +363,10 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await desktop.clean(page, 'assistant, off');
     await page.getByRole('button', { name: 'Turn the assistant on' }).click();
     const box = page.getByRole('complementary', { name: 'Assistant' }).getByRole('textbox', { name: 'Message' });
-    const edit = { base_version: 1, set_nodes: [{ id: 'begin', type: 'start' }, { id: 'finish', type: 'end' }], set_edges: [{ id: 'e', source: 'begin', target: 'finish' }] };
+    const edit = {
+      base_version: 1, set_nodes: [{ id: 'begin', type: 'start' }, { id: 'finish', type: 'end' }],
+      set_edges: [{ id: 'e', source: 'begin', target: 'finish' }],
+    };
     await box.fill(steps({ calls: [call('ReadDAG', {})] }, { calls: [call('EditDAG', edit)] }, { text: 'Two nodes are there.' }));
     await box.press('Enter');
     await page.getByText('Two nodes are there.').waitFor();
@@ -387,7 +405,9 @@ describe('desktop, unattended work', { skip: chromium || required ? false : 'Chr
     await page.getByRole('dialog', { name: 'Edit Painters' }).getByRole('button', { name: 'Save' }).click();
     await page.getByRole('list', { name: 'Squads' }).getByText('Decorators').waitFor();
     const [squad] = (await fixture.rest.get(`/api/prod_workspaces/${workspace}/squads`)).items;
-    assert.deepEqual([squad.name, squad.instructions, squad.members.map((one) => one.role)], ['Decorators', 'Use the big brush.', ['mixes colours']]);
+    assert.deepEqual(
+      [squad.name, squad.instructions, squad.members.map((one) => one.role)], ['Decorators', 'Use the big brush.', ['mixes colours']],
+    );
     await desktop.clean(page, 'members and squads');
     await page.getByRole('button', { name: 'Delete Decorators' }).click();
     await page.getByRole('dialog', { name: 'Delete Decorators?' }).getByRole('button', { name: 'Delete' }).click();

@@ -335,7 +335,8 @@ test('an upload that is cut off leaves nothing', async () => {
   });
   sending.on('error', () => {});
   sending.write(
-    '--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; name="files"; filename="half"\r\n\r\n',
+    '--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; ' +
+      'name="files"; filename="half"\r\n\r\n',
   );
   const dir = join(fixture.server.dir, 'data/workspace/.everloop-staging');
   await new Promise((sent) => sending.write(Buffer.alloc(8 << 20), sent));

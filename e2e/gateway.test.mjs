@@ -26,7 +26,9 @@ const tools = [
 
 describe('the Responses interface with the client of OpenAI', () => {
   const respond = (input, more = {}) => client.responses.create({ model: 'gpt-4o', input, ...more });
-  const bash = { type: 'function', name: 'Bash', parameters: { type: 'object', properties: { command: { type: 'string' } } }, strict: false };
+  const bash = {
+    type: 'function', name: 'Bash', parameters: { type: 'object', properties: { command: { type: 'string' } } }, strict: false,
+  };
 
   test('a response, and what the model is given', async () => {
     const answer = await respond(steps({ text: 'plain words' }), { instructions: 'of-this-responses-test' });
@@ -37,7 +39,9 @@ describe('the Responses interface with the client of OpenAI', () => {
   });
 
   test('a conversation with a tool, streamed and not', async () => {
-    const script = steps({ thinking: 'let me see', text: 'I run it', calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'it ran' });
+    const script = steps(
+      { thinking: 'let me see', text: 'I run it', calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'it ran' },
+    );
     const input = [{ role: 'user', content: script }];
     const whole = await respond(input, { tools: [bash] });
     const stream = client.responses.stream({ model: 'gpt-4o', input, tools: [bash] });

@@ -24,7 +24,8 @@ async function tree(view) {
   const { calls } = await view.run(
     steps(
       bash(
-        `find . -path ./.everloop -prune -o -mindepth 1 -printf '%P %y %m %l ' -a \\( -type f -exec sha256sum {} \\; -o -printf '\\n' \\) | sort`,
+        `find . -path ./.everloop -prune -o -mindepth 1 -printf '%P %y %m %l ' -a \\( -type f -exec sha256sum {} \\; ` +
+          `-o -printf '\\n' \\) | sort`,
       ),
       { text: 'seen' },
     ),
@@ -120,8 +121,10 @@ describe('rewind', () => {
       steps(
         bash(
           [
-            'git init -q outer && cd outer && git config user.email a@b && git config user.name n && echo 1 > f && git add f && git commit -qm one',
-            'git init -q inner && cd inner && git config user.email a@b && git config user.name n && echo 2 > g && git add g && git commit -qm two && cd ..',
+            'git init -q outer && cd outer && git config user.email a@b && git config user.name n && echo 1 > f && git add f && ' +
+              'git commit -qm one',
+            'git init -q inner && cd inner && git config user.email a@b && git config user.name n && echo 2 > g && git add g && ' +
+              'git commit -qm two && cd ..',
             'cd .. && mkdir -p empty/deeper && ln -s outer/f link && ln -s /nowhere dangling && echo x > run.sh && chmod 741 run.sh',
             'printf "%s" "name with spaces" > "a file" && printf x > .hidden && chmod 700 empty',
           ].join('\n'),

@@ -31,7 +31,8 @@ const sum = (view) =>
     .run(
       steps(
         bash(
-          'find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; find . -path ./.everloop -prune -o -type f -print | wc -l',
+          'find . -path ./.everloop -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum; ' +
+            'find . -path ./.everloop -prune -o -type f -print | wc -l',
         ),
         { text: 'seen' },
       ),

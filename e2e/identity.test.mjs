@@ -129,9 +129,10 @@ test('hostile tokens are refused', async () => {
   const claims = decode(payload);
   const { body: keys } = await send('GET', '/.well-known/jwks.json');
   const hmac = `${encode({ ...head, alg: 'HS256' })}.${payload}`;
+  const publicKey = Buffer.from(keys.keys[0].x, 'base64url');
   const tokens = {
     'alg none': `${encode({ ...head, alg: 'none' })}.${payload}.`,
-    'public key as HMAC secret': `${hmac}.${createHmac('sha256', Buffer.from(keys.keys[0].x, 'base64url')).update(hmac).digest('base64url')}`,
+    'public key as HMAC secret': `${hmac}.${createHmac('sha256', publicKey).update(hmac).digest('base64url')}`,
     'wrong key': signed(head, claims),
     'unknown key': signed({ ...head, kid: 'x' }, claims),
     'key in the header': signed({ ...head, jwk: privateKey.export({ format: 'jwk' }) }, claims),
@@ -289,7 +290,9 @@ test('a client revokes its tokens and signs the browser out', async () => {
   await client.tokenRevocation(config, other.refresh_token);
   await until('it ends', async () => (await agent(bearer(other.access_token))).status === 401);
   assert.equal((await agent(bearer(tokens.access_token))).status, 200);
-  const address = client.buildEndSessionUrl(config, { id_token_hint: tokens.id_token, post_logout_redirect_uri: `${fixture.server.desktopURL}/` });
+  const address = client.buildEndSessionUrl(
+    config, { id_token_hint: tokens.id_token, post_logout_redirect_uri: `${fixture.server.desktopURL}/` },
+  );
   const out = await fetch(address, { redirect: 'manual' });
   assert.deepEqual([out.status, out.headers.get('location')], [302, `${fixture.server.desktopURL}/`]);
   assert.equal((await send('GET', '/api/v1/auth/me', { headers: { cookie: `everloop_session=${cookies.everloop_session}` } })).status, 401);

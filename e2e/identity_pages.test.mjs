@@ -22,7 +22,9 @@ const codeAt = (secret, steps = 0) => {
   return String((digest.readUInt32BE(digest[19] & 15) & 0x7fffffff) % 1_000_000).padStart(6, '0');
 };
 
-describe('pages of the identity service', { skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM' }, () => {
+describe('pages of the identity service', {
+  skip: chromium || required ? false : 'Chromium is missing: install it (Debian: chromium), or set EVERLOOP_CHROMIUM',
+}, () => {
   let fixture;
   let browser;
   let origin;
@@ -73,7 +75,8 @@ describe('pages of the identity service', { skip: chromium || required ? false :
   // clean looks at a page in both themes and at 360 px. axe is a script: it looks at a copy
   // of the page where the page itself has none.
   async function clean(page, place) {
-    if (process.env.EVERLOOP_E2E_SHOTS) await page.screenshot({ path: join(process.env.EVERLOOP_E2E_SHOTS, `identity-${place}.png`), fullPage: true });
+    if (process.env.EVERLOOP_E2E_SHOTS)
+      await page.screenshot({ path: join(process.env.EVERLOOP_E2E_SHOTS, `identity-${place}.png`), fullPage: true });
     const wide = page.viewportSize();
     for (const colorScheme of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme });
@@ -245,7 +248,8 @@ describe('pages of the identity service', { skip: chromium || required ? false :
     const username = await person();
     const page = await open();
     const address = new URLSearchParams({
-      client_id: 'desktop', redirect_uri: `${fixture.server.desktopURL}/signin/callback`, response_type: 'code', scope: 'openid', state: 's',
+      client_id: 'desktop', redirect_uri: `${fixture.server.desktopURL}/signin/callback`, response_type: 'code', scope: 'openid',
+      state: 's',
       code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM', code_challenge_method: 'S256',
     });
     await page.goto(`${origin}/oauth/authorize?${address}`);

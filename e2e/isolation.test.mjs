@@ -111,7 +111,8 @@ test('tools of one user’s session do not reach another’s files', async () =>
       {
         calls: [
           call('Bash', {
-            command: `find / -name note -newermt "-10 minutes" -not -path "/proc/*" 2>/dev/null | xargs -r cat; ls /workspace/.. 2>/dev/null; true`,
+            command: `find / -name note -newermt "-10 minutes" -not -path "/proc/*" 2>/dev/null | xargs -r cat; ` +
+              `ls /workspace/.. 2>/dev/null; true`,
           }),
           call('Read', { file_path: `../${mine.session}/note` }),
           call('Glob', { pattern: '../**/note' }),

@@ -69,15 +69,21 @@ const ways = {
   stray: () => say({ id: 'another id', result: { content: [] } }),
   shape: (id) => say({ id, result: { content: 'no list' } }),
   nonsense: () => process.stdout.write('{"jsonrpc": \\n[]\\nhello\\n'),
-  flood: (id) => process.stdout.write('{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[{"type":"text","text":"' + 'x'.repeat(40 << 20) + '"}]}}\\n'),
+  flood: (id) => say({ id, result: { content: [{ type: 'text', text: 'x'.repeat(40 << 20) }] } }),
   exit: () => { process.stderr.write('no luck\\n'); process.exit(7); },
   refuse: (id) => say({ id, error: { code: -32000, message: 'not today' } }),
   fine: (id) => say({ id, result: { content: [{ type: 'text', text: 'it is fine' }] } }),
 };
 createInterface({ input: process.stdin }).on('line', (line) => {
   const { id, method, params } = JSON.parse(line);
-  if (method === 'initialize') say({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'liar', version: '1' } } });
-  if (method === 'tools/list') say({ id, result: { tools: [{ name: 'do', inputSchema: { type: 'object', properties: { way: { type: 'string' } } } }] } });
+  if (method === 'initialize') {
+    const { protocolVersion } = params;
+    say({ id, result: { protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'liar', version: '1' } } });
+  }
+  if (method === 'tools/list') {
+    const inputSchema = { type: 'object', properties: { way: { type: 'string' } } };
+    say({ id, result: { tools: [{ name: 'do', inputSchema }] } });
+  }
   if (method === 'ping') say({ id, result: {} });
   if (method === 'tools/call') ways[params.arguments.way](id);
 });

@@ -96,7 +96,8 @@ describe('a skill of a session', () => {
     await run(
       view,
       bash(
-        "rm -rf .skills/own; mkdir -p .skills/late .skills/broken; echo x > .skills/broken/SKILL.md; sed s/own/late/g > .skills/late/SKILL.md <<'END'\n" +
+        "rm -rf .skills/own; mkdir -p .skills/late .skills/broken; echo x > .skills/broken/SKILL.md; " +
+          "sed s/own/late/g > .skills/late/SKILL.md <<'END'\n" +
           document('own', '0.1.0', 'mine') +
           'END',
       ),
@@ -190,7 +191,8 @@ describe('skills of the service', () => {
       view,
       load('skill-authoring'),
       bash(
-        'sh .everloop/skills/skill-authoring/scripts/new-skill.sh .skills/tidy && sed -i "s/FILL IN what it does/Tidies up/; s/FILL IN\\.*$/things lie about/; s/FILL IN the first step/Look/" .skills/tidy/SKILL.md',
+        'sh .everloop/skills/skill-authoring/scripts/new-skill.sh .skills/tidy && sed -i "s/FILL IN what it does/Tidies up/; ' +
+          's/FILL IN\\.*$/things lie about/; s/FILL IN the first step/Look/" .skills/tidy/SKILL.md',
       ),
       bash('.everloop/skills/skill-authoring/scripts/check-skill.sh .skills/tidy'),
     );
@@ -206,7 +208,8 @@ describe('skills of the service', () => {
       view,
       load('data-table-report'),
       bash(
-        'printf "city;people\\nBonn;330000\\nKiel;247000\\nKiel;247000\\n" > t.csv; if command -v python3 >/dev/null; then python3 .everloop/skills/data-table-report/scripts/profile.py t.csv; else echo "no python3"; fi',
+        'printf "city;people\\nBonn;330000\\nKiel;247000\\nKiel;247000\\n" > t.csv; if command -v python3 >/dev/null; ' +
+          'then python3 .everloop/skills/data-table-report/scripts/profile.py t.csv; else echo "no python3"; fi',
       ),
     );
     assert.match(profile.result, /no python3|3 rows, 2 columns; 1 duplicate rows[\s\S]*\| people \| number \|/);

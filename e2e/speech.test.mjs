@@ -72,7 +72,9 @@ describe('a recording in a message', () => {
     const stored = (await fixture.rest.messages(view.session)).find((m) => m.turn_id === turn);
     assert.deepEqual(stored.blocks.map((b) => b.type), ['audio', 'text']);
     assert.match(stored.blocks[1].content, /hear-4411 in words$/);
-    const served = await fetch(fixture.server.url + stored.blocks[0].content, { headers: { authorization: `Bearer ${fixture.server.key}` } });
+    const served = await fetch(
+      fixture.server.url + stored.blocks[0].content, { headers: { authorization: `Bearer ${fixture.server.key}` } },
+    );
     assert.equal(served.headers.get('content-type'), 'audio/wav');
     assert.deepEqual(Buffer.from(await served.arrayBuffer()), wav('hear-4411 in words'));
     // The next chat finds the text.
@@ -114,7 +116,8 @@ describe('a recording in a message', () => {
     assert.equal(await code('data:audio/wav;base64,aGVsbG8='), 'invalid_audio');
     assert.equal(await code('https://x.example/a.wav'), 'invalid_request');
     const { end } = await view.run([
-      { type: 'input_audio', input_audio: { data: wav('input-4414').toString('base64'), format: 'wav' } }, { type: 'text', text: steps({ text: 'ok' }) },
+      { type: 'input_audio', input_audio: { data: wav('input-4414').toString('base64'), format: 'wav' } },
+      { type: 'text', text: steps({ text: 'ok' }) },
     ]);
     assert.equal(end.status, 'completed');
     assert.match(JSON.stringify((await fixture.requests('input-4414')).at(-1).body.messages.at(-1)), /input-4414/);

@@ -193,7 +193,8 @@ describe('the sandbox', () => {
     const view = await fixture.session();
     const { result } = await run(
       view,
-      `kill -0 ${fixture.server.pid} 2>&1 && echo REACHED; id -u; mount -t tmpfs x /mnt 2>&1 || true; echo x > /etc/marker 2>&1 || true; test -e /etc/marker && echo WRITTEN`,
+      `kill -0 ${fixture.server.pid} 2>&1 && echo REACHED; id -u; mount -t tmpfs x /mnt 2>&1 || true; echo x > /etc/marker 2>&1 || true; ` +
+        `test -e /etc/marker && echo WRITTEN`,
     );
     assert.doesNotMatch(result, /REACHED|WRITTEN/);
   });

@@ -110,7 +110,8 @@ async function rich(settings = {}) {
       text: steps(
         { thinking: 'hm', calls: [call('Write', { file_path: 'notes/ä 😀.txt', content: 'alpha\n' })] },
         bash(
-          'printf "#!/bin/sh\\n" > run.sh; chmod 755 run.sh; ln -s notes/x link; mkdir -p hollow/dir; head -c 3000000 /dev/zero > zeros; cat nothing',
+          'printf "#!/bin/sh\\n" > run.sh; chmod 755 run.sh; ln -s notes/x link; mkdir -p hollow/dir; head -c 3000000 /dev/zero > zeros; ' +
+            'cat nothing',
         ),
         { text: 'first answer' },
       ),

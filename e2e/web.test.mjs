@@ -271,7 +271,8 @@ describe('a search engine of the operator', () => {
     );
     assert.equal(
       good.result,
-      '1. Found https://go.dev/a\n   https://go.dev/a\n   for go news\n2. Found https://example.com/b\n   https://example.com/b\n   for go news\n\nRead a page with WebFetch before you rely on it.',
+      '1. Found https://go.dev/a\n   https://go.dev/a\n   for go news\n2. Found https://example.com/b\n   https://example.com/b\n   for ' +
+        'go news\n\nRead a page with WebFetch before you rely on it.',
     );
     assert.doesNotMatch(only.result, /Found https:\/\/go\.dev/);
     assert.match(only.result, /1\. Found https:\/\/example\.com/);

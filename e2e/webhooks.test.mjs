@@ -294,7 +294,9 @@ test('runs that fail, are tried again or cancelled send each state once', async 
   const kinds = ['started', 'completed', 'failed', 'cancelled'];
   const all = await hook('/ends', { events: kinds.flatMap((k) => [`dag_run.${k}`, `issue_run.${k}`]) });
   const of = (probe) => receiver.of('/ends').map((r) => r.event).filter((e) => probe(e.data));
-  const sent = (probe, ...types) => eventually(`${types} were sent`, async () => types.every((t) => of(probe).some((e) => e.type === t)) && of(probe));
+  const sent = (probe, ...types) => eventually(
+    `${types} were sent`, async () => types.every((t) => of(probe).some((e) => e.type === t)) && of(probe),
+  );
   const written = async (probe) => (await deliveries(all, '?limit=200')).filter((d) => probe(d.request.data)).map((d) => d.event).sort();
 
   // A run of a DAG fails, and is retried.
@@ -333,12 +335,17 @@ test('runs that fail, are tried again or cancelled send each state once', async 
 
   // An issue's run fails, and so does its second attempt.
   const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Ends' })).id}`;
-  const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Builder', runtime_id: 'builtin', max_concurrent_tasks: 1 })).instance_id;
-  const assign = (description) => fixture.rest.post(`${board}/issues`, { title: 'T', description, assignee_type: 'agent', assignee_id: agent });
+  const agent = (await fixture.rest.post(
+    '/api/agent-instances', { name: 'Builder', runtime_id: 'builtin', max_concurrent_tasks: 1 },
+  )).instance_id;
+  const assign = (description) => fixture.rest.post(
+    `${board}/issues`, { title: 'T', description, assignee_type: 'agent', assignee_id: agent },
+  );
   const refused = await assign(order({ sticky: true, steps: [{ status: 400, error_message: 'no such thing' }] }));
   const ofIssue = (issue) => (data) => data.issue_id === issue.id;
   await eventually('both attempts have failed', async () => of(ofIssue(refused)).filter((e) => e.type === 'issue_run.failed').length === 2);
-  const attempts = of(ofIssue(refused)).filter((e) => e.type === 'issue_run.failed').map((e) => e.data).sort((a, b) => a.attempt - b.attempt);
+  const attempts = of(ofIssue(refused)).filter((e) => e.type === 'issue_run.failed').map((e) => e.data)
+    .sort((a, b) => a.attempt - b.attempt);
   assert.deepEqual(attempts.map((a) => [a.attempt, a.status]), [[1, 'failed'], [2, 'failed']]);
   assert.ok(attempts.every((a) => a.error.code && a.session_id === attempts[0].session_id), JSON.stringify(attempts));
   assert.deepEqual(await written(ofIssue(refused)), ['issue_run.failed', 'issue_run.failed', 'issue_run.started', 'issue_run.started']);
@@ -354,7 +361,9 @@ test('runs that fail, are tried again or cancelled send each state once', async 
     const [event] = (await sent(ofIssue(issue), 'issue_run.cancelled')).filter((e) => e.type === 'issue_run.cancelled');
     assert.deepEqual([event.data.run_id, event.data.status], [runID, 'cancelled']);
   }
-  assert.deepEqual([await written(ofIssue(queued)), await written(ofIssue(held))], [['issue_run.cancelled'], ['issue_run.cancelled', 'issue_run.started']]);
+  assert.deepEqual(
+    [await written(ofIssue(queued)), await written(ofIssue(held))], [['issue_run.cancelled'], ['issue_run.cancelled', 'issue_run.started']],
+  );
   await drop(all);
 });
 
@@ -364,7 +373,9 @@ test('the question of a DAG node is escalated to the webhooks that it names', as
   const at = `/api/prod_solution/dag/${id}`;
   const approval = { policy: 'required', escalation: { timeout_s: 3600, escalate_after_s: 1, webhooks: [named.id] } };
   const nodes = [{ id: 's', type: 'start' }, { id: 'gate', type: 'join', approval }, { id: 'z', type: 'end' }];
-  await fixture.rest.put(at, { base_version: 1, dag: { nodes, edges: [{ id: 'e1', source: 's', target: 'gate' }, { id: 'e2', source: 'gate', target: 'z' }] } });
+  await fixture.rest.put(
+    at, { base_version: 1, dag: { nodes, edges: [{ id: 'e1', source: 's', target: 'gate' }, { id: 'e2', source: 'gate', target: 'z' }] } },
+  );
   await fixture.rest.post(`${at}/publish`);
   const run = await fixture.rest.post(`${at}/runs`, {});
   const { event } = await receiver.got('/approvals', 'the escalation', (r) => r.event.type === 'question.escalated');

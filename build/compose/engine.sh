@@ -37,7 +37,8 @@ docker() { "$(client)" "$@"; }
 # use_running_engine takes the engine of this machine when one answers.
 use_running_engine() {
   local socket=/var/run/docker.sock
-  if [ -z "${DOCKER_HOST:-}" ] && [ -S $socket ] && type -P docker >/dev/null && docker --host "unix://$socket" version >/dev/null 2>&1; then
+  if [ -z "${DOCKER_HOST:-}" ] && [ -S $socket ] && type -P docker >/dev/null &&
+    docker --host "unix://$socket" version >/dev/null 2>&1; then
     say "an engine runs already: using it"
     export DOCKER_HOST=unix://$socket
   fi
@@ -132,15 +133,17 @@ fetch_compose() {
 }
 
 docker_compose() {
-  "${compose[@]}" --ansi never --project-name "$project" --project-directory "$root" --env-file "$work/env" -f "$root/docker-compose.yml" "$@"
+  "${compose[@]}" --ansi never --project-name "$project" --project-directory "$root" --env-file "$work/env" \
+    -f "$root/docker-compose.yml" "$@"
 }
 
 # await_healthy SECONDS returns when every container is healthy and migrate ended.
 await_healthy() {
   local deadline=$(($(date +%s) + $1)) states
+  local service='{{index .Config.Labels "com.docker.compose.service"}}' health='{{if .State.Health}}{{.State.Health.Status}}{{end}}'
   while :; do
     states=$(docker_compose ps -a -q | xargs -r "$(client)" inspect -f \
-      '{{index .Config.Labels "com.docker.compose.service"}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{end}} {{.State.ExitCode}}')
+      "$service {{.State.Status}} $health {{.State.ExitCode}}")
     if ! grep -vqE ' running healthy 0$|^migrate exited +0$' <<<"$states"; then return; fi
     if grep -qE '^migrate exited +[1-9]' <<<"$states"; then fail "migrate failed"; fi
     [ "$(date +%s)" -lt $deadline ] || { echo "$states"; fail "not every container is healthy after $1 s"; }

@@ -26,6 +26,7 @@ export async function violations(page) {
   await page.evaluate(source);
   return page.evaluate(async () => {
     const { violations } = await globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] });
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html.slice(0, 200)} (${node.failureSummary})`).join(' | ')}`);
+    return violations.map(({ id, nodes }) =>
+      `${id}: ${nodes.map((node) => `${node.html.slice(0, 200)} (${node.failureSummary})`).join(' | ')}`);
   });
 }

@@ -217,7 +217,8 @@ export function compare(messages, rules) {
   const differ = (id, what, stored, streamed) => {
     if (JSON.stringify(stored) !== JSON.stringify(streamed)) {
       problems.push(
-        `message ${id}: ${what} is stored as ${JSON.stringify(stored)?.slice(0, 300)}, was streamed as ${JSON.stringify(streamed)?.slice(0, 300)}`,
+        `message ${id}: ${what} is stored as ${JSON.stringify(stored)?.slice(0, 300)}, was streamed as ` +
+          `${JSON.stringify(streamed)?.slice(0, 300)}`,
       );
     }
   };

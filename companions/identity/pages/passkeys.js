@@ -58,7 +58,8 @@
     const password = document.getElementById('passkey-password')?.value ?? '';
     const begun = await call('begin', { current_password: password });
     const credential = await navigator.credentials.create({ publicKey: options(begun.options) });
-    await call('finish', { challenge: begun.challenge, name: document.getElementById('passkey-name').value, credential: answered(credential) });
+    const name = document.getElementById('passkey-name').value;
+    await call('finish', { challenge: begun.challenge, name, credential: answered(credential) });
     location.assign('/account');
   });
 

@@ -6,7 +6,8 @@ const answers = {
   initialize: () => ({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'report', version: '1' } }),
   'tools/list': () => ({ tools: [{ name: 'report', inputSchema: { type: 'object' } }] }),
   'tools/call': () => ({ content: [{ type: 'text', text: JSON.stringify({
-    env: process.env, cwd: listing('.'), home: listing(require('os').homedir()), place: process.cwd(), workspace: fs.existsSync('/workspace'),
+    env: process.env, cwd: listing('.'), home: listing(require('os').homedir()), place: process.cwd(),
+    workspace: fs.existsSync('/workspace'),
   }) }] }),
 };
 

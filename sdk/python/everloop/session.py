@@ -244,7 +244,11 @@ class Session:
 
         `resolved` is false when it was answered or cancelled before; after a lost connection that may have been this call.
         """
-        selections = {str(number): [one] if isinstance(one, int) else list(one) for number, one in enumerate(answer) if not isinstance(one, str)}
+        selections = {
+            str(number): [one] if isinstance(one, int) else list(one)
+            for number, one in enumerate(answer)
+            if not isinstance(one, str)
+        }
         custom = {str(number): one for number, one in enumerate(answer) if isinstance(one, str)}
         given = {"tool_call_id": tool_call_id, "selections": selections, "custom": custom}
         body = {"session_id": self.id, "message": "", "askuser_answer": given}

@@ -107,7 +107,8 @@ def method_of(document: Document, method: str, path: str, operation: Document) -
     arguments.append("*")
     for one in query:
         kind = types.of(one["schema"], "").replace("list[", "Sequence[")
-        arguments.append(f"{identifier(one['name'])}: {kind}" if one.get("required") else f"{identifier(one['name'])}: {kind} | None = None")
+        argument = f"{identifier(one['name'])}: {kind}"
+        arguments.append(argument if one.get("required") else f"{argument} | None = None")
     arguments.append("timeout: float | None = None")
     arguments.append("headers: Mapping[str, str] | None = None")
     if key:

@@ -23,7 +23,9 @@ describe('architecture', () => {
     expect(withLink(document, 'db', 'db')).toEqual(document);
   });
   test('links and parents follow a new id, and go with what they name', () => {
-    const renamed = replacedComponent(replacedComponent(document, 'db', { id: 'store', type: 'data_store' }), 'zone', { id: 'area', type: 'group' });
+    const renamed = replacedComponent(
+      replacedComponent(document, 'db', { id: 'store', type: 'data_store' }), 'zone', { id: 'area', type: 'group' },
+    );
     expect(renamed.nodes[0]).toMatchObject({ parent_id: 'area', links: [{ target_id: 'store', label: 'reads' }] });
     const removed = withoutComponent(withoutComponent(document, 'db'), 'zone');
     expect(removed.nodes).toEqual([{ id: 'web', type: 'service', name: 'Web', links: [] }]);

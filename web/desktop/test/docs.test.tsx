@@ -16,16 +16,21 @@ describe('pages', () => {
     const addresses = [...sources.keys()].map(addressOf);
     expect(new Set(addresses).size).toBe(addresses.length);
     for (const file of sources.keys()) expect(fileAt(addressOf(file))).toBe(file);
-    expect([addressOf('docs/README.md'), addressOf('docs/rest.md'), addressOf('README.md'), addressOf('sdk/js/README.md')]).toEqual(['/docs', '/docs/rest', '/docs/about', '/docs/sdk-js']);
+    expect([addressOf('docs/README.md'), addressOf('docs/rest.md'), addressOf('README.md'), addressOf('sdk/js/README.md')]).toEqual([
+      '/docs', '/docs/rest', '/docs/about', '/docs/sdk-js',
+    ]);
     expect(fileAt('/docs/')).toBe('docs/README.md');
     expect(fileAt('/docs/none')).toBeUndefined();
   });
   test('all pages are there, and the contents name those of the first page', () => {
-    for (const name of readdirSync(`${repository}/docs`).filter((one) => one.endsWith('.md'))) expect(sources.has(`docs/${name}`), name).toBe(true);
+    for (const name of readdirSync(`${repository}/docs`).filter((one) => one.endsWith('.md')))
+      expect(sources.has(`docs/${name}`), name).toBe(true);
     const groups = contentsOf(text('docs/README.md'));
     expect(groups.map((group) => group.title)).toEqual(['Use it', 'Run it', 'Change it', 'Decisions']);
     expect(groups[0]?.pages).toContainEqual({ title: 'REST guide', path: '/docs/rest' });
-    expect(groups[3]?.pages[0]).toEqual({ title: 'Truth in PostgreSQL, progress in Temporal', path: '/docs/decisions/0001-truth-in-postgresql' });
+    expect(groups[3]?.pages[0]).toEqual({
+      title: 'Truth in PostgreSQL, progress in Temporal', path: '/docs/decisions/0001-truth-in-postgresql',
+    });
   });
   test('every link between pages leads to a heading that is there', () => {
     for (const file of sources.keys()) {
@@ -62,12 +67,16 @@ describe('search', () => {
     expect(search(pages, 'offset files').map((hit) => hit.path)).toEqual(['/docs/files']);
     expect(search(pages, 'nowhere')).toEqual([]);
     expect(search(pages, ' ')).toEqual([]);
-    expect(search(pages, 'limit')[0]).toMatchObject({ page: 'REST guide', title: 'Paging', excerpt: expect.stringContaining('offset and limit') });
+    expect(search(pages, 'limit')[0]).toMatchObject({
+      page: 'REST guide', title: 'Paging', excerpt: expect.stringContaining('offset and limit'),
+    });
   });
 });
 
 describe('Article', () => {
-  const show = (content: string) => render(<Tooltip.Provider><Article file="docs/rest.md" text={content} open={() => {}} /></Tooltip.Provider>);
+  const show = (content: string) => render(<Tooltip.Provider>
+    <Article file="docs/rest.md" text={content} open={() => {}} />
+  </Tooltip.Provider>);
   test('headings have ids, links the addresses of pages, and no script is in it', () => {
     show('# One\n\n## Two\n\n## Two\n\n[files](files.md#a) [bad](javascript:alert(1))\n\n<img src=x onerror=alert(1)>');
     expect(screen.getAllByRole('heading').map((one) => one.id)).toEqual(['one', 'two', 'two-1']);

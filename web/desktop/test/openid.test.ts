@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { begin, challengeOf, finish, Tokens } from '../src/lib/openid';
 
 const discovery = {
-  issuer: 'https://id.example', authorization_endpoint: 'https://id.example/oauth/authorize', end_session_endpoint: 'https://id.example/oauth/end_session',
+  issuer: 'https://id.example', authorization_endpoint: 'https://id.example/oauth/authorize',
+  end_session_endpoint: 'https://id.example/oauth/end_session',
 };
 let asked: { path: string; fields: Record<string, string> }[];
 let answers: { status: number; body: object }[];
@@ -34,7 +35,9 @@ describe('begin and finish', () => {
   });
   test('a code is exchanged with the verifier that was kept', async () => {
     const at = await left();
-    expect(Object.fromEntries(at.searchParams)).toMatchObject({ client_id: 'desktop', response_type: 'code', code_challenge_method: 'S256' });
+    expect(Object.fromEntries(at.searchParams)).toMatchObject({
+      client_id: 'desktop', response_type: 'code', code_challenge_method: 'S256',
+    });
     expect(at.searchParams.has('prompt')).toBe(false);
     answers.push({ status: 200, body: { access_token: 'a', expires_in: 900 } });
     const came = await finish(new URLSearchParams({ code: 'c', state: at.searchParams.get('state') ?? '', iss: discovery.issuer }));
@@ -50,17 +53,21 @@ describe('begin and finish', () => {
     vi.restoreAllMocks();
     const other = (await left()).searchParams.get('state') ?? '';
     expect(other).not.toBe(state);
-    expect(await finish(new URLSearchParams({ code: 'c', state: other, iss: 'https://evil.example' }))).toMatchObject({ notice: expect.stringMatching(/not begun/) });
+    expect(await finish(new URLSearchParams({ code: 'c', state: other, iss: 'https://evil.example' })))
+      .toMatchObject({ notice: expect.stringMatching(/not begun/) });
     expect(await finish(new URLSearchParams({ code: 'c', state: other }))).toMatchObject({ notice: expect.stringMatching(/not begun/) });
     expect(asked).toEqual([]);
   });
   test('a silent try that finds no sign-in says nothing; another error is shown', async () => {
     const silent = await left(true);
     expect(silent.searchParams.get('prompt')).toBe('none');
-    expect(await finish(new URLSearchParams({ error: 'login_required', state: silent.searchParams.get('state') ?? '' }))).not.toHaveProperty('notice');
+    expect(await finish(new URLSearchParams({ error: 'login_required', state: silent.searchParams.get('state') ?? '' })))
+      .not.toHaveProperty('notice');
     vi.restoreAllMocks();
     const loud = await left();
-    expect(await finish(new URLSearchParams({ error: 'server_error', error_description: 'try later', state: loud.searchParams.get('state') ?? '' }))).toMatchObject({ notice: 'try later' });
+    expect(await finish(new URLSearchParams({
+      error: 'server_error', error_description: 'try later', state: loud.searchParams.get('state') ?? '',
+    }))).toMatchObject({ notice: 'try later' });
   });
 });
 

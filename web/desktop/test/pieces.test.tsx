@@ -50,7 +50,8 @@ describe('Markdown that would keep the browser busy', () => {
     [`|${'a|'.repeat(columns)}`, `|${'-|'.repeat(columns)}`, ...Array.from({ length: rows }, () => `|${'b|'.repeat(columns)}`)].join('\n');
   test.each([
     ['quotes', '> '.repeat(10_000)], ['quotes without blanks', `${'>'.repeat(10_000)}a`], ['lists', `${'- '.repeat(10_000)}a`],
-    ['mixed', `${'> 1. * '.repeat(50)}a`], ['a list by its indents', Array.from({ length: 100 }, (_, i) => `${'  '.repeat(i)}- a`).join('\n')],
+    ['mixed', `${'> 1. * '.repeat(50)}a`],
+    ['a list by its indents', Array.from({ length: 100 }, (_, i) => `${'  '.repeat(i)}- a`).join('\n')],
     ['columns', table(1000, 3)], ['stars', '*a** '.repeat(1500)], ['brackets', '['.repeat(3000) + ']'.repeat(3000)],
     ['brackets in lines', '[a](\n'.repeat(90).replaceAll('[', '['.repeat(20))], ['a long line', 'word '.repeat(10_000)],
     ['what only seems to be a fence', `\`\`\` a\`\n${'['.repeat(3000)}`],
@@ -132,7 +133,9 @@ describe('messages', () => {
   test('a text stays a text; pictures make parts; stored files are named', () => {
     expect(messageOf('hello', [], [])).toBe('hello');
     expect(messageOf('see', [], ['a b.txt'])).toBe('see\n\nAttached files: `a b.txt`');
-    expect(messageOf('', ['data:image/png;base64,AA=='], [])).toEqual([{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }]);
+    expect(messageOf('', ['data:image/png;base64,AA=='], [])).toEqual([
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } },
+    ]);
   });
 });
 
@@ -154,7 +157,9 @@ describe('tools', () => {
     expect(picturesOf('plain text')).toEqual([]);
   });
   test('calls are where the blocks name them, others at the end', () => {
-    const block = (type: string, content: string, id: string | null = null) => ({ type, content, tool_call_id: id, tool_name: null, display_name: null });
+    const block = (type: string, content: string, id: string | null = null) => ({
+      type, content, tool_call_id: id, tool_name: null, display_name: null,
+    });
     const turn = {
       blocks: [block('text', 'a'), block('tool_use', '', 'c2'), block('tool_result', 'x', 'c2'), block('text', 'b')],
       tool_calls: [{ id: 'c1' }, { id: 'c2' }],
@@ -193,10 +198,14 @@ describe('files', () => {
 
 describe('history', () => {
   test('each branch has a lane, and turns of sub-agents are left out', () => {
-    const node = (id: string, parent: string | null, branch: string, loop = 'root') => ({ id, parent_id: parent, branch_id: branch, loop_id: loop }) as never;
+    const node = (id: string, parent: string | null, branch: string, loop = 'root') => ({
+      id, parent_id: parent, branch_id: branch, loop_id: loop,
+    }) as never;
     const { placed, lanes } = lay([node('1', null, 'a'), node('2', '1', 'a'), node('s', '2', 'a', 'call'), node('3', '1', 'b')]);
     expect(lanes).toBe(2);
-    expect(placed.map((one) => [one.node.id, one.row, one.lane, one.parent?.row])).toEqual([['1', 0, 0, undefined], ['2', 1, 0, 0], ['3', 2, 1, 0]]);
+    expect(placed.map((one) => [one.node.id, one.row, one.lane, one.parent?.row])).toEqual([
+      ['1', 0, 0, undefined], ['2', 1, 0, 0], ['3', 2, 1, 0],
+    ]);
   });
 });
 

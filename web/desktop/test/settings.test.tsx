@@ -23,8 +23,11 @@ afterEach(cleanup);
 
 describe('preferences', () => {
   test('what is not known of a stored text has its default', () => {
-    for (const text of [null, '', '[]', '{"mode":7,"send":"never"', '{"mode":"fly","model":1,"send":"x"}']) expect(readPreferences(text)).toEqual(defaults);
-    expect(readPreferences('{"mode":"planning","model":"m","send":"ctrl-enter","later":1}')).toEqual({ mode: 'planning', model: 'm', send: 'ctrl-enter' });
+    for (const text of [null, '', '[]', '{"mode":7,"send":"never"', '{"mode":"fly","model":1,"send":"x"}'])
+      expect(readPreferences(text)).toEqual(defaults);
+    expect(readPreferences('{"mode":"planning","model":"m","send":"ctrl-enter","later":1}')).toEqual({
+      mode: 'planning', model: 'm', send: 'ctrl-enter',
+    });
   });
 });
 
@@ -54,7 +57,10 @@ describe('usage and chats', () => {
   const item = (day: string, model: string, input: number) => ({ day, model, input_tokens: input, output_tokens: 1 }) as never;
   test('each day of a report is a point, also one without usage', () => {
     expect(daysBetween('2026-02-27', '2026-03-02')).toEqual(['2026-02-27', '2026-02-28', '2026-03-01']);
-    const { names, points } = byDay({ from: '2026-01-01', to: '2026-01-04', items: [item('2026-01-01', 'a', 4), item('2026-01-03', 'b', 2), item('2026-01-03', 'a', 1)] }, (one) => one.model ?? '', tokensOf);
+    const { names, points } = byDay(
+      { from: '2026-01-01', to: '2026-01-04', items: [item('2026-01-01', 'a', 4), item('2026-01-03', 'b', 2), item('2026-01-03', 'a', 1)] },
+      (one) => one.model ?? '', tokensOf,
+    );
     expect(names).toEqual(['a', 'b']);
     expect(points.map((point) => point.values)).toEqual([[5, 0], [0, 0], [2, 3]]);
   });
@@ -67,7 +73,10 @@ describe('usage and chats', () => {
   test('chats are counted by hour and cause', () => {
     const now = Date.parse('2026-01-01T10:30:00Z');
     const run = (started_at: string, status: string, chat_status: string) => ({ started_at, status, chat_status }) as never;
-    const runs = [run('2026-01-01T10:10:00Z', 'completed', 'completed'), run('2026-01-01T10:20:00Z', 'completed', 'max_steps'), run('2026-01-01T09:59:00Z', 'lost', ''), run('2025-12-31T00:00:00Z', 'completed', 'completed')];
+    const runs = [
+      run('2026-01-01T10:10:00Z', 'completed', 'completed'), run('2026-01-01T10:20:00Z', 'completed', 'max_steps'),
+      run('2026-01-01T09:59:00Z', 'lost', ''), run('2025-12-31T00:00:00Z', 'completed', 'completed'),
+    ];
     expect(chatsByHour(runs, now, 2).map((point) => point.values)).toEqual([[0, 1], [1, 1]]);
     expect(failuresByCause([...runs, runs[1] as never])).toEqual([['max steps', 2], ['lost', 1]]);
     expect(causeOf(run('', 'running', 'awaiting_answer'))).toBeUndefined();
@@ -94,7 +103,9 @@ describe('administration', () => {
     expect(temporalUI(config(':8233'), 'ops.example')).toBe('http://ops.example:8233');
     for (const value of ['', 'nothing']) expect(temporalUI(config(value))).toBeUndefined();
     expect(temporalUI(undefined)).toBeUndefined();
-    expect(temporalRun('http://u', 'default', { workflow_id: 'session/1', run_id: 'r' })).toBe('http://u/namespaces/default/workflows/session%2F1/r/history');
+    expect(temporalRun('http://u', 'default', { workflow_id: 'session/1', run_id: 'r' })).toBe(
+      'http://u/namespaces/default/workflows/session%2F1/r/history',
+    );
   });
   test('a wait says on what, and nothing when there is none', () => {
     const wait = { reason: 'none', on: '', id: '', since: null, until: null } as const;
@@ -117,7 +128,9 @@ describe('skills and links', () => {
   });
   test('binary files are encoded', async () => {
     const read = await readPackage([new File(['---\nname: n\n---\n'], 'SKILL.md'), new File([new Uint8Array([0xff, 0, 1])], 'a.bin')]);
-    expect(read).toEqual({ name: 'n', files: [{ path: 'SKILL.md', content: '---\nname: n\n---\n' }, { path: 'a.bin', content: '/wAB', encoding: 'base64' }] });
+    expect(read).toEqual({
+      name: 'n', files: [{ path: 'SKILL.md', content: '---\nname: n\n---\n' }, { path: 'a.bin', content: '/wAB', encoding: 'base64' }],
+    });
   });
   test('a link has a token', () => {
     expect(tokenOf(' http://x/api/share/abc?y=1 ')).toBe('abc');
@@ -126,7 +139,9 @@ describe('skills and links', () => {
 });
 
 describe('keys of the keyboard', () => {
-  const press = (part: Partial<KeyboardEvent>) => ({ key: '', code: '', ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...part });
+  const press = (part: Partial<KeyboardEvent>) => ({
+    key: '', code: '', ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...part,
+  });
   test('each shortcut has its action; in fields ? is a character', () => {
     expect(actionOf(press({ key: 'k', ctrlKey: true }), true)).toBe('palette');
     expect(actionOf(press({ key: 'K', metaKey: true }), false)).toBe('palette');
@@ -151,13 +166,17 @@ describe('questions', () => {
   });
   test('a question has no card while it is open, and one when it is answered', () => {
     const call = (status: string, result = '') => ({
-      id: 'c', tool_name: 'AskUserQuestion', display_name: 'Question', arguments: '{"questions":[{"question":"Which colour?"}]}', status, result, duration_ms: 0, progress: '',
+      id: 'c', tool_name: 'AskUserQuestion', display_name: 'Question', arguments: '{"questions":[{"question":"Which colour?"}]}', status,
+      result, duration_ms: 0, progress: '',
     }) as CallView;
     const turn = (one: CallView) => ({
-      turn_id: 't', kind: 'message', role: 'assistant', status: 'paused', model: 'm', blocks: [], tool_calls: [one], started_at: '2026-01-01T00:00:00Z',
+      turn_id: 't', kind: 'message', role: 'assistant', status: 'paused', model: 'm', blocks: [], tool_calls: [one],
+      started_at: '2026-01-01T00:00:00Z',
       usage: { input_tokens: 0, output_tokens: 0 }, duration_ms: 0, deprecated: false,
     }) as unknown as TurnView;
-    const page = (one: CallView) => <QueryClientProvider client={new QueryClient()}><Tooltip.Provider><Turn turn={turn(one)} nested={new Map()} /></Tooltip.Provider></QueryClientProvider>;
+    const page = (one: CallView) => <QueryClientProvider client={new QueryClient()}>
+      <Tooltip.Provider><Turn turn={turn(one)} nested={new Map()} /></Tooltip.Provider>
+    </QueryClientProvider>;
     const { rerender } = render(page(call('pending')));
     expect(screen.queryByText('Which colour?')).toBeNull();
     rerender(page(call('awaiting_answer')));

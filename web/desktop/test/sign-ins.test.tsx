@@ -25,15 +25,20 @@ function stub(answers: Record<string, Answer>): string[] {
 }
 
 const show = (element: React.ReactElement) => render(
-  <QueryClientProvider client={new QueryClient({ defaultOptions: { queries: { retry: false } } })}><Tooltip.Provider>{element}</Tooltip.Provider></QueryClientProvider>,
+  <QueryClientProvider client={new QueryClient({ defaultOptions: { queries: { retry: false } } })}>
+    <Tooltip.Provider>{element}</Tooltip.Provider>
+  </QueryClientProvider>,
 );
 
 const one = (id: string, device: string, current = false) => ({
-  id, device, current, client_id: '', address: '192.0.2.1', user_agent: '', created_at: '2026-01-01T00:00:00Z', last_used_at: '2026-01-02T00:00:00Z', expires_at: '2026-02-01T00:00:00Z',
+  id, device, current, client_id: '', address: '192.0.2.1', user_agent: '', created_at: '2026-01-01T00:00:00Z',
+  last_used_at: '2026-01-02T00:00:00Z', expires_at: '2026-02-01T00:00:00Z',
 });
 
 describe('SignIns', () => {
-  const list = { 'GET /api/v1/auth/sessions': { status: 200, body: { items: [one('a', 'Firefox on Linux', true), one('b/c', 'Safari on macOS')] } } };
+  const list = { 'GET /api/v1/auth/sessions': {
+    status: 200, body: { items: [one('a', 'Firefox on Linux', true), one('b/c', 'Safari on macOS')] },
+  } };
 
   test('one is ended, or all others, after a question; the own one is not offered', async () => {
     const asked = stub({ ...list, 'DELETE /api/v1/auth/sessions/b%2Fc': { status: 204 }, 'DELETE /api/v1/auth/sessions': { status: 204 } });

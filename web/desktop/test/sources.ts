@@ -16,19 +16,30 @@ export interface Sources {
 }
 
 const calls = new Set(['t', 'plural', 'rich']);
-const shownAttributes = new Set(['label', 'title', 'placeholder', 'aria-label', 'alt', 'description', 'confirm', 'hint', 'note', 'error', 'empty']);
+const shownAttributes = new Set([
+  'label', 'title', 'placeholder', 'aria-label', 'alt', 'description', 'confirm', 'hint', 'note', 'error', 'empty',
+]);
 const shownProperties = new Set(['label', 'title', 'text', 'hint', 'done', 'note', 'placeholder', 'confirm', 'name']);
 const shownCalls = new Set(['toast', 'signOut']);
 
 // Texts that are the same in every language.
 const same = new Set([
-  'Everloop', 'NAME', 'https://tools.example/mcp', 'https://hooks.example.org/everloop', '{{input.topic}}', '{{nodes.draft.output}}', '{{item}}', 'Name: value', 'NAME=value',
+  'Everloop', 'NAME', 'https://tools.example/mcp', 'https://hooks.example.org/everloop', '{{input.topic}}', '{{nodes.draft.output}}',
+  '{{item}}', 'Name: value', 'NAME=value',
 ]);
 
 const worded = (text: string): boolean => /\p{L}{2}/u.test(text) && !same.has(text.trim());
 
-/** textOf gives a literal's text, a template with `{}` for what is filled in, or nothing. */
+const shownOperators = new Set([
+  ts.SyntaxKind.AmpersandAmpersandToken, ts.SyntaxKind.BarBarToken, ts.SyntaxKind.QuestionQuestionToken, ts.SyntaxKind.PlusToken,
+]);
+
+/** textOf gives the text of a literal or of several joined by +, a template with `{}` for what is filled in, or nothing. */
 function textOf(node: ts.Node): string | undefined {
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.PlusToken) {
+    const [left, right] = [textOf(node.left), textOf(node.right)];
+    return left === undefined || right === undefined ? undefined : left + right;
+  }
   if (ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node)) return node.text;
   if (ts.isTemplateExpression(node)) return node.head.text + node.templateSpans.map((span) => `{}${span.literal.text}`).join('');
   return undefined;
@@ -42,7 +53,8 @@ function keysOf(node: ts.Expression | undefined): string[] | undefined {
     const [yes, no] = [keysOf(node.whenTrue), keysOf(node.whenFalse)];
     return yes && no ? [...yes, ...no] : undefined;
   }
-  return ts.isStringLiteral(node) || ts.isNoSubstitutionTemplateLiteral(node) ? [node.text] : undefined;
+  const text = ts.isTemplateExpression(node) ? undefined : textOf(node);
+  return text === undefined ? undefined : [text];
 }
 
 class Reader {
@@ -75,13 +87,13 @@ class Reader {
       this.visit(node.condition);
       this.shown(node.whenTrue);
       this.shown(node.whenFalse);
-    } else if (ts.isBinaryExpression(node) && [ts.SyntaxKind.AmpersandAmpersandToken, ts.SyntaxKind.BarBarToken, ts.SyntaxKind.QuestionQuestionToken,
-      ts.SyntaxKind.PlusToken].includes(node.operatorToken.kind)) {
+    } else if (ts.isBinaryExpression(node) && shownOperators.has(node.operatorToken.kind)) {
       if (node.operatorToken.kind === ts.SyntaxKind.AmpersandAmpersandToken) this.visit(node.left);
       else this.shown(node.left);
       this.shown(node.right);
     } else if (ts.isArrayLiteralExpression(node)) node.elements.forEach((one) => this.shown(one));
-    else if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression) && ['filter', 'join'].includes(node.expression.name.text)) {
+    else if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)
+      && ['filter', 'join'].includes(node.expression.name.text)) {
       this.shown(node.expression.expression);
     } else if (ts.isArrowFunction(node) && !ts.isBlock(node.body)) this.shown(node.body);
     else this.visit(node);
@@ -106,10 +118,12 @@ class Reader {
       const text = textOf(node.initializer);
       // One word without a capital is a value of a program: `name: 'desktop'`.
       if (text === undefined || / |^\p{Lu}/u.test(text)) this.shown(node.initializer);
-    } else if (ts.isCallExpression(node) && ts.isIdentifier(node.expression) && calls.has(node.expression.text)) this.call(node, node.expression.text);
+    } else if (ts.isCallExpression(node) && ts.isIdentifier(node.expression) && calls.has(node.expression.text))
+      this.call(node, node.expression.text);
     else if (ts.isCallExpression(node) && ts.isIdentifier(node.expression) && shownCalls.has(node.expression.text)) {
       node.arguments.forEach((one, index) => (index === 0 ? this.shown(one) : this.visit(one)));
-    } else if (textOf(node) !== undefined && /^\p{Lu}.*\p{L} \p{L}.*[.?!…]$/u.test(textOf(node) ?? '')) this.at(node, textOf(node) ?? ''); // a sentence anywhere
+    } else if (textOf(node) !== undefined && /^\p{Lu}.*\p{L} \p{L}.*[.?!…]$/u.test(textOf(node) ?? ''))
+      this.at(node, textOf(node) ?? ''); // a sentence anywhere
     else ts.forEachChild(node, (child) => this.visit(child));
   }
 }
@@ -117,12 +131,17 @@ class Reader {
 /** readSources reads all files below a directory. */
 export function readSources(root: string): Sources {
   const found: Sources = { uses: new Map(), imports: new Map(), literals: [], computed: [] };
-  const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter((one) => one.isFile() && /\.tsx?$/.test(one.name)).map((one) => join(one.parentPath, one.name));
+  const files = readdirSync(
+    root, { recursive: true, withFileTypes: true },
+  ).filter((one) => one.isFile() && /\.tsx?$/.test(one.name)).map((one) => join(one.parentPath, one.name));
   for (const path of files) {
     const file = relative(root, path);
-    const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true, path.endsWith('x') ? ts.ScriptKind.TSX : ts.ScriptKind.TS);
+    const source = ts.createSourceFile(
+      path, readFileSync(path, 'utf8'), ts.ScriptTarget.Latest, true, path.endsWith('x') ? ts.ScriptKind.TSX : ts.ScriptKind.TS,
+    );
     found.imports.set(file, source.statements.filter(ts.isImportDeclaration).filter((one) => !one.importClause?.isTypeOnly)
-      .map((one) => (one.moduleSpecifier as ts.StringLiteral).text).filter((name) => name.startsWith('.')).map((name) => join(dirname(file), name)));
+      .map((one) => (one.moduleSpecifier as ts.StringLiteral).text).filter((name) => name.startsWith('.')).map((name) =>
+        join(dirname(file), name)));
     if (file !== join('lib', 'i18n.ts')) new Reader(found, file, source).visit(source);
   }
   return found;

@@ -12,7 +12,9 @@ const start = loadedWith(sources, ['main.tsx', 'rooms/chat/new-chat.tsx', 'rooms
 const parts = { start: new Set<string>(), rooms: new Set<string>() };
 for (const [key, { files }] of sources.uses) parts[files.some((file) => start.has(file)) ? 'start' : 'rooms'].add(key);
 
-const catalogue = (language: string, part: string) => JSON.parse(readFileSync(`${root}/texts/${language}/${part}.json`, 'utf8')) as Record<string, Message>;
+const catalogue = (language: string, part: string) => JSON.parse(readFileSync(
+  `${root}/texts/${language}/${part}.json`, 'utf8',
+)) as Record<string, Message>;
 const placeholders = (text: string) => [...new Set(text.match(/\{\w+\}/g))].sort();
 const formsOf = (message: Message) => (typeof message === 'string' ? [message] : Object.values(message));
 
@@ -73,7 +75,8 @@ describe('t, plural and rich', () => {
     const { plural, t } = await as('ru');
     const files = (count: number) => plural(count, '{count} file was stored.', '{count} files were stored.');
     expect([1, 2, 5, 11, 21, 22, 112].map(files)).toEqual([
-      'Сохранён 1 файл.', 'Сохранено 2 файла.', 'Сохранено 5 файлов.', 'Сохранено 11 файлов.', 'Сохранён 21 файл.', 'Сохранено 22 файла.', 'Сохранено 112 файлов.',
+      'Сохранён 1 файл.', 'Сохранено 2 файла.', 'Сохранено 5 файлов.', 'Сохранено 11 файлов.', 'Сохранён 21 файл.', 'Сохранено 22 файла.',
+      'Сохранено 112 файлов.',
     ]);
     expect(t('Delete {name}?', { name: 'a.txt' })).toBe('Удалить a.txt?');
     expect(document.documentElement.lang).toBe('ru');

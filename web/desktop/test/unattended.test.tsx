@@ -25,7 +25,10 @@ describe('cron', () => {
     expect(cronOf(planOf('0 0 * * sun,sat'))).toBe('0 0 * * 6,7');
   });
   test('what has no plain form stays as it is', () => {
-    for (const text of ['*/7 * * * *', '0 9 1 * 1', '0 9 * 1 *', '0 9-17 * * *', '60 * * * *', '0 24 * * *', '0 9 0 * *', '0 9 * * 5-1', '0 9 * * 1-2-3', 'nonsense', '@yearly', '']) {
+    for (const text of [
+      '*/7 * * * *', '0 9 1 * 1', '0 9 * 1 *', '0 9-17 * * *', '60 * * * *', '0 24 * * *', '0 9 0 * *', '0 9 * * 5-1', '0 9 * * 1-2-3',
+      'nonsense', '@yearly', '',
+    ]) {
       expect(planOf(text)).toEqual({ kind: 'expression', text });
     }
   });
@@ -62,9 +65,13 @@ describe('calendar', () => {
 });
 
 describe('runs of schedules', () => {
-  const run = (part: Partial<Schemas['ScheduledRun']>) => ({ outcome: 'fired', reason_code: null, error: null, ...part }) as Schemas['ScheduledRun'];
+  const run = (part: Partial<Schemas['ScheduledRun']>) => ({
+    outcome: 'fired', reason_code: null, error: null, ...part,
+  }) as Schemas['ScheduledRun'];
   test('outcome and reason are words', () => {
-    expect([outcomeOf(run({})), outcomeOf(run({ reason_code: 'run_now' })), outcomeOf(run({ outcome: 'coalesced' }))]).toEqual(['fired', 'run now', 'coalesced']);
+    expect([outcomeOf(run({})), outcomeOf(run({ reason_code: 'run_now' })), outcomeOf(run({ outcome: 'coalesced' }))]).toEqual([
+      'fired', 'run now', 'coalesced',
+    ]);
     expect(reasonOf(run({ outcome: 'skipped', reason_code: 'previous_run_active' }))).toBe('an earlier run was not over');
     expect(reasonOf(run({ reason_code: 'max_steps' }))).toBe('max steps');
     expect(reasonOf(run({ reason_code: 'run_now', error_code: 'outcome_not_met' }))).toBe('the outcome contract is not met');
@@ -77,7 +84,10 @@ describe('inbox', () => {
     expect(answerBody([1, [0, 2], 'other'])).toEqual({ selections: { 0: [1], 1: [0, 2] }, custom: { 2: 'other' } });
   });
   test('an item is a question of the chat; a permission is shown as one', () => {
-    const item = { kind: 'permission', question_id: 'q', tool_call_id: 't', chat_id: 'c', questions: [{ question: 'May I?' }], asked_at: '', expires_at: null, default_policy: null } as unknown as Schemas['InboxItem'];
+    const item = {
+      kind: 'permission', question_id: 'q', tool_call_id: 't', chat_id: 'c', questions: [{ question: 'May I?' }], asked_at: '',
+      expires_at: null, default_policy: null,
+    } as unknown as Schemas['InboxItem'];
     expect(questionOf(item)).toMatchObject({ question_id: 'q', questions: [{ question: 'May I?' }], permission_for: true });
     expect(questionOf({ ...item, kind: 'question', questions: null })).toMatchObject({ questions: [] });
     expect(questionOf({ ...item, kind: 'question' }).permission_for).toBeUndefined();
@@ -87,7 +97,8 @@ describe('inbox', () => {
 describe('board', () => {
   const issue = (id: string, status: Issue['status'], position: number) => ({ id, status, position, identifier: id }) as Issue;
   const columns = columnsOf([
-    { key: { id: 'todo' }, items: [issue('a', 'todo', 1), issue('b', 'todo', 2), issue('c', 'todo', 3)] }, { key: { id: 'done' }, items: [issue('d', 'done', 9)] }, { key: { id: 'other' }, items: [] },
+    { key: { id: 'todo' }, items: [issue('a', 'todo', 1), issue('b', 'todo', 2), issue('c', 'todo', 3)] },
+    { key: { id: 'done' }, items: [issue('d', 'done', 9)] }, { key: { id: 'other' }, items: [] },
   ]);
   const b = issue('b', 'todo', 2);
   test('an issue is put between its new neighbours', () => {
@@ -99,7 +110,9 @@ describe('board', () => {
     expect(placeOf(columns, 'none')).toBeUndefined();
   });
   test('positions are between the neighbours', () => {
-    expect([positionAt([], 0), positionAt(columns.todo, 0), positionAt(columns.todo, 1), positionAt(columns.todo, 3)]).toEqual([0, 0, 1.5, 4]);
+    expect([
+      positionAt([], 0), positionAt(columns.todo, 0), positionAt(columns.todo, 1), positionAt(columns.todo, 3),
+    ]).toEqual([0, 0, 1.5, 4]);
   });
   test('arrow keys stop at the edges', () => {
     expect(stepped(columns, 'b', { status: 'todo', index: 0 }, 'ArrowUp')).toEqual({ status: 'todo', index: 0 });
@@ -108,7 +121,9 @@ describe('board', () => {
     expect(stepped(columns, 'b', { status: 'cancelled', index: 0 }, 'ArrowRight')).toEqual({ status: 'cancelled', index: 0 });
   });
   test('changes are described in words', () => {
-    const entry = (action: string, from?: unknown, to?: unknown) => activityText({ action, details: { from, to } } as never, { identifier: 'WEB-1' }, (id) => (id === 'x' ? 'Builder' : undefined));
+    const entry = (action: string, from?: unknown, to?: unknown) => activityText(
+      { action, details: { from, to } } as never, { identifier: 'WEB-1' }, (id) => (id === 'x' ? 'Builder' : undefined),
+    );
     expect(entry('status_changed', 'todo', 'in_progress')).toBe('moved it from To do to In progress');
     expect(entry('assignee_changed', null, 'agent:x')).toBe('assigned it to Builder');
     expect(entry('assignee_changed', 'agent:x', null)).toBe('took the assignee away');
@@ -119,7 +134,10 @@ describe('board', () => {
 describe('DAGs', () => {
   const graph: Graph = {
     nodes: [{ id: 's', type: 'start' }, { id: 'a', type: 'agent' }, { id: 'b', type: 'agent' }, { id: 'z', type: 'end' }],
-    edges: [{ id: '1', source: 's', target: 'a' }, { id: '2', source: 's', target: 'b' }, { id: '3', source: 'a', target: 'z' }, { id: '4', source: 'b', target: 'z' }],
+    edges: [
+      { id: '1', source: 's', target: 'a' }, { id: '2', source: 's', target: 'b' }, { id: '3', source: 'a', target: 'z' },
+      { id: '4', source: 'b', target: 'z' },
+    ],
   };
   test('nodes are in rows after those before them, and never at the same place', () => {
     const places = layered(graph);
@@ -132,7 +150,10 @@ describe('DAGs', () => {
   test('a cycle and edges that lead nowhere do no harm; a position of its own is kept', () => {
     const places = layered({
       nodes: [{ id: 'a', type: 'agent' }, { id: 'b', type: 'agent', position: { x: 7, y: 8 } }],
-      edges: [{ id: '1', source: 'a', target: 'b' }, { id: '2', source: 'b', target: 'a' }, { id: '3', source: 'a', target: 'gone' }, { id: '4', source: 'a', target: 'a' }],
+      edges: [
+        { id: '1', source: 'a', target: 'b' }, { id: '2', source: 'b', target: 'a' }, { id: '3', source: 'a', target: 'gone' },
+        { id: '4', source: 'a', target: 'a' },
+      ],
     });
     expect(places.get('b')).toEqual({ x: 7, y: 8 });
     expect(Number.isFinite(places.get('a')?.x)).toBe(true);
@@ -161,7 +182,9 @@ describe('DAGs', () => {
   test('the inputs of a run are those of the schema and those that nodes refer to', () => {
     expect(inputsOf({
       nodes: [
-        { id: 's', type: 'start', output_schema: { required: ['topic'], properties: { topic: { type: 'string' }, count: { type: 'integer' } } } },
+        { id: 's', type: 'start', output_schema: {
+          required: ['topic'], properties: { topic: { type: 'string' }, count: { type: 'integer' } },
+        } },
         { id: 'a', type: 'agent', config: { prompt: 'On {{input.topic}} in {{ input.lang }}' } },
       ],
     })).toEqual({ topic: '', count: 0, lang: '' });
@@ -176,8 +199,14 @@ describe('pieces', () => {
   });
   test('lines, times, events and usage', () => {
     expect(linesOf(' a \n\nb\n')).toEqual(['a', 'b']);
-    expect([secondsText(3600), secondsText(7200), secondsText(90), secondsText(86_400)]).toEqual(['1 hour', '2 hours', '90 seconds', '1 day']);
-    expect([eventsText(['*']), eventsText([]), eventsText(['a', 'b', 'c', 'd'])]).toEqual(['all events', 'only events of schedules that name it', 'a, b and 2 more']);
-    expect([usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 })]).toEqual(['', '1.2K in, 10 out, $0.50']);
+    expect([secondsText(3600), secondsText(7200), secondsText(90), secondsText(86_400)]).toEqual([
+      '1 hour', '2 hours', '90 seconds', '1 day',
+    ]);
+    expect([eventsText(['*']), eventsText([]), eventsText(['a', 'b', 'c', 'd'])]).toEqual([
+      'all events', 'only events of schedules that name it', 'a, b and 2 more',
+    ]);
+    expect([
+      usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 }),
+    ]).toEqual(['', '1.2K in, 10 out, $0.50']);
   });
 });

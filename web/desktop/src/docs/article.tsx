@@ -72,7 +72,8 @@ export const Article = memo(function Article({ file, text, open }: { file: strin
         return (
           <div className="group/code relative">
             <Code text={code.replace(/\n$/, '')} language={language} tall />
-            <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100">
+            <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100
+              group-hover/code:opacity-100">
               <CopyButton text={code} label={t('Copy the code')} />
             </span>
           </div>

@@ -138,7 +138,8 @@ export default function Palette({ close, help }: { close: () => void; help: () =
         <Radix.Overlay className="fixed inset-0 z-40 bg-black/40" />
         <Radix.Content
           aria-describedby={undefined}
-          className="fixed top-[10dvh] left-1/2 z-40 flex max-h-[75dvh] w-[calc(100vw-24px)] max-w-xl -translate-x-1/2 flex-col overflow-hidden rounded-xl border bg-raised shadow-xl"
+          className="fixed top-[10dvh] left-1/2 z-40 flex max-h-[75dvh] w-[calc(100vw-24px)] max-w-xl -translate-x-1/2 flex-col
+            overflow-hidden rounded-xl border bg-raised shadow-xl"
         >
           <Radix.Title className="sr-only">{t('Command palette')}</Radix.Title>
           <div className="flex items-center gap-2 border-b px-3">

@@ -24,7 +24,8 @@ export function Button({ look = 'plain', small, busy, className, disabled, ...re
       disabled={disabled || busy}
       aria-busy={busy || undefined}
       className={cn(
-        'inline-flex shrink-0 items-center justify-center gap-1.5 rounded-md font-medium whitespace-nowrap disabled:cursor-default disabled:opacity-50',
+        'inline-flex shrink-0 items-center justify-center gap-1.5 rounded-md font-medium whitespace-nowrap disabled:cursor-default',
+        'disabled:opacity-50',
         small ? 'h-7 px-2 text-xs' : 'h-8 px-3 text-sm',
         looks[look],
         className,

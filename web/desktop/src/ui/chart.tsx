@@ -39,6 +39,8 @@ export function Bars({ title, names, points: given, format, tones }: {
   const [table, setTable] = useState(false);
   const { names: shown, points } = topSeries(names, given);
   const sum = (point: Point) => point.values.reduce((all, value) => all + value, 0);
+  const valuesOf = (point: Point) =>
+    shown.length === 1 ? format(sum(point)) : shown.map((name, index) => `${name} ${format(point.values[index] ?? 0)}`).join(', ');
   const top = ceiling(Math.max(0, ...points.map(sum)));
   const total = points.reduce((all, point) => all + sum(point), 0);
   const colour = (index: number) => tones?.[index] ?? colours[index % colours.length];
@@ -100,12 +102,13 @@ export function Bars({ title, names, points: given, format, tones }: {
               <span>{format(top / 2)}</span>
               <span>{format(0)}</span>
             </div>
-            <div className="flex h-36 min-w-0 flex-1 items-end gap-px border-b border-l bg-[linear-gradient(var(--line),var(--line))] bg-size-[100%_1px] bg-position-[0_50%] bg-no-repeat px-px">
+            <div className="flex h-36 min-w-0 flex-1 items-end gap-px border-b border-l bg-[linear-gradient(var(--line),var(--line))]
+              bg-size-[100%_1px] bg-position-[0_50%] bg-no-repeat px-px">
               {points.map((point) => (
                 <div
                   key={point.label}
                   className="flex h-full min-w-0 flex-1 flex-col-reverse hover:bg-hover"
-                  title={`${point.label}: ${shown.length === 1 ? format(sum(point)) : shown.map((name, index) => `${name} ${format(point.values[index] ?? 0)}`).join(', ')}`}
+                  title={`${point.label}: ${valuesOf(point)}`}
                 >
                   {point.values.map(
                     (value, index) =>

@@ -21,7 +21,8 @@ export function Dialog({ open, onOpenChange, title, description, wide, children 
             (event.currentTarget as HTMLElement).focus();
           }}
           className={cn(
-            'fixed top-1/2 left-1/2 z-40 flex outline-none max-h-[92dvh] w-[calc(100vw-24px)] -translate-x-1/2 -translate-y-1/2 flex-col rounded-xl border bg-raised shadow-xl',
+            'fixed top-1/2 left-1/2 z-40 flex outline-none max-h-[92dvh] w-[calc(100vw-24px)] -translate-x-1/2 -translate-y-1/2 flex-col',
+            'rounded-xl border bg-raised shadow-xl',
             wide ? 'max-w-4xl' : 'max-w-lg',
           )}
         >

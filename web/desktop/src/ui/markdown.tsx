@@ -31,7 +31,9 @@ const components: Components = {
     ),
   // Of a task list; it has no label of its own.
   input: ({ type, checked }) =>
-    type === 'checkbox' ? <input type="checkbox" checked={checked ?? false} disabled aria-label={checked ? t('done') : t('not done')} /> : null,
+    type === 'checkbox'
+      ? <input type="checkbox" checked={checked ?? false} disabled aria-label={checked ? t('done') : t('not done')} />
+      : null,
   pre: ({ children }) => <>{children}</>,
   code: ({ className, children }) => {
     const text = String(children ?? '');
@@ -40,7 +42,8 @@ const components: Components = {
     return (
       <div className="group/code relative">
         <Code text={text.replace(/\n$/, '')} language={language} tall />
-        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100 group-hover/code:opacity-100">
+        <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within/code:opacity-100
+          group-hover/code:opacity-100">
           <CopyButton text={text} label={t('Copy the code')} />
         </span>
       </div>

@@ -33,7 +33,8 @@ export function Menu({ trigger, items, align = 'end' }: { trigger: ReactNode; it
                 disabled={item.disabled ?? false}
                 onSelect={item.run}
                 className={cn(
-                  'flex items-center gap-2 rounded-md px-2 py-1.5 text-sm outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover',
+                  'flex items-center gap-2 rounded-md px-2 py-1.5 text-sm outline-none select-none data-disabled:opacity-50',
+                  'data-highlighted:bg-hover',
                   item.danger && 'text-bad',
                 )}
               >

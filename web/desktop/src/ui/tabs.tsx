@@ -30,7 +30,9 @@ export function TabbedPage({ title, tabs }: { title: string; tabs: Tab[] }) {
             <Radix.Trigger
               key={tab.id}
               value={tab.id}
-              className="-mb-px shrink-0 border-b-2 border-transparent px-2.5 py-1.5 text-sm text-soft hover:text-ink focus-visible:-outline-offset-2 data-[state=active]:border-accent data-[state=active]:font-medium data-[state=active]:text-ink"
+              className="-mb-px shrink-0 border-b-2 border-transparent px-2.5 py-1.5 text-sm text-soft hover:text-ink
+                focus-visible:-outline-offset-2 data-[state=active]:border-accent data-[state=active]:font-medium
+                data-[state=active]:text-ink"
             >
               {tab.label}
             </Radix.Trigger>

@@ -151,7 +151,8 @@ def main():
         print(json.dumps(profile, ensure_ascii=False, indent=1))
         return
     out = io.StringIO()
-    print(f"# {args.file}\n\n{count} rows, {len(columns)} columns; {duplicates} duplicate rows, {ragged} rows with too few or too many fields.\n", file=out)
+    print(f"# {args.file}\n\n{count} rows, {len(columns)} columns; {duplicates} duplicate rows, "
+          f"{ragged} rows with too few or too many fields.\n", file=out)
     print("| column | kind | empty | distinct | range or frequent values | notes |\n|---|---|---|---|---|---|", file=out)
     for c in profile["columns"]:
         if c["kind"] == "number":

@@ -11,5 +11,7 @@ export function temporalUI(config: readonly Schemas['ConfigGroup'][] | undefined
 }
 
 /** temporalRun is the page of a run there. */
-export const temporalRun = (ui: string, namespace: string, run: Pick<Schemas['OperatorRun'], 'workflow_id' | 'run_id'>): string =>
-  `${ui}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(run.workflow_id)}/${encodeURIComponent(run.run_id)}/history`;
+export function temporalRun(ui: string, namespace: string, run: Pick<Schemas['OperatorRun'], 'workflow_id' | 'run_id'>): string {
+  const workflow = encodeURIComponent(run.workflow_id);
+  return `${ui}/namespaces/${encodeURIComponent(namespace)}/workflows/${workflow}/${encodeURIComponent(run.run_id)}/history`;
+}

@@ -78,7 +78,8 @@ function Templates({ make }: { make: () => void }) {
             }
           >
             {t(
-              'An agent is a template: a solution, a role, instructions and skills. Begin sessions with it, or make instances to which issues are assigned.',
+              'An agent is a template: a solution, a role, instructions and skills. Begin sessions with it, or make instances to ' +
+                'which issues are assigned.',
             )}
           </Empty>
         }

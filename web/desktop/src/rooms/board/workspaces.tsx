@@ -24,7 +24,8 @@ export default function Workspaces() {
         empty={
           <Empty icon={<SquareKanban size={28} />} title={t('There is no workspace yet')} action={button}>
             {t(
-              'A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a session that you can open.',
+              'A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a ' +
+                'session that you can open.',
             )}
           </Empty>
         }

@@ -98,7 +98,8 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
         {options.map((option, index) => (
           <label
             key={index}
-            className="flex cursor-pointer items-start gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft"
+            className="flex cursor-pointer items-start gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent
+              has-checked:bg-accent-soft"
           >
             <input
               type={kind}
@@ -114,7 +115,8 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
           </label>
         ))}
         {options.length > 0 && (
-          <label className="flex cursor-pointer items-center gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft">
+          <label className="flex cursor-pointer items-center gap-2.5 rounded-md border px-3 py-1.5 hover:bg-hover has-checked:border-accent
+            has-checked:bg-accent-soft">
             <input
               type={kind}
               name={name}

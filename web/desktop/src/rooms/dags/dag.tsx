@@ -293,7 +293,8 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
         </div>
         <aside
           aria-label={t('Node')}
-          className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t max-md:border-l-0"
+          className="w-88 shrink-0 overflow-y-auto border-l p-4 max-md:w-full max-md:shrink-0 max-md:overflow-visible max-md:border-t
+            max-md:border-l-0"
         >
           {node ? (
             <fieldset disabled={readOnly} className="min-w-0">

@@ -195,7 +195,8 @@ function Shown({
       </div>
       <aside
         aria-label={t('Progress')}
-        className="w-96 shrink-0 space-y-4 overflow-y-auto border-l p-4 text-sm max-md:w-full max-md:overflow-visible max-md:border-t max-md:border-l-0"
+        className="w-96 shrink-0 space-y-4 overflow-y-auto border-l p-4 text-sm max-md:w-full max-md:overflow-visible max-md:border-t
+          max-md:border-l-0"
       >
         {questions.map((item) => (
           <QuestionForm key={item.question_id} question={questionOf(item)} session={answering([['dags', dag]])} />

@@ -47,7 +47,8 @@ export default function HistoryRoom() {
           empty={
             <Empty icon={<GitBranch size={28} />} title={t('There is no history yet')}>
               {t(
-                'Each message makes a checkpoint of the conversation and of the files. Here you go back to one, or try another way from it.',
+                'Each message makes a checkpoint of the conversation and of the files. Here you go back to one, or try another way ' +
+                  'from it.',
               )}
             </Empty>
           }
@@ -236,7 +237,8 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
   return (
     <aside
       aria-label={t('Chosen turn')}
-      className="flex w-96 shrink-0 flex-col gap-3 overflow-y-auto border-l p-4 text-sm max-md:max-h-[55%] max-md:w-full max-md:border-t max-md:border-l-0"
+      className="flex w-96 shrink-0 flex-col gap-3 overflow-y-auto border-l p-4 text-sm max-md:max-h-[55%] max-md:w-full max-md:border-t
+        max-md:border-l-0"
     >
       <div className="flex items-start gap-2">
         <h2 className="min-w-0 flex-1 font-semibold break-words" dir="auto">
@@ -307,7 +309,8 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
         title={t('Go back to here?')}
         confirm={t('Go back')}
         description={t(
-          'The conversation and the files become what they were before this message. What came after stays on its branch, so that you can return.',
+          'The conversation and the files become what they were before this message. What came after stays on its branch, so that ' +
+            'you can return.',
         )}
         submit={async () => {
           const result = await rewind.mutateAsync();

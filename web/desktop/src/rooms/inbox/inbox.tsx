@@ -41,7 +41,8 @@ export default function Inbox() {
         empty={
           <Empty icon={<InboxIcon size={28} />} title={t('Nothing waits for you')}>
             {t(
-              'When an agent has a question or needs a permission, in a chat, a scheduled run, a DAG or an issue, it is asked here too. Answer it, and the work goes on.',
+              'When an agent has a question or needs a permission, in a chat, a scheduled run, a DAG or an issue, it is asked here ' +
+                'too. Answer it, and the work goes on.',
             )}
           </Empty>
         }

@@ -334,7 +334,8 @@ function UploadDialog({ session: given, done }: { session: string; done: () => v
             required
             {...(kind === 'directory' ? { webkitdirectory: '' } : {})}
             onChange={(event) => setFiles([...(event.target.files ?? [])])}
-            className="block w-full text-sm file:mr-3 file:h-8 file:cursor-pointer file:rounded-md file:border file:bg-raised file:px-3 file:text-ink"
+            className="block w-full text-sm file:mr-3 file:h-8 file:cursor-pointer file:rounded-md file:border file:bg-raised file:px-3
+              file:text-ink"
           />
         )}
       </Field>

@@ -129,7 +129,11 @@ function Day({ due }: { due: Due[] }) {
       ))}
       {hidden > 0 && !all && (
         <li>
-          <button type="button" className="min-h-6 w-full rounded px-1.5 text-left text-xs text-soft hover:text-ink" onClick={() => setAll(true)}>
+          <button
+            type="button"
+            className="min-h-6 w-full rounded px-1.5 text-left text-xs text-soft hover:text-ink"
+            onClick={() => setAll(true)}
+          >
             {t('{count} more', { count: hidden })}
           </button>
         </li>

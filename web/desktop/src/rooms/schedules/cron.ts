@@ -13,7 +13,8 @@ export type Plan =
 export const steps = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30];
 
 // 1 January 2024 was a Monday.
-const weekday = (index: number, form: 'long' | 'short'): string => new Date(2024, 0, index + 1).toLocaleDateString(locale, { weekday: form });
+const weekday = (index: number, form: 'long' | 'short'): string =>
+  new Date(2024, 0, index + 1).toLocaleDateString(locale, { weekday: form });
 
 /** weekdays have their names, Monday first. */
 export const weekdays = Array.from({ length: 7 }, (_, index) => weekday(index, 'long'));

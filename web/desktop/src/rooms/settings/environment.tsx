@@ -29,7 +29,8 @@ function Buckets() {
     <Section
       title={t('Environment buckets')}
       note={t(
-        'Variables that the tools of your sessions get. The bucket default reaches all of them, one named as a solution the sessions of that solution.',
+        'Variables that the tools of your sessions get. The bucket default reaches all of them, one named as a solution the ' +
+          'sessions of that solution.',
       )}
       actions={
         <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>

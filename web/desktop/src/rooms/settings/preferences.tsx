@@ -22,7 +22,8 @@ function Choice<Value extends string>({ label, value, options, change, disabled 
         {options.map(([one, text]) => (
           <label
             key={one}
-            className="flex cursor-pointer items-center gap-2 rounded-md border px-3 py-1.5 text-sm hover:bg-hover has-checked:border-accent has-checked:bg-accent-soft has-disabled:cursor-default"
+            className="flex cursor-pointer items-center gap-2 rounded-md border px-3 py-1.5 text-sm hover:bg-hover has-checked:border-accent
+              has-checked:bg-accent-soft has-disabled:cursor-default"
           >
             <input type="radio" name={name} checked={value === one} onChange={() => change(one)} className="accent-(--accent)" />
             {text}

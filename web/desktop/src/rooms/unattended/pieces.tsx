@@ -59,7 +59,8 @@ export function Tabs({ label, parts, value, change }: {
           <Radix.Trigger
             key={part.id}
             value={part.id}
-            className="-mb-px border-b-2 border-transparent px-2 py-2 text-sm whitespace-nowrap text-soft hover:text-ink data-[state=active]:border-accent data-[state=active]:text-ink"
+            className="-mb-px border-b-2 border-transparent px-2 py-2 text-sm whitespace-nowrap text-soft hover:text-ink
+              data-[state=active]:border-accent data-[state=active]:text-ink"
           >
             {part.label}
           </Radix.Trigger>
