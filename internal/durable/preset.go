@@ -52,18 +52,14 @@ var Model = Preset{activity: workflow.ActivityOptions{
 	HeartbeatTimeout:    heartbeat,
 	WaitForCancellation: true,
 	RetryPolicy: &temporal.RetryPolicy{
-		InitialInterval: modelFirstPause, BackoffCoefficient: 2, MaximumInterval: modelLastPause, MaximumAttempts: ModelAttempts,
+		InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+		MaximumAttempts: ModelAttempts,
 	},
 }}
 
 // ModelAttempts is how often one model call may lose its worker or an engine:
 // for eight minutes and longer.
 const ModelAttempts = 50
-
-const (
-	modelFirstPause = 500 * time.Millisecond
-	modelLastPause  = 10 * time.Second
-)
 
 // Speech is for the transcription of the recordings of one message. Its attempts are
 // those that a speech model which is unavailable used up too: for twelve minutes and

@@ -22,8 +22,8 @@ func (s *Store) CloseTurn(ctx context.Context, turn domain.ClosingTurn) error {
 }
 
 // CloseAndClaim ends a turn with all that it holds: its text, its usage and the tool
-// calls that it asks for, which enter the ledger. Calls that ask the user open
-// their questions, and the turn is paused.
+// calls that it asks for, which enter the ledger and are claimed. Calls that ask the
+// user open their questions, and the turn is paused.
 //
 // Calls with a claimant enter the ledger as running, like after ClaimCall, and are
 // returned, unless their chat was stopped: then they are left to their run.
