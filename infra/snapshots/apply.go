@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/format"
 	"everloop/internal/rmtree"
 	"everloop/internal/sharedfs"
 )
@@ -356,7 +357,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 		defer func() { _ = old.Close() }()
 	}
 
-	for index, sum := range dataOf(e.chunks) {
+	for index, sum := range format.DataOf(e.chunks) {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
@@ -368,8 +369,8 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 
 		at := index * chunkSize
 
-		for block := range slices.Chunk(data, len(zeroBlock)) {
-			if !isZero(block) {
+		for block := range slices.Chunk(data, format.ZeroBlock) {
+			if !format.IsZero(block) {
 				if _, err := f.WriteAt(block, at); err != nil {
 					return err
 				}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/format"
 )
 
 // BuildEntry is one entry of a snapshot that is built of contents.
@@ -36,7 +37,7 @@ type Builder struct {
 	ses      *session
 	open     func(content string) (io.ReadCloser, error)
 	contents map[string]entry // by their name: size, sum and chunks
-	packed   packer
+	packed   format.Packer
 	at       int64 // the time of modification of all entries, in nanoseconds since 1970
 }
 
@@ -64,7 +65,7 @@ func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err 
 		return "", err
 	}
 
-	if ready := b.packed.finish(); ready != nil {
+	if ready := b.packed.Finish(); ready != nil {
 		if err := b.store.putPack(ctx, b.ses, ready); err != nil {
 			return "", fmt.Errorf("store the files of a snapshot: %w", err)
 		}
@@ -190,7 +191,7 @@ func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error 
 		return nil
 	}
 
-	ready := b.packed.add(e.sum, data)
+	ready := b.packed.Add(e.sum, data)
 	if ready == nil {
 		return nil
 	}
@@ -203,15 +204,15 @@ func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error 
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 
-	for index := range chunksOf(e.id.size) {
+	for index := range format.ChunksOf(e.id.size) {
 		pooled := buffers.Get().(*[]byte)
 
-		data := (*pooled)[:chunkLength(index, e.id.size)]
+		data := (*pooled)[:format.ChunkLength(index, e.id.size)]
 		if _, err := io.ReadFull(content, data); err != nil {
 			return abandon(group, err)
 		}
 
-		if isZero(data) {
+		if format.IsZero(data) {
 			buffers.Put(pooled)
 			e.addZeros()
 
@@ -220,7 +221,7 @@ func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error 
 
 		sum := hash(sha256.Sum256(data))
 
-		e.chunks = append(e.chunks, run{sum: sum})
+		e.chunks = append(e.chunks, run{Sum: sum})
 		if b.ses.chunkKnown(sum) {
 			buffers.Put(pooled)
 			continue
@@ -236,17 +237,17 @@ func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error 
 		})
 	}
 
-	e.sum = sumOfChunks(e.id.size, e.chunks)
+	e.sum = format.SumOfChunks(e.id.size, e.chunks)
 
 	return errors.Join(group.Wait(), ctx.Err())
 }
 
 // addZeros adds a chunk that holds nothing but zeros.
 func (e *entry) addZeros() {
-	if last := len(e.chunks) - 1; last >= 0 && e.chunks[last].zeros > 0 {
-		e.chunks[last].zeros++
+	if last := len(e.chunks) - 1; last >= 0 && e.chunks[last].Zeros > 0 {
+		e.chunks[last].Zeros++
 		return
 	}
 
-	e.chunks = append(e.chunks, run{zeros: 1})
+	e.chunks = append(e.chunks, run{Zeros: 1})
 }

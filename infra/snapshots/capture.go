@@ -315,7 +315,7 @@ func (p *Pending) has(e *entry) bool {
 	}
 
 	for _, c := range e.chunks {
-		if _, here := p.chunks[c.sum]; c.zeros == 0 && !here && !p.ses.chunkKnown(c.sum) {
+		if _, here := p.chunks[c.Sum]; c.Zeros == 0 && !here && !p.ses.chunkKnown(c.Sum) {
 			return false
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+
+	"everloop/infra/snapshots/format"
 )
 
 // A snapshot of which little is new is one object: its manifest holds the parts that
@@ -87,7 +89,7 @@ func (s *Store) compact(ses *session, t *tree, list contents) []byte {
 			at = ses.location(sum)
 		}
 
-		missing = missing || at.length == 0
+		missing = missing || at.Length == 0
 
 		return at
 	}
@@ -100,7 +102,7 @@ func (s *Store) compact(ses *session, t *tree, list contents) []byte {
 		start = end
 
 		if !ses.partKnown(p.sum) {
-			p.body = compress(p.raw)
+			p.body = format.Compress(p.raw)
 			size += len(p.body)
 		}
 
@@ -128,7 +130,7 @@ func layOut(t *tree, list contents) (laid []byte, places map[hash]location) {
 			continue
 		}
 
-		places[sum] = location{offset: uint32(len(laid)), length: uint32(len(content))}
+		places[sum] = location{Offset: uint32(len(laid)), Length: uint32(len(content))}
 		laid = append(laid, content...)
 	}
 
@@ -149,8 +151,8 @@ func (s *Store) putCompact(ctx context.Context, ses *session, t *tree, head []by
 // keepContents takes the contents out of a manifest whose locations say that it holds them.
 func (t *tree) keepContents(laid []byte, places map[hash]location) error {
 	for sum, at := range places {
-		end := int64(at.offset) + int64(at.length)
-		if end > int64(len(laid)) || sha256.Sum256(laid[at.offset:end]) != sum {
+		end := int64(at.Offset) + int64(at.Length)
+		if end > int64(len(laid)) || sha256.Sum256(laid[at.Offset:end]) != sum {
 			return errFormat
 		}
 
@@ -158,7 +160,7 @@ func (t *tree) keepContents(laid []byte, places map[hash]location) error {
 			t.contents = contents{}
 		}
 
-		t.contents[sum] = laid[at.offset:end:end]
+		t.contents[sum] = laid[at.Offset:end:end]
 	}
 
 	return nil

@@ -140,7 +140,7 @@ func (e *entry) takes() int64 {
 
 	bytes := e.id.size
 	for _, c := range e.chunks {
-		bytes -= min(c.zeros*chunkSize, bytes)
+		bytes -= min(c.Zeros*chunkSize, bytes)
 	}
 
 	return diskspace.Block(bytes)

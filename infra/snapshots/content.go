@@ -3,7 +3,6 @@
 package snapshots
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -15,17 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/format"
 	"everloop/internal/sharedfs"
 )
 
-const (
-	// smallLimit is the largest file that goes into packs, in bytes.
-	smallLimit = 4 << 20
-	// chunkSize is what larger files are cut into.
-	chunkSize = 8 << 20
-	// readTries is how often a file is read that changes under the reader.
-	readTries = 3
-)
+// readTries is how often a file is read that changes under the reader.
+const readTries = 3
 
 // sink takes contents: into a spool when they are to be stored, or nowhere when
 // only their hashes are wanted.
@@ -184,12 +178,12 @@ func (r *reader) large(file *os.File, size int64, f *found) error {
 			return
 		}
 
-		if last := len(runs) - 1; last >= 0 && runs[last].zeros > 0 {
-			runs[last].zeros += n
+		if last := len(runs) - 1; last >= 0 && runs[last].Zeros > 0 {
+			runs[last].Zeros += n
 			return
 		}
 
-		runs = append(runs, run{zeros: n})
+		runs = append(runs, run{Zeros: n})
 	}
 
 	next := int64(0)
@@ -199,20 +193,15 @@ func (r *reader) large(file *os.File, size int64, f *found) error {
 		if next = index + 1; sums[i] == (hash{}) {
 			zeros(1)
 		} else {
-			runs = append(runs, run{sum: sums[i]})
+			runs = append(runs, run{Sum: sums[i]})
 		}
 	}
 
-	zeros(chunksOf(size) - next)
-	f.id.size, f.chunks, f.sum = size, runs, sumOfChunks(size, runs)
+	zeros(format.ChunksOf(size) - next)
+	f.id.size, f.chunks, f.sum = size, runs, format.SumOfChunks(size, runs)
 
 	return nil
 }
-
-func chunksOf(size int64) int64 { return (size-1)/chunkSize + 1 }
-
-// chunkLength is the length of a chunk of a file, in bytes.
-func chunkLength(index, size int64) int { return int(min(chunkSize, size-index*chunkSize)) }
 
 // dataChunks lists the chunks that are not wholly in holes.
 func dataChunks(fd int, size int64) ([]int64, error) {
@@ -229,7 +218,7 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 		}
 
 		index := data / chunkSize
-		if index >= chunksOf(size) { // it grew
+		if index >= format.ChunksOf(size) { // it grew
 			break
 		}
 
@@ -246,7 +235,7 @@ func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 
-	data := (*pooled)[:chunkLength(index, size)]
+	data := (*pooled)[:format.ChunkLength(index, size)]
 
 	n, err := file.ReadAt(data, index*chunkSize)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -255,26 +244,11 @@ func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 
 	clear(data[n:])
 
-	if isZero(data) {
+	if format.IsZero(data) {
 		return hash{}, nil
 	}
 
 	sum := hash(sha256.Sum256(data))
 
 	return sum, r.sink.chunk(sum, data)
-}
-
-var zeroBlock [64 << 10]byte
-
-func isZero(data []byte) bool {
-	for len(data) > 0 {
-		n := min(len(data), len(zeroBlock))
-		if !bytes.Equal(data[:n], zeroBlock[:n]) {
-			return false
-		}
-
-		data = data[n:]
-	}
-
-	return true
 }

@@ -17,6 +17,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/format"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -341,14 +342,14 @@ func restoreDamaged(t *testing.T, b *bench, objects map[string][]string) {
 	short := func(data []byte) ([]byte, error) { return data[:len(data)-1], nil }
 	// Well-formed, but not what it was.
 	forged := func(data []byte) ([]byte, error) {
-		raw, err := decompress(data)
+		raw, err := format.Decompress(data)
 		if err != nil {
 			return nil, err
 		}
 
 		raw[len(raw)/2] ^= 0x40
 
-		return compress(raw), nil
+		return format.Compress(raw), nil
 	}
 
 	lost := func([]byte) ([]byte, error) {
@@ -399,7 +400,7 @@ func TestAForgedFrameIsNoticed(t *testing.T) {
 	content := []byte("content")
 	e := &entry{path: "dir/name", kind: kindFile, sum: sha256.Sum256(content)}
 	s := source{id: "x"}
-	at := location{offset: 2, length: uint32(len(content))}
+	at := location{Offset: 2, Length: uint32(len(content))}
 	got, err := s.cutOut([]byte("..content"), at, e)
 	require.NoError(t, err)
 	require.Equal(t, content, got)

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/fnv"
+
+	"everloop/infra/snapshots/format"
 )
 
 // A manifest is a head and parts. A part is a run of entries, cut where the
@@ -82,12 +84,12 @@ func encodePart(entries []entry, place func(hash) location) part {
 		shared := sharedPrefix(last, e.path)
 		last = e.path
 		body = binary.AppendUvarint(body, uint64(shared))
-		body = appendString(body, e.path[shared:])
+		body = format.AppendString(body, e.path[shared:])
 
 		body = binary.AppendUvarint(body, uint64(e.mode))
 		switch e.kind {
 		case kindLink:
-			body = appendString(body, e.target)
+			body = format.AppendString(body, e.target)
 			body = binary.AppendVarint(body, e.id.mtime)
 		case kindFile:
 			body = binary.AppendVarint(body, e.id.mtime)
@@ -96,19 +98,19 @@ func encodePart(entries []entry, place func(hash) location) part {
 
 			body = binary.AppendUvarint(body, uint64(e.id.size))
 			if e.chunks != nil {
-				body = appendChunks(body, e.chunks)
+				body = format.AppendRuns(body, e.chunks)
 			} else if e.id.size > 0 {
 				at := place(e.sum) // of a zero pack: in the head
 
-				number, known := numbers[at.pack]
+				number, known := numbers[at.Pack]
 				if !known {
 					number = len(numbers)
-					numbers[at.pack] = number
-					packs = append(packs, at.pack[:]...)
+					numbers[at.Pack] = number
+					packs = append(packs, at.Pack[:]...)
 				}
 
 				body = append(body, e.sum[:]...)
-				for _, n := range [...]uint32{uint32(number), at.frame, at.frameLength, at.offset} {
+				for _, n := range [...]uint32{uint32(number), at.Frame, at.FrameLength, at.Offset} {
 					body = binary.AppendUvarint(body, uint64(n))
 				}
 			}
@@ -120,22 +122,6 @@ func encodePart(entries []entry, place func(hash) location) part {
 	raw = append(append(raw, packs...), body...)
 
 	return part{sum: sha256.Sum256(raw), entries: len(entries), raw: raw}
-}
-
-func appendString[S ~string | ~[]byte](to []byte, s S) []byte {
-	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
-}
-
-func appendChunks(to []byte, chunks []run) []byte {
-	to = binary.AppendUvarint(to, uint64(len(chunks)))
-	for _, c := range chunks {
-		to = binary.AppendUvarint(to, uint64(c.zeros))
-		if c.zeros == 0 {
-			to = append(to, c.sum[:]...)
-		}
-	}
-
-	return to
 }
 
 func sharedPrefix(a, b string) int {
@@ -167,10 +153,10 @@ func encodeCompact(parts []part, laid []byte) []byte {
 	for _, p := range parts {
 		out = append(out, p.sum[:]...)
 		out = binary.AppendUvarint(out, uint64(p.entries))
-		out = appendString(out, p.body)
+		out = format.AppendString(out, p.body)
 	}
 
-	return appendSum(append(out, compress(laid)...))
+	return appendSum(append(out, format.Compress(laid)...))
 }
 
 func appendSum(to []byte) []byte {

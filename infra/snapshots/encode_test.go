@@ -7,17 +7,19 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/infra/snapshots/format"
 )
 
 func someEntries() []entry {
-	chunks := []run{{zeros: 3}, {sum: hash{9}}, {zeros: 1}}
+	chunks := []run{{Zeros: 3}, {Sum: hash{9}}, {Zeros: 1}}
 	size := int64(4*chunkSize + 5)
 
 	return []entry{
 		{path: "a", kind: kindDir, mode: 0o755},
 		{path: "a/b", kind: kindFile, mode: 0o644, sum: hash{1}, trusted: true, id: identity{ctime: -5, mtime: 7, size: 3, inode: 1 << 63}},
 		{path: "a/c", kind: kindFile, mode: 0o600, id: identity{ctime: 5, mtime: 5}},
-		{path: "a/d\xff", kind: kindFile, mode: 0o600, sum: sumOfChunks(size, chunks), chunks: chunks, id: identity{size: size}},
+		{path: "a/d\xff", kind: kindFile, mode: 0o600, sum: format.SumOfChunks(size, chunks), chunks: chunks, id: identity{size: size}},
 		{path: "l", kind: kindLink, target: "../x\n", id: identity{mtime: 8}},
 		{path: "s", kind: kindSpecial},
 		{path: "u", kind: kindUnread},
@@ -27,7 +29,7 @@ func someEntries() []entry {
 func TestManifest_roundTrip(t *testing.T) {
 	t.Parallel()
 
-	at := location{pack: hash{7}, frame: 1, frameLength: 2, offset: 3, length: 3}
+	at := location{Pack: hash{7}, Frame: 1, FrameLength: 2, Offset: 3, Length: 3}
 	p := encodePart(someEntries(), func(hash) location { return at })
 	got, err := decodePart(p.raw, p.entries, func(sum hash, found location) {
 		require.Equal(t, hash{1}, sum)
@@ -41,7 +43,7 @@ func TestManifest_roundTrip(t *testing.T) {
 	require.Equal(t, []part{{sum: p.sum, entries: p.entries}}, parts)
 	require.Empty(t, laid)
 
-	held := part{sum: hash{3}, entries: 1, body: compress(p.raw)}
+	held := part{sum: hash{3}, entries: 1, body: format.Compress(p.raw)}
 	parts, laid, err = decodeHead(encodeCompact([]part{{sum: p.sum, entries: p.entries}, held}, []byte("contents")))
 	require.NoError(t, err)
 	require.Equal(t, part{sum: p.sum, entries: p.entries, body: []byte{}}, parts[0], "an object of its own")
@@ -76,10 +78,10 @@ func TestParts_cutByPath(t *testing.T) {
 // FuzzManifest feeds the decoders what no writer wrote: they must refuse or
 // understand it, and never panic or take all memory.
 func FuzzManifest(f *testing.F) {
-	p := encodePart(someEntries(), func(hash) location { return location{length: 3} })
+	p := encodePart(someEntries(), func(hash) location { return location{Length: 3} })
 	f.Add(p.raw, p.entries)
 	f.Add(encodeHead([]part{p}), 1)
-	f.Add(encodeCompact([]part{{sum: p.sum, entries: 1, body: compress(p.raw)}}, []byte("contents")), 1)
+	f.Add(encodeCompact([]part{{sum: p.sum, entries: 1, body: format.Compress(p.raw)}}, []byte("contents")), 1)
 	f.Fuzz(func(t *testing.T, data []byte, count int) {
 		_, _, _ = decodeHead(data)
 

@@ -5,13 +5,14 @@ package snapshots
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"io/fs"
 	"path"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"everloop/infra/snapshots/format"
 )
 
 // Type says what an entry of a snapshot is.
@@ -37,10 +38,17 @@ type Info struct {
 	Identity string
 }
 
-// hash is a SHA-256.
-type hash [sha256.Size]byte
+// Short names for what the format is made of.
+type (
+	hash     = format.Hash
+	location = format.Location
+	run      = format.Run
+)
 
-func (h hash) String() string { return hex.EncodeToString(h[:]) }
+const (
+	smallLimit = format.SmallLimit
+	chunkSize  = format.ChunkSize
+)
 
 // kind is what a manifest says of an entry.
 type kind uint8
@@ -101,12 +109,6 @@ type entry struct {
 	trusted bool
 }
 
-// run is count chunks in a row: of zeros, or one chunk of data.
-type run struct {
-	sum   hash
-	zeros int64 // > 0: that many chunks that hold nothing but zeros
-}
-
 func (e *entry) size() int64 {
 	if e.kind != kindFile {
 		return 0
@@ -130,28 +132,6 @@ func (e *entry) info() Info {
 	}
 
 	return info
-}
-
-// sumOfChunks stands for the content of a chunked file.
-func sumOfChunks(size int64, chunks []run) hash {
-	h := sha256.New()
-
-	var number [8]byte
-
-	write := func(n int64) {
-		binary.BigEndian.PutUint64(number[:], uint64(n))
-		_, _ = h.Write(number[:])
-	}
-	_, _ = h.Write([]byte("chunks of a file\n"))
-
-	write(size)
-
-	for _, c := range chunks {
-		write(c.zeros)
-		_, _ = h.Write(c.sum[:])
-	}
-
-	return hash(h.Sum(nil))
 }
 
 // entryBytes is about what an entry takes of memory.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"everloop/infra/snapshots/format"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -26,12 +27,12 @@ type source struct {
 
 // frame gives a frame of a pack. path is for the message when it cannot be had.
 func (s *source) frame(ctx context.Context, at location, path string) ([]byte, error) {
-	data, err := s.packed(ctx, at.pack, int64(at.frame), int64(at.frameLength), path)
+	data, err := s.packed(ctx, at.Pack, int64(at.Frame), int64(at.FrameLength), path)
 	if err != nil {
 		return nil, err
 	}
 
-	raw, err := decompress(data)
+	raw, err := format.Decompress(data)
 	if err != nil {
 		return nil, damaged(s.id, path, "was changed in the store")
 	}
@@ -58,12 +59,12 @@ func (s *source) packed(ctx context.Context, pack hash, offset, length int64, pa
 
 // cutOut takes a small file's content out of its frame.
 func (s *source) cutOut(frame []byte, at location, e *entry) ([]byte, error) {
-	end := int64(at.offset) + int64(at.length)
-	if end > int64(len(frame)) || sha256.Sum256(frame[at.offset:end]) != e.sum {
+	end := int64(at.Offset) + int64(at.Length)
+	if end > int64(len(frame)) || sha256.Sum256(frame[at.Offset:end]) != e.sum {
 		return nil, damaged(s.id, e.path, "was changed in the store")
 	}
 
-	return frame[at.offset:end], nil
+	return frame[at.Offset:end], nil
 }
 
 // chunk gives a chunk of a large file, which is length bytes long.
@@ -77,7 +78,7 @@ func (s *source) chunk(ctx context.Context, sum hash, length int, path string) (
 		return nil, err
 	}
 
-	raw, err := decompress(data)
+	raw, err := format.Decompress(data)
 	if err != nil || len(raw) != length || sha256.Sum256(raw) != sum {
 		return nil, damaged(s.id, path, "was changed in the store")
 	}
@@ -142,7 +143,7 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 			continue
 		}
 
-		for index, sum := range dataOf(e.chunks) {
+		for index, sum := range format.DataOf(e.chunks) {
 			if has.holds(e, index) || asked[sum] || getting.Err() != nil {
 				continue
 			}
@@ -150,7 +151,7 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 			asked[sum] = true
 
 			group.Go(func() error {
-				data, err := s.chunk(getting, sum, chunkLength(index, e.id.size), e.path)
+				data, err := s.chunk(getting, sum, format.ChunkLength(index, e.id.size), e.path)
 				if err != nil {
 					return err
 				}
@@ -180,9 +181,9 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 func stretches(list []wanted) (out [][]wanted) {
 	slices.SortFunc(list, func(a, b wanted) int {
 		return cmp.Or(
-			slices.Compare(a.at.pack[:], b.at.pack[:]),
-			cmp.Compare(a.at.frame, b.at.frame),
-			cmp.Compare(a.at.offset, b.at.offset),
+			slices.Compare(a.at.Pack[:], b.at.Pack[:]),
+			cmp.Compare(a.at.Frame, b.at.Frame),
+			cmp.Compare(a.at.Offset, b.at.Offset),
 		)
 	})
 
@@ -192,8 +193,8 @@ func stretches(list []wanted) (out [][]wanted) {
 		if i < len(list) {
 			first, last, next := list[start].at, list[i-1].at, list[i].at
 
-			gap := int64(next.frame) - int64(last.frame) - int64(last.frameLength)
-			if next.pack == last.pack && gap < frameSize/4 && next.frame-first.frame < fetchSize {
+			gap := int64(next.Frame) - int64(last.Frame) - int64(last.FrameLength)
+			if next.Pack == last.Pack && gap < format.FrameSize/4 && next.Frame-first.Frame < fetchSize {
 				continue
 			}
 		}
@@ -211,18 +212,19 @@ func stretches(list []wanted) (out [][]wanted) {
 
 func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched) error {
 	first, last := list[0].at, list[len(list)-1].at
-	length := int64(last.frame) - int64(first.frame) + int64(last.frameLength)
+	length := int64(last.Frame) - int64(first.Frame) + int64(last.FrameLength)
 
-	data, err := s.packed(ctx, first.pack, int64(first.frame), length, list[0].entry.path)
+	data, err := s.packed(ctx, first.Pack, int64(first.Frame), length, list[0].entry.path)
 	if err != nil {
 		return err
 	}
 
 	var frame []byte
+
 	for i, w := range list {
-		if i == 0 || w.at.frame != list[i-1].at.frame {
-			at := int64(w.at.frame) - int64(first.frame)
-			if frame, err = decompress(data[at : at+int64(w.at.frameLength)]); err != nil {
+		if i == 0 || w.at.Frame != list[i-1].at.Frame {
+			at := int64(w.at.Frame) - int64(first.Frame)
+			if frame, err = format.Decompress(data[at : at+int64(w.at.FrameLength)]); err != nil {
 				return damaged(s.id, w.entry.path, "was changed in the store")
 			}
 		}

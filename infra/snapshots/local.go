@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/format"
 )
 
 // local knows which chunks of large files the workspace still has, so that only
@@ -23,13 +24,13 @@ func (l local) find(f *found, e *entry) {
 	}
 
 	has := map[int64]hash{}
-	for index, sum := range dataOf(f.chunks) {
+	for index, sum := range format.DataOf(f.chunks) {
 		has[index] = sum
 	}
 
 	shared := map[int64]hash{}
 
-	for index, sum := range dataOf(e.chunks) {
+	for index, sum := range format.DataOf(e.chunks) {
 		if has[index] == sum {
 			shared[index] = sum
 		}
@@ -43,20 +44,6 @@ func (l local) find(f *found, e *entry) {
 func (l local) holds(e *entry, index int64) bool {
 	_, holds := l[e.path][index]
 	return holds
-}
-
-// dataOf gives the chunks that hold data, with their index in the file.
-func dataOf(chunks []run) func(yield func(int64, hash) bool) {
-	return func(yield func(int64, hash) bool) {
-		index := int64(0)
-		for _, c := range chunks {
-			if c.zeros == 0 && !yield(index, c.sum) {
-				return
-			}
-
-			index += max(c.zeros, 1)
-		}
-	}
 }
 
 // openLocal opens the file that a large file takes chunks from, nil when none.
@@ -76,7 +63,7 @@ func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byt
 		return r.contents.spool.Read(r.contents.chunks[sum], buf)
 	}
 
-	buf = buf[:chunkLength(index, e.id.size)]
+	buf = buf[:format.ChunkLength(index, e.id.size)]
 
 	n, err := old.ReadAt(buf, index*chunkSize)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/format"
 )
 
 // putManifest stores the parts that the store does not have yet, and then the
@@ -21,7 +22,7 @@ func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 
 	place := func(sum hash) location {
 		at := ses.location(sum)
-		if at.length == 0 {
+		if at.Length == 0 {
 			lost = fmt.Errorf("content %s was not stored", sum)
 		}
 
@@ -56,7 +57,7 @@ func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 }
 
 func (s *Store) putPart(ctx context.Context, ses *session, p part) error {
-	if err := s.put(ctx, ses, partKey(ses.id, p.sum), compress(p.raw)); err != nil {
+	if err := s.put(ctx, ses, partKey(ses.id, p.sum), format.Compress(p.raw)); err != nil {
 		return err
 	}
 
@@ -188,7 +189,7 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (l
 		}
 	}
 
-	raw, err := decompress(data)
+	raw, err := format.Decompress(data)
 	if err != nil || sha256.Sum256(raw) != p.sum {
 		return listed{}, damaged(id, "", "a part of its manifest was changed")
 	}
@@ -196,7 +197,7 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (l
 	list := listed{packed: map[hash]location{}, held: map[hash]location{}}
 
 	list.entries, err = decodePart(raw, p.entries, func(sum hash, at location) {
-		if at.pack == (hash{}) {
+		if at.Pack == (hash{}) {
 			list.held[sum] = at
 		} else {
 			list.packed[sum] = at
@@ -234,8 +235,8 @@ func (s *session) know(t *tree, parts []part) {
 
 	for i := range t.entries {
 		for _, c := range t.entries[i].chunks {
-			if c.zeros == 0 {
-				s.chunks[c.sum] = struct{}{}
+			if c.Zeros == 0 {
+				s.chunks[c.Sum] = struct{}{}
 			}
 		}
 	}

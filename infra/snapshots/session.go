@@ -9,16 +9,6 @@ import (
 	"sync/atomic"
 )
 
-// location is where a small content lies: at offset in a frame, which is a part
-// of a pack.
-type location struct {
-	pack        hash
-	frame       uint32 // offset in the pack
-	frameLength uint32 // as stored
-	offset      uint32 // in the frame as it was before compression
-	length      uint32
-}
-
 // session is what the store remembers of one session.
 type session struct {
 	id   string
@@ -185,7 +175,7 @@ func (s *session) holds(e *entry) bool {
 	}
 
 	for _, c := range e.chunks {
-		if _, known := s.chunks[c.sum]; !known && c.zeros == 0 {
+		if _, known := s.chunks[c.Sum]; !known && c.Zeros == 0 {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"everloop/infra/snapshots/format"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -91,7 +92,7 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 
-	var full packer
+	var full format.Packer
 
 	sent := map[hash]bool{}
 
@@ -102,14 +103,14 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 		}
 
 		for _, c := range e.chunks {
-			at, here := p.chunks[c.sum]
-			if c.zeros > 0 || !here || sent[c.sum] || p.ses.chunkKnown(c.sum) {
+			at, here := p.chunks[c.Sum]
+			if c.Zeros > 0 || !here || sent[c.Sum] || p.ses.chunkKnown(c.Sum) {
 				continue
 			}
 
-			sent[c.sum] = true
+			sent[c.Sum] = true
 
-			group.Go(func() error { return s.putChunk(sending, p, c.sum, at) })
+			group.Go(func() error { return s.putChunk(sending, p, c.Sum, at) })
 		}
 
 		if !packed || e.chunks != nil || e.id.size == 0 || sent[e.sum] || p.ses.blobKnown(e.sum) {
@@ -123,12 +124,12 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 			return abandon(group, err)
 		}
 
-		if ready := full.add(e.sum, content); ready != nil {
+		if ready := full.Add(e.sum, content); ready != nil {
 			group.Go(func() error { return s.putPack(sending, p.ses, ready) })
 		}
 	}
 
-	if ready := full.finish(); ready != nil {
+	if ready := full.Finish(); ready != nil {
 		group.Go(func() error { return s.putPack(sending, p.ses, ready) })
 	}
 
@@ -161,7 +162,7 @@ func (s *Store) putChunkData(ctx context.Context, ses *session, sum hash, data [
 	out := buffers.Get().(*[]byte)
 	defer buffers.Put(out)
 
-	if err := s.put(ctx, ses, chunkKey(ses.id, sum), encoder().EncodeAll(data, (*out)[:0])); err != nil {
+	if err := s.put(ctx, ses, chunkKey(ses.id, sum), format.Encoder().EncodeAll(data, (*out)[:0])); err != nil {
 		return err
 	}
 
@@ -173,15 +174,15 @@ func (s *Store) putChunkData(ctx context.Context, ses *session, sum hash, data [
 	return nil
 }
 
-func (s *Store) putPack(ctx context.Context, ses *session, ready *pack) error {
-	if err := s.put(ctx, ses, packKey(ses.id, ready.name), ready.data); err != nil {
+func (s *Store) putPack(ctx context.Context, ses *session, ready *format.Pack) error {
+	if err := s.put(ctx, ses, packKey(ses.id, ready.Name), ready.Data); err != nil {
 		return err
 	}
 
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 
-	for sum, at := range ready.holds {
+	for sum, at := range ready.Holds {
 		ses.blobs[sum] = at
 	}
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/format"
 )
 
 // View reads one snapshot. It is safe for concurrent use. Files that are opened
@@ -136,7 +137,7 @@ func (smallContent) Close() error { return nil }
 func (v *View) frame(ctx context.Context, at location, path string) ([]byte, error) {
 	v.mu.Lock()
 	for i, f := range v.frames {
-		if f.pack == at.pack && f.frame == at.frame {
+		if f.pack == at.Pack && f.frame == at.Frame {
 			v.frames = append(slices.Delete(v.frames, i, i+1), f)
 			v.mu.Unlock()
 
@@ -157,7 +158,7 @@ func (v *View) frame(ctx context.Context, at location, path string) ([]byte, err
 		v.frames = slices.Delete(v.frames, 0, 1)
 	}
 
-	v.frames = append(v.frames, keptFrame{at.pack, at.frame, raw})
+	v.frames = append(v.frames, keptFrame{at.Pack, at.Frame, raw})
 
 	return raw, nil
 }
@@ -191,10 +192,10 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 		}
 
 		c := r.entry.chunks[r.next]
-		if c.zeros > 0 {
+		if c.Zeros > 0 {
 			r.zeros = r.lengthOf(c, r.at)
 		} else {
-			data, err := r.source.chunk(r.ctx, c.sum, chunkLength(r.at/chunkSize, r.entry.id.size), r.entry.path)
+			data, err := r.source.chunk(r.ctx, c.Sum, format.ChunkLength(r.at/chunkSize, r.entry.id.size), r.entry.path)
 			if err != nil {
 				return 0, err
 			}
@@ -223,7 +224,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 // lengthOf gives the bytes of a run that begins at a place.
 func (r *chunkReader) lengthOf(c run, at int64) int64 {
 	left := r.entry.id.size - at
-	if chunks := max(c.zeros, 1); chunks <= left/chunkSize {
+	if chunks := max(c.Zeros, 1); chunks <= left/chunkSize {
 		return chunks * chunkSize
 	}
 
@@ -255,7 +256,7 @@ func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 			continue
 		}
 
-		if c.zeros > 0 {
+		if c.Zeros > 0 {
 			r.zeros = begin + length - offset
 			r.next++
 		} else {

@@ -1,6 +1,4 @@
-//go:build linux
-
-package snapshots
+package format
 
 import (
 	"sync"
@@ -12,7 +10,8 @@ import (
 // cannot take all memory.
 const maxDecoded = 64 << 20
 
-var encoder = sync.OnceValue(func() *zstd.Encoder {
+// Encoder is safe for concurrent use.
+var Encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
 	if err != nil {
 		panic(err) // the options are wrong
@@ -30,6 +29,8 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-func compress(data []byte) []byte { return encoder().EncodeAll(data, nil) }
+// Compress gives data as a zstd frame.
+func Compress(data []byte) []byte { return Encoder().EncodeAll(data, nil) }
 
-func decompress(data []byte) ([]byte, error) { return decoder().DecodeAll(data, nil) }
+// Decompress gives the data of a zstd frame.
+func Decompress(data []byte) ([]byte, error) { return decoder().DecodeAll(data, nil) }

@@ -1,0 +1,81 @@
+package format
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+const (
+	// SmallLimit is the largest file that goes into packs, in bytes.
+	SmallLimit = 4 << 20
+	// ChunkSize is what larger files are cut into.
+	ChunkSize = 8 << 20
+)
+
+// Run is count chunks in a row: of zeros, or one chunk of data.
+type Run struct {
+	Sum   Hash
+	Zeros int64 // > 0: that many chunks that hold nothing but zeros
+}
+
+// ChunksOf is how many chunks a file of a size has.
+func ChunksOf(size int64) int64 { return (size-1)/ChunkSize + 1 }
+
+// ChunkLength is the length of a chunk of a file, in bytes.
+func ChunkLength(index, size int64) int { return int(min(ChunkSize, size-index*ChunkSize)) }
+
+// DataOf gives the chunks that hold data, with their index in the file.
+func DataOf(chunks []Run) func(yield func(int64, Hash) bool) {
+	return func(yield func(int64, Hash) bool) {
+		index := int64(0)
+		for _, c := range chunks {
+			if c.Zeros == 0 && !yield(index, c.Sum) {
+				return
+			}
+
+			index += max(c.Zeros, 1)
+		}
+	}
+}
+
+// SumOfChunks stands for the content of a chunked file.
+func SumOfChunks(size int64, chunks []Run) Hash {
+	h := sha256.New()
+
+	var number [8]byte
+
+	write := func(n int64) {
+		binary.BigEndian.PutUint64(number[:], uint64(n))
+		_, _ = h.Write(number[:])
+	}
+	_, _ = h.Write([]byte("chunks of a file\n"))
+
+	write(size)
+
+	for _, c := range chunks {
+		write(c.Zeros)
+		_, _ = h.Write(c.Sum[:])
+	}
+
+	return Hash(h.Sum(nil))
+}
+
+// ZeroBlock is how much is compared with zeros at once, in bytes.
+const ZeroBlock = 64 << 10
+
+var zeroBlock [ZeroBlock]byte
+
+// IsZero reports whether data holds nothing but zeros.
+func IsZero(data []byte) bool {
+	for len(data) > 0 {
+		n := min(len(data), len(zeroBlock))
+		if !bytes.Equal(data[:n], zeroBlock[:n]) {
+			return false
+		}
+
+		data = data[n:]
+	}
+
+	return true
+}
