@@ -141,7 +141,7 @@ type Watch struct {
 	Attempt   int
 	SessionID string
 	Limit     time.Duration // how long it may show none
-	Waits     bool          // for a person, a worker or a model that is away: none is expected
+	Waits     bool          // for a person, a worker, a model that is away or the event log: nothing is to be seen
 }
 
 // Work is what a unit needs to begin or to be stopped.

@@ -13,7 +13,8 @@ import (
 )
 
 // watched gives the units of a run of which activity is due. Of a chat that waits
-// for something outside of it none is expected.
+// for something outside of it none is expected, and the event log says nothing of one
+// whose events are not published yet, as after an outage of the log.
 func watched(ctx context.Context, tx pgx.Tx, run dagrun.Run) ([]dagrun.Watch, error) {
 	if len(run.Watch) == 0 {
 		return nil, nil
@@ -31,6 +32,7 @@ func watched(ctx context.Context, tx pgx.Tx, run dagrun.Run) ([]dagrun.Watch, er
 
 	rows, _ := tx.Query(ctx, `
 		SELECT n.id, coalesce(c.state = 'running' AND c.waiting_reason = ANY ($2), false)
+		       AND NOT EXISTS (SELECT FROM outbox o WHERE o.session_id = n.session_id AND o.seq IS NULL)
 		FROM   dag_run_nodes n LEFT JOIN chats c ON c.id = n.chat_id WHERE n.id = ANY ($1)`, ids, working)
 
 	works := map[string]bool{}

@@ -60,6 +60,15 @@ func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 		require.Equal(t, []dagrun.Watch{waiting}, advance().Watch, waits)
 	}
 
+	set(`UPDATE chats SET state = 'running', waiting_reason = 'tool'`)
+	set(`INSERT INTO outbox (event_id, session_id, name, data) VALUES ('e', $1, 'turn:patch', '{}')`, session.ID)
+
+	unpublished := due
+	unpublished.Waits = true
+	require.Equal(t, []dagrun.Watch{unpublished}, advance().Watch)
+	set(`UPDATE outbox SET seq = 1, published_at = now()`)
+	require.Equal(t, []dagrun.Watch{due}, advance().Watch)
+
 	require.NoError(t, db.WatchDAGUnit(t.Context(), "n", 1, time.Now().Add(time.Hour)))
 
 	step := advance()
