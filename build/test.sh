@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export EVERLOOP_BIN="$PWD/bin/everloop"
+export GOFLAGS="${GOFLAGS--trimpath}" # as in the Makefile
 
 dir=$(mktemp -d)
 chmod 755 "$dir"

@@ -309,11 +309,18 @@ describe('context statistics', () => {
       Math.abs(used.used_tokens - reported.input_tokens) < 0.1 * reported.input_tokens,
       `${used.used_tokens} ${reported.input_tokens}`,
     );
-    for (const name of ['system_prompt', 'tools'])
-      assert.ok(Math.abs(of(used, name).tokens - of(empty, name).tokens) <= 0.5 * of(empty, name).tokens);
+    // Before the first report it is an estimate, to half or to twice as much.
+    for (const name of ['system_prompt', 'tools']) {
+      const ratio = of(used, name).tokens / of(empty, name).tokens;
+      assert.ok(ratio > 0.4 && ratio < 2.5, `${name}: ${ratio}`);
+    }
     await grow(view, 2, 1000);
     const longer = await stats(view);
-    for (const name of ['system_prompt', 'tools', 'skills']) assert.equal(of(longer, name).tokens, of(used, name).tokens, name);
+    // What is learnt about the model meanwhile moves the rounding of each text.
+    for (const name of ['system_prompt', 'tools', 'skills']) {
+      const [was, is] = [of(used, name).tokens, of(longer, name).tokens];
+      assert.ok(Math.abs(is - was) <= 1 + of(used, name).count + 0.01 * was, `${name}: ${was}, then ${is}`);
+    }
     await fixture.rest.post(`/api/sessions/${view.session}/compact`);
     const after = await stats(view);
     assert.equal(after.compactions, 1);

@@ -29,7 +29,7 @@ export function underFaults() {
   });
 
   suite.under = async (fault, options) => {
-    const talks = await openMany(suite.fixture, chats);
+    const talks = await openMany(suite.fixture, chats, { length: 3 });
     await pause(500); // somewhere in the middle, another place each time
     await fault(suite.cluster);
     await endAndCheck(talks, options);

@@ -3,6 +3,9 @@
 import assert from 'node:assert/strict';
 import { bash, call, eventually, order, steps } from './fixture.mjs';
 
+// patience bounds what would never come.
+const patience = 300_000;
+
 const ask = () => call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'a' }, { label: 'b' }] }] });
 
 // Talk is one session with one chat under way.
@@ -35,14 +38,18 @@ export class Talk {
   // end answers its questions until the chat has ended for good.
   async end() {
     const view = await this.#follow();
-    await eventually(`${this.name} (${this.kind}) ends`, async () => {
+    for (const started = Date.now(); ;) {
+      const from = view.events.length;
       const now = await this.fixture.rest.detail(this.session).catch(() => undefined);
       if (now?.status === 'waiting_for_input') {
         const open = [...view.rules.turns.values()].flatMap((t) => [...t.calls.values()]).filter((c) => c.status === 'awaiting_answer');
         for (const { id } of open) await view.answer(id, { selections: { 0: [0] } }).catch(() => {});
       }
-      return now && now.status !== 'running' && now.status !== 'waiting_for_input' && now.queue_length === 0;
-    }, 300_000);
+      if (now && now.status !== 'running' && now.status !== 'waiting_for_input' && now.queue_length === 0) return;
+      if (Date.now() - started > patience) throw new Error(`not within ${patience} ms: ${this.name} (${this.kind}) ends`);
+      // A chat ends when it asks, and when it is done. Its event may be lost with an API.
+      await view.wait('end of a chat', (e) => e.name === 'chat:end', { from, timeout: 2000 }).catch(() => {});
+    }
   }
 
   // follow reads the session again when its connection was lost with an API.
