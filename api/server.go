@@ -57,6 +57,7 @@ type Config struct {
 	Memories       library.Memories
 	Annotations    session.Annotations
 	History        session.History
+	Checkpoints    files.Checkpoints
 	Solutions      access.Solutions
 	Skills         library.Skills
 	Budgets        account.Budgets
@@ -200,6 +201,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 			Logger:      cfg.Logger,
 		},
 		&session.HistoryAPI{Sessions: sessions, History: cfg.History},
+		&files.CheckpointFilesAPI{Sessions: sessions, Checkpoints: cfg.Checkpoints},
 		&library.SolutionsAPI{Solutions: cfg.Solutions, RoleRights: cfg.RoleRights},
 		&library.SkillsAPI{Sessions: sessions, FileEvents: changes, Skills: cfg.Skills},
 		&account.BudgetsAPI{Budgets: cfg.Budgets},

@@ -127,6 +127,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Auditor:     auth.NewAuditor(db, logger, nil),
 		Store:       postgres.NewStore(db, nowhere{}, logger),
 		History:     past{},
+		Checkpoints: past{},
 		Compactor:   contexts{},
 		Contexts:    contexts{},
 		Tokens:      tokens.New(nil, nil),

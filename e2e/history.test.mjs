@@ -335,6 +335,64 @@ describe('looking back', () => {
   });
 });
 
+describe('changed files', () => {
+  test('a checkpoint is compared with the workspace and with another one, and its files are read', async () => {
+    const view = await fixture.session();
+    const id = view.session;
+    await view.run(steps(
+      bash(`echo one > a.txt; printf '\\0\\377' > bytes; mkdir d; echo x > d/gone; ln -s a.txt link; ln -s /etc/passwd out`),
+      { text: 'made' },
+    ));
+    const two = await view.run(steps(bash('echo changed > a.txt; rm -r d; echo new > new.txt'), { text: 'changed' }));
+    const point = await eventually('the files are captured', async () => {
+      const found = await before_(id, two.turn_id);
+      return found.files.snapshot_id && found.checkpoint_id;
+    });
+    const at = `/api/sessions/${id}/checkpoints/${point}`;
+    const first = (await checkpoints(id))[0].checkpoint_id;
+
+    const changed = await fixture.rest.get(`${at}/changes`);
+    assert.deepEqual(changed, {
+      items: [
+        { path: 'a.txt', change: 'modified', type: 'file', size_before: 4, size_after: 8 },
+        { path: 'd/gone', change: 'deleted', type: 'file', size_before: 2, size_after: null },
+        { path: 'new.txt', change: 'created', type: 'file', size_before: null, size_after: 4 },
+      ],
+      total: 3,
+    });
+    assert.deepEqual(await fixture.rest.get(`${at}/changes?offset=1&limit=1`), { items: [changed.items[1]], total: 3 });
+    const between = await fixture.rest.get(`/api/sessions/${id}/checkpoints/${first}/changes?to=${point}`);
+    assert.deepEqual(between.items.map((one) => `${one.change} ${one.type} ${one.path}`), [
+      'created file a.txt', 'created file bytes', 'created file d/gone', 'created link link', 'created link out',
+    ]);
+    await fixture.rest.put(`/api/sessions/${id}/files/a.txt`, { content: 'one\n' }); // as it was
+    assert.deepEqual((await fixture.rest.get(`${at}/changes`)).items.map((one) => one.path), ['d/gone', 'new.txt']);
+
+    const read = (path, headers = {}) => fetch(`${fixture.server.url}${at}/files/${path}`, {
+      headers: { authorization: `Bearer ${fixture.server.key}`, ...headers },
+    });
+    const gone = await read('d/gone');
+    assert.equal(await gone.text(), 'x\n');
+    assert.equal((await read('link')).headers.get('content-length'), '4');
+    const bytes = await read('bytes');
+    assert.equal(bytes.headers.get('content-type'), 'application/octet-stream');
+    assert.deepEqual([...new Uint8Array(await bytes.arrayBuffer())], [0, 255]);
+    assert.equal(await (await read('a.txt', { range: 'bytes=1-2' })).text(), 'ne');
+    assert.equal((await read('d/gone', { 'if-none-match': gone.headers.get('etag') })).status, 304);
+    for (const [path, status, code] of [
+      ['new.txt', 404, 'file_not_found'], ['d', 422, 'is_a_directory'], ['..%2Fx', 400, 'path_outside_workspace'],
+      ['out', 400, 'path_outside_workspace'], ['%2Fetc%2Fpasswd', 400, 'path_outside_workspace'],
+    ]) {
+      const answer = await read(path);
+      assert.deepEqual([answer.status, (await answer.json()).code], [status, code], path);
+    }
+    for (const path of ['none/changes', `${point}/changes?to=none`, 'none/files/a.txt']) {
+      const { status, body } = await fixture.rest.call('GET', `/api/sessions/${id}/checkpoints/${path}`);
+      assert.deepEqual([status, body.code], [404, 'checkpoint_not_found'], path);
+    }
+  });
+});
+
 describe('what-if', () => {
   test('runs on from a step with the files of then', async () => {
     const view = await fixture.session();

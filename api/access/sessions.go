@@ -60,6 +60,12 @@ type SessionRef struct {
 	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 }
 
+// CheckpointRef is the path of an operation on one checkpoint.
+type CheckpointRef struct {
+	SessionRef
+	CheckpointID string `path:"checkpoint_id" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+}
+
 // Deleter ends whatever runs in a session and removes it.
 type Deleter interface {
 	DeleteSession(ctx context.Context, sessionID string) error

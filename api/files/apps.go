@@ -263,36 +263,17 @@ func (a *AppsAPI) readApp(ctx context.Context, in *struct {
 	}}, nil
 }
 
-// openApp finds a file of an app. It can be read after the handler has returned, for
-// an hour, until it is closed.
-func (a *AppsAPI) openApp(ctx context.Context, appID, name string) (app.Served, error) {
-	request := httpx.RequestOf(ctx)
-	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
-	opened := context.AfterFunc(ctx, stop)
-	served, err := a.Apps.Serve(reading, appID, name)
+// openApp finds a file of an app.
+func (a *AppsAPI) openApp(ctx context.Context, appID, name string) (served app.Served, err error) {
+	served.File.Content, err = outliving(ctx, func(ctx context.Context) (io.ReadSeekCloser, error) {
+		var err error
 
-	opened()
+		served, err = a.Apps.Serve(ctx, appID, name)
 
-	if served.File.Content == nil {
-		stop()
-		return served, err
-	}
-
-	served.File.Content = &appContent{served.File.Content, stop}
+		return served.File.Content, err
+	})
 
 	return served, err
-}
-
-// appContent ends the time of a file that is read when it is closed.
-type appContent struct {
-	io.ReadSeekCloser
-	stop context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (c *appContent) Close() error {
-	defer c.stop()
-	return c.ReadSeekCloser.Close()
 }
 
 // siteType returns the type of a site's file by its name alone: its bytes are not

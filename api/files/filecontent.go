@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"path"
 
@@ -9,15 +10,21 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"everloop/api/httpx"
+	"everloop/domain"
 )
 
-// readFile serves a file of the workspace, or a range of it.
-func (a *WorkspaceAPI) readFile(ctx context.Context, in *struct {
-	FileRef
+// FileRead is how a file is asked for.
+type FileRead struct {
 	Range       string `header:"Range" doc:"One range of bytes." example:"bytes=0-1023"`
 	IfRange     string `header:"If-Range" doc:"The Range applies only while the file has this ETag." example:"\"5d41402abc4b2a76\""`
 	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the client's copy: if it is current, the response is 304." example:"\"5d41402abc4b2a76\""`
 	Download    bool   `query:"download" doc:"Ask browsers to save the file rather than show it."`
+}
+
+// readFile serves a file of the workspace, or a range of it.
+func (a *WorkspaceAPI) readFile(ctx context.Context, in *struct {
+	FileRef
+	FileRead
 },
 ) (*httpx.Streamed, error) {
 	session, _, err := a.Readable(ctx, in.SessionID)
@@ -30,7 +37,12 @@ func (a *WorkspaceAPI) readFile(ctx context.Context, in *struct {
 		return nil, httpx.At("path.file_path", err)
 	}
 
-	kind, err := httpx.ContentType(in.FilePath, file)
+	return serve(in.FilePath, file, info, in.Download)
+}
+
+// serve answers with a file, or with a range of it, and closes it.
+func serve(name string, file io.ReadSeekCloser, info domain.FileInfo, download bool) (*httpx.Streamed, error) {
+	kind, err := httpx.ContentType(name, file)
 	if err != nil {
 		_ = file.Close()
 		return nil, err
@@ -52,7 +64,7 @@ func (a *WorkspaceAPI) readFile(ctx context.Context, in *struct {
 		}
 
 		c.Set(fiber.HeaderContentType, kind)
-		c.Set(fiber.HeaderContentDisposition, httpx.Disposition(in.Download, path.Base(in.FilePath)))
+		c.Set(fiber.HeaderContentDisposition, httpx.Disposition(download, path.Base(name)))
 
 		if httpx.RunsInBrowser(kind) {
 			c.Set(fiber.HeaderContentSecurityPolicy, httpx.ActiveContent)

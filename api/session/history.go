@@ -20,6 +20,9 @@ type History interface {
 	Tree(ctx context.Context, session domain.Session) (history.History, error)
 	Checkout(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.Checkout, error)
 	Compare(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
+	// CheckpointChanges compares a checkpoint with another one; an empty to is the workspace.
+	CheckpointChanges(ctx context.Context, session domain.Session, checkpointID, to string, offset, limit int) (
+		page []history.FileComparison, total int, err error)
 	Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
 	SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
 }
@@ -91,6 +94,21 @@ func (a *HistoryAPI) Register(r *httpx.Server) {
 		Errors:      httpx.Codes{404: "checkpoint_not_found snapshot_not_found", 422: "invalid_snapshot snapshot_damaged"},
 		Example:     `{"checkpoint_id": "01a1ff63-2f62-7310-b604-777ea9c14e81", "position": "before"}`,
 	}, a.checkout)
+	httpx.Register(r, httpx.Operation{
+		ID:      "list-checkpoint-changes",
+		Method:  fiber.MethodGet,
+		Path:    "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes",
+		Tag:     "History",
+		Summary: "List the files that changed since a checkpoint",
+		Description: "Compares the files at the checkpoint with those of the workspace, or of another checkpoint. Directories are not " +
+			"listed. Sorted by path.",
+		Scope: auth.SessionsRead,
+		Errors: httpx.Codes{
+			404: "checkpoint_not_found snapshot_not_found",
+			413: "too_many_files",
+			422: "invalid_snapshot snapshot_damaged",
+		},
+	}, a.checkpointChanges)
 	// Files may take longer than other requests.
 	httpx.Register(r, httpx.Operation{
 		ID: "rewind", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/rewind", Tag: "History",
@@ -176,6 +194,23 @@ func (a *HistoryAPI) checkout(ctx context.Context, in *struct {
 	}
 
 	return httpx.Answer(view, err)
+}
+
+func (a *HistoryAPI) checkpointChanges(ctx context.Context, in *struct {
+	access.CheckpointRef
+	To     string `query:"to" maxLength:"128" doc:"Another checkpoint to compare with; default: the workspace as it is." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	Offset int    `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
+},
+) (*httpx.Body[fields.List[history.FileComparison]], error) {
+	session, _, err := a.Readable(ctx, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+
+	page, total, err := a.History.CheckpointChanges(ctx, session, in.CheckpointID, in.To, in.Offset, in.Limit)
+
+	return httpx.Answer(fields.List[history.FileComparison]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *HistoryAPI) rewind(ctx context.Context, in *moveInput) (*httpx.Body[rewindResult], error) {

@@ -181,6 +181,15 @@ type FileDifference struct {
 	Size   int64  `json:"size" doc:"Size in bytes." example:"8"`
 }
 
+// FileComparison is one file that a workspace has differently at two moments.
+type FileComparison struct {
+	Path       string `json:"path" doc:"Relative to the workspace." example:"notes.md"`
+	Change     string `json:"change" enum:"created,modified,deleted" doc:"The kind of change."`
+	Type       string `json:"type" enum:"file,link" doc:"The type; of a deleted one, the type that it had."`
+	SizeBefore *int64 `json:"size_before" doc:"Size in bytes at the checkpoint, of a link 0; null: there was none." example:"8"`
+	SizeAfter  *int64 `json:"size_after" doc:"Size in bytes at the later moment, of a link 0; null: there is none." example:"12"`
+}
+
 // CaptureBase is what captures of checkpoints come after.
 type CaptureBase struct {
 	Snapshot string   // the last one of the session; empty: there is none

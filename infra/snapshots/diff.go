@@ -13,6 +13,9 @@ type Change struct {
 	Type   Type   // of what is there now; of something deleted, of what was there
 	Change string // created, modified or deleted
 	Size   int64  // bytes, of a file that is there now; else 0
+	// TypeBefore and SizeBefore are those of what was there before; "" and 0: nothing was.
+	TypeBefore Type
+	SizeBefore int64
 }
 
 // Words of Change.
@@ -44,22 +47,28 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 		trees[i] = t.entries
 	}
 
+	return differences(trees[0], trees[1]), nil
+}
+
+// differences compares two lists of entries, both by path.
+func differences(before, after []entry) []Change {
 	var out []Change
 
-	report := func(e *entry, what string) {
-		if e.kind.opaque() {
-			return
+	report := func(was, is *entry, what string) {
+		c := Change{Change: what}
+
+		if was != nil {
+			c.Path, c.Type = was.path, was.kind.public()
+			c.TypeBefore, c.SizeBefore = c.Type, was.size()
 		}
 
-		c := Change{Path: e.path, Type: e.kind.public(), Change: what}
-		if what != Deleted {
-			c.Size = e.size()
+		if is != nil {
+			c.Path, c.Type, c.Size = is.path, is.kind.public(), is.size()
 		}
 
 		out = append(out, c)
 	}
 
-	before, after := trees[0], trees[1]
 	for len(before) > 0 || len(after) > 0 {
 		order := -1
 
@@ -70,31 +79,39 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 			order = strings.Compare(before[0].path, after[0].path)
 		}
 
-		switch {
-		case order < 0:
-			report(&before[0], Deleted)
-			before = before[1:]
-		case order > 0:
-			report(&after[0], Created)
-			after = after[1:]
-		default:
-			differ(&before[0], &after[0], report)
-			before, after = before[1:], after[1:]
+		var was, is *entry
+		if order <= 0 {
+			was, before = &before[0], before[1:]
 		}
+
+		if order >= 0 {
+			is, after = &after[0], after[1:]
+		}
+
+		differ(visible(was), visible(is), report)
 	}
 
-	return out, nil
+	return out
+}
+
+// visible leaves out an entry of which only the name is known.
+func visible(e *entry) *entry {
+	if e == nil || e.kind.opaque() {
+		return nil
+	}
+
+	return e
 }
 
 // differ reports the change of one path.
-func differ(before, after *entry, report func(*entry, string)) {
+func differ(was, is *entry, report func(was, is *entry, what string)) {
 	switch {
-	case before.same(after):
-	case after.kind.opaque():
-		report(before, Deleted)
-	case before.kind.opaque():
-		report(after, Created)
-	default:
-		report(after, Modified)
+	case was == nil && is == nil:
+	case was == nil:
+		report(nil, is, Created)
+	case is == nil:
+		report(was, nil, Deleted)
+	case !was.same(is):
+		report(was, is, Modified)
 	}
 }

@@ -20,7 +20,9 @@ const (
 	CodeBadID      = "invalid_snapshot"   // 422
 	CodeDamaged    = "snapshot_damaged"   // 500: an object is missing or its content is not what it was
 	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where content was asked for
-	CodeTooMany    = "too_many_files"     // 413: more entries than a snapshot may have
+
+	CodeNotDirectory = "not_a_directory" // 422
+	CodeTooMany      = "too_many_files"  // 413: more entries than a snapshot may have
 )
 
 // damaged says which path of a snapshot cannot be had any more, and why.

@@ -91,6 +91,15 @@ func TestFiftyThousandFiles(t *testing.T) {
 	require.Equal(t, []int{10, 10, 0}, []int{second.Added, second.Deleted, second.Changed})
 	require.Less(t, len(g.put), 25, "most of the manifest stays what it is")
 
+	var changes []Change
+
+	measure("compare with the workspace", func() { changes = b.changes(t, first.ID) })
+	require.Len(t, changes, 20)
+
+	b.restart(t)
+	measure("compare with the workspace, after a restart", func() { changes = b.changes(t, first.ID) })
+	require.Len(t, changes, 20)
+
 	b.restart(t)
 	measure("unchanged, after a restart", func() { again = b.capture(t, second.ID) })
 	require.Equal(t, second.ID, again.ID)

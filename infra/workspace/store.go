@@ -250,7 +250,13 @@ func (w *Workspace) Close() error { return w.root.Close() }
 // at level 1 also the host's path) into one relative to the root; the root is
 // ".". It refuses what leaves the workspace by its words; links are the
 // kernel's business, later.
-func (w *Workspace) Clean(p string) (string, error) {
+func (w *Workspace) Clean(p string) (string, error) { return clean(p, GuestRoot, w.host) }
+
+// Clean does the same for a path of no open workspace.
+func Clean(p string) (string, error) { return clean(p, GuestRoot) }
+
+// clean takes absolute paths below the given roots.
+func clean(p string, roots ...string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return "", domain.Newf(domain.Malformed, CodeBadPath, "the path holds a zero byte")
 	}
@@ -259,9 +265,11 @@ func (w *Workspace) Clean(p string) (string, error) {
 	if path.IsAbs(p) {
 		p = path.Clean(p)
 
-		rel, ok := within(GuestRoot, p)
-		if !ok {
-			rel, ok = within(w.host, p)
+		rel, ok := "", false
+		for _, root := range roots {
+			if rel, ok = within(root, p); ok {
+				break
+			}
 		}
 
 		if !ok {

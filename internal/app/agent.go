@@ -163,7 +163,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 
 		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.Objects,
 		Tasks:   b.tasks,
-		History: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, ExtraInfos: b.DB,
+		History: past, Checkpoints: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, ExtraInfos: b.DB,
 		Apps: b.apps, AppRecords: b.DB,
 		Skills: shown.skills, Memories: b.DB, Annotations: b.DB, MCP: b.toolServers(), MCPWorkers: toolServers,
 

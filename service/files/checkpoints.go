@@ -4,11 +4,14 @@ package files
 
 import (
 	"context"
+	"io"
+	"path"
 	"unicode/utf8"
 
 	"everloop/domain"
 	domainhistory "everloop/domain/history"
 	"everloop/infra/snapshots"
+	"everloop/infra/workspace"
 	"everloop/internal/diskspace"
 	"everloop/service/history"
 )
@@ -110,6 +113,88 @@ func (f Checkpoints) Walk(ctx context.Context, snapshotID string, visit func(pat
 
 		return visit(readable(info.Path), info.Size)
 	})
+}
+
+// Compare implements history.Files. Directories are left out.
+func (f Checkpoints) Compare(ctx context.Context, in history.CompareIn) ([]domainhistory.FileComparison, error) {
+	changes, err := f.changes(ctx, in)
+	out := []domainhistory.FileComparison{}
+
+	for _, c := range changes {
+		if file, counts := comparison(c); counts {
+			out = append(out, file)
+		}
+	}
+
+	return out, err
+}
+
+// comparison shows a change as one of files: a file in the place of a directory is a
+// created one.
+func comparison(c snapshots.Change) (file domainhistory.FileComparison, counts bool) {
+	was := c.TypeBefore != "" && c.TypeBefore != snapshots.Directory
+	is := c.Change != snapshots.Deleted && c.Type != snapshots.Directory
+
+	file = domainhistory.FileComparison{Path: readable(c.Path), Change: snapshots.Modified, Type: string(c.Type)}
+	if was {
+		file.SizeBefore = &c.SizeBefore
+	} else {
+		file.Change = snapshots.Created
+	}
+
+	if is {
+		file.SizeAfter = &c.Size
+	} else {
+		file.Change, file.Type = snapshots.Deleted, string(c.TypeBefore)
+	}
+
+	return file, was || is
+}
+
+func (f Checkpoints) changes(ctx context.Context, in history.CompareIn) ([]snapshots.Change, error) {
+	if in.To != "" {
+		return f.Store.Diff(ctx, in.From, in.To)
+	}
+
+	root, err := f.Roots.Root(ctx, in.SessionID, in.SandboxUID)
+	if err != nil {
+		return nil, err
+	}
+
+	return f.Store.Changes(ctx, snapshots.ChangesIn{SnapshotID: in.From, SessionID: in.SessionID, Root: root, UID: in.SandboxUID})
+}
+
+// Open implements history.Files.
+func (f Checkpoints) Open(ctx context.Context, snapshotID, name string) (io.ReadSeekCloser, domain.FileInfo, error) {
+	name, err := workspace.Clean(name)
+	if err != nil {
+		return nil, domain.FileInfo{}, err
+	}
+
+	view, err := f.Store.View(ctx, snapshotID)
+	if err != nil {
+		return nil, domain.FileInfo{}, err
+	}
+
+	at, err := view.Follow(name)
+	if err != nil {
+		return nil, domain.FileInfo{}, err
+	}
+
+	if at == "." || isDirectory(view, at) {
+		return nil, domain.FileInfo{}, domain.Newf(domain.Invalid, workspace.CodeIsDirectory, "%s is a directory", readable(name))
+	}
+
+	content, info, err := view.Open(ctx, at)
+
+	return content, domain.FileInfo{
+		Name: path.Base(name), Size: info.Size, ModTime: info.ModTime, ETag: `"` + info.Identity + `"`,
+	}, err
+}
+
+func isDirectory(view *snapshots.View, at string) bool {
+	info, err := view.Stat(at)
+	return err == nil && info.Type == snapshots.Directory
 }
 
 // readable makes a path of a workspace, which is bytes, fit for JSON.

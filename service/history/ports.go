@@ -6,6 +6,7 @@ package history
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"everloop/domain"
@@ -58,6 +59,8 @@ type Views interface {
 	CheckoutView(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.CheckoutView, error)
 	TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error
 	CompareBranches(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
+	// CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
+	CheckpointSnapshot(ctx context.Context, sessionID, checkpointID string) (string, error)
 }
 
 // Files makes, restores and compares snapshots of workspaces.
@@ -72,6 +75,18 @@ type Files interface {
 	Diff(ctx context.Context, from, to string) ([]history.FileDifference, error)
 	// Walk visits the files of a snapshot by path.
 	Walk(ctx context.Context, snapshotID string, visit func(path string, size int64) error) error
+	// Compare returns which files differ from those of a snapshot, by path.
+	Compare(ctx context.Context, in CompareIn) ([]history.FileComparison, error)
+	// Open opens a file of a snapshot; ctx holds for the reading too.
+	Open(ctx context.Context, snapshotID, path string) (io.ReadSeekCloser, domain.FileInfo, error)
+}
+
+// CompareIn says what is compared.
+type CompareIn struct {
+	SessionID  string
+	SandboxUID int
+	From       string // a snapshot
+	To         string // a later one; empty: the workspace as it is
 }
 
 // CaptureIn says what is captured.

@@ -29,7 +29,8 @@ type Config struct {
 // session until the move is finished or aborted. A
 // workflow carries it out; see Move.
 type Service struct {
-	cfg Config
+	cfg       Config
+	comparing chan struct{} // holds a token for each comparison of a workspace
 }
 
 // New checks the configuration.
@@ -38,7 +39,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
 	}
 
-	return &Service{cfg: cfg}, nil
+	return &Service{cfg: cfg, comparing: make(chan struct{}, mostComparisons)}, nil
 }
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new

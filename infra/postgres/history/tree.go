@@ -155,6 +155,16 @@ func (db *Base) CheckoutView(
 	return view, nil
 }
 
+// CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
+func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID, checkpointID string) (string, error) {
+	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
+	if err != nil || at.SnapshotID == nil {
+		return "", pg.Fault("look for the files of a checkpoint", err)
+	}
+
+	return *at.SnapshotID, nil
+}
+
 // TurnsBefore yields the turns that a branch shows below a sequence, in order.
 func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error {
 	rows, err := db.Pool.Query(ctx, `

@@ -2237,6 +2237,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the files that changed since a checkpoint
+         * @description Compares the files at the checkpoint with those of the workspace, or of another checkpoint. Directories are not listed. Sorted by path.
+         */
+        get: operations["list-checkpoint-changes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a file's content as it was at a checkpoint
+         * @description As read-file does, with the path and the links of the checkpoint. The content of a file at a checkpoint does not change.
+         */
+        get: operations["read-checkpoint-file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{session_id}/compact": {
         parameters: {
             query?: never;
@@ -5600,6 +5640,32 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        FileComparison: {
+            /**
+             * @description The kind of change.
+             * @enum {string}
+             */
+            change: "created" | "modified" | "deleted";
+            /** @description Relative to the workspace. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Size in bytes at the later moment, of a link 0; null: there is none.
+             */
+            size_after: number | null;
+            /**
+             * Format: int64
+             * @description Size in bytes at the checkpoint, of a link 0; null: there was none.
+             */
+            size_before: number | null;
+            /**
+             * @description The type; of a deleted one, the type that it had.
+             * @enum {string}
+             */
+            type: "file" | "link";
+        } & {
+            [key: string]: unknown;
+        };
         FileDifference: {
             /**
              * @description The kind of change.
@@ -6840,6 +6906,17 @@ export interface components {
         ListDocumentVersionItem: {
             /** @description The entries of this page. */
             items: components["schemas"]["DocumentVersionItem"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
+        ListFileComparison: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["FileComparison"][];
             /**
              * Format: int64
              * @description Total number of entries.
@@ -15657,6 +15734,84 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Checkpoint"][];
+                };
+            };
+        };
+    };
+    "list-checkpoint-changes": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of entries. */
+                limit?: number;
+                /** @description Number of entries to skip. */
+                offset?: number;
+                /** @description Another checkpoint to compare with; default: the workspace as it is. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The checkpoint. */
+                checkpoint_id: string;
+                /** @description The session. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListFileComparison"];
+                };
+            };
+        };
+    };
+    "read-checkpoint-file": {
+        parameters: {
+            query?: {
+                /** @description Ask browsers to save the file rather than show it. */
+                download?: boolean;
+            };
+            header?: {
+                /** @description The ETag of the client's copy: if it is current, the response is 304. */
+                "If-None-Match"?: string;
+                /** @description The Range applies only while the file has this ETag. */
+                "If-Range"?: string;
+                /** @description One range of bytes. */
+                Range?: string;
+            };
+            path: {
+                /** @description The checkpoint. */
+                checkpoint_id: string;
+                /** @description Relative to the workspace; slashes are part of it. */
+                file_path: string;
+                /** @description The session. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description Partial Content */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
                 };
             };
         };

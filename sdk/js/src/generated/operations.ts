@@ -1386,6 +1386,18 @@ export class Api {
     );
   }
 
+  /** List the files that changed since a checkpoint. GET /api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes */
+  listCheckpointChanges(
+    session_id: string,
+    checkpoint_id: string,
+    options: CallOptions & { query?: Query<'list-checkpoint-changes'> } = {},
+  ): Promise<Reply<'list-checkpoint-changes', 200>> {
+    return this.transport.json(
+      'GET', '/api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes',
+      { session_id, checkpoint_id }, undefined, options,
+    );
+  }
+
   /** List the checkpoints of a session. GET /api/sessions/{session_id}/checkpoints */
   listCheckpoints(
     session_id: string,
@@ -1911,6 +1923,19 @@ export class Api {
     return this.transport.response(
       'GET', '/api/sessions/{session_id}/attachments/{attachment}',
       { session_id, attachment }, undefined, options,
+    );
+  }
+
+  /** Get a file's content as it was at a checkpoint. GET /api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path} */
+  readCheckpointFile(
+    session_id: string,
+    checkpoint_id: string,
+    file_path: string,
+    options: CallOptions & { query?: Query<'read-checkpoint-file'> } = {},
+  ): Promise<Response> {
+    return this.transport.response(
+      'GET', '/api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}',
+      { session_id, checkpoint_id, file_path }, undefined, options,
     );
   }
 

@@ -1401,6 +1401,19 @@ FieldChange = TypedDict(
 )
 
 
+class FileComparison(TypedDict):
+    change: Literal["created", "modified", "deleted"]
+    """The kind of change."""
+    path: str
+    """Relative to the workspace."""
+    size_after: int | None
+    """Size in bytes at the later moment, of a link 0; null: there is none."""
+    size_before: int | None
+    """Size in bytes at the checkpoint, of a link 0; null: there was none."""
+    type: Literal["file", "link"]
+    """The type; of a deleted one, the type that it had."""
+
+
 class FileDifference(TypedDict):
     change: Literal["created", "modified", "deleted", "unchanged"]
     """The kind of change."""
@@ -2217,6 +2230,13 @@ class ListBackgroundTask(TypedDict):
 
 class ListDocumentVersionItem(TypedDict):
     items: list[DocumentVersionItem]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
+class ListFileComparison(TypedDict):
+    items: list[FileComparison]
     """The entries of this page."""
     total: int
     """Total number of entries."""

@@ -2519,6 +2519,29 @@ class Api:
         )
         return answer
 
+    async def list_checkpoint_changes(
+        self,
+        session_id: str,
+        checkpoint_id: str,
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        to: str | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ListFileComparison:
+        """List the files that changed since a checkpoint. GET /api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes"""
+        answer: models.ListFileComparison = await self._transport.json(
+            "GET",
+            "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/changes",
+            {"session_id": session_id, "checkpoint_id": checkpoint_id},
+            None,
+            {"limit": limit, "offset": offset, "to": to},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def list_checkpoints(
         self,
         session_id: str,
@@ -3537,6 +3560,27 @@ class Api:
             {"session_id": session_id, "attachment": attachment},
             None,
             {},
+            timeout,
+            headers,
+        )
+
+    async def read_checkpoint_file(
+        self,
+        session_id: str,
+        checkpoint_id: str,
+        file_path: str,
+        *,
+        download: bool | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Download:
+        """Get a file's content as it was at a checkpoint. GET /api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}"""
+        return await self._transport.response(
+            "GET",
+            "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}",
+            {"session_id": session_id, "checkpoint_id": checkpoint_id, "file_path": file_path},
+            None,
+            {"download": download},
             timeout,
             headers,
         )

@@ -1,0 +1,102 @@
+package files
+
+import (
+	"context"
+	"io"
+
+	"github.com/gofiber/fiber/v2"
+
+	"everloop/api/access"
+	"everloop/api/httpx"
+	"everloop/auth"
+	"everloop/domain"
+)
+
+// Checkpoints reads files as they were at a checkpoint of a session. The rules of paths
+// are those of Workspaces. ctx holds for the reading too.
+type Checkpoints interface {
+	OpenFile(ctx context.Context, sessionID, checkpointID, path string) (io.ReadSeekCloser, domain.FileInfo, error)
+}
+
+// CheckpointFilesAPI reads the files of checkpoints.
+type CheckpointFilesAPI struct {
+	access.Sessions
+	Checkpoints Checkpoints
+}
+
+// Register adds the operations of the area to the interface.
+func (a *CheckpointFilesAPI) Register(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID:      "read-checkpoint-file",
+		Method:  fiber.MethodGet,
+		Path:    "/api/sessions/{session_id}/checkpoints/{checkpoint_id}/files/{file_path}",
+		Tag:     "History",
+		Summary: "Get a file's content as it was at a checkpoint",
+		Description: "As read-file does, with the path and the links of the checkpoint. The content of a file at a checkpoint does " +
+			"not change.",
+		Scope: auth.Files,
+		Errors: httpx.Codes{
+			400: httpx.OnPath,
+			404: "checkpoint_not_found snapshot_not_found file_not_found",
+			416: httpx.CodeRange,
+			422: httpx.OnRead + " invalid_snapshot snapshot_damaged",
+		},
+		Headers: map[string]string{
+			"ETag": "The version of the file, for If-None-Match.", "Content-Range": "With 206: the bytes that are sent, and the size.",
+		},
+		Replies: contentReplies,
+	}, a.read)
+}
+
+func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
+	access.CheckpointRef
+	FilePath string `path:"file_path" doc:"Relative to the workspace; slashes are part of it." example:"notes/today.md"`
+	FileRead
+},
+) (*httpx.Streamed, error) {
+	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
+		return nil, err
+	}
+
+	var info domain.FileInfo
+
+	file, err := outliving(ctx, func(ctx context.Context) (file io.ReadSeekCloser, err error) {
+		file, info, err = a.Checkpoints.OpenFile(ctx, in.SessionID, in.CheckpointID, in.FilePath)
+		return file, err
+	})
+	if err != nil {
+		return nil, httpx.At("path.file_path", err)
+	}
+
+	return serve(in.FilePath, file, info, in.Download)
+}
+
+// outliving opens a content that can be read after the handler has returned, for an
+// hour, until it is closed. Without a content there is nothing to close.
+func outliving(ctx context.Context, open func(context.Context) (io.ReadSeekCloser, error)) (io.ReadSeekCloser, error) {
+	request := httpx.RequestOf(ctx)
+	reading, stop := context.WithTimeout(httpx.WithRequest(request.Base, request), httpx.TransferTime)
+	opened := context.AfterFunc(ctx, stop)
+	content, err := open(reading)
+
+	opened()
+
+	if content == nil || err != nil {
+		stop()
+		return nil, err
+	}
+
+	return &outlivingContent{content, stop}, nil
+}
+
+// outlivingContent ends the time of a content that is read when it is closed.
+type outlivingContent struct {
+	io.ReadSeekCloser
+	stop context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (c *outlivingContent) Close() error {
+	defer c.stop()
+	return c.ReadSeekCloser.Close()
+}

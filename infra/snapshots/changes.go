@@ -1,0 +1,74 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"everloop/infra/snapshots/beneath"
+	"everloop/internal/sharedfs"
+)
+
+// ChangesIn says which workspace is compared with which snapshot.
+type ChangesIn struct {
+	SnapshotID string
+	SessionID  string
+	Root       string // of the workspace, a path of the host
+	UID        int    // as in CaptureIn
+}
+
+// Changes reports the changes from a snapshot to the workspace as it is, as Diff does.
+// It changes and stores nothing. Files that were not touched since they were last
+// captured are not read, nor those whose size differs: only what may have been written
+// again with as many bytes is.
+func (s *Store) Changes(ctx context.Context, in ChangesIn) ([]Change, error) {
+	if err := checkSession(in.SessionID); err != nil {
+		return nil, err
+	}
+
+	before, err := s.load(ctx, in.SnapshotID)
+	if err != nil {
+		return nil, err
+	}
+
+	root, err := beneath.OpenRoot(in.Root)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = unix.Close(root) }()
+
+	ses := s.session(in.SessionID)
+
+	known := ses.last()
+	if known == nil && before.home == ses {
+		known = before
+	}
+
+	r := &reader{ctx: ctx, sink: discard{}, quiet: time.Now().Add(-s.grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
+	w := &walker{
+		ctx: ctx, root: root, known: known, most: s.most,
+		usable: func(*entry) bool { return true },
+		content: func(dir int, name string, f *found) error {
+			if foreign(f, in.UID) {
+				f.kind = kindUnread
+				return nil
+			}
+
+			if e := before.at(f.path); e == nil || e.kind != kindFile || e.id.size != f.id.size {
+				return nil // its content makes no difference
+			}
+
+			return r.read(dir, name, f)
+		},
+	}
+
+	if err := w.run(s.workers); err != nil {
+		return nil, err
+	}
+
+	return differences(before.entries, arrange(ses, w.all()).entries), nil
+}

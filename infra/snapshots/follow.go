@@ -1,0 +1,63 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"path"
+	"strings"
+
+	"everloop/domain"
+)
+
+// mostLinks is how many links one path may lead through, as in Linux.
+const mostLinks = 40
+
+// Follow gives the path of what a path leads to, through links that stay in the
+// workspace; "." is its root. The links are those of the snapshot, and the rules those
+// of the files of a workspace: what leads out of it, also by an absolute target, is
+// path_outside_workspace.
+func (v *View) Follow(p string) (string, error) {
+	at, links := ".", 0
+
+	for names := strings.Split(p, "/"); len(names) > 0; {
+		name := names[0]
+		names = names[1:]
+
+		switch {
+		case name == "" || name == ".":
+			continue
+		case name == ".." && at == ".":
+			return "", outside(p)
+		case name == "..":
+			at = parentOf(at)
+			continue
+		}
+
+		e := visible(v.source.tree.at(path.Join(at, name)))
+
+		switch {
+		case e == nil:
+			return "", domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(p))
+		case e.kind == kindLink:
+			if links++; links > mostLinks {
+				return "", domain.Newf(domain.Invalid, CodeNotRegular, "%s is a link that leads nowhere", shown(p))
+			}
+
+			if path.IsAbs(e.target) {
+				return "", outside(p)
+			}
+
+			names = append(strings.Split(e.target, "/"), names...)
+		case e.kind != kindDir && len(names) > 0:
+			return "", domain.Newf(domain.Invalid, CodeNotDirectory, "%s is not a directory, or a part of it is not", shown(p))
+		default:
+			at = e.path
+		}
+	}
+
+	return at, nil
+}
+
+func outside(p string) error {
+	return domain.Newf(domain.Malformed, domain.CodePathOutside, "%s leaves the workspace", shown(p))
+}
