@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { program, violations } from './lib/browser.mjs';
 import { Desktop } from './lib/desktop.mjs';
-import { Fixture, bash, call, steps } from './lib/fixture.mjs';
+import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
 const waits = { timeout: 90_000 }; // for a slow machine; everything is awaited by what is seen
 
@@ -130,9 +130,25 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
     await page.getByRole('button', { name: 'Take theirs' }).click();
     await text.getByText('of another').waitFor();
 
+    // It is compared with what it was before the second message.
+    await eventually('the files are captured', async () => {
+      const points = await fixture.rest.get(`/api/sessions/${id}/checkpoints`);
+      return points.length === 2 && points.every((one) => one.files.snapshot_id !== null);
+    });
+    await page.getByRole('button', { name: 'Compare' }).click();
+    const changes = page.getByRole('group', { name: 'Changes of made.txt' });
+    await changes.getByText('removed: content').waitFor();
+    await changes.getByText('added: of another').waitFor();
+    await clean(page, 'files, compared');
+
     // History: back to before the second message, which the conversation no longer has.
     await page.getByRole('link', { name: 'History' }).click();
     await page.getByRole('button', { name: /^you/ }).last().click();
+    await page.getByRole('region', { name: 'Changed since then' }).getByRole('button', { name: 'made.txt' }).click();
+    await changes.getByText('removed: content').waitFor();
+    await changes.getByText('added: of another').waitFor();
+    await clean(page, 'history, changes of a file');
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await clean(page, 'history');
     await page.getByRole('button', { name: 'Go back to here' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Go back' }).click();

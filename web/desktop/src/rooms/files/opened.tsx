@@ -9,6 +9,7 @@ import { api, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Empty, Loaded } from '../../ui/page';
 import { toast } from '../../ui/toast';
+import { CompareFile } from './compare';
 import { Editor } from './editor';
 import { BinaryPreview, hasPreview, kindOf, TextPreview } from './preview';
 import { download } from './download';
@@ -45,6 +46,7 @@ export function Opened({
   const [draft, setDraft] = useState<string>();
   const [conflict, setConflict] = useState(false);
   const [preview, setPreview] = useState(hasPreview(path));
+  const [comparing, setComparing] = useState(false);
   const client = useQueryClient();
   const dirty = base !== undefined && draft !== undefined && draft !== base.text;
 
@@ -104,6 +106,11 @@ export function Opened({
             {preview ? t('Edit') : t('Preview')}
           </Button>
         )}
+        {kind === 'text' && (
+          <Button small look="ghost" aria-pressed={comparing} onClick={() => setComparing(!comparing)}>
+            {comparing ? t('Content') : t('Compare')}
+          </Button>
+        )}
         {kind === 'text' && editable && (
           <Button small look="primary" disabled={!dirty || conflict} busy={save.isPending} onClick={() => save.mutate(base?.etag)}>
             {t('Save')}
@@ -127,6 +134,8 @@ export function Opened({
       <div className="min-h-0 flex-1">
         {kind !== 'text' ? (
           <BinaryPreview id={id} path={path} version="" />
+        ) : comparing ? (
+          <CompareFile id={id} path={path} />
         ) : (
           <Loaded query={file}>
             {(read) => {

@@ -18,6 +18,7 @@ import { Area, Check, Field, Select } from '../../ui/field';
 import { Badge, Empty, Failure, Loaded } from '../../ui/page';
 import { toast } from '../../ui/toast';
 import { SessionFrame } from '../chat/header';
+import { ChangedSince } from '../files/compare';
 import { lay, type Placed } from './tree';
 
 type History = Schemas['History'];
@@ -303,6 +304,7 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
           )}
         </Loaded>
       )}
+      {node.checkpoint_id !== null && <ChangedSince id={id} checkpoint={node.checkpoint_id} />}
       <FormDialog
         open={asking === 'rewind'}
         onOpenChange={() => setAsking(undefined)}
