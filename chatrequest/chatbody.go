@@ -25,11 +25,11 @@ type ChatBody struct {
 	AskUserAnswer   *ChatAnswer `json:"askuser_answer" required:"false" doc:"The answer to an open question. It cannot come with whatif."`
 }
 
-// ChatAnswer answers an open question. Every question needs an option or a text.
+// ChatAnswer answers an open question. Every question needs an option, a text or both.
 type ChatAnswer struct {
 	ToolCallID string     `json:"tool_call_id" required:"true" minLength:"1" doc:"The tool call that asks." example:"call_01a1ff63-403c-7525-87e0-24c27055af31"`
 	Selections Selections `json:"selections,omitempty" doc:"Indexes of chosen options, by the number of the question from 0." example:"{\"0\": [1]}"`
-	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
+	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options or besides them, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
 }
 
 // ChatWhatif asks for a run from a step of the active branch.

@@ -10,7 +10,7 @@ import (
 // option or a text.
 type InboxAnswer struct {
 	Selections Selections `json:"selections,omitempty" doc:"Indexes of chosen options, by the number of the question from 0." example:"{\"0\": [1]}"`
-	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
+	Custom     Custom     `json:"custom,omitempty" doc:"Texts instead of options or besides them, by the number of the question from 0." example:"{\"1\": \"Neither of them.\"}"`
 }
 
 // ParseInboxAnswer reads the answer to a question that is named elsewhere.

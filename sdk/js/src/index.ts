@@ -17,6 +17,7 @@ export { Api } from './generated/operations.js';
 export { version } from './generated/version.js';
 export {
   type Answer,
+  answerFields,
   type Message,
   type Ran,
   type RunOptions,

@@ -41,8 +41,8 @@ export interface Sent {
   duplicate: boolean;
 }
 
-/** Answer gives for each question of a call the chosen options or a text. */
-export type Answer = (number | number[] | string)[];
+/** Answer gives for each question of a call the chosen options, a text, or both. */
+export type Answer = (number | number[] | string | { options: number[]; text: string })[];
 
 /** RunOptions are those of a message whose chat is awaited. */
 export interface RunOptions extends SendOptions {
@@ -253,21 +253,17 @@ export class Session {
   }
 
   /**
-   * answer answers a question: for each of its parts an option's number, several, or a text. `resolved` is false
-   * when it was answered or cancelled before; after a lost connection that may have been this call itself.
+   * answer answers a question: for each of its parts an option's number, several, a text, or options and a text.
+   * `resolved` is false when it was answered or cancelled before; after a lost connection that may have been this call
+   * itself.
    */
   answer(
     question: Pick<Question, 'tool_call_id'>,
     answer: Answer,
     options: RequestOptions = {},
   ): Promise<{ resolved: boolean; question_id: string; chat_id: string }> {
-    const selections: Record<string, number[]> = {};
-    const custom: Record<string, string> = {};
-    for (const [index, one] of answer.entries()) {
-      if (typeof one === 'string') custom[index] = one;
-      else selections[index] = typeof one === 'number' ? [one] : one;
-    }
-    const body = { session_id: this.id, message: '', askuser_answer: { tool_call_id: question.tool_call_id, selections, custom } };
+    const given = { tool_call_id: question.tool_call_id, ...answerFields(answer) };
+    const body = { session_id: this.id, message: '', askuser_answer: given };
     return this.connection.request('chat:send', body, true, options);
   }
 
@@ -384,6 +380,22 @@ export class Session {
     this.closers.clear();
     this.listeners.clear();
   }
+}
+
+/** answerFields is an answer in the form of the interface, as `api.answerInbox` takes it: options and texts by the question's number. */
+export function answerFields(answer: Answer): { selections: Record<string, number[]>; custom: Record<string, string> } {
+  const selections: Record<string, number[]> = {};
+  const custom: Record<string, string> = {};
+  for (const [index, one] of answer.entries()) {
+    if (typeof one === 'string') custom[index] = one;
+    else if (typeof one === 'number') selections[index] = [one];
+    else if (Array.isArray(one)) selections[index] = one;
+    else {
+      selections[index] = one.options;
+      custom[index] = one.text;
+    }
+  }
+  return { selections, custom };
 }
 
 function given(fields: Record<string, unknown>): Record<string, unknown> {

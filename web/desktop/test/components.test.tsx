@@ -114,4 +114,18 @@ describe('QuestionForm', () => {
     fireEvent.click(screen.getByRole('button', { name: 'Answer' }));
     await waitFor(() => expect(answer).toHaveBeenCalledWith(question, [1, [0, 1]]));
   });
+  test('a text of one\'s own is added to several choices, and replaces a single one', async () => {
+    const answer = vi.fn(async () => ({ resolved: true, question_id: 'q', chat_id: 'x' }));
+    show(<QuestionForm question={question} session={{ answer } as unknown as Session} />);
+    const [single, several] = screen.getAllByLabelText('Something else') as [HTMLElement, HTMLElement];
+    fireEvent.click(screen.getByLabelText('Blue'));
+    fireEvent.click(single);
+    fireEvent.change(screen.getByLabelText('Answer: Which colour?'), { target: { value: 'Green' } });
+    fireEvent.click(screen.getByLabelText('M'));
+    fireEvent.click(several);
+    fireEvent.change(screen.getByLabelText('Answer: Which sizes?'), { target: { value: 'XXL' } });
+    fireEvent.click(screen.getByLabelText('S'));
+    fireEvent.click(screen.getByRole('button', { name: 'Answer' }));
+    await waitFor(() => expect(answer).toHaveBeenCalledWith(question, ['Green', { options: [0, 1], text: 'XXL' }]));
+  });
 });

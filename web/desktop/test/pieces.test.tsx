@@ -121,11 +121,13 @@ describe('questions', () => {
     expect(answerOf(item, { chosen: [1], text: '', custom: false })).toBe(1);
     expect(answerOf({ ...item, multiSelect: true }, { chosen: [1, 0], text: '', custom: false })).toEqual([0, 1]);
     expect(answerOf(item, { chosen: [], text: ' c ', custom: true })).toBe('c');
+    expect(answerOf({ ...item, multiSelect: true }, { chosen: [1, 0], text: 'c', custom: true })).toEqual({ options: [0, 1], text: 'c' });
     expect(answerOf({ question: 'Name?' }, { chosen: [], text: 'x', custom: false })).toBe('x');
   });
   test('what was not answered is undefined', () => {
     expect(answerOf(item, { chosen: [], text: 'not chosen', custom: false })).toBeUndefined();
-    expect(answerOf(item, { chosen: [0], text: ' ', custom: true })).toBeUndefined();
+    expect(answerOf(item, { chosen: [], text: ' ', custom: true })).toBeUndefined();
+    expect(answerOf({ ...item, multiSelect: true }, { chosen: [0], text: ' ', custom: true })).toBeUndefined();
   });
 });
 

@@ -1,6 +1,6 @@
-import type { Schemas } from '@everloop/sdk';
+import { answerFields, type Schemas } from '@everloop/sdk';
 import { describe, expect, test } from 'vitest';
-import { bodyOf as answerBody, questionOf } from '../src/lib/inbox';
+import { questionOf } from '../src/lib/inbox';
 import { activityText } from '../src/rooms/board/timeline';
 import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
 import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
@@ -81,7 +81,9 @@ describe('runs of schedules', () => {
 
 describe('inbox', () => {
   test('answers are in the form of the interface', () => {
-    expect(answerBody([1, [0, 2], 'other'])).toEqual({ selections: { 0: [1], 1: [0, 2] }, custom: { 2: 'other' } });
+    expect(answerFields([1, [0, 2], 'other', { options: [1], text: 'more' }])).toEqual({
+      selections: { 0: [1], 1: [0, 2], 3: [1] }, custom: { 2: 'other', 3: 'more' },
+    });
   });
   test('an item is a question of the chat; a permission is shown as one', () => {
     const item = {

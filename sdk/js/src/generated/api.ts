@@ -4495,7 +4495,7 @@ export interface components {
             [key: string]: unknown;
         };
         ChatAnswer: {
-            /** @description Texts instead of options, by the number of the question from 0. */
+            /** @description Texts instead of options or besides them, by the number of the question from 0. */
             custom?: {
                 [key: string]: string | null;
             } | null;
@@ -6136,7 +6136,7 @@ export interface components {
             [key: string]: unknown;
         };
         InboxAnswer: {
-            /** @description Texts instead of options, by the number of the question from 0. */
+            /** @description Texts instead of options or besides them, by the number of the question from 0. */
             custom?: {
                 [key: string]: string | null;
             } | null;

@@ -627,7 +627,7 @@ class ChatAccepted(TypedDict):
 
 class ChatAnswer(TypedDict):
     custom: NotRequired[dict[str, str | None] | None]
-    """Texts instead of options, by the number of the question from 0."""
+    """Texts instead of options or besides them, by the number of the question from 0."""
     selections: NotRequired[dict[str, list[int] | None] | None]
     """Indexes of chosen options, by the number of the question from 0."""
     tool_call_id: str
@@ -1735,7 +1735,7 @@ class ImportedSession(TypedDict):
 
 class InboxAnswer(TypedDict):
     custom: NotRequired[dict[str, str | None] | None]
-    """Texts instead of options, by the number of the question from 0."""
+    """Texts instead of options or besides them, by the number of the question from 0."""
     selections: NotRequired[dict[str, list[int] | None] | None]
     """Indexes of chosen options, by the number of the question from 0."""
 

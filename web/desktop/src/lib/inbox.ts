@@ -1,4 +1,4 @@
-import type { Answer, Question, QuestionItem, Schemas, Session } from '@everloop/sdk';
+import { answerFields, type Question, type QuestionItem, type Schemas, type Session } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
 import { api, queryClient } from './query';
 
@@ -33,22 +33,11 @@ export function questionOf(item: InboxItem): Question {
   };
 }
 
-/** bodyOf is an answer in the form of the REST interface: options by their numbers, other texts apart. */
-export function bodyOf(answer: Answer): { selections: Record<string, number[]>; custom: Record<string, string> } {
-  const selections: Record<string, number[]> = {};
-  const custom: Record<string, string> = {};
-  for (const [index, one] of answer.entries()) {
-    if (typeof one === 'string') custom[index] = one;
-    else selections[index] = typeof one === 'number' ? [one] : one;
-  }
-  return { selections, custom };
-}
-
 /** answering answers questions of the inbox, of whatever session. Queries that begin with one of `refresh` are read again. */
 export const answering = (refresh: readonly (readonly unknown[])[] = []): Pick<Session, 'answer'> => ({
   answer: async (question, answer) => {
     const { question_id } = question as Question;
-    const answered = await api().answerInbox(question_id, bodyOf(answer));
+    const answered = await api().answerInbox(question_id, answerFields(answer));
     await Promise.all([inboxKey, ...refresh].map((queryKey) => queryClient.invalidateQueries({ queryKey })));
     return answered;
   },

@@ -19,10 +19,14 @@ const blank: Draft = { chosen: [], text: '', custom: false };
 
 /** answerOf makes the answer to one question of what was entered; undefined: it is not complete. */
 export function answerOf(item: QuestionItem, draft: Draft): Answer[number] | undefined {
-  const free = draft.custom || !item.options?.length;
-  if (free) return draft.text.trim() ? draft.text.trim() : undefined;
-  if (draft.chosen.length === 0) return undefined;
-  return item.multiSelect ? [...draft.chosen].sort((a, b) => a - b) : draft.chosen[0];
+  const text = draft.text.trim();
+  const options = [...draft.chosen].sort((a, b) => a - b);
+  if (draft.custom || !item.options?.length) {
+    if (!text) return undefined;
+    return options.length > 0 ? { options, text } : text;
+  }
+  if (options.length === 0) return undefined;
+  return item.multiSelect ? options : options[0];
 }
 
 /** QuestionForm answers all questions of one call at once. */
@@ -77,15 +81,11 @@ export function QuestionForm({ question, session }: { question: Question; sessio
 function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; change: (part: Partial<Draft>) => void }) {
   const name = useId();
   const options = item.options ?? [];
-  const pick = (index: number) =>
-    change({
-      custom: false,
-      chosen: item.multiSelect
-        ? draft.chosen.includes(index)
-          ? draft.chosen.filter((one) => one !== index)
-          : [...draft.chosen, index]
-        : [index],
-    });
+  const pick = (index: number) => {
+    if (!item.multiSelect) return change({ custom: false, chosen: [index] });
+    const { chosen } = draft;
+    return change({ chosen: chosen.includes(index) ? chosen.filter((one) => one !== index) : [...chosen, index] });
+  };
   const kind = item.multiSelect ? 'checkbox' : 'radio';
   return (
     <fieldset className="min-w-0">
@@ -104,7 +104,7 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
             <input
               type={kind}
               name={name}
-              checked={!draft.custom && draft.chosen.includes(index)}
+              checked={draft.chosen.includes(index)}
               onChange={() => pick(index)}
               className="mt-1 accent-(--accent)"
             />
@@ -121,7 +121,7 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
               type={kind}
               name={name}
               checked={draft.custom}
-              onChange={() => change({ custom: item.multiSelect ? !draft.custom : true, chosen: [] })}
+              onChange={() => change(item.multiSelect ? { custom: !draft.custom } : { custom: true, chosen: [] })}
               className="accent-(--accent)"
             />
             <span>{t('Something else')}</span>
