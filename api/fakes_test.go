@@ -232,6 +232,8 @@ type turns struct {
 	}
 }
 
+func (m *turns) LastSequence(context.Context, string) (int64, error) { return int64(m.count) - 1, nil }
+
 func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int, yield func(domain.Turn) error) error {
 	m.asked.after, m.asked.limit = after, limit
 

@@ -30,6 +30,14 @@ func TestMessages(t *testing.T) {
 	require.EqualValues(t, 0, *w.turns.asked.after)
 	require.Equal(t, 3, w.turns.asked.limit)
 
+	for query, after := range map[string]*int64{
+		"?newest=true&limit=2": new(int64), "?newest=true&limit=3": nil, "?newest=true": nil, "?newest=true&limit=9&after_sequence=0": new(int64),
+	} {
+		require.Equal(t, 200, w.do("GET", path+query, w.ann, "").status, query)
+		require.Equal(t, after, w.turns.asked.after, query)
+		require.Zero(t, w.turns.asked.limit, query)
+	}
+
 	w.turns.failAt = 2
 	w.do("GET", path, w.ann, "").code(500, "internal_error")
 }

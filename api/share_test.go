@@ -24,6 +24,8 @@ func sharing(c *api.Config) {
 // spoken is a history of given turns.
 type spoken []domain.Turn
 
+func (s spoken) LastSequence(context.Context, string) (int64, error) { return int64(len(s)) - 1, nil }
+
 func (s spoken) Messages(_ context.Context, _ string, _ *int64, _ int, yield func(domain.Turn) error) error {
 	for _, t := range s {
 		if err := yield(t); err != nil {

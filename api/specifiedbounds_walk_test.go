@@ -62,6 +62,7 @@ var specifiedBounds = map[string]string{
 	"POST /api/sessions/{session_id}/upset_extra_info body.extra":          "required object",
 	"GET /api/sessions/{session_id}/messages query.after_sequence":         "integer -1.. =-1",
 	"GET /api/sessions/{session_id}/messages query.limit":                  "integer 1..",
+	"GET /api/sessions/{session_id}/messages query.newest":                 "boolean",
 	"POST /api/sessions/{session_id}/chat body.mode":                       "string of planning,executing or null",
 	"POST /api/sessions/{session_id}/chat body.delivery":                   "string of enqueue,steer,interrupt,reject or null =enqueue",
 

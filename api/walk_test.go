@@ -179,6 +179,7 @@ var basicWalk = []call{
 			{path: "/api/sessions/{s}/messages?limit=0", at: "query.limit"},
 			{path: "/api/sessions/{s}/messages?after_sequence=-2", at: "query.after_sequence"},
 			{path: "/api/sessions/{s}/messages?after_sequence=a", at: "query.after_sequence"},
+			{path: "/api/sessions/{s}/messages?newest=x", at: "query.newest"},
 		},
 	},
 	{

@@ -31,6 +31,7 @@ type messagesInput struct {
 	// -1 stands for "from the beginning"; sequences begin at 0.
 	AfterSequence int64 `query:"after_sequence" default:"-1" minimum:"-1" doc:"Only turns with a higher sequence." example:"41"`
 	Limit         int   `query:"limit" minimum:"1" doc:"How many turns at most; without it all." example:"20"`
+	Newest        bool  `query:"newest" doc:"With limit: the last turns instead of the first, still in order." example:"true"`
 }
 
 // MessagesAPI lists the turns of sessions.
@@ -57,13 +58,23 @@ func (a *MessagesAPI) messages(ctx context.Context, in *messagesInput) (*httpx.S
 		return nil, err
 	}
 
+	from, limit := in.AfterSequence, in.Limit
+	if in.Newest && limit > 0 {
+		last, err := a.Messages.LastSequence(ctx, in.SessionID)
+		if err != nil {
+			return nil, err
+		}
+
+		from, limit = max(from, last-int64(limit)), 0 // turns that begin meanwhile are newer still
+	}
+
 	var after *int64
-	if in.AfterSequence >= 0 {
-		after = &in.AfterSequence
+	if from >= 0 {
+		after = &from
 	}
 
 	return a.streamRows(ctx, func(ctx context.Context) iter.Seq2[[]byte, error] {
-		return a.turns(ctx, in.SessionID, after, in.Limit, nil)
+		return a.turns(ctx, in.SessionID, after, limit, nil)
 	})
 }
 

@@ -17,6 +17,8 @@ type TaskStore interface {
 // of yield ends the reading and is returned.
 type Messages interface {
 	Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error
+	// LastSequence is the sequence of the last turn, -1 where there is none: sequences are dense from 0.
+	LastSequence(ctx context.Context, sessionID string) (int64, error)
 }
 
 // Tasks are the background tasks of a session; the caller is authorised. An unknown

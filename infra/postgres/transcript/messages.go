@@ -158,6 +158,19 @@ func (db *Base) Messages(ctx context.Context, sessionID string, after *int64, li
 	return nil
 }
 
+// LastSequence gives the sequence of the last turn of the session's active branch,
+// -1 when it has none. The caller has authorised the reader.
+func (db *Base) LastSequence(ctx context.Context, sessionID string) (last int64, err error) {
+	err = db.Pool.QueryRow(ctx, `
+		SELECT b.next_sequence - 1 FROM sessions s JOIN branches b ON b.id = s.active_branch_id
+		WHERE  s.id = $1 AND s.deleted_at IS NULL`, sessionID).Scan(&last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, domain.SessionNotFound(sessionID)
+	}
+
+	return last, pg.Fault("read the last sequence", err)
+}
+
 // activeBranch gives the branch of a session that is there.
 func (db *Base) activeBranch(ctx context.Context, sessionID string) (branch string, err error) {
 	err = db.Pool.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&branch)

@@ -33,6 +33,8 @@ func longSession(t *testing.T, db *postgres.DB, owner domain.User, turns int) do
 		    WHERE session_id = $1 AND sequence = $2`,
 		session.ID, turns-1)
 	require.NoError(t, err)
+	_, err = db.Pool.Exec(t.Context(), `UPDATE branches SET next_sequence = $2 WHERE id = $1`, session.ActiveBranchID, turns)
+	require.NoError(t, err)
 
 	return session
 }
@@ -45,6 +47,13 @@ func TestMessagesOverManyReads(t *testing.T) {
 	const turns = 230
 
 	session := longSession(t, db, ann, turns)
+
+	newest, err := db.LastSequence(t.Context(), session.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, turns-1, newest)
+
+	_, err = db.LastSequence(t.Context(), domain.NewID())
+	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)
 
 	last := func(n int64) *int64 { return &n }
 	for _, c := range []struct {

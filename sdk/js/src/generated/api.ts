@@ -16295,6 +16295,8 @@ export interface operations {
                 after_sequence?: number;
                 /** @description How many turns at most; without it all. */
                 limit?: number;
+                /** @description With limit: the last turns instead of the first, still in order. */
+                newest?: boolean;
             };
             header?: never;
             path: {

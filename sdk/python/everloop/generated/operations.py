@@ -2825,6 +2825,7 @@ class Api:
         *,
         after_sequence: int | None = None,
         limit: int | None = None,
+        newest: bool | None = None,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> list[models.Turn]:
@@ -2834,7 +2835,7 @@ class Api:
             "/api/sessions/{session_id}/messages",
             {"session_id": session_id},
             None,
-            {"after_sequence": after_sequence, "limit": limit},
+            {"after_sequence": after_sequence, "limit": limit, "newest": newest},
             timeout,
             headers,
         )
