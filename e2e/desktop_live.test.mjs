@@ -117,6 +117,63 @@ describe('desktop, live', {
     await close(page);
   });
 
+  test('a long session is there at once, and earlier turns leave what is read where it is', async () => {
+    const turns = 2000;
+    const id = await finished(steps({ text: 'Done.' }));
+    const page = await desktop.open();
+    let goOn;
+    const held = new Promise((resolve) => { goOn = resolve; });
+    await page.route(`**/api/sessions/${id}/messages?*`, async (route) => {
+      const query = new URL(route.request().url()).searchParams;
+      const response = await route.fetch();
+      const [turn] = await response.json();
+      const list = Array.from({ length: turns }, (_, n) => ({
+        ...turn, id: `t${n}`, turn_id: `t${n}`, sequence: n, blocks: [{ ...turn.blocks[0], content: `This is turn ${n}.` }],
+      }));
+      if (!query.has('newest')) await held;
+      const limit = Number(query.get('limit'));
+      await route.fulfill({ response, json: query.has('newest') ? list.slice(-limit) : list.slice(0, limit) });
+    });
+    await page.goto(`${fixture.server.desktopURL}/s/${id}`);
+    await page.getByText(`This is turn ${turns - 1}.`).waitFor();
+
+    const box = page.getByRole('region', { name: 'Conversation' });
+    const height = () => box.evaluate((one) => one.scrollHeight);
+    await box.hover();
+    await page.mouse.wheel(0, -1500);
+    await page.getByRole('button', { name: 'To the end' }).waitFor();
+    const read = page.getByText(`This is turn ${turns - 30}.`);
+    await read.scrollIntoViewIfNeeded();
+    const before = (await read.boundingBox()).y;
+    const short = await height();
+    goOn();
+    await eventually('the other turns come', async () => await height() > 5 * short);
+    await eventually('what is read is where it was', async () => Math.abs((await read.boundingBox()).y - before) < 3);
+    await box.evaluate((one) => { one.scrollTop = 0; });
+    await page.getByText('This is turn 0.').waitFor();
+    await close(page);
+  });
+
+  test('a sidebar of many sessions has those in view, and reads more when it is scrolled', async () => {
+    for (let n = 0; n < 60; n++) await fixture.rest.post('/api/sessions', { intent: `Number ${n} of many` });
+    const page = await desktop.open();
+    const list = page.getByRole('navigation', { name: 'Sessions' });
+    await list.getByRole('link', { name: 'Number 59 of many' }).waitFor();
+    const shown = await list.getByRole('listitem').count();
+    assert.ok(shown < 40, `${shown} sessions are in the page`);
+    await desktop.clean(page, 'many sessions');
+    await list.evaluate((one) => { one.scrollTop = one.scrollHeight; });
+    await list.getByRole('link', { name: 'Number 59 of many' }).waitFor({ state: 'detached' });
+    await list.evaluate((one) => { one.scrollTop = 34 * 50; });
+    await list.getByRole('link', { name: 'Number 5 of many' }).waitFor();
+    await page.setViewportSize({ width: 360, height: 740 }); // the sidebar is hidden, and lies over the room when it is shown
+    await page.getByRole('button', { name: /^Show the sidebar/ }).click();
+    await list.evaluate((one) => { one.scrollTop = 0; });
+    await list.getByRole('link', { name: 'Number 59 of many' }).click();
+    await page.getByRole('textbox', { name: 'Message' }).waitFor();
+    await close(page);
+  });
+
   test('pictures, Markdown, tables, PDF and HTML are shown; a page in a frame can do nothing', async () => {
     const id = await finished(steps({ text: 'Empty.' }));
     // The key of `open` would be set in the frame, too, which has no storage.

@@ -1,4 +1,4 @@
-import type { CallOptions, Schemas } from './calls.js';
+import type { CallOptions, Query, Schemas } from './calls.js';
 import type { Connection, RequestOptions } from './connection.js';
 import { aborted, EverloopError } from './errors.js';
 import type { EventMap, Question, SessionEvent, Subscribed } from './events.js';
@@ -61,6 +61,7 @@ export interface Ran<Output = unknown> extends Sent {
 
 type ChatEnd = EventMap['chat:end'];
 const maxEnds = 200;
+const newestTurns = 100; // that are read first, so that a long session opens at once
 const maxPending = 10_000;
 
 /** Session follows one session: its events in order, an assembled view, and what can be done in it. */
@@ -328,19 +329,29 @@ export class Session {
     }
   }
 
-  // load reads the messages, again until it works.
+  // load reads the messages, the newest first, again until it works.
   private async load(): Promise<void> {
     const load = ++this.loads;
     for (let tries = 0; load === this.loads && !this.over; tries++) {
       try {
-        const list = await this.api.listMessages(this.id, { signal: this.abort.signal });
-        if (load === this.loads && !this.over) this.view.loaded(list as unknown as Parameters<ChatView['loaded']>[0]);
+        const newest = await this.messages({ newest: true, limit: newestTurns });
+        if (load !== this.loads || this.over) return;
+        const before = newest[0]?.sequence ?? 0; // sequences are dense from 0: so many turns are missing
+        if (before === 0) return this.view.loaded(newest);
+        this.view.newest(newest);
+        const others = await this.messages({ limit: before });
+        if (load === this.loads && !this.over) this.view.loaded(others);
         return;
       } catch (error) {
         if (!(error instanceof EverloopError) || !error.retryable) return this.stream.close(error as EverloopError);
         await new Promise((resolve) => setTimeout(resolve, Math.min(10_000, 200 * 2 ** tries)));
       }
     }
+  }
+
+  private async messages(query: Query<'list-messages'>): Promise<Parameters<ChatView['loaded']>[0]> {
+    const list = await this.api.listMessages(this.id, { query, signal: this.abort.signal });
+    return list as unknown as Parameters<ChatView['loaded']>[0];
   }
 
   private take(event: SessionEvent): void {

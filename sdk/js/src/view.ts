@@ -59,6 +59,7 @@ export interface Snapshot {
   readonly joining: readonly QueuedMessage[];
   readonly tasks: ReadonlyMap<string, EventMap['background_task:updated']>;
   readonly online: boolean;
+  /** Whether all messages are there; the newest come first. */
   readonly loaded: boolean;
   readonly seq: number;
 }
@@ -136,16 +137,31 @@ export class ChatView {
     this.set({ loaded: false, lastEnd: undefined, joining: [] });
   }
 
-  /** loaded takes the messages list. What events have shown is newer than the list. */
+  /** newest takes the last turns of the messages list: they are seen before `loaded` brings the others. */
+  newest(list: readonly Turn[]): void {
+    this.add(list);
+    this.replay();
+  }
+
+  /** loaded takes the messages list, or what `newest` has left of it. What events have shown is newer than the list. */
   loaded(list: readonly Turn[]): void {
+    this.add(list);
+    this.set({ loaded: true });
+    this.replay();
+    this.early.clear();
+  }
+
+  private add(list: readonly Turn[]): void {
     for (const turn of list) {
       if (!this.turns.has(turn.turn_id)) this.put(turn);
     }
-    this.set({ loaded: true });
+  }
+
+  // replay applies the held events; those of turns that are still missing are held again until all are loaded.
+  private replay(): void {
     const held = this.held;
     this.held = [];
     for (const event of held) this.take(event);
-    this.early.clear();
   }
 
   /** queued notes an own message that waits for its chat. */

@@ -35,11 +35,20 @@ export class Fake {
       response.writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'r-1' }).end(JSON.stringify(body));
     if (request.url.startsWith('/socket.io/')) return;
     if (request.url === '/api/version') return json(200, this.version);
-    if (request.url.endsWith('/messages')) return json(200, this.messages);
+    const { pathname, searchParams } = new URL(request.url, 'http://fake');
+    if (pathname.endsWith('/messages')) return this.#list(searchParams, (list) => json(200, list));
     if (this.refuse !== undefined && request.headers.authorization === `Bearer ${this.refuse}`) {
       return json(401, { code: 'unauthorized', detail: 'no', retryable: false });
     }
     this.rest?.(request, response, json);
+  }
+
+  // #list answers with part of the messages; `hold` delays the parts that are not the newest.
+  async #list(query, answer) {
+    const limit = Number(query.get('limit') ?? Infinity);
+    const newest = query.get('newest') === 'true';
+    if (!newest) await this.hold;
+    answer(newest ? this.messages.slice(-limit) : this.messages.slice(0, limit));
   }
 
   #serve(socket) {

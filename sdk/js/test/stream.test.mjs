@@ -102,6 +102,19 @@ describe('the stream of a session', () => {
     assert.deepEqual(seen, [3, 12, 15]);
   });
 
+  test('reads the newest messages first, and the others behind them', async () => {
+    let goOn;
+    fake.hold = new Promise((resolve) => { goOn = resolve; });
+    fake.messages = Array.from({ length: 250 }, (_, n) => ({ ...turn(`t${n}`, `text ${n}`), sequence: n }));
+    const session = await follow();
+    const sequences = () => session.view.snapshot().turns.map((one) => one.sequence);
+    await until('the newest', () => sequences().length === 100);
+    assert.deepEqual([sequences()[0], sequences().at(-1), session.view.snapshot().loaded], [150, 249, false]);
+    goOn();
+    await until('the others', () => session.view.snapshot().loaded);
+    assert.deepEqual(sequences(), fake.messages.map((one) => one.sequence));
+  });
+
   test('does not loop over a gap that the service itself has', async () => {
     const session = await follow();
     fake.add('file:changed', { path: 'gone', change: 'created' });

@@ -87,6 +87,22 @@ test('what happens before the messages are there is applied to them', () => {
   assert.equal(turns[1].blocks[0].content, 'live');
 });
 
+test('the newest messages are seen first; what happens meanwhile is applied in order, also to the others', () => {
+  const result = (turn_id, id, text) =>
+    take('turn:patch', { turn_id, patch_type: 'tool_result', tool_call_id: id, result: text, status: 'done', duration_ms: 1 });
+  const calls = (id) => ({ tool_calls: [{ ...call, id, result: '', duration_ms: 0 }] });
+  result('t0', 'k0', 'first');
+  result('t9', 'k9', 'early');
+  view.newest([stored('t9', { sequence: 9, ...calls('k9') })]);
+  assert.deepEqual([view.snapshot().loaded, view.snapshot().turns.map((turn) => turn.turn_id)], [false, ['t9']]);
+  assert.equal(view.snapshot().turns[0].tool_calls[0].result, 'early');
+  result('t9', 'k9', 'late');
+  result('t0', 'k0', 'second');
+  view.loaded([stored('t0', calls('k0'))]);
+  const { turns } = view.snapshot();
+  assert.deepEqual([view.snapshot().loaded, turns.map((turn) => turn.tool_calls[0].result)], [true, ['second', 'late']]);
+});
+
 test('an open turn goes on from the position of the subscription', () => {
   joined({ open_turns: [stored('t2', { status: 'streaming', blocks: [{ type: 'text', content: 'so far' }] })] });
   take(...text(', so good', 6));

@@ -29,6 +29,7 @@ export function Conversation({ session, state, quote }: { session: Session; stat
     getItemKey: (index) => rows[index]?.key ?? index,
     paddingStart: 16,
     paddingEnd: 24,
+    anchorTo: 'end', // earlier turns that come in above leave what is read where it is
     useFlushSync: false,
   });
   const size = virtual.getTotalSize();
