@@ -66,12 +66,6 @@ func firstLine(err error) error {
 	return errors.New(first)
 }
 
-// checkCondition compiles a condition and returns its references.
-func checkCondition(text string) ([]Reference, error) {
-	c, err := compileCondition(text)
-	return c.references, err
-}
-
 // Holds evaluates the condition of an edge with the values of its references.
 func Holds(text string, value func(Reference) any) (bool, error) {
 	c, err := compileCondition(text)

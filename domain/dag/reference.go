@@ -57,13 +57,23 @@ const (
 // maxReference bounds the text of one reference in bytes.
 const maxReference = 500
 
+// maxSyntaxErrors bounds how many faults of one text are found.
+const maxSyntaxErrors = 20
+
 // ParseTemplate finds the references in a text. Braces that are meant as text are
 // written as \{{.
 func ParseTemplate(text string) (Template, error) {
-	var (
-		out     Template
-		literal strings.Builder
-	)
+	template, faults := parseTemplate(text)
+	if len(faults) > 0 {
+		return nil, faults[0]
+	}
+
+	return template, nil
+}
+
+// parseTemplate finds the references in a text, and all places that have no valid one.
+func parseTemplate(text string) (out Template, faults []*SyntaxError) {
+	var literal strings.Builder
 
 	flush := func() {
 		if literal.Len() > 0 {
@@ -72,7 +82,7 @@ func ParseTemplate(text string) (Template, error) {
 		}
 	}
 
-	for at := 0; at < len(text); {
+	for at := 0; at < len(text) && len(faults) < maxSyntaxErrors; {
 		rest := text[at:]
 		switch {
 		case strings.HasPrefix(rest, escaped):
@@ -82,17 +92,26 @@ func ParseTemplate(text string) (Template, error) {
 		case strings.HasPrefix(rest, opening):
 			end := strings.Index(rest, closing)
 			if end < 0 || end > maxReference {
-				return nil, &SyntaxError{at, "{{ without }}; write \\{{ for braces that are text"}
+				faults = append(faults, &SyntaxError{at, "{{ without }}; write \\{{ for braces that are text"})
+
+				if end < 0 {
+					return out, faults
+				}
+
+				at += len(opening)
+
+				continue
 			}
 
 			reference, err := parseReference(rest[len(opening):end])
 			if err != nil {
-				return nil, &SyntaxError{at, err.Error()}
+				faults = append(faults, &SyntaxError{at, err.Error()})
+			} else {
+				flush()
+
+				out = append(out, Segment{Reference: &reference})
 			}
 
-			flush()
-
-			out = append(out, Segment{Reference: &reference})
 			at += end + len(closing)
 		default:
 			literal.WriteByte(text[at])
@@ -102,7 +121,7 @@ func ParseTemplate(text string) (Template, error) {
 
 	flush()
 
-	return out, nil
+	return out, faults
 }
 
 // String returns a text that parses to the template.

@@ -1,6 +1,7 @@
 package dag
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,6 +46,21 @@ func TestParseTemplate(t *testing.T) {
 		require.True(t, ok, text)
 		require.Equal(t, offset, syntax.Offset, text)
 	}
+}
+
+// A fault does not hide the ones behind it.
+func TestParseTemplate_allFaults(t *testing.T) {
+	t.Parallel()
+
+	template, faults := parseTemplate("{{a}} {{input.x}} {{" + strings.Repeat(" ", maxReference) + "{{b}} {{item}} {{")
+
+	var at []int
+	for _, f := range faults {
+		at = append(at, f.Offset)
+	}
+
+	require.Equal(t, []int{0, 18, 20 + maxReference, 35 + maxReference}, at)
+	require.Equal(t, []Reference{{Root: RootInput, Path: []string{"x"}}, {Root: RootItem, Path: []string{}}}, template.References())
 }
 
 // What the parser takes, it prints as a text with the same meaning.

@@ -148,22 +148,14 @@ func (v *validator) checkCondition(e Edge, path string, source *Node) {
 		return
 	}
 
-	finding := domain.Finding{EdgeID: e.ID, Path: path}
-
-	references, err := checkCondition(e.Condition)
-	if err != nil {
-		finding.Code, finding.Message = CodeTypeMismatch, "the condition is not valid: "+err.Error()
-		if _, syntax := err.(*SyntaxError); syntax {
-			finding.Code = CodeUnknownReference
-		}
-
-		v.fail(finding)
-
+	finding := domain.Finding{Code: CodeUnknownReference, EdgeID: e.ID, Path: path}
+	if !v.checkReferences(e.Condition, source, true, finding) {
 		return
 	}
 
-	for _, r := range references {
-		v.checkReference(r, source, true, finding)
+	if _, err := compileCondition(e.Condition); err != nil {
+		finding.Code, finding.Message = CodeTypeMismatch, "the condition is not valid: "+err.Error()
+		v.fail(finding)
 	}
 }
 

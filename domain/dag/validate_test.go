@@ -3,6 +3,7 @@ package dag
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,17 @@ func TestValidate(t *testing.T) {
 		},
 		"itself":         {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.a.output}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
 		"malformed":      {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"several faults": {
+			around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}} {{x.y}} {{nodes.x.output}} {{nodes.x.output}} {{item}} {{"}`), ``),
+			slices.Repeat([]string{"unknown_reference nodes[1].config.prompt"}, 5),
+		},
+		"several faults in edge": {
+			branch(`{{nodes}} == {{x}} or {{nodes.x.output}} == 1`), slices.Repeat([]string{"unknown_reference edges[1].condition"}, 3),
+		},
+		"more faults than are shown": {
+			around(node("a", `"type":"agent","config":{"prompt":"`+strings.Repeat("{{x}} ", 100)+`"}`), ``),
+			slices.Repeat([]string{"unknown_reference nodes[1].config.prompt"}, maxSyntaxErrors),
+		},
 		"text in braces": {around(node("a", `"type":"agent","config":{"prompt":"\\{{ text }}"}`), ``), nil},
 		"in inputs":      {around(node("a", `"type":"join","inputs":{"x":{"y":["{{nodes.x.output}}"]}}`), ``), []string{"unknown_reference nodes[1].inputs.x.y[0]"}},
 		"item in a map":  {around(node("a", `"type":"map","inputs":{"items":"{{input.files}}"},"config":{"prompt":"{{item.name}}"}`), ``), nil},

@@ -58,17 +58,28 @@ func (v *validator) checkText(text string, n *Node, path string) {
 	v.checkSecrets(text, n, path)
 	finding := domain.Finding{Code: CodeUnknownReference, NodeID: n.ID, Path: path}
 
-	template, err := ParseTemplate(text)
-	if err != nil {
-		finding.Message = err.Error()
-		v.fail(finding)
+	v.checkReferences(text, n, false, finding)
+}
 
-		return
+// checkReferences checks all references of a text, each once, and reports whether the text
+// could be read.
+func (v *validator) checkReferences(text string, n *Node, edge bool, finding domain.Finding) bool {
+	template, faults := parseTemplate(text)
+	for _, fault := range faults {
+		finding.Message = fault.Error()
+		v.fail(finding)
 	}
+
+	checked := map[string]bool{}
 
 	for _, r := range template.References() {
-		v.checkReference(r, n, false, finding)
+		if name := r.String(); !checked[name] {
+			checked[name] = true
+			v.checkReference(r, n, edge, finding)
+		}
 	}
+
+	return len(faults) == 0
 }
 
 func (v *validator) checkSecrets(text string, n *Node, path string) {
