@@ -317,6 +317,29 @@ func TestProdSolutions_documents(t *testing.T) {
 	w.do("PUT", at, w.ann, `{"base_version":6,"dag":{"nodes":[{"id":"a","type":"agent","name":"a\u0000b"}]}}`).problem(422)
 }
 
+// A tool that there is not is found when the DAG is saved, validated and published, and not
+// only when its node runs.
+func TestProdSolutions_unknownToolOfANode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := "/api/prod_solution/dag/" + w.prodSolution(w.ann)
+
+	const graph = `{"dag":{"nodes":[{"id":"s","type":"start"},{"id":"a","type":"tool","config":{"tool":"bash"}},
+		{"id":"b","type":"tool","config":{"tool":"Bash"}},{"id":"c","type":"tool","config":{"tool":"mcp__x__y"}},{"id":"z","type":"end"}],
+		"edges":[{"id":"e1","source":"s","target":"a"},{"id":"e2","source":"a","target":"b"},{"id":"e3","source":"b","target":"c"},
+		{"id":"e4","source":"c","target":"z"}]}`
+
+	found := map[string]any{
+		"code": "unknown_reference", "node_id": "a", "path": "nodes[1].config.tool",
+		"message": "a node cannot call the tool bash; the tools are Bash, Read, and those of tool servers, as mcp__SERVER__TOOL",
+	}
+	require.Equal(t, []any{found}, w.do("POST", at+"/validate", w.ann, graph+`}`).json()["errors"])
+	require.Equal(t, []any{found}, w.do("PUT", at, w.ann, graph+`,"base_version":2}`).json()["warnings"])
+
+	found["location"] = "body.dag.nodes[1].config.tool"
+	require.Equal(t, []any{found}, w.do("POST", at+"/publish", w.ann, `{}`).problem(422)["errors"])
+}
+
 // A draft that was saved by mistake can be deleted; its number is not given again.
 func TestProdSolutions_deleteTheNewestVersion(t *testing.T) {
 	t.Parallel()

@@ -116,6 +116,11 @@ type noEngine struct{}
 func (noEngine) StartScheduledRun(context.Context, string) error   { return nil }
 func (noEngine) SyncSchedule(context.Context, schedule.Sync) error { return nil }
 
+// nodeTools are the tools that nodes of DAGs can call.
+type nodeTools struct{}
+
+func (nodeTools) NodeTools(context.Context, string) []string { return []string{"Bash", "Read"} }
+
 // scheduledTask makes a scheduled task of ann's, in place of those that ann has.
 func (w *world) scheduledTask() string {
 	w.t.Helper()

@@ -96,7 +96,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
 	require.NoError(t, err)
-	prod, err := production.New(db, skilled)
+	prod, err := production.New(db, skilled, nodeTools{})
 	require.NoError(t, err)
 	scheduled, err := schedules.New(schedules.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
 	require.NoError(t, err)

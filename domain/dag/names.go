@@ -14,6 +14,25 @@ type Known struct {
 	Solutions  map[string]bool
 	Webhooks   map[string]bool
 	Colleagues map[string]bool // users who share a workspace with the owner and may act in it
+	Tools      map[string]bool // that the session of a tool node is offered, but for those of tool servers
+}
+
+// ToolServerPrefix begins the name of each tool of a tool server (docs/mcp.md). Which tools a
+// server has is known once it is connected, so that validation does not look them up.
+const ToolServerPrefix = "mcp__"
+
+// called is the tool that a node calls itself; empty: it calls none.
+func (n Node) called() string {
+	if n.Type == Tool || n.Type == Map {
+		return n.config().Tool
+	}
+
+	return ""
+}
+
+// CallsTools reports whether a node of the graph calls a tool itself.
+func (g Graph) CallsTools() bool {
+	return slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.called() != "" })
 }
 
 // Names are the skills and production solutions that a graph names, sorted.

@@ -41,6 +41,7 @@ func node(id, rest string) string { return `{"id":"` + id + `",` + rest + `}` }
 var known = Known{
 	SolutionID: "self", Agents: map[string]bool{"reviewer": true}, Skills: map[string]bool{"report": true},
 	Solutions: map[string]bool{"other": true}, Webhooks: map[string]bool{"hook": true}, Colleagues: map[string]bool{"ben": true},
+	Tools: map[string]bool{"Bash": true, "Read": true},
 }
 
 func TestValidate(t *testing.T) {
@@ -68,10 +69,19 @@ func TestValidate(t *testing.T) {
 		"out of the end":  {around(node("b", `"type":"end"`), `{"id":"e3","source":"z","target":"b"}`), []string{"type_mismatch edges[2].source"}},
 		"agent":           {around(node("a", `"type":"agent"`), ``), []string{"missing_config nodes[1].config.prompt"}},
 		"tool":            {around(node("a", `"type":"tool","config":{}`), ``), []string{"missing_config nodes[1].config.tool"}},
-		"human":           {around(node("a", `"type":"human"`), ``), []string{"missing_config nodes[1].config.prompt"}},
-		"code":            {around(node("a", `"type":"code"`), ``), []string{"missing_config nodes[1].config.code"}},
-		"empty code":      {around(node("a", `"type":"code","config":{"code":" \n"}`), ``), []string{"missing_config nodes[1].config.code"}},
-		"code that runs":  {around(node("a", `"type":"code","config":{"code":"echo {{x}}"}`), ``), nil},
+		"unknown tool": {
+			around(node("a", `"type":"tool","config":{"tool":"bash"}`), ``), []string{"unknown_reference nodes[1].config.tool"},
+		},
+		"tool of a server": {around(node("a", `"type":"tool","config":{"tool":"mcp__files__list"}`), ``), nil},
+		"map of an unknown tool": {
+			around(node("a", `"type":"map","inputs":{"items":[1]},"config":{"tool":"Telnet"}`), ``),
+			[]string{"unknown_reference nodes[1].config.tool"},
+		},
+		"tool of an agent": {around(node("a", `"type":"agent","config":{"prompt":"x","tool":"Telnet"}`), ``), nil},
+		"human":            {around(node("a", `"type":"human"`), ``), []string{"missing_config nodes[1].config.prompt"}},
+		"code":             {around(node("a", `"type":"code"`), ``), []string{"missing_config nodes[1].config.code"}},
+		"empty code":       {around(node("a", `"type":"code","config":{"code":" \n"}`), ``), []string{"missing_config nodes[1].config.code"}},
+		"code that runs":   {around(node("a", `"type":"code","config":{"code":"echo {{x}}"}`), ``), nil},
 		"long code": {
 			around(node("a", `"type":"code","config":{"code":"`+strings.Repeat("x", MaxCode+1)+`"}`), ``),
 			[]string{"type_mismatch nodes[1].config.code"},
@@ -164,8 +174,8 @@ func TestValidate(t *testing.T) {
 				{"id":"e5","source":"a","target":"c"},{"id":"e6","source":"c","target":"z"}`),
 			[]string{"unknown_reference nodes[3].config.prompt"},
 		},
-		"itself":         {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.a.output}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
-		"malformed":      {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"itself":    {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.a.output}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
+		"malformed": {around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}}"}`), ``), []string{"unknown_reference nodes[1].config.prompt"}},
 		"several faults": {
 			around(node("a", `"type":"agent","config":{"prompt":"{{nodes.s}} {{x.y}} {{nodes.x.output}} {{nodes.x.output}} {{item}} {{"}`), ``),
 			slices.Repeat([]string{"unknown_reference nodes[1].config.prompt"}, 5),

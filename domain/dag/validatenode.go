@@ -3,6 +3,7 @@ package dag
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -76,6 +77,11 @@ func (v *validator) checkConfig(n *Node, at string) {
 
 	if c.Skill != "" && !v.known.Skills[c.Skill] {
 		fail(CodeMissingSkill, "config.skill", "there is no skill %s", shorten(c.Skill))
+	}
+
+	if tool := n.called(); tool != "" && !v.known.Tools[tool] && !strings.HasPrefix(tool, ToolServerPrefix) {
+		fail(CodeUnknownReference, "config.tool", "a node cannot call the tool %s; the tools are %s, and those of tool servers, as "+
+			ToolServerPrefix+"SERVER__TOOL", shorten(tool), strings.Join(slices.Sorted(maps.Keys(v.known.Tools)), ", "))
 	}
 
 	switch {

@@ -29,7 +29,6 @@ import (
 	"everloop/realtime"
 	"everloop/realtime/sio"
 	"everloop/service/compute"
-	"everloop/service/production"
 )
 
 // agent is the API server: REST and Socket.IO on one address.
@@ -111,7 +110,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	prod, err := production.New(b.DB, shown.skills)
+	prod, err := b.newProduction(shown.registry, shown.skills)
 	if err != nil {
 		return nil, err
 	}

@@ -1,17 +1,41 @@
 package app
 
 import (
+	"context"
+
 	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
+	"everloop/domain"
 	"everloop/service/dagruns"
 	"everloop/service/production"
 	"everloop/service/skills"
 )
 
+// newProduction builds the service that changes the documents of production solutions.
+func (b *backend) newProduction(registry *tools.Registry, skilled *skills.Service) (*production.Service, error) {
+	return production.New(b.DB, skilled, nodeTools{registry: registry, profile: b.Profile})
+}
+
+// nodeTools lists the tools of the sessions that tool nodes of DAGs run in.
+type nodeTools struct {
+	registry *tools.Registry
+	profile  func(domain.Session) domain.Profile
+}
+
+// NodeTools implements production.Tools. The session is like those of tool nodes: it has no
+// solution and no memories. It is not in the records, so that no tool server is connected.
+func (n nodeTools) NodeTools(ctx context.Context, userID string) []string {
+	session := domain.Session{OwnerID: userID, NoToolServers: true}
+
+	return n.registry.Names(ctx, tools.Scope{
+		Session: session, Mode: domain.ModeExecuting, LoopID: domain.RootLoop, Profile: n.profile(session),
+	})
+}
+
 // provideAssistance offers the tools that edit documents of production solutions.
 func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Service) error {
-	documents, err := production.New(b.DB, skilled)
+	documents, err := b.newProduction(registry, skilled)
 	if err != nil {
 		return err
 	}
@@ -54,7 +78,7 @@ func (b *backend) dagRunWork() (*background.DAGRuns, error) {
 		return nil, err
 	}
 
-	graphs, err := production.New(b.DB, shown.skills)
+	graphs, err := b.newProduction(shown.registry, shown.skills)
 	if err != nil {
 		return nil, err
 	}

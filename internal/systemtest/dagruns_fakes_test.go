@@ -14,6 +14,11 @@ type noSkills struct{}
 func (noSkills) Catalog(context.Context, domain.User) ([]skill.Skill, error)   { return nil, nil }
 func (noSkills) Installed(context.Context, domain.User) ([]skill.Skill, error) { return nil, nil }
 
+// bashOnly are the tools of an installation that has one.
+type bashOnly struct{}
+
+func (bashOnly) NodeTools(context.Context, string) []string { return []string{"Bash"} }
+
 // noTasks are scheduled tasks where there are none.
 type noTasks struct{}
 

@@ -37,7 +37,7 @@ func newWorks(t *testing.T) *works {
 
 	var err error
 
-	s.graphs, err = production.New(s.db, noSkills{})
+	s.graphs, err = production.New(s.db, noSkills{}, bashOnly{})
 	require.NoError(t, err)
 
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}

@@ -55,20 +55,28 @@ type Skills interface {
 	Installed(ctx context.Context, user domain.User) ([]skill.Skill, error)
 }
 
+// Tools are the tools of this installation.
+type Tools interface {
+	// NodeTools gives the names of the tools that a tool node in a DAG of the user's can
+	// call, without those of tool servers.
+	NodeTools(ctx context.Context, userID string) []string
+}
+
 // Service changes the documents of production solutions.
 type Service struct {
 	records Records
 	skills  Skills
+	tools   Tools
 	shapes  shapes
 }
 
 // New returns the service.
-func New(records Records, skills Skills) (*Service, error) {
-	if records == nil || skills == nil {
-		return nil, errors.New("production: records and skills are needed")
+func New(records Records, skills Skills, tools Tools) (*Service, error) {
+	if records == nil || skills == nil || tools == nil {
+		return nil, errors.New("production: records, skills and tools are needed")
 	}
 
-	return &Service{records, skills, newShapes()}, nil
+	return &Service{records, skills, tools, newShapes()}, nil
 }
 
 // Create makes a solution. The first version of each document is empty.
@@ -358,6 +366,13 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 		for _, agent := range found {
 			known.Agents[agent] = true
+		}
+	}
+
+	if g.CallsTools() {
+		known.Tools = map[string]bool{}
+		for _, tool := range s.tools.NodeTools(ctx, owner.ID) {
+			known.Tools[tool] = true
 		}
 	}
 
