@@ -498,6 +498,11 @@ func TestAssistantSession(t *testing.T) {
 	require.Equal(t, own, w.do(http.MethodPut, at, w.ann, `{"biz_role_id":"operator","session_id":"`+own+`"}`).json()["id"])
 	require.Equal(t, own, w.do(http.MethodGet, at, w.ann, "").json()["id"])
 	require.NotEqual(t, own, w.do(http.MethodGet, at+"?biz_role_id=analyst", w.ann, "").json()["id"])
+
+	unknown := w.do(http.MethodGet, at+"?biz_role_id=nope", w.ann, "")
+	unknown.code(422, "biz_role_not_found")
+	require.Equal(t, []string{"query.biz_role_id"}, unknown.fields())
+
 	bobs := w.do(http.MethodPost, "/api/sessions", w.bob, `{}`).json()["session_id"].(string)
 	w.do(http.MethodPut, at, w.ann, `{"biz_role_id":"operator","session_id":"`+bobs+`"}`).code(404, "session_not_found")
 }

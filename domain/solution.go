@@ -47,14 +47,14 @@ func (s Solution) Role(id string) (BizRole, bool) {
 	return BizRole{}, false
 }
 
-// CheckRole refuses a role that the solution does not have. A solution without roles
-// accepts any name: it stands for nothing there.
-func (s Solution) CheckRole(id string) error {
+// CheckRole refuses a role that the solution does not have, at the place of the request
+// that names it. A solution without roles accepts any name: it stands for nothing there.
+func (s Solution) CheckRole(id, at string) error {
 	if _, found := s.Role(id); found || len(s.Roles) == 0 {
 		return nil
 	}
 
-	e := Invalidf("body.biz_role_id", "names no role of the solution")
+	e := Invalidf(at, "names no role of the solution")
 	e.Code = "biz_role_not_found"
 
 	return e

@@ -87,7 +87,7 @@ func (a *RoleCheck) CheckSolution(ctx context.Context, solutionID, roleID *strin
 		return nil
 	}
 
-	if err := solution.CheckRole(*roleID); err != nil {
+	if err := solution.CheckRole(*roleID, "body.biz_role_id"); err != nil {
 		return err
 	}
 

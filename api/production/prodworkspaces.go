@@ -113,7 +113,7 @@ type assistantSession struct {
 	Created   bool   `json:"created" doc:"Whether this request has created the session."`
 }
 
-// An assistant works by this solution, if that has the role.
+// An assistant works by this solution, and has one of its roles.
 const assistantSolution = "general"
 
 // ProdWorkspacesAPI manages production workspaces.
@@ -176,7 +176,7 @@ func (a *ProdWorkspacesAPI) Register(r *httpx.Server) {
 		Summary:     "Get the caller's session with an assistant of a production workspace",
 		Description: "It is created at the first request. Other members may read it.",
 		Scope:       auth.Workspaces,
-		Errors:      httpx.Codes{403: "biz_role_not_allowed", 404: onWorkspace, 409: "assistant_limit"},
+		Errors:      httpx.Codes{403: "biz_role_not_allowed", 404: onWorkspace, 409: "assistant_limit", 422: "biz_role_not_found"},
 	}, a.getAssistant)
 	httpx.Register(r, httpx.Operation{
 		ID: "set-assistant-session", Method: fiber.MethodPut, Path: "/api/prod_workspaces/{workspace_id}/assistant-session", Tag: boardTag,
@@ -427,9 +427,11 @@ func (a *ProdWorkspacesAPI) createAssistant(
 
 	in := domain.NewSession{Intent: "Assistant of " + workspace.Name, BizRoleID: &roleID, WorkspaceID: &workspace.ID}
 	if solution, err := a.RoleCheck.Solutions.Get(assistantSolution); err == nil {
-		if _, found := solution.Role(roleID); found {
-			in.SolutionID = &solution.ID
+		if err := solution.CheckRole(roleID, "query.biz_role_id"); err != nil {
+			return "", false, err
 		}
+
+		in.SolutionID = &solution.ID
 	}
 
 	if err := a.CheckSolution(ctx, in.SolutionID, in.BizRoleID); err != nil {

@@ -207,7 +207,7 @@ func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID stri
 		return e
 	}
 
-	if err := solution.CheckRole(roleID); err != nil {
+	if err := solution.CheckRole(roleID, "body.biz_role_id"); err != nil {
 		return err
 	}
 
