@@ -154,6 +154,36 @@ func TestStore_runtimes(t *testing.T) {
 	require.Equal(t, []any{found.ID, prodagent.RuntimeOnline}, []any{runtimes()[1].ID, runtimes()[1].Status})
 }
 
+// A worker that was killed says nothing of it: 20 seconds after its last report its runtime
+// is offline, without a time in which it drains, and other workers of the runtime count on.
+func TestStore_runtimes_lostWorker(t *testing.T) {
+	t.Parallel()
+	db, ctx := pgtest.Open(t), t.Context()
+	report := prodagent.WorkerReport{Provider: "gpu", Name: "room", Mode: prodagent.RuntimeCloud, Version: "1", Slots: 5, Used: 2}
+	runtime := func() prodagent.Runtime {
+		found, err := db.RuntimeOf(ctx, "gpu")
+		require.NoError(t, err)
+
+		return found
+	}
+	lose := func(id string) {
+		_, err := db.Pool.Exec(ctx, `UPDATE workers SET seen_at = now() - interval '20 seconds' WHERE id = $1`, id)
+		require.NoError(t, err)
+	}
+
+	for _, report.ID = range []string{"killed", "left"} {
+		require.NoError(t, db.ReportWorker(ctx, report))
+	}
+
+	lose("killed")
+	require.Equal(t, []any{prodagent.RuntimeOnline, 1, prodagent.RuntimeCapacity{Slots: 5, Used: 2}},
+		[]any{runtime().Status, runtime().Metadata.Workers, runtime().Capacity})
+
+	lose("left")
+	require.Equal(t, []any{prodagent.RuntimeOffline, 0, prodagent.RuntimeCapacity{}},
+		[]any{runtime().Status, runtime().Metadata.Workers, runtime().Capacity})
+}
+
 func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID string) string {
 	t.Helper()
 
