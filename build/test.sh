@@ -54,4 +54,4 @@ go list ./... | grep -vE '^everloop/(e2e|internal/(arrows|doccheck|wordlist))$' 
 	xargs go test -race -vet=off -p 3 -timeout 60m ./internal/systemtest ./api
 stop
 trap - EXIT
-go test -count=1 -timeout 75m -parallel 3 ./e2e
+go test -count=1 -timeout 75m -parallel 4 ./e2e
