@@ -7,7 +7,7 @@ from .events import EVENT_NAMES, LastEnd, Question, QuestionItem, QueuedMessage,
 from .generated import events, models
 from .generated.operations import Api
 from .generated.version import VERSION
-from .session import Answer, Answered, Events, Message, Ran, Sent, Session
+from .session import Answer, Answered, Chosen, Events, Message, Ran, Sent, Session
 from .sse import ServerSentEvent
 from .transport import Content, Download, Form
 from .view import CallView, ChatState, ChatView, Retry, Snapshot, TurnView
@@ -23,6 +23,7 @@ __all__ = [
     "CallView",
     "ChatState",
     "ChatView",
+    "Chosen",
     "Content",
     "Credential",
     "Download",

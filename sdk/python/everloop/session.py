@@ -25,8 +25,16 @@ from .view import ChatView
 Message = Union[str, list[Union[models.TextPart, models.ImagePart]]]
 """A text, or texts and pictures."""
 
-Answer = Sequence[Union[int, Sequence[int], str]]
-"""For each question of a call the number of the chosen option, several numbers, or a text."""
+
+class Chosen(TypedDict):
+    """Options of a question, by their numbers, and a text besides them."""
+
+    options: Sequence[int]
+    text: str
+
+
+Answer = Sequence[Union[int, Sequence[int], str, Chosen]]
+"""For each question of a call the number of the chosen option, several numbers, a text, or options and a text."""
 
 Mode = Literal["planning", "executing"]
 Delivery = Literal["enqueue", "steer", "interrupt", "reject"]
@@ -240,17 +248,11 @@ class Session:
             self._waiters.pop(waiter, None)
 
     async def answer(self, tool_call_id: str, answer: Answer, *, timeout: float | None = None) -> Answered:
-        """Answers a question: for each of its parts the number of an option, several, or a text.
+        """Answers a question: for each of its parts the number of an option, several, a text, or `Chosen`.
 
         `resolved` is false when it was answered or cancelled before; after a lost connection that may have been this call.
         """
-        selections = {
-            str(number): [one] if isinstance(one, int) else list(one)
-            for number, one in enumerate(answer)
-            if not isinstance(one, str)
-        }
-        custom = {str(number): one for number, one in enumerate(answer) if isinstance(one, str)}
-        given = {"tool_call_id": tool_call_id, "selections": selections, "custom": custom}
+        given = {"tool_call_id": tool_call_id, **_answer_fields(answer)}
         body = {"session_id": self.id, "message": "", "askuser_answer": given}
         return cast(Answered, await self._connection.request("chat:send", body, True, timeout))
 
@@ -477,6 +479,21 @@ def _call_all(listeners: Sequence[Callable[[Any], None]], value: object) -> None
 
 def _given(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _answer_fields(answer: Answer) -> dict[str, dict[str, object]]:
+    selections: dict[str, object] = {}
+    custom: dict[str, object] = {}
+    for number, one in enumerate(answer):
+        if isinstance(one, str):
+            custom[str(number)] = one
+        elif isinstance(one, int):
+            selections[str(number)] = [one]
+        elif isinstance(one, Mapping):
+            selections[str(number)], custom[str(number)] = list(one["options"]), one["text"]
+        else:
+            selections[str(number)] = list(one)
+    return {"selections": selections, "custom": custom}
 
 
 def _failed(end: generated.ChatEnd) -> EverloopError:

@@ -63,6 +63,21 @@ class StreamTest(StreamCase):
         self.assertEqual(self.seen, self.expected())
         self.assertEqual(self.fake.subscriptions, [None, 3])
 
+    async def test_answers_with_options_a_text_or_both(self) -> None:
+        session = await self.follow()
+        sent: list[Any] = []
+
+        async def take(message: dict[str, Any], _: str) -> dict[str, Any]:
+            sent.append(message["askuser_answer"])
+            return {"ok": True, "resolved": True, "question_id": "q", "chat_id": "c"}
+
+        self.fake.on_send = take
+        await session.answer("call", [0, [1, 2], "text", {"options": [1], "text": "besides"}])
+        self.assertEqual(
+            sent,
+            [{"tool_call_id": "call", "selections": {"0": [0], "1": [1, 2], "3": [1]}, "custom": {"2": "text", "3": "besides"}}],
+        )
+
     async def test_drops_repeats_and_what_comes_out_of_order(self) -> None:
         await self.follow()
         one = await self.changed("a")
