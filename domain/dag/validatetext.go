@@ -75,6 +75,7 @@ func (v *validator) checkReferences(text string, n *Node, edge bool, finding dom
 	for _, r := range template.References() {
 		if name := r.String(); !checked[name] {
 			checked[name] = true
+
 			v.checkReference(r, n, edge, finding)
 		}
 	}

@@ -165,7 +165,9 @@ func TestViewAndDiff(t *testing.T) {
 	changes, err := b.store.Diff(t.Context(), first.ID, second.ID)
 	require.NoError(t, err)
 	require.Equal(t, []Change{
-		{"a.txt", File, Modified, 6, File, 5}, {"dir", Directory, Modified, 0, Directory, 0}, {"dir/c.txt", File, Created, 0, "", 0},
+		{"a.txt", File, Modified, 6, File, 5},
+		{"dir", Directory, Modified, 0, Directory, 0},
+		{"dir/c.txt", File, Created, 0, "", 0},
 		{"gone", File, Deleted, 0, File, 4},
 	}, changes)
 	changes, err = b.store.Diff(t.Context(), "", first.ID)
