@@ -171,9 +171,12 @@ describe('what is refused', () => {
         },
         { id: 'b', type: 'tool', retry: { backoff: 2 } },
         { id: 'alone', type: 'subflow', config: { prod_solution_id: id } },
+        { id: 'c', type: 'tool', config: { tool: 'Telnet' } },
+        { id: 'd', type: 'tool', config: { tool: 'mcp__files__list' } },
       ],
       edges: [{ id: 'e1', source: 's', target: 'a' }, { id: 'e2', source: 'a', target: 'b' }, { id: 'e3', source: 'b', target: 'a' },
-        { id: 'e4', source: 'b', target: 'gone' }, { id: 'e4', source: 's', target: 'b', condition: '1 +' }],
+        { id: 'e4', source: 'b', target: 'gone' }, { id: 'e4', source: 's', target: 'b', condition: '1 +' },
+        { id: 'e5', source: 's', target: 'c' }, { id: 'e6', source: 'c', target: 'd' }],
     };
     const { valid, errors } = await rest.post(dagOf(id, '/validate'), { dag });
     assert.equal(valid, false);
@@ -192,6 +195,7 @@ describe('what is refused', () => {
         ['unbounded_loop', 'alone', 'nodes[3].config.prod_solution_id'],
         ['unbounded_loop', 'b', 'nodes[2].retry.max_attempts'],
         ['unknown_reference', 'a', 'nodes[1].config.prompt'],
+        ['unknown_reference', 'c', 'nodes[4].config.tool'],
         ['unreachable', 'alone', 'nodes[3]'],
       ].sort(),
     );

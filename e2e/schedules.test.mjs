@@ -1,7 +1,9 @@
 // Scheduled tasks (docs/schedules.md) through the public interface: changed and shown,
 // due when they should be, run once, and repaired after a crash.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { Rest } from './lib/rest.mjs';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 
@@ -26,6 +28,37 @@ const begun = (task, run) =>
   });
 const held = () => order({ steps: [{ text: 'held back', hold: true }] });
 const release = (awaited) => fixture.releaseUntil(awaited);
+
+// The next times of an expression are those that npm croner finds.
+test('a cron expression is previewed in words and with its next times', async () => {
+  const preview = (query) => fixture.rest.call('GET', `/api/scheduled-tasks/preview?${new URLSearchParams(query)}`);
+  const cases = [
+    ['30 9 * * MON-FRI', 'Europe/Berlin', 'At 09:30, on Monday to Friday'],
+    ['15 0,12 * * *', 'Asia/Kolkata'],
+  ];
+  for (const [cron, timezone, words] of cases) {
+    const from = Math.floor(Date.now() / 60_000) * 60;
+    const { status, body } = await preview({ cron, timezone, count: 4 });
+    const asked = Date.now();
+    assert.deepEqual([status, body.timezone, body.occurrences?.length], [200, timezone, 4], JSON.stringify(body));
+    if (words) assert.equal(body.cron_text, words);
+
+    const question = JSON.stringify({ expression: cron, zone: timezone, from, to: from + 8 * 86_400 });
+    const croner = fileURLToPath(new URL('lib/croner.mjs', import.meta.url));
+    const due = JSON.parse(execFileSync(process.execPath, [croner], { input: question })).map((s) => s * 1000);
+    const found = body.occurrences.map((at) => Date.parse(at));
+    const first = due.indexOf(found[0]);
+    assert.deepEqual(found, due.slice(first, first + 4));
+    assert.ok(due.slice(0, first).every((at) => at <= asked), 'no time is left out');
+  }
+  assert.deepEqual(await fixture.rest.get('/api/scheduled-tasks'), [], 'nothing is created');
+
+  const wrong = await preview({ cron: '61 * * * *' });
+  assert.deepEqual([wrong.status, wrong.body.code], [422, 'invalid_cron']);
+  assert.match(wrong.body.detail, /minute/);
+  const nowhere = await preview({ cron: '@daily', timezone: 'Mars/Olympus' });
+  assert.deepEqual([nowhere.status, nowhere.body.code], [422, 'invalid_timezone']);
+});
 
 test('a task is created, shown, changed, stopped, started and deleted', async () => {
   const made = await fixture.rest.call('POST', '/api/scheduled-tasks', {
