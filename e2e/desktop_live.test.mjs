@@ -121,8 +121,8 @@ describe('desktop, live', {
     const turns = 2000;
     const id = await finished(steps({ text: 'Done.' }));
     const page = await desktop.open();
-    let goOn;
-    const held = new Promise((resolve) => { goOn = resolve; });
+    let proceed;
+    const held = new Promise((resolve) => { proceed = resolve; });
     await page.route(`**/api/sessions/${id}/messages?*`, async (route) => {
       const query = new URL(route.request().url()).searchParams;
       const response = await route.fetch();
@@ -146,7 +146,7 @@ describe('desktop, live', {
     await read.scrollIntoViewIfNeeded();
     const before = (await read.boundingBox()).y;
     const short = await height();
-    goOn();
+    proceed();
     await eventually('the other turns come', async () => await height() > 5 * short);
     await eventually('what is read is where it was', async () => Math.abs((await read.boundingBox()).y - before) < 3);
     await box.evaluate((one) => { one.scrollTop = 0; });

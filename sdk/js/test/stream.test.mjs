@@ -103,14 +103,14 @@ describe('the stream of a session', () => {
   });
 
   test('reads the newest messages first, and the others behind them', async () => {
-    let goOn;
-    fake.hold = new Promise((resolve) => { goOn = resolve; });
+    let proceed;
+    fake.hold = new Promise((resolve) => { proceed = resolve; });
     fake.messages = Array.from({ length: 250 }, (_, n) => ({ ...turn(`t${n}`, `text ${n}`), sequence: n }));
     const session = await follow();
     const sequences = () => session.view.snapshot().turns.map((one) => one.sequence);
     await until('the newest', () => sequences().length === 100);
     assert.deepEqual([sequences()[0], sequences().at(-1), session.view.snapshot().loaded], [150, 249, false]);
-    goOn();
+    proceed();
     await until('the others', () => session.view.snapshot().loaded);
     assert.deepEqual(sequences(), fake.messages.map((one) => one.sequence));
   });
