@@ -93,7 +93,7 @@ func atOnce() int {
 var longest = []string{
 	"deploys", "bare_machine", "engine_outages", "desktop_unattended", "engine_faults", "desktop_live", "replay_faults",
 	"engine_networks", "faults", "desktop_pages", "schedules", "processes", "backup_engines", "resume", "transfer_faults",
-	"history_faults", "context_faults", "chaos",
+	"history_faults", "context_faults", "chaos", "webhooks", "mcp", "context", "agents_faults", "desktop_settings", "desktop_tutorial",
 }
 
 // longestFirst sorts the files of suites so that no long one is left for the end.
