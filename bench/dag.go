@@ -56,7 +56,7 @@ func (b *bench) measureRow(ctx context.Context) error {
 			return err
 		}
 
-		nodes = append(nodes, result.Milliseconds(run.Took())/dagNodes)
+		nodes = append(nodes, result.Milliseconds(run.Took)/dagNodes)
 	}
 
 	used := meter.Read()
@@ -117,7 +117,7 @@ func (b *bench) measureCommands(ctx context.Context) error {
 	}
 
 	per := func(d time.Duration) float64 { return result.Milliseconds(d) / float64(count) }
-	b.compare(fmt.Sprintf("a node of %d that run `true`, side by side", count), "ms", per(run.Took()), per(bare), nil)
+	b.compare(fmt.Sprintf("a node of %d that run `true`, side by side", count), "ms", per(run.Took), per(bare), nil)
 	b.value("  the most at once", "", float64(run.Width()), result.AtLeast(float64(min(count, dagWidth))))
 	b.cost("such a node", used, count)
 

@@ -79,9 +79,11 @@ func (c *Client) PublishDAG(ctx context.Context, graph Object) (string, error) {
 type DAGRun struct {
 	ID         string     `json:"id"`
 	Status     string     `json:"status"`
-	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at"`
-	Nodes      []struct {
+	// Took is the time from the request to the end as its client sees it. The records of
+	// nodes that are decided together have one time.
+	Took  time.Duration `json:"-"`
+	Nodes []struct {
 		SessionID  *string    `json:"session_id"`
 		StartedAt  *time.Time `json:"started_at"`
 		FinishedAt *time.Time `json:"finished_at"`
@@ -96,13 +98,15 @@ func (c *Client) StartDAG(ctx context.Context, solution string) (run DAGRun, err
 
 // RunDAG runs a published DAG and waits until the run is over.
 func (c *Client) RunDAG(ctx context.Context, solution string) (DAGRun, error) {
+	sent := time.Now()
+
 	run, err := c.StartDAG(ctx, solution)
 	if err != nil {
 		return run, err
 	}
 
-	for began := time.Now(); run.FinishedAt == nil; {
-		if time.Since(began) > Patience {
+	for run.FinishedAt == nil {
+		if time.Since(sent) > Patience {
 			return run, errors.New("a run of a DAG did not end")
 		}
 
@@ -121,11 +125,10 @@ func (c *Client) RunDAG(ctx context.Context, solution string) (DAGRun, error) {
 		return run, fmt.Errorf("the run %s ended as %s", run.ID, run.Status)
 	}
 
+	run.Took = time.Since(sent)
+
 	return run, nil
 }
-
-// Took is the time from the first step of the run to its end.
-func (r DAGRun) Took() time.Duration { return r.FinishedAt.Sub(r.StartedAt) }
 
 // Width is how many nodes with a session worked at once at most.
 func (r DAGRun) Width() int {
