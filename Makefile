@@ -10,7 +10,7 @@ DESKTOP_SOURCES := $(shell find $(DESKTOP)/src $(DESKTOP)/public $(DESKTOP)/buil
 	$(addprefix $(DESKTOP)/,index.html vite.config.ts tsconfig.json package.json) \
 	README.md CONTRIBUTING.md CHANGELOG.md $(wildcard sdk/*/README.md)
 # Without the folder of the checkout in what is built, another checkout finds it in the build cache.
-export GOFLAGS ?= -trimpath
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help

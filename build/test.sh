@@ -8,7 +8,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export EVERLOOP_BIN="$PWD/bin/everloop"
-export GOFLAGS="${GOFLAGS--trimpath}" # as in the Makefile
+GOFLAGS="$(go env GOFLAGS) -trimpath" # as in the Makefile
+export GOFLAGS
 
 dir=$(mktemp -d)
 chmod 755 "$dir"
