@@ -71,8 +71,8 @@ type Chats interface {
 	BeginChat(ctx context.Context, in contract.BeginChatIn) (contract.BeginChatOut, error)
 	ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.ParkChatOut, error)
 	CheckChat(ctx context.Context, in contract.CheckChatIn) (contract.ParkChatOut, error)
-	FinishChat(ctx context.Context, in contract.FinishChatIn, restored map[string][]domain.Block) (contract.FinishChatOut, error)
-	OpenTurnsOfChat(ctx context.Context, chatID string) ([]domain.OpenTurn, error)
+	FinishChat(ctx context.Context, in contract.FinishChatIn, restored map[domain.TurnID][]domain.Block) (contract.FinishChatOut, error)
+	OpenTurnsOfChat(ctx context.Context, chatID domain.ChatID) ([]domain.OpenTurn, error)
 }
 
 // Turns stores the turns of a conversation. Writes are fenced by the attempt that
@@ -86,16 +86,16 @@ type Turns interface {
 		ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
 	) (domain.OpenedTurn, domain.TurnState, error)
 	// HoldTurn is ReleaseTurn without a fault: the same call is made again.
-	HoldTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int) error
-	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error
+	HoldTurn(ctx context.Context, key domain.TurnKey, entryID domain.TurnID, attempt int) error
+	ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID domain.TurnID, attempt int, retry domain.Retry) error
 	CloseTurn(ctx context.Context, turn domain.ClosingTurn) error
 	// CloseAndClaim also claims the calls of the turn that have a claimant, unless the
 	// chat was stopped, and returns them.
 	CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (claimed []domain.LedgerCall, err error)
-	FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error)
+	FinishedCalls(ctx context.Context, entryID domain.TurnID) (open []domain.PlannedCall, asked int, err error)
 	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
 	// RememberRecall keeps which memories a chat was given.
-	RememberRecall(ctx context.Context, chatID string, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
+	RememberRecall(ctx context.Context, chatID domain.ChatID, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }
 
 // Ledger stores the tool calls, so that no effect happens twice.
@@ -104,7 +104,7 @@ type Ledger interface {
 	RenewCall(ctx context.Context, toolCallID string, attempt int) error
 	RecordCall(ctx context.Context, call domain.LedgerCall, done domain.FinishedCall) error
 	// ImageBytes gives how many bytes the images of the session's results have together.
-	ImageBytes(ctx context.Context, sessionID string) (int64, error)
+	ImageBytes(ctx context.Context, sessionID domain.SessionID) (int64, error)
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
 }
 
@@ -112,7 +112,7 @@ type Ledger interface {
 type Forks interface {
 	PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (contract.PauseForkOut, error)
 	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
-	EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[string][]domain.Block) (contract.EndForkOut, error)
+	EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[domain.TurnID][]domain.Block) (contract.EndForkOut, error)
 }
 
 // EventLog takes the deltas of a stream, which are not state, and returns them when a
@@ -120,14 +120,14 @@ type Forks interface {
 type EventLog interface {
 	stream.Log
 
-	Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
-	Last(ctx context.Context, sessionID string) (uint64, error)
+	Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
+	Last(ctx context.Context, sessionID domain.SessionID) (uint64, error)
 }
 
 // Stops broadcasts the stop of a chat. The flag in the database is the truth: watch
 // first, then read it.
 type Stops interface {
-	WatchStop(chatID string) (stopped <-chan struct{}, cancel func())
+	WatchStop(chatID domain.ChatID) (stopped <-chan struct{}, cancel func())
 	// WatchTaskStop is WatchStop for a background task.
 	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
 }
@@ -141,7 +141,7 @@ type Models interface {
 
 // ResultImages keeps the images of tool results.
 type ResultImages interface {
-	KeepImage(ctx context.Context, sessionID, mime string, data []byte) (domain.CallImage, error)
+	KeepImage(ctx context.Context, sessionID domain.SessionID, mime string, data []byte) (domain.CallImage, error)
 }
 
 // Speech is the speech model.
@@ -152,7 +152,7 @@ type Speech interface {
 // Recordings stores the recordings of messages and what was said in them.
 type Recordings interface {
 	// SpokenTurn reads a user turn for the chat that waits for its recordings.
-	SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (speech.SpokenTurn, error)
+	SpokenTurn(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID, entryID domain.TurnID) (speech.SpokenTurn, error)
 	// Recording reads one that is kept as an object.
 	Recording(ctx context.Context, object string) (speech.Recording, error)
 	// RecordTranscription keeps what was said, unless it is known already. It is
@@ -162,7 +162,7 @@ type Recordings interface {
 
 // Workspaces returns where a session's files are on this machine.
 type Workspaces interface {
-	Root(ctx context.Context, sessionID string, uid int) (string, error)
+	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 }
 
 // Profiles returns how the agent of a session is set up. It answers from memory.

@@ -27,10 +27,10 @@ type Asker struct {
 // Accounts knows what model a chat has and what it has used.
 type Accounts interface {
 	// ChatModel gives the model that a chat names; empty when it names none.
-	ChatModel(ctx context.Context, sessionID, chatID string) (string, error)
+	ChatModel(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) (string, error)
 	// CountUsage adds what a model call that is no turn has used to its chat and to
 	// its session's budget.
-	CountUsage(ctx context.Context, sessionID, chatID, model string, usage domain.Usage) error
+	CountUsage(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID, model string, usage domain.Usage) error
 }
 
 // Ask implements tools.Asker.
@@ -48,7 +48,7 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 	reply, err := traced{a.Models, a.Tracer, a.Meter}.stream(ctx, domain.Prompt{
 		Model: model.ID, Messages: []domain.PromptMessage{prompt.Text("system", q.System), prompt.Text("user", q.Text)},
 	}, func(domain.Delta) error { return nil },
-		attribute.String("everloop.session_id", q.SessionID), attribute.String("everloop.chat_id", q.ChatID))
+		attribute.String("everloop.session_id", string(q.SessionID)), attribute.String("everloop.chat_id", string(q.ChatID)))
 	a.count(ctx, q, model, reply.Usage)
 
 	if err != nil {

@@ -40,11 +40,11 @@ type account struct {
 	err  error
 }
 
-func (a *account) ChatModel(_ context.Context, sessionID, chatID string) (string, error) {
-	return "model-of-" + sessionID + "-" + chatID, nil
+func (a *account) ChatModel(_ context.Context, sessionID domain.SessionID, chatID domain.ChatID) (string, error) {
+	return "model-of-" + string(sessionID) + "-" + string(chatID), nil
 }
 
-func (a *account) CountUsage(_ context.Context, _, _, _ string, usage domain.Usage) error {
+func (a *account) CountUsage(_ context.Context, _ domain.SessionID, _ domain.ChatID, _ string, usage domain.Usage) error {
 	a.used = a.used.Add(usage)
 	return a.err
 }

@@ -20,16 +20,16 @@ type cabinet struct {
 	kept int
 }
 
-func (c *cabinet) ImageBytes(context.Context, string) (int64, error) { return c.held, nil }
+func (c *cabinet) ImageBytes(context.Context, domain.SessionID) (int64, error) { return c.held, nil }
 
-func (c *cabinet) KeepImage(_ context.Context, sessionID, mime string, data []byte) (domain.CallImage, error) {
+func (c *cabinet) KeepImage(_ context.Context, sessionID domain.SessionID, mime string, data []byte) (domain.CallImage, error) {
 	if c.err != nil {
 		return domain.CallImage{}, c.err
 	}
 
 	c.kept++
 
-	return domain.CallImage{Attachment: sessionID, MimeType: mime, Bytes: int64(len(data))}, nil
+	return domain.CallImage{Attachment: string(sessionID), MimeType: mime, Bytes: int64(len(data))}, nil
 }
 
 func TestActivities_keepImages_bounds(t *testing.T) {

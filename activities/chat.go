@@ -25,7 +25,7 @@ func (a *Activities) CheckChat(ctx context.Context, in contract.CheckChatIn) (co
 // FinishChat ends a chat. Turns that a dead worker left open keep the text that
 // clients have seen of them.
 func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error) {
-	var restored map[string][]domain.Block
+	var restored map[domain.TurnID][]domain.Block
 
 	if in.Reason != domain.FinishCompleted {
 		open, err := a.Chats.OpenTurnsOfChat(ctx, in.ChatID)
@@ -33,7 +33,7 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 			return contract.FinishChatOut{}, err
 		}
 
-		restored = make(map[string][]domain.Block, len(open))
+		restored = make(map[domain.TurnID][]domain.Block, len(open))
 		for _, turn := range open {
 			restored[turn.ID] = a.restore(ctx, turn)
 		}

@@ -34,7 +34,7 @@ func (l *slowLedger) CallStatus(context.Context, string) (domain.ToolCallStatus,
 
 type noStops struct{ activities.Stops }
 
-func (noStops) WatchStop(string) (<-chan struct{}, func()) { return nil, func() {} }
+func (noStops) WatchStop(domain.ChatID) (<-chan struct{}, func()) { return nil, func() {} }
 
 // The turn that asks for a call begins it, and so does its run a moment later:
 // each round to the ledger beside the first would be for nothing.

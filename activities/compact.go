@@ -152,15 +152,15 @@ func (a *Activities) FailCompaction(ctx context.Context, in contract.FailCompact
 type compaction struct {
 	*Activities
 	domain.OpenedCompaction
-	sessionID string
+	sessionID domain.SessionID
 	began     time.Time
 	model     domain.Model
-	turns     []domain.TranscriptTurn      // of the transcript when the compaction was planned, and since
-	weights   map[string]prompt.TurnTokens // in the model's own tokens
-	framed    float64                      // of the model's tokens to those counted here, for what a prompt begins with
-	overhead  int64                        // counted tokens of the system prompt, the tools and the memories
-	earlier   string                       // the summary that the history begins with
-	limit     int64                        // the threshold
+	turns     []domain.TranscriptTurn             // of the transcript when the compaction was planned, and since
+	weights   map[domain.TurnID]prompt.TurnTokens // in the model's own tokens
+	framed    float64                             // of the model's tokens to those counted here, for what a prompt begins with
+	overhead  int64                               // counted tokens of the system prompt, the tools and the memories
+	earlier   string                              // the summary that the history begins with
+	limit     int64                               // the threshold
 }
 
 // advance plans the compaction, or goes on with its plan, and makes one piece of
@@ -235,7 +235,7 @@ func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) 
 	c.overhead = c.sizes().Overhead(c.model.ID, c.Chat, c.Loop, profile, c.offered(ctx, profile)).Total()
 	c.overhead += c.sizes().Recalled(c.model.ID, transcript.Recalled)
 
-	c.weights = make(map[string]prompt.TurnTokens, len(transcript.Turns))
+	c.weights = make(map[domain.TurnID]prompt.TurnTokens, len(transcript.Turns))
 	c.framed = 1
 	summary := c.summarySize(transcript.Summary)
 	span, since := c.overhead+summary, 0 // what was said since the last report, and its first turn

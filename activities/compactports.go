@@ -13,7 +13,7 @@ type Compactions interface {
 	OpenCompaction(ctx context.Context, req domain.CompactionRequest) (domain.OpenedCompaction, error)
 	AdvanceCompaction(ctx context.Context, id string, work domain.CompactionWork) error
 	// DelayCompaction records that a summary waits for its model, and emits it.
-	DelayCompaction(ctx context.Context, chatID string, c domain.OpenedCompaction, waiting domain.WaitingReason) error
+	DelayCompaction(ctx context.Context, chatID domain.ChatID, c domain.OpenedCompaction, waiting domain.WaitingReason) error
 	CloseCompaction(ctx context.Context, done domain.ClosingCompaction) (result domain.CompactionResult, exhausted bool, err error)
 }
 

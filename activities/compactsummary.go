@@ -52,7 +52,7 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
-		about := attribute.String("everloop.session_id", c.sessionID)
+		about := attribute.String("everloop.session_id", string(c.sessionID))
 		reply, err := traced{c.Models, c.Tracer, c.Meter}.stream(ctx, c.summaryRequest(summary, piece), nil, about)
 
 		c.Work.Usage = c.Work.Usage.Add(c.model.Price.Charge(reply.Usage))

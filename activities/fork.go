@@ -13,7 +13,7 @@ import (
 
 // watchStop watches for the stop of what a call belongs to: its chat, or the
 // background task that outlives it.
-func (a *Activities) watchStop(chatID, taskID string) (stopped <-chan struct{}, cancel func()) {
+func (a *Activities) watchStop(chatID domain.ChatID, taskID string) (stopped <-chan struct{}, cancel func()) {
 	if taskID != "" {
 		return a.Stops.WatchTaskStop(taskID)
 	}
@@ -45,7 +45,7 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 		return contract.EndForkOut{}, err
 	}
 
-	var restored map[string][]domain.Block
+	var restored map[domain.TurnID][]domain.Block
 	if in.Reason != domain.FinishCompleted {
 		if restored, err = a.restoreTurns(ctx, said.ChatID); err != nil {
 			return contract.EndForkOut{}, err
@@ -67,10 +67,10 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 }
 
 // restoreTurns gives the text of a chat's open turns as clients have it.
-func (a *Activities) restoreTurns(ctx context.Context, chatID string) (map[string][]domain.Block, error) {
+func (a *Activities) restoreTurns(ctx context.Context, chatID domain.ChatID) (map[domain.TurnID][]domain.Block, error) {
 	open, err := a.Chats.OpenTurnsOfChat(ctx, chatID)
 
-	restored := make(map[string][]domain.Block, len(open))
+	restored := make(map[domain.TurnID][]domain.Block, len(open))
 	for _, turn := range open {
 		restored[turn.ID] = a.restore(ctx, turn)
 	}

@@ -96,7 +96,7 @@ func (sleepingShell) Run(ctx context.Context, _ tools.Command) (tools.Exit, erro
 // standIn is the ports that these tests do not look at.
 type standIn struct{}
 
-func (standIn) Root(context.Context, string, int) (string, error) { return "/", nil }
+func (standIn) Root(context.Context, domain.SessionID, int) (string, error) { return "/", nil }
 func (standIn) ToolEnv(context.Context, domain.Session) (map[string]string, error) {
 	return nil, nil
 }

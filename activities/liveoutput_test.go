@@ -20,7 +20,7 @@ type lateTurns struct {
 	waits     int
 }
 
-func (l *lateTurns) Published(ctx context.Context, _ string) error {
+func (l *lateTurns) Published(ctx context.Context, _ domain.SessionID) error {
 	l.waits++
 	select {
 	case <-l.published:

@@ -39,7 +39,7 @@ func (a *Activities) recall(
 }
 
 // asked is what the user said in a chat.
-func asked(chatID string, turns []domain.TranscriptTurn) string {
+func asked(chatID domain.ChatID, turns []domain.TranscriptTurn) string {
 	var said []string
 
 	for _, t := range turns {

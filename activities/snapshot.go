@@ -12,9 +12,9 @@ import (
 type Captures interface {
 	// Changed says that files may have changed and are to be captured. It returns
 	// at once.
-	Changed(sessionID string)
+	Changed(sessionID domain.SessionID)
 	// Settle returns when everything that is to be captured has been seen.
-	Settle(ctx context.Context, sessionID string) error
+	Settle(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // beforeWriting lets a tool that can write begin once the files of earlier turns
@@ -35,7 +35,7 @@ func (a *Activities) beforeWriting(ctx context.Context, call domain.LedgerCall, 
 }
 
 // filesDue has files captured that a step has left or found.
-func (a *Activities) filesDue(sessionID string, due bool) {
+func (a *Activities) filesDue(sessionID domain.SessionID, due bool) {
 	if due && a.Captures != nil {
 		a.Captures.Changed(sessionID)
 	}

@@ -16,7 +16,7 @@ import (
 
 // untranscribedError says that a prompt cannot be built yet: user turns have recordings
 // whose transcription is due.
-type untranscribedError struct{ turns []string }
+type untranscribedError struct{ turns []domain.TurnID }
 
 func (e *untranscribedError) Error() string {
 	return fmt.Sprintf("%d messages have recordings that are not transcribed", len(e.turns))
@@ -24,7 +24,7 @@ func (e *untranscribedError) Error() string {
 
 // untranscribed lists the turns whose recordings are to be transcribed first. Without a
 // speech model there are none: the model reads that there was a recording.
-func (a *Activities) untranscribed(turns []domain.TranscriptTurn) (due []string) {
+func (a *Activities) untranscribed(turns []domain.TranscriptTurn) (due []domain.TurnID) {
 	if a.Speech == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (a *Activities) untranscribed(turns []domain.TranscriptTurn) (due []string)
 
 // awaitTranscription leaves the turn, which has shown nothing, to the same call after the
 // transcription.
-func (m *modelCall) awaitTranscription(ctx context.Context, turns []string) (contract.CallModelOut, error) {
+func (m *modelCall) awaitTranscription(ctx context.Context, turns []domain.TurnID) (contract.CallModelOut, error) {
 	err := m.Turns.HoldTurn(ctx, m.key, m.turn.EntryID, m.turn.Attempt)
 	if errors.Is(err, domain.ErrFenced) {
 		return m.fenced()

@@ -25,7 +25,7 @@ type spokenTurn struct {
 	recorded error // of the store
 }
 
-func (s *spokenTurn) SpokenTurn(context.Context, string, string, string) (speech.SpokenTurn, error) {
+func (s *spokenTurn) SpokenTurn(context.Context, domain.SessionID, domain.ChatID, domain.TurnID) (speech.SpokenTurn, error) {
 	return s.turn, nil
 }
 

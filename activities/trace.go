@@ -98,7 +98,7 @@ func errorType(err error) string {
 // aboutTurn says which turn a model call is for.
 func aboutTurn(key domain.TurnKey) []attribute.KeyValue {
 	return []attribute.KeyValue{
-		attribute.String("everloop.session_id", key.SessionID), attribute.String("everloop.chat_id", key.ChatID),
+		attribute.String("everloop.session_id", string(key.SessionID)), attribute.String("everloop.chat_id", string(key.ChatID)),
 		attribute.String("everloop.loop_id", key.LoopID), attribute.Int("everloop.step", key.Step),
 	}
 }
@@ -112,7 +112,7 @@ func startTool(ctx context.Context, tracer trace.Tracer, tool string, call domai
 
 	return tracer.Start(ctx, "execute_tool "+tool, trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", tool),
-		attribute.String("everloop.session_id", call.SessionID), attribute.String("everloop.chat_id", call.ChatID),
+		attribute.String("everloop.session_id", string(call.SessionID)), attribute.String("everloop.chat_id", string(call.ChatID)),
 	))
 }
 

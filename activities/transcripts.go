@@ -29,12 +29,15 @@ type transcripts struct {
 }
 
 // loopKey names a loop of a chat.
-type loopKey struct{ chatID, loopID string }
+type loopKey struct {
+	chatID domain.ChatID
+	loopID string
+}
 
 // loopMemory is what is cached of a loop. Its last turn may have calls that have not
 // ended.
 type loopMemory struct {
-	branchID   string
+	branchID   domain.BranchID
 	transcript domain.Transcript
 
 	// Of the loop's last model call.
@@ -44,9 +47,9 @@ type loopMemory struct {
 
 // current reports whether nothing is missing: the newest entry is known, and so are
 // the results of its calls.
-func (m loopMemory) current(branchID, newest string) bool {
+func (m loopMemory) current(branchID domain.BranchID, newest string) bool {
 	turns := m.transcript.Turns
-	return len(turns) > 0 && m.branchID == branchID && turns[len(turns)-1].ID == newest && finalTurns(turns) == len(turns)
+	return len(turns) > 0 && m.branchID == branchID && string(turns[len(turns)-1].ID) == newest && finalTurns(turns) == len(turns)
 }
 
 // Overhead of a block and of a call in bytes, about as they are stored.

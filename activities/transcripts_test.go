@@ -34,7 +34,12 @@ func (s *turnStore) Transcript(_ context.Context, q domain.TranscriptQuery) (dom
 func (s *turnStore) add(status domain.ToolCallStatus) {
 	n := int64(len(s.turns))
 	s.turns = append(s.turns, domain.TranscriptTurn{
-		ID: fmt.Sprint(n), Sequence: n, Status: domain.TurnCompleted, Calls: []domain.ToolCall{{ID: fmt.Sprint("c", n), Status: status}},
+		ID: domain.TurnID(
+			fmt.Sprint(n),
+		),
+		Sequence: n,
+		Status:   domain.TurnCompleted,
+		Calls:    []domain.ToolCall{{ID: fmt.Sprint("c", n), Status: status}},
 	})
 }
 
@@ -112,7 +117,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 
 		return out
 	}
-	answer := func(id string, sequence int64, before domain.Transcript) domain.TranscriptTurn {
+	answer := func(id domain.TurnID, sequence int64, before domain.Transcript) domain.TranscriptTurn {
 		call := &modelCall{
 			Activities: a, key: key, turn: domain.OpenedTurn{EntryID: id, BranchID: "b", Sequence: sequence}, transcript: before,
 			model: domain.Model{ID: "m", ContextWindow: 1000},
@@ -120,14 +125,21 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 		a.transcripts.closed(call, domain.ClosingTurn{
 			EntryID: id, Status: domain.TurnCompleted, Model: "m", Usage: domain.Usage{InputTokens: 100},
 			Blocks: []domain.Block{{Type: domain.BlockText, Content: "hm"}},
-			Calls:  []domain.PlannedCall{{ID: id + "-c", ToolName: "Bash", Arguments: "{}"}},
+			Calls:  []domain.PlannedCall{{ID: string(id) + "-c", ToolName: "Bash", Arguments: "{}"}},
 		})
 
 		return domain.TranscriptTurn{
-			ID: id, Sequence: sequence, Role: domain.RoleAssistant, Status: domain.TurnCompleted, ChatID: "chat", Model: "m",
+			ID:          id,
+			Sequence:    sequence,
+			Role:        domain.RoleAssistant,
+			Status:      domain.TurnCompleted,
+			ChatID:      "chat",
+			Model:       "m",
 			InputTokens: 100,
 			Blocks:      []domain.Block{{Type: domain.BlockText, Content: "hm"}},
-			Calls:       []domain.ToolCall{{ID: id + "-c", ToolName: "Bash", Arguments: "{}", Status: domain.CallDone, Result: "ok"}},
+			Calls: []domain.ToolCall{
+				{ID: string(id) + "-c", ToolName: "Bash", Arguments: "{}", Status: domain.CallDone, Result: "ok"},
+			},
 		}
 	}
 
@@ -150,8 +162,8 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	require.EqualValues(t, 100, w.Reported)
 	require.EqualValues(t, blockFrame+len("hm")+callFrame+len("{}ok"), w.Bytes)
 
-	for name, other := range map[string][2]string{"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"}} {
-		require.False(t, kept.current(other[0], other[1]), name)
+	for name, other := range map[string][2]domain.BranchID{"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"}} {
+		require.False(t, kept.current(other[0], string(other[1])), name)
 	}
 
 	store.turns = append(

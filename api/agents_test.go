@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain"
 	"everloop/domain/prodagent"
 )
 
@@ -131,7 +132,7 @@ var agentsWalk = []call{
 }
 
 // StartInitScript implements agents.Scripts.
-func (noEngine) StartInitScript(context.Context, string, string) error { return nil }
+func (noEngine) StartInitScript(context.Context, string, domain.SessionID) error { return nil }
 
 // prodAgent makes a production agent of ann's, in place of those that ann has.
 func (w *world) prodAgent() string {

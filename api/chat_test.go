@@ -239,11 +239,11 @@ func TestAStreamEnds(t *testing.T) {
 		require.Equal(t, "session:error", e.name)
 
 		var failed struct {
-			SessionID string `json:"session_id"`
+			SessionID domain.SessionID `json:"session_id"`
 			Error     struct{ Code string }
 		}
 		require.NoError(t, json.Unmarshal([]byte(e.data), &failed))
-		require.Equal(t, []string{id, "session_not_found"}, []string{failed.SessionID, failed.Error.Code})
+		require.Equal(t, []string{id, "session_not_found"}, []string{string(failed.SessionID), failed.Error.Code})
 
 		_, more := s.next()
 		require.False(t, more)
@@ -297,7 +297,7 @@ func TestChat(t *testing.T) {
 	require.Equal(t, false, accepted["duplicate"])
 
 	sent := w.chats.messages()[0]
-	require.Equal(t, id, sent.SessionID)
+	require.EqualValues(t, id, sent.SessionID)
 	require.Equal(t, domain.TriggerAPI, sent.Trigger)
 	require.Equal(t, domain.ModePlanning, sent.Mode)
 	require.Equal(t, domain.DeliverSteer, sent.Delivery)

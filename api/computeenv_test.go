@@ -19,7 +19,7 @@ var computeWalk = []call{
 // stopper notes what is ended.
 type stopper struct{ tasks, users []string }
 
-func (s *stopper) Stop(_ context.Context, _, taskID string) (domain.BackgroundTask, error) {
+func (s *stopper) Stop(_ context.Context, _ domain.SessionID, taskID string) (domain.BackgroundTask, error) {
 	s.tasks = append(s.tasks, taskID)
 	return domain.BackgroundTask{}, nil
 }

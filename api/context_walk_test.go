@@ -9,7 +9,9 @@ import (
 // contexts is a session's context that has nothing in it.
 type contexts struct{}
 
-func (contexts) Request(context.Context, domain.Caller, string) (string, error) { return "c", nil }
+func (contexts) Request(context.Context, domain.Caller, domain.SessionID) (string, error) {
+	return "c", nil
+}
 
 func (contexts) Await(context.Context, domain.Caller, string) (domain.CompactionResult, error) {
 	return domain.CompactionResult{CompactionID: "c", Status: domain.CompactionSkipped, Reason: "there is nothing to summarise"}, nil
@@ -19,7 +21,7 @@ func (contexts) ContextStats(context.Context, domain.Session) (domain.ContextSta
 	return domain.ContextStats{Model: "m-1", Categories: []domain.ContextCategory{}, Largest: []domain.ContextEntry{}}, nil
 }
 
-func (contexts) CountCompactions(context.Context, string) (int, error) { return 0, nil }
+func (contexts) CountCompactions(context.Context, domain.BranchID) (int, error) { return 0, nil }
 
 var contextWalk = []call{
 	{

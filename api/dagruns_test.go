@@ -84,7 +84,7 @@ var dagRunsWalk = []call{
 
 func (noEngine) StartDAGRun(context.Context, string, string) error  { return nil }
 func (noEngine) ResumeDAGRun(context.Context, string, string) error { return nil }
-func (noEngine) LastAt(context.Context, string) (time.Time, error) {
+func (noEngine) LastAt(context.Context, domain.SessionID) (time.Time, error) {
 	return time.Time{}, nil
 }
 

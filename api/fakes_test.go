@@ -64,7 +64,7 @@ func (d *fakeChats) Send(_ context.Context, _ domain.Caller, send domain.Send) (
 	}
 
 	d.sent = append(d.sent, send)
-	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: domain.DeliverRun}
+	ack := domain.SendAck{ChatID: domain.ChatID(domain.NewID()), TurnID: domain.TurnID(domain.NewID()), DeliveryApplied: domain.DeliverRun}
 
 	if send.ClientMessageID != "" {
 		if d.known == nil {
@@ -84,7 +84,7 @@ func (d *fakeChats) Send(_ context.Context, _ domain.Caller, send domain.Send) (
 	return ack, nil
 }
 
-func (d *fakeChats) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
+func (d *fakeChats) Answer(_ context.Context, _ domain.Caller, _ domain.SessionID, answer domain.Answer) (domain.AnswerAck, error) {
 	return domain.AnswerAck{Resolved: answer.ToolCallID == "open", QuestionID: "q", ChatID: "c"}, nil
 }
 
@@ -106,7 +106,7 @@ func (d *fakeChats) AnswerQuestion(_ context.Context, _ domain.Caller, questionI
 	return domain.AnswerAck{Resolved: true, QuestionID: questionID, ChatID: "c"}, nil
 }
 
-func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ string, andQueue bool) (bool, error) {
+func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ domain.SessionID, andQueue bool) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -133,7 +133,7 @@ type streams struct {
 
 func newStreams() *streams { return &streams{changed: make(chan struct{})} }
 
-func (s *streams) publish(name, chatID, data string) {
+func (s *streams) publish(name string, chatID domain.ChatID, data string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -153,7 +153,7 @@ func (s *streams) publish(name, chatID, data string) {
 	s.changed = make(chan struct{})
 }
 
-func (s *streams) subscribe(_ context.Context, _ string, after *uint64) (session.Subscription, error) {
+func (s *streams) subscribe(_ context.Context, _ domain.SessionID, after *uint64) (session.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -232,9 +232,11 @@ type turns struct {
 	}
 }
 
-func (m *turns) LastSequence(context.Context, string) (int64, error) { return int64(m.count) - 1, nil }
+func (m *turns) LastSequence(context.Context, domain.SessionID) (int64, error) {
+	return int64(m.count) - 1, nil
+}
 
-func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int, yield func(domain.Turn) error) error {
+func (m *turns) Messages(ctx context.Context, _ domain.SessionID, after *int64, limit int, yield func(domain.Turn) error) error {
 	m.asked.after, m.asked.limit = after, limit
 
 	taken := 0
@@ -257,7 +259,7 @@ func (m *turns) Messages(ctx context.Context, _ string, after *int64, limit int,
 		}
 
 		turn := domain.Turn{
-			ID: domain.NewID(), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
+			ID: domain.TurnID(domain.NewID()), Sequence: int64(i), Kind: domain.KindMessage, LoopID: domain.RootLoop, Role: domain.RoleUser,
 			Blocks: []domain.Block{{Type: domain.BlockText, Content: "text of a turn that is about as long as turns are at the least"}},
 		}
 		if err := yield(turn); err != nil {
@@ -280,19 +282,19 @@ func (k *tasks) one(id string) (domain.BackgroundTask, error) {
 	return domain.BackgroundTask{TaskID: id, Kind: domain.TaskShell, Status: domain.TaskRunning}, nil
 }
 
-func (k *tasks) List(context.Context, string) ([]domain.BackgroundTask, error) {
+func (k *tasks) List(context.Context, domain.SessionID) ([]domain.BackgroundTask, error) {
 	t, err := k.one("task-1")
 	return []domain.BackgroundTask{t}, err
 }
 
-func (k *tasks) Output(_ context.Context, _, id string, tail int) (domain.TaskOutput, error) {
+func (k *tasks) Output(_ context.Context, _ domain.SessionID, id string, tail int) (domain.TaskOutput, error) {
 	k.tail = tail
 	_, err := k.one(id)
 
 	return domain.TaskOutput{TaskID: id, Status: domain.TaskRunning, Tail: tail}, err
 }
 
-func (k *tasks) Stop(_ context.Context, _, id string) (domain.BackgroundTask, error) {
+func (k *tasks) Stop(_ context.Context, _ domain.SessionID, id string) (domain.BackgroundTask, error) {
 	return k.one(id)
 }
 
@@ -321,10 +323,10 @@ func (m *models) Resolve(_ context.Context, requested string) (domain.Model, err
 
 type deleter struct {
 	mu  sync.Mutex
-	ids []string
+	ids []domain.SessionID
 }
 
-func (d *deleter) DeleteSession(_ context.Context, id string) error {
+func (d *deleter) DeleteSession(_ context.Context, id domain.SessionID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 

@@ -15,7 +15,7 @@ import (
 // past is a history with one checkpoint, "k", and two branches, "a" and "b".
 type past struct{}
 
-func (past) known(id string) error {
+func (past) known(id domain.CheckpointID) error {
 	if id != "k" {
 		return domain.Newf(domain.NotFound, "checkpoint_not_found", "checkpoint %s does not exist in this session", id)
 	}
@@ -23,7 +23,7 @@ func (past) known(id string) error {
 	return nil
 }
 
-func (past) Checkpoints(context.Context, string) ([]history.Checkpoint, error) {
+func (past) Checkpoints(context.Context, domain.SessionID) ([]history.Checkpoint, error) {
 	return []history.Checkpoint{{ID: "k", Kind: domain.CheckpointUserTurn}}, nil
 }
 
@@ -31,7 +31,12 @@ func (past) Tree(context.Context, domain.Session) (history.History, error) {
 	return history.History{}, nil
 }
 
-func (p past) Checkout(_ context.Context, _, checkpointID string, position history.CheckoutPosition) (history.Checkout, error) {
+func (p past) Checkout(
+	_ context.Context,
+	_ domain.SessionID,
+	checkpointID domain.CheckpointID,
+	position history.CheckoutPosition,
+) (history.Checkout, error) {
 	shown := history.Checkout{
 		CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{},
 	}
@@ -39,12 +44,12 @@ func (p past) Checkout(_ context.Context, _, checkpointID string, position histo
 	return shown, p.known(checkpointID)
 }
 
-func (past) Compare(_ context.Context, sessionID, _, _ string) (history.Comparison, error) {
+func (past) Compare(_ context.Context, sessionID domain.SessionID, _ string, _ domain.BranchID) (history.Comparison, error) {
 	return history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}, Files: []history.FileDifference{}}, nil
 }
 
 func (p past) CheckpointChanges(
-	_ context.Context, _ domain.Session, checkpointID, to string, offset, limit int,
+	_ context.Context, _ domain.Session, checkpointID domain.CheckpointID, to domain.CheckpointID, offset, limit int,
 ) ([]history.FileComparison, int, error) {
 	one, two := int64(1), int64(2)
 	files := []history.FileComparison{
@@ -64,7 +69,12 @@ func (p past) CheckpointChanges(
 }
 
 // OpenFile gives the file a/page.html of the checkpoint "k".
-func (p past) OpenFile(_ context.Context, _, checkpointID, path string) (io.ReadSeekCloser, domain.FileInfo, error) {
+func (p past) OpenFile(
+	_ context.Context,
+	_ domain.SessionID,
+	checkpointID domain.CheckpointID,
+	path string,
+) (io.ReadSeekCloser, domain.FileInfo, error) {
 	if err := p.known(checkpointID); err != nil {
 		return nil, domain.FileInfo{}, err
 	}
@@ -81,16 +91,26 @@ type closing struct{ io.ReadSeeker }
 
 func (closing) Close() error { return nil }
 
-func (p past) Rewind(_ context.Context, _ domain.User, sessionID, checkpointID string) (history.Moved, error) {
+func (p past) Rewind(
+	_ context.Context,
+	_ domain.User,
+	sessionID domain.SessionID,
+	checkpointID domain.CheckpointID,
+) (history.Moved, error) {
 	return history.Moved{
 		SessionID:      sessionID,
 		CheckpointID:   &checkpointID,
-		RemovedTurnIDs: []string{},
+		RemovedTurnIDs: []domain.TurnID{},
 		Files:          history.RestoredFiles{Skipped: []history.SkippedFile{}},
 	}, p.known(checkpointID)
 }
 
-func (p past) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
+func (p past) SwitchBranch(
+	ctx context.Context,
+	owner domain.User,
+	sessionID domain.SessionID,
+	checkpointID domain.CheckpointID,
+) (history.Moved, error) {
 	return p.Rewind(ctx, owner, sessionID, checkpointID)
 }
 

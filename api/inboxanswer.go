@@ -18,9 +18,9 @@ type QuestionRef struct {
 
 // answered says what became of an answer.
 type answered struct {
-	QuestionID string `json:"question_id" doc:"The question." example:"01a1ff63-403d-71f7-91f5-bf8d694cd459"`
-	ChatID     string `json:"chat_id" doc:"Its chat." example:"01a1ff63-4015-7d95-9d72-d4880215462d"`
-	Resolved   bool   `json:"resolved" doc:"Whether this answer is the one that counts; false: the question was resolved before."`
+	QuestionID string        `json:"question_id" doc:"The question." example:"01a1ff63-403d-71f7-91f5-bf8d694cd459"`
+	ChatID     domain.ChatID `json:"chat_id" doc:"Its chat." example:"01a1ff63-4015-7d95-9d72-d4880215462d"`
+	Resolved   bool          `json:"resolved" doc:"Whether this answer is the one that counts; false: the question was resolved before."`
 }
 
 // answer answers a question that is named by its own id.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain"
 	"everloop/domain/toolserver"
 	"everloop/infra/mcp"
 	"everloop/infra/secrets"
@@ -24,14 +25,14 @@ type lookers struct {
 	looked  []string
 	changed []string
 	users   []string
-	onLook  func(sessionID string)
+	onLook  func(sessionID domain.SessionID)
 }
 
-func (l *lookers) Look(_ context.Context, sessionID string) error {
+func (l *lookers) Look(_ context.Context, sessionID domain.SessionID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.looked = append(l.looked, sessionID)
+	l.looked = append(l.looked, string(sessionID))
 	if l.onLook != nil {
 		l.onLook(sessionID)
 	}
@@ -129,7 +130,7 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********","NEW":"s3cret-new"},"timeout_s":5}`)
 	require.Equal(t, 200, changed.status, changed.text)
 	require.Equal(t, map[string]any{"TOKEN": "********", "NEW": "********"}, changed.json()["env"])
-	kept, err := w.vault().SessionMCPServers(t.Context(), session)
+	kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"TOKEN": "s3cret-token", "NEW": "s3cret-new"}, kept[0].Env)
 	require.Equal(t, 5, kept[0].TimeoutS)
@@ -214,14 +215,20 @@ func TestToolServersOfASession(t *testing.T) {
 	require.Equal(t, []string{session}, w.lookers.looked)
 
 	state := toolserver.Connection{
-		SessionID: session, Name: "tools-1", Fingerprint: "f", Status: toolserver.Connected, Error: "1 tools are not offered",
+		SessionID: domain.SessionID(
+			session,
+		),
+		Name:        "tools-1",
+		Fingerprint: "f",
+		Status:      toolserver.Connected,
+		Error:       "1 tools are not offered",
 		Tools: []toolserver.Tool{
 			{Name: "look", Description: "Looks", Schema: json.RawMessage(`{"type":"object"}`), ReadOnly: true},
 			{Name: "act", Schema: json.RawMessage(`{"type":"object"}`)},
 			{Name: "hidden", Schema: json.RawMessage(`{}`)},
 		},
 	}
-	w.lookers.onLook = func(string) { require.NoError(t, w.db.SaveMCPConnection(context.Background(), state)) }
+	w.lookers.onLook = func(domain.SessionID) { require.NoError(t, w.db.SaveMCPConnection(context.Background(), state)) }
 	got := server(w.ann)
 	require.Equal(t, "connected", got["status"])
 	require.Equal(t, "1 tools are not offered", got["error"])
@@ -242,8 +249,8 @@ func TestToolServersOfASession(t *testing.T) {
 	require.Equal(t, "disabled", server(w.ann)["status"])
 
 	// What belongs to a deleted session goes with it.
-	require.NoError(t, w.db.DeleteSession(t.Context(), session))
-	require.NoError(t, w.db.PurgeSession(t.Context(), session))
+	require.NoError(t, w.db.DeleteSession(t.Context(), domain.SessionID(session)))
+	require.NoError(t, w.db.PurgeSession(t.Context(), domain.SessionID(session)))
 
 	var left int
 	require.NoError(t, w.db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM mcp_servers) + (SELECT count(*)
@@ -317,7 +324,7 @@ func TestToolServersOfAPreset(t *testing.T) {
 	got := w.do("GET", path, w.ann, "").json()
 	require.Equal(t, []any{"browser", "stdio", "", []any{}}, []any{got["preset"], got["transport"], got["command"], got["args"]})
 
-	kept, err := w.vault().SessionMCPServers(t.Context(), session)
+	kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
 	require.NoError(t, err)
 	require.Equal(t, toolserver.BrowserPreset, kept[0].Preset)
 

@@ -430,7 +430,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 
 	ann := w.do("GET", at, w.ann, "").json()["owner_id"].(string)
 	assisted := func(user, session string) []production.AssistedSolution {
-		found, err := w.db.AssistedSolutions(t.Context(), user, session)
+		found, err := w.db.AssistedSolutions(t.Context(), user, domain.SessionID(session))
 		require.NoError(t, err)
 
 		return found

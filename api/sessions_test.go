@@ -71,7 +71,7 @@ func TestSessionLife(t *testing.T) {
 	require.NotContains(t, item, "env")
 
 	require.Equal(t, map[string]any{"deleted": true}, w.do("DELETE", "/api/sessions/"+id, w.ann, "").json())
-	require.Equal(t, []string{id}, w.deleted.ids)
+	require.Equal(t, []domain.SessionID{domain.SessionID(id)}, w.deleted.ids)
 
 	w.do("POST", "/api/sessions", w.ann, "") // all of it is optional
 	require.EqualValues(t, 0, w.do("GET", "/api/sessions", w.bob, "").json()["total"], "lists are one's own")
@@ -186,7 +186,7 @@ func TestTasks(t *testing.T) {
 	w := newWorld(t)
 	id := w.session(`{}`)
 	subject := "first"
-	_, err := w.db.AddSessionTask(t.Context(), id, "t1", domain.SessionTaskChange{Subject: &subject})
+	_, err := w.db.AddSessionTask(t.Context(), domain.SessionID(id), "t1", domain.SessionTaskChange{Subject: &subject})
 	require.NoError(t, err)
 
 	list := w.do("GET", "/api/sessions/"+id+"/tasks", w.ann, "").json()

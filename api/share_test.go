@@ -24,9 +24,11 @@ func sharing(c *api.Config) {
 // spoken is a history of given turns.
 type spoken []domain.Turn
 
-func (s spoken) LastSequence(context.Context, string) (int64, error) { return int64(len(s)) - 1, nil }
+func (s spoken) LastSequence(context.Context, domain.SessionID) (int64, error) {
+	return int64(len(s)) - 1, nil
+}
 
-func (s spoken) Messages(_ context.Context, _ string, _ *int64, _ int, yield func(domain.Turn) error) error {
+func (s spoken) Messages(_ context.Context, _ domain.SessionID, _ *int64, _ int, yield func(domain.Turn) error) error {
 	for _, t := range s {
 		if err := yield(t); err != nil {
 			return err
@@ -121,7 +123,7 @@ func TestShareLinks(t *testing.T) {
 		require.NotContains(t, w.log.String(), secret, "the token is in the log")
 	}
 
-	require.NoError(t, w.db.DeleteSession(t.Context(), id))
+	require.NoError(t, w.db.DeleteSession(t.Context(), domain.SessionID(id)))
 	w.do(http.MethodGet, "/api/share/"+token, "", "").code(404, "share_not_found")
 }
 

@@ -179,7 +179,7 @@ func (shown) CreateShare(_ context.Context, link domain.ShareLink, _ []byte, lif
 	return link, nil
 }
 
-func (shown) RevokeShare(_ context.Context, _ string, hash []byte) error {
+func (shown) RevokeShare(_ context.Context, _ domain.SessionID, hash []byte) error {
 	if sum := sha256.Sum256([]byte(shownToken)); !bytes.Equal(hash, sum[:]) {
 		return domain.Newf(domain.NotFound, "share_not_found", "this link does not exist")
 	}
@@ -198,7 +198,7 @@ func (played) Preview(_ context.Context, session domain.Session) (replay.Preview
 	return replay.Preview{SessionID: session.ID, Supported: true}, nil
 }
 
-func (played) Start(context.Context, domain.User, domain.Session, int) (string, error) {
+func (played) Start(context.Context, domain.User, domain.Session, int) (domain.SessionID, error) {
 	return none, nil
 }
 
@@ -238,7 +238,7 @@ func (carried) Upload(_ context.Context, _ string, archive io.Reader) (transfer.
 
 func (carried) Discard(context.Context, transfer.ArchiveUpload) error { return nil }
 
-func (carried) Import(_ context.Context, in transfer.ImportRequest) (string, transfer.ImportedFrom, error) {
+func (carried) Import(_ context.Context, in transfer.ImportRequest) (domain.SessionID, transfer.ImportedFrom, error) {
 	return "", transfer.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v, key %q",
 		in.Upload.Size, in.Options.Name, in.Options.SolutionID != nil, in.Key)
 }

@@ -356,7 +356,7 @@ const picture = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 type oneImage struct{}
 
-func (oneImage) Image(_ context.Context, _, name string) ([]byte, string, error) {
+func (oneImage) Image(_ context.Context, _ domain.SessionID, name string) ([]byte, string, error) {
 	if name != picture {
 		return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}

@@ -14,15 +14,15 @@ import (
 // ChatBody is the body of chat:send and of POST /api/sessions/{id}/chat: a message,
 // or the answer to a question.
 type ChatBody struct {
-	SessionID       string      `json:"session_id,omitempty" nullable:"true" doc:"The session. Required for chat:send; with REST left out, or that of the path." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Message         Content     `json:"message,omitempty" doc:"Text, or an array of parts. Empty only with askuser_answer or whatif." example:"\"Summarise the changes of June.\""`
-	Mode            string      `json:"mode,omitempty" nullable:"true" enum:"planning,executing" doc:"For this message; without it, the mode of the session."`
-	Headless        bool        `json:"headless,omitempty" nullable:"true" doc:"true: one result in chat:end, and no questions."`
-	Delivery        string      `json:"delivery,omitempty" nullable:"true" enum:"enqueue,steer,interrupt,reject" default:"enqueue" doc:"While a chat runs."`
-	Whatif          *ChatWhatif `json:"whatif" required:"false" doc:"Run on from a step."`
-	ClientMessageID string      `json:"client_message_id,omitempty" nullable:"true" maxLength:"200" doc:"The same id again is the same message. At most 200 bytes, without NUL characters." example:"m-1"`
-	OutputSchema    Object      `json:"output_schema,omitempty" doc:"JSON Schema (2020-12 or draft-07) of the result; implies headless." example:"{\"type\": \"object\"}"`
-	AskUserAnswer   *ChatAnswer `json:"askuser_answer" required:"false" doc:"The answer to an open question. It cannot come with whatif."`
+	SessionID       domain.SessionID `json:"session_id,omitempty" nullable:"true" doc:"The session. Required for chat:send; with REST left out, or that of the path." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Message         Content          `json:"message,omitempty" doc:"Text, or an array of parts. Empty only with askuser_answer or whatif." example:"\"Summarise the changes of June.\""`
+	Mode            string           `json:"mode,omitempty" nullable:"true" enum:"planning,executing" doc:"For this message; without it, the mode of the session."`
+	Headless        bool             `json:"headless,omitempty" nullable:"true" doc:"true: one result in chat:end, and no questions."`
+	Delivery        string           `json:"delivery,omitempty" nullable:"true" enum:"enqueue,steer,interrupt,reject" default:"enqueue" doc:"While a chat runs."`
+	Whatif          *ChatWhatif      `json:"whatif" required:"false" doc:"Run on from a step."`
+	ClientMessageID string           `json:"client_message_id,omitempty" nullable:"true" maxLength:"200" doc:"The same id again is the same message. At most 200 bytes, without NUL characters." example:"m-1"`
+	OutputSchema    Object           `json:"output_schema,omitempty" doc:"JSON Schema (2020-12 or draft-07) of the result; implies headless." example:"{\"type\": \"object\"}"`
+	AskUserAnswer   *ChatAnswer      `json:"askuser_answer" required:"false" doc:"The answer to an open question. It cannot come with whatif."`
 }
 
 // ChatAnswer answers an open question. Every question needs an option, a text or both.
@@ -34,15 +34,15 @@ type ChatAnswer struct {
 
 // ChatWhatif asks for a run from a step of the active branch.
 type ChatWhatif struct {
-	FromStep          int         `json:"from_step" required:"true" minimum:"0" maximum:"2147483647" doc:"Keep the first so many steps and run from the next." example:"2"`
-	Quotes            []ChatQuote `json:"quotes,omitempty" nullable:"true" doc:"Quotations before the message."`
-	DeprecateEntryIDs []string    `json:"deprecate_entry_ids,omitempty" nullable:"true" doc:"Ids of entries that leave the model's context." example:"[\"01a1ff63-2e65-78fc-9f81-0bf414a0eeac\"]"`
+	FromStep          int             `json:"from_step" required:"true" minimum:"0" maximum:"2147483647" doc:"Keep the first so many steps and run from the next." example:"2"`
+	Quotes            []ChatQuote     `json:"quotes,omitempty" nullable:"true" doc:"Quotations before the message."`
+	DeprecateEntryIDs []domain.TurnID `json:"deprecate_entry_ids,omitempty" nullable:"true" doc:"Ids of entries that leave the model's context." example:"[\"01a1ff63-2e65-78fc-9f81-0bf414a0eeac\"]"`
 }
 
 // ChatQuote is a quotation before the message of a what-if.
 type ChatQuote struct {
-	EntryID string `json:"entry_id,omitempty" nullable:"true" doc:"The quoted entry." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
-	Text    string `json:"text" required:"true" minLength:"1" doc:"The quoted text." example:"The release is on Friday."`
+	EntryID domain.TurnID `json:"entry_id,omitempty" nullable:"true" doc:"The quoted entry." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	Text    string        `json:"text" required:"true" minLength:"1" doc:"The quoted text." example:"The release is on Friday."`
 }
 
 // StopScope is the body of POST /api/sessions/{id}/stop, and a part of that of chat:stop.
@@ -55,7 +55,7 @@ func (s StopScope) AndQueue() bool { return s.Scope != nil && *s.Scope == "chat_
 
 // Chat is a valid [ChatBody]: a message, or an answer when Answer is set.
 type Chat struct {
-	SessionID string // as the body names it; empty when it does not
+	SessionID domain.SessionID // as the body names it; empty when it does not
 	Send      domain.Send
 	Answer    *domain.Answer
 }

@@ -45,7 +45,7 @@ func TestParseChat_messages(t *testing.T) {
 		`{"message":"","whatif":{"from_step":0}}`: {Whatif: &domain.Whatif{}, Delivery: "enqueue", Trigger: "whatif"},
 		`{"message":"x","whatif":{"from_step":2,"quotes":[{"entry_id":"e","text":"q"}],"deprecate_entry_ids":["e"]}}`: {
 			Message: words("x"), Delivery: "enqueue", Trigger: "whatif",
-			Whatif: &domain.Whatif{FromStep: 2, Quotes: []domain.Quote{{EntryID: "e", Text: "q"}}, DeprecateEntryIDs: []string{"e"}},
+			Whatif: &domain.Whatif{FromStep: 2, Quotes: []domain.Quote{{EntryID: "e", Text: "q"}}, DeprecateEntryIDs: []domain.TurnID{"e"}},
 		},
 		`{"message":"x","output_schema":{"type":"object"}}`: {
 			Message: words("x"), Delivery: "enqueue", Trigger: "user", Headless: true, OutputSchema: json.RawMessage(`{"type":"object"}`),

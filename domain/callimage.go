@@ -24,7 +24,9 @@ type CallImage struct {
 }
 
 // AttachmentKey is the object that holds an attachment of a session.
-func AttachmentKey(sessionID, name string) string { return "images/" + sessionID + "/" + name }
+func AttachmentKey(sessionID SessionID, name string) string {
+	return "images/" + string(sessionID) + "/" + name
+}
 
 var attachmentName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 

@@ -102,18 +102,18 @@ type Answer struct {
 type Whatif struct {
 	FromStep          int      `json:"from_step"`
 	Quotes            []Quote  `json:"quotes"`
-	DeprecateEntryIDs []string `json:"deprecate_entry_ids"`
+	DeprecateEntryIDs []TurnID `json:"deprecate_entry_ids"`
 }
 
 // Quote is an excerpt of an earlier entry that goes before the message.
 type Quote struct {
-	EntryID string `json:"entry_id"`
+	EntryID TurnID `json:"entry_id"`
 	Text    string `json:"text"`
 }
 
 // Send is one chat:send, from either edge, after it was parsed.
 type Send struct {
-	SessionID       string
+	SessionID       SessionID
 	Message         []ContentPart
 	Mode            Mode // empty: the session's
 	Headless        bool
@@ -127,8 +127,8 @@ type Send struct {
 
 // SendAck is what a durable chat:send is answered with.
 type SendAck struct {
-	ChatID          string   `json:"chat_id"`
-	TurnID          string   `json:"turn_id"`
+	ChatID          ChatID   `json:"chat_id"`
+	TurnID          TurnID   `json:"turn_id"`
 	DeliveryApplied Delivery `json:"delivery_applied"`
 	Position        int      `json:"position"`
 	Duplicate       bool     `json:"duplicate"`
@@ -139,14 +139,14 @@ type SendAck struct {
 type AnswerAck struct {
 	Resolved   bool   `json:"resolved"`
 	QuestionID string `json:"question_id"`
-	ChatID     string `json:"chat_id,omitempty"`
+	ChatID     ChatID `json:"chat_id,omitempty"`
 }
 
 // QueuedMessage is a message that waits for its chat, as the subscribe ack
 // lists it.
 type QueuedMessage struct {
-	ChatID   string `json:"chat_id"`
-	TurnID   string `json:"turn_id"`
+	ChatID   ChatID `json:"chat_id"`
+	TurnID   TurnID `json:"turn_id"`
 	Position int    `json:"position"`
 	Preview  string `json:"preview"`
 }
@@ -161,6 +161,6 @@ type Enqueued struct {
 // Stopped is what a stop came to.
 type Stopped struct {
 	Stopped bool
-	ChatID  string // the running chat whose workflow has to be woken; empty when none runs
+	ChatID  ChatID // the running chat whose workflow has to be woken; empty when none runs
 	Wake    bool   // a parked run has to look again
 }

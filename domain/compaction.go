@@ -30,8 +30,8 @@ const (
 // for one that a client has asked for.
 type CompactionRequest struct {
 	ID        string
-	SessionID string
-	ChatID    string
+	SessionID SessionID
+	ChatID    ChatID
 	LoopID    string
 	Step      int
 	Trigger   CompactionTrigger
@@ -41,7 +41,7 @@ type CompactionRequest struct {
 // is running there is nothing left to do.
 type OpenedCompaction struct {
 	ID        string
-	BranchID  string
+	BranchID  BranchID
 	LoopID    string
 	Trigger   CompactionTrigger
 	StartedAt time.Time
@@ -63,7 +63,7 @@ type CompactionWork struct {
 	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
 	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
 	Count    int    `json:"count"`             // turns that leave the context
-	ChatID   string `json:"chat_id,omitempty"` // the chat of the last of them
+	ChatID   ChatID `json:"chat_id,omitempty"` // the chat of the last of them
 	Before   int64  `json:"before"`            // tokens
 	Upto     int64  `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
 	Summary  string `json:"summary,omitempty"`
@@ -79,7 +79,7 @@ type CompactionWork struct {
 // ClosingCompaction is what a compaction came to.
 type ClosingCompaction struct {
 	ID            string
-	SessionID     string
+	SessionID     SessionID
 	Status        CompactionStatus
 	Reason        string // of one that was skipped or failed
 	Work          CompactionWork
@@ -106,9 +106,9 @@ type CompactionResult struct {
 
 // CompactionRun names a compaction that should be running.
 type CompactionRun struct {
-	ID        string `db:"id"`
-	SessionID string `db:"session_id"`
-	OwnerID   string `db:"owner_id"`
+	ID        string    `db:"id"`
+	SessionID SessionID `db:"session_id"`
+	OwnerID   string    `db:"owner_id"`
 }
 
 // Transcript is what a loop's next model call is sent of the conversation: its
@@ -125,8 +125,8 @@ type Transcript struct {
 // from another one on. ChatID is the chat that asks; without one it is the last of
 // them.
 type TranscriptQuery struct {
-	ChatID   string
-	BranchID string
+	ChatID   ChatID
+	BranchID BranchID
 	LoopID   string
 	Before   int64
 	From     int64
@@ -183,7 +183,7 @@ type ContextCategory struct {
 
 // ContextEntry is one entry of the conversation and what it takes.
 type ContextEntry struct {
-	EntryID string `json:"entry_id" doc:"The entry of the history." example:"01a1ff63-394f-77ef-bc09-d743bca6bb7b"`
+	EntryID TurnID `json:"entry_id" doc:"The entry of the history." example:"01a1ff63-394f-77ef-bc09-d743bca6bb7b"`
 	Tokens  int64  `json:"tokens" doc:"Number of tokens." example:"91"`
 	Label   string `json:"label" doc:"The first characters of its text." example:"assistant: Bash"`
 }

@@ -110,7 +110,7 @@ func Invalidf(location, format string, args ...any) *Error {
 
 // SessionNotFound is the answer for a session that is missing or another
 // user's; the two have one answer, which shows nothing of other users.
-func SessionNotFound(id string) *Error {
+func SessionNotFound(id SessionID) *Error {
 	return Newf(NotFound, CodeSessionNotFound, "session %s does not exist", id)
 }
 

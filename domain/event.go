@@ -74,9 +74,9 @@ func DeclaredEvents() []DeclaredEvent {
 // of the log gives `prev_seq`.
 type Event struct {
 	ID        string // unique; the log keeps one copy
-	SessionID string
+	SessionID SessionID
 	Name      string
-	ChatID    string // empty where no chat is meant
+	ChatID    ChatID // empty where no chat is meant
 	At        time.Time
 	Data      json.RawMessage
 	// LostSeq is the sequence at which the log had the event before it lost its end;

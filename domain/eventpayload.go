@@ -12,11 +12,11 @@ import (
 
 // EventEnvelope has the fields that every event of the log carries.
 type EventEnvelope struct {
-	SessionID string `json:"session_id" doc:"The session."`
-	Seq       uint64 `json:"seq" doc:"Grows within the session, not dense; below 2^53."`
-	PrevSeq   uint64 `json:"prev_seq" doc:"seq of the session's event before this one; 0 for the first that is kept."`
-	TS        string `json:"ts" format:"date-time" doc:"When it happened, ISO 8601 in UTC."`
-	ChatID    string `json:"chat_id,omitempty" doc:"The chat; left out where no chat is meant."`
+	SessionID SessionID `json:"session_id" doc:"The session."`
+	Seq       uint64    `json:"seq" doc:"Grows within the session, not dense; below 2^53."`
+	PrevSeq   uint64    `json:"prev_seq" doc:"seq of the session's event before this one; 0 for the first that is kept."`
+	TS        string    `json:"ts" format:"date-time" doc:"When it happened, ISO 8601 in UTC."`
+	ChatID    ChatID    `json:"chat_id,omitempty" doc:"The chat; left out where no chat is meant."`
 }
 
 // ChatStarted is the payload of chat:start.
@@ -41,7 +41,7 @@ type ChatEnded struct {
 // LastEnd is the payload of the last chat:end of a session, and the chat's id. It is nil
 // before the first, and after a move in the history until the next.
 type LastEnd struct {
-	ChatID string `json:"chat_id" doc:"The chat that ended."`
+	ChatID ChatID `json:"chat_id" doc:"The chat that ended."`
 	ChatEnded
 }
 
@@ -70,7 +70,7 @@ type ChatError struct {
 
 // TurnStarted is the payload of turn:start.
 type TurnStarted struct {
-	TurnID               string     `json:"turn_id" doc:"The turn, and its id in the messages list."`
+	TurnID               TurnID     `json:"turn_id" doc:"The turn, and its id in the messages list."`
 	Sequence             int64      `json:"sequence" minimum:"0" doc:"Its place in the branch, dense from 0."`
 	Role                 Role       `json:"role" enum:"user,assistant,system" doc:"Who speaks."`
 	Status               TurnStatus `json:"status" enum:"streaming,completed" doc:"streaming for assistant turns; user and system turns are complete."`
@@ -84,7 +84,7 @@ type TurnStarted struct {
 
 // TurnEnded is the payload of turn:end.
 type TurnEnded struct {
-	TurnID        string     `json:"turn_id" doc:"The turn."`
+	TurnID        TurnID     `json:"turn_id" doc:"The turn."`
 	Status        TurnStatus `json:"status" enum:"completed,paused,failed,interrupted" doc:"paused: it asked a question, and ends once more when that is resolved."`
 	Usage         Usage      `json:"usage" doc:"Tokens, as the model server counted."`
 	DurationMS    int64      `json:"duration_ms" doc:"Duration in milliseconds."`
@@ -94,7 +94,7 @@ type TurnEnded struct {
 // AddContentPatch is the payload of a turn:patch of type add_content; Offset
 // counts the UTF-16 units of the block sent before.
 type AddContentPatch struct {
-	TurnID    string    `json:"turn_id" doc:"The turn."`
+	TurnID    TurnID    `json:"turn_id" doc:"The turn."`
 	PatchType string    `json:"patch_type" enum:"add_content" doc:"The type of the patch."`
 	TextDelta string    `json:"text_delta" doc:"Text to append."`
 	BlockType BlockType `json:"block_type" enum:"text,thinking" doc:"The type of the block."`
@@ -105,7 +105,7 @@ type AddContentPatch struct {
 
 // AddToolCallPatch is the payload of a turn:patch of type add_tool_call.
 type AddToolCallPatch struct {
-	TurnID    string          `json:"turn_id" doc:"The turn."`
+	TurnID    TurnID          `json:"turn_id" doc:"The turn."`
 	PatchType string          `json:"patch_type" enum:"add_tool_call" doc:"The type of the patch."`
 	ToolCall  PatchedToolCall `json:"tool_call" doc:"The call that the model asks for."`
 }
@@ -123,7 +123,7 @@ type PatchedToolCall struct {
 
 // ToolResultPatch is the payload of a turn:patch of type tool_result.
 type ToolResultPatch struct {
-	TurnID     string         `json:"turn_id" doc:"The turn that asked."`
+	TurnID     TurnID         `json:"turn_id" doc:"The turn that asked."`
 	PatchType  string         `json:"patch_type" enum:"tool_result" doc:"The type of the patch."`
 	ToolCallID string         `json:"tool_call_id" doc:"The call."`
 	Result     string         `json:"result" doc:"Its result."`
@@ -136,7 +136,7 @@ type ToolResultPatch struct {
 
 // ToolProgressPatch is the payload of a turn:patch of type tool_progress.
 type ToolProgressPatch struct {
-	TurnID     string `json:"turn_id" doc:"The turn that asked."`
+	TurnID     TurnID `json:"turn_id" doc:"The turn that asked."`
 	PatchType  string `json:"patch_type" enum:"tool_progress" doc:"The type of the patch."`
 	ToolCallID string `json:"tool_call_id" doc:"The call."`
 	TextDelta  string `json:"text_delta" doc:"Output to append."`
@@ -145,7 +145,7 @@ type ToolProgressPatch struct {
 
 // RetryPatch is the payload of a turn:patch of type retry.
 type RetryPatch struct {
-	TurnID        string    `json:"turn_id" doc:"The turn."`
+	TurnID        TurnID    `json:"turn_id" doc:"The turn."`
 	PatchType     string    `json:"patch_type" enum:"retry" doc:"The type of the patch."`
 	Attempt       int       `json:"attempt" minimum:"0" doc:"Faults since a model call last succeeded."`
 	Reason        string    `json:"reason" doc:"Why the model call failed."`
@@ -167,10 +167,10 @@ type SessionUpdated struct {
 // messages, checkpoints and files that clients hold are outdated.
 type HistoryMoved struct {
 	Reason           HistoryOperationKind `json:"reason" enum:"rewind,switch_branch,whatif" doc:"The operation."`
-	BranchID         string               `json:"branch_id" doc:"The active branch."`
-	PreviousBranchID string               `json:"previous_branch_id" doc:"The branch that was active before."`
-	HeadTurnID       *string              `json:"head_turn_id" doc:"The last turn of the branch; null: it has none."`
-	CheckpointID     *string              `json:"checkpoint_id" doc:"The checkpoint that was returned to; null: none."`
+	BranchID         BranchID             `json:"branch_id" doc:"The active branch."`
+	PreviousBranchID BranchID             `json:"previous_branch_id" doc:"The branch that was active before."`
+	HeadTurnID       *TurnID              `json:"head_turn_id" doc:"The last turn of the branch; null: it has none."`
+	CheckpointID     *CheckpointID        `json:"checkpoint_id" doc:"The checkpoint that was returned to; null: none."`
 }
 
 // SessionCompacted is the payload of session:compacted.
@@ -190,14 +190,14 @@ type QuestionResolved struct {
 // session's id, which the envelope has.
 type TaskUpdated struct {
 	BackgroundTask
-	SessionID string `json:"session_id,omitempty" doc:"The session."`
+	SessionID SessionID `json:"session_id,omitempty" doc:"The session."`
 }
 
 // CheckpointCreated is the payload of checkpoint:created.
 type CheckpointCreated struct {
 	ID       string         `json:"checkpoint_id" doc:"For rewind, checkout and switch-branch."`
-	TurnID   string         `json:"turn_id" doc:"The turn that it was made before."`
-	BranchID string         `json:"branch_id" doc:"The branch of the turn."`
+	TurnID   TurnID         `json:"turn_id" doc:"The turn that it was made before."`
+	BranchID BranchID       `json:"branch_id" doc:"The branch of the turn."`
 	Sequence int64          `json:"sequence" doc:"The place of the turn in its branch."`
 	Kind     CheckpointKind `json:"kind" enum:"user_turn,tool_batch,compaction,manual,pre_rewind" doc:"The kind."`
 	Label    string         `json:"label" doc:"The start of the message."`
@@ -205,14 +205,14 @@ type CheckpointCreated struct {
 
 // SessionResync is the payload of session:resync, which has no place in the log.
 type SessionResync struct {
-	SessionID string `json:"session_id" doc:"The session."`
-	Seq       uint64 `json:"seq" doc:"The after_seq to subscribe with again."`
-	TS        string `json:"ts" format:"date-time" doc:"When it happened, ISO 8601 in UTC."`
+	SessionID SessionID `json:"session_id" doc:"The session."`
+	Seq       uint64    `json:"seq" doc:"The after_seq to subscribe with again."`
+	TS        string    `json:"ts" format:"date-time" doc:"When it happened, ISO 8601 in UTC."`
 }
 
 // SessionError is the payload of session:error, which has no place in the log.
 type SessionError struct {
-	SessionID string  `json:"session_id,omitempty" doc:"The session; left out where the client named none."`
-	Event     string  `json:"event" doc:"The client event that failed; session:subscribe when a subscription ended."`
-	Error     Failure `json:"error" doc:"What went wrong."`
+	SessionID SessionID `json:"session_id,omitempty" doc:"The session; left out where the client named none."`
+	Event     string    `json:"event" doc:"The client event that failed; session:subscribe when a subscription ended."`
+	Error     Failure   `json:"error" doc:"What went wrong."`
 }

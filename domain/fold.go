@@ -59,7 +59,7 @@ func (f *TurnFold) Turn() Turn {
 // turnEvent is the union of the payloads of turn:start, turn:patch and turn:end
 // (docs/events.md#server-events).
 type turnEvent struct {
-	TurnID string `json:"turn_id"`
+	TurnID TurnID `json:"turn_id"`
 
 	Sequence             int64      `json:"sequence"`
 	Role                 Role       `json:"role"`

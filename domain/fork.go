@@ -51,8 +51,8 @@ type ForkText struct {
 	Last        string // its last answer, when its last turn is one
 	All         string // everything, in order
 	Session     Session
-	ChatID      string
-	EntryID     string // the turn that asked for it
+	ChatID      ChatID
+	EntryID     TurnID // the turn that asked for it
 	StartedAt   time.Time
 	Ended       bool
 	Description string

@@ -5,9 +5,9 @@ import "time"
 // InboxItem is a question that waits for a user, with what a list has to show.
 type InboxItem struct {
 	Kind       string      `json:"kind" enum:"question,permission" doc:"The type."`
-	SessionID  string      `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID  SessionID   `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent     string      `json:"intent" doc:"Of the session." example:"Write the release notes of June"`
-	ChatID     string      `json:"chat_id" doc:"The chat." example:"01a1ff63-4015-7d95-9d72-d4880215462d"`
+	ChatID     ChatID      `json:"chat_id" doc:"The chat." example:"01a1ff63-4015-7d95-9d72-d4880215462d"`
 	QuestionID string      `json:"question_id" doc:"The question." example:"01a1ff63-403d-71f7-91f5-bf8d694cd459"`
 	ToolCallID string      `json:"tool_call_id" doc:"The answer names it." example:"call_01a1ff63-403c-7525-87e0-24c27055af31"`
 	Questions  any         `json:"questions" doc:"As in the arguments of AskUserQuestion."`

@@ -5,7 +5,7 @@ package domain
 // what came later is in the event log.
 type OpenTurn struct {
 	Turn
-	SessionID  string
+	SessionID  SessionID
 	FlushedSeq uint64
 }
 
@@ -14,7 +14,7 @@ type OpenTurn struct {
 type LiveState struct {
 	Status        SessionStatus
 	WaitingReason WaitingReason
-	ChatID        string // the chat that runs or waits for an answer; empty when none
+	ChatID        ChatID // the chat that runs or waits for an answer; empty when none
 	OpenTurns     []OpenTurn
 	Questions     []Question
 	Queue         []QueuedMessage

@@ -8,8 +8,8 @@ import (
 // TurnKey names one model call of a loop: its turn is found again by it, on
 // whatever attempt and by whatever worker.
 type TurnKey struct {
-	SessionID string
-	ChatID    string
+	SessionID SessionID
+	ChatID    ChatID
 	LoopID    string
 	Step      int // from 1
 }
@@ -18,8 +18,8 @@ type TurnKey struct {
 // every later write names it and changes nothing once another worker has taken
 // the turn over.
 type OpenedTurn struct {
-	EntryID   string
-	BranchID  string
+	EntryID   TurnID
+	BranchID  BranchID
 	Sequence  int64
 	Attempt   int
 	StartedAt time.Time
@@ -66,7 +66,7 @@ const (
 type NextTurn struct {
 	Session    Session
 	Chat       ChatSettings
-	BranchID   string
+	BranchID   BranchID
 	Newest     string // the newest entry of the loop on its branch
 	Waiting    int64  // bytes of messages that join the loop with the turn
 	UsedTokens int64  // what the session's chats have used of its budget
@@ -75,7 +75,7 @@ type NextTurn struct {
 
 // ChatSettings are what a chat was sent with.
 type ChatSettings struct {
-	ID           string
+	ID           ChatID
 	Trigger      Trigger
 	Mode         Mode
 	Headless     bool
@@ -99,7 +99,7 @@ type LoopSettings struct {
 // ClosingTurn is what a finished, stopped or failed model call leaves.
 type ClosingTurn struct {
 	TurnKey
-	EntryID        string
+	EntryID        TurnID
 	Attempt        int
 	Status         TurnStatus
 	Blocks         []Block
@@ -170,9 +170,9 @@ const CallLease = 15 * time.Second
 // LedgerCall is a tool call as the ledger gave it out to run.
 type LedgerCall struct {
 	ID        string
-	SessionID string
-	ChatID    string
-	EntryID   string
+	SessionID SessionID
+	ChatID    ChatID
+	EntryID   TurnID
 	LoopID    string
 	ToolName  string
 	Arguments string
@@ -238,11 +238,11 @@ type FileChange struct {
 
 // TranscriptTurn is one turn as the model gets it.
 type TranscriptTurn struct {
-	ID          string
+	ID          TurnID
 	Sequence    int64
 	Role        Role
 	Status      TurnStatus
-	ChatID      string
+	ChatID      ChatID
 	Parts       []ContentPart // user turns
 	Blocks      []Block       // assistant turns
 	Calls       []ToolCall

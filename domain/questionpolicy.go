@@ -88,7 +88,7 @@ type ExpiredQuestion struct {
 
 // InboxQuestion names a question for a user who may answer it.
 type InboxQuestion struct {
-	SessionID  string
+	SessionID  SessionID
 	OwnerID    string // of the session
 	ToolCallID string
 }

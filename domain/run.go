@@ -5,7 +5,7 @@ import "time"
 // SessionRun is what the run of a session is started with, for operators to
 // find it by.
 type SessionRun struct {
-	SessionID  string
+	SessionID  SessionID
 	OwnerID    string
 	SolutionID string
 	Model      *string
@@ -44,8 +44,8 @@ type Restart struct {
 // OpenChat is a chat that the records hold to be running or waiting for an
 // answer, and the run that should carry it.
 type OpenChat struct {
-	ChatID     string    `db:"id"`
-	SessionID  string    `db:"session_id"`
+	ChatID     ChatID    `db:"id"`
+	SessionID  SessionID `db:"session_id"`
 	State      string    `db:"state"`
 	WorkflowID string    `db:"workflow_id"`
 	RunID      string    `db:"run_id"`
@@ -55,9 +55,9 @@ type OpenChat struct {
 // OpenSubAgent is a sub-agent that the records hold to be at work. One in the background
 // has the run of its task.
 type OpenSubAgent struct {
-	LoopID     string `db:"id"`
-	SessionID  string `db:"session_id"`
-	ChatID     string `db:"chat_id"`
-	TaskID     string `db:"task_id"` // of the background task that it belongs to; empty: it ends with its chat
-	Background bool   `db:"background"`
+	LoopID     string    `db:"id"`
+	SessionID  SessionID `db:"session_id"`
+	ChatID     ChatID    `db:"chat_id"`
+	TaskID     string    `db:"task_id"` // of the background task that it belongs to; empty: it ends with its chat
+	Background bool      `db:"background"`
 }

@@ -64,5 +64,5 @@ func (e RunEnd) Retried() bool {
 // RunSession is the session of a run, with its owner.
 type RunSession struct {
 	OwnerID   string
-	SessionID string
+	SessionID SessionID
 }

@@ -49,7 +49,7 @@ const (
 // Session is one agent session as its owner sees it: the summary of a list and the
 // settings behind the detail (docs/rest.md#sessions).
 type Session struct {
-	ID              string        `db:"id"`
+	ID              SessionID     `db:"id"`
 	OwnerID         string        `db:"owner_id"`
 	Intent          string        `db:"intent"`
 	Status          SessionStatus `db:"status"`
@@ -70,8 +70,8 @@ type Session struct {
 	DisableTools    []string      `db:"disable_tools"`
 	Setup           SessionSetup  `db:"setup"`
 	SandboxUID      int           `db:"sandbox_uid"`
-	ActiveBranchID  string        `db:"active_branch_id"`
-	ActiveChatID    *string       `db:"active_chat_id"`
+	ActiveBranchID  BranchID      `db:"active_branch_id"`
+	ActiveChatID    *ChatID       `db:"active_chat_id"`
 	InitTaskID      *string       `db:"init_task_id"` // the background task of its init script; nil: none
 	QueueLength     int           `db:"queue_length"`
 	CreatedAt       time.Time     `db:"created_at"`
@@ -100,7 +100,7 @@ const (
 
 // NewSession is what a client may say when it makes a session.
 type NewSession struct {
-	ID              string // empty: a new one
+	ID              SessionID // empty: a new one
 	Intent          string
 	SolutionID      *string
 	BizRoleID       *string
@@ -131,7 +131,7 @@ type SessionQuery struct {
 // DeletedSession is a session that is gone for all users and whose content is yet to
 // be removed.
 type DeletedSession struct {
-	SessionID string
+	SessionID SessionID
 	OwnerID   string
 }
 
@@ -150,7 +150,7 @@ const (
 // ReplayState describes a replay session (docs/replay.md); other sessions
 // have none. Position and Total count played events.
 type ReplayState struct {
-	SourceSessionID string        `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SourceSessionID SessionID     `json:"source_session_id" doc:"The session that is replayed." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Speed           int           `json:"speed" enum:"1,2,5" doc:"Factor of the recorded speed."`
 	Status          *ReplayStatus `json:"status" enum:"playing,paused,finished,autonomous" doc:"Its status."`
 	Position        int64         `json:"position" doc:"Number of events replayed so far." example:"0"`

@@ -9,7 +9,7 @@ import (
 // when the link is made.
 type ShareLink struct {
 	ID        string
-	SessionID string
+	SessionID SessionID
 	Redact    ShareRedaction
 	Views     int64
 	CreatedAt time.Time
@@ -37,7 +37,7 @@ const MaxExtraInfo = 1 << 20
 // ExtraInfo is what clients keep with a session; nil fields say that there is
 // nothing.
 type ExtraInfo struct {
-	SessionID *string         `json:"session_id"`
+	SessionID *SessionID      `json:"session_id"`
 	Extra     json.RawMessage `json:"extra"`
 	CreatedAt *time.Time      `json:"created_at"`
 	UpdatedAt *time.Time      `json:"updated_at"`

@@ -16,7 +16,7 @@ const (
 const InitTaskTitle = "Init script"
 
 // InitTaskID is the background task of the init script of a session.
-func InitTaskID(sessionID string) string { return "init_" + sessionID }
+func InitTaskID(sessionID SessionID) string { return "init_" + string(sessionID) }
 
 // InitTaskScript is the file of the workspace that an init script is written to.
 func InitTaskScript(taskID string) string { return ".everloop/tasks/" + taskID + ".sh" }
@@ -43,7 +43,7 @@ const (
 // BackgroundTask is work that outlives the chat that started it.
 type BackgroundTask struct {
 	TaskID         string     `json:"task_id" db:"id" doc:"The task." example:"bg_01a1ff63-3955-73c7-96c8-5877d8685ba3"`
-	SessionID      string     `json:"session_id" db:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID      SessionID  `json:"session_id" db:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Kind           TaskKind   `json:"kind" db:"kind" enum:"shell,agent" doc:"The type."`
 	Title          string     `json:"title" db:"title" doc:"The title." example:"echo started; sleep 60"`
 	Command        *string    `json:"command" db:"command" doc:"The command." example:"echo started; sleep 60"`

@@ -139,10 +139,10 @@ type PendingQuestionRef struct {
 // Turn is the projection of one entry in GET /api/sessions/{id}/messages, in
 // `open_turns` and in replays.
 type Turn struct {
-	ID                   string     `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	ID                   TurnID     `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
 	Sequence             int64      `json:"sequence" doc:"Its position in the branch, from 0." example:"1"`
-	TurnID               string     `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
-	ChatID               string     `json:"chat_id" doc:"The chat." example:"01a1ff63-2e65-78f8-b33d-9f2aa7d7a79f"`
+	TurnID               TurnID     `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	ChatID               ChatID     `json:"chat_id" doc:"The chat." example:"01a1ff63-2e65-78f8-b33d-9f2aa7d7a79f"`
 	LoopID               string     `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent." example:"root"`
 	Kind                 string     `json:"kind" doc:"The type." example:"message"`
 	Role                 Role       `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
@@ -186,9 +186,9 @@ type ImageURL struct {
 // Question is an open AskUserQuestion as `pending_questions` lists it.
 type Question struct {
 	ID         string          `json:"question_id" db:"id"`
-	SessionID  string          `json:"session_id" db:"session_id"`
-	ChatID     string          `json:"chat_id" db:"chat_id"`
-	TurnID     string          `json:"turn_id" db:"entry_id"`
+	SessionID  SessionID       `json:"session_id" db:"session_id"`
+	ChatID     ChatID          `json:"chat_id" db:"chat_id"`
+	TurnID     TurnID          `json:"turn_id" db:"entry_id"`
 	ToolCallID string          `json:"tool_call_id" db:"tool_call_id"`
 	LoopID     string          `json:"loop_id" db:"loop_id"`
 	Questions  json.RawMessage `json:"questions" db:"questions"`
@@ -211,9 +211,9 @@ const ObjectScheme = "object:"
 
 // AttachmentPath is where clients find an image or a recording of a message: the API's path
 // for one that is kept as an object, else the address that the client gave.
-func AttachmentPath(sessionID, url string) string {
+func AttachmentPath(sessionID SessionID, url string) string {
 	if name, kept := strings.CutPrefix(url, ObjectScheme); kept {
-		return "/api/sessions/" + sessionID + "/attachments/" + path.Base(name)
+		return "/api/sessions/" + string(sessionID) + "/attachments/" + path.Base(name)
 	}
 
 	return url
@@ -223,11 +223,11 @@ var attachmentPath = regexp.MustCompile(`^/api/sessions/([0-9A-Za-z_-]{1,128})/a
 
 // ParseAttachmentPath is AttachmentPath the other way round, for a picture that is
 // sent again: whose message it was of, and the name of its object.
-func ParseAttachmentPath(url string) (sessionID, name string, ok bool) {
+func ParseAttachmentPath(url string) (sessionID SessionID, name string, ok bool) {
 	found := attachmentPath.FindStringSubmatch(url)
 	if found == nil {
 		return "", "", false
 	}
 
-	return found[1], found[2], true
+	return SessionID(found[1]), found[2], true
 }

@@ -68,7 +68,7 @@ type UsageReport struct {
 
 // SessionUsage is what the model calls of a session have used.
 type SessionUsage struct {
-	SessionID string `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	UsageSums
 	ByModel []UsageItem `json:"by_model" nullable:"false" doc:"The same by model; at most 1,000."`
 	FirstAt *time.Time  `json:"first_at" nullable:"true" doc:"Time of the first model call; null: there was none."`

@@ -13,17 +13,17 @@ import (
 // first and to the log then, the streamed text is flushed now and again.
 type author struct {
 	env     *env
-	session string
+	session domain.SessionID
 	random  *rand.Rand
 	pause   time.Duration // the longest wait between two events, 0 for none
 	live    domain.LiveState
-	said    map[string]string // turn id → its text in the end
+	said    map[domain.TurnID]string // turn id → its text in the end
 	events  []domain.LoggedEvent
 	number  int64
 }
 
 func (s *env) author(session string, seed uint64) *author {
-	return &author{env: s, session: session, random: rand.New(rand.NewPCG(seed, 7)), said: map[string]string{}}
+	return &author{env: s, session: domain.SessionID(session), random: rand.New(rand.NewPCG(seed, 7)), said: map[domain.TurnID]string{}}
 }
 
 var words = []string{"a ", "é", "😀", "日本", "𝄞", "\n", `"<&>`, "👩‍👩‍👧 ", "long and plain words "}
@@ -62,8 +62,19 @@ func (a *author) turn() {
 	a.number++
 	id := domain.NewID()
 	turn := domain.OpenTurn{Turn: domain.Turn{
-		ID: id, TurnID: id, Sequence: a.number, ChatID: "c1", LoopID: domain.RootLoop, Kind: domain.KindMessage,
-		Role: domain.RoleAssistant, Status: domain.TurnStreaming, Model: "m", StartedAt: time.Now(), ContextWindow: 128,
+		ID: domain.TurnID(
+			id,
+		),
+		TurnID:        domain.TurnID(id),
+		Sequence:      a.number,
+		ChatID:        "c1",
+		LoopID:        domain.RootLoop,
+		Kind:          domain.KindMessage,
+		Role:          domain.RoleAssistant,
+		Status:        domain.TurnStreaming,
+		Model:         "m",
+		StartedAt:     time.Now(),
+		ContextWindow: 128,
 	}, SessionID: a.session}
 	a.live.OpenTurns = append(a.live.OpenTurns, turn)
 	a.record()
@@ -93,7 +104,7 @@ func (a *author) turn() {
 		}
 	}
 
-	a.said[id] = text(blocks)
+	a.said[domain.TurnID(id)] = text(blocks)
 	status := "completed"
 
 	switch a.random.IntN(4) {

@@ -19,7 +19,7 @@ type client struct {
 
 	mu      sync.Mutex
 	drained chan struct{} // closed when the connection's buffer has room again
-	pumps   map[string]*pump
+	pumps   map[domain.SessionID]*pump
 }
 
 // pump sends one session's events to one connection.
@@ -30,7 +30,7 @@ type pump struct {
 }
 
 func newClient(conn Conn, caller domain.Caller) *client {
-	c := &client{conn: conn, caller: caller, drained: make(chan struct{}), pumps: map[string]*pump{}}
+	c := &client{conn: conn, caller: caller, drained: make(chan struct{}), pumps: map[domain.SessionID]*pump{}}
 	c.ctx, c.cancel = context.WithCancel(conn.Context())
 
 	return c
@@ -61,11 +61,11 @@ func (c *client) end() {
 	}
 }
 
-func (c *client) sessions() []string {
+func (c *client) sessions() []domain.SessionID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	ids := make([]string, 0, len(c.pumps))
+	ids := make([]domain.SessionID, 0, len(c.pumps))
 	for id := range c.pumps {
 		ids = append(ids, id)
 	}
@@ -106,7 +106,7 @@ func (c *client) follow(sub *Subscription) {
 
 // unfollow ends a session's pump and waits until it emits nothing more; false
 // when there was none.
-func (c *client) unfollow(sessionID string) bool {
+func (c *client) unfollow(sessionID domain.SessionID) bool {
 	c.mu.Lock()
 	p := c.pumps[sessionID]
 	delete(c.pumps, sessionID)

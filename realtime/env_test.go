@@ -29,7 +29,7 @@ type env struct {
 }
 
 func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
-	s := &env{Server: natskit.New(t), t: t, state: &records{sessions: map[string]domain.LiveState{}}}
+	s := &env{Server: natskit.New(t), t: t, state: &records{sessions: map[domain.SessionID]domain.LiveState{}}}
 	s.nc = s.Connect()
 
 	var err error
@@ -61,7 +61,7 @@ func (s *env) publish(e domain.Event) uint64 {
 	return seq
 }
 
-func (s *env) subscribe(session string, after *uint64) *realtime.Subscription {
+func (s *env) subscribe(session domain.SessionID, after *uint64) *realtime.Subscription {
 	s.t.Helper()
 	sub, err := s.hub.Subscribe(context.Background(), session, after)
 	require.NoError(s.t, err)
@@ -103,25 +103,25 @@ func (s *env) nothing(sub *realtime.Subscription) {
 // records is the state that a database would hold.
 type records struct {
 	mu       sync.Mutex
-	sessions map[string]domain.LiveState
+	sessions map[domain.SessionID]domain.LiveState
 	err      error
 }
 
-func (r *records) Live(_ context.Context, sessionID string) (domain.LiveState, error) {
+func (r *records) Live(_ context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.sessions[sessionID], r.err
 }
 
-func (r *records) set(sessionID string, live domain.LiveState) {
+func (r *records) set(sessionID domain.SessionID, live domain.LiveState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	r.sessions[sessionID] = live
 }
 
-func event(session, name string, data map[string]any) domain.Event {
+func event(session domain.SessionID, name string, data map[string]any) domain.Event {
 	if data == nil {
 		data = map[string]any{}
 	}
@@ -145,13 +145,13 @@ func units(text string) int { return len(utf16.Encode([]rune(text))) }
 // appends text without a look at what it has, so that any delta that
 // comes twice or not at all shows.
 type viewer struct {
-	turns map[string][]domain.Block
-	ended map[string]string // turn id → text of its blocks when it ended
+	turns map[domain.TurnID][]domain.Block
+	ended map[domain.TurnID]string // turn id → text of its blocks when it ended
 	prev  uint64
 }
 
 func newViewer(snapshot realtime.Snapshot) *viewer {
-	v := &viewer{turns: map[string][]domain.Block{}, ended: map[string]string{}, prev: snapshot.Seq}
+	v := &viewer{turns: map[domain.TurnID][]domain.Block{}, ended: map[domain.TurnID]string{}, prev: snapshot.Seq}
 	for _, turn := range snapshot.OpenTurns {
 		v.turns[turn.TurnID] = turn.Blocks
 	}
@@ -167,7 +167,7 @@ func (v *viewer) take(e domain.LoggedEvent) error {
 	v.prev = e.Seq
 
 	var p struct {
-		TurnID    string           `json:"turn_id"`
+		TurnID    domain.TurnID    `json:"turn_id"`
 		Status    string           `json:"status"`
 		PatchType string           `json:"patch_type"`
 		BlockType domain.BlockType `json:"block_type"`

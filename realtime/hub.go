@@ -33,7 +33,7 @@ type Hub struct {
 	mu       sync.Mutex
 	started  bool
 	position uint64 // everything up to it was handed to the rooms
-	rooms    map[string]*room
+	rooms    map[domain.SessionID]*room
 	waiters  []waiter
 }
 
@@ -61,7 +61,7 @@ func NewHub(cfg HubConfig) *Hub {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	return &Hub{cfg: cfg, running: make(chan struct{}), rooms: map[string]*room{}}
+	return &Hub{cfg: cfg, running: make(chan struct{}), rooms: map[domain.SessionID]*room{}}
 }
 
 // Run follows the log until ctx ends.
@@ -101,7 +101,7 @@ func (h *Hub) begin(seq uint64) {
 }
 
 // each passes one event of the tail to its room.
-func (h *Hub) each(sessionID string, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
+func (h *Hub) each(sessionID domain.SessionID, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -171,7 +171,7 @@ func (h *Hub) await(ctx context.Context, seq uint64) (uint64, error) {
 
 // join adds a subscription to its room, in which it buffers from the hub's
 // position on.
-func (h *Hub) join(ctx context.Context, sessionID string) (*Subscription, error) {
+func (h *Hub) join(ctx context.Context, sessionID domain.SessionID) (*Subscription, error) {
 	select {
 	case <-ctx.Done():
 		return nil, domain.Unavailablef("event log", ctx.Err())

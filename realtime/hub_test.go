@@ -22,19 +22,19 @@ import (
 // openAt is the truth about the open turns behind n events: each turn folded
 // from its first event.
 func openAt(t testing.TB, all []domain.LoggedEvent, n int) []domain.Turn {
-	folds := map[string]*domain.TurnFold{}
+	folds := map[domain.TurnID]*domain.TurnFold{}
 
 	var order []string
 
 	for _, e := range all[:n] {
 		var p struct {
-			TurnID string `json:"turn_id"`
+			TurnID domain.TurnID `json:"turn_id"`
 		}
 		require.NoError(t, json.Unmarshal(e.Data, &p))
 
 		if e.Name == domain.EventTurnStart {
 			folds[p.TurnID] = domain.NewTurnFold(domain.Turn{TurnID: p.TurnID})
-			order = append(order, p.TurnID)
+			order = append(order, string(p.TurnID))
 		}
 
 		if fold := folds[p.TurnID]; fold != nil {
@@ -49,7 +49,7 @@ func openAt(t testing.TB, all []domain.LoggedEvent, n int) []domain.Turn {
 	turns := []domain.Turn{}
 
 	for _, id := range order {
-		if fold := folds[id]; fold != nil {
+		if fold := folds[domain.TurnID(id)]; fold != nil {
 			turns = append(turns, fold.Turn())
 		}
 	}
@@ -88,7 +88,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 	a.publish(domain.EventTurnPatch, map[string]any{
 		"turn_id": "open", "patch_type": "add_content", "block_type": "text", "text_delta": "😀", "offset": 0,
 	})
-	s.state.set(session, domain.LiveState{Status: domain.SessionRunning, OpenTurns: []domain.OpenTurn{{
+	s.state.set(domain.SessionID(session), domain.LiveState{Status: domain.SessionRunning, OpenTurns: []domain.OpenTurn{{
 		Turn:       openAt(t, a.events, len(a.events))[0],
 		FlushedSeq: a.events[len(a.events)-1].Seq,
 	}}})
@@ -99,7 +99,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 			after = a.events[n-1].Seq
 		}
 
-		sub, err := s.hub.Subscribe(t.Context(), session, &after)
+		sub, err := s.hub.Subscribe(t.Context(), domain.SessionID(session), &after)
 		require.NoError(t, err)
 
 		snapshot := sub.Snapshot()
@@ -126,12 +126,12 @@ func TestResumeAtEveryPosition(t *testing.T) {
 		between--
 	}
 
-	sub := s.subscribe(session, &between)
+	sub := s.subscribe(domain.SessionID(session), &between)
 	require.Equal(t, a.events[3].Seq, sub.Snapshot().Seq)
 	require.Equal(t, a.events[4].Seq, next(t, sub, 1)[0].Seq)
 
 	beyond := ^uint64(0)
-	sub = s.subscribe(session, &beyond)
+	sub = s.subscribe(domain.SessionID(session), &beyond)
 	require.Equal(t, a.events[len(a.events)-1].Seq, sub.Snapshot().Seq)
 	require.Zero(t, sub.Snapshot().Replayed)
 	s.nothing(sub)
@@ -152,7 +152,7 @@ func TestJoinInMidTurn(t *testing.T) {
 			var wg sync.WaitGroup
 
 			follow := func() {
-				sub, err := s.hub.Subscribe(context.Background(), session, nil)
+				sub, err := s.hub.Subscribe(context.Background(), domain.SessionID(session), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -302,13 +302,13 @@ func TestOpenTurnsSideBySide(t *testing.T) {
 	turns := s.subscribe(a.session, nil).Snapshot().OpenTurns
 	require.Len(t, turns, 2)
 
-	byID := map[string]string{}
+	byID := map[domain.TurnID]string{}
 	for _, turn := range turns {
 		byID[turn.TurnID] = text(turn.Blocks)
 		require.Empty(t, turn.ToolCalls)
 	}
 
-	require.Equal(t, map[string]string{"t1": "[thinking A][text C]", "t2": "[thinking B][text D]"}, byID)
+	require.Equal(t, map[domain.TurnID]string{"t1": "[thinking A][text C]", "t2": "[thinking B][text D]"}, byID)
 }
 
 func TestTruncated(t *testing.T) {
@@ -377,14 +377,14 @@ func TestSubscribe_lostEventsComeOnce(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	session := domain.NewID()
 	publish := func(lost uint64) uint64 {
-		e := event(session, domain.EventChatEnd, nil)
+		e := event(domain.SessionID(session), domain.EventChatEnd, nil)
 		e.LostSeq = lost
 
 		return s.publish(e)
 	}
 	kept := publish(0)
 	s.reached(kept)
-	live := s.subscribe(session, nil)
+	live := s.subscribe(domain.SessionID(session), nil)
 
 	var err error
 
@@ -406,7 +406,7 @@ func TestSubscribe_lostEventsComeOnce(t *testing.T) {
 		"new generation":  {first, []uint64{second, fresh}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check(t, s.subscribe(session, &test.after), test.want)
+			check(t, s.subscribe(domain.SessionID(session), &test.after), test.want)
 		})
 	}
 
@@ -432,7 +432,7 @@ func check(t *testing.T, sub *realtime.Subscription, want []uint64) {
 func TestSubscription_overflow(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{QueueEvents: 8})
 	session := domain.NewID()
-	slow, quick := s.subscribe(session, nil), s.subscribe(session, nil)
+	slow, quick := s.subscribe(domain.SessionID(session), nil), s.subscribe(domain.SessionID(session), nil)
 	a := s.author(session, 4)
 	a.publish("mark", nil)
 
@@ -451,7 +451,7 @@ func TestSubscription_overflow(t *testing.T) {
 	require.Equal(t, first, slow.Position())
 	slow.Close()
 	after := slow.Position()
-	again := s.subscribe(session, &after)
+	again := s.subscribe(domain.SessionID(session), &after)
 	require.Equal(t, 39, again.Snapshot().Replayed)
 
 	for i, e := range next(t, again, 39) {
@@ -517,7 +517,7 @@ func TestSubscription_idleHasNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 
 	for n := range 1000 {
-		s.subscribe(fmt.Sprintf("session-%d", n), nil)
+		s.subscribe(domain.SessionID(fmt.Sprintf("session-%d", n)), nil)
 	}
 
 	require.Less(t, runtime.NumGoroutine(), before+200) // those of the event log come and go
@@ -562,7 +562,7 @@ type flaky struct {
 }
 
 func (f *flaky) Tail(ctx context.Context, started func(uint64),
-	each func(string, uint64, int, func(context.Context) (domain.Event, error)),
+	each func(domain.SessionID, uint64, int, func(context.Context) (domain.Event, error)),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -575,7 +575,7 @@ func (f *flaky) Tail(ctx context.Context, started func(uint64),
 		}
 	}()
 
-	return f.Log.Tail(ctx, started, func(id string, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
+	return f.Log.Tail(ctx, started, func(id domain.SessionID, seq uint64, size int, load func(context.Context) (domain.Event, error)) {
 		each(id, seq, size, func(ctx context.Context) (domain.Event, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

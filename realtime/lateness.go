@@ -13,7 +13,7 @@ const maxEndedTurns = 64
 // The deltas of a worker that stalled may come behind the end of their turn, which
 // another worker wrote: clients must not see them.
 type endedTurns struct {
-	ids  []string
+	ids  []domain.TurnID
 	next int
 }
 
@@ -45,7 +45,7 @@ func (e *endedTurns) late(it *item) bool {
 	return false
 }
 
-func (e *endedTurns) add(id string) {
+func (e *endedTurns) add(id domain.TurnID) {
 	if len(e.ids) < maxEndedTurns {
 		e.ids = append(e.ids, id)
 		return
@@ -57,7 +57,7 @@ func (e *endedTurns) add(id string) {
 
 // turnFields are what late needs of an event.
 type turnFields struct {
-	TurnID    string            `json:"turn_id"`
+	TurnID    domain.TurnID     `json:"turn_id"`
 	Status    domain.TurnStatus `json:"status"`
 	PatchType string            `json:"patch_type"`
 

@@ -22,7 +22,7 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 		})
 	}
 	zero := uint64(0)
-	live := s.subscribe(session, &zero)
+	live := s.subscribe(domain.SessionID(session), &zero)
 
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
 	delta("t1", "a", 0)
@@ -42,7 +42,7 @@ func TestSubscription_leavesOutDeltasOfEndedTurns(t *testing.T) {
 
 	end := a.events[len(a.events)-1].Seq
 
-	for name, sub := range map[string]*realtime.Subscription{"live": live, "from the log": s.subscribe(session, &zero)} {
+	for name, sub := range map[string]*realtime.Subscription{"live": live, "from the log": s.subscribe(domain.SessionID(session), &zero)} {
 		var (
 			before uint64
 			names  []string

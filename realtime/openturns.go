@@ -21,7 +21,7 @@ type openTurn struct {
 // start and no end at or before b; a turn that was paused is open until its second end.
 // What the records hold saves reading a turn's text from its beginning, and gives turns
 // whose start is no longer kept.
-func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []domain.OpenTurn) ([]domain.Turn, error) {
+func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint64, live []domain.OpenTurn) ([]domain.Turn, error) {
 	turns := []domain.Turn{}
 	if b == 0 {
 		return turns, nil
@@ -32,7 +32,7 @@ func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []
 		return nil, err
 	}
 
-	records := map[string]domain.OpenTurn{}
+	records := map[domain.TurnID]domain.OpenTurn{}
 	for _, turn := range live {
 		records[turn.TurnID] = turn
 	}
@@ -46,7 +46,7 @@ func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []
 	}
 
 	for _, id := range order {
-		if t := open[id]; t != nil {
+		if t := open[domain.TurnID(id)]; t != nil {
 			turn := t.fold.Turn()
 			turn.Status = t.status // the records may be ahead
 			turns = append(turns, turn)
@@ -58,20 +58,25 @@ func (h *Hub) openTurns(ctx context.Context, sessionID string, b uint64, live []
 
 // edge is what turnsAt needs of turn:start and turn:end.
 type edge struct {
-	TurnID string            `json:"turn_id"`
+	TurnID domain.TurnID     `json:"turn_id"`
 	Status domain.TurnStatus `json:"status"`
 }
 
 // turnsAt finds which turns are open at b, and their order.
-func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []domain.OpenTurn) (map[string]*openTurn, []string, error) {
-	open := map[string]*openTurn{}
+func (h *Hub) turnsAt(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	b uint64,
+	live []domain.OpenTurn,
+) (map[domain.TurnID]*openTurn, []string, error) {
+	open := map[domain.TurnID]*openTurn{}
 
 	var order []string
 	// A turn whose start has gone from the log is known from the records alone.
 	for _, turn := range live {
 		if turn.FlushedSeq > 0 && turn.FlushedSeq <= b {
 			open[turn.TurnID] = &openTurn{status: turn.Status}
-			order = append(order, turn.TurnID)
+			order = append(order, string(turn.TurnID))
 		}
 	}
 
@@ -89,7 +94,7 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 		switch {
 		case e.Name == domain.EventTurnStart && t == nil:
 			open[p.TurnID] = &openTurn{start: e, status: p.Status}
-			order = append(order, p.TurnID)
+			order = append(order, string(p.TurnID))
 		case e.Name == domain.EventTurnStart && t.start.Seq == 0:
 			t.start, t.status = e, p.Status
 		case e.Name == domain.EventTurnEnd && p.Status == domain.TurnPaused:
@@ -110,7 +115,7 @@ func (h *Hub) turnsAt(ctx context.Context, sessionID string, b uint64, live []do
 // hold when they are not ahead of b, else its turn:start. The records of tool
 // calls may be ahead of the log, so a turn that has any is read from the log; so may
 // be the text of a turn that was paused, until its pause is in the log too.
-func (t *openTurn) begin(id string, record domain.OpenTurn, b uint64) {
+func (t *openTurn) begin(id domain.TurnID, record domain.OpenTurn, b uint64) {
 	kept := t.start.Seq > 0
 	ahead := len(record.ToolCalls) > 0 || record.Status == domain.TurnPaused && t.status != domain.TurnPaused
 
@@ -124,7 +129,7 @@ func (t *openTurn) begin(id string, record domain.OpenTurn, b uint64) {
 }
 
 // restart puts the turn together from the log alone.
-func (t *openTurn) restart(id string, record domain.OpenTurn) {
+func (t *openTurn) restart(id domain.TurnID, record domain.OpenTurn) {
 	turn := record.Turn
 	turn.TurnID, turn.Status = id, ""
 	turn.Blocks, turn.ToolCalls = nil, nil
@@ -135,13 +140,13 @@ func (t *openTurn) restart(id string, record domain.OpenTurn) {
 
 // foldUpTo applies the log's events up to b to the open turns. A turn whose
 // records do not join on to the log is put together again from its start.
-func (h *Hub) foldUpTo(ctx context.Context, sessionID string, b uint64, open map[string]*openTurn) error {
+func (h *Hub) foldUpTo(ctx context.Context, sessionID domain.SessionID, b uint64, open map[domain.TurnID]*openTurn) error {
 	from := b
 	for _, t := range open {
 		from = min(from, t.from)
 	}
 
-	again := map[string]*openTurn{}
+	again := map[domain.TurnID]*openTurn{}
 
 	if from < b {
 		err := h.cfg.Log.Read(ctx, sessionID, from, b, func(e domain.LoggedEvent) error {

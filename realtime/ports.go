@@ -13,16 +13,16 @@ type Log interface {
 	// that it follows from, then each for every later event, in order and once.
 	// load parses the event and may fetch it.
 	Tail(ctx context.Context, started func(seq uint64),
-		each func(sessionID string, seq uint64, size int, load func(context.Context) (domain.Event, error))) error
+		each func(sessionID domain.SessionID, seq uint64, size int, load func(context.Context) (domain.Event, error))) error
 	// Read calls fn for the kept events of a session with after < seq <= upTo,
 	// in order, with PrevSeq.
-	Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
+	Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 	// ReadEdges is Read for turn:start and turn:end alone.
-	ReadEdges(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
+	ReadEdges(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 	// LastUpTo is the session's newest kept event at or before upTo, 0 for none.
-	LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint64, error)
+	LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uint64) (uint64, error)
 	// Count is how many kept events of the session have a sequence above after.
-	Count(ctx context.Context, sessionID string, after uint64) (int, error)
+	Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error)
 	// Base is the number from which the generation of the log counts that has the
 	// sequence, or would have it.
 	Base(seq uint64) uint64
@@ -35,14 +35,14 @@ type Log interface {
 type State interface {
 	// Live is the session's state now. A record is written before its event is
 	// published, so the answer includes every event published before the call.
-	Live(ctx context.Context, sessionID string) (domain.LiveState, error)
+	Live(ctx context.Context, sessionID domain.SessionID) (domain.LiveState, error)
 }
 
 // Sessions decides who may see and do what.
 type Sessions interface {
 	// Role is what the caller is to the session; session_not_found when the
 	// session is missing or not visible to the caller.
-	Role(ctx context.Context, caller domain.Caller, sessionID string) (domain.ViewerRole, error)
+	Role(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error)
 	// Alive reports whether the caller's credential still holds. An error is no
 	// answer, and changes nothing.
 	Alive(ctx context.Context, caller domain.Caller) (bool, error)
@@ -53,9 +53,9 @@ type Chats interface {
 	// Send returns once the message is durable.
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	// Answer resolves an open question, or says that another call did.
-	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
+	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
 	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
 	// Compact starts a compaction of the history.
-	Compact(ctx context.Context, caller domain.Caller, sessionID string) (compactionID string, err error)
+	Compact(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error)
 }

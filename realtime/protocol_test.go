@@ -112,11 +112,11 @@ type fakeChats struct {
 	calls []string
 }
 
-func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID string) (domain.ViewerRole, error) {
+func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
-	if role, ok := o.roles[sessionID]; ok {
+	if role, ok := o.roles[string(sessionID)]; ok {
 		return role, nil
 	}
 
@@ -153,15 +153,15 @@ func (o *fakeChats) Send(_ context.Context, c domain.Caller, s domain.Send) (dom
 		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, text)
 }
 
-func (o *fakeChats) Answer(_ context.Context, c domain.Caller, id string, a domain.Answer) (domain.AnswerAck, error) {
+func (o *fakeChats) Answer(_ context.Context, c domain.Caller, id domain.SessionID, a domain.Answer) (domain.AnswerAck, error) {
 	return domain.AnswerAck{Resolved: true, QuestionID: "q"}, o.call("answer %s %s %s", c.User.ID, id, a.ToolCallID)
 }
 
-func (o *fakeChats) Stop(_ context.Context, c domain.Caller, id string, andQueue bool) (bool, error) {
+func (o *fakeChats) Stop(_ context.Context, c domain.Caller, id domain.SessionID, andQueue bool) (bool, error) {
 	return !andQueue, o.call("stop %s %s %v", c.User.ID, id, andQueue)
 }
 
-func (o *fakeChats) Compact(_ context.Context, c domain.Caller, id string) (string, error) {
+func (o *fakeChats) Compact(_ context.Context, c domain.Caller, id domain.SessionID) (string, error) {
 	return "compaction-1", o.call("compact %s %s", c.User.ID, id)
 }
 
@@ -236,7 +236,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	a.publish(domain.EventChatStart, map[string]any{"trigger": "user"})
 	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
 	s.reached(a.events[1].Seq)
-	s.state.set(s.mine, domain.LiveState{Status: domain.SessionRunning, WaitingReason: domain.WaitingModel, ChatID: "c1"})
+	s.state.set(domain.SessionID(s.mine), domain.LiveState{Status: domain.SessionRunning, WaitingReason: domain.WaitingModel, ChatID: "c1"})
 	ack := s.ask(w, "session:subscribe", s.about(""))
 	require.Equal(t, true, ack["ok"])
 	require.Equal(t, s.mine, ack["session_id"])
@@ -264,7 +264,7 @@ func TestSubscribeAckAndEvents(t *testing.T) {
 	require.NotEmpty(t, got.Data["ts"])
 
 	// A new subscription takes the place of the old one.
-	s.state.set(s.mine, domain.LiveState{LastEnd: &domain.LastEnd{ChatID: "c0", ChatEnded: domain.ChatEnded{
+	s.state.set(domain.SessionID(s.mine), domain.LiveState{LastEnd: &domain.LastEnd{ChatID: "c0", ChatEnded: domain.ChatEnded{
 		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed, Steps: 3,
 		Error: &domain.ChatError{Code: "model_refused", Message: "no"},
 	}}})
@@ -571,12 +571,12 @@ func TestProtocol_RightsChanged_endsSubscriptionsAtOnce(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, time.Hour)
 	w := s.client("u")
 	s.ask(w, "session:subscribe", s.about(""))
-	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: s.mine})
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: domain.SessionID(s.mine)})
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
 	delete(s.chats.roles, s.mine)
 	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: "another"})
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
-	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: s.mine})
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: domain.SessionID(s.mine)})
 	require.Zero(t, s.hub.Stats().Subscriptions)
 }
 

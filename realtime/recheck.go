@@ -79,7 +79,7 @@ func (p *Protocol) recheckClient(ctx context.Context, c *client) {
 }
 
 // recheckFollow ends a subscription that its caller has no right to any more.
-func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID string) {
+func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID domain.SessionID) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 

@@ -14,7 +14,7 @@ import (
 // sessionNamed is the payload of a client event that names a session, and a part of
 // that of others.
 type sessionNamed struct {
-	SessionID string `json:"session_id" required:"true" minLength:"1"`
+	SessionID domain.SessionID `json:"session_id" required:"true" minLength:"1"`
 }
 
 // maxFollows is how many sessions one connection may follow.
@@ -60,8 +60,8 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 }
 
 type unsubscribed struct {
-	OK        bool   `json:"ok"`
-	SessionID string `json:"session_id"`
+	OK        bool             `json:"ok"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 func (p *Protocol) unsubscribe(_ context.Context, c *client, payload json.RawMessage) (any, func(), error) {
@@ -71,7 +71,7 @@ func (p *Protocol) unsubscribe(_ context.Context, c *client, payload json.RawMes
 	}
 
 	if !c.unfollow(body.SessionID) {
-		if _, err := uuid.Parse(body.SessionID); err != nil {
+		if _, err := uuid.Parse(string(body.SessionID)); err != nil {
 			return nil, nil, domain.Invalidf("body.session_id", "is not an id")
 		}
 	}
@@ -166,8 +166,8 @@ func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessa
 }
 
 // role is what the caller is to a session. What cannot be an id names no session.
-func (p *Protocol) role(ctx context.Context, c *client, sessionID string) (domain.ViewerRole, error) {
-	if !isID(sessionID) {
+func (p *Protocol) role(ctx context.Context, c *client, sessionID domain.SessionID) (domain.ViewerRole, error) {
+	if !isID(string(sessionID)) {
 		return "", domain.Newf(domain.NotFound, domain.CodeSessionNotFound, "the session does not exist")
 	}
 
@@ -176,7 +176,7 @@ func (p *Protocol) role(ctx context.Context, c *client, sessionID string) (domai
 
 // mayRead refuses who may not see the session. A look by an administrator's
 // privilege is recorded before anything is shown.
-func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID string) error {
+func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID domain.SessionID) error {
 	role, err := p.role(ctx, c, sessionID)
 	if err != nil || role != domain.ViewerAdmin {
 		return err
@@ -184,11 +184,11 @@ func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID string) err
 
 	details := map[string]string{"edge": string(auth.EdgeSocketIO), "event": SessionSubscribe}
 
-	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, sessionID, details)
+	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, string(sessionID), details)
 }
 
 // owner rejects all callers but the session's owner.
-func (p *Protocol) owner(ctx context.Context, c *client, sessionID string) error {
+func (p *Protocol) owner(ctx context.Context, c *client, sessionID domain.SessionID) error {
 	role, err := p.role(ctx, c, sessionID)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func newRoom(from uint64) *room {
 
 // settle finds out which event comes before the first that the room sees.
 // Subscriptions are not released before that.
-func (r *room) settle(ctx context.Context, log Log, sessionID string) error {
+func (r *room) settle(ctx context.Context, log Log, sessionID domain.SessionID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

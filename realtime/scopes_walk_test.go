@@ -153,7 +153,7 @@ func TestProtocol_audit(t *testing.T) {
 	about := fmt.Sprintf(`{"session_id":%q}`, theirs)
 	require.Equal(t, true, s.ask(w, realtime.SessionSubscribe, about)["ok"])
 	require.Equal(t, true, s.ask(w, realtime.SessionSubscribe, s.about(""))["ok"], "the caller's own session")
-	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: theirs}) // a check of rights is no read
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: domain.SessionID(theirs)}) // a check of rights is no read
 	require.Equal(t, "forbidden", code(s.ask(w, realtime.ChatStop, about)))
 	require.Equal(t, "forbidden", code(s.ask(w, realtime.ChatStop, about)))
 	require.Equal(t, auth.CodeScopeMissing, code(s.ask(s.restricted(auth.Files), realtime.SessionSubscribe, s.about(""))))

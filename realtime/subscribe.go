@@ -12,11 +12,11 @@ import (
 // Snapshot is the answer to session:subscribe (docs/events.md): the
 // session at the position from which its events continue.
 type Snapshot struct {
-	SessionID        string                 `json:"session_id"`
+	SessionID        domain.SessionID       `json:"session_id"`
 	Status           domain.SessionStatus   `json:"status"`
 	WaitingReason    domain.WaitingReason   `json:"waiting_reason"`
 	Seq              uint64                 `json:"seq"` // the session's last event before those that follow, 0 for none
-	ChatID           string                 `json:"chat_id,omitempty"`
+	ChatID           domain.ChatID          `json:"chat_id,omitempty"`
 	Replayed         int                    `json:"replayed"` // so many of the events that follow were kept ones
 	Truncated        bool                   `json:"truncated"`
 	OpenTurns        []domain.Turn          `json:"open_turns"`
@@ -32,17 +32,17 @@ type Snapshot struct {
 // log say up to a position B, and continues behind B; the open turns are those at B,
 // whatever happened since. The state and the stream must meet at one point, or text
 // is lost or doubled.
-func (h *Hub) Subscribe(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
+func (h *Hub) Subscribe(ctx context.Context, sessionID domain.SessionID, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, true)
 }
 
 // Follow is Subscribe for a client that wants the events alone: the snapshot
 // omits open turns, which cost a look through the log.
-func (h *Hub) Follow(ctx context.Context, sessionID string, after *uint64) (*Subscription, error) {
+func (h *Hub) Follow(ctx context.Context, sessionID domain.SessionID, after *uint64) (*Subscription, error) {
 	return h.subscribe(ctx, sessionID, after, false)
 }
 
-func (h *Hub) subscribe(ctx context.Context, sessionID string, after *uint64, openTurns bool) (*Subscription, error) {
+func (h *Hub) subscribe(ctx context.Context, sessionID domain.SessionID, after *uint64, openTurns bool) (*Subscription, error) {
 	s, err := h.join(ctx, sessionID)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ type place struct {
 }
 
 // atEnd is where the hub stands once it has seen what the records contain.
-func (h *Hub) atEnd(ctx context.Context, sessionID string, live domain.LiveState) (p place, err error) {
+func (h *Hub) atEnd(ctx context.Context, sessionID domain.SessionID, live domain.LiveState) (p place, err error) {
 	var flushed uint64
 	for _, turn := range live.OpenTurns {
 		flushed = max(flushed, turn.FlushedSeq)
@@ -139,7 +139,7 @@ func (h *Hub) atEnd(ctx context.Context, sessionID string, live domain.LiveState
 
 // atSeq is behind the event that a client has seen. Beyond the session's end is
 // at its end.
-func (h *Hub) atSeq(ctx context.Context, sessionID string, after uint64) (p place, err error) {
+func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint64) (p place, err error) {
 	end, err := h.cfg.Log.LastUpTo(ctx, sessionID, ^uint64(0))
 	if err != nil {
 		return p, err
@@ -178,8 +178,8 @@ func (h *Hub) atSeq(ctx context.Context, sessionID string, after uint64) (p plac
 // madeAfter reports whether the session is younger than a time, so that none of
 // its events can be missing from a log that goes back to it. The time is in the
 // id (UUIDv7); of another id nothing is known.
-func madeAfter(sessionID string, t time.Time) bool {
-	id, err := uuid.Parse(sessionID)
+func madeAfter(sessionID domain.SessionID, t time.Time) bool {
+	id, err := uuid.Parse(string(sessionID))
 	if err != nil || id.Version() != 7 {
 		return false
 	}

@@ -31,7 +31,7 @@ const (
 type Subscription struct {
 	hub       *Hub
 	room      *room
-	sessionID string
+	sessionID domain.SessionID
 	joined    uint64 // the hub's position when it joined
 	snapshot  Snapshot
 

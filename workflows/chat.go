@@ -55,7 +55,7 @@ func Chat(ctx workflow.Context, in contract.ChatInput) error {
 
 // takeNext takes the next chat in a new run, or closes this one. A wake signal that
 // came meanwhile may stand for a message that this run has not seen.
-func takeNext(ctx workflow.Context, sessionID string, next bool) error {
+func takeNext(ctx workflow.Context, sessionID domain.SessionID, next bool) error {
 	contract.Stop.Drain(ctx) // duplicate stop signals are harmless: the database holds the flag
 
 	if woken := contract.Wake.Drain(ctx); next || woken {

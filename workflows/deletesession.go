@@ -9,7 +9,7 @@ import (
 // DeleteSession removes what a deleted session held: what still runs in it, its files,
 // objects and events, and then its rows.
 func DeleteSession(ctx workflow.Context, in contract.DeleteSessionInput) error {
-	workflow.SetCurrentDetails(ctx, "remove deleted session "+in.SessionID)
+	workflow.SetCurrentDetails(ctx, "remove deleted session "+string(in.SessionID))
 
 	if _, err := contract.EndSessionWork.Run(ctx, in, "End chats, tasks and tool servers"); err != nil {
 		return err

@@ -19,8 +19,8 @@ type openFork struct {
 
 // forkAttributes are those by which operators find the run of a sub-agent: its owner is that
 // of the run which starts it.
-func forkAttributes(ctx workflow.Context, sessionID string) temporal.SearchAttributes {
-	found := []temporal.SearchAttributeUpdate{durable.SessionID.ValueSet(sessionID), durable.Kind.ValueSet("fork")}
+func forkAttributes(ctx workflow.Context, sessionID domain.SessionID) temporal.SearchAttributes {
+	found := []temporal.SearchAttributeUpdate{durable.SessionID.ValueSet(string(sessionID)), durable.Kind.ValueSet("fork")}
 	if owner, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(durable.OwnerID); known {
 		found = append(found, durable.OwnerID.ValueSet(owner))
 	}
@@ -38,7 +38,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 	defer delete(l.forks, call.ID)
 
 	options := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: durable.ForkWorkflowID(l.chatID, call.ID), StaticSummary: call.Summary,
+		WorkflowID: durable.ForkWorkflowID(string(l.chatID), call.ID), StaticSummary: call.Summary,
 		// Whatever ends this run ends its sub-agents: the chat closes them in the database.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_TERMINATE, WaitForCancellation: true,
 		TypedSearchAttributes: forkAttributes(ctx, l.sessionID),
@@ -139,7 +139,7 @@ func (l *loop) resumeForks(ctx workflow.Context) {
 
 		fork.waiting = false
 		fork.resumed++
-		workflow.SignalExternalWorkflow(ctx, durable.ForkWorkflowID(l.chatID, id), "", contract.Resume.Name,
+		workflow.SignalExternalWorkflow(ctx, durable.ForkWorkflowID(string(l.chatID), id), "", contract.Resume.Name,
 			contract.ResumeFork{Number: fork.resumed})
 	}
 }

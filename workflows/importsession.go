@@ -11,7 +11,7 @@ import (
 // Import makes a session of an archive that was stored. The claim and the result are
 // in the database. A run that is cancelled leaves nothing behind.
 func Import(ctx workflow.Context, in contract.ImportInput) error {
-	workflow.SetCurrentDetails(ctx, "import session "+in.SessionID)
+	workflow.SetCurrentDetails(ctx, "import session "+string(in.SessionID))
 
 	_, err := contract.LoadImport.Run(ctx, in, "Make the session from its archive")
 	if err == nil || durable.Code(err) == contract.CodeImportGone {

@@ -17,8 +17,8 @@ import (
 // what a run remembers between two steps.
 type loop struct {
 	name      string // for messages: chat or sub-agent
-	sessionID string
-	chatID    string
+	sessionID domain.SessionID
+	chatID    domain.ChatID
 	id        string // domain.RootLoop, or the sub-agent's
 	taskID    string // the background task that it belongs to, if any
 	step      int    // model calls made

@@ -54,7 +54,7 @@ func newFakeActivities(step contract.CallModelOut) *fakeActivities {
 		return contract.CompactOut{Status: domain.CompactionSkipped}, nil
 	})
 	contract.Transcribe.Handle(f.env, func(_ context.Context, in contract.TranscribeIn) (contract.TranscribeOut, error) {
-		f.heard = append(f.heard, in.EntryID)
+		f.heard = append(f.heard, string(in.EntryID))
 		return contract.TranscribeOut{Stopped: in.EntryID == "stopped"}, nil
 	})
 	contract.ParkChat.Handle(f.env, func(context.Context, contract.ParkChatIn) (contract.ParkChatOut, error) {
@@ -116,11 +116,11 @@ var outcomes = map[string]struct {
 		steps: []int{1, 1}, compacts: []domain.CompactionTrigger{domain.CompactAuto}, reason: domain.FinishCompleted,
 	},
 	"needs transcription": {
-		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []string{"a", "b"}},
+		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []domain.TurnID{"a", "b"}},
 		steps: []int{1, 1}, heard: []string{"a", "b"}, reason: domain.FinishCompleted,
 	},
 	"stopped during the transcription": {
-		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []string{"stopped", "b"}},
+		step:  contract.CallModelOut{Outcome: contract.OutcomeNeedsTranscription, Recordings: []domain.TurnID{"stopped", "b"}},
 		steps: []int{1}, heard: []string{"stopped"}, reason: domain.FinishInterrupted,
 	},
 	"stopped": {

@@ -11,7 +11,7 @@ import (
 // Replay plays the recorded events of another session as this one's own. How far
 // it has come is in the store; the run only makes it go on.
 func Replay(ctx workflow.Context, in contract.ReplayInput) error {
-	workflow.SetCurrentDetails(ctx, "replay session "+in.SessionID)
+	workflow.SetCurrentDetails(ctx, "replay session "+string(in.SessionID))
 
 	for {
 		contract.Wake.Drain(ctx) // what it says is looked at now

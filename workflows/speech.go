@@ -16,7 +16,7 @@ const maxTranscriptions = 64
 
 // transcribe has the recordings of user turns transcribed, one turn after the other. Tries
 // counts how often the model call has asked for it.
-func (l *loop) transcribe(ctx workflow.Context, turns []string, tries int) (stopped bool, err error) {
+func (l *loop) transcribe(ctx workflow.Context, turns []domain.TurnID, tries int) (stopped bool, err error) {
 	if tries > maxTranscriptions {
 		return false, durable.Final(domain.CodeInternal, "recordings were transcribed, and the model call asks for them again")
 	}

@@ -12,7 +12,7 @@ import (
 
 // Roots returns where a session's files are on this machine.
 type Roots interface {
-	Root(ctx context.Context, sessionID string, uid int) (string, error)
+	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 }
 
 // Environment returns the variables of a session's commands: its own, over those of its

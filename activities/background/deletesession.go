@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"everloop/activities/contract"
+	"everloop/domain"
 	"everloop/internal/durable"
 )
 
@@ -20,29 +21,29 @@ type Deletions struct {
 
 // SessionRows are a session's rows in the database.
 type SessionRows interface {
-	LiveWork(ctx context.Context, sessionID string) (int, error)
+	LiveWork(ctx context.Context, sessionID domain.SessionID) (int, error)
 	// RunningHistory lists the operations on the session's history that are under way,
 	// and EndHistory fails them, so that their attempts write nothing more.
-	RunningHistory(ctx context.Context, sessionID string) ([]string, error)
-	EndHistory(ctx context.Context, sessionID string) error
-	PurgeSession(ctx context.Context, sessionID string) error
+	RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error)
+	EndHistory(ctx context.Context, sessionID domain.SessionID) error
+	PurgeSession(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // SessionRuns are the runs of a session.
 type SessionRuns interface {
 	// TerminateSession closes those of its chats, replay and import, and of the given
 	// operations on its history.
-	TerminateSession(ctx context.Context, sessionID string, operations []string, reason string) error
+	TerminateSession(ctx context.Context, sessionID domain.SessionID, operations []string, reason string) error
 }
 
 // SessionToolServers are the tool servers that were started for a session.
 type SessionToolServers interface {
-	SessionDeleted(ctx context.Context, sessionID string) error
+	SessionDeleted(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // SessionFiles are the workspaces of sessions.
 type SessionFiles interface {
-	Remove(ctx context.Context, sessionID string) error
+	Remove(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // SessionObjects are the objects of sessions, below a prefix of each kind.
@@ -52,7 +53,7 @@ type SessionObjects interface {
 
 // SessionLog is the event log.
 type SessionLog interface {
-	Forget(ctx context.Context, sessionID string) error
+	Forget(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // SessionPrefixes are the kinds of objects that belong to one session.
@@ -115,7 +116,7 @@ func (d *Deletions) RemoveSessionFiles(ctx context.Context, in contract.DeleteSe
 	}
 
 	for _, prefix := range SessionPrefixes {
-		if err := d.Objects.DeletePrefix(ctx, prefix+in.SessionID+"/"); err != nil {
+		if err := d.Objects.DeletePrefix(ctx, prefix+string(in.SessionID)+"/"); err != nil {
 			return struct{}{}, err
 		}
 	}

@@ -16,8 +16,8 @@ type Imports struct {
 // SessionImports make sessions of archives that were stored. Each call is one
 // attempt; an error is retried.
 type SessionImports interface {
-	Load(ctx context.Context, sessionID string) error
-	Abort(ctx context.Context, sessionID, reason string) error
+	Load(ctx context.Context, sessionID domain.SessionID) error
+	Abort(ctx context.Context, sessionID domain.SessionID, reason string) error
 }
 
 // LoadImport makes the session, or leaves nothing behind.

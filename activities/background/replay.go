@@ -26,17 +26,17 @@ type Replays struct {
 
 // ReplayRecords keep replays. Writes are fenced by the attempt and the position.
 type ReplayRecords interface {
-	ClaimReplay(ctx context.Context, sessionID string) (replay.Claim, error)
-	Replay(ctx context.Context, sessionID string) (replay.Claim, error)
+	ClaimReplay(ctx context.Context, sessionID domain.SessionID) (replay.Claim, error)
+	Replay(ctx context.Context, sessionID domain.SessionID) (replay.Claim, error)
 	PlaySteps(ctx context.Context, in replay.PlayedSteps) (replay.Claim, error)
-	FinishReplay(ctx context.Context, sessionID string, attempt int) error
-	PauseReplay(ctx context.Context, sessionID string, attempt int) error
+	FinishReplay(ctx context.Context, sessionID domain.SessionID, attempt int) error
+	PauseReplay(ctx context.Context, sessionID domain.SessionID, attempt int) error
 }
 
 // ReplayScripts give what is played, and bring the files when it is over.
 type ReplayScripts interface {
 	Script(ctx context.Context, key string) ([]replay.Step, error)
-	Settle(ctx context.Context, sessionID string) error
+	Settle(ctx context.Context, sessionID domain.SessionID) error
 }
 
 const (
@@ -116,7 +116,7 @@ func (r *Replays) play(ctx context.Context, claim replay.Claim) error {
 		return err
 	}
 
-	player := &replayPlayer{records: r.Records, claim: claim, steps: steps, text: map[string]*replayText{}}
+	player := &replayPlayer{records: r.Records, claim: claim, steps: steps, text: map[domain.TurnID]*replayText{}}
 	if err := player.catchUp(); err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ type replayPlayer struct {
 	records ReplayRecords
 	claim   replay.Claim
 	steps   []replay.Step
-	text    map[string]*replayText // of the open turns
-	last    time.Time              // when the step before was due
+	text    map[domain.TurnID]*replayText // of the open turns
+	last    time.Time                     // when the step before was due
 }
 
 // catchUp puts together the text of turns that were begun before.
@@ -157,10 +157,10 @@ func (p *replayPlayer) catchUp() error {
 }
 
 // fold adds a step to the text of its turn, and says which turn's text it is.
-func (p *replayPlayer) fold(step replay.Step) (turnID string, err error) {
+func (p *replayPlayer) fold(step replay.Step) (turnID domain.TurnID, err error) {
 	switch step.Name {
 	case replay.Cut:
-		p.text = map[string]*replayText{}
+		p.text = map[domain.TurnID]*replayText{}
 		return "", nil
 	case domain.EventTurnStart, domain.EventTurnPatch, domain.EventTurnEnd:
 	default:
@@ -265,9 +265,9 @@ func (p *replayPlayer) gap(position int) time.Duration {
 // next plays the step that is due, and with it those that are as good as due.
 func (p *replayPlayer) next(ctx context.Context) error {
 	in := replay.PlayedSteps{
-		SessionID: p.claim.SessionID, Attempt: p.claim.Attempt, From: p.claim.Position, Text: map[string][]domain.Block{},
+		SessionID: p.claim.SessionID, Attempt: p.claim.Attempt, From: p.claim.Position, Text: map[domain.TurnID][]domain.Block{},
 	}
-	touched := map[string]bool{}
+	touched := map[domain.TurnID]bool{}
 	long, ahead := 0, time.Duration(0)
 
 	for at := in.From; at < len(p.steps) && len(in.Steps) < replayBatch; at++ {

@@ -10,8 +10,8 @@ const WorkflowCompact = "Compact"
 
 // CompactInput starts that run.
 type CompactInput struct {
-	SessionID    string `json:"session_id"`
-	CompactionID string `json:"compaction_id"`
+	SessionID    domain.SessionID `json:"session_id"`
+	CompactionID string           `json:"compaction_id"`
 }
 
 // The work of a compaction, piece by piece, and its end when that work cannot
@@ -24,9 +24,9 @@ var (
 // CompactIn asks for the next piece of a compaction: of the one that it names, or
 // of the one that the loop of a chat needs at its model call Step.
 type CompactIn struct {
-	SessionID    string                   `json:"session_id"`
+	SessionID    domain.SessionID         `json:"session_id"`
 	CompactionID string                   `json:"compaction_id,omitempty"`
-	ChatID       string                   `json:"chat_id,omitempty"`
+	ChatID       domain.ChatID            `json:"chat_id,omitempty"`
 	LoopID       string                   `json:"loop_id,omitempty"`
 	TaskID       string                   `json:"task_id,omitempty"` // of a background sub-agent
 	Step         int                      `json:"step,omitempty"`

@@ -25,13 +25,13 @@ var (
 
 // StopChat names the chat to stop, so that a late signal cannot hit the next.
 type StopChat struct {
-	ChatID string `json:"chat_id"`
+	ChatID domain.ChatID `json:"chat_id"`
 }
 
 // ChatInput starts a run for a session. Which chat it takes, or goes on with, is
 // in the records.
 type ChatInput struct {
-	SessionID string `json:"session_id"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 // Chat steps: each is one transaction with its events, written as "from the expected
@@ -55,18 +55,18 @@ var (
 
 // BeginChatIn claims the session's open chat, or its next one, for a run.
 type BeginChatIn struct {
-	SessionID string `json:"session_id"`
-	RunID     string `json:"run_id"`
+	SessionID domain.SessionID `json:"session_id"`
+	RunID     string           `json:"run_id"`
 }
 
 // BeginChatOut is the chat that the run now carries; an empty ChatID says that
 // nothing waits.
 type BeginChatOut struct {
-	ChatID   string      `json:"chat_id"`
-	Step     int         `json:"step"` // model calls made so far: above 0 when an earlier run was lost
-	MaxSteps int         `json:"max_steps"`
-	Parked   bool        `json:"parked,omitempty"`
-	Mode     domain.Mode `json:"mode"`
+	ChatID   domain.ChatID `json:"chat_id"`
+	Step     int           `json:"step"` // model calls made so far: above 0 when an earlier run was lost
+	MaxSteps int           `json:"max_steps"`
+	Parked   bool          `json:"parked,omitempty"`
+	Mode     domain.Mode   `json:"mode"`
 	// InitTask is the session's init script, which the chat waits for; empty: there is
 	// none, or it has ended.
 	InitTask string `json:"init_task,omitempty"`
@@ -74,7 +74,7 @@ type BeginChatOut struct {
 
 // ParkChatIn names a chat whose calls have all finished but for its questions.
 type ParkChatIn struct {
-	ChatID string `json:"chat_id"`
+	ChatID domain.ChatID `json:"chat_id"`
 }
 
 // ParkState says how a chat with questions stands.
@@ -95,12 +95,12 @@ type ParkChatOut struct {
 
 // CheckChatIn asks, after a wake, how a parked chat stands now.
 type CheckChatIn struct {
-	ChatID string `json:"chat_id"`
+	ChatID domain.ChatID `json:"chat_id"`
 }
 
 // FinishChatIn ends a chat with its cause.
 type FinishChatIn struct {
-	ChatID  string              `json:"chat_id"`
+	ChatID  domain.ChatID       `json:"chat_id"`
 	Reason  domain.FinishReason `json:"reason"`
 	Code    string              `json:"code,omitempty"`
 	Message string              `json:"message,omitempty"`
@@ -124,9 +124,9 @@ type ToolCall struct {
 
 // RunToolIn asks for one tool call of the ledger to be carried out.
 type RunToolIn struct {
-	ChatID     string `json:"chat_id"`
-	ToolCallID string `json:"tool_call_id"`
-	TaskID     string `json:"task_id,omitempty"` // of a background sub-agent's call
+	ChatID     domain.ChatID `json:"chat_id"`
+	ToolCallID string        `json:"tool_call_id"`
+	TaskID     string        `json:"task_id,omitempty"` // of a background sub-agent's call
 }
 
 // RunToolOut says how the call ended; its result is in the ledger.

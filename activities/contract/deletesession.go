@@ -1,6 +1,10 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/internal/durable"
+
+	"everloop/domain"
+)
 
 // WorkflowDeleteSession is the run that removes what a deleted session held.
 const WorkflowDeleteSession = "DeleteSession"
@@ -8,7 +12,7 @@ const WorkflowDeleteSession = "DeleteSession"
 // DeleteSessionInput names a session that is deleted already: no client sees it any
 // more.
 type DeleteSessionInput struct {
-	SessionID string `json:"session_id"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 // The parts of a deletion, from the outside in: rows go last, because a deletion whose

@@ -36,10 +36,10 @@ type Fork struct {
 
 // ForkInput starts the run of a sub-agent, or lets it go on in a new one.
 type ForkInput struct {
-	SessionID string `json:"session_id"`
-	ChatID    string `json:"chat_id"`
-	LoopID    string `json:"loop_id"` // the id of the call that owns it, too
-	Title     string `json:"title"`   // for operators; empty in the background
+	SessionID domain.SessionID `json:"session_id"`
+	ChatID    domain.ChatID    `json:"chat_id"`
+	LoopID    string           `json:"loop_id"` // the id of the call that owns it, too
+	Title     string           `json:"title"`   // for operators; empty in the background
 	Fork
 	TaskID string `json:"task_id,omitempty"` // of the background task that it belongs to
 	Step   int    `json:"step,omitempty"`    // model calls made by earlier runs

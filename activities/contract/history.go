@@ -14,7 +14,7 @@ const CodeOperationGone = "operation_not_found"
 
 // HistoryInput starts the run of one operation that was claimed.
 type HistoryInput struct {
-	SessionID   string                      `json:"session_id"`
+	SessionID   domain.SessionID            `json:"session_id"`
 	OperationID string                      `json:"operation_id"`
 	Kind        domain.HistoryOperationKind `json:"kind"`
 }

@@ -1,6 +1,10 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/internal/durable"
+
+	"everloop/domain"
+)
 
 // WorkflowImport is the workflow type of imports of sessions.
 const WorkflowImport = "Import"
@@ -10,7 +14,7 @@ const CodeImportGone = "import_not_found"
 
 // ImportInput names the session that an import makes of an archive that was stored.
 type ImportInput struct {
-	SessionID string `json:"session_id"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 // The work of an import, and its end when an operator cancels it. The result is in
@@ -22,6 +26,6 @@ var (
 
 // AbortImportIn names the import to end, with the reason.
 type AbortImportIn struct {
-	SessionID string `json:"session_id"`
-	Reason    string `json:"reason"`
+	SessionID domain.SessionID `json:"session_id"`
+	Reason    string           `json:"reason"`
 }

@@ -8,11 +8,11 @@ import (
 
 // CallModelIn asks for one model call of a loop, as one assistant turn.
 type CallModelIn struct {
-	SessionID string `json:"session_id"`
-	ChatID    string `json:"chat_id"`
-	LoopID    string `json:"loop_id"`
-	Step      int    `json:"step"`              // from 1
-	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
+	SessionID domain.SessionID `json:"session_id"`
+	ChatID    domain.ChatID    `json:"chat_id"`
+	LoopID    string           `json:"loop_id"`
+	Step      int              `json:"step"`              // from 1
+	TaskID    string           `json:"task_id,omitempty"` // of a background sub-agent
 
 	Compacted  bool `json:"compacted,omitempty"`  // the history was compacted for this call, or could not be
 	Overflowed bool `json:"overflowed,omitempty"` // after the server had rejected the prompt for its length
@@ -68,8 +68,8 @@ func Outcomes() []Outcome {
 
 // CallModelOut is the result of a step.
 type CallModelOut struct {
-	EntryID string  `json:"entry_id"`
-	Outcome Outcome `json:"outcome"`
+	EntryID domain.TurnID `json:"entry_id"`
+	Outcome Outcome       `json:"outcome"`
 
 	Calls    []ToolCall `json:"calls,omitempty"`
 	Parallel int        `json:"parallel,omitempty"` // how many of the calls run at once; 0: DefaultParallelTools
@@ -81,7 +81,7 @@ type CallModelOut struct {
 	Compact domain.CompactionTrigger `json:"compact,omitempty"`
 	Wait    *Wait                    `json:"wait,omitempty"`
 
-	Recordings []string `json:"recordings,omitempty"` // at most MaxRecordingTurns user turns
+	Recordings []domain.TurnID `json:"recordings,omitempty"` // at most MaxRecordingTurns user turns
 }
 
 // MaxRecordingTurns bounds the turns that one step has transcribed.

@@ -12,7 +12,7 @@ import (
 
 // flagged is a result with its flags, as versions before 2611.0.0 read and wrote it.
 type flagged struct {
-	EntryID  string                   `json:"entry_id"`
+	EntryID  domain.TurnID            `json:"entry_id"`
 	Stopped  bool                     `json:"stopped,omitempty"`
 	Queued   bool                     `json:"queued,omitempty"`
 	Ended    bool                     `json:"ended,omitempty"`

@@ -1,13 +1,17 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/internal/durable"
+
+	"everloop/domain"
+)
 
 // WorkflowReplay is the workflow type of replays, as operators see it.
 const WorkflowReplay = "Replay"
 
 // ReplayInput starts the run that plays a replay session.
 type ReplayInput struct {
-	SessionID string `json:"session_id"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 // PlayReplay plays a replay from where its records say that it stands, up to its
@@ -16,7 +20,7 @@ var PlayReplay = durable.Activity[PlayReplayIn, PlayReplayOut]{Name: "replay.pla
 
 // PlayReplayIn names the replay to play.
 type PlayReplayIn struct {
-	SessionID string `json:"session_id"`
+	SessionID domain.SessionID `json:"session_id"`
 }
 
 // PlayReplayOut says how far it was played. Again: it was resumed while this run

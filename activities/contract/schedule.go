@@ -1,6 +1,10 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/internal/durable"
+
+	"everloop/domain"
+)
 
 // Names of the workflow types of scheduled tasks, as operators see them.
 const (
@@ -14,7 +18,7 @@ var ChatEnded = durable.Signal[EndedChat]{Name: "chat_ended"}
 
 // EndedChat names the chat; empty: any may have ended.
 type EndedChat struct {
-	ChatID string `json:"chat_id"`
+	ChatID domain.ChatID `json:"chat_id"`
 }
 
 // ScheduleTickInput names the task whose due ticks a run takes.

@@ -1,6 +1,10 @@
 package contract
 
-import "everloop/internal/durable"
+import (
+	"everloop/internal/durable"
+
+	"everloop/domain"
+)
 
 // Transcribe has the recordings of a user turn transcribed. What is recorded of it is not
 // asked for a second time.
@@ -8,10 +12,10 @@ var Transcribe = durable.Activity[TranscribeIn, TranscribeOut]{Name: "speech.tra
 
 // TranscribeIn names the turn, and the loop that waits for what was said.
 type TranscribeIn struct {
-	SessionID string `json:"session_id"`
-	ChatID    string `json:"chat_id"`
-	TaskID    string `json:"task_id,omitempty"` // of a background sub-agent
-	EntryID   string `json:"entry_id"`
+	SessionID domain.SessionID `json:"session_id"`
+	ChatID    domain.ChatID    `json:"chat_id"`
+	TaskID    string           `json:"task_id,omitempty"` // of a background sub-agent
+	EntryID   domain.TurnID    `json:"entry_id"`
 }
 
 // TranscribeOut says whether the chat was stopped meanwhile.

@@ -9,9 +9,9 @@ import (
 
 // TaskInput starts the run of one background task.
 type TaskInput struct {
-	TaskID    string `json:"task_id"`
-	SessionID string `json:"session_id"`
-	OwnerID   string `json:"owner_id"`
+	TaskID    string           `json:"task_id"`
+	SessionID domain.SessionID `json:"session_id"`
+	OwnerID   string           `json:"owner_id"`
 }
 
 // The work of a background task, and its end when that work cannot even report.
@@ -47,9 +47,12 @@ type LoseTaskIn struct {
 
 // NewTask is a background task before it runs.
 type NewTask struct {
-	ID, SessionID, ChatID, ToolCallID string
-	Kind                              domain.TaskKind
-	Title, Command, OutputPath        string
+	ID                         string
+	SessionID                  domain.SessionID
+	ChatID                     domain.ChatID
+	ToolCallID                 string
+	Kind                       domain.TaskKind
+	Title, Command, OutputPath string
 }
 
 // ClaimedTask is a task as the records gave it out to run. Unless Status is

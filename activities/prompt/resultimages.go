@@ -18,7 +18,7 @@ const (
 
 // ResultImages are the images of tool results that a prompt shows.
 type ResultImages struct {
-	sessionID string
+	sessionID domain.SessionID
 	urls      map[string]string // data URLs by the name of their object; without those left out
 	blind     bool              // the model takes no images
 	left      int               // how many of the oldest images are left out
@@ -32,7 +32,7 @@ func (r ResultImages) Shown() bool { return len(r.urls) > 0 }
 
 // LoadResultImages loads the images of results that the next prompt shows to the model.
 func LoadResultImages(
-	ctx context.Context, images Images, sessionID string, model domain.Model, turns []domain.TranscriptTurn,
+	ctx context.Context, images Images, sessionID domain.SessionID, model domain.Model, turns []domain.TranscriptTurn,
 ) (ResultImages, error) {
 	if !model.TakesImages() {
 		return NoResultImages, nil

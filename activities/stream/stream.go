@@ -43,10 +43,10 @@ type Log interface {
 
 // Turns stores the text of turns. Writes are fenced by the attempt that opening returned.
 type Turns interface {
-	FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error
+	FlushTurn(ctx context.Context, entryID domain.TurnID, attempt int, blocks []domain.Block, seq uint64) error
 	// Published returns when the event log has the session's events that were
 	// committed in this process before.
-	Published(ctx context.Context, sessionID string) error
+	Published(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // Stream publishes what a model says, in order, as patches of one turn. A

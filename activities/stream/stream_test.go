@@ -30,9 +30,9 @@ type flushedTurns struct {
 	err    error
 }
 
-func (f *flushedTurns) Published(context.Context, string) error { return nil }
+func (f *flushedTurns) Published(context.Context, domain.SessionID) error { return nil }
 
-func (f *flushedTurns) FlushTurn(_ context.Context, _ string, _ int, blocks []domain.Block, seq uint64) error {
+func (f *flushedTurns) FlushTurn(_ context.Context, _ domain.TurnID, _ int, blocks []domain.Block, seq uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -69,8 +69,8 @@ func newStreamBench(t *testing.T) *streamBench {
 	}
 	b.log = open(url)
 	b.through = open(b.proxy.URL(t, url))
-	turn := domain.OpenedTurn{EntryID: domain.NewID(), Attempt: 1}
-	turn.Session.ID, turn.Chat.ID = domain.NewID(), domain.NewID()
+	turn := domain.OpenedTurn{EntryID: domain.TurnID(domain.NewID()), Attempt: 1}
+	turn.Session.ID, turn.Chat.ID = domain.SessionID(domain.NewID()), domain.ChatID(domain.NewID())
 	b.Stream = New(t.Context(), turn, b.through, b.turns, func(error) {})
 
 	return b

@@ -57,11 +57,11 @@ type FileInfo struct {
 // change to something unread is refused.
 type FileReads interface {
 	// Record notes that the version was read.
-	Record(ctx context.Context, sessionID, path, etag string) error
+	Record(ctx context.Context, sessionID domain.SessionID, path, etag string) error
 	// Change holds the path for one change at a time, over all workers: change is
 	// given the version that was read, "" for none, and gives the version it
 	// wrote, which counts as read; "" when it wrote nothing.
-	Change(ctx context.Context, sessionID, path string, change func(seen string) (wrote string, err error)) error
+	Change(ctx context.Context, sessionID domain.SessionID, path string, change func(seen string) (wrote string, err error)) error
 }
 
 // Sandbox runs commands confined to a session.
@@ -110,15 +110,15 @@ type Exit struct {
 
 // NetworkPolicies returns what the commands of a session may connect to at the moment.
 type NetworkPolicies interface {
-	NetworkPolicy(ctx context.Context, sessionID string) (domain.NetworkPolicy, error)
+	NetworkPolicy(ctx context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error)
 }
 
 // TaskList keeps the agent's own list of tasks (tool TaskCreate).
 type TaskList interface {
 	// AddSessionTask adds a task at the end; the same id again changes nothing.
-	AddSessionTask(ctx context.Context, sessionID, id string, task domain.SessionTaskChange) (domain.SessionTask, error)
+	AddSessionTask(ctx context.Context, sessionID domain.SessionID, id string, task domain.SessionTaskChange) (domain.SessionTask, error)
 	// ChangeSessionTask changes the fields that are given.
-	ChangeSessionTask(ctx context.Context, sessionID, id string, task domain.SessionTaskChange) (domain.SessionTask, error)
+	ChangeSessionTask(ctx context.Context, sessionID domain.SessionID, id string, task domain.SessionTaskChange) (domain.SessionTask, error)
 }
 
 // Background starts commands and sub-agents that outlive the chat.
@@ -132,14 +132,18 @@ type Background interface {
 
 // NewAgentTask is a background sub-agent to start.
 type NewAgentTask struct {
-	SessionID, ChatID, ToolCallID string
-	Title                         string
+	SessionID  domain.SessionID
+	ChatID     domain.ChatID
+	ToolCallID string
+	Title      string
 }
 
 // NewShell is a background command to start.
 type NewShell struct {
-	SessionID, ChatID, ToolCallID string
-	Title, Command                string
+	SessionID      domain.SessionID
+	ChatID         domain.ChatID
+	ToolCallID     string
+	Title, Command string
 }
 
 // Deps is what the built-in tools work with.

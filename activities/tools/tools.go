@@ -81,8 +81,8 @@ func (t Tool) Limit() time.Duration {
 type Call struct {
 	ID        string
 	Session   SessionView
-	ChatID    string
-	EntryID   string
+	ChatID    domain.ChatID
+	EntryID   domain.TurnID
 	Arguments json.RawMessage
 	// Progress takes live output, in order, never from two goroutines at once;
 	// nil: progress is not shown.
@@ -91,7 +91,7 @@ type Call struct {
 
 // SessionView is what tools may know of the session that they work for.
 type SessionView struct {
-	ID         string
+	ID         domain.SessionID
 	OwnerID    string // of commands: the user whose slots they take
 	SandboxUID int
 	// Root is the workspace's directory on this machine.

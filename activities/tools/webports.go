@@ -1,6 +1,10 @@
 package tools
 
-import "context"
+import (
+	"context"
+
+	"everloop/domain"
+)
 
 // Web fetches pages of the public Internet.
 type Web interface {
@@ -49,6 +53,7 @@ type Asker interface {
 
 // ModelQuery is what a tool asks a model. What it costs counts for the chat.
 type ModelQuery struct {
-	SessionID, ChatID string
-	System, Text      string
+	SessionID    domain.SessionID
+	ChatID       domain.ChatID
+	System, Text string
 }

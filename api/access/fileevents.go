@@ -15,7 +15,7 @@ type FileEvents struct {
 
 // EmitFileChange publishes a change of a file. The files are changed already, so that a
 // fault here is none of the caller's.
-func (a *FileEvents) EmitFileChange(ctx context.Context, sessionID string, changes ...domain.FileChange) {
+func (a *FileEvents) EmitFileChange(ctx context.Context, sessionID domain.SessionID, changes ...domain.FileChange) {
 	for _, change := range changes {
 		if err := a.Store.FileChanged(ctx, sessionID, change); err != nil {
 			a.Logger.Warn("failed to publish the change of a file", "session_id", sessionID, "error", err)
@@ -27,5 +27,5 @@ func (a *FileEvents) EmitFileChange(ctx context.Context, sessionID string, chang
 // FileStore emits events for changed files.
 type FileStore interface {
 	// FileChanged emits an event for a file that a user changed.
-	FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error
+	FileChanged(ctx context.Context, sessionID domain.SessionID, change domain.FileChange) error
 }

@@ -15,13 +15,13 @@ type Sessions struct {
 }
 
 // Own reads a session that the caller may change.
-func (a *Sessions) Own(ctx context.Context, id string) (domain.Session, error) {
+func (a *Sessions) Own(ctx context.Context, id domain.SessionID) (domain.Session, error) {
 	return a.Store.OwnSession(ctx, httpx.CallerOf(ctx).User, id)
 }
 
 // Readable reads a session that the caller may see. A read by an administrator's
 // privilege is audited before the answer.
-func (a *Sessions) Readable(ctx context.Context, id string) (domain.Session, domain.ViewerRole, error) {
+func (a *Sessions) Readable(ctx context.Context, id domain.SessionID) (domain.Session, domain.ViewerRole, error) {
 	user := httpx.CallerOf(ctx).User
 
 	session, role, err := a.Store.ReadSession(ctx, user, id)
@@ -31,7 +31,7 @@ func (a *Sessions) Readable(ctx context.Context, id string) (domain.Session, dom
 			"route":      httpx.RequestOf(ctx).Route,
 			"request_id": httpx.RequestOf(ctx).ID,
 		}
-		err = a.Auditor.Write(ctx, user.ID, auth.ActionSessionRead, id, details)
+		err = a.Auditor.Write(ctx, user.ID, auth.ActionSessionRead, string(id), details)
 	}
 
 	return session, role, err
@@ -42,33 +42,33 @@ type SessionStore interface {
 	CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error)
 	Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error)
 	// ReadSession reads a session that the user may see.
-	ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error)
+	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
 	// OwnSession reads a session that the user may change.
-	OwnSession(ctx context.Context, caller domain.User, id string) (domain.Session, error)
-	RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error)
+	OwnSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, error)
+	RenameSession(ctx context.Context, caller domain.User, id domain.SessionID, intent string) (domain.Session, error)
 	// SetSessionSetup changes what the setup names and leaves the rest.
-	SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error)
-	SetSessionMode(ctx context.Context, caller domain.User, id string, mode domain.Mode) (domain.Session, error)
-	SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error)
-	SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error)
-	SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error)
-	SetSessionMemory(ctx context.Context, caller domain.User, id string, enabled bool) (domain.Session, error)
+	SetSessionSetup(ctx context.Context, caller domain.User, id domain.SessionID, setup domain.SessionSetup) (domain.Session, error)
+	SetSessionMode(ctx context.Context, caller domain.User, id domain.SessionID, mode domain.Mode) (domain.Session, error)
+	SetSessionEnv(ctx context.Context, caller domain.User, id domain.SessionID, env map[string]string) (domain.Session, error)
+	SetSessionPinned(ctx context.Context, caller domain.User, id domain.SessionID, pinned bool) (domain.Session, error)
+	SetSessionShared(ctx context.Context, caller domain.User, id domain.SessionID, shared bool) (domain.Session, error)
+	SetSessionMemory(ctx context.Context, caller domain.User, id domain.SessionID, enabled bool) (domain.Session, error)
 }
 
 // SessionRef is the path of an operation on one session.
 type SessionRef struct {
-	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	SessionID domain.SessionID `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 }
 
 // CheckpointRef is the path of an operation on one checkpoint.
 type CheckpointRef struct {
 	SessionRef
-	CheckpointID string `path:"checkpoint_id" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+	CheckpointID domain.CheckpointID `path:"checkpoint_id" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 }
 
 // Deleter ends whatever runs in a session and removes it.
 type Deleter interface {
-	DeleteSession(ctx context.Context, sessionID string) error
+	DeleteSession(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // EnvBuckets are the named environments of a user's tools, encrypted where they

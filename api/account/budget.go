@@ -14,8 +14,8 @@ import (
 // Budgets bound what the chats of a session may use. They are the caller's own
 // sessions'.
 type Budgets interface {
-	SessionBudget(ctx context.Context, caller domain.User, id string) (domain.SpentBudget, error)
-	SetSessionBudget(ctx context.Context, caller domain.User, id string, budget domain.Budget) (domain.SpentBudget, error)
+	SessionBudget(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SpentBudget, error)
+	SetSessionBudget(ctx context.Context, caller domain.User, id domain.SessionID, budget domain.Budget) (domain.SpentBudget, error)
 }
 
 // budgetChange is the body of PATCH: what is left out stays, null lifts a bound.

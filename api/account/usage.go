@@ -17,7 +17,7 @@ import (
 // Usages report what model calls have used.
 type Usages interface {
 	Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageReport, error)
-	SessionUsage(ctx context.Context, sessionID string) (domain.SessionUsage, error)
+	SessionUsage(ctx context.Context, sessionID domain.SessionID) (domain.SessionUsage, error)
 }
 
 // UsageDays are the days and the page of a report of usage.

@@ -33,16 +33,16 @@ type AppRecords interface {
 
 // appBody is a published app as clients see it.
 type appBody struct {
-	AppID       string     `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	SessionID   string     `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Name        string     `json:"name" doc:"Its name." example:"site"`
-	URL         string     `json:"url" doc:"Its address." example:"http://127.0.0.1:8020/apps/01a1ff63-40a1-7c55-a62e-d84c269739b6/"`
-	Status      app.Status `json:"status" enum:"building,live,failed,stopped" doc:"Its status."`
-	WorkingDir  string     `json:"working_dir" doc:"The directory, relative to the workspace." example:"site"`
-	Kind        string     `json:"kind" enum:"static" doc:"The type."`
-	Digest      string     `json:"digest" doc:"Of the copy that is served; empty: there is none."`
-	PublishedAt *time.Time `json:"published_at" nullable:"true" doc:"Time of the last publication; null: never."`
-	LogsRef     *string    `json:"logs_ref" nullable:"true" doc:"null: what is served as it is writes no log"`
+	AppID       string           `json:"app_id" doc:"The published app." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	SessionID   domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Name        string           `json:"name" doc:"Its name." example:"site"`
+	URL         string           `json:"url" doc:"Its address." example:"http://127.0.0.1:8020/apps/01a1ff63-40a1-7c55-a62e-d84c269739b6/"`
+	Status      app.Status       `json:"status" enum:"building,live,failed,stopped" doc:"Its status."`
+	WorkingDir  string           `json:"working_dir" doc:"The directory, relative to the workspace." example:"site"`
+	Kind        string           `json:"kind" enum:"static" doc:"The type."`
+	Digest      string           `json:"digest" doc:"Of the copy that is served; empty: there is none."`
+	PublishedAt *time.Time       `json:"published_at" nullable:"true" doc:"Time of the last publication; null: never."`
+	LogsRef     *string          `json:"logs_ref" nullable:"true" doc:"null: what is served as it is writes no log"`
 }
 
 type appList struct {
@@ -178,8 +178,8 @@ func (a *AppsAPI) Register(r *httpx.Server) {
 func (a *AppsAPI) publishApp(ctx context.Context, in *struct {
 	Here
 	Body struct {
-		SessionID  string `json:"session_id" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-		WorkingDir string `json:"working_dir,omitempty" maxLength:"4096" doc:"Relative to the workspace; left out: all of it. It has to hold an index.html." example:"site"`
+		SessionID  domain.SessionID `json:"session_id" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		WorkingDir string           `json:"working_dir,omitempty" maxLength:"4096" doc:"Relative to the workspace; left out: all of it. It has to hold an index.html." example:"site"`
 	}
 },
 ) (*httpx.Body[appBody], error) {
@@ -189,7 +189,7 @@ func (a *AppsAPI) publishApp(ctx context.Context, in *struct {
 	}
 
 	app, err := a.Apps.Publish(ctx, session, in.Body.WorkingDir)
-	httpx.Concerns(ctx, app.ID, map[string]string{"session_id": session.ID})
+	httpx.Concerns(ctx, app.ID, map[string]string{"session_id": string(session.ID)})
 
 	return httpx.Answer(in.app(app), err)
 }

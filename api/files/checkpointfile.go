@@ -15,7 +15,12 @@ import (
 // Checkpoints reads files as they were at a checkpoint of a session. The rules of paths
 // are those of Workspaces. ctx holds for the reading too.
 type Checkpoints interface {
-	OpenFile(ctx context.Context, sessionID, checkpointID, path string) (io.ReadSeekCloser, domain.FileInfo, error)
+	OpenFile(
+		ctx context.Context,
+		sessionID domain.SessionID,
+		checkpointID domain.CheckpointID,
+		path string,
+	) (io.ReadSeekCloser, domain.FileInfo, error)
 }
 
 // CheckpointFilesAPI reads the files of checkpoints.

@@ -288,7 +288,7 @@ func (a *WorkspaceAPI) deleteFile(ctx context.Context, in *struct {
 	}
 
 	a.EmitFileChange(ctx, session.ID, change)
-	httpx.Concerns(ctx, session.ID, map[string]string{"path": in.FilePath})
+	httpx.Concerns(ctx, string(session.ID), map[string]string{"path": in.FilePath})
 
 	return httpx.Answer(fields.DeletedBody{Deleted: true}, nil)
 }

@@ -99,6 +99,6 @@ func (s *Streams) Pulse() time.Duration { return s.pulse }
 
 // Watch returns a channel that says when the rights of a caller to a session may
 // have changed, until leave is called.
-func (s *Streams) Watch(caller domain.Caller, sessionID string) (changed <-chan struct{}, leave func()) {
+func (s *Streams) Watch(caller domain.Caller, sessionID domain.SessionID) (changed <-chan struct{}, leave func()) {
 	return s.open.join(caller, sessionID)
 }

@@ -17,7 +17,7 @@ type openStreams struct {
 // openStream is whose stream of which session it is.
 type openStream struct {
 	caller    domain.Caller
-	sessionID string
+	sessionID domain.SessionID
 	poke      chan struct{}
 }
 
@@ -28,7 +28,7 @@ func (s *openStream) concerns(change domain.RightsChange) bool {
 }
 
 // join gives a channel that says when the rights of a stream may have changed.
-func (s *openStreams) join(caller domain.Caller, sessionID string) (poke <-chan struct{}, leave func()) {
+func (s *openStreams) join(caller domain.Caller, sessionID domain.SessionID) (poke <-chan struct{}, leave func()) {
 	own := &openStream{caller: caller, sessionID: sessionID, poke: make(chan struct{}, 1)}
 
 	s.mu.Lock()

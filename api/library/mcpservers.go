@@ -25,7 +25,7 @@ type mcpServer struct {
 	ID         string            `json:"id" doc:"Its id." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
 	Scope      toolserver.Scope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
 	SolutionID *string           `json:"solution_id" doc:"The solution."`
-	SessionID  *string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID  *domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID    string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
 	Name       string            `json:"name" doc:"Its name." example:"tickets"`
 	Preset     *string           `json:"preset" enum:"browser" nullable:"true" doc:"The preset that says how it is started; null: none."`
@@ -157,7 +157,7 @@ func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {
 		MCPSettings
 		Scope      *toolserver.Scope `json:"scope,omitempty" enum:"service,solution,session" doc:"Follows from the ids when it is left out."`
 		SolutionID *string           `json:"solution_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The solution."`
-		SessionID  *string           `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		SessionID  *domain.SessionID `json:"session_id,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	}
 },
 ) (*httpx.Body[mcpServer], error) {
@@ -245,9 +245,9 @@ func (a *ToolServersAPI) mcpServerChanged(ctx context.Context, action string, r 
 }
 
 func (a *ToolServersAPI) listMCPServers(ctx context.Context, in *struct {
-	Scope      string `query:"scope" enum:"service,solution,session" doc:"Only servers of this scope."`
-	SolutionID string `query:"solution_id" doc:"Only servers of this solution." example:"general"`
-	SessionID  string `query:"session_id" doc:"Only servers of this session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	Scope      string           `query:"scope" enum:"service,solution,session" doc:"Only servers of this scope."`
+	SolutionID string           `query:"solution_id" doc:"Only servers of this solution." example:"general"`
+	SessionID  domain.SessionID `query:"session_id" doc:"Only servers of this session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
 },
 ) (*httpx.Body[fields.List[mcpServer]], error) {
 	caller := httpx.CallerOf(ctx).User

@@ -304,7 +304,7 @@ func (a *SkillsAPI) uploadSkill(ctx context.Context, in *struct {
 }
 
 // emitSkillChange publishes that a package in the workspace is another.
-func (a *SkillsAPI) emitSkillChange(ctx context.Context, sessionID, dir string, replaced bool) {
+func (a *SkillsAPI) emitSkillChange(ctx context.Context, sessionID domain.SessionID, dir string, replaced bool) {
 	change := domain.FileChange{Path: dir, Change: "created"}
 	if replaced {
 		change.Change = "modified"

@@ -27,7 +27,7 @@ type Agents interface {
 	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 
 	Instantiate(ctx context.Context, userID, recordID string, start bool) (
-		made prodagent.Instance, of prodagent.Agent, sessionID *string, err error)
+		made prodagent.Instance, of prodagent.Agent, sessionID *domain.SessionID, err error)
 	CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
 	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error)
 	Instance(ctx context.Context, userID, id string) (prodagent.Instance, error)
@@ -123,12 +123,12 @@ type instantiated struct {
 	AgentID    string                   `json:"agent_id" doc:"The production agent's name for programs." example:"reviewer"`
 	RuntimeID  string                   `json:"runtime_id" doc:"Its runtime." example:"builtin"`
 	Status     prodagent.InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
-	SessionID  *string                  `json:"session_id" nullable:"true" doc:"Its first session, of the caller; null: start_session was not set."`
+	SessionID  *domain.SessionID        `json:"session_id" nullable:"true" doc:"Its first session, of the caller; null: start_session was not set."`
 }
 
 type startedSession struct {
-	SessionID       string `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	RouteSolutionID string `json:"route_solution_id" doc:"The solution whose page front ends open." example:"software_factory"`
+	SessionID       domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	RouteSolutionID string           `json:"route_solution_id" doc:"The solution whose page front ends open." example:"software_factory"`
 }
 
 // AgentsAPI manages production agents.
@@ -297,7 +297,7 @@ func (a *AgentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.
 		return nil, err
 	}
 
-	made := startedSession{SessionID: domain.NewID(), RouteSolutionID: agent.SolutionID}
+	made := startedSession{SessionID: domain.SessionID(domain.NewID()), RouteSolutionID: agent.SolutionID}
 	err = a.Agents.StartSession(ctx, userID, prodagent.Start{SessionID: made.SessionID, RecordID: in.RecordID})
 
 	return httpx.Answer(made, err)

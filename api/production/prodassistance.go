@@ -11,7 +11,7 @@ import (
 
 // assistedSession is a session of a production solution, and whether its agent assists.
 type assistedSession struct {
-	id      **string
+	id      **domain.SessionID
 	assists bool
 	title   string
 }
@@ -33,14 +33,14 @@ func (a *ProdSolutionsAPI) ensureSession(ctx context.Context, solution string, p
 func (a *ProdSolutionsAPI) assistingSessions(ctx context.Context, caller domain.User, id string, change *production.SolutionChange) error {
 	places := []struct {
 		on   *bool
-		had  func(production.Solution) *string
-		make **string
+		had  func(production.Solution) *domain.SessionID
+		make **domain.SessionID
 		name string
 	}{
-		{change.AIAssist, func(s production.Solution) *string { return s.SessionID }, &change.SessionID, "Assistant"},
-		{change.FlowAIAssist, func(s production.Solution) *string { return s.FlowSessionID }, &change.FlowSessionID, "DAG"},
+		{change.AIAssist, func(s production.Solution) *domain.SessionID { return s.SessionID }, &change.SessionID, "Assistant"},
+		{change.FlowAIAssist, func(s production.Solution) *domain.SessionID { return s.FlowSessionID }, &change.FlowSessionID, "DAG"},
 		{
-			change.ArchitectureAIAssist, func(s production.Solution) *string { return s.ArchitectureSessionID },
+			change.ArchitectureAIAssist, func(s production.Solution) *domain.SessionID { return s.ArchitectureSessionID },
 			&change.ArchitectureSessionID, "Architecture",
 		},
 	}

@@ -74,9 +74,9 @@ type newProdSolutionBody struct {
 	Name        string  `json:"name" minLength:"1" maxLength:"200" doc:"Its name." example:"Nightly review"`
 	Description *string `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
 
-	SessionID             *string `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller that belongs to it."`
-	FlowSessionID         *string `json:"flow_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its DAG."`
-	ArchitectureSessionID *string `json:"architecture_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its architecture."`
+	SessionID             *domain.SessionID `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller that belongs to it."`
+	FlowSessionID         *domain.SessionID `json:"flow_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its DAG."`
+	ArchitectureSessionID *domain.SessionID `json:"architecture_session_id,omitempty" nullable:"true" maxLength:"128" doc:"A session of the caller for work on its architecture."`
 
 	AIAssist             bool  `json:"ai_assist,omitempty" default:"false" doc:"Whether the agent of session_id edits the DAG and the architecture."`
 	FlowAIAssist         *bool `json:"flow_ai_assist,omitempty" nullable:"true" doc:"Whether the agent of flow_session_id edits the DAG."`
@@ -200,7 +200,7 @@ func (a *ProdSolutionsAPI) createProdSolution(
 		FlowAIAssist:          fields.Value(b.FlowAIAssist),
 		ArchitectureAIAssist:  b.ArchitectureAIAssist,
 	}
-	for _, id := range []*string{made.SessionID, made.FlowSessionID, made.ArchitectureSessionID} {
+	for _, id := range []*domain.SessionID{made.SessionID, made.FlowSessionID, made.ArchitectureSessionID} {
 		if id == nil {
 			continue
 		}
@@ -265,7 +265,7 @@ func (a *ProdSolutionsAPI) changeProdSolution(ctx context.Context, in *struct {
 func (a *ProdSolutionsAPI) bindSession(ctx context.Context, in *struct {
 	ProdSolutionRef
 	Body struct {
-		SessionID string `json:"session_id" minLength:"1" maxLength:"128" doc:"A session of the caller." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		SessionID domain.SessionID `json:"session_id" minLength:"1" maxLength:"128" doc:"A session of the caller." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	}
 },
 ) (*httpx.Body[fields.OkBody], error) {
@@ -287,7 +287,7 @@ func (a *ProdSolutionsAPI) bindSession(ctx context.Context, in *struct {
 
 		return production.SolutionChange{SessionID: &session.ID}, nil
 	})
-	httpx.Concerns(ctx, in.ID, map[string]string{"session_id": session.ID})
+	httpx.Concerns(ctx, in.ID, map[string]string{"session_id": string(session.ID)})
 
 	return httpx.Answer(fields.OkBody{OK: true}, err)
 }

@@ -34,9 +34,14 @@ type Boards interface {
 	DeleteSquad(ctx context.Context, userID, workspaceID, id string) error
 
 	// Assistant gives the session of a role; empty: there is none.
-	Assistant(ctx context.Context, userID, workspaceID, roleID string) (sessionID string, err error)
+	Assistant(ctx context.Context, userID, workspaceID, roleID string) (sessionID domain.SessionID, err error)
 	// SetAssistant gives the session that is bound then: without replace, that may be another one.
-	SetAssistant(ctx context.Context, userID, workspaceID, roleID, sessionID string, replace bool) (bound string, err error)
+	SetAssistant(
+		ctx context.Context,
+		userID, workspaceID, roleID string,
+		sessionID domain.SessionID,
+		replace bool,
+	) (bound domain.SessionID, err error)
 
 	Issue(ctx context.Context, userID, workspaceID, id string) (board.Issue, error)
 	DeleteIssue(ctx context.Context, userID, workspaceID, id string) error
@@ -422,7 +427,7 @@ func (a *ProdWorkspacesAPI) createAssistant(
 	ctx context.Context,
 	workspace board.Workspace,
 	roleID string,
-) (id string, created bool, err error) {
+) (id domain.SessionID, created bool, err error) {
 	userID := httpx.CallerOf(ctx).User.ID
 
 	in := domain.NewSession{Intent: "Assistant of " + workspace.Name, BizRoleID: &roleID, WorkspaceID: &workspace.ID}
@@ -458,8 +463,8 @@ func (a *ProdWorkspacesAPI) createAssistant(
 func (a *ProdWorkspacesAPI) setAssistant(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Body struct {
-		BizRoleID string `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of the assistant." example:"operator"`
-		SessionID string `json:"session_id" minLength:"1" maxLength:"128" doc:"A session of the caller." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+		BizRoleID string           `json:"biz_role_id" minLength:"1" maxLength:"128" doc:"The role of the assistant." example:"operator"`
+		SessionID domain.SessionID `json:"session_id" minLength:"1" maxLength:"128" doc:"A session of the caller." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	}
 },
 ) (*httpx.Body[assistantSession], error) {
@@ -477,7 +482,7 @@ func (a *ProdWorkspacesAPI) setAssistant(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"session_id": session.ID})
+	httpx.Concerns(ctx, in.WorkspaceID, map[string]string{"session_id": string(session.ID)})
 
 	return httpx.Answer(assistantSession{a.DetailOf(session, domain.ViewerOwner), in.Body.BizRoleID, false}, nil)
 }

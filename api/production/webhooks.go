@@ -8,6 +8,7 @@ import (
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/domain"
 	"everloop/domain/webhook"
 )
 
@@ -47,12 +48,12 @@ type webhookWithSecret struct {
 type webhookEvents []webhook.Event
 
 type newWebhook struct {
-	URL         string         `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are sent, by https or http." example:"https://hooks.example.org/everloop"`
-	Description *string        `json:"description,omitempty" nullable:"true" maxLength:"500" doc:"What it is for."`
-	Events      *webhookEvents `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"The events that it is sent; default [\"*\"], all of them. []: only those of scheduled tasks that name it in notify." example:"[\"chat.waiting\", \"chat.failed\"]"`
-	SessionID   *string        `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this session are sent."`
-	TaskID      *string        `json:"task_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this scheduled task are sent."`
-	Enabled     *bool          `json:"enabled,omitempty" nullable:"true" doc:"Whether events are sent; default true."`
+	URL         string            `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are sent, by https or http." example:"https://hooks.example.org/everloop"`
+	Description *string           `json:"description,omitempty" nullable:"true" maxLength:"500" doc:"What it is for."`
+	Events      *webhookEvents    `json:"events,omitempty" nullable:"true" maxItems:"50" enum:"*,chat.waiting,chat.completed,chat.interrupted,chat.failed,chat.budget_exhausted,question.escalated,schedule.run_completed,schedule.run_failed,schedule.run_missed,schedule.paused,dag_run.started,dag_run.waiting,dag_run.completed,dag_run.failed,dag_run.cancelled,issue_run.started,issue_run.waiting,issue_run.completed,issue_run.failed,issue_run.cancelled,webhook.disabled" doc:"The events that it is sent; default [\"*\"], all of them. []: only those of scheduled tasks that name it in notify." example:"[\"chat.waiting\", \"chat.failed\"]"`
+	SessionID   *domain.SessionID `json:"session_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this session are sent."`
+	TaskID      *string           `json:"task_id,omitempty" nullable:"true" maxLength:"128" doc:"Only events of this scheduled task are sent."`
+	Enabled     *bool             `json:"enabled,omitempty" nullable:"true" doc:"Whether events are sent; default true."`
 }
 
 // webhookChange is the body of PATCH: what is left out stays, null empties a field that
@@ -76,7 +77,7 @@ func (c webhookChange) apply(spec *webhook.Spec) {
 	}
 
 	if c.SessionID.Present {
-		spec.SessionID = fields.OrNil(c.SessionID.Value)
+		spec.SessionID = (*domain.SessionID)(fields.OrNil(c.SessionID.Value))
 	}
 
 	if c.TaskID.Present {

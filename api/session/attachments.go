@@ -10,17 +10,18 @@ import (
 	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/domain"
 )
 
 // Images gives the pictures of a session's messages. The caller is authorised.
 type Images interface {
-	Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error)
+	Image(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
 }
 
 // AttachmentRef is the path of a picture of a message, as image blocks name it.
 type AttachmentRef struct {
-	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
-	Name      string `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture or recording." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	SessionID domain.SessionID `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	Name      string           `path:"attachment" maxLength:"64" pattern:"^[0-9a-f]{64}$" doc:"SHA-256 of the picture or recording." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 }
 
 // AttachmentsAPI serves the pictures of messages and of tool results.

@@ -19,8 +19,8 @@ import (
 
 // chatAccepted is the answer to a message or an answer once it is durable.
 type chatAccepted struct {
-	ChatID          string          `json:"chat_id" doc:"The chat." example:"01a1ff63-2fac-7093-a476-c6dcf5b7aa70"`
-	TurnID          string          `json:"turn_id,omitempty" doc:"The turn." example:"01a1ff63-2fac-7096-830e-1db76b97e009"`
+	ChatID          domain.ChatID   `json:"chat_id" doc:"The chat." example:"01a1ff63-2fac-7093-a476-c6dcf5b7aa70"`
+	TurnID          domain.TurnID   `json:"turn_id,omitempty" doc:"The turn." example:"01a1ff63-2fac-7096-830e-1db76b97e009"`
 	DeliveryApplied domain.Delivery `json:"delivery_applied,omitempty" enum:"run,enqueue,steer,interrupt" doc:"The delivery that was applied."`
 	Position        *int            `json:"position,omitempty" doc:"Place in the queue; 0: not queued." example:"0"`
 	Duplicate       *bool           `json:"duplicate,omitempty" doc:"The message had been sent before; nothing runs twice."`

@@ -21,7 +21,7 @@ import (
 // Compactor summarises histories. The caller owns the session.
 type Compactor interface {
 	// Request makes the wish durable and starts the work.
-	Request(ctx context.Context, caller domain.Caller, sessionID string) (compactionID string, err error)
+	Request(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error)
 	// Await waits for the result; when ctx ends before, it is that it still runs.
 	Await(ctx context.Context, caller domain.Caller, compactionID string) (domain.CompactionResult, error)
 }
@@ -30,7 +30,7 @@ type Compactor interface {
 type Contexts interface {
 	ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error)
 	// CountCompactions counts the summaries that a branch shows.
-	CountCompactions(ctx context.Context, branchID string) (int, error)
+	CountCompactions(ctx context.Context, branchID domain.BranchID) (int, error)
 }
 
 // Tokens counts the tokens of texts for models.

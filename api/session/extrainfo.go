@@ -16,20 +16,20 @@ import (
 
 // ExtraInfos keep what clients attach to sessions. The caller is authorised.
 type ExtraInfos interface {
-	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
+	ExtraInfo(ctx context.Context, sessionID domain.SessionID) (domain.ExtraInfo, error)
 	// MergeExtraInfo sets top-level keys; null removes one. Extra info larger than
 	// domain.MaxExtraInfo is extra_info_too_large.
-	MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error)
+	MergeExtraInfo(ctx context.Context, sessionID domain.SessionID, change map[string]json.RawMessage) (domain.ExtraInfo, error)
 	// ExtraInfoByTask looks among the owner's sessions; nothing found is no error.
 	ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (domain.ExtraInfo, error)
 }
 
 // extraInfoBody is domain.ExtraInfo as the contract describes it.
 type extraInfoBody struct {
-	SessionID *string        `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Extra     map[string]any `json:"extra" doc:"The stored values." example:"{\"task_id\": \"ticket-4711\"}"`
-	CreatedAt *time.Time     `json:"created_at" doc:"null where nothing was kept."`
-	UpdatedAt *time.Time     `json:"updated_at" doc:"null where nothing was kept."`
+	SessionID *domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Extra     map[string]any    `json:"extra" doc:"The stored values." example:"{\"task_id\": \"ticket-4711\"}"`
+	CreatedAt *time.Time        `json:"created_at" doc:"null where nothing was kept."`
+	UpdatedAt *time.Time        `json:"updated_at" doc:"null where nothing was kept."`
 }
 
 // ExtraInfoAPI keeps what clients attach to sessions.

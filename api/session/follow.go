@@ -24,7 +24,7 @@ type Follower struct {
 // follow copies events of a session to the client until pass says that one was
 // the last. Between events it sends a pulse; at each, and when the rights to the
 // session change, it asks stay whether the client may go on.
-func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID string, from Subscription,
+func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID domain.SessionID, from Subscription,
 	stay func(context.Context) error, pass func(domain.LoggedEvent) (send, last bool),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,7 +96,7 @@ func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 // mayStay gives the question that a stream asks at every pulse: whether the
 // credentials still hold, and the session may still be seen. What the records
 // cannot answer now does not end a stream.
-func (f *Follower) mayStay(caller domain.Caller, sessionID string, role domain.ViewerRole) func(context.Context) error {
+func (f *Follower) mayStay(caller domain.Caller, sessionID domain.SessionID, role domain.ViewerRole) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if !f.Auth.Alive(ctx, caller) {
 			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
@@ -116,7 +116,7 @@ func (f *Follower) mayStay(caller domain.Caller, sessionID string, role domain.V
 
 // endStream says to the client why the stream ends: it has lost the right to it, or was too slow and goes on by coming
 // again with the position named.
-func endStream(out *httpx.EventStream, sessionID string, position uint64, err error) error {
+func endStream(out *httpx.EventStream, sessionID domain.SessionID, position uint64, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -16,27 +16,43 @@ import (
 // History looks at a session's past and goes back to it. The caller is authorised
 // where it only looks, and owns the session where it moves it.
 type History interface {
-	Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error)
+	Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error)
 	Tree(ctx context.Context, session domain.Session) (history.History, error)
-	Checkout(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.Checkout, error)
-	Compare(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
+	Checkout(
+		ctx context.Context,
+		sessionID domain.SessionID,
+		checkpointID domain.CheckpointID,
+		position history.CheckoutPosition,
+	) (history.Checkout, error)
+	Compare(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error)
 	// CheckpointChanges compares a checkpoint with another one; an empty to is the workspace.
-	CheckpointChanges(ctx context.Context, session domain.Session, checkpointID, to string, offset, limit int) (
+	CheckpointChanges(
+		ctx context.Context,
+		session domain.Session,
+		checkpointID domain.CheckpointID,
+		to domain.CheckpointID,
+		offset, limit int,
+	) (
 		page []history.FileComparison, total int, err error)
-	Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
-	SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error)
+	Rewind(ctx context.Context, owner domain.User, sessionID domain.SessionID, checkpointID domain.CheckpointID) (history.Moved, error)
+	SwitchBranch(
+		ctx context.Context,
+		owner domain.User,
+		sessionID domain.SessionID,
+		checkpointID domain.CheckpointID,
+	) (history.Moved, error)
 }
 
 // rewindResult is the result of a rewind (docs/history.md), with the message to
 // edit.
 type rewindResult struct {
-	SessionID             string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	CheckpointID          *string               `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
-	BranchID              string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
-	PreviousBranchID      string                `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	PreRewindCheckpointID string                `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
-	HeadTurnID            *string               `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
-	RemovedTurnIDs        []string              `json:"removed_turn_ids" doc:"Turns that stay on the branch that was left."`
+	SessionID             domain.SessionID      `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	CheckpointID          *domain.CheckpointID  `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+	BranchID              domain.BranchID       `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	PreviousBranchID      domain.BranchID       `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreRewindCheckpointID domain.CheckpointID   `json:"pre_rewind_checkpoint_id" doc:"Where the session stood: switching to it brings the old branch back." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	HeadTurnID            *domain.TurnID        `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
+	RemovedTurnIDs        []domain.TurnID       `json:"removed_turn_ids" doc:"Turns that stay on the branch that was left."`
 	Message               any                   `json:"message" doc:"The user message that the session was taken back before: text, or an array of parts; null where there is none."`
 	Files                 history.RestoredFiles `json:"files" doc:"The result for the files."`
 	Cancelled             history.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
@@ -44,11 +60,11 @@ type rewindResult struct {
 
 // branchResult is the result of a change of branch (docs/history.md).
 type branchResult struct {
-	SessionID        string                `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	BranchID         string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	PreviousBranchID string                `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
-	HeadTurnID       *string               `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
-	CheckpointID     *string               `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	SessionID        domain.SessionID      `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	BranchID         domain.BranchID       `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	PreviousBranchID domain.BranchID       `json:"previous_branch_id" doc:"The previous branch." example:"01a1ff63-3ad9-75a5-8ba9-a6ce1712e877"`
+	HeadTurnID       *domain.TurnID        `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	CheckpointID     *domain.CheckpointID  `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
 	Files            history.RestoredFiles `json:"files" doc:"The result for the files."`
 	Cancelled        history.Cancelled     `json:"cancelled" doc:"The work that was cancelled."`
 }
@@ -56,7 +72,7 @@ type branchResult struct {
 type moveInput struct {
 	access.SessionRef
 	Body struct {
-		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+		CheckpointID domain.CheckpointID `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 	}
 }
 
@@ -164,8 +180,8 @@ func (a *HistoryAPI) tree(ctx context.Context, in *access.SessionRef) (*httpx.Bo
 
 func (a *HistoryAPI) compareBranches(ctx context.Context, in *struct {
 	access.SessionRef
-	Base  string `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
-	Other string `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history." example:"01a1fd9c-1d20-7b11-9d40-6f0c7a2e4b55"`
+	Base  string          `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
+	Other domain.BranchID `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history." example:"01a1fd9c-1d20-7b11-9d40-6f0c7a2e4b55"`
 },
 ) (*httpx.Body[history.Comparison], error) {
 	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
@@ -178,7 +194,7 @@ func (a *HistoryAPI) compareBranches(ctx context.Context, in *struct {
 func (a *HistoryAPI) checkout(ctx context.Context, in *struct {
 	access.SessionRef
 	Body struct {
-		CheckpointID string `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+		CheckpointID domain.CheckpointID `json:"checkpoint_id" minLength:"1" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 
 		Position string `json:"position,omitempty" enum:"before,turn_end" default:"before" doc:"before: before the checkpoint's turn; turn_end: at the end of the chat that the turn started."`
 	}
@@ -198,9 +214,9 @@ func (a *HistoryAPI) checkout(ctx context.Context, in *struct {
 
 func (a *HistoryAPI) checkpointChanges(ctx context.Context, in *struct {
 	access.CheckpointRef
-	To     string `query:"to" maxLength:"128" doc:"Another checkpoint to compare with; default: the workspace as it is." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
-	Offset int    `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
+	To     domain.CheckpointID `query:"to" maxLength:"128" doc:"Another checkpoint to compare with; default: the workspace as it is." example:"01a1ff63-3ad0-7847-ab54-912b03585cdc"`
+	Offset int                 `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
+	Limit  int                 `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
 },
 ) (*httpx.Body[fields.List[history.FileComparison]], error) {
 	session, _, err := a.Readable(ctx, in.SessionID)
@@ -223,7 +239,7 @@ func (a *HistoryAPI) rewind(ctx context.Context, in *moveInput) (*httpx.Body[rew
 
 	return httpx.Answer(rewindResult{
 		SessionID: moved.SessionID, CheckpointID: moved.CheckpointID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID,
-		PreRewindCheckpointID: moved.PreRewindID, HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
+		PreRewindCheckpointID: domain.CheckpointID(moved.PreRewindID), HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
 		Message: editable(moved.Message), Files: moved.Files, Cancelled: moved.Cancelled,
 	}, err)
 }

@@ -153,7 +153,7 @@ func (a *Transcripts) streamRows(ctx context.Context, rows func(context.Context)
 // turns gives the turns of a session as JSON, one by one, each as change left it;
 // change may be nil.
 func (a *Transcripts) turns(
-	ctx context.Context, sessionID string, after *int64, limit int, change func(*domain.Turn),
+	ctx context.Context, sessionID domain.SessionID, after *int64, limit int, change func(*domain.Turn),
 ) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		left := errors.New("reader left")

@@ -9,32 +9,32 @@ import (
 // TaskStore is the records of task lists.
 type TaskStore interface {
 	// SessionTasks lists the agent's own task list; the caller may read the session.
-	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
+	SessionTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.SessionTask, error)
 }
 
 // Messages reads the turns of a session's active branch in their order, one by
 // one. After is a sequence, nil for the beginning; a limit of 0 is none. An error
 // of yield ends the reading and is returned.
 type Messages interface {
-	Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error
+	Messages(ctx context.Context, sessionID domain.SessionID, after *int64, limit int, yield func(domain.Turn) error) error
 	// LastSequence is the sequence of the last turn, -1 where there is none: sequences are dense from 0.
-	LastSequence(ctx context.Context, sessionID string) (int64, error)
+	LastSequence(ctx context.Context, sessionID domain.SessionID) (int64, error)
 }
 
 // Tasks are the background tasks of a session; the caller is authorised. An unknown
 // task is task_not_found.
 type Tasks interface {
-	List(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
+	List(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
 	// Output reads the last lines, at most tail.
-	Output(ctx context.Context, sessionID, taskID string, tail int) (domain.TaskOutput, error)
+	Output(ctx context.Context, sessionID domain.SessionID, taskID string, tail int) (domain.TaskOutput, error)
 	// Stop asks the task to end; stopping one that has ended changes nothing.
-	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+	Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
 }
 
 // Streams opens a subscription to a session's events: after says from where,
 // nil only what happens from now on. The caller is authorised. It is a function,
 // so that the wiring can give the realtime hub's own type for a Subscription.
-type Streams func(ctx context.Context, sessionID string, after *uint64) (Subscription, error)
+type Streams func(ctx context.Context, sessionID domain.SessionID, after *uint64) (Subscription, error)
 
 // Subscription is one client's place in a session's events. Next blocks until
 // there is one. Its error ends the subscription: the context's, or one that says
@@ -50,7 +50,7 @@ type Chats interface {
 	// Send returns once the message is durable.
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	// Answer resolves an open question, or says that another call did.
-	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
+	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
 	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
 }

@@ -113,7 +113,7 @@ func (r redactor) turn(t *domain.Turn) {
 		case b.Type == domain.BlockToolResult && r.shared.Redact.ToolResults:
 			b.Content = hidden
 		case b.Type == domain.BlockImage, b.Type == domain.BlockAudio:
-			if name, ours := strings.CutPrefix(b.Content, "/api/sessions/"+r.shared.SessionID+"/attachments/"); ours {
+			if name, ours := strings.CutPrefix(b.Content, "/api/sessions/"+string(r.shared.SessionID)+"/attachments/"); ours {
 				b.Content = r.path + name
 			}
 		default:

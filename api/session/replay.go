@@ -17,7 +17,7 @@ import (
 // read the source, or owns the replay session that is changed.
 type Replays interface {
 	Preview(ctx context.Context, session domain.Session) (replay.Preview, error)
-	Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (sessionID string, err error)
+	Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (sessionID domain.SessionID, err error)
 	Change(ctx context.Context, owner domain.User, session domain.Session, change replay.Change) error
 }
 

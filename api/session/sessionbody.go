@@ -9,7 +9,7 @@ import (
 
 // sessionSummary is one session in the list (docs/rest.md).
 type sessionSummary struct {
-	ID            string               `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	ID            domain.SessionID     `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent        string               `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
 	Status        domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input" doc:"Its status."`
 	WaitingReason domain.WaitingReason `json:"waiting_reason" enum:"none,model,model_unavailable,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"Why the session is not moving."`

@@ -15,7 +15,7 @@ import (
 )
 
 type sessionCreated struct {
-	SessionID string `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 }
 
 type sessionPage struct {
@@ -284,7 +284,7 @@ func (a *SessionsAPI) share(ctx context.Context, in *struct {
 	return httpx.Answer(sharedBody{session.Shared}, err)
 }
 
-func (a *SessionsAPI) rightsChanged(ctx context.Context, sessionID string) {
+func (a *SessionsAPI) rightsChanged(ctx context.Context, sessionID domain.SessionID) {
 	a.Rights.Announce(ctx, domain.RightsChange{SessionID: sessionID})
 }
 

@@ -23,7 +23,7 @@ import (
 // Shares keep public links to sessions; they know only the hash of a token.
 type Shares interface {
 	CreateShare(ctx context.Context, link domain.ShareLink, hash []byte, life time.Duration) (domain.ShareLink, error)
-	RevokeShare(ctx context.Context, sessionID string, hash []byte) error
+	RevokeShare(ctx context.Context, sessionID domain.SessionID, hash []byte) error
 	// OpenShare is share_gone for a link that was revoked or has expired.
 	OpenShare(ctx context.Context, hash []byte, view bool) (domain.SharedSession, error)
 }

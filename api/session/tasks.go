@@ -14,8 +14,8 @@ import (
 
 // TaskRef is the path of an operation on one background task.
 type TaskRef struct {
-	SessionID string `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
-	TaskID    string `path:"task_id" doc:"The background task." example:"bg_01a1fd9d-6697-73e2-8b37-3d7b3bf3476a"`
+	SessionID domain.SessionID `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
+	TaskID    string           `path:"task_id" doc:"The background task." example:"bg_01a1fd9d-6697-73e2-8b37-3d7b3bf3476a"`
 }
 
 // TasksAPI lists and stops tasks.

@@ -32,7 +32,7 @@ type Transfers interface {
 	Discard(ctx context.Context, upload transfer.ArchiveUpload) error
 	// Import makes a session of an upload, or leaves nothing behind. It goes on when the
 	// caller leaves.
-	Import(ctx context.Context, in transfer.ImportRequest) (sessionID string, from transfer.ImportedFrom, err error)
+	Import(ctx context.Context, in transfer.ImportRequest) (sessionID domain.SessionID, from transfer.ImportedFrom, err error)
 }
 
 // Export is an archive that is ready to be written.
@@ -130,7 +130,7 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 	return &httpx.Streamed{Body: func(hctx huma.Context) {
 		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
-		c.Set(fiber.HeaderContentDisposition, `attachment; filename="session-`+session.ID+`.zip"`)
+		c.Set(fiber.HeaderContentDisposition, string(`attachment; filename="session-`)+string(session.ID)+string(`.zip"`))
 		c.Set(fiber.HeaderCacheControl, "no-store")
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {
@@ -176,7 +176,7 @@ func (a *TransferAPI) importSession(ctx context.Context, in *httpx.FormInput) (*
 		return nil, httpx.At("body.file", err)
 	}
 
-	httpx.Concerns(ctx, id, nil)
+	httpx.Concerns(ctx, string(id), nil)
 	session, err := a.Store.OwnSession(ctx, user, id)
 
 	return httpx.Answer(importedSession{a.DetailOf(session, domain.ViewerOwner), from}, err)

@@ -25,7 +25,7 @@ type SessionSetup struct {
 
 // SessionDetail is one session with its settings. Its model is a string always.
 type SessionDetail struct {
-	ID              string               `json:"id" doc:"Its id." example:"01a1ff63-41a8-7c29-b842-41c53cd891d1"`
+	ID              domain.SessionID     `json:"id" doc:"Its id." example:"01a1ff63-41a8-7c29-b842-41c53cd891d1"`
 	Intent          string               `json:"intent" doc:"The purpose of the session." example:"Release notes, again"`
 	Status          domain.SessionStatus `json:"status" enum:"created,running,completed,failed,interrupted,waiting_for_input" doc:"Its status."`
 	WaitingReason   domain.WaitingReason `json:"waiting_reason" enum:"none,model,model_unavailable,tool,question,permission,rate_limit,child,slot,queued,worker_missing,budget" doc:"The reason why the session makes no progress."`

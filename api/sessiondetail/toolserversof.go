@@ -20,8 +20,8 @@ type MCPServers interface {
 		change func(*toolserver.Record) error,
 	) (toolserver.Record, error)
 	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
-	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
+	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
+	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
 }
 
 // ToolServers reads the tool servers of sessions.
@@ -48,7 +48,7 @@ func (a *ToolServers) ServersOf(ctx context.Context, session domain.Session) ([]
 // MCPWorkers are the workers, which hold the connections with tool servers.
 type MCPWorkers interface {
 	// Look has a session connected with its servers, and waits a moment.
-	Look(ctx context.Context, sessionID string) error
+	Look(ctx context.Context, sessionID domain.SessionID) error
 	ServerChanged(ctx context.Context, serverID string) error
 	UserDeleted(ctx context.Context, userID string) error
 }

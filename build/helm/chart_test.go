@@ -50,12 +50,17 @@ func variants() map[string]map[string]any {
 		"level 1":       with(map[string]any{"sandbox": map[string]any{"level": 1}}),
 		"session users": with(map[string]any{"sandbox": map[string]any{"sessionUsers": true}}),
 		"everything": with(map[string]any{
-			"mock": map[string]any{"enabled": true}, "hosts": []any{"everloop.example.org"}, "extraEnv": map[string]any{"LOG_LEVEL": "debug"},
+			"mock": map[string]any{
+				"enabled": true,
+			},
+			"hosts":            []any{"everloop.example.org"},
+			"extraEnv":         map[string]any{"LOG_LEVEL": "debug"},
 			"trustedProxies":   []any{"10.0.0.0/8"},
 			"identity":         map[string]any{"providersSecret": "providers"},
 			"ingress":          map[string]any{"enabled": true, "host": "everloop.example.org", "tlsSecret": "tls", "className": "nginx"},
-			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"a": "b"},
-			"sharedFiles": map[string]any{"storageClass": "shared"},
+			"imagePullSecrets": []any{map[string]any{"name": "pull"}},
+			"nodeSelector":     map[string]any{"a": "b"},
+			"sharedFiles":      map[string]any{"storageClass": "shared"},
 		}),
 		"agent alone": with(map[string]any{
 			"identity": off, "registry": off, "gateway": off, "git": off, "desktop": off, "llmGatewayURL": "http://model:8000",
@@ -309,7 +314,8 @@ func TestChart_settings(t *testing.T) {
 		}
 
 		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
-			listed := strings.Contains(text, "`"+variable.Name+"`") || strings.HasPrefix(variable.Name, "S3_") && strings.Contains(text, "`S3_…`")
+			listed := strings.Contains(text, "`"+variable.Name+"`") ||
+				strings.HasPrefix(variable.Name, "S3_") && strings.Contains(text, "`S3_…`")
 			require.True(t, listed, "%s has no setting %s", role, variable.Name)
 		}
 	}

@@ -17,7 +17,13 @@ import (
 func TestAlerts_load(t *testing.T) {
 	t.Parallel()
 
-	groups, faults := rulefmt.ParseFile("alerts.yaml", false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, faults := rulefmt.ParseFile(
+		"alerts.yaml",
+		false,
+		model.UTF8Validation,
+		parser.NewParser(parser.Options{}),
+		slog.New(slog.DiscardHandler),
+	)
 	require.Empty(t, faults)
 	require.NotEmpty(t, groups.Groups)
 

@@ -49,11 +49,11 @@ type Annotation struct {
 
 // Target is the part of a payload that an annotation is on.
 type Target struct {
-	TurnID     *string `json:"turn_id,omitempty" maxLength:"128" doc:"A turn of the same session."`
-	BlockIndex *int    `json:"block_index,omitempty" minimum:"0" doc:"A block of the turn, from 0."`
-	ToolCallID *string `json:"tool_call_id,omitempty" maxLength:"128" doc:"A tool call of the same session."`
-	Path       *string `json:"path,omitempty" minLength:"1" maxLength:"4096" doc:"A file of the session's workspace." example:"report.md"`
-	Range      *Range  `json:"range,omitempty" doc:"Characters of the text."`
+	TurnID     *domain.TurnID `json:"turn_id,omitempty" maxLength:"128" doc:"A turn of the same session."`
+	BlockIndex *int           `json:"block_index,omitempty" minimum:"0" doc:"A block of the turn, from 0."`
+	ToolCallID *string        `json:"tool_call_id,omitempty" maxLength:"128" doc:"A tool call of the same session."`
+	Path       *string        `json:"path,omitempty" minLength:"1" maxLength:"4096" doc:"A file of the session's workspace." example:"report.md"`
+	Range      *Range         `json:"range,omitempty" doc:"Characters of the text."`
 }
 
 // Range is a part of a text, in UTF-16 code units: [start, end).
@@ -64,10 +64,10 @@ type Range struct {
 
 // Payload is what annotations are on.
 type Payload struct {
-	ID         string `db:"id"`
-	SessionID  string `db:"session_id"`  // empty: it is a node of a run of a DAG
-	SolutionID string `db:"solution_id"` // of such a node: the production solution
-	IsSession  bool   `db:"is_session"`  // the id is the session's own: the annotation is on one of its files
+	ID         string           `db:"id"`
+	SessionID  domain.SessionID `db:"session_id"`  // empty: it is a node of a run of a DAG
+	SolutionID string           `db:"solution_id"` // of such a node: the production solution
+	IsSession  bool             `db:"is_session"`  // the id is the session's own: the annotation is on one of its files
 }
 
 // NewAnnotation is an annotation before it is kept.

@@ -25,7 +25,7 @@ const (
 type App struct {
 	ID          string
 	OwnerID     string
-	SessionID   string
+	SessionID   domain.SessionID
 	WorkingDir  string // relative to the workspace; "." is all of it
 	Name        string
 	Status      Status

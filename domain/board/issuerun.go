@@ -51,26 +51,26 @@ const (
 
 // IssueRun is the work of an agent on an issue.
 type IssueRun struct {
-	ID                  string          `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	IssueID             string          `json:"issue_id" doc:"The issue."`
-	AgentID             string          `json:"agent_id" doc:"The agent instance."`
-	RuntimeID           string          `json:"runtime_id" doc:"The runtime of the agent instance." example:"builtin"`
-	SessionID           *string         `json:"session_id" nullable:"true" doc:"Its session; null: there is none yet."`
-	Status              IssueRunStatus  `json:"status" enum:"queued,dispatched,running,waiting,completed,failed,cancelled" doc:"Its status."`
-	Trigger             IssueRunTrigger `json:"trigger" doc:"What began it."`
-	Attempt             int             `json:"attempt" doc:"Which attempt it is." example:"1"`
-	MaxAttempts         int             `json:"max_attempts" doc:"How many attempts there are." example:"2"`
-	ParentRunID         *string         `json:"parent_run_id" nullable:"true" doc:"The run of which it is another attempt; null: none."`
-	FailureReason       *string         `json:"failure_reason" nullable:"true" doc:"Why it failed, in words; null: it did not."`
-	ReasonCode          *string         `json:"reason_code" nullable:"true" doc:"Why it has its status: an error code, a finish reason, or agent_unavailable, stopped, reassigned, issue_closed, session_deleted, question_not_answered, too_many_rounds; null: there is nothing to say."`
-	Error               *string         `json:"error" nullable:"true" doc:"The same as failure_reason."`
-	Result              *string         `json:"result" nullable:"true" doc:"The agent's last text; null: none."`
-	CreatedAt           time.Time       `json:"created_at" doc:"Creation time."`
-	DispatchedAt        *time.Time      `json:"dispatched_at" nullable:"true" doc:"Time at which its turn came; null: it did not."`
-	StartedAt           *time.Time      `json:"started_at" nullable:"true" doc:"Time at which the agent was sent the issue; null: not yet."`
-	FinishedAt          *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
-	Usage               []RunUsage      `json:"usage" nullable:"false" doc:"What it has used, by model."`
-	CoalescedCommentIDs []string        `json:"coalesced_comment_ids" nullable:"false" doc:"Comments that came while it worked, and that it got afterwards."`
+	ID                  string            `json:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	IssueID             string            `json:"issue_id" doc:"The issue."`
+	AgentID             string            `json:"agent_id" doc:"The agent instance."`
+	RuntimeID           string            `json:"runtime_id" doc:"The runtime of the agent instance." example:"builtin"`
+	SessionID           *domain.SessionID `json:"session_id" nullable:"true" doc:"Its session; null: there is none yet."`
+	Status              IssueRunStatus    `json:"status" enum:"queued,dispatched,running,waiting,completed,failed,cancelled" doc:"Its status."`
+	Trigger             IssueRunTrigger   `json:"trigger" doc:"What began it."`
+	Attempt             int               `json:"attempt" doc:"Which attempt it is." example:"1"`
+	MaxAttempts         int               `json:"max_attempts" doc:"How many attempts there are." example:"2"`
+	ParentRunID         *string           `json:"parent_run_id" nullable:"true" doc:"The run of which it is another attempt; null: none."`
+	FailureReason       *string           `json:"failure_reason" nullable:"true" doc:"Why it failed, in words; null: it did not."`
+	ReasonCode          *string           `json:"reason_code" nullable:"true" doc:"Why it has its status: an error code, a finish reason, or agent_unavailable, stopped, reassigned, issue_closed, session_deleted, question_not_answered, too_many_rounds; null: there is nothing to say."`
+	Error               *string           `json:"error" nullable:"true" doc:"The same as failure_reason."`
+	Result              *string           `json:"result" nullable:"true" doc:"The agent's last text; null: none."`
+	CreatedAt           time.Time         `json:"created_at" doc:"Creation time."`
+	DispatchedAt        *time.Time        `json:"dispatched_at" nullable:"true" doc:"Time at which its turn came; null: it did not."`
+	StartedAt           *time.Time        `json:"started_at" nullable:"true" doc:"Time at which the agent was sent the issue; null: not yet."`
+	FinishedAt          *time.Time        `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	Usage               []RunUsage        `json:"usage" nullable:"false" doc:"What it has used, by model."`
+	CoalescedCommentIDs []string          `json:"coalesced_comment_ids" nullable:"false" doc:"Comments that came while it worked, and that it got afterwards."`
 }
 
 // IssueRunTrigger is what began an issue run.
@@ -154,7 +154,7 @@ type ClaimedIssueRun struct {
 	Begun       bool // its message was sent
 	AgentID     string
 	OwnerID     string // of the agent and of the session
-	SessionID   string
+	SessionID   domain.SessionID
 	WorkspaceID string
 	Title       string // of the session
 	Message     string
@@ -165,7 +165,7 @@ type ClaimedIssueRun struct {
 type AskedInRun struct {
 	RunID      string
 	OwnerID    string
-	SessionID  string
+	SessionID  domain.SessionID
 	QuestionID string
 	ToolCallID string
 	Questions  []byte // JSON

@@ -325,7 +325,7 @@ func (r *Run) beginUnit(n dag.Node, u *Unit, working *int) bool {
 	if u.Phase == PhaseWork && Subflow(n) {
 		u.ChildID = domain.NewID()
 	} else {
-		u.SessionID = domain.NewID()
+		u.SessionID = domain.SessionID(domain.NewID())
 	}
 
 	if n.TimeoutS != nil && u.Phase == PhaseWork {

@@ -37,23 +37,23 @@ type RunRecord struct {
 
 // NodeRecord is a node of a run, or an item of a map node, as the owner sees it.
 type NodeRecord struct {
-	NodeID       string          `json:"node_id" doc:"The node." example:"review"`
-	RunNodeID    string          `json:"run_node_id" doc:"Its id within the run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b7"`
-	Item         *int            `json:"item,omitempty" doc:"Of an item of a map node: its place in the list, from 0."`
-	Attempt      int             `json:"attempt" doc:"The attempt." example:"1"`
-	Status       Status          `json:"status" enum:"pending,ready,running,waiting,completed,failed,skipped,cancelled,reused" doc:"Its status."`
-	Reason       string          `json:"waiting_reason" enum:"none,question,permission,approval,timer,queued" doc:"Why it does not move; none: it does."`
-	SessionID    *string         `json:"session_id,omitempty" doc:"The session of its attempt, or of the one whose output it uses again; left out: there is none."`
-	ChildRunID   *string         `json:"child_run_id,omitempty" doc:"The run of its subflow, or of the one whose output it uses again; left out: there is none."`
-	InputsDigest string          `json:"inputs_digest" doc:"SHA-256 of what it was given; empty: not yet."`
-	Outputs      json.RawMessage `json:"outputs" doc:"Its output; null: there is none."`
-	Error        *NodeFailure    `json:"error" doc:"Why its last attempt failed; null: it did not."`
-	StartedAt    *time.Time      `json:"started_at" nullable:"true" doc:"Time of its start; null: not yet."`
-	FinishedAt   *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
-	Usage        domain.Usage    `json:"usage" doc:"What its attempts have used."`
-	ReusedFrom   *string         `json:"reused_from,omitempty" doc:"The run_node_id that made the output which it uses again; left out: it ran itself."`
-	ReuseReason  string          `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted" doc:"Why an earlier output was used again, or was not."`
-	Items        *ItemCounts     `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
+	NodeID       string            `json:"node_id" doc:"The node." example:"review"`
+	RunNodeID    string            `json:"run_node_id" doc:"Its id within the run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b7"`
+	Item         *int              `json:"item,omitempty" doc:"Of an item of a map node: its place in the list, from 0."`
+	Attempt      int               `json:"attempt" doc:"The attempt." example:"1"`
+	Status       Status            `json:"status" enum:"pending,ready,running,waiting,completed,failed,skipped,cancelled,reused" doc:"Its status."`
+	Reason       string            `json:"waiting_reason" enum:"none,question,permission,approval,timer,queued" doc:"Why it does not move; none: it does."`
+	SessionID    *domain.SessionID `json:"session_id,omitempty" doc:"The session of its attempt, or of the one whose output it uses again; left out: there is none."`
+	ChildRunID   *string           `json:"child_run_id,omitempty" doc:"The run of its subflow, or of the one whose output it uses again; left out: there is none."`
+	InputsDigest string            `json:"inputs_digest" doc:"SHA-256 of what it was given; empty: not yet."`
+	Outputs      json.RawMessage   `json:"outputs" doc:"Its output; null: there is none."`
+	Error        *NodeFailure      `json:"error" doc:"Why its last attempt failed; null: it did not."`
+	StartedAt    *time.Time        `json:"started_at" nullable:"true" doc:"Time of its start; null: not yet."`
+	FinishedAt   *time.Time        `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	Usage        domain.Usage      `json:"usage" doc:"What its attempts have used."`
+	ReusedFrom   *string           `json:"reused_from,omitempty" doc:"The run_node_id that made the output which it uses again; left out: it ran itself."`
+	ReuseReason  string            `json:"reuse_reason,omitempty" enum:"same_inputs,kept,definition_changed,inputs_changed,restarted" doc:"Why an earlier output was used again, or was not."`
+	Items        *ItemCounts       `json:"items,omitempty" doc:"Of a map node that has begun: its items."`
 }
 
 // ItemCounts says how far the items of a map node are.
@@ -139,7 +139,7 @@ type Handle struct {
 type Watch struct {
 	ID        string
 	Attempt   int
-	SessionID string
+	SessionID domain.SessionID
 	Limit     time.Duration // how long it may show none
 	Waits     bool          // for a person, a worker, a model that is away or the event log: nothing is to be seen
 }

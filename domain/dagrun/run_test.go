@@ -393,7 +393,7 @@ func TestRun_reuse(t *testing.T) {
 			if tc.reused {
 				require.Equal(t, dagrun.Reused, u.Status)
 				require.Equal(t, "old", u.ReusedFrom)
-				require.Equal(t, "its session", u.SessionID)
+				require.EqualValues(t, "its session", u.SessionID)
 				require.JSONEq(t, `"before"`, string(p.run.Outputs))
 			} else {
 				require.Equal(t, dagrun.Running, u.Status)

@@ -106,10 +106,10 @@ type Unit struct {
 	Phase   Phase
 	Attempt int
 
-	SessionID string // of its attempt; empty: it has none
-	Begun     bool   // its message was sent, or its subflow started
-	ChildID   string // the run of its subflow; empty: none
-	Stop      bool   // what it has begun is yet to be stopped
+	SessionID domain.SessionID // of its attempt; empty: it has none
+	Begun     bool             // its message was sent, or its subflow started
+	ChildID   string           // the run of its subflow; empty: none
+	Stop      bool             // what it has begun is yet to be stopped
 
 	Definition string // digest of its node
 	Inputs     string // digest of its request
@@ -147,8 +147,8 @@ type Result struct {
 type Earlier struct {
 	ID         string // of the unit that made it
 	NodeID     string
-	SessionID  string // of that unit; empty: it had none
-	ChildID    string // likewise its subflow
+	SessionID  domain.SessionID // of that unit; empty: it had none
+	ChildID    string           // likewise its subflow
 	Definition string
 	Inputs     string
 	Output     json.RawMessage

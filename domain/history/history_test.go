@@ -95,7 +95,7 @@ func TestPath_Shows(t *testing.T) {
 	t.Parallel()
 
 	for _, want := range []struct {
-		branch   string
+		branch   domain.BranchID
 		sequence int64
 		shown    bool
 	}{

@@ -1,9 +1,11 @@
 package history
 
+import "everloop/domain"
+
 // Stretch is the part of a branch, up to a sequence, that another one shows.
 type Stretch struct {
-	BranchID string `json:"branch_id"`
-	UpTo     int64  `json:"upto"`
+	BranchID domain.BranchID `json:"branch_id"`
+	UpTo     int64           `json:"upto"`
 }
 
 // Path is all that a branch shows: the stretches of the branches that it comes from,
@@ -31,7 +33,7 @@ func (p Path) Until(sequence int64) Path {
 }
 
 // Shows reports whether a path shows the entry at a sequence of a branch.
-func (p Path) Shows(branchID string, sequence int64) bool {
+func (p Path) Shows(branchID domain.BranchID, sequence int64) bool {
 	from := int64(0)
 
 	for _, s := range p {
@@ -46,7 +48,7 @@ func (p Path) Shows(branchID string, sequence int64) bool {
 }
 
 // Reaches reports whether a path leads up to the place before a sequence of a branch.
-func (p Path) Reaches(branchID string, sequence int64) bool {
+func (p Path) Reaches(branchID domain.BranchID, sequence int64) bool {
 	for _, s := range p {
 		if s.BranchID == branchID {
 			return sequence <= s.UpTo

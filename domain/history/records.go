@@ -8,10 +8,10 @@ import (
 
 // Checkpoint is a point of the conversation that one can go back to.
 type Checkpoint struct {
-	ID       string                `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
-	TurnID   string                `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"` // user_turn: the turn that follows it; else the last one before
-	ParentID *string               `json:"parent_checkpoint_id" doc:"The previous checkpoint; null for the first." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
-	BranchID string                `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	ID       domain.CheckpointID   `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
+	TurnID   domain.TurnID         `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"` // user_turn: the turn that follows it; else the last one before
+	ParentID *domain.CheckpointID  `json:"parent_checkpoint_id" doc:"The previous checkpoint; null for the first." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
+	BranchID domain.BranchID       `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
 	Sequence int64                 `json:"sequence" doc:"Its position in the branch, from 0." example:"3"`      // of the turn that follows
 	Step     int                   `json:"step" doc:"Number of model calls of the chat before it." example:"2"` // model calls of the main loop before it, on its branch
 	Kind     domain.CheckpointKind `json:"kind" enum:"user_turn,tool_batch,compaction,manual,pre_rewind" doc:"The type."`
@@ -50,7 +50,7 @@ type Snapshot struct {
 // DueCaptures are the checkpoints of one session whose files are to be captured
 // now, all from the same look at the workspace.
 type DueCaptures struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	SandboxUID int
 	IDs        []string
 	Previous   string // the snapshot to compare with; empty: none
@@ -61,62 +61,62 @@ type DueCaptures struct {
 
 // Branch is one line of a session's conversation.
 type Branch struct {
-	ID           string    `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	Name         *string   `json:"name" doc:"Its name."`
-	BaseID       *string   `json:"base_branch_id" doc:"Parent branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"` // the branch that it left; null for the first
-	HeadID       *string   `json:"head_id" doc:"The newest node." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
-	ForkedFromID *string   `json:"forked_from_id" doc:"The turn at which the branch was forked; null for the first branch." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
-	Created      time.Time `json:"created_at" doc:"Creation time."`
-	Reason       string    `json:"reason" enum:"root,rewind,whatif,fork" doc:"The reason."`
-	Active       bool      `json:"active" doc:"Whether it is the branch that the session is on."`
+	ID           domain.BranchID  `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	Name         *string          `json:"name" doc:"Its name."`
+	BaseID       *domain.BranchID `json:"base_branch_id" doc:"Parent branch." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"` // the branch that it left; null for the first
+	HeadID       *domain.TurnID   `json:"head_id" doc:"The newest node." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	ForkedFromID *domain.TurnID   `json:"forked_from_id" doc:"The turn at which the branch was forked; null for the first branch." example:"01a1ff63-2f13-77e0-acac-9760ccfbac8e"`
+	Created      time.Time        `json:"created_at" doc:"Creation time."`
+	Reason       string           `json:"reason" enum:"root,rewind,whatif,fork" doc:"The reason."`
+	Active       bool             `json:"active" doc:"Whether it is the branch that the session is on."`
 }
 
 // Node is one entry of the conversation tree.
 type Node struct {
-	ID             string            `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
-	ParentID       *string           `json:"parent_id" doc:"The parent node; null for the first." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
-	Children       []string          `json:"children" doc:"Ids of the child nodes." example:"[\"01a1ff63-2ea4-77a8-83e8-065bab5bbabc\"]"`
-	BranchID       string            `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	Kind           string            `json:"kind" enum:"message,compaction,system" doc:"The type."`
-	Role           domain.Role       `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
-	TurnID         string            `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
-	LoopID         string            `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent." example:"root"`
-	Sequence       int64             `json:"sequence" doc:"Its position in the branch, from 0." example:"1"`
-	Step           int               `json:"step" doc:"Number of model calls of the chat before it." example:"1"` // model calls of the main loop so far on its branch: what from_step counts
-	Label          string            `json:"label" doc:"The first characters of its text."`
-	Status         domain.TurnStatus `json:"status" doc:"Its status." example:"completed"`
-	Tokens         int64             `json:"tokens" doc:"Number of tokens." example:"49"`
-	ToolNames      []string          `json:"tool_names" doc:"Names of the tools that it called." example:"[\"Bash\"]"`
-	CheckpointID   *string           `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
-	IsHead         bool              `json:"is_head" doc:"Whether it is the newest of its branch."`
-	OnActiveBranch bool              `json:"on_active_branch" doc:"Whether it is on the branch that the session is on."`
-	Deprecated     bool              `json:"deprecated" doc:"Excluded from the model's context by a what-if."`
-	Created        time.Time         `json:"created_at" doc:"Creation time."`
+	ID             domain.TurnID        `json:"id" doc:"Its id." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	ParentID       *domain.TurnID       `json:"parent_id" doc:"The parent node; null for the first." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	Children       []domain.TurnID      `json:"children" doc:"Ids of the child nodes." example:"[\"01a1ff63-2ea4-77a8-83e8-065bab5bbabc\"]"`
+	BranchID       domain.BranchID      `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	Kind           string               `json:"kind" enum:"message,compaction,system" doc:"The type."`
+	Role           domain.Role          `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
+	TurnID         domain.TurnID        `json:"turn_id" doc:"The turn." example:"01a1ff63-2e65-78fc-9f81-0bf414a0eeac"`
+	LoopID         string               `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent." example:"root"`
+	Sequence       int64                `json:"sequence" doc:"Its position in the branch, from 0." example:"1"`
+	Step           int                  `json:"step" doc:"Number of model calls of the chat before it." example:"1"` // model calls of the main loop so far on its branch: what from_step counts
+	Label          string               `json:"label" doc:"The first characters of its text."`
+	Status         domain.TurnStatus    `json:"status" doc:"Its status." example:"completed"`
+	Tokens         int64                `json:"tokens" doc:"Number of tokens." example:"49"`
+	ToolNames      []string             `json:"tool_names" doc:"Names of the tools that it called." example:"[\"Bash\"]"`
+	CheckpointID   *domain.CheckpointID `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2e79-7c38-bcdf-8e7219279cf6"`
+	IsHead         bool                 `json:"is_head" doc:"Whether it is the newest of its branch."`
+	OnActiveBranch bool                 `json:"on_active_branch" doc:"Whether it is on the branch that the session is on."`
+	Deprecated     bool                 `json:"deprecated" doc:"Excluded from the model's context by a what-if."`
+	Created        time.Time            `json:"created_at" doc:"Creation time."`
 }
 
 // History is the whole conversation tree of a session.
 type History struct {
-	Nodes              []Node   `json:"nodes" doc:"The entries of all branches."`
-	Branches           []Branch `json:"branches" doc:"The branches of the history."`
-	HeadID             *string  `json:"head_id" doc:"The newest node." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
-	ActiveBranchID     string   `json:"active_branch_id" doc:"The branch that the session is on." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	SystemPromptTokens int      `json:"system_prompt_tokens" doc:"Tokens of the system prompt." example:"72"`
-	ToolsTokens        int      `json:"tools_tokens" doc:"Tokens of the descriptions of tools." example:"2029"`
-	TokenizerModel     string   `json:"tokenizer_model" doc:"The model whose tokens are counted." example:"everloop-demo"`
+	Nodes              []Node          `json:"nodes" doc:"The entries of all branches."`
+	Branches           []Branch        `json:"branches" doc:"The branches of the history."`
+	HeadID             *domain.TurnID  `json:"head_id" doc:"The newest node." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	ActiveBranchID     domain.BranchID `json:"active_branch_id" doc:"The branch that the session is on." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	SystemPromptTokens int             `json:"system_prompt_tokens" doc:"Tokens of the system prompt." example:"72"`
+	ToolsTokens        int             `json:"tools_tokens" doc:"Tokens of the descriptions of tools." example:"2029"`
+	TokenizerModel     string          `json:"tokenizer_model" doc:"The model whose tokens are counted." example:"everloop-demo"`
 }
 
 // Operation is a change of a session's branch that was claimed. A workflow
 // of its own finishes it.
 type Operation struct {
 	ID         string
-	SessionID  string
+	SessionID  domain.SessionID
 	OwnerID    string
 	SandboxUID int
 	Kind       domain.HistoryOperationKind
 	State      State
-	LeftID     string // the checkpoint of what the session stood at
-	ChatID     string // of a what-if
-	Attempt    int    // fencing token: of two attempts the later one may write
+	LeftID     string        // the checkpoint of what the session stood at
+	ChatID     domain.ChatID // of a what-if
+	Attempt    int           // fencing token: of two attempts the later one may write
 }
 
 // State is how far an operation has come.
@@ -144,12 +144,12 @@ type SkippedFile struct {
 
 // Moved is what a rewind, a change of branch or a what-if came to.
 type Moved struct {
-	SessionID        string               `json:"session_id"`
-	CheckpointID     *string              `json:"checkpoint_id"`
-	BranchID         string               `json:"branch_id"`
-	HeadTurnID       *string              `json:"head_turn_id"`
-	RemovedTurnIDs   []string             `json:"removed_turn_ids"` // kept on the branch that was left
-	PreviousBranchID string               `json:"previous_branch_id"`
+	SessionID        domain.SessionID     `json:"session_id"`
+	CheckpointID     *domain.CheckpointID `json:"checkpoint_id"`
+	BranchID         domain.BranchID      `json:"branch_id"`
+	HeadTurnID       *domain.TurnID       `json:"head_turn_id"`
+	RemovedTurnIDs   []domain.TurnID      `json:"removed_turn_ids"` // kept on the branch that was left
+	PreviousBranchID domain.BranchID      `json:"previous_branch_id"`
 	PreRewindID      string               `json:"pre_rewind_checkpoint_id"`
 	Message          []domain.ContentPart `json:"message"` // of the turn that a rewind went back before; null: none
 	Files            RestoredFiles        `json:"files"`
@@ -198,19 +198,19 @@ type CaptureBase struct {
 
 // Checkout is a look at an earlier state; nothing is changed by it.
 type Checkout struct {
-	CheckpointID   string           `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
-	Position       CheckoutPosition `json:"position" enum:"before,turn_end" doc:"before: before the turn; end: at its end."`
-	Turns          []domain.Turn    `json:"turns" doc:"The turns up to the checkpoint."`
-	Files          []FileDifference `json:"files" doc:"Files that differ from the current ones."`
-	FilesTruncated bool             `json:"files_truncated" doc:"Whether the list of files is truncated."` // unchanged files are left out, there are too many
-	SnapshotID     *string          `json:"snapshot_id" doc:"The snapshot of the files; null: none was taken."`
-	Tokens         int64            `json:"tokens" doc:"Number of tokens." example:"2160"`
+	CheckpointID   domain.CheckpointID `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
+	Position       CheckoutPosition    `json:"position" enum:"before,turn_end" doc:"before: before the turn; end: at its end."`
+	Turns          []domain.Turn       `json:"turns" doc:"The turns up to the checkpoint."`
+	Files          []FileDifference    `json:"files" doc:"Files that differ from the current ones."`
+	FilesTruncated bool                `json:"files_truncated" doc:"Whether the list of files is truncated."` // unchanged files are left out, there are too many
+	SnapshotID     *string             `json:"snapshot_id" doc:"The snapshot of the files; null: none was taken."`
+	Tokens         int64               `json:"tokens" doc:"Number of tokens." example:"2160"`
 }
 
 // CheckoutView is where a checkout looks: the entries before UpTo on a branch,
 // and two snapshots: what was there, and what to compare it with.
 type CheckoutView struct {
-	BranchID string
+	BranchID domain.BranchID
 	UpTo     int64
 	Snapshot string
 	Before   string
@@ -219,20 +219,20 @@ type CheckoutView struct {
 
 // BranchSide is one side of a comparison: what it has that the other has not.
 type BranchSide struct {
-	BranchID   string       `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
-	HeadTurnID *string      `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
-	Turns      int          `json:"turns" doc:"Number of turns since the fork." example:"9"`
-	Steps      int          `json:"steps" doc:"Number of model calls." example:"6"`
-	Usage      domain.Usage `json:"usage" doc:"Token usage." example:"{\"input_tokens\": 14151, \"output_tokens\": 125}"`
-	DurationMS int64        `json:"duration_ms" doc:"Duration in milliseconds." example:"2295"`
-	Snapshot   string       `json:"-"`
+	BranchID   domain.BranchID `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	HeadTurnID *domain.TurnID  `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
+	Turns      int             `json:"turns" doc:"Number of turns since the fork." example:"9"`
+	Steps      int             `json:"steps" doc:"Number of model calls." example:"6"`
+	Usage      domain.Usage    `json:"usage" doc:"Token usage." example:"{\"input_tokens\": 14151, \"output_tokens\": 125}"`
+	DurationMS int64           `json:"duration_ms" doc:"Duration in milliseconds." example:"2295"`
+	Snapshot   string          `json:"-"`
 }
 
 // TurnDifference is a turn that only one side has.
 type TurnDifference struct {
-	TurnID   string            `json:"turn_id" doc:"The turn." example:"01a1ff63-2f52-709e-8aab-1f09e1c21364"`
+	TurnID   domain.TurnID     `json:"turn_id" doc:"The turn." example:"01a1ff63-2f52-709e-8aab-1f09e1c21364"`
 	Side     string            `json:"side" enum:"base,other" doc:"The branch that contains it: base or other."`
-	BranchID string            `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
+	BranchID domain.BranchID   `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
 	Sequence int64             `json:"sequence" doc:"Its position in the branch, from 0." example:"3"`
 	Role     domain.Role       `json:"role" doc:"The role: user, assistant, system or tool." example:"user"`
 	Status   domain.TurnStatus `json:"status" doc:"Its status." example:"completed"`
@@ -241,7 +241,7 @@ type TurnDifference struct {
 
 // Comparison holds two branches of a session against each other.
 type Comparison struct {
-	SessionID    string           `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID    domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	ForkSequence int64            `json:"fork_sequence" doc:"The last sequence number that both branches share." example:"3"` // below it both are the same
 	Base         BranchSide       `json:"base" doc:"The first branch."`
 	Other        BranchSide       `json:"other" doc:"The second branch."`
@@ -252,9 +252,9 @@ type Comparison struct {
 // Request asks for a change of a session's branch.
 type Request struct {
 	Kind         domain.HistoryOperationKind
-	SessionID    string
-	CheckpointID string       // of a rewind or a change of branch
-	Send         *domain.Send // of a what-if
+	SessionID    domain.SessionID
+	CheckpointID domain.CheckpointID // of a rewind or a change of branch
+	Send         *domain.Send        // of a what-if
 }
 
 // Claimed is what became of such a request: an operation to carry out, or

@@ -4,7 +4,7 @@ import "everloop/domain"
 
 // ModelCall is a model call of the main loop that a branch shows.
 type ModelCall struct {
-	ChatID   string
+	ChatID   domain.ChatID
 	Step     int
 	Sequence int64
 }

@@ -2,26 +2,30 @@
 // waits, and what may be done. It does none of it.
 package operator
 
-import "time"
+import (
+	"time"
+
+	"everloop/domain"
+)
 
 // Run is a run of the workflow engine as administrators look at it, with what
 // the database knows of its work.
 type Run struct {
-	WorkflowID    string      `json:"workflow_id" doc:"The workflow." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	RunID         string      `json:"run_id" doc:"The run of the workflow engine; empty: there is none." example:"01a1ff63-401e-74c3-83a6-fdd31ba7e12c"`
-	Type          string      `json:"type" doc:"Type of the workflow, as Chat or DAGRun." example:"Chat"`
-	Kind          string      `json:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"What it carries."`
-	Status        string      `json:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Its status; lost: the database has open work, and no workflow is open that carries it."`
-	ChatStatus    string      `json:"chat_status" doc:"Of a chat: what it is about; else empty." example:"awaiting_answer"`
-	SessionID     string      `json:"session_id" doc:"The session; empty: none yet, or none at all." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	OwnerID       string      `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
-	BuildID       string      `json:"build_id" doc:"Build of the workers that carried on the run last; empty: workers without a version." example:"2611.0.0-b92b24adeb9c"`
-	StartedAt     time.Time   `json:"started_at" doc:"Start time."`
-	ClosedAt      *time.Time  `json:"closed_at" nullable:"true" doc:"End time; null while it is running."`
-	HistoryEvents int64       `json:"history_events" doc:"Counted when the run has closed; 0 before." example:"0"`
-	HistoryBytes  int64       `json:"history_bytes" doc:"Counted when the run has closed; 0 before." example:"0"`
-	Work          *Job        `json:"work" doc:"Its work in the database; null: there is none, or it was deleted."`
-	Actions       []RunAction `json:"actions" nullable:"false" enum:"cancel,force_fail,resume" doc:"What may be done with it now."`
+	WorkflowID    string           `json:"workflow_id" doc:"The workflow." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	RunID         string           `json:"run_id" doc:"The run of the workflow engine; empty: there is none." example:"01a1ff63-401e-74c3-83a6-fdd31ba7e12c"`
+	Type          string           `json:"type" doc:"Type of the workflow, as Chat or DAGRun." example:"Chat"`
+	Kind          string           `json:"kind" enum:"chat,fork,task,compaction,replay,history,import,archive,deletion,schedule,issue,dag" doc:"What it carries."`
+	Status        string           `json:"status" enum:"running,completed,failed,canceled,terminated,continued_as_new,timed_out,lost" doc:"Its status; lost: the database has open work, and no workflow is open that carries it."`
+	ChatStatus    string           `json:"chat_status" doc:"Of a chat: what it is about; else empty." example:"awaiting_answer"`
+	SessionID     domain.SessionID `json:"session_id" doc:"The session; empty: none yet, or none at all." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	OwnerID       string           `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	BuildID       string           `json:"build_id" doc:"Build of the workers that carried on the run last; empty: workers without a version." example:"2611.0.0-b92b24adeb9c"`
+	StartedAt     time.Time        `json:"started_at" doc:"Start time."`
+	ClosedAt      *time.Time       `json:"closed_at" nullable:"true" doc:"End time; null while it is running."`
+	HistoryEvents int64            `json:"history_events" doc:"Counted when the run has closed; 0 before." example:"0"`
+	HistoryBytes  int64            `json:"history_bytes" doc:"Counted when the run has closed; 0 before." example:"0"`
+	Work          *Job             `json:"work" doc:"Its work in the database; null: there is none, or it was deleted."`
+	Actions       []RunAction      `json:"actions" nullable:"false" enum:"cancel,force_fail,resume" doc:"What may be done with it now."`
 }
 
 // Job is what the database holds of the work that a run carries.
@@ -35,9 +39,9 @@ type Job struct {
 	CreatedAt  time.Time `json:"created_at" doc:"Creation time."`
 	Waiting    RunWait   `json:"waiting" doc:"Why it makes no progress."`
 
-	SessionID string `json:"-"`
-	OwnerID   string `json:"-"`
-	Detail    string `json:"-"` // loop of a background sub-agent, or kind of a history operation
+	SessionID domain.SessionID `json:"-"`
+	OwnerID   string           `json:"-"`
+	Detail    string           `json:"-"` // loop of a background sub-agent, or kind of a history operation
 }
 
 // RunWait is what a run waits for.
@@ -88,7 +92,9 @@ var RunKinds = []string{
 // RunQuery narrows runs down; empty fields do not. Page is what an earlier
 // answer gave as its next one.
 type RunQuery struct {
-	Status, Kind, SessionID, OwnerID string
-	Page                             []byte
-	Limit                            int
+	Status, Kind string
+	SessionID    domain.SessionID
+	OwnerID      string
+	Page         []byte
+	Limit        int
 }

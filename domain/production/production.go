@@ -35,22 +35,22 @@ type DocumentState struct {
 // Solution is a production solution: a DAG of agents, and an architecture. A
 // session that was deleted is left out.
 type Solution struct {
-	ID                    string         `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Name                  string         `json:"name" doc:"Its name." example:"Nightly review"`
-	Description           string         `json:"description" doc:"The description."`
-	Status                SolutionStatus `json:"status" enum:"draft,published,archived" doc:"Its status."`
-	SessionID             *string        `json:"session_id,omitempty" doc:"The session that belongs to it; left out: none."`
-	FlowSessionID         *string        `json:"flow_session_id,omitempty" doc:"The session in which its DAG is worked on; left out: none."`
-	ArchitectureSessionID *string        `json:"architecture_session_id,omitempty" doc:"The session for its architecture; left out: none."`
-	AIAssist              bool           `json:"ai_assist" doc:"Whether the agent of session_id edits its DAG and architecture."`
-	FlowAIAssist          bool           `json:"flow_ai_assist" doc:"Whether the agent of flow_session_id edits its DAG."`
-	ArchitectureAIAssist  bool           `json:"architecture_ai_assist" doc:"Whether the agent of architecture_session_id edits its architecture."`
-	DAG                   DocumentState  `json:"dag" doc:"The versions of its DAG."`
-	Architecture          DocumentState  `json:"architecture" doc:"The versions of its architecture."`
-	LastRun               *LastRun       `json:"last_run,omitempty" doc:"The newest run of its DAG; left out: there is none."`
-	OwnerID               string         `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
-	CreatedAt             time.Time      `json:"created_at" doc:"Creation time."`
-	UpdatedAt             time.Time      `json:"updated_at" doc:"Time of the last change."`
+	ID                    string            `json:"id" doc:"Its id." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Name                  string            `json:"name" doc:"Its name." example:"Nightly review"`
+	Description           string            `json:"description" doc:"The description."`
+	Status                SolutionStatus    `json:"status" enum:"draft,published,archived" doc:"Its status."`
+	SessionID             *domain.SessionID `json:"session_id,omitempty" doc:"The session that belongs to it; left out: none."`
+	FlowSessionID         *domain.SessionID `json:"flow_session_id,omitempty" doc:"The session in which its DAG is worked on; left out: none."`
+	ArchitectureSessionID *domain.SessionID `json:"architecture_session_id,omitempty" doc:"The session for its architecture; left out: none."`
+	AIAssist              bool              `json:"ai_assist" doc:"Whether the agent of session_id edits its DAG and architecture."`
+	FlowAIAssist          bool              `json:"flow_ai_assist" doc:"Whether the agent of flow_session_id edits its DAG."`
+	ArchitectureAIAssist  bool              `json:"architecture_ai_assist" doc:"Whether the agent of architecture_session_id edits its architecture."`
+	DAG                   DocumentState     `json:"dag" doc:"The versions of its DAG."`
+	Architecture          DocumentState     `json:"architecture" doc:"The versions of its architecture."`
+	LastRun               *LastRun          `json:"last_run,omitempty" doc:"The newest run of its DAG; left out: there is none."`
+	OwnerID               string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	CreatedAt             time.Time         `json:"created_at" doc:"Creation time."`
+	UpdatedAt             time.Time         `json:"updated_at" doc:"Time of the last change."`
 }
 
 // LastRun is the newest run of a production solution's DAG.
@@ -65,9 +65,9 @@ type NewSolution struct {
 	OwnerID               string
 	Name                  string
 	Description           string
-	SessionID             *string
-	FlowSessionID         *string
-	ArchitectureSessionID *string
+	SessionID             *domain.SessionID
+	FlowSessionID         *domain.SessionID
+	ArchitectureSessionID *domain.SessionID
 	AIAssist              bool
 	FlowAIAssist          bool
 	ArchitectureAIAssist  bool
@@ -78,10 +78,10 @@ type SolutionChange struct {
 	Name        *string
 	Description *string
 	Status      *SolutionStatus
-	SessionID   *string
+	SessionID   *domain.SessionID
 
-	FlowSessionID         *string
-	ArchitectureSessionID *string
+	FlowSessionID         *domain.SessionID
+	ArchitectureSessionID *domain.SessionID
 	AIAssist              *bool
 	FlowAIAssist          *bool
 	ArchitectureAIAssist  *bool

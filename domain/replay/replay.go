@@ -12,10 +12,10 @@ import (
 // Preview says whether a session can be replayed, and why not
 // (docs/replay.md).
 type Preview struct {
-	SessionID string  `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Intent    string  `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
-	Supported bool    `json:"supported" doc:"Whether it is supported."`
-	Reason    *string `json:"reason" enum:"no_turns,still_running,unsupported_entries" doc:"The reason."`
+	SessionID domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent    string           `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	Supported bool             `json:"supported" doc:"Whether it is supported."`
+	Reason    *string          `json:"reason" enum:"no_turns,still_running,unsupported_entries" doc:"The reason."`
 }
 
 // Reasons for which a session cannot be replayed.
@@ -39,7 +39,7 @@ type Change struct {
 type Step struct {
 	Gap    int64           `json:"gap,omitempty"` // milliseconds since the step before, as recorded
 	Name   string          `json:"name"`
-	ChatID string          `json:"chat_id"`
+	ChatID domain.ChatID   `json:"chat_id"`
 	Data   json.RawMessage `json:"data"`
 	Entry  *Entry          `json:"entry,omitempty"` // with the event that begins a turn
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
@@ -70,8 +70,8 @@ const (
 
 // NewReplay is a replay session to make.
 type NewReplay struct {
-	SessionID string // made before, as the ids in the script
-	BranchID  string
+	SessionID domain.SessionID // made before, as the ids in the script
+	BranchID  domain.BranchID
 	Source    domain.Session
 	OwnerID   string
 	Speed     int
@@ -83,7 +83,7 @@ type NewReplay struct {
 // Claim is a replay as its records stand, for the process that plays it. Attempt
 // fences every later write.
 type Claim struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	SourceID   string
 	Attempt    int
 	Status     domain.ReplayStatus
@@ -98,11 +98,11 @@ type Claim struct {
 // PlayedSteps are steps that are due, in order, and the text of the turns that
 // they touch as it is behind them, by turn id.
 type PlayedSteps struct {
-	SessionID string
+	SessionID domain.SessionID
 	Attempt   int
 	From      int // position of the first step
 	Steps     []Step
-	Text      map[string][]domain.Block
+	Text      map[domain.TurnID][]domain.Block
 }
 
 // CodeReplayOver refuses to go on playing into a session that has gone its own

@@ -61,14 +61,14 @@ type Task struct {
 	TaskSpec
 	CronText string `json:"cron_text" db:"-" doc:"The cron expression in words." example:"At 02:30"`
 
-	SessionID           *string    `json:"session_id" db:"session_id" nullable:"true" doc:"The session of all runs of a persistent task; null: there is none yet."`
-	NextRunAt           *time.Time `json:"next_run_at" db:"next_run_at" nullable:"true" doc:"Time of the next tick, without its jitter; null: there is none."`
-	LastRunAt           *time.Time `json:"last_run_at" db:"last_run_at" nullable:"true" doc:"Time at which a run was last begun; null: never."`
-	LastStatus          *string    `json:"last_status" db:"last_status" nullable:"true" enum:"running,completed,failed" doc:"Status of the run that began or ended last; null: none did."`
-	ConsecutiveFailures int        `json:"consecutive_failures" db:"consecutive_failures" doc:"Failed runs since the last completed one or the last start." example:"0"`
-	PausedReason        *string    `json:"paused_reason" db:"paused_reason" nullable:"true" doc:"Why the service disabled the task; null: it did not."`
-	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"Time of its creation."`
-	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"Time of its last change."`
+	SessionID           *domain.SessionID `json:"session_id" db:"session_id" nullable:"true" doc:"The session of all runs of a persistent task; null: there is none yet."`
+	NextRunAt           *time.Time        `json:"next_run_at" db:"next_run_at" nullable:"true" doc:"Time of the next tick, without its jitter; null: there is none."`
+	LastRunAt           *time.Time        `json:"last_run_at" db:"last_run_at" nullable:"true" doc:"Time at which a run was last begun; null: never."`
+	LastStatus          *string           `json:"last_status" db:"last_status" nullable:"true" enum:"running,completed,failed" doc:"Status of the run that began or ended last; null: none did."`
+	ConsecutiveFailures int               `json:"consecutive_failures" db:"consecutive_failures" doc:"Failed runs since the last completed one or the last start." example:"0"`
+	PausedReason        *string           `json:"paused_reason" db:"paused_reason" nullable:"true" doc:"Why the service disabled the task; null: it did not."`
+	CreatedAt           time.Time         `json:"created_at" db:"created_at" doc:"Time of its creation."`
+	UpdatedAt           time.Time         `json:"updated_at" db:"updated_at" doc:"Time of its last change."`
 }
 
 // NotOwnerOfTask is the error for a change of a scheduled task that the user may only see.
@@ -103,21 +103,21 @@ const (
 
 // Run is the record of one tick, or of one run that was asked for.
 type Run struct {
-	ID           string           `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
-	TaskID       string           `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	SessionID    *string          `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
-	Status       domain.RunStatus `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
-	Outcome      TickOutcome      `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
-	ReasonCode   *string          `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say." example:"previous_run_active"`
-	ErrorCode    *string          `json:"error_code" db:"error_code" nullable:"true" doc:"Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran." example:"schema_mismatch"`
-	Error        *string          `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
-	ScheduledFor time.Time        `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
-	TriggeredAt  time.Time        `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
-	FinishedAt   *time.Time       `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
-	DriftMS      int64            `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran." example:"240"`
-	Usage        domain.Usage     `json:"usage" db:"-" doc:"What its chat has used."`
-	Checks       []RunCheck       `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
-	Attempt      int              `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
+	ID           string            `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
+	TaskID       string            `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	SessionID    *domain.SessionID `json:"session_id" db:"session_id" nullable:"true" doc:"Its session; null: it has none (yet)."`
+	Status       domain.RunStatus  `json:"status" db:"status" enum:"running,completed,failed" doc:"Its status."`
+	Outcome      TickOutcome       `json:"outcome" db:"outcome" enum:"fired,caught_up,missed,skipped,coalesced,blocked" doc:"What became of the tick."`
+	ReasonCode   *string           `json:"reason_code" db:"reason_code" nullable:"true" doc:"Why it has this outcome, such as run_now; where there is no reason for that, the error_code. Null: there is nothing to say." example:"previous_run_active"`
+	ErrorCode    *string           `json:"error_code" db:"error_code" nullable:"true" doc:"Why it failed: the error code or finish reason of its chat, outcome_not_met and the like; null: it did not, or nothing ran." example:"schema_mismatch"`
+	Error        *string           `json:"error" db:"error" nullable:"true" doc:"Why it failed, in words; null: it did not."`
+	ScheduledFor time.Time         `json:"scheduled_for" db:"scheduled_for" doc:"Time of the tick, without its jitter."`
+	TriggeredAt  time.Time         `json:"triggered_at" db:"triggered_at" doc:"Time at which the tick was taken."`
+	FinishedAt   *time.Time        `json:"finished_at" db:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
+	DriftMS      int64             `json:"drift_ms" db:"drift_ms" doc:"Milliseconds from scheduled_for, with its jitter, to the start of the run, or to triggered_at where nothing ran." example:"240"`
+	Usage        domain.Usage      `json:"usage" db:"-" doc:"What its chat has used."`
+	Checks       []RunCheck        `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
+	Attempt      int               `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
 }
 
 // LateAfter is how late a tick may be taken and still have run in time.
@@ -194,7 +194,7 @@ type CronPreview struct {
 
 // ChatWaiter is a workflow run that waits for a chat that has ended.
 type ChatWaiter struct {
-	ChatID     string
+	ChatID     domain.ChatID
 	WorkflowID string
 }
 
@@ -222,7 +222,7 @@ type ClaimedRun struct {
 	RunID     string
 	Ended     bool // there is nothing to do
 	Begun     bool // its message was sent
-	SessionID string
+	SessionID domain.SessionID
 	OwnerID   string
 	Task      TaskSpec
 }

@@ -2,7 +2,11 @@
 // It reads no package and asks no registry.
 package skill
 
-import "time"
+import (
+	"time"
+
+	"everloop/domain"
+)
 
 // Source says where a skill comes from (docs/skills.md#where-skills-come-from).
 type Source string
@@ -102,13 +106,13 @@ type Installed struct {
 
 // SessionSkill is a package in a session's workspace as it was last read.
 type SessionSkill struct {
-	SessionID   string    `db:"session_id"`
-	Name        string    `db:"name"`
-	Source      Source    `db:"source"`
-	Org         string    `db:"org"`
-	Version     string    `db:"version"`
-	Digest      string    `db:"digest"`
-	InstalledAt time.Time `db:"installed_at"`
+	SessionID   domain.SessionID `db:"session_id"`
+	Name        string           `db:"name"`
+	Source      Source           `db:"source"`
+	Org         string           `db:"org"`
+	Version     string           `db:"version"`
+	Digest      string           `db:"digest"`
+	InstalledAt time.Time        `db:"installed_at"`
 }
 
 // Stat is how a session has used one skill.

@@ -105,9 +105,9 @@ func isMPEG(b []byte) bool {
 
 // Heard is the result of the transcription of one part of a user turn.
 type Heard struct {
-	SessionID string
-	ChatID    string // the chat that waits for it
-	EntryID   string
+	SessionID domain.SessionID
+	ChatID    domain.ChatID // the chat that waits for it
+	EntryID   domain.TurnID
 	Part      int // index
 	Status    domain.AudioStatus
 	Transcription
@@ -115,7 +115,7 @@ type Heard struct {
 
 // SpokenTurn is a user turn whose recordings are to be transcribed.
 type SpokenTurn struct {
-	ChatID  string // of the turn
+	ChatID  domain.ChatID // of the turn
 	Parts   []domain.ContentPart
 	Stopped bool // the chat that waits for it has ended or was stopped
 }
@@ -148,7 +148,7 @@ func Fault(err error) error {
 
 // TranscriptPatch shows what was said in a recording in the user turn that has the
 // blocks: in its last block when that is text, else in a new one.
-func TranscriptPatch(turnID string, blocks []domain.Block, said string) domain.AddContentPatch {
+func TranscriptPatch(turnID domain.TurnID, blocks []domain.Block, said string) domain.AddContentPatch {
 	patch := domain.AddContentPatch{
 		TurnID:     turnID,
 		PatchType:  domain.PatchAddContent,

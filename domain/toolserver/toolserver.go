@@ -49,7 +49,7 @@ type Record struct {
 	ID         string
 	Scope      Scope
 	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator made it
-	SessionID  *string
+	SessionID  *domain.SessionID
 	OwnerID    string // who made it
 	// Trusted says that an administrator made it, so that it may be on the
 	// service's own network.
@@ -106,7 +106,7 @@ const (
 // server. It outlives the process that had the connection, so that the tools
 // are known before the server answers again.
 type Connection struct {
-	SessionID   string
+	SessionID   domain.SessionID
 	Name        string // of the server
 	Fingerprint string // of the configuration that it was made with, its secrets left out
 	Status      Status

@@ -57,11 +57,11 @@ type MissingThing struct {
 
 // ImportedFrom says where an imported session comes from.
 type ImportedFrom struct {
-	SessionID      string    `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	Intent         string    `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
-	ExportedAt     time.Time `json:"exported_at" doc:"Creation time of the archive."`
-	ServiceVersion string    `json:"service_version" doc:"The version of the service that wrote the archive." example:"2611.0.0"`
-	FormatVersion  int       `json:"format_version" doc:"Version of the archive format." example:"1"`
+	SessionID      domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Intent         string           `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	ExportedAt     time.Time        `json:"exported_at" doc:"Creation time of the archive."`
+	ServiceVersion string           `json:"service_version" doc:"The version of the service that wrote the archive." example:"2611.0.0"`
+	FormatVersion  int              `json:"format_version" doc:"Version of the archive format." example:"1"`
 }
 
 // ExportParts say what of a session its reader may carry away besides the
@@ -91,7 +91,7 @@ const (
 
 // Import is one import, of which SessionID is the session that it makes.
 type Import struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	OwnerID    string
 	State      ImportState
 	Attempt    int
@@ -102,8 +102,8 @@ type Import struct {
 
 // ArchiveUpload is an archive that is stored and not imported yet.
 type ArchiveUpload struct {
-	SessionID string // that the import will make
-	Size      int64  // bytes
+	SessionID domain.SessionID // that the import will make
+	Size      int64            // bytes
 	SHA256    []byte
 }
 

@@ -14,7 +14,7 @@ import (
 
 // SessionTree is the frame of a session's conversation.
 type SessionTree struct {
-	ActiveBranchID string             `json:"active_branch_id"`
+	ActiveBranchID domain.BranchID    `json:"active_branch_id"`
 	Branches       []BranchRecord     `json:"branches"`
 	Chats          []ChatRecord       `json:"chats"`
 	Checkpoints    []CheckpointRecord `json:"-"` // an export has a member for them
@@ -22,10 +22,10 @@ type SessionTree struct {
 
 // CheckpointRecord is one checkpoint, those of tool batches included.
 type CheckpointRecord struct {
-	ID         string                `json:"checkpoint_id" db:"id"`
-	BranchID   string                `json:"branch_id" db:"branch_id"`
-	TurnID     string                `json:"turn_id" db:"turn_id"`
-	ChatID     *string               `json:"chat_id" db:"chat_id"`
+	ID         domain.CheckpointID   `json:"checkpoint_id" db:"id"`
+	BranchID   domain.BranchID       `json:"branch_id" db:"branch_id"`
+	TurnID     domain.TurnID         `json:"turn_id" db:"turn_id"`
+	ChatID     *domain.ChatID        `json:"chat_id" db:"chat_id"`
 	Kind       domain.CheckpointKind `json:"kind" db:"kind"`
 	Sequence   int64                 `json:"sequence" db:"sequence"`
 	Label      string                `json:"label" db:"label"`
@@ -40,13 +40,13 @@ type CheckpointRecord struct {
 
 // BranchRecord is one branch of the conversation.
 type BranchRecord struct {
-	ID             string           `json:"id" db:"id"`
-	ParentBranchID *string          `json:"parent_branch_id" db:"parent_branch_id"`
+	ID             domain.BranchID  `json:"id" db:"id"`
+	ParentBranchID *domain.BranchID `json:"parent_branch_id" db:"parent_branch_id"`
 	ForkSequence   int64            `json:"fork_sequence" db:"fork_sequence"`
 	NextSequence   int64            `json:"next_sequence" db:"next_sequence"`
 	Lineage        []BranchAncestor `json:"lineage" db:"lineage"`
 	Reason         string           `json:"reason" db:"reason"`
-	ForkedFromID   *string          `json:"forked_from_id" db:"forked_from_id"`
+	ForkedFromID   *domain.TurnID   `json:"forked_from_id" db:"forked_from_id"`
 	Name           *string          `json:"name" db:"name"`
 	CreatedAt      time.Time        `json:"created_at" db:"created_at"`
 }
@@ -54,14 +54,14 @@ type BranchRecord struct {
 // BranchAncestor says up to which sequence, exclusive, a branch shows the
 // entries of another.
 type BranchAncestor struct {
-	BranchID string `json:"branch_id"`
-	UpTo     int64  `json:"upto"`
+	BranchID domain.BranchID `json:"branch_id"`
+	UpTo     int64           `json:"upto"`
 }
 
 // ChatRecord is one chat.
 type ChatRecord struct {
-	ID           string               `json:"id" db:"id"`
-	BranchID     string               `json:"branch_id" db:"branch_id"`
+	ID           domain.ChatID        `json:"id" db:"id"`
+	BranchID     domain.BranchID      `json:"branch_id" db:"branch_id"`
 	Trigger      domain.Trigger       `json:"trigger" db:"trigger"`
 	Mode         domain.Mode          `json:"mode" db:"mode"`
 	Headless     bool                 `json:"headless" db:"headless"`
@@ -86,11 +86,11 @@ type ChatRecord struct {
 
 // EntryRecord is one turn with its tool calls.
 type EntryRecord struct {
-	ID                   string               `json:"id"`
-	BranchID             string               `json:"branch_id"`
+	ID                   domain.TurnID        `json:"id"`
+	BranchID             domain.BranchID      `json:"branch_id"`
 	Sequence             int64                `json:"sequence"`
-	ParentID             *string              `json:"parent_id"`
-	ChatID               string               `json:"chat_id"`
+	ParentID             *domain.TurnID       `json:"parent_id"`
+	ChatID               domain.ChatID        `json:"chat_id"`
 	LoopID               string               `json:"loop_id"`
 	ParentForkToolCallID *string              `json:"parent_fork_tool_call_id"`
 	Kind                 string               `json:"kind"`
@@ -108,7 +108,7 @@ type EntryRecord struct {
 	DurationMS           int64                `json:"duration_ms"`
 	ContextWindow        int64                `json:"context_window"`
 	Deprecated           bool                 `json:"deprecated"`              // on the branch that was read
-	DeprecatedOn         []string             `json:"deprecated_on,omitempty"` // branches that a what-if left it out of
+	DeprecatedOn         []domain.BranchID    `json:"deprecated_on,omitempty"` // branches that a what-if left it out of
 	FailureReason        *string              `json:"failure_reason"`
 	Compaction           json.RawMessage      `json:"compaction,omitempty"`
 	StartedAt            time.Time            `json:"started_at"`
@@ -167,8 +167,8 @@ type QuestionRecord struct {
 
 // UnarchivedChat is a chat that has ended and whose events are in the log only.
 type UnarchivedChat struct {
-	ChatID    string
-	SessionID string
+	ChatID    domain.ChatID
+	SessionID domain.SessionID
 	Round     int
 }
 
@@ -183,7 +183,7 @@ type ArchivedPage struct {
 // EventArchive is an object that holds a session's events from one position of
 // the log, exclusive, up to another.
 type EventArchive struct {
-	SessionID string
+	SessionID domain.SessionID
 	FromSeq   uint64
 	UpToSeq   uint64
 	Key       string

@@ -81,12 +81,12 @@ const (
 
 // Spec is what a webhook is made of.
 type Spec struct {
-	URL         string  `json:"url" doc:"Where events are sent." example:"https://hooks.example.org/everloop"`
-	Description string  `json:"description" doc:"What it is for." example:"The channel of the team"`
-	Events      []Event `json:"events" nullable:"false" doc:"The events that it is sent; * stands for all of them."`
-	SessionID   *string `json:"session_id" nullable:"true" doc:"Only events of this session are sent; null: of all."`
-	TaskID      *string `json:"task_id" nullable:"true" doc:"Only events of this scheduled task are sent; null: of all."`
-	Enabled     bool    `json:"enabled" doc:"Whether events are sent."`
+	URL         string            `json:"url" doc:"Where events are sent." example:"https://hooks.example.org/everloop"`
+	Description string            `json:"description" doc:"What it is for." example:"The channel of the team"`
+	Events      []Event           `json:"events" nullable:"false" doc:"The events that it is sent; * stands for all of them."`
+	SessionID   *domain.SessionID `json:"session_id" nullable:"true" doc:"Only events of this session are sent; null: of all."`
+	TaskID      *string           `json:"task_id" nullable:"true" doc:"Only events of this scheduled task are sent; null: of all."`
+	Enabled     bool              `json:"enabled" doc:"Whether events are sent."`
 }
 
 // Webhook is an address to which events are sent.
@@ -220,13 +220,13 @@ type Body struct {
 
 // Chat is the data of an event of a chat.
 type Chat struct {
-	SessionID string         `json:"session_id"`
-	Intent    string         `json:"intent"`
-	ChatID    string         `json:"chat_id"`
-	Trigger   domain.Trigger `json:"trigger"`
-	TaskID    *string        `json:"task_id"` // the scheduled task
-	RunID     *string        `json:"run_id"`  // the run of that task
-	Questions []Question     `json:"questions,omitempty"`
+	SessionID domain.SessionID `json:"session_id"`
+	Intent    string           `json:"intent"`
+	ChatID    domain.ChatID    `json:"chat_id"`
+	Trigger   domain.Trigger   `json:"trigger"`
+	TaskID    *string          `json:"task_id"` // the scheduled task
+	RunID     *string          `json:"run_id"`  // the run of that task
+	Questions []Question       `json:"questions,omitempty"`
 	domain.ChatEnded
 }
 
@@ -243,12 +243,12 @@ type Question struct {
 
 // Escalation is the data of question.escalated.
 type Escalation struct {
-	SessionID string   `json:"session_id"`
-	Intent    string   `json:"intent"`
-	ChatID    string   `json:"chat_id"`
-	TaskID    *string  `json:"task_id"`
-	RunID     *string  `json:"run_id"`
-	Question  Question `json:"question"`
+	SessionID domain.SessionID `json:"session_id"`
+	Intent    string           `json:"intent"`
+	ChatID    domain.ChatID    `json:"chat_id"`
+	TaskID    *string          `json:"task_id"`
+	RunID     *string          `json:"run_id"`
+	Question  Question         `json:"question"`
 }
 
 // Task is the data of an event of a scheduled task.
@@ -269,34 +269,34 @@ type Stopped struct {
 
 // DAGRun is the data of an event of a DAG run.
 type DAGRun struct {
-	RunID          string     `json:"run_id"`
-	ProdSolutionID string     `json:"prod_solution_id"`
-	Name           string     `json:"name"` // of the solution
-	Version        int        `json:"version"`
-	Status         string     `json:"status"`
-	Retries        int        `json:"retries"`
-	Error          *RunError  `json:"error"`
-	SessionID      *string    `json:"session_id"` // that waits; null in other events
-	Questions      []Question `json:"questions,omitempty"`
-	StartedAt      *time.Time `json:"started_at"`
-	FinishedAt     *time.Time `json:"finished_at"`
+	RunID          string            `json:"run_id"`
+	ProdSolutionID string            `json:"prod_solution_id"`
+	Name           string            `json:"name"` // of the solution
+	Version        int               `json:"version"`
+	Status         string            `json:"status"`
+	Retries        int               `json:"retries"`
+	Error          *RunError         `json:"error"`
+	SessionID      *domain.SessionID `json:"session_id"` // that waits; null in other events
+	Questions      []Question        `json:"questions,omitempty"`
+	StartedAt      *time.Time        `json:"started_at"`
+	FinishedAt     *time.Time        `json:"finished_at"`
 }
 
 // IssueRun is the data of an event of an issue run.
 type IssueRun struct {
-	RunID       string     `json:"run_id"`
-	IssueID     string     `json:"issue_id"`
-	Identifier  string     `json:"identifier"`
-	Title       string     `json:"title"` // of the issue
-	WorkspaceID string     `json:"workspace_id"`
-	AgentID     string     `json:"agent_id"`
-	SessionID   *string    `json:"session_id"` // null: it has none yet
-	Status      string     `json:"status"`
-	Attempt     int        `json:"attempt"`
-	Error       *RunError  `json:"error"`
-	Questions   []Question `json:"questions,omitempty"`
-	StartedAt   *time.Time `json:"started_at"`
-	FinishedAt  *time.Time `json:"finished_at"`
+	RunID       string            `json:"run_id"`
+	IssueID     string            `json:"issue_id"`
+	Identifier  string            `json:"identifier"`
+	Title       string            `json:"title"` // of the issue
+	WorkspaceID string            `json:"workspace_id"`
+	AgentID     string            `json:"agent_id"`
+	SessionID   *domain.SessionID `json:"session_id"` // null: it has none yet
+	Status      string            `json:"status"`
+	Attempt     int               `json:"attempt"`
+	Error       *RunError         `json:"error"`
+	Questions   []Question        `json:"questions,omitempty"`
+	StartedAt   *time.Time        `json:"started_at"`
+	FinishedAt  *time.Time        `json:"finished_at"`
 }
 
 // RunError is why a run failed, or was ended.

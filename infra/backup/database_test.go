@@ -174,8 +174,8 @@ func TestRestore_everyRowObjectAndFile(t *testing.T) {
 	memory := "tab\tand\nnewline and \\N and ünï"
 	exec(t, from.url, `INSERT INTO memories (user_id, type, content) VALUES ($1, 'feedback', $2)`, user.ID, memory)
 
-	require.NoError(t, os.MkdirAll(filepath.Join(from.dir, "workspace", session), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(from.dir, "workspace", session, "file"), []byte("kept"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(from.dir, "workspace", string(session)), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(from.dir, "workspace", string(session), "file"), []byte("kept"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(from.dir, "encryption-key"), []byte("the key"), 0o600))
 
 	for key, text := range map[string]string{"images/a/b": "picture", "events/x": strings.Repeat("large ", 1<<20), "empty": ""} {
@@ -204,7 +204,7 @@ func TestRestore_everyRowObjectAndFile(t *testing.T) {
 	// Numbers go on after those in use.
 	exec(t, to.url, `INSERT INTO memories (user_id, type, content) VALUES ($1, 'feedback', 'another')`, user.ID)
 
-	kept, err := os.ReadFile(filepath.Join(to.dir, "workspace", session, "file"))
+	kept, err := os.ReadFile(filepath.Join(to.dir, "workspace", string(session), "file"))
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(kept))
 
@@ -240,7 +240,7 @@ func TestRestore_deletedMeanwhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "backup")
 	m, err := backup.Write(t.Context(), path, from.Deployment)
 	require.NoError(t, err)
-	require.Equal(t, []string{session}, m.Databases["everloop"].Gone)
+	require.Equal(t, []string{string(session)}, m.Databases["everloop"].Gone)
 
 	to := newPlace(t, emptied(t, testkit.Postgres(t)))
 	require.NoError(t, restore(t, path, to))
@@ -252,9 +252,9 @@ func TestRestore_deletedMeanwhile(t *testing.T) {
 
 	rows, err := conn.Query(t.Context(), `SELECT id FROM sessions WHERE deleted_at IS NULL`)
 	require.NoError(t, err)
-	live, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	live, err := pgx.CollectRows(rows, pgx.RowTo[domain.SessionID])
 	require.NoError(t, err)
-	require.Equal(t, []string{other.ID}, live)
+	require.Equal(t, []domain.SessionID{other.ID}, live)
 }
 
 // Rows of an earlier version of the schema are migrated after they were restored.

@@ -27,7 +27,7 @@ type Blobs interface {
 type record struct {
 	ID     string          `json:"id,omitempty"`
 	Name   string          `json:"name"`
-	ChatID string          `json:"chat_id,omitempty"`
+	ChatID domain.ChatID   `json:"chat_id,omitempty"`
 	At     int64           `json:"at"` // nanoseconds since 1970
 	Data   json.RawMessage `json:"data,omitempty"`
 	Ref    string          `json:"ref,omitempty"` // key of the object that is Data
@@ -61,7 +61,7 @@ func (l *Log) encode(ctx context.Context, e domain.Event) ([]byte, error) {
 			"event %s has %d bytes and there is no object store for it", e.Name, len(body))
 	}
 
-	r.Ref, r.Data = "events/"+e.SessionID+"/"+bodyName(e), nil
+	r.Ref, r.Data = "events/"+string(e.SessionID)+"/"+bodyName(e), nil
 	if err := l.cfg.Blobs.Put(ctx, r.Ref, data); err != nil {
 		return nil, fmt.Errorf("store the body of event %s: %w", e.Name, err)
 	}
@@ -94,7 +94,7 @@ func marshal(r record) ([]byte, error) {
 
 // decode turns a stream's message into the event, fetching a body that is kept
 // as an object.
-func (l *Log) decode(ctx context.Context, sessionID string, body []byte) (domain.Event, error) {
+func (l *Log) decode(ctx context.Context, sessionID domain.SessionID, body []byte) (domain.Event, error) {
 	var r record
 	if err := json.Unmarshal(body, &r); err != nil {
 		return domain.Event{}, fmt.Errorf("event log holds what is not an event: %w", err)

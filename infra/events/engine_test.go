@@ -64,14 +64,14 @@ func (b *blobs) Get(_ context.Context, key string) ([]byte, error) {
 
 func patch(session string, n int) domain.Event {
 	return domain.Event{
-		SessionID: session, Name: domain.EventTurnPatch, ChatID: "c1", At: time.Now(),
+		SessionID: domain.SessionID(session), Name: domain.EventTurnPatch, ChatID: "c1", At: time.Now(),
 		Data: []byte(fmt.Sprintf(`{"turn_id":"t1","patch_type":"add_content","n":%d}`, n)),
 	}
 }
 
 func edgeEvent(session, name, turn string) domain.Event {
 	return domain.Event{
-		ID: domain.NewID(), SessionID: session, Name: name, At: time.Now(),
+		ID: domain.NewID(), SessionID: domain.SessionID(session), Name: name, At: time.Now(),
 		Data: []byte(fmt.Sprintf(`{"turn_id":%q}`, turn)),
 	}
 }
@@ -85,7 +85,7 @@ func publish(t testing.TB, l *Log, e domain.Event) uint64 {
 	return seq
 }
 
-func readAll(t testing.TB, l *Log, session string, after, upTo uint64) []domain.LoggedEvent {
+func readAll(t testing.TB, l *Log, session domain.SessionID, after, upTo uint64) []domain.LoggedEvent {
 	t.Helper()
 
 	var got []domain.LoggedEvent

@@ -85,7 +85,7 @@ func countTail(t *testing.T, l *Log) *tailCount {
 	go func() {
 		defer close(ended)
 
-		_ = l.Tail(ctx, func(uint64) { close(started) }, func(_ string, _ uint64, _ int, load Load) {
+		_ = l.Tail(ctx, func(uint64) { close(started) }, func(_ domain.SessionID, _ uint64, _ int, load Load) {
 			e, err := load(ctx)
 
 			var n int

@@ -291,7 +291,7 @@ func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err erro
 
 // Forget drops a session's events, as its deletion does. Bodies that are
 // objects are not touched.
-func (l *Log) Forget(ctx context.Context, sessionID string) error {
+func (l *Log) Forget(ctx context.Context, sessionID domain.SessionID) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}

@@ -321,8 +321,8 @@ func TestLargeBodiesAreReferences(t *testing.T) {
 func TestRefusedEvents(t *testing.T) {
 	l := newEngine(t).open(Config{})
 
-	for _, id := range []string{"", "a.b", "*", ">", "a b", "a\n", "ü", strings.Repeat("x", 129)} {
-		event := patch(id, 1)
+	for _, id := range []domain.SessionID{"", "a.b", "*", ">", "a b", "a\n", "ü", domain.SessionID(strings.Repeat("x", 129))} {
+		event := patch(string(id), 1)
 		_, err := l.Publish(t.Context(), event)
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%q: %v", id, err)
 		require.Error(t, l.Read(t.Context(), id, 0, 1, func(domain.LoggedEvent) error { return nil }))

@@ -15,7 +15,7 @@ var errStop = errors.New("stop")
 // Read calls fn for the kept events of a session with after < seq <= upTo, in
 // order, with PrevSeq filled in. upTo may lie beyond the end
 // (math.MaxUint64: everything that the log has now). An error of fn ends it and is returned.
-func (l *Log) Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+func (l *Log) Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
 	var prev uint64
 
 	first := true
@@ -45,7 +45,7 @@ func (l *Log) Read(ctx context.Context, sessionID string, after, upTo uint64, fn
 }
 
 // ReadEdges is Read for turn:start and turn:end only; PrevSeq stays 0.
-func (l *Log) ReadEdges(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+func (l *Log) ReadEdges(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func (l *Log) ReadEdges(ctx context.Context, sessionID string, after, upTo uint6
 }
 
 // Last is the sequence of a session's newest event, 0 when none is kept.
-func (l *Log) Last(ctx context.Context, sessionID string) (uint64, error) {
+func (l *Log) Last(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	return l.LastUpTo(ctx, sessionID, math.MaxUint64)
 }
 
 // LastUpTo is the sequence of a session's newest kept event at or before upTo,
 // 0 when there is none.
-func (l *Log) LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint64, error) {
+func (l *Log) LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uint64) (uint64, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID string, upTo uint64) (uint
 
 // LastAt is when a session's newest kept event was stored, by the clock of the event log;
 // zero when none is kept.
-func (l *Log) LastAt(ctx context.Context, sessionID string) (last time.Time, err error) {
+func (l *Log) LastAt(ctx context.Context, sessionID domain.SessionID) (last time.Time, err error) {
 	if err := token("session_id", sessionID); err != nil {
 		return last, err
 	}
@@ -153,7 +153,7 @@ func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ..
 }
 
 // Oldest is the sequence of a session's oldest kept event, 0 when none is kept.
-func (l *Log) Oldest(ctx context.Context, sessionID string) (uint64, error) {
+func (l *Log) Oldest(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
@@ -186,7 +186,7 @@ func (l *Log) Oldest(ctx context.Context, sessionID string) (uint64, error) {
 }
 
 // Count is how many events of a session with a sequence above after are kept.
-func (l *Log) Count(ctx context.Context, sessionID string, after uint64) (int, error) {
+func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err
 	}
@@ -241,7 +241,7 @@ func (l *Log) scan(ctx context.Context, subject string, after, upTo uint64, fn f
 }
 
 // merge calls fn for the entries of both subjects of a session, in order.
-func (l *Log) merge(ctx context.Context, sessionID string, after, upTo uint64, fn func(message) error) error {
+func (l *Log) merge(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(message) error) error {
 	if err := token("session_id", sessionID); err != nil {
 		return err
 	}

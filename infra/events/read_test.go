@@ -68,7 +68,7 @@ func TestReadFromEveryPosition(t *testing.T) {
 		var got, gotPrev []uint64
 
 		for _, e := range readAll(t, l, "a", after, math.MaxUint64) {
-			require.Equal(t, "a", e.SessionID)
+			require.EqualValues(t, "a", e.SessionID)
 			got, gotPrev = append(got, e.Seq), append(gotPrev, e.PrevSeq)
 		}
 

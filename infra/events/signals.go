@@ -64,15 +64,15 @@ func (s *Signals) Close() {
 // AnnounceStop broadcasts to every process that a chat is to stop. attempt goes along
 // for those who read the bus; watchers go by the flag. It returns when the
 // server has the message.
-func (s *Signals) AnnounceStop(ctx context.Context, chatID string, attempt int) error {
-	return s.announce(ctx, chatStop, "chat_id", chatID, strconv.Itoa(attempt))
+func (s *Signals) AnnounceStop(ctx context.Context, chatID domain.ChatID, attempt int) error {
+	return s.announce(ctx, chatStop, "chat_id", string(chatID), strconv.Itoa(attempt))
 }
 
 // WatchStop watches for stops of one chat. The channel gets a value for a stop
 // that is announced from now on; several may become one. cancel ends it and is
 // safe to call again.
-func (s *Signals) WatchStop(chatID string) (ch <-chan struct{}, cancel func()) {
-	return s.watch(chatStop + chatID)
+func (s *Signals) WatchStop(chatID domain.ChatID) (ch <-chan struct{}, cancel func()) {
+	return s.watch(string(chatStop) + string(chatID))
 }
 
 // AnnounceTaskStop broadcasts to every process that a background task is to stop.
@@ -86,7 +86,7 @@ func (s *Signals) WatchTaskStop(taskID string) (ch <-chan struct{}, cancel func(
 }
 
 func (s *Signals) announce(ctx context.Context, kind, field, id, body string) error {
-	if err := token(field, id); err != nil {
+	if err := token(field, domain.SessionID(id)); err != nil {
 		return err
 	}
 

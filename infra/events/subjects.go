@@ -10,10 +10,12 @@ import (
 const edgeToken = ".edge"
 
 // flow is the subject of a session's events but its turn edges.
-func (l *Log) flow(sessionID string) string { return l.cfg.SubjectPrefix + "." + sessionID }
+func (l *Log) flow(sessionID domain.SessionID) string {
+	return l.cfg.SubjectPrefix + "." + string(sessionID)
+}
 
 // edge is the subject of a session's turn edges.
-func (l *Log) edge(sessionID string) string { return l.flow(sessionID) + edgeToken }
+func (l *Log) edge(sessionID domain.SessionID) string { return l.flow(sessionID) + edgeToken }
 
 // subjectOf is where an event of that name goes.
 func (l *Log) subjectOf(e domain.Event) string {
@@ -32,7 +34,7 @@ func (l *Log) sessionOf(subject string) string {
 
 // token refuses what cannot be one token of a NATS subject: such an id would
 // read or write other sessions' events.
-func token(kind, id string) error {
+func token(kind string, id domain.SessionID) error {
 	if id == "" || len(id) > 128 {
 		return domain.Invalidf(kind, "must have 1 to 128 characters")
 	}

@@ -34,7 +34,11 @@ type Load = func(ctx context.Context) (domain.Event, error)
 // The consumer is a plain ephemeral one, made again behind the last event seen
 // when its numbering skips, its heartbeat stops, the connection was lost or its
 // generation of the log was closed.
-func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sessionID string, seq uint64, size int, load Load)) error {
+func (l *Log) Tail(
+	ctx context.Context,
+	started func(seq uint64),
+	each func(sessionID domain.SessionID, seq uint64, size int, load Load),
+) error {
 	if err := l.ensure(ctx); err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (l *Log) Tail(ctx context.Context, started func(seq uint64), each func(sess
 // tail is the state of one Tail call.
 type tail struct {
 	log      *Log
-	each     func(sessionID string, seq uint64, size int, load Load)
+	each     func(sessionID domain.SessionID, seq uint64, size int, load Load)
 	position uint64 // of the stream: the last event given to each
 }
 
@@ -235,8 +239,8 @@ func (t *tail) deliver(subject string, body []byte, seq uint64) {
 	session := t.log.sessionOf(subject)
 	t.position = seq
 	t.log.raise(seq)
-	t.each(session, seq, len(body), func(ctx context.Context) (domain.Event, error) {
-		return t.log.decode(ctx, session, body)
+	t.each(domain.SessionID(session), seq, len(body), func(ctx context.Context) (domain.Event, error) {
+		return t.log.decode(ctx, domain.SessionID(session), body)
 	})
 }
 

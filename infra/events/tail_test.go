@@ -19,7 +19,7 @@ type seen struct {
 	events   []domain.LoggedEvent
 }
 
-func (s *seen) each(session string, seq uint64, _ int, load Load) {
+func (s *seen) each(session domain.SessionID, seq uint64, _ int, load Load) {
 	e, err := load(context.Background())
 	if err != nil || e.SessionID != session {
 		e.Name = fmt.Sprint("broken: ", err)
@@ -73,7 +73,7 @@ func TestTail_allSessionsInOrder(t *testing.T) {
 	for n := range 500 {
 		event := patch(fmt.Sprintf("s%d", n%7), n)
 		if n%10 == 0 {
-			event = edgeEvent(event.SessionID, domain.EventTurnStart, "t")
+			event = edgeEvent(string(event.SessionID), domain.EventTurnStart, "t")
 		}
 
 		want = append(want, publish(t, l, event))
@@ -83,7 +83,7 @@ func TestTail_allSessionsInOrder(t *testing.T) {
 	require.Equal(t, want, s.seqs())
 
 	for n, e := range s.events {
-		require.Equal(t, fmt.Sprintf("s%d", n%7), e.SessionID)
+		require.EqualValues(t, fmt.Sprintf("s%d", n%7), e.SessionID)
 	}
 }
 

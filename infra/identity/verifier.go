@@ -94,13 +94,13 @@ func (v *Verifier) caller(ctx context.Context, p domain.Identity, grant string, 
 
 // tokenClaims are what the service puts into its tokens beside the registered claims.
 type tokenClaims struct {
-	SessionID     string `json:"sid"`
-	Username      string `json:"preferred_username"`
-	Name          string `json:"name"`
-	Email         string `json:"email"`
-	Administrator bool   `json:"administrator"`
-	First         bool   `json:"first_administrator"`
-	Version       int64  `json:"user_version"`
+	SessionID     domain.SessionID `json:"sid"`
+	Username      string           `json:"preferred_username"`
+	Name          string           `json:"name"`
+	Email         string           `json:"email"`
+	Administrator bool             `json:"administrator"`
+	First         bool             `json:"first_administrator"`
+	Version       int64            `json:"user_version"`
 }
 
 // byToken verifies an access token. Its signature is checked here; the service is asked
@@ -130,7 +130,7 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 		return domain.Caller{}, auth.Unauthorized()
 	}
 
-	alive, err := v.service.alive(ctx, own.SessionID)
+	alive, err := v.service.alive(ctx, string(own.SessionID))
 	if err != nil && !errors.Is(err, errAway) {
 		return domain.Caller{}, err
 	}
@@ -144,5 +144,5 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 	return v.caller(ctx, domain.Identity{
 		Issuer: issuer, Subject: registered.Subject, Username: own.Username, Name: own.Name, Email: own.Email,
 		Administrator: own.Administrator, First: own.First, Version: own.Version,
-	}, own.SessionID, &expires)
+	}, string(own.SessionID), &expires)
 }

@@ -22,9 +22,9 @@ const (
 
 // notice is the body of a message.
 type notice struct {
-	SessionID string `json:"session_id,omitempty"`
-	ServerID  string `json:"server_id,omitempty"`
-	UserID    string `json:"user_id,omitempty"`
+	SessionID domain.SessionID `json:"session_id,omitempty"`
+	ServerID  string           `json:"server_id,omitempty"`
+	UserID    string           `json:"user_id,omitempty"`
 }
 
 // Remote reaches the managers of all workers. It may lose a notice, as when a
@@ -34,7 +34,7 @@ type Remote struct{ Conn *nats.Conn }
 
 // Look has a worker connect the session with its servers, and returns when their
 // states are in the records or a moment has passed.
-func (r Remote) Look(ctx context.Context, sessionID string) error {
+func (r Remote) Look(ctx context.Context, sessionID domain.SessionID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 
@@ -57,7 +57,7 @@ func (r Remote) ServerChanged(ctx context.Context, serverID string) error {
 }
 
 // SessionDeleted ends what runs for a session.
-func (r Remote) SessionDeleted(ctx context.Context, sessionID string) error {
+func (r Remote) SessionDeleted(ctx context.Context, sessionID domain.SessionID) error {
 	return r.announce(ctx, notice{SessionID: sessionID})
 }
 

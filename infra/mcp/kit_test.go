@@ -34,18 +34,18 @@ type records struct {
 	states  map[string]toolserver.Connection
 }
 
-func (r *records) SessionMCPServers(context.Context, string) ([]toolserver.Record, error) {
+func (r *records) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.servers, nil
 }
 
-func (r *records) MCPSession(_ context.Context, id string) (domain.Session, error) {
+func (r *records) MCPSession(_ context.Context, id domain.SessionID) (domain.Session, error) {
 	return domain.Session{ID: id, OwnerID: "ann"}, nil
 }
 
-func (r *records) MCPConnections(context.Context, string) ([]toolserver.Connection, error) {
+func (r *records) MCPConnections(context.Context, domain.SessionID) ([]toolserver.Connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -73,7 +73,9 @@ func (r *records) state(name string) toolserver.Connection {
 	return r.states[name]
 }
 
-func (r *records) Root(context.Context, string, int) (string, error) { return "/nowhere", nil }
+func (r *records) Root(context.Context, domain.SessionID, int) (string, error) {
+	return "/nowhere", nil
+}
 
 // program is a tool server that runs in this process. It ends when its standard
 // input does or when it is killed.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 	"everloop/domain/toolserver"
 )
 
@@ -23,8 +24,9 @@ type Known struct {
 
 // knownKey is one state of one session's connection with a server.
 type knownKey struct {
-	session, server, hash string
-	at                    time.Time
+	session      domain.SessionID
+	server, hash string
+	at           time.Time
 }
 
 // maxKnown bounds the lists of tools that are kept ready.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 )
 
 // Launcher starts processes in the sandboxes of sessions.
@@ -20,7 +21,7 @@ type Program struct {
 	// runs it privately: without any workspace, in an empty directory and as a user
 	// that nothing else has.
 	Session        *tools.SessionView
-	SessionID      string // whose chats use it, and whose rules its network follows
+	SessionID      domain.SessionID // whose chats use it, and whose rules its network follows
 	Argv           []string
 	Env            map[string]string
 	Stdout, Stderr io.Writer

@@ -18,15 +18,15 @@ import (
 
 // Records keep the configured servers and the last states of connections.
 type Records interface {
-	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
-	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
+	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
+	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
+	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
 	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
 }
 
 // Roots says where a session's files are on this machine.
 type Roots interface {
-	Root(ctx context.Context, sessionID string, uid int) (string, error)
+	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 }
 
 // Config is what a Manager works with.
@@ -65,11 +65,14 @@ type Manager struct {
 
 	mu     sync.Mutex
 	links  map[linkKey]*link
-	known  map[string]*known // by session
+	known  map[domain.SessionID]*known // by session
 	closed bool
 }
 
-type linkKey struct{ session, server string }
+type linkKey struct {
+	session domain.SessionID
+	server  string
+}
 
 // known is what was read of a session's servers lately.
 type known struct {
@@ -99,7 +102,7 @@ func NewManager(c Config) *Manager {
 		c.Logger = slog.Default()
 	}
 
-	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[string]*known{}}
+	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[domain.SessionID]*known{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	m.spawn(m.closeIdle)
 
@@ -156,7 +159,7 @@ func (m *Manager) drop(match func(linkKey, *link) bool) {
 }
 
 // ForgetSession ends everything of a session.
-func (m *Manager) ForgetSession(sessionID string) {
+func (m *Manager) ForgetSession(sessionID domain.SessionID) {
 	m.mu.Lock()
 	delete(m.known, sessionID)
 	m.mu.Unlock()
@@ -191,7 +194,7 @@ func (m *Manager) ForgetUser(userID string) {
 }
 
 // servers gives the servers that count for a session.
-func (m *Manager) servers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
+func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	m.mu.Lock()
 	k := m.known[sessionID]
 	m.mu.Unlock()

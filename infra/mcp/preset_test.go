@@ -40,7 +40,7 @@ func TestManager_program_ofAPreset(t *testing.T) {
 		require.Equal(t, map[string]string{"HOME": "/tmp"}, p.Env)
 		require.NotNil(t, p.Session)
 		require.Equal(t, "/nowhere", p.Session.Root)
-		require.Equal(t, "s", p.SessionID)
+		require.EqualValues(t, "s", p.SessionID)
 	}
 
 	m.Presets = presets{errors.New("not installed")}

@@ -21,9 +21,9 @@ type SealedRecords interface {
 		change func(*toolserver.Record) error,
 	) (toolserver.Record, error)
 	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
-	SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error)
-	MCPSession(ctx context.Context, sessionID string) (domain.Session, error)
-	MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error)
+	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
+	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
+	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
 	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
 }
 
@@ -152,7 +152,7 @@ func (v Vault) ChangeMCPServer(
 }
 
 // SessionMCPServers gives the servers that count for a session.
-func (v Vault) SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
+func (v Vault) SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	list, err := v.SealedRecords.SessionMCPServers(ctx, sessionID)
 	if err != nil {
 		return nil, err

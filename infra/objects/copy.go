@@ -42,6 +42,6 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // PutImage keeps a picture of a session's messages under its name.
-func (s *Store) PutImage(ctx context.Context, sessionID, name, mime string, data []byte) error {
+func (s *Store) PutImage(ctx context.Context, sessionID domain.SessionID, name, mime string, data []byte) error {
 	return s.put(ctx, imagePrefix(sessionID)+name, mime, data)
 }

@@ -20,9 +20,9 @@ import (
 // Keep stores the picture of a data URL and gives the reference by which
 // messages name it; an http(s) address is returned unchanged, for the model
 // server to fetch. Whatever else it is, is refused.
-func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, error) {
+func (s *Store) Keep(ctx context.Context, sessionID domain.SessionID, address string) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
-		return s.kept(ctx, sessionID, owner, name, badImage, "image/")
+		return s.kept(ctx, sessionID, string(owner), name, badImage, "image/")
 	}
 
 	if !strings.HasPrefix(address, "data:") {
@@ -47,9 +47,9 @@ func (s *Store) Keep(ctx context.Context, sessionID, address string) (string, er
 
 // KeepAudio is Keep for a recording, of at most so many bytes. Its format is found by its
 // content.
-func (s *Store) KeepAudio(ctx context.Context, sessionID, address string, most int) (string, error) {
+func (s *Store) KeepAudio(ctx context.Context, sessionID domain.SessionID, address string, most int) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
-		return s.kept(ctx, sessionID, owner, name, badAudio, "audio/")
+		return s.kept(ctx, sessionID, string(owner), name, badAudio, "audio/")
 	}
 
 	_, data, err := decodeDataURL(address, badAudio)
@@ -85,7 +85,7 @@ func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, er
 }
 
 // KeepImage stores an image of a tool's result, whose type and size were checked.
-func (s *Store) KeepImage(ctx context.Context, sessionID, mime string, data []byte) (domain.CallImage, error) {
+func (s *Store) KeepImage(ctx context.Context, sessionID domain.SessionID, mime string, data []byte) (domain.CallImage, error) {
 	object, err := s.keepAttachment(ctx, sessionID, mime, data)
 	if err != nil {
 		return domain.CallImage{}, err
@@ -94,7 +94,7 @@ func (s *Store) KeepImage(ctx context.Context, sessionID, mime string, data []by
 	return domain.CallImage{Attachment: path.Base(object), MimeType: mime, Bytes: int64(len(data))}, nil
 }
 
-func (s *Store) keepAttachment(ctx context.Context, sessionID, mime string, data []byte) (string, error) {
+func (s *Store) keepAttachment(ctx context.Context, sessionID domain.SessionID, mime string, data []byte) (string, error) {
 	if err := domain.DiskFull(s.room); err != nil {
 		return "", err
 	}
@@ -126,8 +126,14 @@ func decodeDataURL(address string, bad func(string) error) (mime string, data []
 
 // kept gives the object of an attachment that a message of the same session has shown
 // already, as a rewound message does when it is sent again.
-func (s *Store) kept(ctx context.Context, sessionID, owner, name string, bad func(string) error, kind string) (string, error) {
-	if owner != sessionID {
+func (s *Store) kept(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	owner, name string,
+	bad func(string) error,
+	kind string,
+) (string, error) {
+	if owner != string(sessionID) {
 		return "", bad("it is an attachment of another session")
 	}
 
@@ -161,7 +167,9 @@ func badAudio(why string) error {
 }
 
 // imagePrefix is where pictures and recordings of a session's messages are.
-func imagePrefix(sessionID string) string { return "images/" + sessionID + "/" }
+func imagePrefix(sessionID domain.SessionID) string {
+	return "images/" + string(sessionID) + "/"
+}
 
 // DataURL gives a kept picture as a data URL.
 func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
@@ -175,6 +183,6 @@ func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
 
 // Image gives a picture of a session's messages by the last part of its
 // reference.
-func (s *Store) Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error) {
+func (s *Store) Image(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error) {
 	return s.get(ctx, imagePrefix(sessionID)+path.Base(name))
 }

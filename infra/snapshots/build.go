@@ -43,7 +43,7 @@ type Builder struct {
 
 // NewBuilder makes a Builder for a session. open gives a content, which is read to
 // its end.
-func (s *Store) NewBuilder(sessionID string, open func(content string) (io.ReadCloser, error)) (*Builder, error) {
+func (s *Store) NewBuilder(sessionID domain.SessionID, open func(content string) (io.ReadCloser, error)) (*Builder, error) {
 	if err := checkSession(sessionID); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ const (
 
 // CaptureIn says what is captured.
 type CaptureIn struct {
-	SessionID string
+	SessionID domain.SessionID
 	Root      string // of the workspace, a path of the host
 	// UID is the session's host user. Files of others that have more than one
 	// name are left out: they could be another user's. 0: files of any user.

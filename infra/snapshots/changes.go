@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
 	"everloop/internal/sharedfs"
 )
@@ -15,7 +16,7 @@ import (
 // ChangesIn says which workspace is compared with which snapshot.
 type ChangesIn struct {
 	SnapshotID string
-	SessionID  string
+	SessionID  domain.SessionID
 	Root       string // of the workspace, a path of the host
 	UID        int    // as in CaptureIn
 }

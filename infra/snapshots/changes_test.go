@@ -105,7 +105,7 @@ func TestChanges_readsOnlyWhatMayDiffer(t *testing.T) {
 	_, err := b.store.Changes(t.Context(), ChangesIn{SnapshotID: id, SessionID: "a/../b", Root: b.root})
 	code(t, CodeBadID, err)
 	_, err = b.store.Changes(t.Context(), ChangesIn{
-		SnapshotID: b.session + "." + strings.Repeat("0", 64), SessionID: b.session, Root: b.root,
+		SnapshotID: string(b.session) + "." + strings.Repeat("0", 64), SessionID: b.session, Root: b.root,
 	})
 	code(t, CodeNotFound, err)
 

@@ -77,7 +77,7 @@ func TestCapture_littleThatIsNewIsOneRequest(t *testing.T) {
 	}
 
 	key := func(s Snapshot) string {
-		return "/snapshots/" + b.session + "/manifests/" + s.ID[strings.IndexByte(s.ID, '.')+1:]
+		return "/snapshots/" + string(b.session) + "/manifests/" + s.ID[strings.IndexByte(s.ID, '.')+1:]
 	}
 	one := func(want string) {
 		t.Helper()

@@ -90,7 +90,7 @@ func checkWhole(t *testing.T, b *bench, keys []string) {
 			continue
 		}
 
-		v, err := s.View(t.Context(), b.session+"."+name)
+		v, err := s.View(t.Context(), string(b.session)+"."+name)
 		require.NoError(t, err)
 		require.NoError(t, v.Walk(func(i Info) error {
 			if i.Type != File {
@@ -140,7 +140,7 @@ func captureInterrupted(t *testing.T, requests int, adjust func(*Store) *Store) 
 	gone := errors.New("the line is cut")
 
 	for at := 1; ; at++ {
-		b.session = "0190-s" + strings.Repeat("x", at)
+		b.session = domain.SessionID("0190-s" + strings.Repeat("x", at))
 		n := 0
 		g := &gate{Objects: b.objects, before: func(context.Context, string) error {
 			if n++; n >= at {

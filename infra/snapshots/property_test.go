@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"everloop/domain"
 )
 
 // kept is a snapshot with the tree as it was then.
@@ -28,7 +30,7 @@ func TestAnyTreeComesBack(t *testing.T) {
 
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		b.session = "0190-run-" + strings.Repeat("i", run%100+1)
+		b.session = domain.SessionID("0190-run-" + strings.Repeat("i", run%100+1))
 		b.clear(t)
 
 		var all []kept

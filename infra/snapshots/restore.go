@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
 	"everloop/infra/snapshots/spool"
 	"everloop/internal/diskspace"
@@ -20,7 +21,7 @@ type RestoreIn struct {
 	SnapshotID string
 	// SessionID is the session whose workspace Root is; "" is the snapshot's own.
 	// They differ when a session begins as a copy of another.
-	SessionID string
+	SessionID domain.SessionID
 	Root      string // of the workspace, a path of the host
 	// UID and GID own what is restored when the service is root; 0 leaves it to the
 	// service's own user.

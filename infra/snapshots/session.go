@@ -7,11 +7,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"everloop/domain"
 )
 
 // session is what the store remembers of one session.
 type session struct {
-	id   string
+	id   domain.SessionID
 	turn chan struct{} // holds one token: who stores something has it
 
 	used uint64 // guarded by Store.mu
@@ -33,7 +35,7 @@ const keptManifests = 3
 
 // session gives what is remembered of a session, and forgets others when that
 // becomes too much. To forget costs time later, and nothing else.
-func (s *Store) session(id string) *session {
+func (s *Store) session(id domain.SessionID) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

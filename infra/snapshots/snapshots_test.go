@@ -123,7 +123,7 @@ func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 		known := b.store.session(b.session).last()
 
 		if restarted {
-			_, sum, err := parseID(first.ID)
+			_, sum, err := parseID(domain.SessionID(first.ID))
 			require.NoError(t, err)
 
 			known = b.store.session(b.session).remembered(sum)
@@ -200,12 +200,12 @@ func TestViewAndDiff(t *testing.T) {
 	code(t, CodeNotRegular, err)
 	_, _, err = b.store.Open(t.Context(), first.ID, "../x")
 	code(t, domain.CodeFileNotFound, err)
-	_, _, err = b.store.Open(t.Context(), b.session+"."+strings.Repeat("0", 64), "x")
+	_, _, err = b.store.Open(t.Context(), string(b.session)+"."+strings.Repeat("0", 64), "x")
 	code(t, CodeNotFound, err)
 
 	for _, bad := range []string{
 		"", "x", "../a." + strings.Repeat("0", 64), "a/b." + strings.Repeat("0", 64),
-		b.session + "." + strings.Repeat("A", 64),
+		string(b.session) + "." + strings.Repeat("A", 64),
 	} {
 		_, _, err = b.store.Open(t.Context(), bad, "x")
 		code(t, CodeBadID, err)

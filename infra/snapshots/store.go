@@ -65,7 +65,7 @@ type Store struct {
 	compactParts    int
 
 	mu       sync.Mutex
-	sessions map[string]*session
+	sessions map[domain.SessionID]*session
 	clock    uint64 // counts uses of sessions
 }
 
@@ -73,7 +73,7 @@ type Store struct {
 func New(cfg Config) *Store {
 	s := &Store{
 		objects: cfg.Objects, spool: cfg.SpoolDir, reserve: cfg.Reserve, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
-		workers: min(max(runtime.GOMAXPROCS(0), 2), 8), sessions: map[string]*session{}, grain: clockGrain,
+		workers: min(max(runtime.GOMAXPROCS(0), 2), 8), sessions: map[domain.SessionID]*session{}, grain: clockGrain,
 		compactContents: compactContents, compactParts: compactParts,
 	}
 	if s.spool == "" {
@@ -97,8 +97,8 @@ func New(cfg Config) *Store {
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-func checkSession(id string) error {
-	if !sessionName.MatchString(id) {
+func checkSession(id domain.SessionID) error {
+	if !sessionName.MatchString(string(id)) {
 		return domain.Newf(domain.Malformed, CodeBadID, "this is no session id")
 	}
 
@@ -107,10 +107,13 @@ func checkSession(id string) error {
 
 // makeID gives a snapshot's id: the session whose objects hold it, and the hash
 // of what it holds.
-func makeID(session string, sum hash) string { return session + "." + sum.String() }
+func makeID(session domain.SessionID, sum hash) string {
+	return string(session) + "." + sum.String()
+}
 
-func parseID(id string) (session string, sum hash, err error) {
-	session, digits, _ := strings.Cut(id, ".")
+func parseID(id domain.SessionID) (session domain.SessionID, sum hash, err error) {
+	name, digits, _ := strings.Cut(string(id), ".")
+	session = domain.SessionID(name)
 
 	raw, bad := hex.DecodeString(digits)
 	if bad != nil || len(raw) != len(sum) || digits != hex.EncodeToString(raw) || checkSession(session) != nil {
@@ -120,15 +123,29 @@ func parseID(id string) (session string, sum hash, err error) {
 	return session, hash(raw), nil
 }
 
-func prefixOf(session string) string            { return "snapshots/" + session + "/" }
-func manifestKey(session string, h hash) string { return prefixOf(session) + "manifests/" + h.String() }
-func partKey(session string, h hash) string     { return prefixOf(session) + "parts/" + h.String() }
-func packKey(session string, h hash) string     { return prefixOf(session) + "packs/" + h.String() }
-func chunkKey(session string, h hash) string    { return prefixOf(session) + "chunks/" + h.String() }
+func prefixOf(session domain.SessionID) string {
+	return "snapshots/" + string(session) + "/"
+}
+
+func manifestKey(session domain.SessionID, h hash) string {
+	return prefixOf(session) + "manifests/" + h.String()
+}
+
+func partKey(session domain.SessionID, h hash) string {
+	return prefixOf(session) + "parts/" + h.String()
+}
+
+func packKey(session domain.SessionID, h hash) string {
+	return prefixOf(session) + "packs/" + h.String()
+}
+
+func chunkKey(session domain.SessionID, h hash) string {
+	return prefixOf(session) + "chunks/" + h.String()
+}
 
 // DeleteSession removes all snapshots of a session. Nothing of the session may
 // be captured at the same time.
-func (s *Store) DeleteSession(ctx context.Context, sessionID string) error {
+func (s *Store) DeleteSession(ctx context.Context, sessionID domain.SessionID) error {
 	if err := checkSession(sessionID); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ const testUID = 123456
 type bench struct {
 	store   *Store
 	objects *objects.Store
-	session string
+	session domain.SessionID
 	root    string
 }
 

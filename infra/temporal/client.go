@@ -74,7 +74,7 @@ const defaultNamespace = "everloop"
 // Wake lets the session's run look at the records again: an open run by a signal
 // that carries nothing, else a new one. What the records suggest is tried first.
 func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
-	id := durable.SessionWorkflowID(s.SessionID)
+	id := durable.SessionWorkflowID(string(s.SessionID))
 
 	for attempt := range 3 {
 		if attempt > 0 || !s.Open {
@@ -101,7 +101,7 @@ func (r Runs) startSession(ctx context.Context, id string, s domain.SessionRun) 
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            "Chats of a session",
 		TypedSearchAttributes: temporal.NewSearchAttributes(
-			durable.SessionID.ValueSet(s.SessionID), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
+			durable.SessionID.ValueSet(string(s.SessionID)), durable.OwnerID.ValueSet(s.OwnerID), durable.SolutionID.ValueSet(s.SolutionID),
 			durable.Kind.ValueSet("chat"), durable.ChatStatus.ValueSet("running")),
 	}, contract.WorkflowChat, contract.ChatInput{SessionID: s.SessionID})
 
@@ -109,8 +109,14 @@ func (r Runs) startSession(ctx context.Context, id string, s domain.SessionRun) 
 }
 
 // Stop signals the session's run that a chat was stopped.
-func (r Runs) Stop(ctx context.Context, sessionID, chatID string) error {
-	err := r.Client.SignalWorkflow(ctx, durable.SessionWorkflowID(sessionID), "", contract.Stop.Name, contract.StopChat{ChatID: chatID})
+func (r Runs) Stop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) error {
+	err := r.Client.SignalWorkflow(
+		ctx,
+		durable.SessionWorkflowID(string(sessionID)),
+		"",
+		contract.Stop.Name,
+		contract.StopChat{ChatID: chatID},
+	)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return nil // there is nothing left to stop
 	}
@@ -136,10 +142,14 @@ func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) e
 
 // TerminateSession closes whatever runs a session has: those of its chats, of its
 // replay and import, and of the operations on its history.
-func (r Runs) TerminateSession(ctx context.Context, sessionID string, operations []string, reason string) error {
-	runs := []string{durable.ReplayWorkflowID(sessionID), durable.ImportWorkflowID(sessionID), durable.SessionWorkflowID(sessionID)}
+func (r Runs) TerminateSession(ctx context.Context, sessionID domain.SessionID, operations []string, reason string) error {
+	runs := []string{
+		durable.ReplayWorkflowID(string(sessionID)),
+		durable.ImportWorkflowID(string(sessionID)),
+		durable.SessionWorkflowID(string(sessionID)),
+	}
 	for _, id := range operations {
-		runs = append(runs, durable.HistoryWorkflowID(sessionID, id))
+		runs = append(runs, durable.HistoryWorkflowID(string(sessionID), id))
 	}
 
 	for _, id := range runs {

@@ -42,8 +42,8 @@ var steps = []string{
 }
 
 // LookAtSession describes the session's newest run.
-func (r Runs) LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error) {
-	return r.look(ctx, durable.SessionWorkflowID(sessionID), "")
+func (r Runs) LookAtSession(ctx context.Context, sessionID domain.SessionID) (domain.RunLook, error) {
+	return r.look(ctx, durable.SessionWorkflowID(string(sessionID)), "")
 }
 
 // LookAtWork describes the newest run of a workflow.
@@ -52,8 +52,8 @@ func (r Runs) LookAtWork(ctx context.Context, workflowID string) (domain.RunLook
 }
 
 // TerminateRun closes one run of a session that cannot go on.
-func (r Runs) TerminateRun(ctx context.Context, sessionID, runID, reason string) error {
-	return r.Terminate(ctx, durable.SessionWorkflowID(sessionID), runID, reason)
+func (r Runs) TerminateRun(ctx context.Context, sessionID domain.SessionID, runID, reason string) error {
+	return r.Terminate(ctx, durable.SessionWorkflowID(string(sessionID)), runID, reason)
 }
 
 // LookAtSubAgent describes the newest run of a sub-agent.
@@ -71,7 +71,7 @@ func subAgentWorkflowID(agent domain.OpenSubAgent) string {
 		return durable.TaskWorkflowID(agent.TaskID)
 	}
 
-	return durable.ForkWorkflowID(agent.ChatID, agent.LoopID)
+	return durable.ForkWorkflowID(string(agent.ChatID), agent.LoopID)
 }
 
 func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLook, error) {

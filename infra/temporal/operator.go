@@ -23,13 +23,13 @@ import (
 // ChatStopper stops the chat of a session as its owner does (docs/rest.md), and
 // reports whether there was one.
 type ChatStopper interface {
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (stopped bool, err error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
 }
 
 // ForceFailer marks the running chat of a session, so that it fails when its run is
 // closed instead of going on in a new one.
 type ForceFailer interface {
-	ForceFailChat(ctx context.Context, sessionID, reason string) error
+	ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error
 }
 
 // Operator lets administrators look at runs and end them.
@@ -53,7 +53,7 @@ func (o Operator) Runs(ctx context.Context, q operator.RunQuery) (runs []operato
 	var terms []string
 
 	for name, value := range map[string]string{
-		durable.Kind.GetName(): q.Kind, durable.SessionID.GetName(): q.SessionID, durable.OwnerID.GetName(): q.OwnerID,
+		durable.Kind.GetName(): q.Kind, durable.SessionID.GetName(): string(q.SessionID), durable.OwnerID.GetName(): q.OwnerID,
 	} {
 		if value != "" {
 			terms = append(terms, name+" = '"+strings.ReplaceAll(value, "'", "''")+"'")
@@ -102,7 +102,7 @@ func operatorRun(info *workflowpb.WorkflowExecutionInfo) operator.Run {
 		BuildID:    build,
 		WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Type: info.GetType().GetName(),
 		Kind: attribute(durable.Kind.GetName()), ChatStatus: attribute(durable.ChatStatus.GetName()),
-		SessionID: attribute(durable.SessionID.GetName()), OwnerID: attribute(durable.OwnerID.GetName()),
+		SessionID: domain.SessionID(attribute(durable.SessionID.GetName())), OwnerID: attribute(durable.OwnerID.GetName()),
 		StartedAt: info.GetStartTime().AsTime(), HistoryEvents: info.GetHistoryLength(), HistoryBytes: info.GetHistorySizeBytes(),
 	}
 	for name, status := range statuses {

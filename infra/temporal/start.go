@@ -20,12 +20,13 @@ import (
 // run is a run to start, unless one with its id is open. A run that finds in the
 // records that nothing is left to do closes at once.
 type run struct {
-	id, kind           string
-	title              string // for operators: it holds no text of users
-	sessionID, ownerID string
-	work               string // the id of the work whose owner Owners knows; empty: ownerID says it
-	workflow           string
-	input              any
+	id, kind  string
+	title     string // for operators: it holds no text of users
+	sessionID domain.SessionID
+	ownerID   string
+	work      string // the id of the work whose owner Owners knows; empty: ownerID says it
+	workflow  string
+	input     any
 }
 
 func (r Runs) start(ctx context.Context, in run) error {
@@ -69,7 +70,7 @@ func (in run) attributes() temporal.SearchAttributes {
 	}
 
 	return temporal.NewSearchAttributes(
-		durable.SessionID.ValueSet(in.sessionID), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
+		durable.SessionID.ValueSet(string(in.sessionID)), durable.OwnerID.ValueSet(in.ownerID), durable.Kind.ValueSet(in.kind))
 }
 
 // StartTask starts the run of a background command.
@@ -99,9 +100,9 @@ func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) erro
 
 // StartReplay starts the run that plays a replay session, or wakes the open one:
 // it may be about to close for a pause that is over.
-func (r Runs) StartReplay(ctx context.Context, sessionID, ownerID string) error {
+func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error {
 	in := run{
-		id: durable.ReplayWorkflowID(sessionID), kind: "replay", title: "Replay",
+		id: durable.ReplayWorkflowID(string(sessionID)), kind: "replay", title: "Replay",
 		sessionID: sessionID, ownerID: ownerID, workflow: contract.WorkflowReplay, input: contract.ReplayInput{SessionID: sessionID},
 	}
 	_, err := r.Client.SignalWithStartWorkflow(ctx, in.id, contract.Wake.Name, struct{}{}, r.options(in), in.workflow, in.input)
@@ -112,7 +113,7 @@ func (r Runs) StartReplay(ctx context.Context, sessionID, ownerID string) error 
 // StartDeletion starts the run that removes what a deleted session held.
 func (r Runs) StartDeletion(ctx context.Context, in domain.DeletedSession) error {
 	return r.start(ctx, run{
-		id: durable.DeletionWorkflowID(in.SessionID), kind: "deletion", title: "Remove a deleted session",
+		id: durable.DeletionWorkflowID(string(in.SessionID)), kind: "deletion", title: "Remove a deleted session",
 		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowDeleteSession,
 		input: contract.DeleteSessionInput{SessionID: in.SessionID},
 	})
@@ -128,7 +129,7 @@ var moveTitles = map[domain.HistoryOperationKind]string{
 // StartMove starts the run of a rewind, a change of branch or a what-if.
 func (r Runs) StartMove(ctx context.Context, op history.Operation) error {
 	return r.start(ctx, run{
-		id: durable.HistoryWorkflowID(op.SessionID, op.ID), kind: "history", title: moveTitles[op.Kind],
+		id: durable.HistoryWorkflowID(string(op.SessionID), op.ID), kind: "history", title: moveTitles[op.Kind],
 		sessionID: op.SessionID, ownerID: op.OwnerID, workflow: contract.WorkflowHistory,
 		input: contract.HistoryInput{SessionID: op.SessionID, OperationID: op.ID, Kind: op.Kind},
 	})
@@ -137,7 +138,7 @@ func (r Runs) StartMove(ctx context.Context, op history.Operation) error {
 // StartImport starts the run that makes a session of an archive.
 func (r Runs) StartImport(ctx context.Context, in transfer.Import) error {
 	return r.start(ctx, run{
-		id: durable.ImportWorkflowID(in.SessionID), kind: "import", title: "Import a session",
+		id: durable.ImportWorkflowID(string(in.SessionID)), kind: "import", title: "Import a session",
 		sessionID: in.SessionID, ownerID: in.OwnerID, workflow: contract.WorkflowImport,
 		input: contract.ImportInput{SessionID: in.SessionID},
 	})

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"everloop/activities/tools"
+	"everloop/domain"
 	"everloop/infra/workspace"
 	"everloop/internal/diskspace"
 )
@@ -31,7 +32,7 @@ func (f Files) owner(uid int) int {
 }
 
 // Root gives the directory of a session's files, made on first use.
-func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, error) {
+func (f Files) Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error) {
 	w, err := f.Store.Open(ctx, sessionID, f.owner(uid))
 	if err != nil {
 		return "", err
@@ -42,7 +43,7 @@ func (f Files) Root(ctx context.Context, sessionID string, uid int) (string, err
 }
 
 // Fits fails when the files of a session may not grow by so much.
-func (f Files) Fits(ctx context.Context, sessionID string, uid int, grows diskspace.Usage) error {
+func (f Files) Fits(ctx context.Context, sessionID domain.SessionID, uid int, grows diskspace.Usage) error {
 	w, err := f.Store.Open(ctx, sessionID, f.owner(uid))
 	if err != nil {
 		return err

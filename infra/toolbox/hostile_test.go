@@ -210,12 +210,12 @@ func bounded(t *testing.T, do func(ctx context.Context) (string, error)) string 
 // reads remembers the versions that were read.
 type reads struct{ seen map[string]string }
 
-func (r reads) Record(_ context.Context, _, path, etag string) error {
+func (r reads) Record(_ context.Context, _ domain.SessionID, path, etag string) error {
 	r.seen[path] = etag
 	return nil
 }
 
-func (r reads) Change(_ context.Context, _, path string, change func(string) (string, error)) error {
+func (r reads) Change(_ context.Context, _ domain.SessionID, path string, change func(string) (string, error)) error {
 	_, err := change(r.seen[path])
 	return err
 }

@@ -84,13 +84,15 @@ type servers struct {
 	states map[string]toolserver.Connection
 }
 
-func (s *servers) SessionMCPServers(context.Context, string) ([]toolserver.Record, error) {
+func (s *servers) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
 	return s.list, nil
 }
 
-func (s *servers) MCPSession(context.Context, string) (domain.Session, error) { return s.session, nil }
+func (s *servers) MCPSession(context.Context, domain.SessionID) (domain.Session, error) {
+	return s.session, nil
+}
 
-func (s *servers) MCPConnections(context.Context, string) ([]toolserver.Connection, error) {
+func (s *servers) MCPConnections(context.Context, domain.SessionID) ([]toolserver.Connection, error) {
 	return nil, nil
 }
 
@@ -103,7 +105,7 @@ func (s *servers) SaveMCPConnection(_ context.Context, c toolserver.Connection) 
 	return nil
 }
 
-func (s *servers) Root(context.Context, string, int) (string, error) { return s.root, nil }
+func (s *servers) Root(context.Context, domain.SessionID, int) (string, error) { return s.root, nil }
 
 type report struct {
 	Env       map[string]string

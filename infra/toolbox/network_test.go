@@ -47,7 +47,7 @@ type networked struct {
 }
 
 // NetworkPolicy implements tools.NetworkPolicies.
-func (n *networked) NetworkPolicy(_ context.Context, sessionID string) (domain.NetworkPolicy, error) {
+func (n *networked) NetworkPolicy(_ context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error) {
 	if sessionID != n.view.ID {
 		return domain.NetworkPolicy{}, domain.SessionNotFound(sessionID)
 	}

@@ -27,7 +27,7 @@ type Shell struct {
 
 // connect gives a command of a session its way into the network, which is to be closed
 // with it; nil: it has none.
-func (s Shell) connect(spec *sandbox.Spec, sessionID string) *egress.Command {
+func (s Shell) connect(spec *sandbox.Spec, sessionID domain.SessionID) *egress.Command {
 	if s.Proxy == nil || !s.Sandbox.Networked() {
 		return nil
 	}

@@ -102,6 +102,8 @@ func (s *Slots) release(session tools.SessionView) {
 	s.freed = make(chan struct{})
 }
 
-func sessionKey(s tools.SessionView) string { return "session " + s.ID }
+func sessionKey(s tools.SessionView) string {
+	return "session " + string(s.ID)
+}
 
 func userKey(s tools.SessionView) string { return "user " + s.OwnerID }

@@ -24,7 +24,9 @@ func TestSlots_take(t *testing.T) {
 	t.Parallel()
 
 	s := &Slots{PerSession: 2, PerUser: 3, Wait: 20 * time.Millisecond}
-	of := func(session, user string) tools.SessionView { return tools.SessionView{ID: session, OwnerID: user} }
+	of := func(session domain.SessionID, user string) tools.SessionView {
+		return tools.SessionView{ID: session, OwnerID: user}
+	}
 	take := func(v tools.SessionView) func() {
 		t.Helper()
 		release, err := s.take(t.Context(), v)

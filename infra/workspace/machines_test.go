@@ -39,7 +39,7 @@ func TestStore_Open_twoMachinesAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i, store := range stores {
 			all.Go(func() {
-				w, err := store.Open(t.Context(), session, testUID)
+				w, err := store.Open(t.Context(), domain.SessionID(session), testUID)
 				if err != nil {
 					t.Error(err)
 					return
@@ -54,7 +54,7 @@ func TestStore_Open_twoMachinesAtOnce(t *testing.T) {
 
 		all.Wait()
 
-		w, err := stores[0].Open(t.Context(), session, testUID)
+		w, err := stores[0].Open(t.Context(), domain.SessionID(session), testUID)
 		require.NoError(t, err)
 		require.Equal(t, "x", w.get(t, "0"))
 		require.Equal(t, "x", w.get(t, "1"), "round %d", round)

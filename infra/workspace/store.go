@@ -86,7 +86,7 @@ type Workspace struct {
 // uid is the session's host user, which owns everything in it; 0, or a service
 // that is not root, leaves all to the service's own user. Close may be called
 // to free its descriptor before the garbage collector does.
-func (s *Store) Open(ctx context.Context, sessionID string, uid int) (*Workspace, error) {
+func (s *Store) Open(ctx context.Context, sessionID domain.SessionID, uid int) (*Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Store) Open(ctx context.Context, sessionID string, uid int) (*Workspace
 			return nil, fmt.Errorf("workspace: %w", err)
 		}
 
-		if err := s.create(sessionID, w.uid); err != nil {
+		if err := s.create(string(sessionID), w.uid); err != nil {
 			return nil, err
 		}
 
@@ -191,17 +191,17 @@ func (s *Store) cached(fd int) bool {
 	return s.caches
 }
 
-func (s *Store) path(sessionID string) (string, error) {
-	if !sessionName.MatchString(sessionID) {
+func (s *Store) path(sessionID domain.SessionID) (string, error) {
+	if !sessionName.MatchString(string(sessionID)) {
 		return "", domain.Newf(domain.Malformed, CodeBadPath, "this is no session id")
 	}
 
-	return filepath.Join(s.root, sessionID), nil
+	return filepath.Join(s.root, string(sessionID)), nil
 }
 
 // Remove deletes a session's workspace with all that is in it. No command of
 // the session may run any more.
-func (s *Store) Remove(ctx context.Context, sessionID string) error {
+func (s *Store) Remove(ctx context.Context, sessionID domain.SessionID) error {
 	if _, err := s.path(sessionID); err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (s *Store) Remove(ctx context.Context, sessionID string) error {
 
 	defer func() { _ = unix.Close(fd) }()
 
-	if err := removeAll(ctx, fd, sessionID); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := removeAll(ctx, fd, string(sessionID)); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("workspace: remove %s: %w", sessionID, err)
 	}
 
@@ -227,7 +227,7 @@ func (s *Store) Remove(ctx context.Context, sessionID string) error {
 // Lacks says that a session's workspace has nothing at a clean path below its root,
 // or that there is no workspace yet, by a single look. It may be wrong in one way
 // only: false for what Open would refuse to reach.
-func (s *Store) Lacks(sessionID, rel string) bool {
+func (s *Store) Lacks(sessionID domain.SessionID, rel string) bool {
 	host, err := s.path(sessionID)
 	if err != nil {
 		return false

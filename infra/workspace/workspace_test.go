@@ -126,7 +126,7 @@ func TestOpen_privateDirectory(t *testing.T) {
 	require.Equal(t, "x", again.get(t, "kept"))
 
 	for _, id := range []string{"", ".", "..", "a/b", "../x", "a\x00", strings.Repeat("a", 129)} {
-		_, err := w.store.Open(t.Context(), id, testUID)
+		_, err := w.store.Open(t.Context(), domain.SessionID(id), testUID)
 		code(t, CodeBadPath, err)
 	}
 

@@ -154,7 +154,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		},
 
 		Store: b.store, Messages: b.DB, Chats: chats, Inbox: b.DB, Budgets: b.DB, Usages: b.DB, Deleter: deleter,
-		Streams: func(ctx context.Context, sessionID string, after *uint64) (session.Subscription, error) {
+		Streams: func(ctx context.Context, sessionID domain.SessionID, after *uint64) (session.Subscription, error) {
 			return hub.Follow(ctx, sessionID, after)
 		},
 		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.DB,
@@ -287,7 +287,7 @@ func (a access) client(r *http.Request) netip.Addr {
 }
 
 // Role implements realtime.Sessions.
-func (a access) Role(ctx context.Context, caller domain.Caller, sessionID string) (domain.ViewerRole, error) {
+func (a access) Role(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error) {
 	_, role, err := a.db.ReadSession(ctx, caller.User, sessionID)
 	return role, err
 }

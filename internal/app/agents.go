@@ -26,7 +26,7 @@ func (b *backend) newAgents() (*agents.Service, error) {
 type initScripts struct{ runs temporal.Runs }
 
 // StartInitScript implements agents.Scripts.
-func (s initScripts) StartInitScript(ctx context.Context, ownerID, sessionID string) error {
+func (s initScripts) StartInitScript(ctx context.Context, ownerID string, sessionID domain.SessionID) error {
 	return s.runs.StartTask(ctx, contract.TaskInput{TaskID: domain.InitTaskID(sessionID), SessionID: sessionID, OwnerID: ownerID})
 }
 

@@ -68,7 +68,7 @@ func (b *backend) connectCommands(shell *toolbox.Shell, deps *tools.Deps, box *s
 // NetworkPolicy implements tools.NetworkPolicies: the rules of the session, its
 // solution and its owner, within the modes of the service and the session. While a
 // plan is made there is no network.
-func (b *backend) NetworkPolicy(ctx context.Context, sessionID string) (domain.NetworkPolicy, error) {
+func (b *backend) NetworkPolicy(ctx context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error) {
 	session, planning, rules, err := b.DB.NetworkSession(ctx, sessionID)
 	if err != nil || planning {
 		return domain.NetworkPolicy{}, err

@@ -17,7 +17,7 @@ func backgroundAgent(description string, steps ...obj) obj {
 }
 
 // tasksEnded waits until no background task of the session runs and gives them.
-func (s *stack) tasksEnded(session string) []domain.BackgroundTask {
+func (s *stack) tasksEnded(session domain.SessionID) []domain.BackgroundTask {
 	s.t.Helper()
 
 	var tasks []domain.BackgroundTask
@@ -35,7 +35,7 @@ func (s *stack) tasksEnded(session string) []domain.BackgroundTask {
 }
 
 // awaitProcess waits until a background command of the session has begun.
-func (s *stack) awaitProcess(session string) {
+func (s *stack) awaitProcess(session domain.SessionID) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		tasks, err := s.tasks.List(s.t.Context(), session)
@@ -69,7 +69,9 @@ func TestABackgroundSubAgentOutlivesItsChat(t *testing.T) {
 	s.await(
 		session,
 		domain.EventTurnPatch,
-		func(d map[string]any) bool { return d["patch_type"] == "add_content" && d["chat_id"] == held.ChatID },
+		func(d map[string]any) bool {
+			return d["patch_type"] == "add_content" && d["chat_id"] == string(held.ChatID)
+		},
 	)
 	s.stop(session)
 	s.awaitEnd(session, held.ChatID)

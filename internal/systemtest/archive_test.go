@@ -22,8 +22,8 @@ import (
 // "broken".
 type unreadable struct{ eventarchive.Log }
 
-func (u unreadable) Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
-	if strings.HasPrefix(sessionID, "broken") {
+func (u unreadable) Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+	if strings.HasPrefix(string(sessionID), "broken") {
 		return errors.New("the log cannot be read")
 	}
 

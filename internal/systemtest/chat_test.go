@@ -65,7 +65,7 @@ func TestLongChatsLeaveSmallHistories(t *testing.T) {
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 
 	size := 0
-	for _, history := range s.histories(durable.SessionWorkflowID(session)) {
+	for _, history := range s.histories(durable.SessionWorkflowID(string(session))) {
 		size += proto.Size(history)
 	}
 

@@ -26,7 +26,7 @@ func (remembered) Recall(_ context.Context, _ domain.Session, query string) ([]d
 }
 
 // small makes a session on the model with a window of 8,000 tokens.
-func (s *stack) small(policy *domain.CompactionPolicy) string {
+func (s *stack) small(policy *domain.CompactionPolicy) domain.SessionID {
 	s.t.Helper()
 
 	name := mock.SmallModel
@@ -42,7 +42,7 @@ func (s *stack) small(policy *domain.CompactionPolicy) string {
 func filler(tokens int) string { return strings.Repeat("abc def ", tokens/2) }
 
 // compactions gives the compaction entries of a session.
-func (s *stack) compactions(session string) (found []domain.Turn) {
+func (s *stack) compactions(session domain.SessionID) (found []domain.Turn) {
 	for _, turn := range s.messages(session) {
 		if turn.Kind == domain.KindCompaction {
 			found = append(found, turn)
@@ -53,7 +53,7 @@ func (s *stack) compactions(session string) (found []domain.Turn) {
 }
 
 // beside gives the turns before and behind a compaction.
-func (s *stack) beside(session string, c domain.Turn) (before, behind domain.Turn) {
+func (s *stack) beside(session domain.SessionID, c domain.Turn) (before, behind domain.Turn) {
 	s.t.Helper()
 	all := s.messages(session)
 	require.Greater(s.t, c.Sequence, int64(0))
@@ -62,7 +62,7 @@ func (s *stack) beside(session string, c domain.Turn) (before, behind domain.Tur
 	return all[c.Sequence-1], all[c.Sequence+1]
 }
 
-func (s *stack) talk(session string, messages ...string) (end map[string]any) {
+func (s *stack) talk(session domain.SessionID, messages ...string) (end map[string]any) {
 	s.t.Helper()
 
 	for _, m := range messages {
@@ -77,8 +77,8 @@ func plain(i, tokens int) string {
 	return fmt.Sprintf("message %d %s", i, filler(tokens)) + script(obj{"steps": []obj{{"text": fmt.Sprintf("answer %d", i)}}})
 }
 
-var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
-	"compact_auto": func(t *testing.T, s *stack, session string) {
+var compactScenarios = map[string]func(t *testing.T, s *stack, session domain.SessionID){
+	"compact_auto": func(t *testing.T, s *stack, session domain.SessionID) {
 		for i := range 8 {
 			require.Equal(t, "completed", s.talk(session, plain(i, 900))["finish_reason"])
 		}
@@ -103,7 +103,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		event := s.await(session, domain.EventSessionCompacted, nil)
 		require.NotEmpty(t, event)
 	},
-	"compact_in_loop": func(t *testing.T, s *stack, session string) {
+	"compact_in_loop": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, "count"+script(obj{
 			"loop": obj{"n": 30, "call": bash("echo {{i}} >> n; head -c 2400 /dev/zero | tr '\\0' x")}, "closing": "counted",
 		}))
@@ -119,7 +119,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 
 		require.EqualValues(t, input, end["usage"].(map[string]any)["input_tokens"], "the chat's usage holds that of its summaries")
 	},
-	"compact_overflow": func(t *testing.T, s *stack, session string) {
+	"compact_overflow": func(t *testing.T, s *stack, session domain.SessionID) {
 		var end map[string]any
 		for i := range 9 {
 			end = s.talk(session, plain(i, 900))
@@ -135,12 +135,12 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.NotEmpty(t, behind.Blocks, "%+v", behind)
 		require.Contains(t, behind.Blocks[0].Content, "answer")
 	},
-	"compact_breaker": func(t *testing.T, s *stack, session string) {
+	"compact_breaker": func(t *testing.T, s *stack, session domain.SessionID) {
 		end := s.talk(session, filler(4800)+script(obj{"loop": obj{"n": 5, "call": bash("true")}}))
 		require.Equal(t, "context_overflow", end["finish_reason"], end)
 		require.Equal(t, "failed", end["status"])
 	},
-	"compact_failed": func(t *testing.T, s *stack, session string) {
+	"compact_failed": func(t *testing.T, s *stack, session domain.SessionID) {
 		last := plain(9, 900)
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
@@ -157,7 +157,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, domain.TurnFailed, found[0].Status)
 		require.Contains(t, *found[0].FailureReason, "no summaries today")
 	},
-	"compact_stop": func(t *testing.T, s *stack, session string) {
+	"compact_stop": func(t *testing.T, s *stack, session domain.SessionID) {
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
 		}
@@ -169,7 +169,7 @@ var compactScenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 		require.Empty(t, s.compactions(session))
 	},
-	"compact_steer": func(t *testing.T, s *stack, session string) {
+	"compact_steer": func(t *testing.T, s *stack, session domain.SessionID) {
 		for i := range 5 {
 			s.talk(session, plain(i, 700))
 		}
@@ -244,7 +244,7 @@ func TestManualCompaction(t *testing.T) {
 	found := s.compactions(session)
 	require.Len(t, found, 1)
 	require.Equal(t, result.CompactionID, *found[0].CompactionID)
-	require.Equal(t, result.CompactionID, found[0].ID)
+	require.EqualValues(t, result.CompactionID, found[0].ID)
 	require.Equal(t, "manual", *found[0].Trigger)
 	require.Len(t, s.messages(session), 7, "nothing is deleted")
 
@@ -290,7 +290,7 @@ func (s *stack) control(method, path string) string {
 }
 
 // awaitSummary waits until the model is asked for a summary.
-func (s *stack) awaitSummary(session string) {
+func (s *stack) awaitSummary(session domain.SessionID) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		return strings.Contains(s.control("GET", "/control/requests"), "Write the summary now")
@@ -308,7 +308,7 @@ func (s *stack) releaseUntil(happened func() bool) {
 }
 
 // anyChatEnded reports whether a chat of the session has ended, or waits for an answer.
-func (s *stack) anyChatEnded(session string) bool {
+func (s *stack) anyChatEnded(session domain.SessionID) bool {
 	return slices.ContainsFunc(s.events(session), func(e domain.LoggedEvent) bool { return e.Name == domain.EventChatEnd })
 }
 

@@ -32,11 +32,11 @@ func (o *outside) note(what string) error {
 	return nil
 }
 
-func (o *outside) SessionDeleted(_ context.Context, id string) error {
-	return o.note("servers of " + id)
+func (o *outside) SessionDeleted(_ context.Context, id domain.SessionID) error {
+	return o.note("servers of " + string(id))
 }
 
-func (o *outside) Remove(_ context.Context, id string) error {
+func (o *outside) Remove(_ context.Context, id domain.SessionID) error {
 	o.mu.Lock()
 	o.tries++
 	first := o.tries == 1
@@ -46,10 +46,12 @@ func (o *outside) Remove(_ context.Context, id string) error {
 		return errors.New("the file system is away")
 	}
 
-	return o.note("files of " + id)
+	return o.note("files of " + string(id))
 }
 
-func (o *outside) DeletePrefix(_ context.Context, prefix string) error { return o.note(prefix) }
+func (o *outside) DeletePrefix(_ context.Context, prefix string) error {
+	return o.note(prefix)
+}
 
 // A session that is deleted while its chat runs is gone at once, and everything of it
 // soon after, although a step failed and the start was lost.
@@ -81,7 +83,7 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.checker.Deletions(s.journal, s.runs)(t.Context()), "the reconciler repeats the lost start")
 	require.Contains(t, s.findings(), "lost_deletion")
-	s.replayRun("session_deleted", durable.DeletionWorkflowID(session))
+	s.replayRun("session_deleted", durable.DeletionWorkflowID(string(session)))
 
 	var rows int
 	require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `
@@ -90,11 +92,11 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 		     + (SELECT count(*) FROM inbox WHERE session_id = $1) + (SELECT count(*) FROM branches
 		         WHERE session_id = $1)`, session).Scan(&rows))
 	require.Zero(t, rows)
-	require.Contains(t, rest.removed, "files of "+session)
-	require.Contains(t, rest.removed, "servers of "+session)
+	require.Contains(t, rest.removed, "files of "+string(session))
+	require.Contains(t, rest.removed, "servers of "+string(session))
 
 	for _, prefix := range background.SessionPrefixes {
-		require.Contains(t, rest.removed, prefix+session+"/")
+		require.Contains(t, rest.removed, prefix+string(session)+"/")
 	}
 
 	require.Empty(t, s.events(session))

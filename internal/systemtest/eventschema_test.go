@@ -61,7 +61,7 @@ func fitsSchema(e domain.LoggedEvent) error {
 }
 
 // holdToSchema holds the events of a session that it has not seen yet to docs/events.json.
-func (s *stack) holdToSchema(sessionID string, events []domain.LoggedEvent) {
+func (s *stack) holdToSchema(sessionID domain.SessionID, events []domain.LoggedEvent) {
 	s.t.Helper()
 
 	var upTo uint64

@@ -189,7 +189,7 @@ func TestOnlySoManySubAgentsWorkAtOnce(t *testing.T) {
 	for _, e := range s.events(session) {
 		d := fields(e)
 		if d["turn_id"] == nil || !slices.ContainsFunc(turns, func(t domain.Turn) bool {
-			return t.TurnID == d["turn_id"] && t.LoopID != domain.RootLoop && t.Role == domain.RoleAssistant
+			return string(t.TurnID) == d["turn_id"] && t.LoopID != domain.RootLoop && t.Role == domain.RoleAssistant
 		}) {
 			continue
 		}
@@ -280,7 +280,7 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 }
 
 // asked waits until so many questions are open and gives them.
-func (s *stack) asked(session string, n int) []domain.Question {
+func (s *stack) asked(session domain.SessionID, n int) []domain.Question {
 	s.t.Helper()
 
 	var open []domain.Question
@@ -295,7 +295,7 @@ func (s *stack) asked(session string, n int) []domain.Question {
 	return open
 }
 
-func (s *stack) answerTo(session string, q domain.Question) {
+func (s *stack) answerTo(session domain.SessionID, q domain.Question) {
 	s.t.Helper()
 	ack, err := s.chats.Answer(s.t.Context(), s.caller, session, domain.Answer{
 		ToolCallID: q.ToolCallID, Selections: map[string][]int{"0": {1}},
@@ -343,7 +343,7 @@ func TestASubAgentAsksWhileOthersWork(t *testing.T) {
 	s.checkEvents(session)
 }
 
-func (s *stack) status(session string) domain.SessionStatus {
+func (s *stack) status(session domain.SessionID) domain.SessionStatus {
 	s.t.Helper()
 	live, err := s.journal.Live(s.t.Context(), session)
 	require.NoError(s.t, err)
@@ -471,7 +471,7 @@ func TestAStopReachesSubAgents(t *testing.T) {
 }
 
 // noOpenForks holds that no run of a sub-agent is left behind.
-func (s *stack) noOpenForks(session string) {
+func (s *stack) noOpenForks(session domain.SessionID) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		for _, turn := range s.messages(session) {
@@ -480,7 +480,7 @@ func (s *stack) noOpenForks(session string) {
 					continue
 				}
 
-				d, err := s.client.DescribeWorkflowExecution(s.t.Context(), "fork/"+turn.ChatID+"/"+call.ID, "")
+				d, err := s.client.DescribeWorkflowExecution(s.t.Context(), "fork/"+string(turn.ChatID)+"/"+call.ID, "")
 				if err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() == nil {
 					return false
 				}

@@ -139,7 +139,11 @@ func TestWorkGoesOnWhileHeartbeatsAreLost(t *testing.T) {
 	tasks, err := s.tasks.List(t.Context(), tasking)
 	require.NoError(t, err)
 
-	runs := []string{durable.SessionWorkflowID(tooling), durable.SessionWorkflowID(streaming), durable.TaskWorkflowID(tasks[0].TaskID)}
+	runs := []string{
+		durable.SessionWorkflowID(string(tooling)),
+		durable.SessionWorkflowID(string(streaming)),
+		durable.TaskWorkflowID(tasks[0].TaskID),
+	}
 	for _, run := range runs {
 		s.awaitAttempt(run, 2)
 	}

@@ -98,7 +98,7 @@ func (p *past) read() string {
 
 // talked makes a session of two chats, with other files before each, and gives
 // the checkpoint before the second.
-func (p *past) talked() (session, point string) {
+func (p *past) talked() (session domain.SessionID, point domain.CheckpointID) {
 	p.t.Helper()
 
 	session = p.session()
@@ -118,14 +118,14 @@ func (p *past) talked() (session, point string) {
 }
 
 // runID gives the workflow id of the newest operation of a session.
-func (p *past) runID(session string) string {
+func (p *past) runID(session domain.SessionID) string {
 	p.t.Helper()
 
 	var id string
 	require.NoError(p.t, p.journal.Pool.QueryRow(p.t.Context(), `
 		SELECT id FROM history_operations WHERE session_id = $1 ORDER BY id DESC LIMIT 1`, session).Scan(&id))
 
-	return durable.HistoryWorkflowID(session, id)
+	return durable.HistoryWorkflowID(string(session), id)
 }
 
 func TestHistoryOperations_areWorkflows(t *testing.T) {
@@ -143,11 +143,11 @@ func TestHistoryOperations_areWorkflows(t *testing.T) {
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
 
-	for name, want := range map[string]string{"Kind": `"history"`, "SessionId": `"` + session + `"`, "OwnerId": `"` + p.caller.User.ID + `"`} {
+	for name, want := range map[string]string{"Kind": `"history"`, "SessionId": string(`"`) + string(session) + string(`"`), "OwnerId": `"` + p.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
 
-	_, err = p.moves.SwitchBranch(t.Context(), p.caller.User, session, moved.PreRewindID)
+	_, err = p.moves.SwitchBranch(t.Context(), p.caller.User, session, domain.CheckpointID(moved.PreRewindID))
 	require.NoError(t, err)
 	require.Equal(t, "three", p.read())
 	p.replayRun("history_switch_branch", p.runID(session))

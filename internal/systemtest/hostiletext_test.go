@@ -51,7 +51,7 @@ func TestFinishChat_answerIsNoJSON(t *testing.T) {
 	s.checkEvents(session)
 }
 
-func (s *stack) sendHeadless(session, message, schema string) domain.SendAck {
+func (s *stack) sendHeadless(session domain.SessionID, message, schema string) domain.SendAck {
 	s.t.Helper()
 	ack, err := s.chats.Send(s.t.Context(), s.caller, domain.Send{
 		SessionID:    session,

@@ -119,12 +119,12 @@ func (a *abroad) exported() []byte {
 }
 
 type imported struct {
-	id  string
+	id  domain.SessionID
 	err error
 }
 
 // load imports an archive, in a goroutine.
-func (a *abroad) load(archive []byte) (id string, over chan imported) {
+func (a *abroad) load(archive []byte) (id domain.SessionID, over chan imported) {
 	a.t.Helper()
 	up, err := a.transfers.Upload(a.t.Context(), a.caller.User.ID, bytes.NewReader(archive))
 	require.NoError(a.t, err)
@@ -172,14 +172,14 @@ func TestImport_isAWorkflow(t *testing.T) {
 	got := <-over
 	require.NoError(t, got.err)
 	require.Equal(t, id, got.id)
-	a.replayRun("import", durable.ImportWorkflowID(id))
-	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(id), "")
+	a.replayRun("import", durable.ImportWorkflowID(string(id)))
+	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(string(id)), "")
 	require.NoError(t, err)
 
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
 
-	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": `"` + id + `"`, "OwnerId": `"` + a.caller.User.ID + `"`} {
+	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": string(`"`) + string(id) + string(`"`), "OwnerId": `"` + a.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
 
@@ -189,7 +189,7 @@ func TestImport_isAWorkflow(t *testing.T) {
 	before := a.traces()
 	id, over = a.load(data[:len(data)/2])
 	require.True(t, domain.HasCode((<-over).err, "not_a_zip"))
-	a.replayRun("import_refused", durable.ImportWorkflowID(id))
+	a.replayRun("import_refused", durable.ImportWorkflowID(string(id)))
 	require.Equal(t, before, a.traces())
 }
 
@@ -205,7 +205,7 @@ func TestImport_anotherWorkerFinishesIt(t *testing.T) {
 	a.startWorker()
 	a.register()
 	require.NoError(t, (<-over).err)
-	a.replayRun("import_worker_died", durable.ImportWorkflowID(id))
+	a.replayRun("import_worker_died", durable.ImportWorkflowID(string(id)))
 }
 
 func TestImport_cancelledByAnOperator_leavesNothing(t *testing.T) {
@@ -216,9 +216,9 @@ func TestImport_cancelledByAnOperator_leavesNothing(t *testing.T) {
 	a.files.on.Store(true)
 	id, over := a.load(data)
 	<-a.files.begun
-	require.NoError(t, temporal.Operator{Client: a.client, Chats: a.stack.chats}.Cancel(t.Context(), durable.ImportWorkflowID(id)))
+	require.NoError(t, temporal.Operator{Client: a.client, Chats: a.stack.chats}.Cancel(t.Context(), durable.ImportWorkflowID(string(id))))
 	require.True(t, domain.HasCode((<-over).err, "import_cancelled"))
-	a.replayRun("import_cancelled", durable.ImportWorkflowID(id))
+	a.replayRun("import_cancelled", durable.ImportWorkflowID(string(id)))
 	require.Equal(t, before, a.traces())
 }
 
@@ -231,7 +231,7 @@ func TestWorkChecker_Imports_startsThemAgain(t *testing.T) {
 	id, over := a.load(data)
 	<-a.files.begun
 	a.files.on.Store(false)
-	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(id), "", "as if its start had been lost"))
+	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(string(id)), "", "as if its start had been lost"))
 	_, err := a.journal.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 	require.NoError(t, err)
 	require.NoError(t, a.checker.Imports(a.journal, a.runs, a.transfers)(t.Context()))
@@ -269,16 +269,16 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 	require.NoError(t, (<-over).err)
 	<-stuck.begun
 	a.delete(id)
-	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(id), "")
+	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(string(id)), "")
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, described.GetWorkflowExecutionInfo().GetStatus())
-	keys, err := a.objects.Keys(t.Context(), "imports/"+id+"/")
+	keys, err := a.objects.Keys(t.Context(), "imports/"+string(id)+"/")
 	require.NoError(t, err)
 	require.Empty(t, keys)
 }
 
 // delete removes a session with everything it has, and waits for that.
-func (a *abroad) delete(session string) {
+func (a *abroad) delete(session domain.SessionID) {
 	a.t.Helper()
 	worker.RegisterDeletions(a.worker, &background.Deletions{
 		Rows: a.journal, Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
@@ -286,7 +286,7 @@ func (a *abroad) delete(session string) {
 	deleter, err := maintenance.NewSessionDeleter(a.journal, a.tasks, a.bus, a.runs, a.stack.logger)
 	require.NoError(a.t, err)
 	require.NoError(a.t, deleter.DeleteSession(a.t.Context(), session))
-	a.histories(durable.DeletionWorkflowID(session))
+	a.histories(durable.DeletionWorkflowID(string(session)))
 }
 
 // The deletion of a session closes a rewind that is under way, and its caller is
@@ -313,7 +313,7 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 	deleter, err := maintenance.NewSessionDeleter(p.journal, p.tasks, p.bus, p.runs, p.stack.logger)
 	require.NoError(t, err)
 	require.NoError(t, deleter.DeleteSession(t.Context(), session))
-	p.histories(durable.DeletionWorkflowID(session))
+	p.histories(durable.DeletionWorkflowID(string(session)))
 	described, err := p.client.DescribeWorkflowExecution(t.Context(), id, "")
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, described.GetWorkflowExecutionInfo().GetStatus())

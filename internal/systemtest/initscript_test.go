@@ -45,5 +45,5 @@ func TestInitScript_comesBeforeTheFirstModelCall(t *testing.T) {
 		strings.HasPrefix(turns[1].Blocks[0].Content, "Background task "+task+" (Init script) has ended: failed"),
 		turns[1].Blocks,
 	)
-	s.replayRun("init_script", durable.SessionWorkflowID(made.ID))
+	s.replayRun("init_script", durable.SessionWorkflowID(string(made.ID)))
 }

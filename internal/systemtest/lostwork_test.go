@@ -72,7 +72,7 @@ func (s *stack) exec(statement string, args ...any) {
 }
 
 // compaction requests one and makes it look a minute old.
-func (s *stack) compaction(session string) (id string) {
+func (s *stack) compaction(session domain.SessionID) (id string) {
 	s.t.Helper()
 	id, err := s.compacting.Request(s.t.Context(), s.caller, session)
 	require.NoError(s.t, err)
@@ -208,12 +208,12 @@ func TestWorkChecker_Moves_givesUp(t *testing.T) {
 			return false
 		}
 
-		state, _, err := p.runs.Describe(t.Context(), durable.HistoryWorkflowID(session, id), "")
+		state, _, err := p.runs.Describe(t.Context(), durable.HistoryWorkflowID(string(session), id), "")
 
 		return err == nil && state == domain.RunOpen
 	}, patience, 20*time.Millisecond, "its workflow was not started")
 
-	p.loseUntil(durable.HistoryWorkflowID(session, id), p.workChecker(hasty).Moves(p.journal, p.runs, p.moves), func() bool {
+	p.loseUntil(durable.HistoryWorkflowID(string(session), id), p.workChecker(hasty).Moves(p.journal, p.runs, p.moves), func() bool {
 		_, done, _ := p.journal.HistoryResult(t.Context(), id)
 		return done
 	})
@@ -243,12 +243,12 @@ func TestWorkChecker_Imports_givesUp(t *testing.T) {
 	id, over := a.load(data)
 
 	require.Eventually(t, func() bool {
-		state, _, err := a.runs.Describe(t.Context(), durable.ImportWorkflowID(id), "")
+		state, _, err := a.runs.Describe(t.Context(), durable.ImportWorkflowID(string(id)), "")
 		return err == nil && state == domain.RunOpen
 	}, patience, 20*time.Millisecond, "its workflow was not started")
 	a.exec(`UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 
-	a.loseUntil(durable.ImportWorkflowID(id), a.workChecker(hasty).Imports(a.journal, a.runs, a.transfers), func() bool {
+	a.loseUntil(durable.ImportWorkflowID(string(id)), a.workChecker(hasty).Imports(a.journal, a.runs, a.transfers), func() bool {
 		_, done, _ := a.journal.ImportResult(t.Context(), id)
 		return done
 	})

@@ -386,7 +386,7 @@ func (s *stack) in(t *testing.T) *stack {
 	return &stack{t: t, journal: s.journal, log: s.log, chats: s.chats, caller: s.caller, client: s.client, acts: s.acts}
 }
 
-func (s *stack) onModel(name string, setup domain.SessionSetup) string {
+func (s *stack) onModel(name string, setup domain.SessionSetup) domain.SessionID {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{Model: &name, Setup: setup})
 	require.NoError(s.t, err)
@@ -395,7 +395,7 @@ func (s *stack) onModel(name string, setup domain.SessionSetup) string {
 }
 
 // headless sends a message whose answer has to follow a schema; empty: any.
-func (s *stack) headless(session, schema string) domain.SendAck {
+func (s *stack) headless(session domain.SessionID, schema string) domain.SendAck {
 	s.t.Helper()
 
 	send := domain.Send{

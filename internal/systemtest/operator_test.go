@@ -34,7 +34,7 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 
 		runs, _, err := engine.Runs(t.Context(), operator.RunQuery{Status: "running", SessionID: failed, Kind: "chat", Limit: 10})
 
-		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(failed) && runs[0].Type == "Chat" &&
+		return err == nil && len(runs) == 1 && runs[0].WorkflowID == durable.SessionWorkflowID(string(failed)) && runs[0].Type == "Chat" &&
 			runs[0].OwnerID == s.caller.User.ID && runs[0].ClosedAt == nil
 	}, patience, 50*time.Millisecond)
 	_, _, err := engine.Runs(t.Context(), operator.RunQuery{SessionID: "it's", Limit: 10})
@@ -48,9 +48,9 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 	_, _, err = engine.Runs(t.Context(), operator.RunQuery{Limit: 1, Page: []byte("no page")})
 	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
 
-	require.NoError(t, engine.Cancel(t.Context(), durable.SessionWorkflowID(cancelled)))
+	require.NoError(t, engine.Cancel(t.Context(), durable.SessionWorkflowID(string(cancelled))))
 	require.Equal(t, "interrupted", s.awaitEnd(cancelled, first.ChatID)["finish_reason"])
-	require.NoError(t, engine.ForceFail(t.Context(), durable.SessionWorkflowID(failed), "ended by an administrator"))
+	require.NoError(t, engine.ForceFail(t.Context(), durable.SessionWorkflowID(string(failed)), "ended by an administrator"))
 	require.Eventually(t, func() bool {
 		s.age(second.ChatID)
 		return s.reconciler.CheckRuns(t.Context()) == nil && s.status(failed) == domain.SessionFailed
@@ -68,8 +68,8 @@ func TestAdministratorsSeeAndEndRuns(t *testing.T) {
 // later would take the signal of the stop with it.
 type closedFirst struct{ *stack }
 
-func (c closedFirst) Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error) {
-	run, err := c.client.DescribeWorkflow(ctx, durable.SessionWorkflowID(sessionID), "")
+func (c closedFirst) Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error) {
+	run, err := c.client.DescribeWorkflow(ctx, durable.SessionWorkflowID(string(sessionID)), "")
 	require.NoError(c.t, err)
 	require.NotNil(c.t, run.WorkflowCloseTime, "the run is open")
 
@@ -94,7 +94,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			session := s.session()
-			workflow := durable.SessionWorkflowID(session)
+			workflow := durable.SessionWorkflowID(string(session))
 			ack := s.send(session, c.message)
 			require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 			require.Eventually(t, func() bool { // it says so a moment after the records

@@ -116,7 +116,7 @@ type piece struct {
 	workflow string
 	table    string // where its row is, for the age
 	id       string
-	session  string // of the chat that is held back
+	session  domain.SessionID // of the chat that is held back
 	// state is how the run is now, with its reason code and its error.
 	state func() (status, code, message string)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // retries gives the retry patches of a session.
-func (s *stack) retries(session string) (found []map[string]any) {
+func (s *stack) retries(session domain.SessionID) (found []map[string]any) {
 	s.t.Helper()
 
 	for _, e := range s.events(session) {
@@ -30,7 +30,7 @@ func (s *stack) retries(session string) (found []map[string]any) {
 }
 
 // waits gives the waiting reasons that were published, each change once.
-func (s *stack) waits(session string) (reasons []string) {
+func (s *stack) waits(session domain.SessionID) (reasons []string) {
 	s.t.Helper()
 
 	for _, e := range s.events(session) {
@@ -63,7 +63,7 @@ func timers(t *testing.T, history *historypb.History) (summaries []string) {
 }
 
 func init() {
-	scenarios["model_outage"] = func(t *testing.T, s *stack, session string) {
+	scenarios["model_outage"] = func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"status": 503, "fail_times": 3, "text": "there"}}, "note": session}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		found := s.retries(session)
@@ -98,20 +98,20 @@ func init() {
 			"Model unavailable: retry of model call 1 after fault 1 (transient, status 503)",
 			"Model unavailable: retry of model call 1 after fault 2 (transient, status 503)",
 			"Model unavailable: retry of model call 1 after fault 3 (transient, status 503)",
-		}, timers(t, s.histories(durable.SessionWorkflowID(session))[0]))
+		}, timers(t, s.histories(durable.SessionWorkflowID(string(session)))[0]))
 
 		var faults int
 		require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `SELECT model_faults FROM chats WHERE id = $1`, ack.ChatID).Scan(&faults))
 		require.Zero(t, faults, "a call that succeeds ends the count")
 	}
-	scenarios["sub_agent_outage_stop"] = func(t *testing.T, s *stack, session string) {
+	scenarios["sub_agent_outage_stop"] = func(t *testing.T, s *stack, session domain.SessionID) {
 		inner := agent("inner", obj{"status": 429, "retry_after": 300})
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{agent("one", obj{"calls": []obj{inner}})}}}}))
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "retry" })
 		s.stop(session)
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	}
-	scenarios["sub_agent_outage"] = func(t *testing.T, s *stack, session string) {
+	scenarios["sub_agent_outage"] = func(t *testing.T, s *stack, session domain.SessionID) {
 		s.acts.ForkLimits.Time = time.Minute
 		failing := agent("one", obj{"status": 503, "fail_times": 2, "text": "first"})
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{failing}}, {"text": "done"}}, "note": session}))
@@ -158,7 +158,7 @@ func TestModelOutage_limit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "completed", s.awaitEnd(scheduled, ack.ChatID)["finish_reason"])
 
-	for _, id := range []string{session, patient, scheduled} {
+	for _, id := range []domain.SessionID{session, patient, scheduled} {
 		s.checkEvents(id)
 	}
 }
@@ -216,7 +216,7 @@ func TestModelOutage_lostRun(t *testing.T) {
 	s := newStack(t)
 
 	var (
-		session string
+		session domain.SessionID
 		ack     domain.SendAck
 	)
 
@@ -228,7 +228,7 @@ func TestModelOutage_lostRun(t *testing.T) {
 		)
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "retry" })
 
-		err := s.client.TerminateWorkflow(context.Background(), durable.SessionWorkflowID(session), "", "lost")
+		err := s.client.TerminateWorkflow(context.Background(), durable.SessionWorkflowID(string(session)), "", "lost")
 		if err == nil && !s.anyChatEnded(session) {
 			break
 		}

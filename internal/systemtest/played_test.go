@@ -50,13 +50,13 @@ func TestAReplayIsPlayed(t *testing.T) {
 	ack := s.send(source, script(obj{"loop": obj{"n": 5, "call": bash("echo a; sleep 2; echo b{{i}}")}, "closing": "done"}))
 	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
 
-	session := func(id string) domain.Session {
+	session := func(id domain.SessionID) domain.Session {
 		found, err := s.journal.OwnSession(t.Context(), s.caller.User, id)
 		require.NoError(t, err)
 
 		return found
 	}
-	status := func(id string, want domain.ReplayStatus) {
+	status := func(id domain.SessionID, want domain.ReplayStatus) {
 		require.Eventually(t, func() bool {
 			return *session(id).Replay.Status == want
 		}, patience, 100*time.Millisecond)
@@ -75,14 +75,14 @@ func TestAReplayIsPlayed(t *testing.T) {
 	was, is := s.messages(source), s.messages(id)
 	require.Equal(t, was[len(was)-1].Blocks, is[len(is)-1].Blocks)
 	require.Contains(t, is[len(is)-2].ToolCalls[0].Result, "b")
-	s.replayRun("replay_played", durable.ReplayWorkflowID(id))
+	s.replayRun("replay_played", durable.ReplayWorkflowID(string(id)))
 
 	other, err := replays.Start(t.Context(), s.caller.User, session(source), 1)
 	require.NoError(t, err)
 	s.await(other, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_tool_call" })
 	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(other), domainreplay.Change{HandOver: true}))
 	require.Equal(t, domain.ReplayAutonomous, *session(other).Replay.Status)
-	s.replayRun("replay_handed_over", durable.ReplayWorkflowID(other))
+	s.replayRun("replay_handed_over", durable.ReplayWorkflowID(string(other)))
 	s.checkEvents(other)
 	require.Equal(t, "completed", s.talk(other, "mine"+script(obj{"steps": []obj{{"text": "mine"}}}))["status"])
 

@@ -15,7 +15,7 @@ import (
 )
 
 // age makes a chat look as if nothing had happened in it for a while.
-func (s *stack) age(chatID string) {
+func (s *stack) age(chatID domain.ChatID) {
 	s.t.Helper()
 
 	for _, statement := range []string{
@@ -37,13 +37,16 @@ func (s *stack) findings() []string {
 	return slices.Clone(s.found)
 }
 
-func (s *stack) terminate(sessionID string) {
+func (s *stack) terminate(sessionID domain.SessionID) {
 	s.t.Helper()
-	require.NoError(s.t, s.client.TerminateWorkflow(s.t.Context(), durable.SessionWorkflowID(sessionID), "", "terminated by the test"))
+	require.NoError(
+		s.t,
+		s.client.TerminateWorkflow(s.t.Context(), durable.SessionWorkflowID(string(sessionID)), "", "terminated by the test"),
+	)
 }
 
 // reconcileUntil checks runs until something holds.
-func (s *stack) reconcileUntil(chatID string, holds func() bool) {
+func (s *stack) reconcileUntil(chatID domain.ChatID, holds func() bool) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		s.age(chatID)

@@ -25,10 +25,10 @@ import (
 // replay holds that every run of a session that has come to its end could be
 // gone over again from its history, and keeps the histories for the replay tests
 // of package workflows when it is asked to (make replay).
-func (s *stack) replay(session, name string) {
+func (s *stack) replay(session domain.SessionID, name string) {
 	s.t.Helper()
 
-	for i, history := range s.histories(durable.SessionWorkflowID(session)) {
+	for i, history := range s.histories(durable.SessionWorkflowID(string(session))) {
 		suffix := ""
 		if i > 0 {
 			suffix = "_next"
@@ -64,7 +64,7 @@ func runOf(t *testing.T, turn domain.Turn, call domain.ToolCall) (id, suffix str
 	case call.ToolName == agents.Agent && about.Background:
 		return durable.TaskWorkflowID(tools.BackgroundTaskID(call.ID)), "_task_" + about.Description
 	case call.ToolName == agents.Agent:
-		return durable.ForkWorkflowID(turn.ChatID, call.ID), "_fork_" + about.Description
+		return durable.ForkWorkflowID(string(turn.ChatID), call.ID), "_fork_" + about.Description
 	case about.Background:
 		return durable.TaskWorkflowID(tools.BackgroundTaskID(call.ID)), "_task_shell"
 	default:

@@ -19,13 +19,13 @@ import (
 
 // loseRun terminates the session's run, as a server that was restored from an
 // older backup forgets it.
-func (s *stack) loseRun(session string) {
+func (s *stack) loseRun(session domain.SessionID) {
 	s.t.Helper()
-	require.NoError(s.t, s.client.TerminateWorkflow(s.t.Context(), durable.SessionWorkflowID(session), "", "lost"))
+	require.NoError(s.t, s.client.TerminateWorkflow(s.t.Context(), durable.SessionWorkflowID(string(session)), "", "lost"))
 }
 
 // wake starts a run without a history on the session's rows.
-func (s *stack) wake(session string) {
+func (s *stack) wake(session domain.SessionID) {
 	s.t.Helper()
 	require.NoError(s.t, s.runs.Wake(s.t.Context(), domain.SessionRun{SessionID: session, OwnerID: s.caller.User.ID}))
 }

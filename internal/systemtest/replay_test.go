@@ -24,11 +24,11 @@ type record struct {
 	looks                    atomic.Int32
 }
 
-func (r *record) ClaimReplay(_ context.Context, session string) (replay.Claim, error) {
+func (r *record) ClaimReplay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
 	return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
 }
 
-func (r *record) Replay(_ context.Context, session string) (replay.Claim, error) {
+func (r *record) Replay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
 	status := domain.ReplayPlaying
 	if r.looks.Add(1) == 2 {
 		status = domain.ReplayFinished
@@ -38,7 +38,7 @@ func (r *record) Replay(_ context.Context, session string) (replay.Claim, error)
 }
 
 func (r *record) Script(context.Context, string) ([]replay.Step, error) { return nil, nil }
-func (r *record) Settle(context.Context, string) error                  { return nil }
+func (r *record) Settle(context.Context, domain.SessionID) error        { return nil }
 
 func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ type pausing struct {
 	resume func()
 }
 
-func (p *pausing) Replay(_ context.Context, session string) (replay.Claim, error) {
+func (p *pausing) Replay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
 	if p.looks.Add(1) == 1 {
 		p.resume()
 		return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
@@ -83,7 +83,7 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 	session := domain.NewID()
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
 	start := func() {
-		if err := runs.StartReplay(t.Context(), session, s.caller.User.ID); err != nil {
+		if err := runs.StartReplay(t.Context(), domain.SessionID(session), s.caller.User.ID); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // setUp makes a session with its own setup.
-func (s *stack) setUp(setup domain.SessionSetup) string {
+func (s *stack) setUp(setup domain.SessionSetup) domain.SessionID {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{Setup: setup})
 	require.NoError(s.t, err)
@@ -75,7 +75,7 @@ func TestACallWaitsForPermission(t *testing.T) {
 }
 
 // permit answers a question for permission with an option, or with words.
-func (s *stack) permit(session string, q domain.Question, option int, words string) {
+func (s *stack) permit(session domain.SessionID, q domain.Question, option int, words string) {
 	s.t.Helper()
 
 	answer := domain.Answer{ToolCallID: q.ToolCallID}

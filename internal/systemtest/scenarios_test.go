@@ -11,12 +11,12 @@ import (
 
 // scenarios are the main ways a run goes. Each leaves closed runs, whose
 // histories are recorded for the replay tests of package workflows.
-var scenarios = map[string]func(t *testing.T, s *stack, session string){
-	"answer": func(t *testing.T, s *stack, session string) {
+var scenarios = map[string]func(t *testing.T, s *stack, session domain.SessionID){
+	"answer": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"thinking": "hm", "text": "hello there"}}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"tools": func(t *testing.T, s *stack, session string) {
+	"tools": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{bash("echo a"), bash("echo b"), bash("exit 1")}},
 			{"calls": []obj{bash("echo c")}},
@@ -24,33 +24,33 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"question": func(t *testing.T, s *stack, session string) {
+	"question": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{ask(), bash("echo beside")}}, {"text": "thanks"}}}))
 		require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 		s.answer(session, 0)
 		s.awaitEnds(session, ack.ChatID, 2)
 	},
-	"message_instead_of_answer": func(t *testing.T, s *stack, session string) {
+	"message_instead_of_answer": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{ask()}}}}))
 		s.awaitEnd(session, ack.ChatID)
 		next := s.send(session, script(obj{"steps": []obj{{"text": "instead"}}}))
 		require.NotEqual(t, ack.ChatID, next.ChatID)
 		require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
 	},
-	"stop_in_stream": func(t *testing.T, s *stack, session string) {
+	"stop_in_stream": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"text": "a long story about everything", "hold": true, "hold_after": 2}}}))
 		s.awaitText(session)
 		s.stop(session)
 		end := s.awaitEnd(session, ack.ChatID)
 		require.Equal(t, "interrupted", end["finish_reason"])
 	},
-	"stop_in_tool": func(t *testing.T, s *stack, session string) {
+	"stop_in_tool": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo begun; sleep 600")}}}}))
 		s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "tool_progress" })
 		s.stop(session)
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
-	"sub_agents": func(t *testing.T, s *stack, session string) {
+	"sub_agents": func(t *testing.T, s *stack, session domain.SessionID) {
 		inner := agent("inner", obj{"text": "deep down"})
 		ack := s.send(session, script(obj{"steps": []obj{
 			{
@@ -64,7 +64,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"sub_agent_question": func(t *testing.T, s *stack, session string) {
+	"sub_agent_question": func(t *testing.T, s *stack, session domain.SessionID) {
 		inner := agent("inner", obj{"calls": []obj{ask()}}, obj{"text": "deep down"})
 		ack := s.send(session, script(obj{"steps": []obj{
 			{
@@ -83,13 +83,13 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 
 		s.awaitEnds(session, ack.ChatID, 2)
 	},
-	"sub_agent_message": func(t *testing.T, s *stack, session string) {
+	"sub_agent_message": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{agent("asks", obj{"calls": []obj{ask()}})}}}}))
 		s.awaitEnd(session, ack.ChatID)
 		next := s.send(session, script(obj{"steps": []obj{{"text": "instead"}}}))
 		require.Equal(t, "completed", s.awaitEnd(session, next.ChatID)["finish_reason"])
 	},
-	"sub_agent_stop": func(t *testing.T, s *stack, session string) {
+	"sub_agent_stop": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{
 			agent(
 				"holds",
@@ -102,7 +102,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		s.stop(session)
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
-	"sub_agent_queue": func(t *testing.T, s *stack, session string) {
+	"sub_agent_queue": func(t *testing.T, s *stack, session domain.SessionID) {
 		s.acts.ForkLimits.AtOnce, s.acts.ForkLimits.Time = 1, 5*time.Second
 		ack := s.send(session, script(obj{"steps": []obj{
 			{
@@ -116,7 +116,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"background": func(t *testing.T, s *stack, session string) {
+	"background": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
 				backgroundAgent(
@@ -131,7 +131,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		s.tasksEnded(session)
 	},
-	"background_stop": func(t *testing.T, s *stack, session string) {
+	"background_stop": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{
 			{"calls": []obj{
 				backgroundAgent("agent", obj{"text": "on and on", "hold": true, "hold_after": 2}),
@@ -154,7 +154,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 			require.Equal(t, domain.TaskStopped, task.Status)
 		}
 	},
-	"background_lost": func(t *testing.T, s *stack, session string) {
+	"background_lost": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bashInBackground("echo out; sleep 600")}}, {"text": "it works"}}}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 		s.awaitProcess(session)
@@ -164,7 +164,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		require.Equal(t, domain.TaskLost, task.Status)
 		require.NotEmpty(t, task.Reason)
 	},
-	"permission": func(t *testing.T, s *stack, session string) {
+	"permission": func(t *testing.T, s *stack, session domain.SessionID) {
 		_, err := s.journal.SetSessionSetup(t.Context(), s.caller.User, session, askAboutTouch)
 		require.NoError(t, err)
 
@@ -193,7 +193,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 
 		s.awaitEnds(session, ack.ChatID, 2)
 	},
-	"budget": func(t *testing.T, s *stack, session string) {
+	"budget": func(t *testing.T, s *stack, session domain.SessionID) {
 		most := int64(1)
 		_, err := s.journal.SetSessionBudget(t.Context(), s.caller.User, session, domain.Budget{MaxTokens: &most})
 		require.NoError(t, err)
@@ -201,24 +201,24 @@ var scenarios = map[string]func(t *testing.T, s *stack, session string){
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("true")}}, {"text": "never"}}}))
 		require.Equal(t, "budget_exhausted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
-	"queue": func(t *testing.T, s *stack, session string) {
+	"queue": func(t *testing.T, s *stack, session domain.SessionID) {
 		first := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("sleep 0.3")}}, {"text": "one"}}}))
 		second := s.send(session, script(obj{"steps": []obj{{"text": "two"}}}))
 		s.awaitEnd(session, first.ChatID)
 		require.Equal(t, "completed", s.awaitEnd(session, second.ChatID)["status"])
 	},
-	"rate_limit": func(t *testing.T, s *stack, session string) {
+	"rate_limit": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"status": 429, "fail_times": 1, "text": "there"}}, "note": session}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"cut_stream": func(t *testing.T, s *stack, session string) {
+	"cut_stream": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(
 			session,
 			script(obj{"steps": []obj{{"text": "one two three four", "cut_after": 2, "fail_times": 1}}, "note": session}),
 		)
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
-	"refused": func(t *testing.T, s *stack, session string) {
+	"refused": func(t *testing.T, s *stack, session domain.SessionID) {
 		ack := s.send(session, script(obj{"steps": []obj{{"status": 400, "fail_times": 99}}, "note": session}))
 		require.Equal(t, "failed", s.awaitEnd(session, ack.ChatID)["status"])
 	},
@@ -251,7 +251,7 @@ func ask() obj {
 	}}}}
 }
 
-func (s *stack) answer(session string, option int) domain.AnswerAck {
+func (s *stack) answer(session domain.SessionID, option int) domain.AnswerAck {
 	s.t.Helper()
 	live, err := s.journal.Live(s.t.Context(), session)
 	require.NoError(s.t, err)
@@ -264,19 +264,19 @@ func (s *stack) answer(session string, option int) domain.AnswerAck {
 	return ack
 }
 
-func (s *stack) stop(session string) {
+func (s *stack) stop(session domain.SessionID) {
 	s.t.Helper()
 	stopped, err := s.chats.Stop(s.t.Context(), s.caller, session, false)
 	require.NoError(s.t, err)
 	require.True(s.t, stopped)
 }
 
-func (s *stack) awaitText(session string) {
+func (s *stack) awaitText(session domain.SessionID) {
 	s.t.Helper()
 	s.await(session, domain.EventTurnPatch, func(d map[string]any) bool { return d["patch_type"] == "add_content" })
 }
 
-func (s *stack) awaitEnds(session, chatID string, n int) {
+func (s *stack) awaitEnds(session domain.SessionID, chatID domain.ChatID, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		ends := 0
@@ -293,12 +293,12 @@ func (s *stack) awaitEnds(session, chatID string, n int) {
 
 // checkEvents holds what is true of the events of every session: one chat:end a
 // chat:start, no turn ended twice but paused ones, and an unbroken chain.
-func (s *stack) checkEvents(session string) {
+func (s *stack) checkEvents(session domain.SessionID) {
 	s.t.Helper()
 
 	var previous uint64
 
-	open := map[string]int{}
+	open := map[domain.ChatID]int{}
 	ended := map[string]string{}
 
 	for _, e := range s.events(session) {

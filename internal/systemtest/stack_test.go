@@ -294,7 +294,7 @@ func (s *stack) startWorker() {
 	require.NoError(s.t, s.worker.Start())
 }
 
-func (s *stack) session() string {
+func (s *stack) session() domain.SessionID {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{})
 	require.NoError(s.t, err)
@@ -302,7 +302,7 @@ func (s *stack) session() string {
 	return made.ID
 }
 
-func (s *stack) send(sessionID, message string) domain.SendAck {
+func (s *stack) send(sessionID domain.SessionID, message string) domain.SendAck {
 	s.t.Helper()
 	ack, err := s.chats.Send(s.t.Context(), s.caller, domain.Send{
 		SessionID: sessionID, Message: []domain.ContentPart{{Type: "text", Text: message}},
@@ -315,7 +315,7 @@ func (s *stack) send(sessionID, message string) domain.SendAck {
 
 // events gives all events of the session so far. A log that does not answer in its
 // time is asked again: this machine may be slow.
-func (s *stack) events(sessionID string) (all []domain.LoggedEvent) {
+func (s *stack) events(sessionID domain.SessionID) (all []domain.LoggedEvent) {
 	s.t.Helper()
 	require.NoError(s.t, s.journal.Flush(context.Background()))
 
@@ -345,7 +345,7 @@ func (s *stack) events(sessionID string) (all []domain.LoggedEvent) {
 }
 
 // await waits for an event of the session that fits and gives all until then.
-func (s *stack) await(sessionID, name string, fits func(data map[string]any) bool) []domain.LoggedEvent {
+func (s *stack) await(sessionID domain.SessionID, name string, fits func(data map[string]any) bool) []domain.LoggedEvent {
 	s.t.Helper()
 
 	var seen []domain.LoggedEvent
@@ -361,14 +361,14 @@ func (s *stack) await(sessionID, name string, fits func(data map[string]any) boo
 	return seen
 }
 
-func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
+func (s *stack) awaitEnd(sessionID domain.SessionID, chatID domain.ChatID) map[string]any {
 	s.t.Helper()
 
 	var end map[string]any
 
 	s.await(sessionID, domain.EventChatEnd, func(data map[string]any) bool {
 		end = data
-		return data["chat_id"] == chatID
+		return data["chat_id"] == string(chatID)
 	})
 
 	return end
@@ -376,7 +376,7 @@ func (s *stack) awaitEnd(sessionID, chatID string) map[string]any {
 
 // awaitEndInLog waits for the end of a chat by the event log alone, without a
 // statement to PostgreSQL.
-func (s *stack) awaitEndInLog(sessionID, chatID string) {
+func (s *stack) awaitEndInLog(sessionID domain.SessionID, chatID domain.ChatID) {
 	s.t.Helper()
 
 	var after uint64
@@ -398,7 +398,7 @@ func (s *stack) awaitEndInLog(sessionID, chatID string) {
 	}, patience, 10*time.Millisecond, "no chat:end came")
 }
 
-func (s *stack) messages(sessionID string) []domain.Turn {
+func (s *stack) messages(sessionID domain.SessionID) []domain.Turn {
 	s.t.Helper()
 
 	var turns []domain.Turn
@@ -440,9 +440,13 @@ func (noFiles) Open(context.Context, tools.SessionView) (tools.Files, error) {
 
 type plainWorkspaces struct{ dir string }
 
-func (w plainWorkspaces) Root(context.Context, string, int) (string, error) { return w.dir, nil }
+func (w plainWorkspaces) Root(context.Context, domain.SessionID, int) (string, error) {
+	return w.dir, nil
+}
 
-func (w plainWorkspaces) Fits(context.Context, string, int, diskspace.Usage) error { return nil }
+func (w plainWorkspaces) Fits(context.Context, domain.SessionID, int, diskspace.Usage) error {
+	return nil
+}
 
 // plainShell runs commands without a sandbox: what is tested here is the loop.
 type plainShell struct{}

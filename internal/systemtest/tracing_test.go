@@ -59,12 +59,12 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 }
 
 // post sends a message over REST and gives its chat.
-func (s *stack) post(url, key, session, message string, header http.Header) (chatID string) {
+func (s *stack) post(url, key string, session domain.SessionID, message string, header http.Header) (chatID domain.ChatID) {
 	s.t.Helper()
 
 	body, err := json.Marshal(obj{"message": message})
 	require.NoError(s.t, err)
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url+"/api/sessions/"+session+"/chat?note=query-s3cret",
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url+"/api/sessions/"+string(session)+"/chat?note=query-s3cret",
 		strings.NewReader(string(body)))
 	require.NoError(s.t, err)
 
@@ -77,7 +77,7 @@ func (s *stack) post(url, key, session, message string, header http.Header) (cha
 	defer response.Body.Close()
 
 	var accepted struct {
-		ChatID string `json:"chat_id"`
+		ChatID domain.ChatID `json:"chat_id"`
 	}
 
 	require.Less(s.t, response.StatusCode, 300)
@@ -165,7 +165,7 @@ func TestChat_isOneTrace(t *testing.T) {
 	require.NotEmpty(t, call["gen_ai.response.model"])
 	require.Contains(t, ends, "tool_calls;")
 	require.Contains(t, ends, "stop;")
-	require.Equal(t, session, call["everloop.session_id"])
+	require.EqualValues(t, session, call["everloop.session_id"])
 	require.NotEmpty(t, call["everloop.step"])
 	require.Equal(t, "done", found["execute_tool Bash < RunActivity:model.call"+root].Attributes["everloop.tool.status"])
 	request := found["POST /api/sessions/{session_id}/chat"].Attributes

@@ -13,7 +13,7 @@ const codeNoRuntime = "runtime_not_found"
 // Instantiate makes an instance of a production agent, on a runtime of its provider, and
 // with start its first session. The instance keeps what the agent is now.
 func (s *Service) Instantiate(ctx context.Context, userID, recordID string, start bool) (
-	made prodagent.Instance, agent prodagent.Agent, sessionID *string, err error,
+	made prodagent.Instance, agent prodagent.Agent, sessionID *domain.SessionID, err error,
 ) {
 	if agent, err = s.cfg.Records.ProdAgent(ctx, userID, recordID); err != nil {
 		return made, agent, nil, err
@@ -42,7 +42,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 		return made, agent, nil, err
 	}
 
-	id := domain.NewID()
+	id := domain.SessionID(domain.NewID())
 	if err = s.StartSession(ctx, userID, Start{SessionID: id, InstanceID: made.ID, Intent: made.Name}); err != nil {
 		s.discard(ctx, made)
 	}

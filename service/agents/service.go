@@ -40,7 +40,7 @@ type Records interface {
 	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
 	// EnsureSession makes a session, its init script included, unless it is there.
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
-	NoteAgentSession(ctx context.Context, sessionID, instanceID string) error
+	NoteAgentSession(ctx context.Context, sessionID domain.SessionID, instanceID string) error
 }
 
 // Solutions are the ways of working that sessions are made with.
@@ -56,7 +56,7 @@ type Models interface {
 // Scripts start the init scripts of sessions. A start that fails is repeated by the periodic job
 // of background tasks.
 type Scripts interface {
-	StartInitScript(ctx context.Context, ownerID, sessionID string) error
+	StartInitScript(ctx context.Context, ownerID string, sessionID domain.SessionID) error
 }
 
 // Config is what New needs.

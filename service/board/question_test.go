@@ -63,7 +63,7 @@ func (d *settled) AnswerTaken(_ context.Context, _, _, commentID string) error {
 	return nil
 }
 
-func (d *settled) Answer(_ context.Context, _ domain.Caller, _ string, answer domain.Answer) (domain.AnswerAck, error) {
+func (d *settled) Answer(_ context.Context, _ domain.Caller, _ domain.SessionID, answer domain.Answer) (domain.AnswerAck, error) {
 	d.answered = append(d.answered, answer.ToolCallID)
 	return domain.AnswerAck{Resolved: true}, nil
 }

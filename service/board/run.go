@@ -50,7 +50,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 	return false, err
 }
 
-func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID string, err error) {
+func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
 	err = s.cfg.Agents.StartSession(ctx, run.OwnerID, agents.Start{
 		SessionID: run.SessionID, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
 	})

@@ -25,7 +25,7 @@ type Records interface {
 
 	DispatchRuns(ctx context.Context, agentID string) (started []string, err error)
 	ClaimIssueRun(ctx context.Context, runID string) (board.ClaimedIssueRun, board.IssueRunPlan, error)
-	IssueRunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error)
+	IssueRunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error)
 	BlockIssueRun(ctx context.Context, runID, code, message string) (board.IssueRunPlan, error)
 	EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan board.IssueRunPlan, err error)
 
@@ -42,8 +42,8 @@ type Runs interface {
 // Chats sends messages and answers, and stops chats.
 type Chats interface {
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error)
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error)
+	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error)
 }
 
 // Agents makes the sessions of agent instances.

@@ -11,7 +11,7 @@ import (
 
 // CompactionRecords stores the compactions that clients request.
 type CompactionRecords interface {
-	RequestCompaction(ctx context.Context, ownerID, sessionID string) (domain.CompactionRun, error)
+	RequestCompaction(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.CompactionRun, error)
 	Compaction(ctx context.Context, ownerID, id string) (domain.CompactionResult, error)
 }
 
@@ -43,7 +43,7 @@ func NewCompactions(cfg CompactionsConfig) (*Compactions, error) {
 }
 
 // Request persists and starts a compaction, or returns the one that is already running.
-func (c *Compactions) Request(ctx context.Context, caller domain.Caller, sessionID string) (compactionID string, err error) {
+func (c *Compactions) Request(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error) {
 	run, err := c.cfg.Records.RequestCompaction(ctx, caller.User.ID, sessionID)
 	if err != nil {
 		return "", err

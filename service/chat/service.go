@@ -20,10 +20,10 @@ import (
 
 // Records stores messages, questions and stops.
 type Records interface {
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 	Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error)
-	RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error)
-	Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error)
+	RequestStop(ctx context.Context, ownerID string, sessionID domain.SessionID, andQueue bool) (domain.Stopped, error)
+	Question(ctx context.Context, ownerID string, sessionID domain.SessionID, toolCallID string) (q domain.Question, open bool, err error)
 	ResolveQuestion(ctx context.Context, ownerID string, q domain.Question, by, result string) (bool, error)
 	ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error)
 	// InboxQuestion finds a question that the user may answer; question_not_found.
@@ -33,12 +33,12 @@ type Records interface {
 // Runs starts and wakes the runs of sessions.
 type Runs interface {
 	Wake(ctx context.Context, s domain.SessionRun) error
-	Stop(ctx context.Context, sessionID, chatID string) error
+	Stop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
 // Bus announces to running work that its chat was stopped.
 type Bus interface {
-	AnnounceStop(ctx context.Context, chatID string, attempt int) error
+	AnnounceStop(ctx context.Context, chatID domain.ChatID, attempt int) error
 }
 
 // Models resolves the names of models.
@@ -48,9 +48,9 @@ type Models interface {
 
 // Images stores the pictures and recordings of messages as objects.
 type Images interface {
-	Keep(ctx context.Context, sessionID string, dataURL string) (object string, err error)
+	Keep(ctx context.Context, sessionID domain.SessionID, dataURL string) (object string, err error)
 	// KeepAudio stores a recording of at most so many bytes.
-	KeepAudio(ctx context.Context, sessionID string, dataURL string, most int) (object string, err error)
+	KeepAudio(ctx context.Context, sessionID domain.SessionID, dataURL string, most int) (object string, err error)
 }
 
 // Config is what New needs.
@@ -122,7 +122,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 
 	s.afterwards(ctx, func(ctx context.Context) {
 		if taken.StopChat != "" {
-			s.announceStop(ctx, send.SessionID, taken.StopChat)
+			s.announceStop(ctx, send.SessionID, domain.ChatID(taken.StopChat))
 		}
 
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
@@ -133,7 +133,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 }
 
 // keep prepares a message for the store: clean text, pictures and recordings as objects.
-func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.ContentPart) ([]domain.ContentPart, error) {
+func (s *Service) keep(ctx context.Context, sessionID domain.SessionID, parts []domain.ContentPart) ([]domain.ContentPart, error) {
 	kept := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		p.Text = domain.CleanText(p.Text)
@@ -167,12 +167,22 @@ func (s *Service) keep(ctx context.Context, sessionID string, parts []domain.Con
 }
 
 // Answer resolves a question; of several answers one wins.
-func (s *Service) Answer(ctx context.Context, caller domain.Caller, sessionID string, answer domain.Answer) (domain.AnswerAck, error) {
+func (s *Service) Answer(
+	ctx context.Context,
+	caller domain.Caller,
+	sessionID domain.SessionID,
+	answer domain.Answer,
+) (domain.AnswerAck, error) {
 	return s.answer(ctx, caller.User.ID, caller.User.ID, sessionID, answer)
 }
 
 // answer resolves a question of a session of the owner's, by a user who may do that.
-func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, answer domain.Answer) (domain.AnswerAck, error) {
+func (s *Service) answer(
+	ctx context.Context,
+	ownerID, by string,
+	sessionID domain.SessionID,
+	answer domain.Answer,
+) (domain.AnswerAck, error) {
 	question, open, err := s.cfg.Records.Question(ctx, ownerID, sessionID, answer.ToolCallID)
 	if err != nil {
 		return domain.AnswerAck{}, err
@@ -218,7 +228,7 @@ func (s *Service) answer(ctx context.Context, ownerID, by, sessionID string, ans
 }
 
 // Stop interrupts the running chat, or the one that waits for an answer.
-func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error) {
+func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error) {
 	stopped, err := s.cfg.Records.RequestStop(ctx, caller.User.ID, sessionID, andQueue)
 	if err != nil {
 		return false, err
@@ -256,11 +266,11 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID stri
 }
 
 // Compact requests a compaction of the session's history.
-func (s *Service) Compact(ctx context.Context, caller domain.Caller, sessionID string) (string, error) {
+func (s *Service) Compact(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (string, error) {
 	return s.cfg.Compactions.Request(ctx, caller, sessionID)
 }
 
-func (s *Service) announceStop(ctx context.Context, sessionID, chatID string) {
+func (s *Service) announceStop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) {
 	if err := s.cfg.Bus.AnnounceStop(ctx, chatID, 0); err != nil {
 		s.cfg.Logger.Warn(
 			"failed to broadcast a stop, falling back to the workflow signal",
@@ -276,7 +286,7 @@ func (s *Service) announceStop(ctx context.Context, sessionID, chatID string) {
 	s.signalStop(ctx, sessionID, chatID)
 }
 
-func (s *Service) signalStop(ctx context.Context, sessionID, chatID string) {
+func (s *Service) signalStop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) {
 	if err := s.cfg.Runs.Stop(ctx, sessionID, chatID); err != nil {
 		s.cfg.Logger.Warn("failed to signal a stop to the run, retrying", "session_id", sessionID, "chat_id", chatID, "error", err)
 	}

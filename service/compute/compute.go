@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Records Records
 	Tasks   interface {
-		Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+		Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
 	}
 	ToolServers interface {
 		UserDeleted(ctx context.Context, userID string) error // ends them; they start again when they are used

@@ -26,7 +26,7 @@ type Records interface {
 
 	AdvanceDAGRun(ctx context.Context, runID string) (dagrun.Step, error)
 	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.Work, bool, error)
-	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID string) (goesOn bool, err error)
+	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error)
 	RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
 	DAGUnitStopped(ctx context.Context, unitID string) error
 	WatchDAGUnit(ctx context.Context, unitID string, attempt int, due time.Time) error
@@ -45,7 +45,7 @@ type Runs interface {
 // Chats sends messages and stops chats.
 type Chats interface {
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error)
 }
 
 // Agents makes sessions of production agents.
@@ -55,7 +55,7 @@ type Agents interface {
 
 // Events gives when a session's newest event was written; zero: none is kept.
 type Events interface {
-	LastAt(ctx context.Context, sessionID string) (time.Time, error)
+	LastAt(ctx context.Context, sessionID domain.SessionID) (time.Time, error)
 }
 
 // Graphs gives the DAGs that can be run, version 0: the published one; and the ids of

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain"
 	"everloop/domain/dagrun"
 )
 
@@ -43,7 +44,7 @@ type lastEvent struct {
 	err error
 }
 
-func (e lastEvent) LastAt(context.Context, string) (time.Time, error) { return e.at, e.err }
+func (e lastEvent) LastAt(context.Context, domain.SessionID) (time.Time, error) { return e.at, e.err }
 
 func TestService_Advance_activity(t *testing.T) {
 	t.Parallel()

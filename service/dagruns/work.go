@@ -42,7 +42,7 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 
 	u := work.Unit
 
-	var chatID string
+	var chatID domain.ChatID
 
 	if u.ChildID != "" {
 		err = s.beginSubflow(ctx, work)
@@ -67,7 +67,7 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 	return u.ChildID != "", err
 }
 
-func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID string, err error) {
+func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.ChatID, err error) {
 	u, n, run := work.Unit, work.Node, work.Run
 
 	session, send, err := messageOf(work, s.cfg.CodeTimeout)

@@ -18,7 +18,7 @@ type line struct {
 	Seq    uint64          `json:"seq"`
 	ID     string          `json:"id,omitempty"`
 	Name   string          `json:"name"`
-	ChatID string          `json:"chat_id,omitempty"`
+	ChatID domain.ChatID   `json:"chat_id,omitempty"`
 	At     time.Time       `json:"at"`
 	Data   json.RawMessage `json:"data"`
 }

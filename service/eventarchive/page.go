@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"everloop/domain"
 	"everloop/domain/transfer"
 )
 
@@ -41,9 +42,9 @@ func (a *Service) Page(ctx context.Context, after string) (transfer.ArchivedPage
 		return page, err
 	}
 
-	page.After = chats[len(chats)-1].ChatID
+	page.After = string(chats[len(chats)-1].ChatID)
 
-	sessions := map[string][]transfer.UnarchivedChat{}
+	sessions := map[domain.SessionID][]transfer.UnarchivedChat{}
 	for _, chat := range chats {
 		sessions[chat.SessionID] = append(sessions[chat.SessionID], chat)
 	}

@@ -40,7 +40,7 @@ func (a *Service) ArchiveParts(ctx context.Context) error {
 		}
 
 		for _, session := range sessions {
-			if err := a.archivePart(ctx, session); err != nil && len(faults) < mostFaults {
+			if err := a.archivePart(ctx, domain.SessionID(session)); err != nil && len(faults) < mostFaults {
 				faults = append(faults, fmt.Errorf("archive a part of session %s: %w", session, err))
 			}
 
@@ -60,7 +60,7 @@ func (a *Service) ArchiveParts(ctx context.Context) error {
 }
 
 // archivePart writes the session's events that no object holds yet.
-func (a *Service) archivePart(ctx context.Context, session string) error {
+func (a *Service) archivePart(ctx context.Context, session domain.SessionID) error {
 	from, err := a.end(ctx, session)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (a *Service) archive(ctx context.Context, chat transfer.UnarchivedChat) err
 
 // store writes the session's events behind a sequence as one object, up to partBytes
 // of them. more says that there are others behind. Without events there is no object.
-func (a *Service) store(ctx context.Context, session string, from uint64) (made transfer.EventArchive, more bool, err error) {
+func (a *Service) store(ctx context.Context, session domain.SessionID, from uint64) (made transfer.EventArchive, more bool, err error) {
 	made = transfer.EventArchive{
 		SessionID: session, FromSeq: from, UpToSeq: from,
 		Key: fmt.Sprintf("%s%020d-%s", Prefix(session), from, domain.NewID()),

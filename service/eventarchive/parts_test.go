@@ -47,7 +47,7 @@ func (s *shelf) Unarchived(context.Context, string, int) ([]transfer.UnarchivedC
 	return []transfer.UnarchivedChat{{ChatID: "c", SessionID: "s", Round: 1}}, nil
 }
 
-func (s *shelf) Archived(context.Context, string) ([]transfer.EventArchive, error) {
+func (s *shelf) Archived(context.Context, domain.SessionID) ([]transfer.EventArchive, error) {
 	return s.parts, nil
 }
 
@@ -83,9 +83,9 @@ func (s *shelf) KeepPart(_ context.Context, made transfer.EventArchive) (bool, e
 	return true, nil
 }
 
-func (s *shelf) Read(ctx context.Context, session string, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
-	s.read = append(s.read, session)
-	if s.refused[session] {
+func (s *shelf) Read(ctx context.Context, session domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
+	s.read = append(s.read, string(session))
+	if s.refused[string(session)] {
 		return errors.New("the log does not answer")
 	}
 

@@ -19,7 +19,7 @@ import (
 type Records interface {
 	Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error)
 	PostponeArchive(ctx context.Context, chat transfer.UnarchivedChat) error
-	Archived(ctx context.Context, sessionID string) ([]transfer.EventArchive, error)
+	Archived(ctx context.Context, sessionID domain.SessionID) ([]transfer.EventArchive, error)
 	KeepArchive(ctx context.Context, chat transfer.UnarchivedChat, made transfer.EventArchive) error
 	// LongRunning gives sessions whose running chat has not been archived for age, in the
 	// order of their ids and after one.
@@ -31,7 +31,7 @@ type Records interface {
 
 // Log is the event log.
 type Log interface {
-	Read(ctx context.Context, sessionID string, after, upTo uint64, fn func(domain.LoggedEvent) error) error
+	Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error
 }
 
 // Objects keep what is archived.
@@ -67,10 +67,12 @@ func New(cfg Config) (*Service, error) {
 
 // Prefix is where the archives of a session lie; who deletes the session
 // deletes them.
-func Prefix(sessionID string) string { return "archives/" + sessionID + "/" }
+func Prefix(sessionID domain.SessionID) string {
+	return "archives/" + string(sessionID) + "/"
+}
 
 // end is the position up to which a session is archived.
-func (a *Service) end(ctx context.Context, sessionID string) (uint64, error) {
+func (a *Service) end(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	list, err := a.cfg.Records.Archived(ctx, sessionID)
 	if err != nil || len(list) == 0 {
 		return 0, err
@@ -82,7 +84,7 @@ func (a *Service) end(ctx context.Context, sessionID string) (uint64, error) {
 // Events yields all events of a session that are still to be had, in their
 // order: what is archived, and then what the log has besides. There may be gaps
 // where the log forgot what was never archived.
-func (a *Service) Events(ctx context.Context, sessionID string, yield func(domain.LoggedEvent) error) error {
+func (a *Service) Events(ctx context.Context, sessionID domain.SessionID, yield func(domain.LoggedEvent) error) error {
 	list, err := a.cfg.Records.Archived(ctx, sessionID)
 	if err != nil {
 		return err

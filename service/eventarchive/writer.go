@@ -13,14 +13,14 @@ type Writer struct {
 	objects interface {
 		Put(ctx context.Context, key string, data []byte) error
 	}
-	session string
+	session domain.SessionID
 	packed  *packer
 	open    transfer.EventArchive // what packed holds
 	made    []transfer.EventArchive
 }
 
 // NewWriter makes a Writer for a session of which nothing is archived.
-func NewWriter(sessionID string, objects interface {
+func NewWriter(sessionID domain.SessionID, objects interface {
 	Put(ctx context.Context, key string, data []byte) error
 },
 ) *Writer {

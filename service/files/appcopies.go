@@ -42,7 +42,7 @@ func (c AppCopies) Begin(ctx context.Context, name string, session domain.Sessio
 	defer func() { _ = root.Close() }()
 
 	pending, err := c.Store.Begin(ctx, snapshots.CaptureIn{
-		SessionID: name, Root: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())) + "/.", UID: session.SandboxUID,
+		SessionID: domain.SessionID(name), Root: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())) + "/.", UID: session.SandboxUID,
 	})
 	if err != nil {
 		return nil, err
@@ -124,5 +124,5 @@ func (c AppCopies) Directory(ctx context.Context, copyID, path string) (bool, er
 
 // Drop implements apps.Copies.
 func (c AppCopies) Drop(ctx context.Context, name string) error {
-	return c.Store.DeleteSession(ctx, name)
+	return c.Store.DeleteSession(ctx, domain.SessionID(name))
 }

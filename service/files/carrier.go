@@ -286,7 +286,7 @@ func parentOf(p string) string {
 // Build makes snapshots of a session that is being made, of contents that open
 // gives by their names. The function that it returns makes one, and returns its id.
 func (c Carrier) Build(
-	sessionID string, open func(content string) (io.ReadCloser, error),
+	sessionID domain.SessionID, open func(content string) (io.ReadCloser, error),
 ) (snapshot func(ctx context.Context, files []File) (id string, err error), err error) {
 	builder, err := c.Snapshots.NewBuilder(sessionID, open)
 	if err != nil {
@@ -317,6 +317,6 @@ func entryType(mode fs.FileMode) snapshots.Type {
 }
 
 // Remove takes away what was written for a session that was not made.
-func (c Carrier) Remove(ctx context.Context, sessionID string) error {
+func (c Carrier) Remove(ctx context.Context, sessionID domain.SessionID) error {
 	return errors.Join(c.Workspaces.Remove(ctx, sessionID), c.Snapshots.DeleteSession(ctx, sessionID))
 }

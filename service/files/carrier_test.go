@@ -52,7 +52,7 @@ func TestCarrier_CopyFiles_refusedBeforeAnythingIsWritten(t *testing.T) {
 			}
 
 			require.True(t, domain.HasCode(err, code), "%v", err)
-			left, err := os.ReadDir(filepath.Join(root, to.ID))
+			left, err := os.ReadDir(filepath.Join(root, string(to.ID)))
 			require.NoError(t, err)
 			require.Empty(t, left)
 

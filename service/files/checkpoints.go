@@ -25,9 +25,9 @@ type Checkpoints struct {
 
 // Roots says where the workspace of a session is, made on first use.
 type Roots interface {
-	Root(ctx context.Context, sessionID string, uid int) (string, error)
+	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 	// Fits fails when the workspace may not grow by so much.
-	Fits(ctx context.Context, sessionID string, uid int, grows diskspace.Usage) error
+	Fits(ctx context.Context, sessionID domain.SessionID, uid int, grows diskspace.Usage) error
 }
 
 // Begin implements history.Files.

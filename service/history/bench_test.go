@@ -184,13 +184,13 @@ type world struct {
 // rootDir puts the workspace of every session below one directory.
 type rootDir string
 
-func (r rootDir) Root(_ context.Context, sessionID string, _ int) (string, error) {
-	dir := filepath.Join(string(r), sessionID)
+func (r rootDir) Root(_ context.Context, sessionID domain.SessionID, _ int) (string, error) {
+	dir := filepath.Join(string(r), string(sessionID))
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // Fits implements files.Roots.
-func (rootDir) Fits(context.Context, string, int, diskspace.Usage) error { return nil }
+func (rootDir) Fits(context.Context, domain.SessionID, int, diskspace.Usage) error { return nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -261,7 +261,7 @@ func (w *world) sendParts(parts []domain.ContentPart) domain.SendAck {
 	return out.Ack
 }
 
-func (w *world) begin() string {
+func (w *world) begin() domain.ChatID {
 	w.t.Helper()
 	out, err := w.j.BeginChat(w.t.Context(), contract.BeginChatIn{SessionID: w.session.ID, RunID: domain.NewID()})
 	require.NoError(w.t, err)
@@ -273,7 +273,7 @@ func (w *world) begin() string {
 type act func()
 
 // step makes one model call of a chat and runs its tool as the worker would.
-func (w *world) step(chat string, n int, text string, do act) (entry string) {
+func (w *world) step(chat domain.ChatID, n int, text string, do act) (entry string) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	key := domain.TurnKey{SessionID: w.session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: n}
@@ -319,10 +319,10 @@ func (w *world) step(chat string, n int, text string, do act) (entry string) {
 		w.service.Config().Captures.Changed(w.session.ID)
 	}
 
-	return turn.EntryID
+	return string(turn.EntryID)
 }
 
-func (w *world) finish(chat string) {
+func (w *world) finish(chat domain.ChatID) {
 	w.t.Helper()
 	_, err := w.j.FinishChat(w.t.Context(), contract.FinishChatIn{ChatID: chat, Reason: domain.FinishCompleted}, nil)
 	require.NoError(w.t, err)
@@ -338,7 +338,7 @@ func (w *world) chat(text string, acts ...act) domain.SendAck {
 	return ack
 }
 
-func (w *world) run(chat string, acts ...act) {
+func (w *world) run(chat domain.ChatID, acts ...act) {
 	w.t.Helper()
 	require.Equal(w.t, chat, w.begin())
 
@@ -414,7 +414,7 @@ func (w *world) checkpoints() []domainhistory.Checkpoint {
 }
 
 // before gives the checkpoint before a turn.
-func (w *world) before(turn string) domainhistory.Checkpoint {
+func (w *world) before(turn domain.TurnID) domainhistory.Checkpoint {
 	w.t.Helper()
 
 	for _, k := range w.checkpoints() {
@@ -423,12 +423,12 @@ func (w *world) before(turn string) domainhistory.Checkpoint {
 		}
 	}
 
-	require.Fail(w.t, "no checkpoint before turn "+turn)
+	require.Fail(w.t, "no checkpoint before turn "+string(turn))
 
 	return domainhistory.Checkpoint{}
 }
 
-func (w *world) rewind(turn string) domainhistory.Moved {
+func (w *world) rewind(turn domain.TurnID) domainhistory.Moved {
 	w.t.Helper()
 	moved, err := w.service.Rewind(w.t.Context(), w.owner, w.session.ID, w.before(turn).ID)
 	require.NoError(w.t, err)

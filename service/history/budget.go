@@ -18,7 +18,7 @@ type Budget struct {
 const CodeCheckpointBudget = "checkpoint_budget"
 
 // affords fails when the files of a checkpoint are more than the budget has left.
-func (c *Capturer) affords(ctx context.Context, sessionID string, needs int64) error {
+func (c *Capturer) affords(ctx context.Context, sessionID domain.SessionID, needs int64) error {
 	if needs == 0 || c.cfg.Budget == (Budget{}) {
 		return nil
 	}

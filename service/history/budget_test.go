@@ -50,7 +50,7 @@ func TestCapturer_keepsToItsBudget(t *testing.T) {
 			w.service.Config().Captures.Config().Budget = budget
 
 			var (
-				turns  []string
+				turns  []domain.TurnID
 				second string
 			)
 

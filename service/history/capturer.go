@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"everloop/domain"
 	"everloop/domain/history"
 )
 
@@ -27,7 +28,7 @@ type Capturer struct {
 	cfg CapturerConfig
 
 	mu       sync.Mutex
-	sessions map[string]*capturing
+	sessions map[domain.SessionID]*capturing
 	active   int           // looks and uploads under way or waiting for their turn
 	idle     chan struct{} // for who waits until none is; closed then
 
@@ -67,7 +68,7 @@ const lookTimeout = 10 * time.Minute
 
 // Changed says that files of the session may have changed and are to be captured.
 // It returns at once.
-func (c *Capturer) Changed(sessionID string) {
+func (c *Capturer) Changed(sessionID domain.SessionID) {
 	s := c.enter(sessionID)
 	c.mu.Lock()
 	again := s.queued
@@ -107,7 +108,7 @@ const heldPoll = 100 * time.Millisecond
 // Settle returns when the files of everything that is due have been seen, so that
 // tools may change them. What cannot be captured is given up: a tool does not
 // wait without end.
-func (c *Capturer) Settle(ctx context.Context, sessionID string) error {
+func (c *Capturer) Settle(ctx context.Context, sessionID domain.SessionID) error {
 	s := c.enter(sessionID)
 	defer c.leave(sessionID, s)
 
@@ -129,7 +130,7 @@ func (c *Capturer) Settle(ctx context.Context, sessionID string) error {
 }
 
 // Settled captures what is due and waits until it is stored.
-func (c *Capturer) Settled(ctx context.Context, sessionID string) error {
+func (c *Capturer) Settled(ctx context.Context, sessionID domain.SessionID) error {
 	if err := c.Settle(ctx, sessionID); err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (c *Capturer) Settled(ctx context.Context, sessionID string) error {
 
 // Flush returns when the files of every checkpoint of an idle session are stored,
 // and recorded.
-func (c *Capturer) Flush(ctx context.Context, sessionID string) error {
+func (c *Capturer) Flush(ctx context.Context, sessionID domain.SessionID) error {
 	s := c.enter(sessionID)
 	defer c.leave(sessionID, s)
 
@@ -169,7 +170,7 @@ func (c *Capturer) Flush(ctx context.Context, sessionID string) error {
 
 // capture looks at the files once for all checkpoints that are due, and leaves
 // the storing to itself. It says how many due ones another process has in hand.
-func (c *Capturer) capture(ctx context.Context, sessionID string, s *capturing, all bool) (held int, err error) {
+func (c *Capturer) capture(ctx context.Context, sessionID domain.SessionID, s *capturing, all bool) (held int, err error) {
 	due, err := c.cfg.Records.TakeCaptures(ctx, sessionID, c.cfg.Process, s.hand(), all)
 	if err != nil || len(due.IDs) == 0 {
 		return due.Held, err
@@ -210,7 +211,7 @@ func (c *Capturer) capture(ctx context.Context, sessionID string, s *capturing, 
 
 // release leaves checkpoints for another try when the caller went away, and
 // gives them up when their files cannot be read.
-func (c *Capturer) release(ctx context.Context, sessionID string, ids []string, cause error) {
+func (c *Capturer) release(ctx context.Context, sessionID domain.SessionID, ids []string, cause error) {
 	free := context.WithoutCancel(ctx)
 
 	var err error
@@ -330,7 +331,7 @@ func (c *Capturer) Repair(ctx context.Context) error {
 	}
 
 	if c.repaired = ""; len(sessions) > 0 {
-		c.repaired = sessions[len(sessions)-1]
+		c.repaired = string(sessions[len(sessions)-1])
 	}
 
 	return nil

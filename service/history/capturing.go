@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"sync"
+
+	"everloop/domain"
 )
 
 // capturing is what is under way for one session.
@@ -16,12 +18,12 @@ type capturing struct {
 	latest chan struct{}            // that of the capture before; nil: there was none
 }
 
-func (c *Capturer) enter(sessionID string) *capturing {
+func (c *Capturer) enter(sessionID domain.SessionID) *capturing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	if c.sessions == nil {
-		c.sessions = map[string]*capturing{}
+		c.sessions = map[domain.SessionID]*capturing{}
 	}
 
 	s := c.sessions[sessionID]
@@ -35,7 +37,7 @@ func (c *Capturer) enter(sessionID string) *capturing {
 	return s
 }
 
-func (c *Capturer) leave(sessionID string, s *capturing) {
+func (c *Capturer) leave(sessionID domain.SessionID, s *capturing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

@@ -13,7 +13,7 @@ import (
 func (d *Service) CheckpointChanges(
 	ctx context.Context,
 	session domain.Session,
-	checkpointID, to string,
+	checkpointID domain.CheckpointID, to domain.CheckpointID,
 	offset, limit int,
 ) (page []history.FileComparison, total int, err error) {
 	in := CompareIn{SessionID: session.ID, SandboxUID: session.SandboxUID}
@@ -50,7 +50,12 @@ func (d *Service) compare(ctx context.Context, in CompareIn) ([]history.FileComp
 }
 
 // OpenFile opens a file as it was at a checkpoint; ctx holds for the reading too.
-func (d *Service) OpenFile(ctx context.Context, sessionID, checkpointID, path string) (io.ReadSeekCloser, domain.FileInfo, error) {
+func (d *Service) OpenFile(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	checkpointID domain.CheckpointID,
+	path string,
+) (io.ReadSeekCloser, domain.FileInfo, error) {
 	snapshot, err := d.snapshot(ctx, sessionID, checkpointID)
 	if err != nil {
 		return nil, domain.FileInfo{}, err
@@ -64,7 +69,7 @@ var errNotCaptured = domain.Newf(domain.NotFound, "snapshot_not_found", "the fil
 
 // snapshot gives the snapshot of a checkpoint. It looks again when the files are just
 // being captured.
-func (d *Service) snapshot(ctx context.Context, sessionID, checkpointID string) (string, error) {
+func (d *Service) snapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error) {
 	id, err := d.cfg.Records.CheckpointSnapshot(ctx, sessionID, checkpointID)
 	if err != nil || id != "" {
 		return id, err

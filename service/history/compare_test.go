@@ -16,9 +16,9 @@ import (
 )
 
 // changes gives what differs from a checkpoint, in words.
-func (w *world) changes(from, to string) (list []string) {
+func (w *world) changes(from string, to domain.CheckpointID) (list []string) {
 	w.t.Helper()
-	files, total, err := w.service.CheckpointChanges(w.t.Context(), w.session, from, to, 0, 100)
+	files, total, err := w.service.CheckpointChanges(w.t.Context(), w.session, domain.CheckpointID(from), to, 0, 100)
 	require.NoError(w.t, err)
 	require.Len(w.t, files, total)
 
@@ -37,7 +37,7 @@ func (w *world) changes(from, to string) (list []string) {
 }
 
 // content reads a file as it was at a checkpoint.
-func (w *world) content(checkpoint, path string) (string, domain.FileInfo, error) {
+func (w *world) content(checkpoint domain.CheckpointID, path string) (string, domain.FileInfo, error) {
 	w.t.Helper()
 
 	file, info, err := w.service.OpenFile(w.t.Context(), w.session.ID, checkpoint, path)
@@ -61,19 +61,19 @@ func TestCheckpointChanges(t *testing.T) {
 	two := w.chat("second", w.writes("a.txt", "changed"), func() { require.NoError(t, os.RemoveAll(filepath.Join(w.root, "dir"))) })
 	first, second := w.before(one.TurnID).ID, w.before(two.TurnID).ID
 
-	require.Equal(t, []string{"a.txt modified file 1 7", "dir/b.txt deleted file 2 none"}, w.changes(second, ""))
-	require.Equal(t, []string{"a.txt created file none 7", "link created link none 0"}, w.changes(first, ""))
+	require.Equal(t, []string{"a.txt modified file 1 7", "dir/b.txt deleted file 2 none"}, w.changes(string(second), ""))
+	require.Equal(t, []string{"a.txt created file none 7", "link created link none 0"}, w.changes(string(first), ""))
 
 	w.write("by-user.txt", "mine") // over REST, after the last capture
 	w.write("bytes", "\x00\xff")
 	require.Equal(t, []string{
 		"a.txt modified file 1 7", "by-user.txt created file none 4", "bytes created file none 2", "dir/b.txt deleted file 2 none",
-	}, w.changes(second, ""))
+	}, w.changes(string(second), ""))
 	require.Equal(t, []string{"a.txt created file none 1", "dir/b.txt created file none 2", "link created link none 0"},
-		w.changes(first, second))
+		w.changes(string(first), second))
 	require.Equal(t, []string{"a.txt deleted file 1 none", "dir/b.txt deleted file 2 none", "link deleted link 0 none"},
-		w.changes(second, first))
-	require.Empty(t, w.changes(second, second))
+		w.changes(string(second), first))
+	require.Empty(t, w.changes(string(second), second))
 
 	// The same by pages.
 	page, total, err := w.service.CheckpointChanges(t.Context(), w.session, second, "", 1, 2)
@@ -85,7 +85,7 @@ func TestCheckpointChanges(t *testing.T) {
 	require.Equal(t, 4, total)
 	require.Empty(t, page)
 
-	for _, pair := range [][2]string{{"none", ""}, {second, "none"}} {
+	for _, pair := range [][2]domain.CheckpointID{{"none", ""}, {second, "none"}} {
 		_, _, err = w.service.CheckpointChanges(t.Context(), w.session, pair[0], pair[1], 0, 1)
 		require.True(t, domain.HasCode(err, "checkpoint_not_found"), "%v", err)
 	}
@@ -98,12 +98,12 @@ func TestCheckpointChanges(t *testing.T) {
 	// What became a directory is gone as a file.
 	require.NoError(t, os.Remove(filepath.Join(w.root, "a.txt")))
 	w.write("a.txt/inner", "x")
-	require.Contains(t, w.changes(second, ""), "a.txt deleted file 1 none")
-	require.Contains(t, w.changes(second, ""), "a.txt/inner created file none 1")
+	require.Contains(t, w.changes(string(second), ""), "a.txt deleted file 1 none")
+	require.Contains(t, w.changes(string(second), ""), "a.txt/inner created file none 1")
 
 	// A rewind to the checkpoint leaves no difference.
 	w.rewind(two.TurnID)
-	require.Empty(t, w.changes(second, ""))
+	require.Empty(t, w.changes(string(second), ""))
 }
 
 func TestOpenFile(t *testing.T) {
@@ -176,6 +176,6 @@ func TestCheckpointFiles_gone(t *testing.T) {
 func (w *world) deleteObjects() {
 	w.t.Helper()
 	require.NoError(w.t, w.service.Config().Captures.Flush(w.t.Context(), w.session.ID))
-	require.NoError(w.t, w.store.DeletePrefix(w.t.Context(), "snapshots/"+w.session.ID+"/"))
+	require.NoError(w.t, w.store.DeletePrefix(w.t.Context(), "snapshots/"+string(w.session.ID)+"/"))
 	w.service = w.process(w.store)
 }

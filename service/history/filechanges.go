@@ -17,7 +17,7 @@ const mostChanges = 100
 // emitCaptured emits what commands, tool servers and users did to the files
 // since the capture before. Changes by Write and Edit in the captured turns were
 // emitted with their calls.
-func (c *Capturer) emitCaptured(ctx context.Context, sessionID string, base history.CaptureBase, snapshot string) {
+func (c *Capturer) emitCaptured(ctx context.Context, sessionID domain.SessionID, base history.CaptureBase, snapshot string) {
 	if base.Snapshot == "" || base.Snapshot == snapshot {
 		return // the first capture of a session says what there is, not what changed
 	}

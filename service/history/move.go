@@ -63,7 +63,7 @@ func (d *Service) fence(ctx context.Context, op history.Operation) (context.Cont
 }
 
 // wake lets a queued message begin, and a run close whose question is gone.
-func (d *Service) wake(ctx context.Context, sessionID string) {
+func (d *Service) wake(ctx context.Context, sessionID domain.SessionID) {
 	run, err := d.cfg.Records.SessionRun(ctx, "", sessionID)
 	if err == nil {
 		err = d.cfg.Runs.Wake(ctx, run)

@@ -42,7 +42,7 @@ func (h *held) Restore(ctx context.Context, in history.RestoreIn) (domainhistory
 }
 
 // claim claims a rewind to before a turn, without starting its workflow.
-func (w *world) claim(turn string) domainhistory.Operation {
+func (w *world) claim(turn domain.TurnID) domainhistory.Operation {
 	w.t.Helper()
 	claimed, err := w.j.ClaimHistory(w.t.Context(), w.owner.ID, domainhistory.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(turn).ID,

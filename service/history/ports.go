@@ -18,23 +18,23 @@ import (
 type Captures interface {
 	// TakeCaptures gives those of a session that are due, but for those inHand;
 	// with all, also those whose turns have tools left that will not run.
-	TakeCaptures(ctx context.Context, sessionID, process string, inHand []string, all bool) (history.DueCaptures, error)
+	TakeCaptures(ctx context.Context, sessionID domain.SessionID, process string, inHand []string, all bool) (history.DueCaptures, error)
 	KeepCaptures(ctx context.Context, process string, ids []string) error
 	LeaveCaptures(ctx context.Context, process string, ids []string) error
 	// RecordCaptures says what the recorded captures come after; nothing when another
 	// process has taken them.
 	RecordCaptures(ctx context.Context, process string, due history.DueCaptures, s history.Snapshot) (history.CaptureBase, error)
 	FailCaptures(ctx context.Context, process string, ids []string, reason string) error
-	ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]string, error)
+	ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]domain.SessionID, error)
 	// CheckpointBytes says what the object store keeps of the checkpoints of a session,
 	// and of all sessions and published apps of its owner.
-	CheckpointBytes(ctx context.Context, sessionID string) (session, owner int64, err error)
+	CheckpointBytes(ctx context.Context, sessionID domain.SessionID) (session, owner int64, err error)
 	FileEvents
 }
 
 // FileEvents emits changes of files to the subscribers of a session.
 type FileEvents interface {
-	FilesChanged(ctx context.Context, sessionID string, changes []domain.FileChange) error
+	FilesChanged(ctx context.Context, sessionID domain.SessionID, changes []domain.FileChange) error
 }
 
 // Operations keep the moves of sessions: rewinds, changes of branch and what-ifs.
@@ -48,19 +48,24 @@ type Operations interface {
 	FinishHistory(ctx context.Context, op history.Operation, files history.RestoredFiles) (history.Moved, error)
 	AbortHistory(ctx context.Context, op history.Operation, cause *domain.Error) error
 	HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error)
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 	FileEvents
 }
 
 // Views read the past. The caller has authorised the reader.
 type Views interface {
-	Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error)
-	History(ctx context.Context, sessionID string) (history.History, error)
-	CheckoutView(ctx context.Context, sessionID, checkpointID string, position history.CheckoutPosition) (history.CheckoutView, error)
-	TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error
-	CompareBranches(ctx context.Context, sessionID, base, other string) (history.Comparison, error)
+	Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error)
+	History(ctx context.Context, sessionID domain.SessionID) (history.History, error)
+	CheckoutView(
+		ctx context.Context,
+		sessionID domain.SessionID,
+		checkpointID domain.CheckpointID,
+		position history.CheckoutPosition,
+	) (history.CheckoutView, error)
+	TurnsBefore(ctx context.Context, branchID domain.BranchID, before int64, yield func(domain.Turn) error) error
+	CompareBranches(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error)
 	// CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
-	CheckpointSnapshot(ctx context.Context, sessionID, checkpointID string) (string, error)
+	CheckpointSnapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error)
 }
 
 // Files makes, restores and compares snapshots of workspaces.
@@ -83,7 +88,7 @@ type Files interface {
 
 // CompareIn says what is compared.
 type CompareIn struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	SandboxUID int
 	From       string // a snapshot
 	To         string // a later one; empty: the workspace as it is
@@ -91,7 +96,7 @@ type CompareIn struct {
 
 // CaptureIn says what is captured.
 type CaptureIn struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	SandboxUID int
 	Previous   string // the snapshot to compare with; empty: none
 	Busy       bool   // commands may be writing
@@ -99,7 +104,7 @@ type CaptureIn struct {
 
 // RestoreIn says what is restored.
 type RestoreIn struct {
-	SessionID  string
+	SessionID  domain.SessionID
 	SandboxUID int
 	SnapshotID string
 	Current    string // the newest snapshot of the workspace; empty: not known

@@ -44,13 +44,23 @@ func New(cfg Config) (*Service, error) {
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new
 // branch. What was stays reachable by the checkpoint that the answer names.
-func (d *Service) Rewind(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
+func (d *Service) Rewind(
+	ctx context.Context,
+	owner domain.User,
+	sessionID domain.SessionID,
+	checkpointID domain.CheckpointID,
+) (history.Moved, error) {
 	return d.move(ctx, owner, history.Request{Kind: domain.OperationRewind, SessionID: sessionID, CheckpointID: checkpointID})
 }
 
 // SwitchBranch takes a session to the newest end of the branch that a
 // checkpoint's turn is on, conversation and files.
-func (d *Service) SwitchBranch(ctx context.Context, owner domain.User, sessionID, checkpointID string) (history.Moved, error) {
+func (d *Service) SwitchBranch(
+	ctx context.Context,
+	owner domain.User,
+	sessionID domain.SessionID,
+	checkpointID domain.CheckpointID,
+) (history.Moved, error) {
 	return d.move(ctx, owner, history.Request{Kind: domain.OperationSwitch, SessionID: sessionID, CheckpointID: checkpointID})
 }
 

@@ -27,7 +27,7 @@ func TestRewindTakesConversationAndFilesBack(t *testing.T) {
 
 	list := w.checkpoints()
 	require.Len(t, list, 2, "one before each user turn, and no others")
-	require.Equal(t, []string{one.TurnID, two.TurnID}, []string{list[0].TurnID, list[1].TurnID})
+	require.Equal(t, []domain.TurnID{one.TurnID, two.TurnID}, []domain.TurnID{list[0].TurnID, list[1].TurnID})
 	require.Equal(t, []string{"first", "second"}, []string{list[0].Label, list[1].Label})
 	require.EqualValues(t, 4, list[1].Sequence)
 	require.EqualValues(t, 4, list[1].Messages)
@@ -137,7 +137,7 @@ func TestRewindTwiceToOnePlace(t *testing.T) {
 	require.Equal(t, words("first"), second.Message)
 	w.chat("again", w.writes("b.txt", "2"))
 	require.Equal(t, []string{"again", "step", "done"}, w.messages())
-	back, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, first.PreRewindID)
+	back, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, domain.CheckpointID(first.PreRewindID))
 	require.NoError(t, err)
 	require.Equal(t, []string{"first", "step", "done"}, w.messages(), "a rewind to where the session was left brings it back")
 	require.Equal(t, map[string]string{"a.txt": "1"}, w.files())

@@ -11,7 +11,7 @@ import (
 const maxListed = 20_000
 
 // Checkpoints lists the checkpoints of a session.
-func (d *Service) Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error) {
+func (d *Service) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
 	return d.cfg.Records.Checkpoints(ctx, sessionID)
 }
 
@@ -34,7 +34,7 @@ func (d *Service) Tree(ctx context.Context, session domain.Session) (history.His
 // the chat that the turn started. Nothing is changed by it.
 func (d *Service) Checkout(
 	ctx context.Context,
-	sessionID, checkpointID string,
+	sessionID domain.SessionID, checkpointID domain.CheckpointID,
 	position history.CheckoutPosition,
 ) (history.Checkout, error) {
 	out := history.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{}}
@@ -63,7 +63,11 @@ func (d *Service) Checkout(
 }
 
 // view looks again when the files of the place are just being captured.
-func (d *Service) view(ctx context.Context, sessionID string, look func() (history.CheckoutView, error)) (history.CheckoutView, error) {
+func (d *Service) view(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	look func() (history.CheckoutView, error),
+) (history.CheckoutView, error) {
 	view, err := look()
 	if err != nil || view.Snapshot != "" {
 		return view, err
@@ -121,7 +125,7 @@ func (d *Service) listing(ctx context.Context, view history.CheckoutView) (files
 }
 
 // Compare holds two branches of a session against each other, files included.
-func (d *Service) Compare(ctx context.Context, sessionID, base, other string) (history.Comparison, error) {
+func (d *Service) Compare(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error) {
 	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
 		return history.Comparison{}, err
 	}

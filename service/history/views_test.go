@@ -58,13 +58,13 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tree.Nodes, 8)
 
-	byID := map[string]history.Node{}
+	byID := map[domain.TurnID]history.Node{}
 	for _, n := range tree.Nodes {
 		byID[n.ID] = n
 	}
 
 	fork := tree.Nodes[2]
-	require.ElementsMatch(t, []string{two.TurnID, three.TurnID}, fork.Children)
+	require.ElementsMatch(t, []domain.TurnID{two.TurnID, three.TurnID}, fork.Children)
 	require.Equal(t, fork.ID, *byID[three.TurnID].ParentID)
 	require.Nil(t, byID[one.TurnID].ParentID)
 	require.True(t, byID[one.TurnID].OnActiveBranch)
@@ -97,7 +97,7 @@ func TestBranchesAreHeldAgainstEachOther(t *testing.T) {
 	two := w.chat("second", w.writes("b.txt", "2"))
 	moved := w.rewind(two.TurnID)
 	w.chat("other way", w.writes("a.txt", "other"), w.writes("c.txt", "3"))
-	got, err := w.service.Compare(t.Context(), w.session.ID, moved.PreviousBranchID, moved.BranchID)
+	got, err := w.service.Compare(t.Context(), w.session.ID, string(moved.PreviousBranchID), moved.BranchID)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, got.ForkSequence)
 	require.Equal(t, []int{3, 4}, []int{got.Base.Turns, got.Other.Turns})
@@ -110,7 +110,7 @@ func TestBranchesAreHeldAgainstEachOther(t *testing.T) {
 	}, got.Files)
 	_, err = w.service.Compare(t.Context(), w.session.ID, "none", moved.BranchID)
 	require.True(t, domain.HasCode(err, "branch_not_found"), "%v", err)
-	same, err := w.service.Compare(t.Context(), w.session.ID, moved.BranchID, moved.BranchID)
+	same, err := w.service.Compare(t.Context(), w.session.ID, string(moved.BranchID), moved.BranchID)
 	require.NoError(t, err)
 	require.Empty(t, same.Turns)
 	require.Empty(t, same.Files)

@@ -104,9 +104,9 @@ func TestWhatifDeprecatesEntries(t *testing.T) {
 	w.chat("second")
 
 	for location, wrong := range map[string]domain.Whatif{
-		"body.whatif.deprecate_entry_ids[1]": {FromStep: 2, DeprecateEntryIDs: []string{one.TurnID, "unknown"}},
+		"body.whatif.deprecate_entry_ids[1]": {FromStep: 2, DeprecateEntryIDs: []domain.TurnID{one.TurnID, "unknown"}},
 		"body.whatif.quotes[2].entry_id": {
-			FromStep: 2, DeprecateEntryIDs: []string{one.TurnID},
+			FromStep: 2, DeprecateEntryIDs: []domain.TurnID{one.TurnID},
 			Quotes: []domain.Quote{{EntryID: one.TurnID, Text: "q"}, {Text: "q"}, {EntryID: "unknown", Text: "q"}},
 		},
 	} {
@@ -115,10 +115,10 @@ func TestWhatifDeprecatesEntries(t *testing.T) {
 		require.Equal(t, location, domain.AsError(err).Fields[0].Location)
 	}
 
-	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{one.TurnID}})
+	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []domain.TurnID{one.TurnID}})
 	w.run(ack.ChatID)
 
-	deprecated := map[string]bool{}
+	deprecated := map[domain.TurnID]bool{}
 
 	require.NoError(t, w.j.Messages(t.Context(), w.session.ID, nil, 0, func(turn domain.Turn) error {
 		deprecated[turn.ID] = turn.Deprecated
@@ -127,7 +127,7 @@ func TestWhatifDeprecatesEntries(t *testing.T) {
 	require.True(t, deprecated[one.TurnID])
 	require.Len(t, deprecated, 6)
 
-	var branch string
+	var branch domain.BranchID
 	require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT active_branch_id FROM sessions WHERE id = $1`, w.session.ID).Scan(&branch))
 	transcript, err := w.j.Transcript(
 		t.Context(),
@@ -163,7 +163,7 @@ func TestWhatif_deprecatesOnItsBranchOnly(t *testing.T) {
 			node = node || n.Deprecated
 		}
 
-		var branch string
+		var branch domain.BranchID
 		require.NoError(t, w.j.Pool.QueryRow(t.Context(), `SELECT active_branch_id FROM sessions
 			WHERE id = $1`, w.session.ID).Scan(&branch))
 		transcript, err := w.j.Transcript(t.Context(), domain.TranscriptQuery{BranchID: branch, LoopID: domain.RootLoop, Before: 100})
@@ -184,7 +184,7 @@ func TestWhatif_deprecatesOnItsBranchOnly(t *testing.T) {
 
 	is(false)
 
-	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []string{one.TurnID}})
+	ack := w.whatif("third", domain.Whatif{FromStep: 2, DeprecateEntryIDs: []domain.TurnID{one.TurnID}})
 	w.run(ack.ChatID)
 	is(true)
 

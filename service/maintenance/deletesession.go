@@ -21,19 +21,19 @@ type SessionDeleter struct {
 
 // DeletedStore keeps which sessions are deleted.
 type DeletedStore interface {
-	RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error)
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
-	DeleteSession(ctx context.Context, sessionID string) error
+	RequestStop(ctx context.Context, ownerID string, sessionID domain.SessionID, andQueue bool) (domain.Stopped, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
+	DeleteSession(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // TaskStopper stops the background tasks of a session.
 type TaskStopper interface {
-	StopAll(ctx context.Context, sessionID string) error
+	StopAll(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // StopBus announces to running work that its chat was stopped.
 type StopBus interface {
-	AnnounceStop(ctx context.Context, chatID string, attempt int) error
+	AnnounceStop(ctx context.Context, chatID domain.ChatID, attempt int) error
 }
 
 // DeletionRuns starts the workflows that remove sessions; starting one that runs
@@ -65,7 +65,7 @@ const (
 )
 
 // DeleteSession stops what runs in the session and deletes it. The caller is authorised.
-func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID string) error {
+func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID domain.SessionID) error {
 	run, err := d.store.SessionRun(ctx, "", sessionID)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (d *SessionDeleter) DeleteSession(ctx context.Context, sessionID string) er
 }
 
 // start may fail: the reconciler starts the workflow later, and the run is terminated by it.
-func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSession, chatID string) {
+func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSession, chatID domain.ChatID) {
 	if chatID != "" {
 		if err := d.bus.AnnounceStop(ctx, chatID, 0); err != nil {
 			d.logger.Warn(

@@ -39,7 +39,7 @@ func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
 	}
 
 	if look.State == domain.RunUnknown {
-		if _, due := r.wakes.Try(chat.SessionID); !due {
+		if _, due := r.wakes.Try(string(chat.SessionID)); !due {
 			return nil
 		}
 
@@ -85,7 +85,7 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 		return r.end(ctx, chat, "run_lost", look.Cause)
 	}
 
-	if _, due := r.wakes.Try(chat.SessionID); !due && !restart.Counted {
+	if _, due := r.wakes.Try(string(chat.SessionID)); !due && !restart.Counted {
 		return nil
 	}
 
@@ -110,7 +110,7 @@ func (r *Reconciler) report(chat domain.OpenChat, look domain.RunLook) {
 // end fails a chat. When its ordinary end keeps failing, the chat is ended plainly, so
 // that its session is free again.
 func (r *Reconciler) end(ctx context.Context, chat domain.OpenChat, code, message string) error {
-	tries, due := r.ends.Try(chat.ChatID)
+	tries, due := r.ends.Try(string(chat.ChatID))
 	if !due {
 		return nil
 	}

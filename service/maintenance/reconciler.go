@@ -21,7 +21,7 @@ type Reconciler struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	stalledSessions walk[string]
+	stalledSessions walk[domain.SessionID]
 	stops           walk[domain.OpenChat]
 	running         walk[domain.OpenChat]
 	subAgents       walk[domain.OpenSubAgent]
@@ -34,24 +34,24 @@ type Reconciler struct {
 
 // Store is what the reconciler needs of the database.
 type Store interface {
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
-	StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
+	StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.SessionID, error)
 	UndeliveredStops(ctx context.Context, after string, limit int) ([]domain.OpenChat, error)
 	RunningChats(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenChat, error)
 	IdleSubAgents(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenSubAgent, error)
 	// CountRestart counts that a chat's run was lost, once for each run.
-	CountRestart(ctx context.Context, chatID, runID string) (domain.Restart, error)
+	CountRestart(ctx context.Context, chatID domain.ChatID, runID string) (domain.Restart, error)
 	// AbandonChat ends a chat with as little work as possible.
-	AbandonChat(ctx context.Context, chatID, code, message string) (next bool, err error)
+	AbandonChat(ctx context.Context, chatID domain.ChatID, code, message string) (next bool, err error)
 }
 
 // Runs is what the reconciler needs of Temporal.
 type Runs interface {
 	Wake(ctx context.Context, s domain.SessionRun) error
-	Stop(ctx context.Context, sessionID, chatID string) error
+	Stop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) error
 	// LookAtSession describes the session's newest run.
-	LookAtSession(ctx context.Context, sessionID string) (domain.RunLook, error)
-	TerminateRun(ctx context.Context, sessionID, runID, reason string) error
+	LookAtSession(ctx context.Context, sessionID domain.SessionID) (domain.RunLook, error)
+	TerminateRun(ctx context.Context, sessionID domain.SessionID, runID, reason string) error
 
 	SubAgentRuns
 }
@@ -95,13 +95,13 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 		wakes: retry.NewPauses(cfg.Now), signals: retry.NewPauses(cfg.Now),
 		suspects: retry.NewPauses(cfg.Now), ends: retry.NewPauses(cfg.Now),
 	}
-	r.stalledSessions = walk[string]{
-		list: func(ctx context.Context, after string, limit int) ([]string, error) {
+	r.stalledSessions = walk[domain.SessionID]{
+		list: func(ctx context.Context, after string, limit int) ([]domain.SessionID, error) {
 			return r.store.StalledSessions(ctx, wakeAge, after, limit)
 		},
-		key: func(id string) string { return id },
+		key: func(id domain.SessionID) string { return string(id) },
 	}
-	chatID := func(chat domain.OpenChat) string { return chat.ChatID }
+	chatID := func(chat domain.OpenChat) string { return string(chat.ChatID) }
 	r.stops = walk[domain.OpenChat]{list: r.store.UndeliveredStops, key: chatID}
 	r.running = walk[domain.OpenChat]{
 		list: func(ctx context.Context, after string, limit int) ([]domain.OpenChat, error) {
@@ -113,7 +113,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 		list: func(ctx context.Context, after string, limit int) ([]domain.OpenSubAgent, error) {
 			return r.store.IdleSubAgents(ctx, runAge, after, limit)
 		},
-		key: func(agent domain.OpenSubAgent) string { return agent.ChatID + "/" + agent.LoopID },
+		key: func(agent domain.OpenSubAgent) string { return string(agent.ChatID) + "/" + agent.LoopID },
 	}
 
 	return r, nil
@@ -124,8 +124,8 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 // its run is stuck, the run is terminated first and a new one goes on from the
 // database.
 func (r *Reconciler) WakeSessions(ctx context.Context) error {
-	return r.stalledSessions.each(ctx, atOnce, func(ctx context.Context, sessionID string) error {
-		tries, due := r.wakes.Try(sessionID)
+	return r.stalledSessions.each(ctx, atOnce, func(ctx context.Context, sessionID domain.SessionID) error {
+		tries, due := r.wakes.Try(string(sessionID))
 		if !due {
 			return nil
 		}
@@ -143,7 +143,7 @@ func (r *Reconciler) WakeSessions(ctx context.Context) error {
 }
 
 // terminateStuck closes the session's run if it cannot go on.
-func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error {
+func (r *Reconciler) terminateStuck(ctx context.Context, sessionID domain.SessionID) error {
 	look, err := r.runs.LookAtSession(ctx, sessionID)
 	if err != nil || look.State != domain.RunStuck || !confirmed(r.suspects, look) {
 		return err
@@ -158,7 +158,7 @@ func (r *Reconciler) terminateStuck(ctx context.Context, sessionID string) error
 // RepeatStops signals stops again that no run has received, after a doubling pause.
 func (r *Reconciler) RepeatStops(ctx context.Context) error {
 	return r.stops.each(ctx, atOnce, func(ctx context.Context, chat domain.OpenChat) error {
-		if _, due := r.signals.Try(chat.ChatID); !due {
+		if _, due := r.signals.Try(string(chat.ChatID)); !due {
 			return nil
 		}
 
@@ -167,7 +167,7 @@ func (r *Reconciler) RepeatStops(ctx context.Context) error {
 }
 
 // wake starts or signals the session's run; a deleted session needs none.
-func (r *Reconciler) wake(ctx context.Context, sessionID string) error {
+func (r *Reconciler) wake(ctx context.Context, sessionID domain.SessionID) error {
 	run, err := r.store.SessionRun(ctx, "", sessionID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil

@@ -20,7 +20,7 @@ import (
 type world struct {
 	mu              sync.Mutex
 	now             time.Time
-	stalledSessions []string
+	stalledSessions []domain.SessionID
 	running         []domain.OpenChat
 	subAgents       []domain.OpenSubAgent
 	look            domain.RunLook
@@ -28,19 +28,25 @@ type world struct {
 	refused         map[string]bool // sessions that cannot be woken
 	unended         bool            // the ordinary end fails
 
-	woken, stopped, terminated map[string]int
-	ended, abandoned           []string
-	found                      map[string]int
+	woken            map[domain.SessionID]int
+	stopped          map[domain.ChatID]int
+	terminated       map[string]int
+	ended, abandoned []string
+	found            map[string]int
 }
 
 func newWorld() *world {
 	return &world{
-		now: time.Now(), refused: map[string]bool{}, woken: map[string]int{}, stopped: map[string]int{}, terminated: map[string]int{},
-		found: map[string]int{},
+		now:        time.Now(),
+		refused:    map[string]bool{},
+		woken:      map[domain.SessionID]int{},
+		stopped:    map[domain.ChatID]int{},
+		terminated: map[string]int{},
+		found:      map[string]int{},
 	}
 }
 
-func (w *world) SessionRun(_ context.Context, _, id string) (domain.SessionRun, error) {
+func (w *world) SessionRun(_ context.Context, _ string, id domain.SessionID) (domain.SessionRun, error) {
 	return domain.SessionRun{SessionID: id}, nil
 }
 
@@ -54,28 +60,28 @@ func page[T any](list []T, key func(T) string, after string, limit int) (found [
 	return found
 }
 
-func (w *world) StalledSessions(_ context.Context, _ time.Duration, after string, limit int) ([]string, error) {
-	return page(w.stalledSessions, func(id string) string { return id }, after, limit), nil
+func (w *world) StalledSessions(_ context.Context, _ time.Duration, after string, limit int) ([]domain.SessionID, error) {
+	return page(w.stalledSessions, func(id domain.SessionID) string { return string(id) }, after, limit), nil
 }
 
 func (w *world) UndeliveredStops(_ context.Context, after string, limit int) ([]domain.OpenChat, error) {
-	return page(w.running, func(c domain.OpenChat) string { return c.ChatID }, after, limit), nil
+	return page(w.running, func(c domain.OpenChat) string { return string(c.ChatID) }, after, limit), nil
 }
 
 func (w *world) RunningChats(_ context.Context, _ time.Duration, after string, limit int) ([]domain.OpenChat, error) {
-	return page(w.running, func(c domain.OpenChat) string { return c.ChatID }, after, limit), nil
+	return page(w.running, func(c domain.OpenChat) string { return string(c.ChatID) }, after, limit), nil
 }
 
 func (w *world) IdleSubAgents(_ context.Context, _ time.Duration, after string, limit int) ([]domain.OpenSubAgent, error) {
-	return page(w.subAgents, func(a domain.OpenSubAgent) string { return a.ChatID + "/" + a.LoopID }, after, limit), nil
+	return page(w.subAgents, func(a domain.OpenSubAgent) string { return string(a.ChatID) + "/" + a.LoopID }, after, limit), nil
 }
 
-func (w *world) CountRestart(context.Context, string, string) (domain.Restart, error) {
+func (w *world) CountRestart(context.Context, domain.ChatID, string) (domain.Restart, error) {
 	return w.restart, nil
 }
 
-func (w *world) AbandonChat(_ context.Context, chatID, code, _ string) (bool, error) {
-	w.abandoned = append(w.abandoned, chatID+" "+code)
+func (w *world) AbandonChat(_ context.Context, chatID domain.ChatID, code, _ string) (bool, error) {
+	w.abandoned = append(w.abandoned, string(chatID)+" "+code)
 	return false, nil
 }
 
@@ -84,14 +90,14 @@ func (w *world) Wake(_ context.Context, s domain.SessionRun) error {
 	defer w.mu.Unlock()
 
 	w.woken[s.SessionID]++
-	if w.refused[s.SessionID] {
+	if w.refused[string(s.SessionID)] {
 		return errors.New("refused")
 	}
 
 	return nil
 }
 
-func (w *world) Stop(_ context.Context, _, chatID string) error {
+func (w *world) Stop(_ context.Context, _ domain.SessionID, chatID domain.ChatID) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -100,7 +106,9 @@ func (w *world) Stop(_ context.Context, _, chatID string) error {
 	return nil
 }
 
-func (w *world) LookAtSession(context.Context, string) (domain.RunLook, error) { return w.look, nil }
+func (w *world) LookAtSession(context.Context, domain.SessionID) (domain.RunLook, error) {
+	return w.look, nil
+}
 
 func (w *world) LookAtSubAgent(_ context.Context, a domain.OpenSubAgent) (domain.RunLook, error) {
 	look := w.look
@@ -117,7 +125,7 @@ func (w *world) TerminateSubAgent(ctx context.Context, a domain.OpenSubAgent, ru
 	return w.TerminateRun(ctx, a.SessionID, runID, reason)
 }
 
-func (w *world) TerminateRun(_ context.Context, _, runID, _ string) error {
+func (w *world) TerminateRun(_ context.Context, _ domain.SessionID, runID, _ string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -131,7 +139,7 @@ func (w *world) FinishChat(_ context.Context, in contract.FinishChatIn) (contrac
 		return contract.FinishChatOut{}, errors.New("invalid character after top-level value")
 	}
 
-	w.ended = append(w.ended, in.ChatID+" "+in.Code)
+	w.ended = append(w.ended, string(in.ChatID)+" "+in.Code)
 
 	return contract.FinishChatOut{}, nil
 }
@@ -164,7 +172,7 @@ func TestReconciler_WakeSessions_goesOnAndDoublesItsPauses(t *testing.T) {
 
 	w := newWorld()
 	for i := range 500 {
-		w.stalledSessions = append(w.stalledSessions, fmt.Sprintf("s%03d", i))
+		w.stalledSessions = append(w.stalledSessions, domain.SessionID(fmt.Sprintf("s%03d", i)))
 	}
 
 	w.refused["s000"] = true
@@ -180,7 +188,13 @@ func TestReconciler_WakeSessions_terminatesAStuckRun(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld()
-	w.stalledSessions, w.look = []string{"s"}, domain.RunLook{State: domain.RunStuck, RunID: "r", Cause: "its workflow task keeps failing"}
+	w.stalledSessions, w.look = []domain.SessionID{
+		"s",
+	}, domain.RunLook{
+		State: domain.RunStuck,
+		RunID: "r",
+		Cause: "its workflow task keeps failing",
+	}
 	r := w.reconciler(t)
 	require.NoError(t, r.WakeSessions(t.Context()))
 	require.Empty(t, w.terminated)

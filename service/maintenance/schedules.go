@@ -16,7 +16,7 @@ type ScheduleStore interface {
 	OverdueTasks(ctx context.Context, after string, limit int) ([]string, error)
 	CancelledRuns(ctx context.Context) ([]domain.RunSession, error)
 	ChatWaiters(ctx context.Context, after string, limit int) ([]schedule.ChatWaiter, error)
-	WaiterNotified(ctx context.Context, chatID string) error
+	WaiterNotified(ctx context.Context, chatID domain.ChatID) error
 }
 
 // ScheduledTasks does what was not done in its time.
@@ -54,7 +54,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 
 	return &Schedules{
 		store: store, tasks: tasks, runs: runs, signals: retry.NewPauses(time.Now), syncs: retry.NewPauses(time.Now),
-		waiters: walk[schedule.ChatWaiter]{list: store.ChatWaiters, key: func(w schedule.ChatWaiter) string { return w.ChatID }},
+		waiters: walk[schedule.ChatWaiter]{list: store.ChatWaiters, key: func(w schedule.ChatWaiter) string { return string(w.ChatID) }},
 		stale:   walk[string]{list: store.StaleSchedules, key: itself},
 		overdue: walk[string]{list: store.OverdueTasks, key: itself},
 	}, nil
@@ -64,7 +64,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 // remembers who waits until the signal is delivered, or that run is gone.
 func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter schedule.ChatWaiter) error {
-		if _, due := s.signals.Try(waiter.ChatID); !due {
+		if _, due := s.signals.Try(string(waiter.ChatID)); !due {
 			return nil
 		}
 

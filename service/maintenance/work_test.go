@@ -129,11 +129,11 @@ func (s *shop) StartCompaction(_ context.Context, run domain.CompactionRun) erro
 }
 
 func (s *shop) DeletedSessions(_ context.Context, _ time.Duration, after string, limit int) ([]domain.DeletedSession, error) {
-	return page(s.deleted, func(d domain.DeletedSession) string { return d.SessionID }, after, limit), nil
+	return page(s.deleted, func(d domain.DeletedSession) string { return string(d.SessionID) }, after, limit), nil
 }
 
 func (s *shop) StartDeletion(_ context.Context, d domain.DeletedSession) error {
-	return s.note(s.started, d.SessionID)
+	return s.note(s.started, string(d.SessionID))
 }
 
 func (s *shop) StalledDAGRuns(ctx context.Context, after string, limit int) ([]dagrun.Ref, error) {
@@ -244,7 +244,7 @@ func TestWorkChecker_Deletions(t *testing.T) {
 
 	s := newShop(domain.RunClosed)
 	for i := range 1000 {
-		s.deleted = append(s.deleted, domain.DeletedSession{SessionID: fmt.Sprintf("s%03d", i)})
+		s.deleted = append(s.deleted, domain.DeletedSession{SessionID: domain.SessionID(fmt.Sprintf("s%03d", i))})
 	}
 
 	s.away[durable.DeletionWorkflowID("s000")] = true

@@ -68,7 +68,7 @@ func (c *WorkChecker) Moves(store MoveStore, runs MoveRuns, moves Moves) func(ct
 			return store.LostHistory(ctx, lostAfter, after, limit)
 		},
 		id:         func(op history.Operation) string { return op.ID },
-		workflowID: func(op history.Operation) string { return durable.HistoryWorkflowID(op.SessionID, op.ID) },
+		workflowID: func(op history.Operation) string { return durable.HistoryWorkflowID(string(op.SessionID), op.ID) },
 		fail: func(ctx context.Context, op history.Operation, reason string) error {
 			_, err := moves.Abort(ctx, op.ID, reason)
 			return err
@@ -88,7 +88,7 @@ type ImportRuns interface {
 
 // Imports ends imports, of which nothing is left.
 type Imports interface {
-	Abort(ctx context.Context, sessionID, reason string) error
+	Abort(ctx context.Context, sessionID domain.SessionID, reason string) error
 }
 
 // Imports checks imports of sessions.
@@ -98,8 +98,8 @@ func (c *WorkChecker) Imports(store ImportStore, runs ImportRuns, imports Import
 		list: func(ctx context.Context, after string, limit int) ([]transfer.Import, error) {
 			return store.LostImports(ctx, lostAfter, after, limit)
 		},
-		id:         func(in transfer.Import) string { return in.SessionID },
-		workflowID: func(in transfer.Import) string { return durable.ImportWorkflowID(in.SessionID) },
+		id:         func(in transfer.Import) string { return string(in.SessionID) },
+		workflowID: func(in transfer.Import) string { return durable.ImportWorkflowID(string(in.SessionID)) },
 		fail: func(ctx context.Context, in transfer.Import, reason string) error {
 			return imports.Abort(ctx, in.SessionID, reason)
 		},
@@ -118,8 +118,8 @@ func (c *WorkChecker) Deletions(store DeletionStore, runs DeletionRuns) func(ctx
 		list: func(ctx context.Context, after string, limit int) ([]domain.DeletedSession, error) {
 			return store.DeletedSessions(ctx, startAge, after, limit)
 		},
-		id:         func(s domain.DeletedSession) string { return s.SessionID },
-		workflowID: func(s domain.DeletedSession) string { return durable.DeletionWorkflowID(s.SessionID) },
+		id:         func(s domain.DeletedSession) string { return string(s.SessionID) },
+		workflowID: func(s domain.DeletedSession) string { return durable.DeletionWorkflowID(string(s.SessionID)) },
 	})
 }
 

@@ -26,7 +26,7 @@ type Engine interface {
 	ForceFail(ctx context.Context, workflowID, reason string) error
 
 	Wake(ctx context.Context, s domain.SessionRun) error
-	StartReplay(ctx context.Context, sessionID, ownerID string) error
+	StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error
 	StartCompaction(ctx context.Context, in domain.CompactionRun) error
 	StartDeletion(ctx context.Context, in domain.DeletedSession) error
 	StartMove(ctx context.Context, op history.Operation) error
@@ -41,7 +41,7 @@ type Engine interface {
 type Store interface {
 	Jobs(ctx context.Context, ids map[string][]string) ([]operator.Job, error)
 	OpenWork(ctx context.Context, kind, after string, limit int) ([]operator.Job, error)
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 
 	EndCompaction(ctx context.Context, id, reason string) (bool, error)
 	CancelDAGRun(ctx context.Context, runID string) (bool, error)
@@ -52,7 +52,7 @@ type Store interface {
 
 // Tasks stops background tasks.
 type Tasks interface {
-	Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
+	Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
 }
 
 // Schedules ends runs of scheduled tasks, with the chats that they have begun.
@@ -307,10 +307,10 @@ func (s *Service) Resume(ctx context.Context, workflowID string) error {
 		return unavailable(err)
 	}
 
-	return unavailable(s.start(ctx, run, id))
+	return unavailable(s.start(ctx, run, domain.SessionID(id)))
 }
 
-func (s *Service) start(ctx context.Context, run operator.Run, id string) error {
+func (s *Service) start(ctx context.Context, run operator.Run, id domain.SessionID) error {
 	work := run.Work
 	switch run.Kind {
 	case operator.RunKindChat:
@@ -323,21 +323,21 @@ func (s *Service) start(ctx context.Context, run operator.Run, id string) error 
 	case operator.RunKindReplay:
 		return s.cfg.Engine.StartReplay(ctx, id, work.OwnerID)
 	case operator.RunKindCompaction:
-		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID})
+		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: string(id), SessionID: work.SessionID, OwnerID: work.OwnerID})
 	case operator.RunKindDeletion:
 		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: id, OwnerID: work.OwnerID})
 	case operator.RunKindHistory:
 		return s.cfg.Engine.StartMove(ctx, history.Operation{
-			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
+			ID: string(id), SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
 		})
 	case operator.RunKindImport:
 		return s.cfg.Engine.StartImport(ctx, transfer.Import{SessionID: id, OwnerID: work.OwnerID})
 	case operator.RunKindSchedule:
-		return s.cfg.Engine.ResumeScheduledRun(ctx, id)
+		return s.cfg.Engine.ResumeScheduledRun(ctx, string(id))
 	case operator.RunKindIssue:
-		return s.cfg.Engine.ResumeIssueRun(ctx, id)
+		return s.cfg.Engine.ResumeIssueRun(ctx, string(id))
 	case operator.RunKindDAG:
-		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), id)
+		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), string(id))
 	default:
 		return s.cfg.Engine.StartArchive(ctx)
 	}

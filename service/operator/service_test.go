@@ -47,7 +47,7 @@ func (f *fakes) Cancel(_ context.Context, id string) error          { return f.n
 func (f *fakes) ForceFail(_ context.Context, id, _ string) error    { return f.note("force-fail", id) }
 
 func (f *fakes) Wake(_ context.Context, s domain.SessionRun) error {
-	return f.note("wake", s.SessionID)
+	return f.note("wake", string(s.SessionID))
 }
 
 func (f *fakes) StartArchive(context.Context) error { return f.note("archive", "") }
@@ -56,18 +56,20 @@ func (f *fakes) ResumeScheduledRun(_ context.Context, id string) error { return 
 
 func (f *fakes) ResumeIssueRun(_ context.Context, id string) error { return f.note("resume", id) }
 
-func (f *fakes) StartReplay(_ context.Context, id, _ string) error { return f.note("start", id) }
+func (f *fakes) StartReplay(_ context.Context, id domain.SessionID, _ string) error {
+	return f.note("start", string(id))
+}
 
 func (f *fakes) ResumeDAGRun(_ context.Context, sol, id string) error {
 	return f.note("resume", sol+" "+id)
 }
 
 func (f *fakes) StartImport(_ context.Context, in transfer.Import) error {
-	return f.note("start", in.SessionID)
+	return f.note("start", string(in.SessionID))
 }
 
 func (f *fakes) StartDeletion(_ context.Context, in domain.DeletedSession) error {
-	return f.note("start", in.SessionID)
+	return f.note("start", string(in.SessionID))
 }
 
 func (f *fakes) StartMove(_ context.Context, op history.Operation) error {
@@ -97,7 +99,7 @@ func (f *fakes) OpenWork(_ context.Context, kind, after string, limit int) ([]do
 	return page, nil
 }
 
-func (f *fakes) SessionRun(_ context.Context, _, id string) (domain.SessionRun, error) {
+func (f *fakes) SessionRun(_ context.Context, _ string, id domain.SessionID) (domain.SessionRun, error) {
 	return domain.SessionRun{SessionID: id}, nil
 }
 
@@ -132,7 +134,7 @@ func (e ends) FailRun(_ context.Context, id, _, _ string) error { return e.note(
 
 type stopper struct{ *fakes }
 
-func (s stopper) Stop(_ context.Context, _, id string) (domain.BackgroundTask, error) {
+func (s stopper) Stop(_ context.Context, _ domain.SessionID, id string) (domain.BackgroundTask, error) {
 	return domain.BackgroundTask{}, s.note("stop", id)
 }
 

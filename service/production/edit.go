@@ -100,7 +100,7 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 
 // AssistedSolutions are the solutions of the user whose documents the agent of the
 // session edits.
-func (s *Service) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error) {
+func (s *Service) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
 	return s.records.AssistedSolutions(ctx, userID, sessionID)
 }
 

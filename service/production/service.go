@@ -19,7 +19,7 @@ import (
 // Records store production solutions and the versions of their documents.
 type Records interface {
 	// AssistedSolutions are those of the user whose documents the session's agent edits.
-	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error)
+	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
 	CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
 		production.Solution, error)
 	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)

@@ -16,7 +16,7 @@ import (
 type moment struct {
 	at     time.Time
 	name   string
-	chatID string // of the source
+	chatID domain.ChatID // of the source
 	data   json.RawMessage
 	entry  *transfer.EntryRecord // with the event that begins a turn
 
@@ -26,19 +26,19 @@ type moment struct {
 
 // script makes the steps that play the source as the session: chat by chat, of
 // its events where all of them are there, else of its records.
-func (s *source) script(sessionID, branchID string) ([]replay.Step, error) {
+func (s *source) script(sessionID domain.SessionID, branchID domain.BranchID) ([]replay.Step, error) {
 	var moments []moment
 
 	for _, id := range s.order {
-		played, whole := s.recorded(id)
+		played, whole := s.recorded(domain.ChatID(id))
 		if !whole {
 			var err error
-			if played, err = s.rebuilt(id); err != nil {
+			if played, err = s.rebuilt(domain.ChatID(id)); err != nil {
 				return nil, err
 			}
 		}
 
-		moments = append(moments, s.withCheckpoints(id, played)...)
+		moments = append(moments, s.withCheckpoints(domain.ChatID(id), played)...)
 	}
 
 	return s.renamed(moments, s.names(sessionID, branchID))
@@ -46,16 +46,16 @@ func (s *source) script(sessionID, branchID string) ([]replay.Step, error) {
 
 // names gives everything that has an id a new one. They are made in the order in
 // which things appear, so that they sort as the old ones did.
-func (s *source) names(sessionID, branchID string) eventarchive.Names {
-	names := eventarchive.Names{IDs: map[string]string{}, From: s.sessionID, To: sessionID}
+func (s *source) names(sessionID domain.SessionID, branchID domain.BranchID) eventarchive.Names {
+	names := eventarchive.Names{IDs: map[string]string{}, From: string(s.sessionID), To: string(sessionID)}
 	for _, branch := range s.tree.Branches {
-		names.IDs[branch.ID] = branchID // the replay has one branch
+		names.IDs[string(branch.ID)] = string(branchID) // the replay has one branch
 	}
 
 	for _, id := range s.order {
 		names.IDs[id] = domain.NewID()
-		for _, e := range s.byChat[id] {
-			names.IDs[e.ID] = domain.NewID()
+		for _, e := range s.byChat[domain.ChatID(id)] {
+			names.IDs[string(e.ID)] = domain.NewID()
 			for _, call := range e.Calls {
 				names.IDs[call.ID] = domain.NewToolCallID()
 				if call.Question != nil {
@@ -66,7 +66,7 @@ func (s *source) names(sessionID, branchID string) eventarchive.Names {
 	}
 
 	for _, k := range s.tree.Checkpoints {
-		names.IDs[k.ID] = domain.NewID()
+		names.IDs[string(k.ID)] = domain.NewID()
 	}
 
 	return names
@@ -79,7 +79,7 @@ func (s *source) renamed(moments []moment, names eventarchive.Names) ([]replay.S
 	var last time.Time
 
 	for _, m := range moments {
-		step := replay.Step{Name: m.name, ChatID: names.IDs[m.chatID], Files: m.files, Data: json.RawMessage("{}")}
+		step := replay.Step{Name: m.name, ChatID: domain.ChatID(names.IDs[string(m.chatID)]), Files: m.files, Data: json.RawMessage("{}")}
 		if !last.IsZero() {
 			step.Gap = max(0, m.at.Sub(last).Milliseconds())
 		}
@@ -102,7 +102,7 @@ func (s *source) renamed(moments []moment, names eventarchive.Names) ([]replay.S
 		step.ServerCallID = s.serverCallID(m)
 		if m.checkpoint != nil {
 			k := *m.checkpoint
-			k.ID, k.TurnID = names.IDs[k.ID], names.IDs[k.TurnID]
+			k.ID, k.TurnID = domain.CheckpointID(names.IDs[string(k.ID)]), domain.TurnID(names.IDs[string(k.TurnID)])
 			step.Checkpoint = &k
 		}
 
@@ -169,8 +169,8 @@ func RenamedParts(parts []domain.ContentPart, names eventarchive.Names) []domain
 
 // withCheckpoints puts the checkpoints of a chat's turns where they were made: a
 // user turn's behind it, that of a turn's tools behind their last result.
-func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
-	user, batch := map[string]*transfer.CheckpointRecord{}, map[string]*transfer.CheckpointRecord{}
+func (s *source) withCheckpoints(chatID domain.ChatID, moments []moment) []moment {
+	user, batch := map[domain.TurnID]*transfer.CheckpointRecord{}, map[domain.TurnID]*transfer.CheckpointRecord{}
 
 	for i := range s.tree.Checkpoints {
 		k := &s.tree.Checkpoints[i]
@@ -191,7 +191,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 		return moments
 	}
 
-	lastResult := map[string]int{}
+	lastResult := map[domain.TurnID]int{}
 
 	for i, m := range moments {
 		if p, err := parse(m.data); err == nil && m.name == domain.EventTurnPatch && p.PatchType == domain.PatchToolResult {
@@ -226,7 +226,7 @@ func (s *source) withCheckpoints(chatID string, moments []moment) []moment {
 
 func (s *source) checkpointMoment(after moment, k *transfer.CheckpointRecord) moment {
 	data, _ := json.Marshal(domain.CheckpointCreated{ // strings and numbers always marshal
-		ID: k.ID, TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
+		ID: string(k.ID), TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
 	})
 
 	return moment{at: after.at, name: domain.EventCheckpoint, chatID: after.chatID, data: data, checkpoint: k, files: *k.SnapshotID}

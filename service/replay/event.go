@@ -8,7 +8,7 @@ import (
 
 // event is the union of the payloads that decide how a script is made.
 type event struct {
-	TurnID     string              `json:"turn_id"`
+	TurnID     domain.TurnID       `json:"turn_id"`
 	Role       domain.Role         `json:"role"`
 	Status     string              `json:"status"`
 	PatchType  string              `json:"patch_type"`
@@ -37,7 +37,7 @@ func parse(data json.RawMessage) (event, error) {
 }
 
 // turn is the turn that the event belongs to, "" for one of the whole chat.
-func (e event) turn() string {
+func (e event) turn() domain.TurnID {
 	if e.Turn != nil {
 		return e.Turn.TurnID
 	}

@@ -11,7 +11,7 @@ import (
 
 // rebuilt gives the moments of a chat from its records alone: each block of text
 // is one delta, and the times are those at which turns and calls began and ended.
-func (s *source) rebuilt(chatID string) ([]moment, error) {
+func (s *source) rebuilt(chatID domain.ChatID) ([]moment, error) {
 	b := &rebuilder{chatID: chatID}
 	chat, entries := s.chats[chatID], s.byChat[chatID]
 	first, last := entries[0], entries[len(entries)-1]
@@ -63,7 +63,7 @@ func endOf(chat transfer.ChatRecord, took time.Duration) domain.ChatEnded {
 
 // rebuilder collects the moments of one chat.
 type rebuilder struct {
-	chatID  string
+	chatID  domain.ChatID
 	moments []moment
 	err     error
 }

@@ -10,8 +10,8 @@ import (
 // recorded gives the moments of a chat from its events, if they are all there:
 // they begin and end the chat, and put together they are its turns as the records
 // hold them.
-func (s *source) recorded(chatID string) (moments []moment, whole bool) {
-	folds, ended := map[string]*domain.TurnFold{}, map[string]string{}
+func (s *source) recorded(chatID domain.ChatID) (moments []moment, whole bool) {
+	folds, ended := map[domain.TurnID]*domain.TurnFold{}, map[domain.TurnID]string{}
 	started, open := false, false
 
 	for _, e := range s.events[chatID] {
@@ -99,7 +99,7 @@ func asReplay(data json.RawMessage, trigger domain.Trigger) (json.RawMessage, er
 	return json.Marshal(start)
 }
 
-func has(moments []moment, turnID string) bool {
+func has(moments []moment, turnID domain.TurnID) bool {
 	for _, m := range moments {
 		if m.entry != nil && m.entry.ID == turnID {
 			return true

@@ -20,7 +20,7 @@ var began = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 // recording is a session as it was: its records, and its events.
 type recording struct {
 	t       *testing.T
-	session string
+	session domain.SessionID
 	tree    transfer.SessionTree
 	entries []transfer.EntryRecord
 	events  []domain.LoggedEvent
@@ -28,8 +28,8 @@ type recording struct {
 }
 
 func newRecording(t *testing.T) *recording {
-	r := &recording{t: t, session: domain.NewID(), at: began}
-	r.tree.ActiveBranchID = domain.NewID()
+	r := &recording{t: t, session: domain.SessionID(domain.NewID()), at: began}
+	r.tree.ActiveBranchID = domain.BranchID(domain.NewID())
 	r.tree.Branches = []transfer.BranchRecord{{ID: r.tree.ActiveBranchID}}
 
 	return r
@@ -45,7 +45,7 @@ func (r *recording) emit(name, chat string, payload any) {
 			ID:        domain.NewID(),
 			SessionID: r.session,
 			Name:      name,
-			ChatID:    chat,
+			ChatID:    domain.ChatID(chat),
 			At:        r.at,
 			Data:      data,
 		},
@@ -55,7 +55,7 @@ func (r *recording) emit(name, chat string, payload any) {
 }
 
 func (r *recording) entry(e transfer.EntryRecord) *transfer.EntryRecord {
-	e.ID, e.BranchID, e.Sequence, e.LoopID, e.Kind = domain.NewID(), r.tree.ActiveBranchID, int64(
+	e.ID, e.BranchID, e.Sequence, e.LoopID, e.Kind = domain.TurnID(domain.NewID()), r.tree.ActiveBranchID, int64(
 		len(r.entries),
 	), domain.RootLoop, domain.KindMessage
 	e.StartedAt = r.at
@@ -66,21 +66,21 @@ func (r *recording) entry(e transfer.EntryRecord) *transfer.EntryRecord {
 
 // chat plays a chat with a message, an answer that calls a tool, and another
 // answer. With ask the tool is a question that is answered.
-func (r *recording) chat(message string, ask bool) string {
-	chat := domain.NewID()
+func (r *recording) chat(message string, ask bool) domain.ChatID {
+	chat := domain.ChatID(domain.NewID())
 	reason := domain.FinishCompleted
 	r.tree.Chats = append(
 		r.tree.Chats,
 		transfer.ChatRecord{ID: chat, Mode: domain.ModeExecuting, State: "ended", FinishReason: &reason, Steps: 2},
 	)
-	r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
+	r.emit(domain.EventChatStart, string(chat), domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerUser})
 	user := r.entry(transfer.EntryRecord{
 		ChatID: chat, Role: domain.RoleUser, Status: domain.TurnCompleted,
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: message}}, Parts: []domain.ContentPart{{Type: "text", Text: message}},
 	})
 	r.emit(
 		domain.EventTurnStart,
-		chat,
+		string(chat),
 		domain.TurnStarted{
 			TurnID: user.ID,
 			Role:   user.Role,
@@ -90,7 +90,7 @@ func (r *recording) chat(message string, ask bool) string {
 			Blocks: user.Blocks,
 		},
 	)
-	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: user.ID, Status: user.Status})
+	r.emit(domain.EventTurnEnd, string(chat), domain.TurnEnded{TurnID: user.ID, Status: user.Status})
 
 	call := transfer.CallRecord{
 		ID:           domain.NewToolCallID(),
@@ -139,22 +139,26 @@ func (r *recording) chat(message string, ask bool) string {
 		added["pending_question_ref"] = domain.PendingQuestionRef{QuestionID: call.Question.ID, AskedAt: r.at}
 	}
 
-	r.emit(domain.EventTurnPatch, chat, map[string]any{"turn_id": first.ID, "patch_type": domain.PatchAddToolCall, "tool_call": added})
-	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: status, DurationMS: 300})
+	r.emit(
+		domain.EventTurnPatch,
+		string(chat),
+		map[string]any{"turn_id": first.ID, "patch_type": domain.PatchAddToolCall, "tool_call": added},
+	)
+	r.emit(domain.EventTurnEnd, string(chat), domain.TurnEnded{TurnID: first.ID, Status: status, DurationMS: 300})
 
 	if ask {
-		r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishAwaitingAnswer})
+		r.emit(domain.EventChatEnd, string(chat), domain.ChatEnded{Status: "completed", FinishReason: domain.FinishAwaitingAnswer})
 		r.at = r.at.Add(time.Hour)
 		r.emit(
 			domain.EventQuestionResolved,
-			chat,
+			string(chat),
 			map[string]any{"question_id": call.Question.ID, "tool_call_id": call.ID, "resolution": "answered", "by": "x"},
 		)
 	}
 
 	r.emit(
 		domain.EventTurnPatch,
-		chat,
+		string(chat),
 		domain.ToolResultPatch{
 			TurnID:     first.ID,
 			PatchType:  domain.PatchToolResult,
@@ -167,8 +171,8 @@ func (r *recording) chat(message string, ask bool) string {
 	)
 
 	if ask {
-		r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: first.ID, Status: domain.TurnCompleted})
-		r.emit(domain.EventChatStart, chat, domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
+		r.emit(domain.EventTurnEnd, string(chat), domain.TurnEnded{TurnID: first.ID, Status: domain.TurnCompleted})
+		r.emit(domain.EventChatStart, string(chat), domain.ChatStarted{Mode: domain.ModeExecuting, Trigger: domain.TriggerAnswer})
 	}
 
 	last := r.entry(transfer.EntryRecord{
@@ -176,8 +180,8 @@ func (r *recording) chat(message string, ask bool) string {
 		Blocks: []domain.Block{{Type: domain.BlockText, Content: "that was " + message}},
 	})
 	r.stream(last)
-	r.emit(domain.EventTurnEnd, chat, domain.TurnEnded{TurnID: last.ID, Status: last.Status})
-	r.emit(domain.EventChatEnd, chat, domain.ChatEnded{Status: "completed", FinishReason: domain.FinishCompleted, Steps: 2})
+	r.emit(domain.EventTurnEnd, string(chat), domain.TurnEnded{TurnID: last.ID, Status: last.Status})
+	r.emit(domain.EventChatEnd, string(chat), domain.ChatEnded{Status: "completed", FinishReason: domain.FinishCompleted, Steps: 2})
 
 	return chat
 }
@@ -186,7 +190,7 @@ func (r *recording) chat(message string, ask bool) string {
 func (r *recording) stream(e *transfer.EntryRecord) {
 	r.emit(
 		domain.EventTurnStart,
-		e.ChatID,
+		string(e.ChatID),
 		domain.TurnStarted{
 			TurnID: e.ID,
 			Role:   e.Role,
@@ -205,7 +209,7 @@ func (r *recording) stream(e *transfer.EntryRecord) {
 			piece := string(runes[:n])
 			r.emit(
 				domain.EventTurnPatch,
-				e.ChatID,
+				string(e.ChatID),
 				domain.AddContentPatch{TurnID: e.ID, PatchType: domain.PatchAddContent, TextDelta: piece, BlockType: b.Type, Offset: sent},
 			)
 			sent, runes = sent+domain.UTF16Len(piece), runes[n:]
@@ -238,11 +242,11 @@ func (r *recording) script(events []domain.LoggedEvent) []replay.Step {
 // audience holds what is played to the rules of events, and keeps the turns.
 type audience struct {
 	t     *testing.T
-	turns map[string]*domain.TurnFold
+	turns map[domain.TurnID]*domain.TurnFold
 	order []string
 	ended map[string]string
-	chats map[string]string // id: open or ended
-	calls map[string]bool   // id: has a result
+	chats map[domain.ChatID]string // id: open or ended
+	calls map[string]bool          // id: has a result
 
 	serverIDs []string // of the calls, in order
 	fields    []string // in which turns were sent that think
@@ -251,9 +255,9 @@ type audience struct {
 func watch(t *testing.T) *audience {
 	return &audience{
 		t:     t,
-		turns: map[string]*domain.TurnFold{},
+		turns: map[domain.TurnID]*domain.TurnFold{},
 		ended: map[string]string{},
-		chats: map[string]string{},
+		chats: map[domain.ChatID]string{},
 		calls: map[string]bool{},
 	}
 }
@@ -303,16 +307,16 @@ func (a *audience) take(step replay.Step) {
 		require.Equal(a.t, "open", a.chats[step.ChatID], "a turn outside of its chat")
 		require.NotContains(a.t, a.turns, e.TurnID)
 		a.turns[e.TurnID] = domain.NewTurnFold(domain.Turn{TurnID: e.TurnID})
-		a.order = append(a.order, e.TurnID)
+		a.order = append(a.order, string(e.TurnID))
 
-		a.ended[e.TurnID] = ""
+		a.ended[string(e.TurnID)] = ""
 		if step.Entry.ReasoningField != "" {
 			a.fields = append(a.fields, step.Entry.ReasoningField)
 		}
 	case domain.EventTurnEnd:
 		require.Contains(a.t, a.turns, e.TurnID)
-		require.Contains(a.t, []string{"", "paused"}, a.ended[e.TurnID], "turn %s ends twice", e.TurnID)
-		a.ended[e.TurnID] = e.Status
+		require.Contains(a.t, []string{"", "paused"}, a.ended[string(e.TurnID)], "turn %s ends twice", e.TurnID)
+		a.ended[string(e.TurnID)] = e.Status
 	case domain.EventTurnPatch:
 		require.Contains(a.t, a.turns, e.TurnID)
 
@@ -340,7 +344,7 @@ func (a *audience) said() []string {
 	var out []string
 
 	for _, id := range a.order {
-		turn := a.turns[id].Turn()
+		turn := a.turns[domain.TurnID(id)].Turn()
 		if a.ended[id] != "completed" {
 			continue
 		}
@@ -367,7 +371,7 @@ func (a *audience) whole(r *recording) {
 	)
 
 	for _, id := range a.order {
-		for _, c := range a.turns[id].Turn().ToolCalls {
+		for _, c := range a.turns[domain.TurnID(id)].Turn().ToolCalls {
 			shown = append(shown, c.Images...)
 		}
 	}
@@ -515,18 +519,31 @@ func TestCheckpointsComeWithTheirTurns(t *testing.T) {
 	t.Parallel()
 	r := newRecording(t)
 	chat := r.chat("one", false)
-	before, after := r.session+".aa", r.session+".bb"
+	before, after := string(r.session)+".aa", string(r.session)+".bb"
 
 	r.tree.Checkpoints = []transfer.CheckpointRecord{
-		{ID: domain.NewID(), TurnID: r.entries[0].ID, ChatID: &chat, Kind: domain.CheckpointUserTurn, Label: "one", SnapshotID: &before},
-		{ID: domain.NewID(), TurnID: r.entries[1].ID, ChatID: &chat, Kind: domain.CheckpointToolBatch, SnapshotID: &after},
+		{
+			ID:         domain.CheckpointID(domain.NewID()),
+			TurnID:     r.entries[0].ID,
+			ChatID:     &chat,
+			Kind:       domain.CheckpointUserTurn,
+			Label:      "one",
+			SnapshotID: &before,
+		},
+		{
+			ID:         domain.CheckpointID(domain.NewID()),
+			TurnID:     r.entries[1].ID,
+			ChatID:     &chat,
+			Kind:       domain.CheckpointToolBatch,
+			SnapshotID: &after,
+		},
 	}
 	for _, events := range [][]domain.LoggedEvent{r.events, nil} {
 		steps := r.script(events)
 
 		var files []string
 
-		started := map[string]bool{}
+		started := map[domain.TurnID]bool{}
 		results := 0
 
 		for _, step := range steps {
@@ -560,7 +577,7 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 	r := newRecording(t)
 	r.chat("one", false)
 
-	active := "x"
+	active := domain.ChatID("x")
 	for want, session := range map[string]domain.Session{
 		replay.Running: {Status: domain.SessionRunning, ActiveChatID: &active},
 		"":             {Status: domain.SessionFailed},

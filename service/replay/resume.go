@@ -10,18 +10,18 @@ import (
 
 // played is what stands open behind a part of a script that was played.
 type played struct {
-	start   replay.Step              // the chat:start of the last chat
-	running bool                     // that chat has not ended
-	turns   map[string][]replay.Step // of open turns, what was played
-	paused  map[string]bool          // turns that wait for an answer
-	calls   map[string]bool          // without a result
-	asked   map[string]bool          // open questions
-	order   []string                 // of the open turns
+	start   replay.Step                     // the chat:start of the last chat
+	running bool                            // that chat has not ended
+	turns   map[domain.TurnID][]replay.Step // of open turns, what was played
+	paused  map[domain.TurnID]bool          // turns that wait for an answer
+	calls   map[string]bool                 // without a result
+	asked   map[string]bool                 // open questions
+	order   []string                        // of the open turns
 }
 
 func (p *played) reset() {
 	p.running = false
-	p.turns, p.paused = map[string][]replay.Step{}, map[string]bool{}
+	p.turns, p.paused = map[domain.TurnID][]replay.Step{}, map[domain.TurnID]bool{}
 	p.calls, p.asked, p.order = map[string]bool{}, map[string]bool{}, nil
 }
 
@@ -45,7 +45,7 @@ func state(steps []replay.Step) (*played, error) {
 			p.running = false
 		case domain.EventTurnStart:
 			p.turns[e.TurnID] = nil
-			p.order = append(p.order, e.TurnID)
+			p.order = append(p.order, string(e.TurnID))
 		case domain.EventTurnEnd:
 			delete(p.turns, e.TurnID)
 			delete(p.paused, e.TurnID)
@@ -95,7 +95,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 
 	dead := map[string]bool{} // turns and calls that were closed for good
 	for id := range was.paused {
-		dead[id] = true
+		dead[string(id)] = true
 	}
 
 	for id := range was.calls {
@@ -112,7 +112,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 
 	cut := was.running || len(was.paused) > 0
 	if cut {
-		names.IDs[was.start.ChatID] = domain.NewID()
+		names.IDs[string(was.start.ChatID)] = domain.NewID()
 	}
 
 	var again []replay.Step
@@ -121,7 +121,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 	}
 
 	for _, id := range was.order {
-		if before, open := was.turns[id]; open {
+		if before, open := was.turns[domain.TurnID(id)]; open {
 			names.IDs[id] = domain.NewID()
 
 			again = append(again, before...)
@@ -152,7 +152,7 @@ func resume(script []replay.Step, at int) (steps []replay.Step, position int, er
 			step.Gap = 0
 		}
 
-		if dead[e.TurnID] && step.Name != domain.EventTurnStart || dead[e.ToolCallID] || dead[e.QuestionID] {
+		if dead[string(e.TurnID)] && step.Name != domain.EventTurnStart || dead[e.ToolCallID] || dead[e.QuestionID] {
 			continue
 		}
 
@@ -183,14 +183,14 @@ func rename(step replay.Step, names eventarchive.Names) (replay.Step, error) {
 		return step, nil
 	}
 
-	if to, known := names.IDs[step.ChatID]; known {
-		step.ChatID = to
+	if to, known := names.IDs[string(step.ChatID)]; known {
+		step.ChatID = domain.ChatID(to)
 	}
 
 	if step.Checkpoint != nil {
 		k := *step.Checkpoint
-		if to, known := names.IDs[k.TurnID]; known {
-			k.TurnID = to
+		if to, known := names.IDs[string(k.TurnID)]; known {
+			k.TurnID = domain.TurnID(to)
 		}
 
 		step.Checkpoint = &k

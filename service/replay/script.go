@@ -8,12 +8,15 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"everloop/domain"
 	"everloop/domain/replay"
 )
 
 // Prefix is where the scripts of a replay session lie; who deletes the
 // session deletes them.
-func Prefix(sessionID string) string { return "replays/" + sessionID + "/" }
+func Prefix(sessionID domain.SessionID) string {
+	return "replays/" + string(sessionID) + "/"
+}
 
 // maxStep bounds one step that is read back, in bytes.
 const maxStep = 64 << 20

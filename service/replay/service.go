@@ -14,21 +14,21 @@ import (
 
 // Records keep sessions and replays.
 type Records interface {
-	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
+	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
 	CreateReplay(ctx context.Context, in replay.NewReplay) error
-	Replay(ctx context.Context, sessionID string) (replay.Claim, error)
+	Replay(ctx context.Context, sessionID domain.SessionID) (replay.Claim, error)
 	StaleReplays(ctx context.Context, age time.Duration) ([]string, error)
-	SetReplaySpeed(ctx context.Context, ownerID, sessionID string, speed int) error
-	HandOverReplay(ctx context.Context, ownerID, sessionID string) error
+	SetReplaySpeed(ctx context.Context, ownerID string, sessionID domain.SessionID, speed int) error
+	HandOverReplay(ctx context.Context, ownerID string, sessionID domain.SessionID) error
 	ResumeReplay(ctx context.Context, ownerID string, was replay.Claim, script string, position, total int) error
-	ReplayPair(ctx context.Context, sessionID string) (replay, source domain.Session, found bool, err error)
-	ReplayFilesCopied(ctx context.Context, sessionID string) error
+	ReplayPair(ctx context.Context, sessionID domain.SessionID) (replay, source domain.Session, found bool, err error)
+	ReplayFilesCopied(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // Events are what is left of the events of sessions.
 type Events interface {
-	Events(ctx context.Context, sessionID string, yield func(domain.LoggedEvent) error) error
+	Events(ctx context.Context, sessionID domain.SessionID, yield func(domain.LoggedEvent) error) error
 }
 
 // Objects keep scripts and pictures.
@@ -47,7 +47,7 @@ type Files interface {
 
 // Runs start the run that plays a replay; one that is open stays.
 type Runs interface {
-	StartReplay(ctx context.Context, sessionID, ownerID string) error
+	StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error
 }
 
 // Config is what New needs.
@@ -96,7 +96,7 @@ func (d *Service) read(ctx context.Context, session domain.Session) (*source, er
 
 // Start makes a session of the caller's that plays the given one, and begins to
 // play. The caller is authorised.
-func (d *Service) Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (string, error) {
+func (d *Service) Start(ctx context.Context, caller domain.User, session domain.Session, speed int) (domain.SessionID, error) {
 	src, err := d.read(ctx, session)
 	if err != nil {
 		return "", err
@@ -114,7 +114,13 @@ func (d *Service) Start(ctx context.Context, caller domain.User, session domain.
 		return "", fmt.Errorf("read the events of %s: %w", session.ID, err)
 	}
 
-	made := replay.NewReplay{SessionID: domain.NewID(), BranchID: domain.NewID(), Source: session, OwnerID: caller.ID, Speed: speed}
+	made := replay.NewReplay{
+		SessionID: domain.SessionID(domain.NewID()),
+		BranchID:  domain.BranchID(domain.NewID()),
+		Source:    session,
+		OwnerID:   caller.ID,
+		Speed:     speed,
+	}
 
 	steps, err := src.script(made.SessionID, made.BranchID)
 	if err != nil {
@@ -146,11 +152,13 @@ func (d *Service) make(ctx context.Context, in replay.NewReplay, steps []replay.
 	return d.cfg.Records.CreateReplay(ctx, in)
 }
 
-func images(sessionID string) string { return "images/" + sessionID + "/" }
+func images(sessionID domain.SessionID) string {
+	return "images/" + string(sessionID) + "/"
+}
 
 // discard takes away what was kept for a replay that was not made. When no process can
 // say whether it was, all stays.
-func (d *Service) discard(ctx context.Context, sessionID string) error {
+func (d *Service) discard(ctx context.Context, sessionID domain.SessionID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 
@@ -192,7 +200,7 @@ func (s *source) pictures() bool {
 	return false
 }
 
-func (d *Service) keep(ctx context.Context, sessionID string, steps []replay.Step) (key string, err error) {
+func (d *Service) keep(ctx context.Context, sessionID domain.SessionID, steps []replay.Step) (key string, err error) {
 	data, err := Encode(steps)
 	if err != nil {
 		return "", err
@@ -204,7 +212,7 @@ func (d *Service) keep(ctx context.Context, sessionID string, steps []replay.Ste
 }
 
 // start starts the run; the periodic job does it again when that fails.
-func (d *Service) start(ctx context.Context, sessionID, ownerID string) {
+func (d *Service) start(ctx context.Context, sessionID domain.SessionID, ownerID string) {
 	if err := d.cfg.Runs.StartReplay(context.WithoutCancel(ctx), sessionID, ownerID); err != nil {
 		d.cfg.Logger.Warn("failed to start a replay, retrying", "session_id", sessionID, "error", err)
 	}
@@ -280,7 +288,7 @@ func (d *Service) resume(ctx context.Context, owner domain.User, session domain.
 
 // Settle brings the files to a session whose playback is over, when they are
 // owed. It may be broken off at any point and run again.
-func (d *Service) Settle(ctx context.Context, sessionID string) error {
+func (d *Service) Settle(ctx context.Context, sessionID domain.SessionID) error {
 	claim, err := d.cfg.Records.Replay(ctx, sessionID)
 	if err != nil || !claim.FilesOwed {
 		return err
@@ -303,7 +311,7 @@ func (d *Service) Settle(ctx context.Context, sessionID string) error {
 		return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
 	}
 
-	if err := d.cfg.Objects.CopyPrefix(ctx, "snapshots/"+source.ID+"/", "snapshots/"+sessionID+"/"); err != nil {
+	if err := d.cfg.Objects.CopyPrefix(ctx, "snapshots/"+string(source.ID)+"/", "snapshots/"+string(sessionID)+"/"); err != nil {
 		return fmt.Errorf("copy the snapshots of %s: %w", source.ID, err)
 	}
 
@@ -328,9 +336,9 @@ func (d *Service) Repair(ctx context.Context) error {
 	var failed []error
 
 	for _, id := range stale {
-		own, _, _, err := d.cfg.Records.ReplayPair(ctx, id)
+		own, _, _, err := d.cfg.Records.ReplayPair(ctx, domain.SessionID(id))
 		if err == nil {
-			d.start(ctx, id, own.OwnerID)
+			d.start(ctx, domain.SessionID(id), own.OwnerID)
 		}
 
 		failed = append(failed, err)

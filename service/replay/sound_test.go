@@ -105,23 +105,34 @@ type shelf struct {
 
 func (s *shelf) SessionRecords(
 	_ context.Context,
-	id string,
+	id domain.SessionID,
 	_ bool,
 	frame func(transfer.SessionTree) error,
 	entry func(transfer.EntryRecord) error,
 ) error {
 	return errors.Join(frame(transfer.SessionTree{Chats: []transfer.ChatRecord{{ID: "c"}}}),
 		entry(transfer.EntryRecord{
-			ID: "e", ChatID: "c", Kind: domain.KindMessage, Role: domain.RoleUser, Status: domain.TurnCompleted, LoopID: domain.RootLoop,
-			Parts: []domain.ContentPart{{Type: "image_url", ImageURL: &domain.ImageURL{URL: domain.ObjectScheme + "images/" + id + "/x"}}},
+			ID:     "e",
+			ChatID: "c",
+			Kind:   domain.KindMessage,
+			Role:   domain.RoleUser,
+			Status: domain.TurnCompleted,
+			LoopID: domain.RootLoop,
+			Parts: []domain.ContentPart{
+				{Type: "image_url", ImageURL: &domain.ImageURL{URL: string(domain.ObjectScheme+"images/") + string(id) + "/x"}},
+			},
 		}))
 }
-func (s *shelf) Events(context.Context, string, func(domain.LoggedEvent) error) error { return nil }
+
+func (s *shelf) Events(context.Context, domain.SessionID, func(domain.LoggedEvent) error) error {
+	return nil
+}
+
 func (s *shelf) CreateReplay(context.Context, replay.NewReplay) error {
 	return errors.New("the records are away")
 }
 
-func (s *shelf) Replay(context.Context, string) (replay.Claim, error) {
+func (s *shelf) Replay(context.Context, domain.SessionID) (replay.Claim, error) {
 	if s.created {
 		return replay.Claim{}, nil
 	}

@@ -14,14 +14,14 @@ import (
 
 // source is a session's active branch as its records hold it.
 type source struct {
-	sessionID string
+	sessionID domain.SessionID
 	tree      transfer.SessionTree
 	entries   []transfer.EntryRecord // in order
-	chats     map[string]transfer.ChatRecord
-	byChat    map[string][]transfer.EntryRecord
+	chats     map[domain.ChatID]transfer.ChatRecord
+	byChat    map[domain.ChatID][]transfer.EntryRecord
 	order     []string // chats with turns on the branch, in order
-	on        map[string]*transfer.EntryRecord
-	events    map[string][]domain.LoggedEvent // that can be played, by chat
+	on        map[domain.TurnID]*transfer.EntryRecord
+	events    map[domain.ChatID][]domain.LoggedEvent // that can be played, by chat
 }
 
 // playable are the events that a replay plays; the summaries of the session come
@@ -31,10 +31,10 @@ var playable = []string{
 	domain.EventQuestionResolved, domain.EventSessionCompacted, domain.EventFileChanged,
 }
 
-func newSource(sessionID string) *source {
+func newSource(sessionID domain.SessionID) *source {
 	return &source{
-		sessionID: sessionID, chats: map[string]transfer.ChatRecord{}, byChat: map[string][]transfer.EntryRecord{},
-		on: map[string]*transfer.EntryRecord{}, events: map[string][]domain.LoggedEvent{},
+		sessionID: sessionID, chats: map[domain.ChatID]transfer.ChatRecord{}, byChat: map[domain.ChatID][]transfer.EntryRecord{},
+		on: map[domain.TurnID]*transfer.EntryRecord{}, events: map[domain.ChatID][]domain.LoggedEvent{},
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *source) frame(tree transfer.SessionTree) error {
 
 func (s *source) entry(e transfer.EntryRecord) error {
 	if _, known := s.byChat[e.ChatID]; !known {
-		s.order = append(s.order, e.ChatID)
+		s.order = append(s.order, string(e.ChatID))
 	}
 
 	s.entries = append(s.entries, e)

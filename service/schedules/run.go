@@ -61,7 +61,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 	return schedule.RunWaits, err
 }
 
-func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID string, err error) {
+func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID domain.ChatID, err error) {
 	task := run.Task
 
 	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{

@@ -32,7 +32,7 @@ type Records interface {
 	RunNow(ctx context.Context, ownerID, taskID string) (schedule.TickPlan, error)
 	SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, schedule.Sync) error) error
 	ClaimRun(ctx context.Context, runID string) (schedule.ClaimedRun, schedule.TickPlan, error)
-	RunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error)
+	RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error)
 	BlockRun(ctx context.Context, runID, code, message string) (schedule.TickPlan, error)
 	CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error)
 	EndRun(ctx context.Context, runID string) (schedule.RunNext, schedule.TickPlan, error)
@@ -51,7 +51,7 @@ type Runs interface {
 // Chats sends messages and stops chats.
 type Chats interface {
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	Stop(ctx context.Context, caller domain.Caller, sessionID string, andQueue bool) (bool, error)
+	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error)
 }
 
 // Models resolves the names of models.

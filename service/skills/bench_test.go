@@ -31,7 +31,7 @@ func BenchmarkOffer(b *testing.B) {
 	require.NoError(b, err)
 
 	for _, n := range []int{0, 10} {
-		session := domain.Session{ID: domain.NewID(), OwnerID: "owner"}
+		session := domain.Session{ID: domain.SessionID(domain.NewID()), OwnerID: "owner"}
 
 		for i := range n {
 			name := fmt.Sprintf("skill-%d", i)

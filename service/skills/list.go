@@ -128,7 +128,7 @@ func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry
 	}
 }
 
-func (s *Service) known(ctx context.Context, sessionID string) (map[string]skill.SessionSkill, error) {
+func (s *Service) known(ctx context.Context, sessionID domain.SessionID) (map[string]skill.SessionSkill, error) {
 	records, err := s.Records.SessionSkills(ctx, sessionID)
 
 	known := make(map[string]skill.SessionSkill, len(records))
@@ -182,7 +182,7 @@ func detailOf(found skill.Skill, p skillpack.Pack) skill.Detail {
 func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (skill.Detail, error) {
 	sessionID, name, _ := strings.Cut(rest, ":")
 
-	session, _, err := s.Records.ReadSession(ctx, user, sessionID)
+	session, _, err := s.Records.ReadSession(ctx, user, domain.SessionID(sessionID))
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return skill.Detail{}, notFound("uploaded:" + rest)
 	}

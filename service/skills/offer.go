@@ -113,7 +113,7 @@ func (s *Service) packOf(ctx context.Context, w *workspace.Workspace, e *entry) 
 
 // note records what the session has read, and says whether it is another version
 // than it had read before, or than was installed.
-func (s *Service) note(ctx context.Context, sessionID string, e *entry, digest string) (changed bool, err error) {
+func (s *Service) note(ctx context.Context, sessionID domain.SessionID, e *entry, digest string) (changed bool, err error) {
 	before, err := s.Records.LoadedSkill(ctx, sessionID, e.Name, digest)
 	if err != nil || before != "" {
 		return before != digest, err

@@ -34,7 +34,7 @@ type parsed struct {
 // scan looks at the packages in a session's workspace, by name. It reads each
 // SKILL.md when it is new or changed, and nothing else: it is asked for at each
 // step of a chat.
-func (s *Service) scan(ctx context.Context, sessionID string, w *workspace.Workspace) ([]*entry, error) {
+func (s *Service) scan(ctx context.Context, sessionID domain.SessionID, w *workspace.Workspace) ([]*entry, error) {
 	dirs, err := w.List(ctx, SessionDir, maxSessionEntries)
 	if err == nil && s.repair(ctx, w, SessionDir, dirs) {
 		dirs, err = w.List(ctx, SessionDir, maxSessionEntries)
@@ -67,10 +67,12 @@ func (s *Service) scan(ctx context.Context, sessionID string, w *workspace.Works
 	return list, nil
 }
 
-func uploadedID(sessionID, name string) string { return "uploaded:" + sessionID + ":" + name }
+func uploadedID(sessionID domain.SessionID, name string) string {
+	return "uploaded:" + string(sessionID) + ":" + name
+}
 
 // document reads the SKILL.md of a package in a workspace.
-func (s *Service) document(sessionID string, w *workspace.Workspace, name string) parsed {
+func (s *Service) document(sessionID domain.SessionID, w *workspace.Workspace, name string) parsed {
 	if problem := skillpack.CheckName(name); problem != "" {
 		return parsed{problem: "the name of its directory " + problem}
 	}
@@ -82,7 +84,7 @@ func (s *Service) document(sessionID string, w *workspace.Workspace, name string
 		return parsed{problem: "it has no " + skillpack.DocumentName}
 	}
 
-	key := sessionID + "/" + file + info.ETag()
+	key := string(sessionID) + "/" + file + info.ETag()
 	if found, ok := s.documents.get(key); ok {
 		return found
 	}

@@ -17,19 +17,19 @@ import (
 
 // Records keep what is known of skills. infra/postgres implements them.
 type Records interface {
-	ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error)
+	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
 
 	InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error)
 	InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error)
 
-	SessionSkills(ctx context.Context, sessionID string) ([]skill.SessionSkill, error)
+	SessionSkills(ctx context.Context, sessionID domain.SessionID) ([]skill.SessionSkill, error)
 	PutSessionSkill(ctx context.Context, in skill.SessionSkill) error
-	DropSessionSkills(ctx context.Context, sessionID string, names []string) error
-	LoadedSkill(ctx context.Context, sessionID, name, digest string) (before string, err error)
+	DropSessionSkills(ctx context.Context, sessionID domain.SessionID, names []string) error
+	LoadedSkill(ctx context.Context, sessionID domain.SessionID, name, digest string) (before string, err error)
 
-	SkillSnapshot(ctx context.Context, sessionID string) (*skill.Snapshot, error)
-	TakeSkillSnapshot(ctx context.Context, sessionID string, in skill.Snapshot) (*skill.Snapshot, error)
-	SkillStats(ctx context.Context, sessionID string) ([]skill.Stat, error)
+	SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (*skill.Snapshot, error)
+	TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionID, in skill.Snapshot) (*skill.Snapshot, error)
+	SkillStats(ctx context.Context, sessionID domain.SessionID) ([]skill.Stat, error)
 }
 
 // Config is what a Service works with.

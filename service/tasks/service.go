@@ -43,14 +43,18 @@ func New(cfg Config) (*Service, error) {
 // Records keeps the tasks of sessions.
 type Records interface {
 	AddTask(ctx context.Context, in contract.NewTask) (domain.BackgroundTask, error)
-	BackgroundTasks(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
-	BackgroundTask(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error)
-	RequestTaskStop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error)
-	RequestTaskStops(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error)
+	BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
+	BackgroundTask(
+		ctx context.Context,
+		sessionID domain.SessionID,
+		taskID string,
+	) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error)
+	RequestTaskStop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
+	RequestTaskStops(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
 	UnclaimedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]contract.TaskInput, error)
 	AbandonedTasks(ctx context.Context, age time.Duration, after string, limit int) ([]string, error)
 	MarkTaskLost(ctx context.Context, taskID, reason string) (domain.TaskStatus, error)
-	SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error)
+	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 
 	AgentRun(ctx context.Context, loopID string) (contract.AgentRun, error)
 	RunningAgents(ctx context.Context, age time.Duration, after string, limit int) ([]contract.RunningAgent, error)
@@ -101,12 +105,12 @@ func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.Bac
 }
 
 // List returns the tasks of a session, newest first.
-func (s *Service) List(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error) {
+func (s *Service) List(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
 	return s.cfg.Records.BackgroundTasks(ctx, sessionID)
 }
 
 // Output returns the last lines that a task has written, at most tail.
-func (s *Service) Output(ctx context.Context, sessionID, taskID string, tail int) (domain.TaskOutput, error) {
+func (s *Service) Output(ctx context.Context, sessionID domain.SessionID, taskID string, tail int) (domain.TaskOutput, error) {
 	task, path, uid, err := s.cfg.Records.BackgroundTask(ctx, sessionID, taskID)
 	if err != nil {
 		return domain.TaskOutput{}, err
@@ -152,7 +156,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 
 // Stop asks a task to end: it commits the flag, then announces the stop. Stopping one
 // that has ended changes nothing.
-func (s *Service) Stop(ctx context.Context, sessionID, taskID string) (domain.BackgroundTask, error) {
+func (s *Service) Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error) {
 	task, err := s.cfg.Records.RequestTaskStop(ctx, sessionID, taskID)
 	if err == nil && task.Status == domain.TaskRunning {
 		s.announce(ctx, task)
@@ -162,7 +166,7 @@ func (s *Service) Stop(ctx context.Context, sessionID, taskID string) (domain.Ba
 }
 
 // StopAll asks every running task of a session to end, before it is deleted.
-func (s *Service) StopAll(ctx context.Context, sessionID string) error {
+func (s *Service) StopAll(ctx context.Context, sessionID domain.SessionID) error {
 	tasks, err := s.cfg.Records.RequestTaskStops(ctx, sessionID)
 	for _, task := range tasks {
 		s.announce(ctx, task)

@@ -85,7 +85,7 @@ func TestImport_contentNamedManyTimes(t *testing.T) {
 	h.service.Config().WorkspaceBytes = 200 << 20
 	id, _, err := h.load(archive(3))
 	require.NoError(t, err)
-	keys, err := h.objects.Keys(t.Context(), "snapshots/"+id+"/chunks/")
+	keys, err := h.objects.Keys(t.Context(), "snapshots/"+string(id)+"/chunks/")
 	require.NoError(t, err)
 	require.Len(t, keys, 8)
 }

@@ -55,9 +55,9 @@ func (s ids) add(what, id string) error {
 }
 
 // has checks a reference; nil is none.
-func (s ids) has(what string, id *string) error {
-	if id != nil && !s[*id] {
-		return badf("%s %q is not in the archive", what, shorten(*id))
+func has[T ~string](s ids, what string, id *T) error {
+	if id != nil && !s[string(*id)] {
+		return badf("%s %q is not in the archive", what, shorten(string(*id)))
 	}
 
 	return nil
@@ -140,44 +140,44 @@ func (p *pack) checkTree() error {
 
 	branches := ids{}
 	for _, b := range p.tree.Branches {
-		if err := branches.has("the parent of a branch,", b.ParentBranchID); err != nil {
+		if err := has(branches, "the parent of a branch,", b.ParentBranchID); err != nil {
 			return err
 		}
 
 		for _, a := range b.Lineage {
-			if err := branches.has("an ancestor of a branch,", &a.BranchID); err != nil {
+			if err := has(branches, "an ancestor of a branch,", &a.BranchID); err != nil {
 				return err
 			}
 
 			if a.UpTo < 0 || a.UpTo > b.ForkSequence {
-				return badf("branch %q shows more of an ancestor than lies before it", shorten(b.ID))
+				return badf("branch %q shows more of an ancestor than lies before it", shorten(string(b.ID)))
 			}
 		}
 
 		if b.ForkSequence < 0 || b.ForkSequence > maxTurns || b.NextSequence < b.ForkSequence {
-			return badf("branch %q has impossible numbers", shorten(b.ID))
+			return badf("branch %q has impossible numbers", shorten(string(b.ID)))
 		}
 
 		if err := oneOf("the reason of a branch", b.Reason, "root", "rewind", "whatif", "fork"); err != nil {
 			return err
 		}
 
-		if err := branches.add("the branches", b.ID); err != nil {
+		if err := branches.add("the branches", string(b.ID)); err != nil {
 			return err
 		}
 	}
 
-	if err := branches.has("the active branch", &p.tree.ActiveBranchID); err != nil {
+	if err := has(branches, "the active branch", &p.tree.ActiveBranchID); err != nil {
 		return err
 	}
 
 	chats := ids{}
 	for _, c := range p.tree.Chats {
-		if err := chats.add("the chats", c.ID); err != nil {
+		if err := chats.add("the chats", string(c.ID)); err != nil {
 			return err
 		}
 
-		if err := branches.has("the branch of a chat,", &c.BranchID); err != nil {
+		if err := has(branches, "the branch of a chat,", &c.BranchID); err != nil {
 			return err
 		}
 
@@ -195,7 +195,7 @@ func (p *pack) checkTree() error {
 
 		if len(c.Trigger) > 32 || !countable(maxTurns, c.Steps, c.Round) ||
 			!countable(maxCount, c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Uncosted) {
-			return badf("chat %q has impossible values", shorten(c.ID))
+			return badf("chat %q has impossible values", shorten(string(c.ID)))
 		}
 	}
 
@@ -215,7 +215,7 @@ func (p *pack) checkPoints() error {
 
 	branches, points, snapshots := ids{}, ids{}, ids{}
 	for _, b := range p.tree.Branches {
-		branches[b.ID] = true
+		branches[string(b.ID)] = true
 	}
 
 	for _, s := range p.points.Snapshots {
@@ -225,15 +225,15 @@ func (p *pack) checkPoints() error {
 	}
 
 	for _, k := range p.points.Checkpoints {
-		if err := points.add("the checkpoints", k.ID); err != nil {
+		if err := points.add("the checkpoints", string(k.ID)); err != nil {
 			return err
 		}
 
-		if err := branches.has("the branch of a checkpoint,", &k.BranchID); err != nil {
+		if err := has(branches, "the branch of a checkpoint,", &k.BranchID); err != nil {
 			return err
 		}
 
-		if err := snapshots.has("the snapshot of a checkpoint,", k.SnapshotID); err != nil {
+		if err := has(snapshots, "the snapshot of a checkpoint,", k.SnapshotID); err != nil {
 			return err
 		}
 
@@ -251,7 +251,7 @@ func (p *pack) checkPoints() error {
 
 		if !countable(maxTurns+1, k.Sequence) || !countable(maxFiles, k.Changed, k.Added, k.Deleted) || !countable(maxCount, k.Bytes) ||
 			len(k.Label) > 10_000 {
-			return badf("checkpoint %q has impossible values", shorten(k.ID))
+			return badf("checkpoint %q has impossible values", shorten(string(k.ID)))
 		}
 	}
 

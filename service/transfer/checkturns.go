@@ -9,29 +9,29 @@ import (
 
 // turnCheck is what the turns are checked with, one after the other.
 type turnCheck struct {
-	branches  map[string]transfer.BranchRecord
+	branches  map[domain.BranchID]transfer.BranchRecord
 	chats     ids
 	entries   map[string]int64 // sequence by id
 	calls     ids
 	questions ids
-	next      map[string]int64 // by branch
+	next      map[domain.BranchID]int64 // by branch
 }
 
 func (p *pack) checkTurns() error {
 	c := turnCheck{
-		branches:  map[string]transfer.BranchRecord{},
+		branches:  map[domain.BranchID]transfer.BranchRecord{},
 		chats:     ids{},
 		entries:   map[string]int64{},
 		calls:     ids{},
 		questions: ids{},
-		next:      map[string]int64{},
+		next:      map[domain.BranchID]int64{},
 	}
 	for _, b := range p.tree.Branches {
 		c.branches[b.ID], c.next[b.ID] = b, b.ForkSequence
 	}
 
 	for _, chat := range p.tree.Chats {
-		c.chats[chat.ID] = true
+		c.chats[string(chat.ID)] = true
 	}
 
 	err := p.entries(func(e transfer.EntryRecord) error {
@@ -57,13 +57,13 @@ func (p *pack) checkTurns() error {
 
 	for _, b := range p.tree.Branches {
 		if b.ForkedFromID != nil {
-			if _, known := c.entries[*b.ForkedFromID]; !known {
-				return badf("branch %q comes from a turn that is not in the archive", shorten(b.ID))
+			if _, known := c.entries[string(*b.ForkedFromID)]; !known {
+				return badf("branch %q comes from a turn that is not in the archive", shorten(string(b.ID)))
 			}
 		}
 
 		if b.NextSequence != c.next[b.ID] {
-			return badf("branch %q has not as many turns as it says", shorten(b.ID))
+			return badf("branch %q has not as many turns as it says", shorten(string(b.ID)))
 		}
 	}
 
@@ -92,45 +92,45 @@ func (p *pack) parked(c transfer.ChatRecord) bool {
 
 func (c *turnCheck) turn(e transfer.EntryRecord) error {
 	if _, known := c.branches[e.BranchID]; !known {
-		return badf("turn %q is on a branch that is not in the archive", shorten(e.ID))
+		return badf("turn %q is on a branch that is not in the archive", shorten(string(e.ID)))
 	}
 
 	for _, branch := range e.DeprecatedOn {
 		if _, known := c.branches[branch]; !known {
-			return badf("turn %q is left out of a branch that is not in the archive", shorten(e.ID))
+			return badf("turn %q is left out of a branch that is not in the archive", shorten(string(e.ID)))
 		}
 	}
 
 	if e.Sequence != c.next[e.BranchID] {
-		return badf("turn %q is not the next one of its branch", shorten(e.ID))
+		return badf("turn %q is not the next one of its branch", shorten(string(e.ID)))
 	}
 
 	c.next[e.BranchID]++
-	if _, twice := c.entries[e.ID]; twice {
-		return badf("two turns have the id %q", shorten(e.ID))
+	if _, twice := c.entries[string(e.ID)]; twice {
+		return badf("two turns have the id %q", shorten(string(e.ID)))
 	}
 
-	if err := (ids{}).add("the turns", e.ID); err != nil {
+	if err := (ids{}).add("the turns", string(e.ID)); err != nil {
 		return err
 	}
 
-	if err := c.chats.has("the chat of a turn,", &e.ChatID); err != nil {
+	if err := has(c.chats, "the chat of a turn,", &e.ChatID); err != nil {
 		return err
 	}
 
 	if e.ParentID != nil {
-		if before, known := c.entries[*e.ParentID]; !known || before >= e.Sequence {
-			return badf("the parent of turn %q does not come before it", shorten(e.ID))
+		if before, known := c.entries[string(*e.ParentID)]; !known || before >= e.Sequence {
+			return badf("the parent of turn %q does not come before it", shorten(string(e.ID)))
 		}
 	}
 
 	if e.LoopID != domain.RootLoop {
-		if err := c.calls.has("the loop of a turn,", &e.LoopID); err != nil {
+		if err := has(c.calls, "the loop of a turn,", &e.LoopID); err != nil {
 			return err
 		}
 	}
 
-	if err := c.calls.has("the call that owns a turn,", e.ParentForkToolCallID); err != nil {
+	if err := has(c.calls, "the call that owns a turn,", e.ParentForkToolCallID); err != nil {
 		return err
 	}
 
@@ -148,20 +148,20 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 
 	if !countable(maxTurns, e.Step) ||
 		!countable(maxCount, e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.DurationMS, e.ContextWindow) {
-		return badf("turn %q has impossible numbers", shorten(e.ID))
+		return badf("turn %q has impossible numbers", shorten(string(e.ID)))
 	}
 
 	if len(e.Calls) > maxCalls {
-		return badf("turn %q has more than %d tool calls", shorten(e.ID), maxCalls)
+		return badf("turn %q has more than %d tool calls", shorten(string(e.ID)), maxCalls)
 	}
 
 	if e.Kind == domain.KindCompaction {
 		var turn *domain.Turn
 		if json.Unmarshal(e.Compaction, &turn) != nil || turn == nil {
-			return badf("compaction %q cannot be read", shorten(e.ID))
+			return badf("compaction %q cannot be read", shorten(string(e.ID)))
 		}
 	} else if len(e.Compaction) > 0 && string(e.Compaction) != "null" {
-		return badf("turn %q is no compaction, but holds one", shorten(e.ID))
+		return badf("turn %q is no compaction, but holds one", shorten(string(e.ID)))
 	}
 
 	for _, call := range e.Calls {
@@ -170,7 +170,7 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 		}
 	}
 
-	c.entries[e.ID] = e.Sequence
+	c.entries[string(e.ID)] = e.Sequence
 
 	return nil
 }

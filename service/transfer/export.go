@@ -20,11 +20,11 @@ import (
 
 // Records keep sessions.
 type Records interface {
-	SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
+	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
-	SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error)
-	ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error)
-	SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error)
+	SessionTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.SessionTask, error)
+	ExtraInfo(ctx context.Context, sessionID domain.SessionID) (domain.ExtraInfo, error)
+	SessionMemories(ctx context.Context, ownerID string, sessionID domain.SessionID) ([]domain.Memory, error)
 
 	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
 	Imports
@@ -33,19 +33,19 @@ type Records interface {
 // Imports keep how far imports are. Every write of an attempt that is not the latest
 // one fails with domain.ErrFenced.
 type Imports interface {
-	BeginUpload(ctx context.Context, sessionID, ownerID string, most int) (begun bool, err error)
-	AddUploadPart(ctx context.Context, sessionID string, size int64) error
-	DropUpload(ctx context.Context, sessionID string) error
+	BeginUpload(ctx context.Context, sessionID domain.SessionID, ownerID string, most int) (begun bool, err error)
+	AddUploadPart(ctx context.Context, sessionID domain.SessionID, size int64) error
+	DropUpload(ctx context.Context, sessionID domain.SessionID) error
 	AbandonUploads(ctx context.Context, age time.Duration) ([]string, error)
 
-	StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID string, err error)
-	AttemptImport(ctx context.Context, sessionID string) (transfer.Import, error)
+	StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID domain.SessionID, err error)
+	AttemptImport(ctx context.Context, sessionID domain.SessionID) (transfer.Import, error)
 	CheckImport(ctx context.Context, in transfer.Import) error
 	FinishImport(ctx context.Context, in transfer.ImportedSession) error
 	FailImport(ctx context.Context, in transfer.Import, cause *domain.Error) error
-	ImportResult(ctx context.Context, sessionID string) (from transfer.ImportedFrom, done bool, err error)
+	ImportResult(ctx context.Context, sessionID domain.SessionID) (from transfer.ImportedFrom, done bool, err error)
 	EndedImports(ctx context.Context, age time.Duration, after string) ([]transfer.Import, error)
-	ForgetImport(ctx context.Context, sessionID string) error
+	ForgetImport(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // Runs starts the workflows of imports.
@@ -56,14 +56,14 @@ type Runs interface {
 
 // Events are what is left of the events of sessions.
 type Events interface {
-	Events(ctx context.Context, sessionID string, yield func(domain.LoggedEvent) error) error
+	Events(ctx context.Context, sessionID domain.SessionID, yield func(domain.LoggedEvent) error) error
 }
 
 // Objects keep pictures, and events that are archived.
 type Objects interface {
 	Keys(ctx context.Context, prefix string) ([]string, error)
-	Image(ctx context.Context, sessionID, name string) (data []byte, mime string, err error)
-	PutImage(ctx context.Context, sessionID, name, mime string, data []byte) error
+	Image(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
+	PutImage(ctx context.Context, sessionID domain.SessionID, name, mime string, data []byte) error
 	Put(ctx context.Context, key string, data []byte) error
 	Get(ctx context.Context, key string) ([]byte, error)
 	DeletePrefix(ctx context.Context, prefix string) error
@@ -78,9 +78,9 @@ type Files interface {
 	Put(ctx context.Context, session domain.Session, file domain.CarriedFile, content io.Reader) error
 	// Build makes snapshots of a session of contents that open gives by their names,
 	// which are the identities of the files.
-	Build(sessionID string, open func(content string) (io.ReadCloser, error)) (
+	Build(sessionID domain.SessionID, open func(content string) (io.ReadCloser, error)) (
 		snapshot func(ctx context.Context, files []domain.CarriedFile) (id string, err error), err error)
-	Remove(ctx context.Context, sessionID string) error
+	Remove(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // Known says whether this installation has what a session names: a model, a
@@ -329,7 +329,7 @@ func (x *Export) add(ctx context.Context, z *zipper, m member, open func() (io.R
 }
 
 func (x *Export) pictures(ctx context.Context, z *zipper) error {
-	keys, err := x.service.cfg.Objects.Keys(ctx, "images/"+x.session.ID+"/")
+	keys, err := x.service.cfg.Objects.Keys(ctx, "images/"+string(x.session.ID)+"/")
 	if err != nil {
 		return err
 	}

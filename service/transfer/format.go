@@ -55,10 +55,10 @@ type manifest struct {
 
 // summary names the session in the manifest.
 type summary struct {
-	ID        string    `json:"id"`
-	Intent    string    `json:"intent"`
-	Model     *string   `json:"model"`
-	CreatedAt time.Time `json:"created_at"`
+	ID        domain.SessionID `json:"id"`
+	Intent    string           `json:"intent"`
+	Model     *string          `json:"model"`
+	CreatedAt time.Time        `json:"created_at"`
 }
 
 // Counts say how much an archive holds.
@@ -94,7 +94,7 @@ var redactions = []string{"values of the environment", "API keys and tokens", "s
 
 // sessionBody is session.json.
 type sessionBody struct {
-	ID              string               `json:"id"`
+	ID              domain.SessionID     `json:"id"`
 	Intent          string               `json:"intent"`
 	Status          domain.SessionStatus `json:"status"`
 	SolutionID      *string              `json:"solution_id"`

@@ -263,8 +263,8 @@ func (im *importing) events(ctx context.Context) ([]transfer.EventArchive, error
 		}
 
 		e.Data, e.ID, e.At = data, "", later(e.At)
-		if chat, known := im.names.IDs[e.ChatID]; known {
-			e.ChatID = chat
+		if chat, known := im.names.IDs[string(e.ChatID)]; known {
+			e.ChatID = domain.ChatID(chat)
 		} else if e.ChatID != "" {
 			return nil // of a chat that the session does not have any more
 		}

@@ -19,7 +19,10 @@ const startTimeout = 30 * time.Second
 // Import makes a session of an uploaded archive and waits for it. A workflow carries
 // it out, so that it goes on when the caller leaves. A request with the
 // Idempotency-Key of another one gets the result of that one.
-func (d *Service) Import(ctx context.Context, in transfer.ImportRequest) (sessionID string, from transfer.ImportedFrom, err error) {
+func (d *Service) Import(
+	ctx context.Context,
+	in transfer.ImportRequest,
+) (sessionID domain.SessionID, from transfer.ImportedFrom, err error) {
 	sum, err := requestSum(in)
 	if err != nil {
 		return "", from, err
@@ -77,7 +80,7 @@ var errPending = domain.Newf(domain.Unavailable, "import_pending",
 // await waits for the result of an import by reading its row: the result of the
 // workflow may arrive seconds after its end. A database that is away for a moment
 // does not end it.
-func (d *Service) await(ctx context.Context, sessionID string) (transfer.ImportedFrom, error) {
+func (d *Service) await(ctx context.Context, sessionID domain.SessionID) (transfer.ImportedFrom, error) {
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
 		from, done, err := d.cfg.Records.ImportResult(ctx, sessionID)
 		switch {
@@ -109,7 +112,7 @@ const (
 
 // Load carries out an import as one attempt of its workflow. The error of an import
 // that has failed is not returned: nothing is left of it then.
-func (d *Service) Load(ctx context.Context, sessionID string) error {
+func (d *Service) Load(ctx context.Context, sessionID domain.SessionID) error {
 	release, err := d.reading.wait(ctx)
 	if err != nil {
 		return err
@@ -142,7 +145,7 @@ func (d *Service) Load(ctx context.Context, sessionID string) error {
 
 // Abort ends an import whose workflow an operator has cancelled. Nothing is left of
 // it.
-func (d *Service) Abort(ctx context.Context, sessionID, reason string) error {
+func (d *Service) Abort(ctx context.Context, sessionID domain.SessionID, reason string) error {
 	in, err := d.cfg.Records.AttemptImport(ctx, sessionID)
 	if err != nil {
 		return err
@@ -199,9 +202,11 @@ func (d *Service) giveUp(ctx context.Context, in transfer.Import, cause error) e
 }
 
 // clear removes what an import has written of its session.
-func (d *Service) clear(ctx context.Context, sessionID string) error {
+func (d *Service) clear(ctx context.Context, sessionID domain.SessionID) error {
 	err := d.cfg.Files.Remove(ctx, sessionID)
-	for _, prefix := range []string{"images/" + sessionID + "/", eventarchive.Prefix(sessionID), "snapshots/" + sessionID + "/"} {
+
+	session := string(sessionID)
+	for _, prefix := range []string{"images/" + session + "/", eventarchive.Prefix(sessionID), "snapshots/" + session + "/"} {
 		err = errors.Join(err, d.cfg.Objects.DeletePrefix(ctx, prefix))
 	}
 
@@ -266,7 +271,7 @@ func (d *Service) Repair(ctx context.Context) error {
 func (d *Service) removeUploads(ctx context.Context) error {
 	abandoned, err := d.cfg.Records.AbandonUploads(ctx, abandonedAfter)
 	for _, id := range abandoned {
-		err = errors.Join(err, d.clear(ctx, id), d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(id)))
+		err = errors.Join(err, d.clear(ctx, domain.SessionID(id)), d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(domain.SessionID(id))))
 	}
 
 	return err
@@ -290,7 +295,7 @@ func (d *Service) removeEnded(ctx context.Context) error {
 
 		for _, in := range ended {
 			failed = errors.Join(failed, d.removeImport(ctx, in))
-			d.endedUpTo = in.SessionID
+			d.endedUpTo = string(in.SessionID)
 
 			if ctx.Err() != nil {
 				return errors.Join(failed, ctx.Err())

@@ -137,7 +137,7 @@ func TestImport_sameKey_joins(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	data := h.export(h.furnish())
-	ask := func(data []byte, name string) (string, error) {
+	ask := func(data []byte, name string) (domain.SessionID, error) {
 		id, _, err := h.service.Import(t.Context(), domaintransfer.ImportRequest{
 			OwnerID: h.owner, Upload: h.upload(data), Options: domaintransfer.ImportOptions{Name: name}, Key: "k",
 		})
@@ -308,7 +308,7 @@ func TestUpload_clientThatLeaves_leavesNothing(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Equal(t, before, h.traces())
 	up := h.upload(data)
-	keys, err := h.objects.Keys(t.Context(), "imports/"+up.SessionID+"/")
+	keys, err := h.objects.Keys(t.Context(), "imports/"+string(up.SessionID)+"/")
 	require.NoError(t, err)
 	require.Len(t, keys, 3, "parts of 8 MiB")
 	require.EqualValues(t, len(data), up.Size)

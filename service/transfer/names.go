@@ -12,18 +12,18 @@ import (
 
 // names gives everything in the archive an id of the new session. Nothing else
 // is ever named: an id that the archive does not have was refused before.
-func (p *pack) names(sessionID string) eventarchive.Names {
-	names := eventarchive.Names{IDs: map[string]string{}, From: p.session.ID, To: sessionID}
+func (p *pack) names(sessionID domain.SessionID) eventarchive.Names {
+	names := eventarchive.Names{IDs: map[string]string{}, From: string(p.session.ID), To: string(sessionID)}
 	for _, b := range p.tree.Branches {
-		names.IDs[b.ID] = domain.NewID()
+		names.IDs[string(b.ID)] = domain.NewID()
 	}
 
 	for _, c := range p.tree.Chats {
-		names.IDs[c.ID] = domain.NewID()
+		names.IDs[string(c.ID)] = domain.NewID()
 	}
 
 	_ = p.entries(func(e transfer.EntryRecord) error { // read before without an error
-		names.IDs[e.ID] = domain.NewID()
+		names.IDs[string(e.ID)] = domain.NewID()
 		for _, call := range e.Calls {
 			names.IDs[call.ID] = domain.NewToolCallID()
 			if call.Question != nil {
@@ -34,13 +34,13 @@ func (p *pack) names(sessionID string) eventarchive.Names {
 		return nil
 	})
 	for _, k := range p.points.Checkpoints {
-		names.IDs[k.ID] = domain.NewID()
+		names.IDs[string(k.ID)] = domain.NewID()
 	}
 
 	return names
 }
 
-func (p *pack) newSession(id, ownerID string, uid int, o transfer.ImportOptions) domain.Session {
+func (p *pack) newSession(id domain.SessionID, ownerID string, uid int, o transfer.ImportOptions) domain.Session {
 	s := p.session
 
 	out := domain.Session{
@@ -85,15 +85,17 @@ func (p *pack) newSession(id, ownerID string, uid int, o transfer.ImportOptions)
 	return out
 }
 
-func (im *importing) id(old string) string { return im.names.IDs[old] }
+// renamed gives the id by which the imported session has what had an id in the archive.
+func renamed[T ~string](im *importing, old T) T { return T(im.names.IDs[string(old)]) }
 
-func (im *importing) ref(old *string) *string {
+func renamedRef[T ~string](im *importing, old *T) *T {
 	if old == nil {
 		return nil
 	}
 
-	if to, known := im.names.IDs[*old]; known {
-		return &to
+	if to, known := im.names.IDs[string(*old)]; known {
+		made := T(to)
+		return &made
 	}
 
 	return nil
@@ -103,7 +105,7 @@ func (im *importing) ref(old *string) *string {
 // way is over: nothing carries it any more.
 func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 	p := im.pack
-	out := transfer.SessionTree{ActiveBranchID: im.id(p.tree.ActiveBranchID)}
+	out := transfer.SessionTree{ActiveBranchID: renamed(im, p.tree.ActiveBranchID)}
 
 	var last time.Time
 	for _, b := range p.tree.Branches { // each comes after its parent, also by its time
@@ -112,11 +114,11 @@ func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 		}
 
 		last = b.CreatedAt
-		b.ID, b.ParentBranchID, b.ForkedFromID = im.id(b.ID), im.ref(b.ParentBranchID), im.ref(b.ForkedFromID)
+		b.ID, b.ParentBranchID, b.ForkedFromID = renamed(im, b.ID), renamedRef(im, b.ParentBranchID), renamedRef(im, b.ForkedFromID)
 
 		lineage := make([]transfer.BranchAncestor, len(b.Lineage))
 		for i, a := range b.Lineage {
-			lineage[i] = transfer.BranchAncestor{BranchID: im.id(a.BranchID), UpTo: a.UpTo}
+			lineage[i] = transfer.BranchAncestor{BranchID: renamed(im, a.BranchID), UpTo: a.UpTo}
 		}
 
 		b.Lineage = lineage
@@ -125,7 +127,7 @@ func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 
 	for _, c := range p.tree.Chats {
 		waits := p.parked(c)
-		c.ID, c.BranchID, c.CreatedAt = im.id(c.ID), im.id(c.BranchID), later(c.CreatedAt)
+		c.ID, c.BranchID, c.CreatedAt = renamed(im, c.ID), renamed(im, c.BranchID), later(c.CreatedAt)
 
 		c.OutputSchema = rawOrNil(c.OutputSchema)
 		if c.State != "ended" && !waits {
@@ -137,9 +139,9 @@ func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 	}
 
 	for _, k := range p.points.Checkpoints {
-		k.ID, k.BranchID, k.ChatID, k.CreatedAt = im.id(k.ID), im.id(k.BranchID), im.ref(k.ChatID), later(k.CreatedAt)
-		if to, known := im.names.IDs[k.TurnID]; known {
-			k.TurnID = to
+		k.ID, k.BranchID, k.ChatID, k.CreatedAt = renamed(im, k.ID), renamed(im, k.BranchID), renamedRef(im, k.ChatID), later(k.CreatedAt)
+		if to, known := im.names.IDs[string(k.TurnID)]; known {
+			k.TurnID = domain.TurnID(to)
 		} else {
 			k.TurnID = ""
 		}
@@ -157,22 +159,34 @@ func (im *importing) tree(snapshots map[string]string) transfer.SessionTree {
 
 // entries yields the turns with their new names.
 func (im *importing) entries(yield func(transfer.EntryRecord) error) error {
-	open := map[string]bool{} // chats that still wait for an answer
+	open := map[domain.ChatID]bool{} // chats that still wait for an answer
 	for _, c := range im.pack.tree.Chats {
 		open[c.ID] = im.pack.parked(c)
 	}
 
 	return im.pack.entries(func(e transfer.EntryRecord) error {
 		waits := open[e.ChatID]
-		e.ID, e.BranchID, e.ChatID, e.ParentID = im.id(e.ID), im.id(e.BranchID), im.id(e.ChatID), im.ref(e.ParentID)
+		e.ID, e.BranchID, e.ChatID, e.ParentID = renamed(
+			im,
+			e.ID,
+		), renamed(
+			im,
+			e.BranchID,
+		), renamed(
+			im,
+			e.ChatID,
+		), renamedRef(
+			im,
+			e.ParentID,
+		)
 
-		e.ParentForkToolCallID, e.StartedAt = im.ref(e.ParentForkToolCallID), later(e.StartedAt)
+		e.ParentForkToolCallID, e.StartedAt = renamedRef(im, e.ParentForkToolCallID), later(e.StartedAt)
 		if e.LoopID != domain.RootLoop {
-			e.LoopID = im.id(e.LoopID)
+			e.LoopID = renamed(im, e.LoopID)
 		}
 
 		for i, branch := range e.DeprecatedOn {
-			e.DeprecatedOn[i] = im.id(branch)
+			e.DeprecatedOn[i] = renamed(im, branch)
 		}
 
 		if e.Status == domain.TurnStreaming || e.Status == domain.TurnPaused && !waits {
@@ -193,7 +207,7 @@ func (im *importing) entries(yield func(transfer.EntryRecord) error) error {
 		if e.Compaction = rawOrNil(e.Compaction); e.Compaction != nil {
 			data, err := im.names.Data(e.Compaction)
 			if err != nil {
-				return badf("compaction %q cannot be read", shorten(e.ID))
+				return badf("compaction %q cannot be read", shorten(string(e.ID)))
 			}
 
 			e.Compaction = data
@@ -208,7 +222,7 @@ func (im *importing) entries(yield func(transfer.EntryRecord) error) error {
 }
 
 func (im *importing) call(c *transfer.CallRecord, waits bool) {
-	c.ID, c.CreatedAt = im.id(c.ID), later(c.CreatedAt)
+	c.ID, c.CreatedAt = renamed(im, c.ID), later(c.CreatedAt)
 	if c.Status == domain.CallPending || c.Status == domain.CallAwaitingAnswer && !waits {
 		c.Status, c.Phase = domain.CallCancelled, domain.PhaseFinished
 		if c.Result == "" {
@@ -221,7 +235,7 @@ func (im *importing) call(c *transfer.CallRecord, waits bool) {
 		return
 	}
 
-	q.ID, q.AskedAt = im.id(q.ID), later(q.AskedAt)
+	q.ID, q.AskedAt = renamed(im, q.ID), later(q.AskedAt)
 	if q.State == "open" && !waits {
 		q.State = "cancelled"
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"everloop/domain"
 	"everloop/domain/transfer"
 	"everloop/internal/safezip"
 )
@@ -48,7 +49,7 @@ type pack struct {
 	turns    int
 	calls    int
 	events   int
-	waiting  map[string]bool // chats that wait for an answer, and can go on waiting
+	waiting  map[domain.ChatID]bool // chats that wait for an answer, and can go on waiting
 }
 
 // open checks an archive for a workspace that may hold room bytes (0: no limit). It
@@ -59,7 +60,7 @@ func open(ctx context.Context, r io.ReaderAt, size, room int64) (*pack, error) {
 		return nil, refusal(err)
 	}
 
-	p := &pack{size: size, room: room, files: map[string]*safezip.File{}, listed: map[string]*member{}, waiting: map[string]bool{}}
+	p := &pack{size: size, room: room, files: map[string]*safezip.File{}, listed: map[string]*member{}, waiting: map[domain.ChatID]bool{}}
 	for _, f := range zip.Files {
 		p.files[f.Name] = f
 	}

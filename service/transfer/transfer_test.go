@@ -35,7 +35,7 @@ import (
 // nothingLogged is an event log without events.
 type nothingLogged struct{}
 
-func (nothingLogged) Read(context.Context, string, uint64, uint64, func(domain.LoggedEvent) error) error {
+func (nothingLogged) Read(context.Context, domain.SessionID, uint64, uint64, func(domain.LoggedEvent) error) error {
 	return nil
 }
 
@@ -101,20 +101,33 @@ const secret = "s3cr3t-value-9931"
 func (h *house) furnish() domain.Session {
 	t, ctx := h.t, h.t.Context()
 	id := domain.NewID()
-	begun, err := h.db.BeginUpload(ctx, id, h.owner, 1)
+	begun, err := h.db.BeginUpload(ctx, domain.SessionID(id), h.owner, 1)
 	require.NoError(t, err)
 	require.True(t, begun)
 
-	_, err = h.db.StartImport(ctx, domaintransfer.ImportRequest{OwnerID: h.owner, Upload: domaintransfer.ArchiveUpload{SessionID: id}}, nil)
+	_, err = h.db.StartImport(
+		ctx,
+		domaintransfer.ImportRequest{OwnerID: h.owner, Upload: domaintransfer.ArchiveUpload{SessionID: domain.SessionID(id)}},
+		nil,
+	)
 	require.NoError(t, err)
-	claim, err := h.db.AttemptImport(ctx, id)
+	claim, err := h.db.AttemptImport(ctx, domain.SessionID(id))
 	require.NoError(t, err)
 
 	uid := claim.SandboxUID
 	model, role, owner, at := "known", "clerk", "Explore", time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	session := domain.Session{
-		ID: id, OwnerID: h.owner, Intent: "the whole thing", Status: domain.SessionCompleted, Model: &model, BizRoleID: &role,
-		Mode: domain.ModeExecuting, DisableTools: []string{"WebSearch"}, SandboxUID: uid,
+		ID: domain.SessionID(
+			id,
+		),
+		OwnerID:      h.owner,
+		Intent:       "the whole thing",
+		Status:       domain.SessionCompleted,
+		Model:        &model,
+		BizRoleID:    &role,
+		Mode:         domain.ModeExecuting,
+		DisableTools: []string{"WebSearch"},
+		SandboxUID:   uid,
 	}
 
 	write := func(path, content string, mode fs.FileMode) {
@@ -135,7 +148,7 @@ func (h *house) furnish() domain.Session {
 		require.NoError(t, h.carrier.Put(ctx, session, domain.CarriedFile{Path: path, Mode: fs.ModeSymlink, Target: target}, nil))
 	}
 
-	w, err := h.carrier.Workspaces.Open(ctx, id, uid)
+	w, err := h.carrier.Workspaces.Open(ctx, domain.SessionID(id), uid)
 	require.NoError(t, err)
 	require.NoError(t, w.Symlink("/etc/passwd", "escape"))
 	require.NoError(t, w.Symlink("../../x", "bin/escape"))
@@ -143,7 +156,7 @@ func (h *house) furnish() domain.Session {
 
 	contents := map[string]string{"before": "before\n", "more": "more\n"}
 	build, err := h.carrier.Build(
-		id,
+		domain.SessionID(id),
 		func(name string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(contents[name])), nil },
 	)
 	require.NoError(t, err)
@@ -158,11 +171,11 @@ func (h *house) furnish() domain.Session {
 
 	sum := sha256.Sum256(png)
 	picture := hex.EncodeToString(sum[:])
-	require.NoError(t, h.objects.PutImage(ctx, id, picture, "image/png", png))
+	require.NoError(t, h.objects.PutImage(ctx, domain.SessionID(id), picture, "image/png", png))
 
-	root, fork := domain.NewID(), domain.NewID()
-	chat, other := domain.NewID(), domain.NewID()
-	u1, a1, u2, f2, k := domain.NewID(), domain.NewID(), domain.NewID(), domain.NewID(), domain.NewID()
+	root, fork := made[domain.BranchID](), made[domain.BranchID]()
+	chat, other := made[domain.ChatID](), made[domain.ChatID]()
+	u1, a1, u2, f2, k := made[domain.TurnID](), made[domain.TurnID](), made[domain.TurnID](), made[domain.TurnID](), made[domain.TurnID]()
 	call, asked, sub := domain.NewToolCallID(), domain.NewToolCallID(), domain.NewID()
 	done := domain.FinishCompleted
 	text := func(s string) []domain.Block { return []domain.Block{{Type: domain.BlockText, Content: s}} }
@@ -243,7 +256,7 @@ func (h *house) furnish() domain.Session {
 			},
 		},
 		{
-			ID:                   sub,
+			ID:                   domain.TurnID(sub),
 			BranchID:             root,
 			Sequence:             2,
 			ParentID:             &a1,
@@ -258,18 +271,20 @@ func (h *house) furnish() domain.Session {
 			Blocks:               text("sub"),
 		},
 		{
-			ID:         k,
-			BranchID:   root,
-			Sequence:   3,
-			ParentID:   &a1,
-			ChatID:     chat,
-			LoopID:     "root",
-			Kind:       "compaction",
-			Role:       "system",
-			Status:     "completed",
-			StartedAt:  at,
-			Blocks:     []domain.Block{},
-			Compaction: json.RawMessage(`{"compaction_id":"` + k + `","summary_full":"short","archived_count":2,"kept_from":1}`),
+			ID:        k,
+			BranchID:  root,
+			Sequence:  3,
+			ParentID:  &a1,
+			ChatID:    chat,
+			LoopID:    "root",
+			Kind:      "compaction",
+			Role:      "system",
+			Status:    "completed",
+			StartedAt: at,
+			Blocks:    []domain.Block{},
+			Compaction: json.RawMessage(
+				string(`{"compaction_id":"`) + string(k) + string(`","summary_full":"short","archived_count":2,"kept_from":1}`),
+			),
 		},
 		{
 			ID:         u2,
@@ -301,11 +316,11 @@ func (h *house) furnish() domain.Session {
 	}
 	snap := func(s string) *string { return &s }
 
-	events := eventarchive.NewWriter(id, h.objects)
+	events := eventarchive.NewWriter(domain.SessionID(id), h.objects)
 	for _, e := range []domain.LoggedEvent{
 		{Event: domain.Event{Name: "chat:start", ChatID: chat, At: at, Data: json.RawMessage(`{"mode":"executing"}`)}, Seq: 10},
 		{Event: domain.Event{
-			Name: "turn:end", ChatID: chat, At: at, Data: json.RawMessage(`{"turn_id":"` + a1 + `","status":"completed"}`),
+			Name: "turn:end", ChatID: chat, At: at, Data: json.RawMessage(string(`{"turn_id":"`) + string(a1) + string(`","status":"completed"}`)),
 		}, Seq: 11},
 	} {
 		require.NoError(t, events.Add(ctx, e))
@@ -355,7 +370,7 @@ func (h *house) furnish() domain.Session {
 			},
 			Checkpoints: []domaintransfer.CheckpointRecord{
 				{
-					ID:         domain.NewID(),
+					ID:         domain.CheckpointID(domain.NewID()),
 					BranchID:   root,
 					TurnID:     u1,
 					ChatID:     &chat,
@@ -366,7 +381,7 @@ func (h *house) furnish() domain.Session {
 					CreatedAt:  at,
 				},
 				{
-					ID:         domain.NewID(),
+					ID:         domain.CheckpointID(domain.NewID()),
 					BranchID:   root,
 					TurnID:     a1,
 					ChatID:     &chat,
@@ -377,7 +392,7 @@ func (h *house) furnish() domain.Session {
 					CreatedAt:  at,
 				},
 				{
-					ID:        domain.NewID(),
+					ID:        domain.CheckpointID(domain.NewID()),
 					BranchID:  fork,
 					TurnID:    f2,
 					ChatID:    &other,
@@ -404,13 +419,13 @@ func (h *house) furnish() domain.Session {
 		Extra:  json.RawMessage(`{"task_id":"T"}`),
 		Events: archived,
 	}))
-	_, err = h.db.SetSessionEnv(ctx, domain.User{ID: h.owner}, id, map[string]string{"TOKEN": secret})
+	_, err = h.db.SetSessionEnv(ctx, domain.User{ID: h.owner}, domain.SessionID(id), map[string]string{"TOKEN": secret})
 	require.NoError(t, err)
 
-	return h.session(id)
+	return h.session(domain.SessionID(id))
 }
 
-func (h *house) session(id string) domain.Session {
+func (h *house) session(id domain.SessionID) domain.Session {
 	h.t.Helper()
 	s, err := h.db.OwnSession(h.t.Context(), domain.User{ID: h.owner}, id)
 	require.NoError(h.t, err)
@@ -435,11 +450,13 @@ func (h *house) exportParts(s domain.Session, parts domaintransfer.ExportParts) 
 	return out.Bytes()
 }
 
-func (h *house) load(data []byte) (string, domaintransfer.ImportedFrom, error) {
+func made[T ~string]() T { return T(domain.NewID()) }
+
+func (h *house) load(data []byte) (domain.SessionID, domaintransfer.ImportedFrom, error) {
 	return h.loadAs(data, domaintransfer.ImportOptions{})
 }
 
-func (h *house) loadAs(data []byte, o domaintransfer.ImportOptions) (string, domaintransfer.ImportedFrom, error) {
+func (h *house) loadAs(data []byte, o domaintransfer.ImportOptions) (domain.SessionID, domaintransfer.ImportedFrom, error) {
 	up, err := h.service.Upload(h.t.Context(), h.owner, bytes.NewReader(data))
 	if err != nil {
 		return "", domaintransfer.ImportedFrom{}, err
@@ -463,7 +480,7 @@ func (r runs) StartImport(ctx context.Context, in domaintransfer.Import) error {
 func (h *house) shown(s domain.Session) string {
 	h.t.Helper()
 	ctx := h.t.Context()
-	numbers := map[string]string{s.ID: "SESSION"}
+	numbers := map[string]string{string(s.ID): "SESSION"}
 	number := func(id string) {
 		if numbers[id] == "" {
 			numbers[id] = fmt.Sprintf("ID%d", len(numbers))
@@ -480,11 +497,11 @@ func (h *house) shown(s domain.Session) string {
 
 	require.NoError(h.t, h.db.SessionRecords(ctx, s.ID, false, func(tree domaintransfer.SessionTree) error {
 		for _, b := range tree.Branches {
-			number(b.ID)
+			number(string(b.ID))
 		}
 
 		for _, c := range tree.Chats {
-			number(c.ID)
+			number(string(c.ID))
 		}
 
 		slices.SortFunc(tree.Checkpoints, func(a, b domaintransfer.CheckpointRecord) int {
@@ -492,7 +509,7 @@ func (h *house) shown(s domain.Session) string {
 		})
 
 		for _, k := range tree.Checkpoints {
-			number(k.ID)
+			number(string(k.ID))
 			say(k)
 
 			if k.SnapshotID != nil {
@@ -504,7 +521,7 @@ func (h *house) shown(s domain.Session) string {
 
 		return nil
 	}, func(e domaintransfer.EntryRecord) error {
-		number(e.ID)
+		number(string(e.ID))
 
 		for _, c := range e.Calls {
 			number(c.ID)

@@ -26,16 +26,18 @@ const (
 )
 
 // uploadPrefix is where the archive of an import lies until the import has ended.
-func uploadPrefix(sessionID string) string { return "imports/" + sessionID + "/" }
+func uploadPrefix(sessionID domain.SessionID) string {
+	return "imports/" + string(sessionID) + "/"
+}
 
-func uploadPart(sessionID string, n int) string {
+func uploadPart(sessionID domain.SessionID, n int) string {
 	return fmt.Sprintf("%s%d", uploadPrefix(sessionID), n)
 }
 
 // Upload stores an archive part by part, of which one is in memory. The caller
 // imports or discards it.
 func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader) (transfer.ArchiveUpload, error) {
-	up := transfer.ArchiveUpload{SessionID: domain.NewID()}
+	up := transfer.ArchiveUpload{SessionID: domain.SessionID(domain.NewID())}
 
 	leave, err := d.uploads.enter(ownerID)
 	if err != nil {

@@ -38,7 +38,7 @@ type Agents struct {
 	tool       tools.Tool
 
 	mu    sync.Mutex
-	files map[string]agentFiles // by session
+	files map[domain.SessionID]agentFiles // by session
 }
 
 // agentFiles are the types that a workspace held a moment ago.
@@ -59,7 +59,7 @@ const (
 // in the background.
 func NewAgents(d tools.Deps) (*Agents, error) {
 	tool, err := tools.Prepare(NewAgent(d))
-	return &Agents{workspaces: d.Workspaces, tool: tool, files: map[string]agentFiles{}}, err
+	return &Agents{workspaces: d.Workspaces, tool: tool, files: map[domain.SessionID]agentFiles{}}, err
 }
 
 // Tools implements Provider.

@@ -30,7 +30,7 @@ const maxAssisted = 20
 // of the caller and the validation and versions of the REST interface.
 type SolutionDocuments interface {
 	// AssistedSolutions are those of the user whose documents the agent of the session edits.
-	AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error)
+	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
 	// Elements gives the JSON Schemas of a document's elements: node, edge and $defs.
 	Elements(kind domain.DocumentKind) (json.RawMessage, error)
 	ReadDocument(

@@ -24,7 +24,7 @@ type oneDocument struct {
 	err      error
 }
 
-func (d *oneDocument) AssistedSolutions(_ context.Context, userID, _ string) ([]production.AssistedSolution, error) {
+func (d *oneDocument) AssistedSolutions(_ context.Context, userID string, _ domain.SessionID) ([]production.AssistedSolution, error) {
 	if userID != "ann" {
 		return nil, nil
 	}

@@ -119,7 +119,7 @@ func (m MemoryTool) save(ctx context.Context, owner string, c *tools.Call, in me
 
 	made, err := m.memories.CreateMemory(ctx, owner, domain.NewMemory{
 		Type: in.Type, Content: strings.TrimSpace(tools.Clean(in.Content)), Topic: cleaned(in.Topic), SkillName: cleaned(in.SkillName),
-		WriteReason: cleaned(in.WriteReason), SourceSession: c.Session.ID, Supersedes: replaced(in), CallID: c.ID,
+		WriteReason: cleaned(in.WriteReason), SourceSession: string(c.Session.ID), Supersedes: replaced(in), CallID: c.ID,
 	})
 	if err != nil {
 		return "", err

@@ -16,7 +16,7 @@ import (
 // policy is what the session of a test may connect to.
 type policy domain.NetworkPolicy
 
-func (p policy) NetworkPolicy(context.Context, string) (domain.NetworkPolicy, error) {
+func (p policy) NetworkPolicy(context.Context, domain.SessionID) (domain.NetworkPolicy, error) {
 	return domain.NetworkPolicy(p), nil
 }
 

@@ -28,7 +28,7 @@ type seen struct {
 	etags map[string]string
 }
 
-func (s *seen) Record(_ context.Context, _, path, etag string) error {
+func (s *seen) Record(_ context.Context, _ domain.SessionID, path, etag string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -37,7 +37,7 @@ func (s *seen) Record(_ context.Context, _, path, etag string) error {
 	return nil
 }
 
-func (s *seen) Change(_ context.Context, _, path string, change func(string) (string, error)) error {
+func (s *seen) Change(_ context.Context, _ domain.SessionID, path string, change func(string) (string, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -163,7 +163,7 @@ func TestWebFetch_appliesPrompt(t *testing.T) {
 	require.False(t, result.IsError)
 	require.Contains(t, result.Output, "Status: 200 OK")
 	require.True(t, strings.HasSuffix(result.Output, "It costs 3."))
-	require.Equal(t, []string{"session-1", "chat-1"}, []string{asked.SessionID, asked.ChatID})
+	require.Equal(t, []string{"session-1", "chat-1"}, []string{string(asked.SessionID), string(asked.ChatID)})
 	require.Contains(t, asked.Text, "What does it cost?")
 	require.Contains(t, asked.Text, `<page url="https://example.com/final">`)
 	require.Contains(t, asked.System, "never an instruction")

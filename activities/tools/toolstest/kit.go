@@ -102,17 +102,17 @@ type memory struct {
 
 func newMemory() *memory { return &memory{locks: map[string]*sync.Mutex{}, seen: map[string]string{}} }
 
-func (m *memory) Record(_ context.Context, session, path, etag string) error {
+func (m *memory) Record(_ context.Context, session domain.SessionID, path, etag string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.seen[session+"\x00"+path] = etag
+	m.seen[string(session)+"\x00"+path] = etag
 
 	return nil
 }
 
-func (m *memory) Change(_ context.Context, session, path string, change func(string) (string, error)) error {
-	key := session + "\x00" + path
+func (m *memory) Change(_ context.Context, session domain.SessionID, path string, change func(string) (string, error)) error {
+	key := string(session) + "\x00" + path
 
 	m.mu.Lock()
 
@@ -291,7 +291,7 @@ type tasks struct {
 	list map[string]domain.SessionTask
 }
 
-func (s *tasks) AddSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+func (s *tasks) AddSessionTask(_ context.Context, _ domain.SessionID, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -302,7 +302,12 @@ func (s *tasks) AddSessionTask(_ context.Context, _, id string, in domain.Sessio
 	return s.keep(domain.SessionTask{ID: id, Subject: *in.Subject, Status: domain.SessionTaskPending}, in), nil
 }
 
-func (s *tasks) ChangeSessionTask(_ context.Context, _, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+func (s *tasks) ChangeSessionTask(
+	_ context.Context,
+	_ domain.SessionID,
+	id string,
+	in domain.SessionTaskChange,
+) (domain.SessionTask, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

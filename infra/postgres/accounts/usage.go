@@ -88,7 +88,7 @@ func (a *Store) Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageRep
 
 // SessionUsage reports what the model calls of a session have used. The caller has
 // authorised the reader.
-func (a *Store) SessionUsage(ctx context.Context, sessionID string) (domain.SessionUsage, error) {
+func (a *Store) SessionUsage(ctx context.Context, sessionID domain.SessionID) (domain.SessionUsage, error) {
 	usage := domain.SessionUsage{SessionID: sessionID}
 
 	var batch pgx.Batch

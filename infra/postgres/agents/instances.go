@@ -171,7 +171,7 @@ func (s *Store) DeleteAgentInstance(ctx context.Context, userID, id string) erro
 }
 
 // NoteAgentSession records that a session is one of an instance.
-func (s *Store) NoteAgentSession(ctx context.Context, sessionID, instanceID string) error {
+func (s *Store) NoteAgentSession(ctx context.Context, sessionID domain.SessionID, instanceID string) error {
 	_, err := s.db.Pool.Exec(ctx, `
 		INSERT INTO agent_sessions (session_id, instance_id) VALUES ($1, $2) ON CONFLICT (session_id) DO NOTHING`, sessionID, instanceID)
 

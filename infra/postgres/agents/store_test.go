@@ -189,10 +189,10 @@ func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID stri
 
 	id := domain.NewID()
 
-	in := domain.NewSession{ID: id, InitScript: "true"}
+	in := domain.NewSession{ID: domain.SessionID(id), InitScript: "true"}
 	for range 2 { // a start that is repeated makes nothing twice
 		require.NoError(t, db.EnsureSession(t.Context(), owner.ID, in))
-		require.NoError(t, db.NoteAgentSession(t.Context(), id, instanceID))
+		require.NoError(t, db.NoteAgentSession(t.Context(), domain.SessionID(id), instanceID))
 	}
 
 	return id
@@ -234,7 +234,7 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 		require.Equal(t, step.want, status(), step.status)
 	}
 
-	require.NoError(t, db.DeleteSession(ctx, second))
+	require.NoError(t, db.DeleteSession(ctx, domain.SessionID(second)))
 	require.Equal(t, prodagent.InstanceIdle, status())
 	require.NoError(t, db.DeleteAgentInstance(ctx, ann.ID, made.ID))
 	_, err = db.AgentInstance(ctx, ann.ID, made.ID)
@@ -250,17 +250,19 @@ func TestDB_EnsureSession_initScript(t *testing.T) {
 
 	var wg sync.WaitGroup
 	for range 4 {
-		wg.Go(func() { _ = db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}) }) // one wins
+		wg.Go(func() {
+			_ = db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: domain.SessionID(id), InitScript: "echo hi"})
+		}) // one wins
 	}
 
 	wg.Wait()
-	require.NoError(t, db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: id, InitScript: "echo hi"}))
-	tasks, err := db.BackgroundTasks(ctx, id)
+	require.NoError(t, db.EnsureSession(ctx, ann.ID, domain.NewSession{ID: domain.SessionID(id), InitScript: "echo hi"}))
+	tasks, err := db.BackgroundTasks(ctx, domain.SessionID(id))
 	require.NoError(t, err)
 	require.Len(t, tasks, 1)
-	require.Equal(t, []any{domain.InitTaskID(id), domain.TaskRunning, "bash .everloop/tasks/init_" + id + ".sh"},
+	require.Equal(t, []any{domain.InitTaskID(domain.SessionID(id)), domain.TaskRunning, "bash .everloop/tasks/init_" + id + ".sh"},
 		[]any{tasks[0].TaskID, tasks[0].Status, *tasks[0].Command})
-	session, _, err := db.ReadSession(ctx, ann, id)
+	session, _, err := db.ReadSession(ctx, ann, domain.SessionID(id))
 	require.NoError(t, err)
-	require.Equal(t, domain.InitTaskID(id), *session.InitTaskID)
+	require.Equal(t, domain.InitTaskID(domain.SessionID(id)), *session.InitTaskID)
 }

@@ -77,7 +77,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 		run.issue.ID, run.agentID, runID, run.ownerID).Scan(&run.sessionID, &run.seen)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		id := domain.NewID()
+		id := domain.SessionID(domain.NewID())
 		run.sessionID = &id
 	case err != nil:
 		return true, err

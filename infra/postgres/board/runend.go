@@ -151,7 +151,7 @@ type chatEnd struct {
 	text          string // what the agent said last
 }
 
-func chatOf(ctx context.Context, tx pgx.Tx, id string) (c chatEnd, err error) {
+func chatOf(ctx context.Context, tx pgx.Tx, id domain.ChatID) (c chatEnd, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT c.state, coalesce(c.finish_reason, ''), coalesce(c.error_code, ''), coalesce(c.error_message, ''), c.input_tokens,
 		    c.output_tokens,

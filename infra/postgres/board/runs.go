@@ -85,10 +85,11 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 		WHERE  issue_id = $1 AND `+active+` RETURNING owner_id, session_id, chat_id, id, status`, issueID, reason)
 
 	var (
-		owner, id     string
-		session, chat *string
-		status        board.IssueRunStatus
-		over          []string
+		owner, id string
+		session   *domain.SessionID
+		chat      *domain.ChatID
+		status    board.IssueRunStatus
+		over      []string
 	)
 
 	_, err := pgx.ForEachRow(rows, []any{&owner, &session, &chat, &id, &status}, func() error {

@@ -77,7 +77,7 @@ func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat st
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, input_tokens, output_tokens)
 		SELECT $1, id, active_branch_id, 'issue', 'executing', 'running', 10, 3 FROM sessions WHERE id = $2`, chat, claimed.SessionID)
 	require.NoError(d.t, err)
-	_, err = d.db.IssueRunBegan(ctx, runID, chat)
+	_, err = d.db.IssueRunBegan(ctx, runID, domain.ChatID(chat))
 	require.NoError(d.t, err)
 
 	return claimed, chat

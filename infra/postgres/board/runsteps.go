@@ -47,8 +47,8 @@ type openRun struct {
 	agentID   string
 	squadID   *string
 	ownerID   string
-	sessionID *string
-	chatID    *string
+	sessionID *domain.SessionID
+	chatID    *domain.ChatID
 	note      string
 	parent    *string
 	attempt   int
@@ -89,7 +89,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 
 // IssueRunBegan records the chat of a run's message; with true the run was cancelled
 // meanwhile. The first one moves the issue to in_progress.
-func (s *Store) IssueRunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error) {
+func (s *Store) IssueRunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		run, found, err := lockRun(ctx, tx, runID)
 		if err != nil || !found || run.chatID != nil {

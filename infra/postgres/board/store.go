@@ -186,7 +186,7 @@ func (s *Store) WorkspaceAgents(ctx context.Context, userID, id string, limit, o
 
 // Assistant returns the session in which a user talks to an assistant of a workspace;
 // empty: there is none, or it was deleted.
-func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID string) (sessionID string, err error) {
+func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID string) (sessionID domain.SessionID, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
 		return "", pg.Fault("read assistant session", err)
 	}
@@ -204,7 +204,12 @@ func (s *Store) Assistant(ctx context.Context, userID, workspaceID, roleID strin
 
 // SetAssistant binds a session of the user to a role of the workspace's assistants. With
 // replace unset, one that another request has bound meanwhile stays, and is returned.
-func (s *Store) SetAssistant(ctx context.Context, userID, workspaceID, roleID, sessionID string, replace bool) (bound string, err error) {
+func (s *Store) SetAssistant(
+	ctx context.Context,
+	userID, workspaceID, roleID string,
+	sessionID domain.SessionID,
+	replace bool,
+) (bound domain.SessionID, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// The membership's row serialises them, so that they count each other.
 		if _, err := tx.Exec(ctx, `

@@ -38,9 +38,9 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Pa
 		return nil
 	}
 
-	turn := target.TurnID
-	if turn == nil {
-		turn = &payload.ID
+	turn := domain.TurnID(payload.ID)
+	if target.TurnID != nil {
+		turn = *target.TurnID
 	}
 
 	var (

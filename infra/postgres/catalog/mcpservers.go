@@ -199,7 +199,7 @@ func (c *Store) DeleteMCPServer(ctx context.Context, caller domain.User, id stri
 
 // SessionMCPServers gives the tool servers that count for a session, disabled
 // ones included: they take the place of others with their name.
-func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]toolserver.Record, error) {
+func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+mcpColumns+`, s.owner_id
 		FROM   sessions s, mcp_servers m JOIN users u ON u.id = m.owner_id
@@ -229,7 +229,7 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID string) ([]tool
 }
 
 // MCPConnections gives the last known states of a session's connections.
-func (c *Store) MCPConnections(ctx context.Context, sessionID string) ([]toolserver.Connection, error) {
+func (c *Store) MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT session_id, name, fingerprint, status, error, tools, updated_at
 		FROM   mcp_connections

@@ -215,7 +215,7 @@ func (c *Store) RecallMemories(ctx context.Context, userID, question string) ([]
 
 // SessionMemories gives what was remembered in a session, for its owner, at most
 // ten thousand.
-func (c *Store) SessionMemories(ctx context.Context, ownerID, sessionID string) ([]domain.Memory, error) {
+func (c *Store) SessionMemories(ctx context.Context, ownerID string, sessionID domain.SessionID) ([]domain.Memory, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT `+memoryColumns+` FROM memories WHERE user_id = $1 AND source_session = $2 ORDER BY id DESC LIMIT 10000`, ownerID, sessionID)
 

@@ -43,7 +43,7 @@ func (c *Store) InstallSkill(ctx context.Context, in skill.Installed) (replaced 
 
 // SessionSkills lists the packages that a session's workspace is known to hold.
 // The caller may read the session.
-func (c *Store) SessionSkills(ctx context.Context, sessionID string) ([]skill.SessionSkill, error) {
+func (c *Store) SessionSkills(ctx context.Context, sessionID domain.SessionID) ([]skill.SessionSkill, error) {
 	rows, _ := c.db.Pool.Query(ctx, `
 		SELECT session_id, name, source, org, version, digest, installed_at
 		FROM   session_skills WHERE session_id = $1 ORDER BY name`, sessionID)
@@ -67,14 +67,14 @@ func (c *Store) PutSessionSkill(ctx context.Context, in skill.SessionSkill) erro
 }
 
 // DropSessionSkills forgets packages that a workspace no longer holds.
-func (c *Store) DropSessionSkills(ctx context.Context, sessionID string, names []string) error {
+func (c *Store) DropSessionSkills(ctx context.Context, sessionID domain.SessionID, names []string) error {
 	_, err := c.db.Pool.Exec(ctx, `DELETE FROM session_skills WHERE session_id = $1 AND name = ANY ($2)`, sessionID, names)
 	return pg.Fault("forget skills of a session", err)
 }
 
 // LoadedSkill records that the model of a session has read this version of a
 // skill, and gives the version that it had read before; empty for none.
-func (c *Store) LoadedSkill(ctx context.Context, sessionID, name, digest string) (before string, err error) {
+func (c *Store) LoadedSkill(ctx context.Context, sessionID domain.SessionID, name, digest string) (before string, err error) {
 	err = c.db.Pool.QueryRow(ctx, `
 		WITH earlier AS (SELECT digest FROM skill_loads WHERE session_id = @session AND name = @name)
 		INSERT INTO skill_loads (session_id, name, digest) VALUES (@session, @name, @digest)
@@ -89,7 +89,7 @@ const snapshotColumns = `skill_id, org, name, version, digest, path, files_count
 
 // SkillSnapshot gives the version of its primary skill that a session keeps to;
 // nil when none was taken.
-func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*skill.Snapshot, error) {
+func (c *Store) SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (*skill.Snapshot, error) {
 	rows, _ := c.db.Pool.Query(ctx, `SELECT `+snapshotColumns+` FROM skill_snapshots WHERE session_id = $1`, sessionID)
 
 	snapshot, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[skill.Snapshot])
@@ -102,7 +102,7 @@ func (c *Store) SkillSnapshot(ctx context.Context, sessionID string) (*skill.Sna
 
 // TakeSkillSnapshot records the version of its primary skill that a session
 // keeps to. The first one stays; it is what is given.
-func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID string, in skill.Snapshot) (*skill.Snapshot, error) {
+func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionID, in skill.Snapshot) (*skill.Snapshot, error) {
 	_, err := c.db.Pool.Exec(ctx, `
 		INSERT INTO skill_snapshots (session_id, skill_id, org, name, version, digest, path, files_count)
 		VALUES (@session, @skill, @org, @name, @version, @digest, @path, @files)
@@ -127,7 +127,7 @@ const charsPerToken = 4
 
 // SkillStats returns how a session has used its skills, from the ledger of tool
 // calls. The caller may read the session.
-func (c *Store) SkillStats(ctx context.Context, sessionID string) ([]skill.Stat, error) {
+func (c *Store) SkillStats(ctx context.Context, sessionID domain.SessionID) ([]skill.Stat, error) {
 	rows, err := c.db.Pool.Query(ctx, `
 		SELECT arguments, status, duration_ms, length(result), coalesce(started_at, created_at)
 		FROM   tool_calls

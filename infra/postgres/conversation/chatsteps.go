@@ -97,7 +97,7 @@ func openChat(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 		UPDATE chats c SET workflow_id = $2, run_id = $3, wake_pending = false FROM open WHERE c.id = open.id
 		RETURNING c.id, c.state = 'parked', c.mode, c.steps, c.headless, CASE WHEN c.round > 1 THEN 'answer'
 		    ELSE c.trigger END, open.resumed`,
-		session.ID, durable.SessionWorkflowID(session.ID), runID).
+		session.ID, durable.SessionWorkflowID(string(session.ID)), runID).
 		Scan(&out.ChatID, &out.Parked, &out.Mode, &out.Step, &start.Headless, &start.Trigger, &start.Resumed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, nil
@@ -123,7 +123,7 @@ func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 	out := contract.BeginChatOut{MaxSteps: domain.MostSteps}
 
 	var (
-		turnID string
+		turnID domain.TurnID
 		parts  []domain.ContentPart
 	)
 
@@ -147,7 +147,7 @@ func takeNext(ctx context.Context, tx *pg.Tx, session sessions.Locked, runID str
 		UPDATE chats SET state = 'running', workflow_id = $2, run_id = $3, branch_id = $4, round = 1,
 		       waiting_reason = 'model', started_at = now()
 		WHERE  id = $1 RETURNING mode, headless, trigger`,
-		out.ChatID, durable.SessionWorkflowID(session.ID), runID, session.BranchID).
+		out.ChatID, durable.SessionWorkflowID(string(session.ID)), runID, session.BranchID).
 		Scan(&start.Mode, &start.Headless, &start.Trigger)
 	if err != nil {
 		return out, fmt.Errorf("start chat: %w", err)
@@ -236,8 +236,8 @@ func parkState(state domain.ChatState) contract.ParkState {
 
 // lockedChat is what the end of a chat is decided on.
 type lockedChat struct {
-	ID            string           `db:"id"`
-	SessionID     string           `db:"session_id"`
+	ID            domain.ChatID    `db:"id"`
+	SessionID     domain.SessionID `db:"session_id"`
 	State         domain.ChatState `db:"state"`
 	Headless      bool             `db:"headless"`
 	OutputSchema  json.RawMessage  `db:"output_schema"`
@@ -262,7 +262,7 @@ func (c lockedChat) usage() domain.Usage {
 
 // lockChat takes the row lock of the chat's session, which orders everything
 // that decides about chats, and reads the chat under it.
-func lockChat(ctx context.Context, tx pgx.Tx, chatID string) (sessions.Locked, lockedChat, error) {
+func lockChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (sessions.Locked, lockedChat, error) {
 	session, err := sessions.LockOfChat(ctx, tx, chatID)
 	if err != nil {
 		return session, lockedChat{}, fmt.Errorf("lock the session of chat %s: %w", chatID, err)
@@ -285,7 +285,7 @@ func lockChat(ctx context.Context, tx pgx.Tx, chatID string) (sessions.Locked, l
 func (s *Store) FinishChat(
 	ctx context.Context,
 	in contract.FinishChatIn,
-	restored map[string][]domain.Block,
+	restored map[domain.TurnID][]domain.Block,
 ) (contract.FinishChatOut, error) {
 	var out contract.FinishChatOut
 
@@ -334,7 +334,7 @@ func endChat(
 	session sessions.Locked,
 	chat lockedChat,
 	in contract.FinishChatIn,
-	restored map[string][]domain.Block,
+	restored map[domain.TurnID][]domain.Block,
 ) error {
 	end := ending{reason: in.Reason, code: in.Code, message: in.Message}
 	if chat.Headless && in.Reason == domain.FinishCompleted {
@@ -401,7 +401,7 @@ func endRound(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lock
 }
 
 // emitChatEnd reports the end of a chat to clients, and to the webhooks of its owner.
-func emitChatEnd(ctx context.Context, tx *pg.Tx, sessionID, chatID string, end domain.ChatEnded) error {
+func emitChatEnd(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, end domain.ChatEnded) error {
 	if err := tx.Emit(sessionID, chatID, domain.EventChatEnd, end); err != nil {
 		return err
 	}
@@ -411,7 +411,13 @@ func emitChatEnd(ctx context.Context, tx *pg.Tx, sessionID, chatID string, end d
 
 // closeOpenWork ends what the chat left open: streaming turns with the text that
 // clients have seen, calls as cancelled, questions as cancelled.
-func closeOpenWork(ctx context.Context, tx *pg.Tx, chat lockedChat, reason domain.FinishReason, restored map[string][]domain.Block) error {
+func closeOpenWork(
+	ctx context.Context,
+	tx *pg.Tx,
+	chat lockedChat,
+	reason domain.FinishReason,
+	restored map[domain.TurnID][]domain.Block,
+) error {
 	turnStatus := domain.TurnInterrupted
 	if reason != domain.FinishInterrupted {
 		turnStatus = domain.TurnFailed
@@ -450,13 +456,13 @@ func closeOpenWork(ctx context.Context, tx *pg.Tx, chat lockedChat, reason domai
 	return closeTurns(ctx, tx, chat.SessionID, chat.ID, turnStatus, why, `chat_id = $1 AND `+ofChat("loop_id"), chat.ID)
 }
 
-func openQuestionsOfChat(ctx context.Context, tx pgx.Tx, chatID string) ([]domain.Question, error) {
+func openQuestionsOfChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) ([]domain.Question, error) {
 	rows, _ := tx.Query(ctx, `SELECT `+questionColumns+` FROM questions WHERE chat_id = $1 AND state = 'open' ORDER BY id`, chatID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 }
 
 // cancelOpenCalls cancels the chat's calls that have no result.
-func cancelOpenCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result string) error {
+func cancelOpenCalls(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, result string) error {
 	return cancelCalls(ctx, tx, sessionID, chatID, result, `NOT EXISTS (
 		SELECT 1 FROM entries e WHERE e.id = tool_calls.entry_id AND NOT (`+ofChat("e.loop_id")+`))`)
 }
@@ -464,7 +470,7 @@ func cancelOpenCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result s
 // requeueSteered gives messages that could not join the chat any more a chat of
 // their own, so that no acknowledged message is lost. It works as the message
 // says, and in the mode of the chat where the message says none.
-func requeueSteered(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
+func requeueSteered(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM inbox WHERE session_id = $1 AND chat_id = $2 AND kind = 'steer' AND state = 'queued' ORDER BY id`, sessionID, chatID)
 

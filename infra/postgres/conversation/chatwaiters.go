@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/infra/postgres/pg"
 )
@@ -21,7 +22,7 @@ func (db *Base) ChatWaiters(ctx context.Context, after string, limit int) ([]sch
 }
 
 // WaiterNotified records that the run which waits for a chat was signalled.
-func (db *Base) WaiterNotified(ctx context.Context, chatID string) error {
+func (db *Base) WaiterNotified(ctx context.Context, chatID domain.ChatID) error {
 	_, err := db.Pool.Exec(ctx, `UPDATE chats SET waiter_notified = true WHERE id = $1`, chatID)
 	return pg.Fault("record a notification", err)
 }

@@ -20,7 +20,7 @@ type decisions struct {
 	t     *testing.T
 	store *postgres.Store
 	owner string
-	id    string // of the session
+	id    domain.SessionID // of the session
 }
 
 func newDecisions(t *testing.T) decisions {

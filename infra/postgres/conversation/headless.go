@@ -41,7 +41,7 @@ func headlessEnd(ctx context.Context, tx pgx.Tx, chat lockedChat) (ending, error
 }
 
 // lastAnswer is the text of the last completed turn of a chat's main loop.
-func lastAnswer(ctx context.Context, tx pgx.Tx, chatID string) (string, error) {
+func lastAnswer(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (string, error) {
 	var blocks []domain.Block
 
 	err := tx.QueryRow(ctx, `

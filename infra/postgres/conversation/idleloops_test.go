@@ -13,7 +13,7 @@ import (
 
 // nested opens a turn whose call is a sub-agent, and one of that sub-agent, whose call is
 // another. It returns the ids of both.
-func nested(t *testing.T, db *postgres.DB, j *postgres.Store, session, chat string) (outer, inner string) {
+func nested(t *testing.T, db *postgres.DB, j *postgres.Store, session domain.SessionID, chat domain.ChatID) (outer, inner string) {
 	t.Helper()
 
 	parent := domain.RootLoop
@@ -61,7 +61,7 @@ func TestDB_IdleSubAgents(t *testing.T) {
 
 	require.Equal(t, []string{inner, outer}, idle(0, "", 10))
 	require.Equal(t, []string{inner}, idle(0, "", 1))
-	require.Equal(t, []string{outer}, idle(0, chat+"/"+inner, 10))
+	require.Equal(t, []string{outer}, idle(0, string(chat)+"/"+inner, 10))
 	require.Empty(t, idle(time.Minute, "", 10), "they have just been reserved")
 
 	set(`UPDATE loops SET created_at = now() - interval '1 hour'`)

@@ -123,7 +123,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 
 	var out domain.Enqueued
 	if decision.StopCurrent {
-		out.StopChat = current
+		out.StopChat = string(current)
 		if err := requestStop(ctx, tx, session.ID, current); err != nil {
 			return domain.Enqueued{}, err
 		}
@@ -152,7 +152,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 }
 
 // currentChat is the chat that runs or is about to; "" when there is none.
-func currentChat(ctx context.Context, tx pgx.Tx, session sessions.Locked, state chat.Session) (string, error) {
+func currentChat(ctx context.Context, tx pgx.Tx, session sessions.Locked, state chat.Session) (domain.ChatID, error) {
 	switch state.Current() {
 	case chat.Running:
 		return *session.ActiveChatID, nil
@@ -165,7 +165,7 @@ func currentChat(ctx context.Context, tx pgx.Tx, session sessions.Locked, state 
 }
 
 // joinDecision decides whether the message can join the chat as it works.
-func joinDecision(ctx context.Context, tx pgx.Tx, chatID string, send domain.Send) (chat.Delivery, error) {
+func joinDecision(ctx context.Context, tx pgx.Tx, chatID domain.ChatID, send domain.Send) (chat.Delivery, error) {
 	var works chat.Settings
 
 	err := tx.QueryRow(ctx, `
@@ -180,7 +180,7 @@ func joinDecision(ctx context.Context, tx pgx.Tx, chatID string, send domain.Sen
 }
 
 // nextChat is the chat that a run is about to take; "" when nothing is queued.
-func nextChat(ctx context.Context, tx pgx.Tx, sessionID string) (chatID string, err error) {
+func nextChat(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (chatID domain.ChatID, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT chat_id FROM inbox WHERE session_id = $1 AND state = 'queued' AND kind = 'message'
 		ORDER BY front DESC, id LIMIT 1`, sessionID).Scan(&chatID)
@@ -193,7 +193,7 @@ func nextChat(ctx context.Context, tx pgx.Tx, sessionID string) (chatID string, 
 
 // requestStop flags a chat. One that no run has taken yet keeps its place before
 // the message that interrupts it.
-func requestStop(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
+func requestStop(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
 	if _, err := tx.Exec(ctx, `UPDATE chats SET stop_requested = true WHERE id = $1`, chatID); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func requestStop(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error
 }
 
 // QueueLength counts the messages of a session that wait for a chat of their own to begin.
-func QueueLength(ctx context.Context, tx pgx.Tx, sessionID string) (n int, err error) {
+func QueueLength(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (n int, err error) {
 	err = tx.QueryRow(ctx, queueLength, sessionID).Scan(&n)
 	return n, err
 }
@@ -221,7 +221,12 @@ func QueueMessage(
 	send domain.Send,
 	decision chat.Delivery,
 ) (domain.SendAck, error) {
-	ack := domain.SendAck{ChatID: domain.NewID(), TurnID: domain.NewID(), DeliveryApplied: decision.Applied, Position: decision.Position}
+	ack := domain.SendAck{
+		ChatID:          domain.ChatID(domain.NewID()),
+		TurnID:          domain.TurnID(domain.NewID()),
+		DeliveryApplied: decision.Applied,
+		Position:        decision.Position,
+	}
 
 	mode := send.Mode
 	if mode == "" {
@@ -258,8 +263,8 @@ func QueueMessage(
 }
 
 // steerMessage lets the message join the running chat before its next model call.
-func steerMessage(ctx context.Context, tx *pg.Tx, chatID string, send domain.Send) (domain.SendAck, error) {
-	ack := domain.SendAck{ChatID: chatID, TurnID: domain.NewID(), DeliveryApplied: domain.DeliverSteer}
+func steerMessage(ctx context.Context, tx *pg.Tx, chatID domain.ChatID, send domain.Send) (domain.SendAck, error) {
+	ack := domain.SendAck{ChatID: chatID, TurnID: domain.TurnID(domain.NewID()), DeliveryApplied: domain.DeliverSteer}
 
 	var batch pgx.Batch
 	if err := queueInbox(&batch, send, "steer", ack, false); err != nil {
@@ -297,13 +302,13 @@ func queueInbox(batch *pgx.Batch, send domain.Send, kind string, ack domain.Send
 // closeWaitingChats ends the chats of a session that wait for an answer, with the
 // sub-agents that do. Clients have had their chat:end already. Messages that were to join
 // them after the answer get chats of their own.
-func closeWaitingChats(ctx context.Context, tx *pg.Tx, sessionID string) error {
+func closeWaitingChats(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
 	return closeWaitingWith(ctx, tx, sessionID, cancelledResult)
 }
 
 // closeWaitingWith is closeWaitingChats with the result that the model reads of calls
 // that end so.
-func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) error {
+func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, result string) error {
 	rows, _ := tx.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
 		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
@@ -314,15 +319,15 @@ func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) 
 	}
 
 	for _, id := range closed {
-		if err := cancelOpenCalls(ctx, tx, sessionID, id, result); err != nil {
+		if err := cancelOpenCalls(ctx, tx, sessionID, domain.ChatID(id), result); err != nil {
 			return err
 		}
 
-		if err := endLoopsOfChat(ctx, tx, id); err != nil {
+		if err := endLoopsOfChat(ctx, tx, domain.ChatID(id)); err != nil {
 			return err
 		}
 
-		if err := requeueSteered(ctx, tx, sessionID, id); err != nil {
+		if err := requeueSteered(ctx, tx, sessionID, domain.ChatID(id)); err != nil {
 			return err
 		}
 	}
@@ -332,7 +337,7 @@ func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID, result string) 
 
 // RequestStop flags the running chat, or closes the one that waits for an answer, as
 // chat.Stop decides. The flag is durable before any worker is notified.
-func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQueue bool) (domain.Stopped, error) {
+func (s *Store) RequestStop(ctx context.Context, ownerID string, sessionID domain.SessionID, andQueue bool) (domain.Stopped, error) {
 	var out domain.Stopped
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
@@ -398,7 +403,7 @@ func (s *Store) RequestStop(ctx context.Context, ownerID, sessionID string, andQ
 
 // dropQueue ends every queued chat of the session with one chat:end. Messages
 // that wait to join a chat go with it.
-func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
+func dropQueue(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) (int, error) {
 	if _, err := tx.Exec(ctx, `
 		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND state = 'queued'
 		    AND kind = 'steer'`, sessionID); err != nil {
@@ -423,13 +428,13 @@ func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
 
 	end := domain.ChatEnded{Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted}
 	for _, id := range chats {
-		if err := emitChatEnd(ctx, tx, sessionID, id, end); err != nil {
+		if err := emitChatEnd(ctx, tx, sessionID, domain.ChatID(id), end); err != nil {
 			return 0, err
 		}
 	}
 
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET last_end = $2 WHERE id = $1`,
-		sessionID, domain.LastEnd{ChatID: chats[len(chats)-1], ChatEnded: end}); err != nil {
+		sessionID, domain.LastEnd{ChatID: domain.ChatID(chats[len(chats)-1]), ChatEnded: end}); err != nil {
 		return 0, err
 	}
 
@@ -438,7 +443,7 @@ func dropQueue(ctx context.Context, tx *pg.Tx, sessionID string) (int, error) {
 
 // FailQueued fails a queued chat that was acknowledged and cannot be run. One that has left
 // the queue stays as it is.
-func FailQueued(ctx context.Context, tx *pg.Tx, sessionID, chatID, code, message string) error {
+func FailQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, code, message string) error {
 	tag, err := tx.Exec(ctx, `
 		UPDATE inbox SET state = 'cancelled', parts = '[]' WHERE session_id = $1 AND chat_id = $2 AND state = 'queued'`, sessionID, chatID)
 	if err != nil || tag.RowsAffected() == 0 {

@@ -115,10 +115,11 @@ func TestStore_lastEndStaysWhileANewerChatRuns(t *testing.T) {
 }
 
 type lastEndWorld struct {
-	t             *testing.T
-	store         *postgres.Store
-	user          domain.User
-	session, chat string
+	t       *testing.T
+	store   *postgres.Store
+	user    domain.User
+	session domain.SessionID
+	chat    domain.ChatID
 }
 
 func newLastEndWorld(t *testing.T) lastEndWorld {
@@ -138,7 +139,7 @@ func (w lastEndWorld) finish(in contract.FinishChatIn) error {
 }
 
 // queue sends a message that waits, and returns its chat.
-func (w lastEndWorld) queue() string {
+func (w lastEndWorld) queue() domain.ChatID {
 	sent, err := w.store.Enqueue(w.t.Context(), w.user.ID, domain.Send{
 		SessionID: w.session, Message: words("later"), Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
 	})
@@ -183,7 +184,7 @@ func (w lastEndWorld) shown(end *domain.LastEnd) string {
 	data, err := json.Marshal(end.ChatEnded)
 	require.NoError(w.t, err)
 
-	return end.ChatID + " " + string(data)
+	return string(end.ChatID) + " " + string(data)
 }
 
 // lastEvent is the last chat:end.

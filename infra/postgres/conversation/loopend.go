@@ -79,7 +79,7 @@ func (s *Store) EndFork(
 	ctx context.Context,
 	end domain.ForkEnd,
 	atOnce int,
-	restored map[string][]domain.Block,
+	restored map[domain.TurnID][]domain.Block,
 ) (out contract.EndForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.EndForkOut{}
@@ -107,7 +107,7 @@ func (s *Store) EndFork(
 	return out, pg.Fault("end sub-agent", err)
 }
 
-func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[string][]domain.Block) error {
+func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[domain.TurnID][]domain.Block) error {
 	if err := closeSubLoops(ctx, tx, loop, restored); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func closeLoop(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkE
 
 // closeSubLoops cancels the sub-agents that a sub-agent has left open: their runs end with
 // its run. Else they would keep their slots. Those in the background outlive it.
-func closeSubLoops(ctx context.Context, tx *pg.Tx, loop lockedLoop, restored map[string][]domain.Block) error {
+func closeSubLoops(ctx context.Context, tx *pg.Tx, loop lockedLoop, restored map[domain.TurnID][]domain.Block) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM loops WHERE chat_id = $1 AND parent_loop_id = $2 AND state <> 'ended' AND NOT background
 		ORDER  BY id`, loop.ChatID, loop.ID)
@@ -157,7 +157,14 @@ func closeSubLoops(ctx context.Context, tx *pg.Tx, loop lockedLoop, restored map
 
 // settleFork records the result of the call that owns a sub-agent, unless it has
 // one, and emits it.
-func settleFork(ctx context.Context, tx *pg.Tx, sessionID, chatID, entryID string, end domain.ForkEnd) error {
+func settleFork(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	entryID domain.TurnID,
+	end domain.ForkEnd,
+) error {
 	var duration int64
 
 	err := tx.QueryRow(ctx, `
@@ -180,7 +187,7 @@ func settleFork(ctx context.Context, tx *pg.Tx, sessionID, chatID, entryID strin
 
 // closeLoopWork ends what a sub-agent left open: its questions and calls as
 // cancelled, its streaming turn with the text that clients have seen.
-func closeLoopWork(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[string][]domain.Block) error {
+func closeLoopWork(ctx context.Context, tx *pg.Tx, loop lockedLoop, end domain.ForkEnd, restored map[domain.TurnID][]domain.Block) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT `+questionColumns+` FROM questions WHERE session_id = $1 AND state = 'open' AND loop_id = $2
 			ORDER BY id`, loop.SessionID, loop.ID)
@@ -220,7 +227,14 @@ const cancelledResult = "Cancelled before it finished."
 // cancelCalls cancels the calls without a result that fit a condition on
 // tool_calls, whose parameters start at $1, and emits them. The attempt is
 // raised, so that a worker that still runs one records nothing any more.
-func cancelCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result, which string, args ...any) error {
+func cancelCalls(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	result, which string,
+	args ...any,
+) error {
 	n := len(args)
 	rows, _ := tx.Query(ctx, fmt.Sprintf(`
 		UPDATE tool_calls SET status = 'cancelled', phase = 'finished', result = $%d, attempt = attempt + 1,
@@ -247,7 +261,15 @@ func cancelCalls(ctx context.Context, tx *pg.Tx, sessionID, chatID, result, whic
 
 // closeTurns ends the streaming turns that fit a condition on entries, whose
 // parameters start at $1, and emits them.
-func closeTurns(ctx context.Context, tx *pg.Tx, sessionID, chatID string, status domain.TurnStatus, why, which string, args ...any) error {
+func closeTurns(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	status domain.TurnStatus,
+	why, which string,
+	args ...any,
+) error {
 	n := len(args)
 	rows, _ := tx.Query(ctx, fmt.Sprintf(`
 		UPDATE entries SET status = $%d, ended_at = now(), attempt = attempt + 1,
@@ -274,7 +296,7 @@ func closeTurns(ctx context.Context, tx *pg.Tx, sessionID, chatID string, status
 
 // endLoopsOfChat marks the loops that end with their chat, and those that were
 // to run in the background and never began.
-func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID string) error {
+func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE loops l SET state = 'ended', ended_at = now()
 		WHERE  l.chat_id = $1 AND l.state <> 'ended'
@@ -286,7 +308,7 @@ func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID string) error {
 // loseForks ends the sub-agents of a chat whose run was lost: they were lost
 // with it. What they said so far is theirs alone. Those of the main loop that have
 // not begun are left to the new run, which goes back for their calls.
-func loseForks(ctx context.Context, tx *pg.Tx, chatID string) error {
+func loseForks(ctx context.Context, tx *pg.Tx, chatID domain.ChatID) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM loops
 		WHERE  chat_id = $1 AND task_id IS NULL AND state <> 'ended' AND NOT (parent_loop_id = 'root' AND started_at IS NULL)

@@ -93,7 +93,7 @@ func queueLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey) error {
 // beginLoop takes the call that owns the loop from reserved to running and
 // writes the prompt as the loop's first turn. The call of a background loop has
 // run already: it started the task.
-func beginLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, branchID string) error {
+func beginLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, branchID domain.BranchID) error {
 	var prompt string
 
 	err := tx.QueryRow(ctx, `
@@ -106,7 +106,7 @@ func beginLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, branchID stri
 	}
 
 	return addTurn(ctx, tx, newTurn{
-		sessionID: key.SessionID, branchID: branchID, chatID: key.ChatID, loopID: key.LoopID, turnID: domain.NewID(),
+		sessionID: key.SessionID, branchID: branchID, chatID: key.ChatID, loopID: key.LoopID, turnID: domain.TurnID(domain.NewID()),
 		parts: []domain.ContentPart{{Type: "text", Text: prompt}},
 	})
 }
@@ -166,13 +166,13 @@ func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce i
 // lockedLoop is what decisions about a loop are made on.
 type lockedLoop struct {
 	ID         string           `db:"id"`
-	SessionID  string           `db:"session_id"`
-	ChatID     string           `db:"chat_id"`
+	SessionID  domain.SessionID `db:"session_id"`
+	ChatID     domain.ChatID    `db:"chat_id"`
 	ParentID   string           `db:"parent_loop_id"`
 	TaskID     *string          `db:"task_id"`
 	Background bool             `db:"background"`
 	State      domain.LoopState `db:"state"`
-	EntryID    string           `db:"entry_id"` // the turn that asked for it
+	EntryID    domain.TurnID    `db:"entry_id"` // the turn that asked for it
 	Alive      bool             `db:"alive"`
 }
 
@@ -218,7 +218,7 @@ func nextLoops(ctx context.Context, tx pgx.Tx, freed lockedLoop, atOnce int) ([]
 			return durable.TaskWorkflowID(*task), nil
 		}
 
-		return durable.ForkWorkflowID(freed.ChatID, id), nil
+		return durable.ForkWorkflowID(string(freed.ChatID), id), nil
 	})
 }
 

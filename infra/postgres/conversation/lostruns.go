@@ -14,7 +14,7 @@ import (
 // CountRestart counts that the run of a running chat was lost, once for each run. The
 // count starts over when the chat has completed a turn since; one that was interrupted
 // with its run is no progress.
-func (db *Base) CountRestart(ctx context.Context, chatID, runID string) (domain.Restart, error) {
+func (db *Base) CountRestart(ctx context.Context, chatID domain.ChatID, runID string) (domain.Restart, error) {
 	restart := domain.Restart{Running: true}
 
 	err := db.Pool.QueryRow(ctx, `
@@ -38,7 +38,7 @@ func (db *Base) CountRestart(ctx context.Context, chatID, runID string) (domain.
 
 // ForceFailChat lets the session's running chat fail, with the reason, as soon as its
 // run is closed, instead of going on in a new run.
-func (db *Base) ForceFailChat(ctx context.Context, sessionID, reason string) error {
+func (db *Base) ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error {
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE chats SET force_failed = $2
 		WHERE  id = (SELECT active_chat_id FROM sessions WHERE id = $1) AND state = 'running'`, sessionID, reason)
@@ -50,7 +50,7 @@ func (db *Base) ForceFailChat(ctx context.Context, sessionID, reason string) err
 // keeps failing: there is no result, and no text is restored. What it left open is
 // closed as far as that succeeds; clients see the end of the chat, and read the rest
 // when they load the session. Next reports that another chat is queued.
-func (s *Store) AbandonChat(ctx context.Context, chatID, code, message string) (next bool, err error) {
+func (s *Store) AbandonChat(ctx context.Context, chatID domain.ChatID, code, message string) (next bool, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		session, chat, err := lockChat(ctx, tx, chatID)
 		if err != nil {
@@ -111,7 +111,7 @@ var (
 		AND    EXISTS (SELECT 1 FROM entries e WHERE e.id = tool_calls.entry_id AND ` + ofChat("e.loop_id") + `)`
 )
 
-func execFor(ctx context.Context, tx pgx.Tx, statement, chatID string) error {
+func execFor(ctx context.Context, tx pgx.Tx, statement string, chatID domain.ChatID) error {
 	_, err := tx.Exec(ctx, statement, chatID)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // SessionRun gives what a run of the owner's session is started with; an empty
 // owner means that the caller was authorised otherwise.
-func (db *Base) SessionRun(ctx context.Context, ownerID, sessionID string) (domain.SessionRun, error) {
+func (db *Base) SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error) {
 	run := domain.SessionRun{SessionID: sessionID}
 
 	err := db.Pool.QueryRow(ctx, `
@@ -35,7 +35,7 @@ const wakeKept = time.Hour
 // queued message while no chat runs, or a waiting chat that was resolved. Their wake was
 // lost. It returns at most limit of them, in the order of their ids and after the given
 // one. It reads the messages that wait, of all sessions, and none that was taken.
-func (db *Base) StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]string, error) {
+func (db *Base) StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.SessionID, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT session_id FROM (
 			(SELECT DISTINCT i.session_id
@@ -50,7 +50,7 @@ func (db *Base) StalledSessions(ctx context.Context, age time.Duration, after st
 			 AND    (c.state IN ('running', 'parked') OR c.ended_at > now() - $4::interval)
 			 ORDER  BY c.session_id LIMIT $3)
 		) stalled ORDER BY session_id LIMIT $3`, age, after, limit, wakeKept)
-	stalled, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	stalled, err := pgx.CollectRows(rows, pgx.RowTo[domain.SessionID])
 
 	return stalled, pg.Fault("look for sessions to wake", err)
 }

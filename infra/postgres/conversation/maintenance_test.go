@@ -23,13 +23,13 @@ func TestStore_BeginChat_clearsWakesOfEndedChats(t *testing.T) {
 	_, err := db.Pool.Exec(t.Context(), `UPDATE chats SET state = 'ended', ended_at = now(), wake_pending = true WHERE id = $1`, chat)
 	require.NoError(t, err)
 
-	stalled := func() []string {
+	stalled := func() []domain.SessionID {
 		found, err := j.StalledSessions(t.Context(), 0, "", 10)
 		require.NoError(t, err)
 
 		return found
 	}
-	require.Equal(t, []string{session}, stalled())
+	require.Equal(t, []domain.SessionID{session}, stalled())
 	_, err = j.BeginChat(t.Context(), contract.BeginChatIn{SessionID: session, RunID: "r2"})
 	require.NoError(t, err)
 	require.Empty(t, stalled())

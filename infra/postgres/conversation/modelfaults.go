@@ -24,7 +24,7 @@ const faultColumns = `
 // faultsTable is the table and the id of the row that keeps a loop's faults.
 func faultsTable(key domain.TurnKey) (table, id string) {
 	if key.LoopID == domain.RootLoop {
-		return "chats", key.ChatID
+		return "chats", string(key.ChatID)
 	}
 
 	return "loops", key.LoopID
@@ -32,7 +32,7 @@ func faultsTable(key domain.TurnKey) (table, id string) {
 
 // ReleaseTurn leaves a turn that has shown nothing to the next try, and says why
 // in a retry patch.
-func (s *Store) ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int, retry domain.Retry) error {
+func (s *Store) ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID domain.TurnID, attempt int, retry domain.Retry) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		if err := releaseTurn(ctx, tx, key, entryID, attempt); err != nil {
 			return err
@@ -46,12 +46,12 @@ func (s *Store) ReleaseTurn(ctx context.Context, key domain.TurnKey, entryID str
 
 // HoldTurn leaves a turn that has shown nothing to the next call, which is made as soon as
 // what it waits for is there.
-func (s *Store) HoldTurn(ctx context.Context, key domain.TurnKey, entryID string, attempt int) error {
+func (s *Store) HoldTurn(ctx context.Context, key domain.TurnKey, entryID domain.TurnID, attempt int) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error { return releaseTurn(ctx, tx, key, entryID, attempt) })
 	return pg.Fault("hold turn", err)
 }
 
-func releaseTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID string, attempt int) error {
+func releaseTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID domain.TurnID, attempt int) error {
 	if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE`, key.SessionID); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func releaseTurn(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID str
 }
 
 // keepRetry counts a fault of the loop and returns when its call is made again.
-func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID string, retry domain.Retry) error {
+func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID domain.TurnID, retry domain.Retry) error {
 	if retry.Fault {
 		table, id := faultsTable(key)
 		if _, err := tx.Exec(ctx, `
@@ -98,7 +98,14 @@ func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID strin
 
 // WaitForModel records that a chat waits for its model, and emits session:updated when it
 // waited for something else before.
-func WaitForModel(ctx context.Context, tx *pg.Tx, sessionID, chatID string, reason domain.WaitingReason, wait time.Duration) error {
+func WaitForModel(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	reason domain.WaitingReason,
+	wait time.Duration,
+) error {
 	var changed bool
 
 	err := tx.QueryRow(ctx, `

@@ -104,6 +104,6 @@ func settleGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, status dom
 	}
 
 	return tx.Emit(q.SessionID, q.ChatID, domain.EventTurnPatch, domain.ToolResultPatch{
-		TurnID: entry, PatchType: domain.PatchToolResult, ToolCallID: *q.Guards, Result: result, Status: status,
+		TurnID: domain.TurnID(entry), PatchType: domain.PatchToolResult, ToolCallID: *q.Guards, Result: result, Status: status,
 	})
 }

@@ -77,7 +77,7 @@ func endPlayedChat(ctx context.Context, tx pgx.Tx, end domain.LastEnd) error {
 
 // EndWaitingPlayback ends the played chats of a session that wait for an answer. Clients
 // have had their chat:end.
-func EndWaitingPlayback(ctx context.Context, tx pgx.Tx, sessionID string) error {
+func EndWaitingPlayback(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none' WHERE session_id = $1 AND state = 'parked'`, sessionID)
 

@@ -37,7 +37,11 @@ func (db *Base) EscalateQuestions(ctx context.Context, limit int) (escalated int
 				SELECT id FROM questions WHERE state = 'open' AND escalate_at <= now() ORDER BY escalate_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 			RETURNING q.id, q.session_id, q.chat_id`, limit)
 
-		type waiting struct{ ID, SessionID, ChatID string }
+		type waiting struct {
+			ID        string
+			SessionID domain.SessionID
+			ChatID    domain.ChatID
+		}
 
 		due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[waiting])
 		if err != nil {

@@ -17,7 +17,7 @@ const questionColumns = `id, session_id, chat_id, entry_id, tool_call_id, loop_i
 	asked_at, guards, allows, expires_at, default_policy`
 
 // OpenQuestionsOf reads the open questions of a session, the oldest first.
-func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.Question, error) {
+func OpenQuestionsOf(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) ([]domain.Question, error) {
 	rows, _ := tx.Query(ctx, openQuestions, sessionID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
 }
@@ -26,7 +26,12 @@ const openQuestions = `SELECT ` + questionColumns + ` FROM questions WHERE sessi
 
 // Question gives the question that a tool call asks, open or not, of a session
 // that the owner has.
-func (db *Base) Question(ctx context.Context, ownerID, sessionID, toolCallID string) (q domain.Question, open bool, err error) {
+func (db *Base) Question(
+	ctx context.Context,
+	ownerID string,
+	sessionID domain.SessionID,
+	toolCallID string,
+) (q domain.Question, open bool, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT q.id, q.session_id, q.chat_id, q.entry_id, q.tool_call_id, q.loop_id, q.questions, q.asked_at, q.guards, q.allows,
 		    q.state = 'open'
@@ -88,13 +93,13 @@ func (s *Store) ResolveQuestion(ctx context.Context, ownerID string, q domain.Qu
 
 // cancelQuestions closes open questions without an answer: by a message, a stop
 // or a rewind. The model reads why.
-func cancelQuestions(ctx context.Context, tx *pg.Tx, sessionID string, asked []domain.Question, by string) error {
+func cancelQuestions(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, asked []domain.Question, by string) error {
 	turnStatus, result := domain.TurnCompleted, "The user did not choose an answer and sent a message instead."
 	if by != "message" {
 		turnStatus, result = domain.TurnInterrupted, "The question was cancelled before it was answered."
 	}
 
-	chats := map[string]bool{}
+	chats := map[domain.ChatID]bool{}
 
 	for _, q := range asked {
 		tag, err := tx.Exec(ctx, `
@@ -156,7 +161,7 @@ func settleQuestion(ctx context.Context, tx *pg.Tx, q domain.Question, status do
 
 // completePausedTurns gives every paused turn of the chat, once none of its
 // questions is open any more, its second turn:end.
-func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status domain.TurnStatus) error {
+func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID domain.ChatID, status domain.TurnStatus) error {
 	rows, _ := tx.Query(ctx, `
 		UPDATE entries e SET status = $2
 		WHERE  e.chat_id = $1 AND e.status = 'paused'
@@ -164,9 +169,10 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 		RETURNING e.session_id, e.id, e.duration_ms, `+sessions.TurnUsageColumns("e"), chatID, status)
 
 	type ended struct {
-		session, id string
-		usage       domain.Usage
-		duration    int64
+		session  domain.SessionID
+		id       domain.TurnID
+		usage    domain.Usage
+		duration int64
 	}
 
 	turns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ended, error) {
@@ -191,7 +197,7 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID string, status d
 // resumeWaitingChat starts the next round of a chat whose last question was answered:
 // the same chat_id, chat:start with trigger answer. The conditions of its statement are
 // those of chat.Resumes.
-func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string) error {
+func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
 	var (
 		mode     domain.Mode
 		headless bool
@@ -227,7 +233,7 @@ func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID, chatID string)
 // CancelWaiting cancels the open questions of a session and ends the chats that wait for
 // their answers. It returns the number of the questions and the run of the chat. By is
 // recorded as the cause. The caller holds the session's lock.
-func CancelWaiting(ctx context.Context, tx *pg.Tx, sessionID, by string) (history.Cancelled, error) {
+func CancelWaiting(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, by string) (history.Cancelled, error) {
 	var out history.Cancelled
 
 	asked, err := OpenQuestionsOf(ctx, tx, sessionID)

@@ -25,7 +25,7 @@ func TestStore_CloseTurn_storesWhatTheModelServerNeedsBack(t *testing.T) {
 
 	closing := domain.ClosingTurn{
 		TurnKey: domain.TurnKey{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1},
-		EntryID: entry, Attempt: 1, Status: domain.TurnCompleted, Model: "m", ReasoningField: domain.Reasoning,
+		EntryID: domain.TurnID(entry), Attempt: 1, Status: domain.TurnCompleted, Model: "m", ReasoningField: domain.Reasoning,
 		Blocks: []domain.Block{{Type: domain.BlockThinking, Content: "hm"}},
 	}
 	for _, id := range ids {

@@ -14,7 +14,12 @@ import (
 )
 
 // SpokenTurn reads a user turn for the chat that waits for its recordings.
-func (db *Base) SpokenTurn(ctx context.Context, sessionID, chatID, entryID string) (turn speech.SpokenTurn, err error) {
+func (db *Base) SpokenTurn(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	entryID domain.TurnID,
+) (turn speech.SpokenTurn, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT e.chat_id, e.parts, c.state <> 'running' OR c.stop_requested
 		FROM   entries e JOIN chats c ON c.id = $2 AND c.session_id = e.session_id
@@ -44,7 +49,7 @@ func (s *Store) RecordTranscription(ctx context.Context, heard speech.Heard) err
 		var (
 			parts  []domain.ContentPart
 			blocks []domain.Block
-			chatID string
+			chatID domain.ChatID
 		)
 
 		err := tx.QueryRow(ctx, `
@@ -87,7 +92,7 @@ func (s *Store) RecordTranscription(ctx context.Context, heard speech.Heard) err
 
 // showTranscript emits the transcript as a patch of its turn, and gives the blocks as
 // clients have them after it.
-func showTranscript(tx *pg.Tx, heard speech.Heard, chatID string, blocks []domain.Block) ([]domain.Block, error) {
+func showTranscript(tx *pg.Tx, heard speech.Heard, chatID domain.ChatID, blocks []domain.Block) ([]domain.Block, error) {
 	patch := speech.TranscriptPatch(heard.EntryID, blocks, heard.Text)
 
 	data, err := json.Marshal(patch)

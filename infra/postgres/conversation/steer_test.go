@@ -13,7 +13,7 @@ import (
 )
 
 // howItWorks is what a chat was made to do.
-func howItWorks(t *testing.T, db *postgres.DB, chat string) (mode domain.Mode, headless bool, schema string) {
+func howItWorks(t *testing.T, db *postgres.DB, chat domain.ChatID) (mode domain.Mode, headless bool, schema string) {
 	t.Helper()
 	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT mode, headless, coalesce(output_schema::text, '') FROM chats
 		WHERE id = $1`, chat).

@@ -14,7 +14,7 @@ import (
 // ended since the last note: each becomes a system turn of the chat, before
 // the next model call of its main loop. The turn's id comes from the task, so
 // that nothing is noted twice. The caller holds the session's lock.
-func joinTaskNotes(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID string) error {
+func joinTaskNotes(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, branchID domain.BranchID, chatID domain.ChatID) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT 'note_' || b.id, b.id, b.title, b.status, b.exit_code, coalesce(b.reason, ''), b.output_path,
 		       coalesce((SELECT l.result FROM loops l WHERE l.task_id = b.id AND l.background), '')
@@ -23,13 +23,17 @@ func joinTaskNotes(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID s
 		AND    NOT EXISTS (SELECT 1 FROM entries e WHERE e.id = 'note_' || b.id)
 		ORDER  BY b.finished_at, b.id`, sessionID)
 
-	type note struct{ turnID, text string }
+	type note struct {
+		turnID domain.TurnID
+		text   string
+	}
 
 	notes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (note, error) {
 		var (
-			turnID, id, title, reason, path, result string
-			status                                  domain.TaskStatus
-			exit                                    *int
+			turnID                          domain.TurnID
+			id, title, reason, path, result string
+			status                          domain.TaskStatus
+			exit                            *int
 		)
 
 		err := row.Scan(&turnID, &id, &title, &status, &exit, &reason, &path, &result)
@@ -74,7 +78,15 @@ func taskNote(id, title string, status domain.TaskStatus, exit *int, reason, pat
 
 // addSystemTurn writes what the service has to say to the model as a finished
 // turn and emits it.
-func addSystemTurn(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID, turnID, text string) error {
+func addSystemTurn(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	branchID domain.BranchID,
+	chatID domain.ChatID,
+	turnID domain.TurnID,
+	text string,
+) error {
 	sequence, err := NextSequence(ctx, tx, branchID)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ const callsLeft = `coalesce((
 // FinishedCalls gives the calls of a turn that was closed already, for a worker
 // whose report was lost: those that still have to run, and how many questions
 // the turn asked. Calls that wait for permission are not to run yet.
-func (db *Base) FinishedCalls(ctx context.Context, entryID string) (open []domain.PlannedCall, asked int, err error) {
+func (db *Base) FinishedCalls(ctx context.Context, entryID domain.TurnID) (open []domain.PlannedCall, asked int, err error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT t.id, t.tool_name, t.display_name, t.arguments, t.status, l.max_steps, l.time_limit_s
 		FROM   tool_calls t LEFT JOIN loops l ON l.id = t.id AND NOT l.background

@@ -18,7 +18,7 @@ import (
 
 // NextSequence takes the number of the next entry of a branch. The caller holds the
 // session's lock, so numbers are dense and in the order of the commits.
-func NextSequence(ctx context.Context, tx pgx.Tx, branchID string) (n int64, err error) {
+func NextSequence(ctx context.Context, tx pgx.Tx, branchID domain.BranchID) (n int64, err error) {
 	err = tx.QueryRow(ctx, `
 		UPDATE branches SET next_sequence = next_sequence + 1 WHERE id = $1 RETURNING next_sequence - 1`, branchID).Scan(&n)
 
@@ -47,15 +47,25 @@ func previousOfLoop(loopID, loop, branch string) string {
 
 // newTurn is a user turn to be written.
 type newTurn struct {
-	sessionID, branchID, chatID string
-	loopID                      string
-	turnID                      string
-	parts                       []domain.ContentPart
+	sessionID domain.SessionID
+	branchID  domain.BranchID
+	chatID    domain.ChatID
+	loopID    string
+	turnID    domain.TurnID
+	parts     []domain.ContentPart
 }
 
 // addUserTurn writes what a client said as a finished turn, with the checkpoint
 // before it, and emits both.
-func addUserTurn(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID, turnID string, parts []domain.ContentPart) error {
+func addUserTurn(
+	ctx context.Context,
+	tx *pg.Tx,
+	sessionID domain.SessionID,
+	branchID domain.BranchID,
+	chatID domain.ChatID,
+	turnID domain.TurnID,
+	parts []domain.ContentPart,
+) error {
 	return addTurn(ctx, tx, newTurn{
 		sessionID: sessionID, branchID: branchID, chatID: chatID, loopID: domain.RootLoop, turnID: turnID, parts: parts,
 	})
@@ -115,7 +125,7 @@ func addTurn(ctx context.Context, tx *pg.Tx, t newTurn) error {
 }
 
 // userBlocks shows a message's parts: an image or a recording by the path that serves it.
-func userBlocks(sessionID string, parts []domain.ContentPart) []domain.Block {
+func userBlocks(sessionID domain.SessionID, parts []domain.ContentPart) []domain.Block {
 	blocks := make([]domain.Block, 0, len(parts))
 	for _, p := range parts {
 		path := domain.AttachmentPath(sessionID, p.Attachment())
@@ -165,7 +175,7 @@ func (s *Store) OpenTurnIf(
 			state = domain.TurnStopped
 			return nil
 		case turn.EntryID == "" && found.left != "":
-			turn.EntryID, state = found.left, domain.TurnBehind
+			turn.EntryID, state = domain.TurnID(found.left), domain.TurnBehind
 			return nil
 		case turn.Faults.RetryIn > retryTolerance &&
 			(turn.EntryID == "" || found.status == domain.TurnStreaming && turn.Attempt == released):
@@ -333,7 +343,7 @@ func openTurn(
 		return err
 	}
 
-	turn.EntryID, turn.Attempt, turn.Sequence = domain.NewID(), 1, found.sequence
+	turn.EntryID, turn.Attempt, turn.Sequence = domain.TurnID(domain.NewID()), 1, found.sequence
 	if turn.Chat.Model != nil {
 		model = *turn.Chat.Model
 	}
@@ -386,7 +396,7 @@ func joinLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, found *foundTu
 }
 
 // joinSteered turns the messages steered into the chat into user turns of it.
-func joinSteered(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID string) error {
+func joinSteered(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, branchID domain.BranchID, chatID domain.ChatID) error {
 	rows, _ := tx.Query(ctx, `
 		WITH waiting AS (SELECT id, parts FROM inbox WHERE session_id = $1 AND chat_id = $2 AND kind = 'steer' AND state = 'queued')
 		UPDATE inbox i SET state = 'taken', parts = '[]' FROM waiting w WHERE i.id = w.id
@@ -394,7 +404,7 @@ func joinSteered(ctx context.Context, tx *pg.Tx, sessionID, branchID, chatID str
 
 	type steered struct {
 		id     int64
-		turnID string
+		turnID domain.TurnID
 		parts  []domain.ContentPart
 	}
 
@@ -427,7 +437,7 @@ func takeTurn(ctx context.Context, tx pgx.Tx, opener string, turn *domain.Opened
 }
 
 // FlushTurn keeps what a turn has streamed up to a position of the event log.
-func (s *Store) FlushTurn(ctx context.Context, entryID string, attempt int, blocks []domain.Block, seq uint64) error {
+func (s *Store) FlushTurn(ctx context.Context, entryID domain.TurnID, attempt int, blocks []domain.Block, seq uint64) error {
 	// The log holds the same text: a power cut loses nothing with this.
 	var fenced bool
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ChatModel gives the model that a chat names; empty when it names none.
-func (db *Base) ChatModel(ctx context.Context, sessionID, chatID string) (string, error) {
+func (db *Base) ChatModel(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) (string, error) {
 	var model string
 
 	err := db.Pool.QueryRow(ctx, `
@@ -29,7 +29,7 @@ func (db *Base) ChatModel(ctx context.Context, sessionID, chatID string) (string
 // CountUsage adds what a model call that is no turn has used to its chat, whose
 // end adds the sum, to what its session has used of its budget, and to the usage of its
 // day.
-func (db *Base) CountUsage(ctx context.Context, sessionID, chatID, model string, usage domain.Usage) error {
+func (db *Base) CountUsage(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID, model string, usage domain.Usage) error {
 	return pg.Fault("count usage", countUsage(ctx, db.Pool, sessionID, chatID, model, usage))
 }
 
@@ -38,7 +38,14 @@ type executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-func countUsage(ctx context.Context, db executor, sessionID, chatID, model string, usage domain.Usage) error {
+func countUsage(
+	ctx context.Context,
+	db executor,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	model string,
+	usage domain.Usage,
+) error {
 	args := sessions.UsageArgs(model, usage)
 	args["chat"], args["session"] = chatID, sessionID
 	_, err := db.Exec(ctx, `

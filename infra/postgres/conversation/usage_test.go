@@ -27,14 +27,14 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 		chat, session.ID, session.ActiveBranchID)
 	require.NoError(t, err)
 
-	model, err := db.ChatModel(t.Context(), session.ID, chat)
+	model, err := db.ChatModel(t.Context(), session.ID, domain.ChatID(chat))
 	require.NoError(t, err)
 	require.Equal(t, "large", model)
-	_, err = db.ChatModel(t.Context(), other.ID, chat)
+	_, err = db.ChatModel(t.Context(), other.ID, domain.ChatID(chat))
 	require.Equal(t, domain.NotFound, domain.AsError(err).Kind)
 
-	count := func(sessionID, model string, used domain.Usage) {
-		require.NoError(t, db.CountUsage(t.Context(), sessionID, chat, model, used))
+	count := func(sessionID domain.SessionID, model string, used domain.Usage) {
+		require.NoError(t, db.CountUsage(t.Context(), sessionID, domain.ChatID(chat), model, used))
 	}
 	count(session.ID, "large", domain.Usage{InputTokens: 20, OutputTokens: 3, CacheReadTokens: 8, CacheWriteTokens: 2, Cost: 500_000_000})
 	count(session.ID, "large", domain.Usage{InputTokens: 1, OutputTokens: 1, Cost: 1})
@@ -98,7 +98,7 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 
 	_, err = db.Pool.Exec(t.Context(), `UPDATE chats SET model = NULL WHERE id = $1`, chat)
 	require.NoError(t, err)
-	model, err = db.ChatModel(t.Context(), session.ID, chat)
+	model, err = db.ChatModel(t.Context(), session.ID, domain.ChatID(chat))
 	require.NoError(t, err)
 	require.Empty(t, model)
 }

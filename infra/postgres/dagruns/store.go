@@ -157,7 +157,7 @@ func nodeOf(graph dag.Graph, id string) dag.Node {
 // DAGUnitBegan records the chat, or the start of the subflow, of a unit's attempt, under
 // the lock of its run. With false it was ended meanwhile, and what it began has to be
 // stopped.
-func (s *Store) DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID string) (goesOn bool, err error) {
+func (s *Store) DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			SELECT 1 FROM dag_runs WHERE id = (SELECT run_id FROM dag_run_nodes WHERE id = $1) FOR UPDATE`, unitID)

@@ -18,15 +18,15 @@ import (
 // comes from, the oldest first: of each it shows the entries below upto. Its own
 // entries begin at ForkSequence.
 type branchRow struct {
-	ID           string       `db:"id"`
-	ForkSequence int64        `db:"fork_sequence"`
-	NextSequence int64        `db:"next_sequence"`
-	Lineage      history.Path `db:"lineage"`
-	BaseID       *string      `db:"parent_branch_id"`
-	ForkedFromID *string      `db:"forked_from_id"`
-	Reason       string       `db:"reason"`
-	Name         *string      `db:"name"`
-	CreatedAt    time.Time    `db:"created_at"`
+	ID           domain.BranchID  `db:"id"`
+	ForkSequence int64            `db:"fork_sequence"`
+	NextSequence int64            `db:"next_sequence"`
+	Lineage      history.Path     `db:"lineage"`
+	BaseID       *domain.BranchID `db:"parent_branch_id"`
+	ForkedFromID *domain.TurnID   `db:"forked_from_id"`
+	Reason       string           `db:"reason"`
+	Name         *string          `db:"name"`
+	CreatedAt    time.Time        `db:"created_at"`
 }
 
 const branchColumns = `id, fork_sequence, next_sequence, lineage, parent_branch_id, forked_from_id, reason, name, created_at`
@@ -37,7 +37,7 @@ func (b branchRow) path() history.Path {
 	return append(path, history.Stretch{BranchID: b.ID, UpTo: b.NextSequence})
 }
 
-func readBranch(ctx context.Context, q pg.Queryer, sessionID, branchID string) (branchRow, error) {
+func readBranch(ctx context.Context, q pg.Queryer, sessionID domain.SessionID, branchID domain.BranchID) (branchRow, error) {
 	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE id = $1 AND session_id = $2`, branchID, sessionID)
 
 	branch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[branchRow])
@@ -49,16 +49,23 @@ func readBranch(ctx context.Context, q pg.Queryer, sessionID, branchID string) (
 }
 
 // sessionBranches gives all branches of a session, the oldest first.
-func sessionBranches(ctx context.Context, q pg.Queryer, sessionID string) ([]branchRow, error) {
+func sessionBranches(ctx context.Context, q pg.Queryer, sessionID domain.SessionID) ([]branchRow, error) {
 	rows, _ := q.Query(ctx, `SELECT `+branchColumns+` FROM branches WHERE session_id = $1 ORDER BY created_at, id`, sessionID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[branchRow])
 }
 
 // forkBranch makes a branch that shows what `from` shows below a sequence, and
 // goes on by itself. Nothing of the old one is changed.
-func forkBranch(ctx context.Context, tx pgx.Tx, sessionID string, from branchRow, sequence int64, reason string) (branchRow, error) {
+func forkBranch(
+	ctx context.Context,
+	tx pgx.Tx,
+	sessionID domain.SessionID,
+	from branchRow,
+	sequence int64,
+	reason string,
+) (branchRow, error) {
 	made := branchRow{
-		ID: domain.NewID(), ForkSequence: sequence, NextSequence: sequence, Reason: reason, BaseID: &from.ID,
+		ID: domain.BranchID(domain.NewID()), ForkSequence: sequence, NextSequence: sequence, Reason: reason, BaseID: &from.ID,
 		Lineage: from.path().Until(sequence),
 	}
 
@@ -89,7 +96,7 @@ func lastOnBranch(branch, before string) string {
 }
 
 // activeBranch gives the branch that a session stands on.
-func activeBranch(ctx context.Context, q pg.Queryer, sessionID string) (branchRow, error) {
+func activeBranch(ctx context.Context, q pg.Queryer, sessionID domain.SessionID) (branchRow, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT `+branchColumns+` FROM branches
 		WHERE  id = (SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL)`, sessionID)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/domain"
 	"everloop/domain/history"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/pg"
@@ -59,7 +60,13 @@ const ranAfter = `
 // for those that it has in hand already. With all, those are due too whose turns
 // have tools left that never ran; the caller knows that nothing runs. The lease
 // keeps them for the process; see KeepCaptures.
-func (db *Base) TakeCaptures(ctx context.Context, sessionID, owner string, inHand []string, all bool) (history.DueCaptures, error) {
+func (db *Base) TakeCaptures(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	owner string,
+	inHand []string,
+	all bool,
+) (history.DueCaptures, error) {
 	due := history.DueCaptures{SessionID: sessionID}
 
 	if inHand == nil {
@@ -173,7 +180,7 @@ func (db *Base) RecordCaptures(
 
 // CheckpointBytes says what the object store keeps of the checkpoints of a session, and
 // of all sessions and published apps of its owner.
-func (db *Base) CheckpointBytes(ctx context.Context, sessionID string) (session, owner int64, err error) {
+func (db *Base) CheckpointBytes(ctx context.Context, sessionID domain.SessionID) (session, owner int64, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT coalesce(sum(u.bytes) FILTER (WHERE u.session_id = s.id), 0)::bigint,
 		       (coalesce(sum(u.bytes), 0)
@@ -207,12 +214,12 @@ const forgottenBatch = 50
 
 // ForgottenCaptures gives sessions, in the order of their ids and after one, with
 // checkpoints that were due for longer than age and that no process has in hand.
-func (db *Base) ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]string, error) {
+func (db *Base) ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]domain.SessionID, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT DISTINCT k.session_id FROM checkpoints k JOIN sessions s ON s.id = k.session_id
 		WHERE  k.session_id > $2 AND k.created_at < now() - $1::interval AND (k.lease_until IS NULL OR k.lease_until < now())
 		AND    s.deleted_at IS NULL AND `+conversation.CaptureDue+` ORDER BY k.session_id LIMIT $3`, age, after, forgottenBatch)
-	sessions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	sessions, err := pgx.CollectRows(rows, pgx.RowTo[domain.SessionID])
 
 	return sessions, pg.Fault("look for checkpoints that were left", err)
 }

@@ -168,8 +168,8 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	require.NoError(t, err)
 	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, "")
 	require.NoError(t, err)
-	require.Equal(t, []string{session.ID}, forgotten)
-	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, session.ID)
+	require.Equal(t, []domain.SessionID{session.ID}, forgotten)
+	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, string(session.ID))
 	require.NoError(t, err)
 	require.Empty(t, forgotten, "the page after it")
 	require.Equal(t, []string{"k"}, take("next"))
@@ -225,14 +225,14 @@ func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 		require.NoError(t, err)
 
 		if c.taken {
-			_, err := db.TakeCaptures(ctx, session, "dead", nil, false)
+			_, err := db.TakeCaptures(ctx, domain.SessionID(session), "dead", nil, false)
 			require.NoError(t, err)
 			_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second' WHERE session_id = $1
 				AND state = 'pending'`, session)
 			require.NoError(t, err)
 		}
 
-		due, err := db.TakeCaptures(ctx, session, "process", nil, false)
+		due, err := db.TakeCaptures(ctx, domain.SessionID(session), "process", nil, false)
 		require.NoError(t, err)
 		require.Len(t, due.IDs, 1, c.name)
 		require.Equal(t, c.late, due.Late, c.name)

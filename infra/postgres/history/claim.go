@@ -16,7 +16,7 @@ import (
 	"everloop/infra/postgres/transcript"
 )
 
-func checkpointNotFound(id string) error {
+func checkpointNotFound(id domain.CheckpointID) error {
 	return domain.Newf(domain.NotFound, "checkpoint_not_found", "checkpoint %s does not exist in this session", id)
 }
 
@@ -98,9 +98,9 @@ func mustBeIdle(ctx context.Context, tx pgx.Tx, session sessions.Locked) error {
 // goal is where an operation goes: a branch to fork at a sequence, or, without
 // one, a branch to go to the end of.
 type goal struct {
-	branchID string
+	branchID domain.BranchID
 	sequence *int64
-	chatID   string
+	chatID   domain.ChatID
 }
 
 func historyGoal(ctx context.Context, tx pgx.Tx, session sessions.Locked, active branchRow, want history.Request) (goal, error) {
@@ -126,15 +126,15 @@ func historyGoal(ctx context.Context, tx pgx.Tx, session sessions.Locked, active
 // point is a checkpoint as a place on its branch.
 type point struct {
 	ID         string                `db:"id"`
-	BranchID   string                `db:"branch_id"`
-	TurnID     string                `db:"turn_id"`
-	ChatID     *string               `db:"chat_id"`
+	BranchID   domain.BranchID       `db:"branch_id"`
+	TurnID     domain.TurnID         `db:"turn_id"`
+	ChatID     *domain.ChatID        `db:"chat_id"`
 	Kind       domain.CheckpointKind `db:"kind"`
 	Sequence   int64                 `db:"sequence"`
 	SnapshotID *string               `db:"snapshot_id"`
 }
 
-func readPoint(ctx context.Context, q pg.Queryer, sessionID, id string) (point, error) {
+func readPoint(ctx context.Context, q pg.Queryer, sessionID domain.SessionID, id domain.CheckpointID) (point, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT id, branch_id, turn_id, chat_id, kind, sequence, snapshot_id FROM checkpoints
 		WHERE  id = $1 AND session_id = $2`, id, sessionID)
@@ -159,7 +159,7 @@ func (p point) position(ctx context.Context, q pg.Queryer) (int64, error) {
 // nextOfMainLoop gives the sequence of the first main-loop entry of a branch
 // after one, and so skips the turns of the sub-agents that the one called. With
 // none it is the branch's end.
-func nextOfMainLoop(ctx context.Context, q pg.Queryer, branchID string, after int64) (sequence int64, err error) {
+func nextOfMainLoop(ctx context.Context, q pg.Queryer, branchID domain.BranchID, after int64) (sequence int64, err error) {
 	rows, _ := q.Query(ctx, `
 		SELECT coalesce(
 			(SELECT e.sequence FROM `+transcript.SeenFrom("b.id")+` CROSS JOIN LATERAL (
@@ -192,8 +192,8 @@ func afterStep(ctx context.Context, tx pgx.Tx, branch branchRow, step int) (int6
 }
 
 // knownEntries refuses a what-if that names entries which the session has not.
-func knownEntries(ctx context.Context, tx pgx.Tx, sessionID string, w *domain.Whatif) error {
-	named := append([]string{}, w.DeprecateEntryIDs...)
+func knownEntries(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, w *domain.Whatif) error {
+	named := append([]domain.TurnID{}, w.DeprecateEntryIDs...)
 
 	fields := make([]string, 0, len(named)+len(w.Quotes))
 	for i := range named {
@@ -250,7 +250,7 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 		return nil, fmt.Errorf("write the checkpoint of what is left: %w", err)
 	}
 
-	deprecate := []string{}
+	deprecate := []domain.TurnID{}
 	if want.Send != nil && want.Send.Whatif.DeprecateEntryIDs != nil {
 		deprecate = want.Send.Whatif.DeprecateEntryIDs
 	}
@@ -286,11 +286,11 @@ func standing(
 	tx pgx.Tx,
 	session sessions.Locked,
 	active branchRow,
-	checkpointID string,
+	checkpointID domain.CheckpointID,
 ) (*history.Moved, error) {
 	done := &history.Moved{
 		SessionID: session.ID, CheckpointID: &checkpointID, BranchID: active.ID, PreviousBranchID: active.ID,
-		RemovedTurnIDs: []string{}, Files: history.RestoredFiles{Skipped: []history.SkippedFile{}},
+		RemovedTurnIDs: []domain.TurnID{}, Files: history.RestoredFiles{Skipped: []history.SkippedFile{}},
 	}
 	err := tx.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), active.ID).Scan(&done.HeadTurnID)
 
@@ -303,7 +303,7 @@ func standing(
 func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error) {
 	var (
 		kind     domain.HistoryOperationKind
-		branch   string
+		branch   domain.BranchID
 		sequence *int64
 		asked    *string
 	)
@@ -329,7 +329,7 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 
 // filesBefore gives the snapshot of the files as they were before an entry of a
 // branch came; empty when they were not captured.
-func filesBefore(ctx context.Context, q pg.Queryer, branchID string, sequence int64) (string, error) {
+func filesBefore(ctx context.Context, q pg.Queryer, branchID domain.BranchID, sequence int64) (string, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT coalesce(k.snapshot_id, '') FROM `+transcript.SeenFrom("$1")+`
 		CROSS  JOIN LATERAL (
@@ -342,7 +342,7 @@ func filesBefore(ctx context.Context, q pg.Queryer, branchID string, sequence in
 }
 
 // filesAtEnd gives the snapshot of the files as they were when a branch was left.
-func filesAtEnd(ctx context.Context, q pg.Queryer, branchID string) (string, error) {
+func filesAtEnd(ctx context.Context, q pg.Queryer, branchID domain.BranchID) (string, error) {
 	rows, _ := q.Query(ctx, `
 		SELECT coalesce(k.snapshot_id, '') FROM checkpoints k
 		WHERE  k.branch_id = $1 ORDER BY k.sequence DESC, k.id DESC LIMIT 1`, branchID)

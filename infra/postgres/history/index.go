@@ -18,9 +18,9 @@ import (
 // whatever the number of places.
 type historyIndex struct {
 	branches []branchRow
-	byID     map[string]branchRow
+	byID     map[domain.BranchID]branchRow
 	active   branchRow
-	calls    map[string]branchCalls
+	calls    map[domain.BranchID]branchCalls
 }
 
 // branchCalls are the main loop's model calls of one branch, by sequence.
@@ -31,13 +31,13 @@ type branchCalls struct {
 	inherit int     // steps before the branch's own
 }
 
-func readHistoryIndex(ctx context.Context, db *Base, sessionID string) (*historyIndex, error) {
+func readHistoryIndex(ctx context.Context, db *Base, sessionID domain.SessionID) (*historyIndex, error) {
 	active, err := activeBranch(ctx, db.Pool, sessionID)
 	if err != nil {
 		return nil, err
 	}
 
-	x := &historyIndex{active: active, byID: map[string]branchRow{}, calls: map[string]branchCalls{}}
+	x := &historyIndex{active: active, byID: map[domain.BranchID]branchRow{}, calls: map[domain.BranchID]branchCalls{}}
 	if x.branches, err = sessionBranches(ctx, db.Pool, sessionID); err != nil {
 		return nil, fmt.Errorf("read branches: %w", err)
 	}
@@ -58,7 +58,7 @@ func readHistoryIndex(ctx context.Context, db *Base, sessionID string) (*history
 	return x, nil
 }
 
-func (x *historyIndex) readCalls(ctx context.Context, db *Base, branchID string) error {
+func (x *historyIndex) readCalls(ctx context.Context, db *Base, branchID domain.BranchID) error {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT chat_id, step, sequence, input_tokens + output_tokens FROM entries
 		WHERE  branch_id = $1 AND loop_id = 'root' AND role = 'assistant' AND kind = 'message' ORDER BY sequence`, branchID)
@@ -102,7 +102,7 @@ func (x *historyIndex) count(path history.Path, before int64) int {
 
 // steps gives the steps behind a place of a branch: those of entries below the
 // sequence.
-func (x *historyIndex) steps(branchID string, before int64) int {
+func (x *historyIndex) steps(branchID domain.BranchID, before int64) int {
 	own := x.calls[branchID]
 	if before < x.byID[branchID].ForkSequence {
 		return x.count(x.byID[branchID].Lineage, before)
@@ -113,7 +113,7 @@ func (x *historyIndex) steps(branchID string, before int64) int {
 
 // tokens gives the size of the context at a place of a branch, as the model
 // server counted it for the last call before.
-func (x *historyIndex) tokens(branchID string, before int64) int64 {
+func (x *historyIndex) tokens(branchID domain.BranchID, before int64) int64 {
 	path := x.byID[branchID].path()
 	for i, s := range slices.Backward(path) {
 		from := int64(0)
@@ -137,7 +137,7 @@ func rank(sorted []int64, bound int64) int {
 
 // Checkpoints lists the checkpoints of a session's every branch, the oldest
 // first (docs/history.md). The caller has authorised the reader.
-func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]history.Checkpoint, error) {
+func (db *Base) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
 		return nil, pg.Fault("read checkpoints", err)
@@ -164,7 +164,7 @@ func (db *Base) Checkpoints(ctx context.Context, sessionID string) ([]history.Ch
 
 // relate fills in what checkpoints are to each other and to the active branch.
 func (x *historyIndex) relate(list []history.Checkpoint) {
-	own := map[string][]int{} // of each branch, by sequence
+	own := map[domain.BranchID][]int{} // of each branch, by sequence
 
 	for i := range list {
 		k := &list[i]
@@ -202,7 +202,7 @@ func (x *historyIndex) relate(list []history.Checkpoint) {
 
 // lastBefore finds the last checkpoint of a path that stands at a sequence or
 // before it; -1 when there is none.
-func (x *historyIndex) lastBefore(list []history.Checkpoint, own map[string][]int, path history.Path, sequence int64) int {
+func (x *historyIndex) lastBefore(list []history.Checkpoint, own map[domain.BranchID][]int, path history.Path, sequence int64) int {
 	for _, s := range slices.Backward(path) {
 		for _, i := range slices.Backward(own[s.BranchID]) {
 			if list[i].Sequence <= min(s.UpTo, sequence) {

@@ -18,11 +18,11 @@ type runningOperation struct {
 	State        history.State               `db:"state"`
 	Attempt      int                         `db:"attempt"`
 	Kind         domain.HistoryOperationKind `db:"kind"`
-	CheckpointID *string                     `db:"checkpoint_id"`
+	CheckpointID *domain.CheckpointID        `db:"checkpoint_id"`
 	LeftID       string                      `db:"left_id"`
-	BranchID     string                      `db:"branch_id"`
+	BranchID     domain.BranchID             `db:"branch_id"`
 	Sequence     *int64                      `db:"sequence"`
-	ChatID       *string                     `db:"chat_id"`
+	ChatID       *domain.ChatID              `db:"chat_id"`
 	Deprecate    []string                    `db:"deprecate"`
 	Result       *history.Moved              `db:"result"`
 	Error        *string                     `db:"error"`
@@ -154,7 +154,7 @@ func moveHistory(
 func describeMove(
 	ctx context.Context,
 	tx pgx.Tx,
-	sessionID string,
+	sessionID domain.SessionID,
 	op runningOperation,
 	old, now branchRow,
 	out *history.Moved,
@@ -166,12 +166,12 @@ func describeMove(
 
 	rows, _ := tx.Query(ctx, `SELECT e.id FROM `+transcript.OnBranch("sequence >= $2")+` ORDER BY e.sequence`,
 		old.ID, history.Common(old.path(), now.path()))
-	if out.RemovedTurnIDs, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+	if out.RemovedTurnIDs, err = pgx.CollectRows(rows, pgx.RowTo[domain.TurnID]); err != nil {
 		return err
 	}
 
 	if out.RemovedTurnIDs == nil {
-		out.RemovedTurnIDs = []string{}
+		out.RemovedTurnIDs = []domain.TurnID{}
 	}
 
 	if op.Kind != domain.OperationRewind {
@@ -191,7 +191,7 @@ func describeMove(
 }
 
 // shownParts gives a message as a client can show it and send it again.
-func shownParts(sessionID string, parts []domain.ContentPart) []domain.ContentPart {
+func shownParts(sessionID domain.SessionID, parts []domain.ContentPart) []domain.ContentPart {
 	shown := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		shown[i] = p.WithAttachment(domain.AttachmentPath(sessionID, p.Attachment()))

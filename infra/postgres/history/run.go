@@ -95,7 +95,7 @@ func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string
 
 // RunningHistory returns the operations on a session's history that are not over,
 // also when the session was deleted.
-func (db *Base) RunningHistory(ctx context.Context, sessionID string) ([]string, error) {
+func (db *Base) RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error) {
 	rows, _ := db.Pool.Query(ctx, `SELECT id FROM history_operations WHERE session_id = $1 AND state = 'running' ORDER BY id`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 
@@ -104,7 +104,7 @@ func (db *Base) RunningHistory(ctx context.Context, sessionID string) ([]string,
 
 // EndHistory fails the running operations of a deleted session: their attempts can no
 // longer write, and callers that wait are answered.
-func (db *Base) EndHistory(ctx context.Context, sessionID string) error {
+func (db *Base) EndHistory(ctx context.Context, sessionID domain.SessionID) error {
 	_, err := db.Pool.Exec(ctx, `
 		UPDATE history_operations o
 		SET    state = 'failed', error_kind = 'not_found', error_code = $2, error = 'the session was deleted', ended_at = now()

@@ -19,7 +19,7 @@ const nodeLabel = 120
 // History gives the conversation tree of a session: every entry of every branch.
 // Tokens of turns that no model server counted are estimated from their length.
 // The caller has authorised the reader.
-func (db *Base) History(ctx context.Context, sessionID string) (history.History, error) {
+func (db *Base) History(ctx context.Context, sessionID domain.SessionID) (history.History, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
 	if err != nil {
 		return history.History{}, pg.Fault("read history", err)
@@ -30,8 +30,8 @@ func (db *Base) History(ctx context.Context, sessionID string) (history.History,
 		return out, pg.Fault("read history", err)
 	}
 
-	heads := map[string]*history.Node{}
-	at := make(map[string]int, len(out.Nodes))
+	heads := map[domain.BranchID]*history.Node{}
+	at := make(map[domain.TurnID]int, len(out.Nodes))
 	active := x.active.path()
 
 	for i := range out.Nodes {
@@ -79,7 +79,7 @@ func (db *Base) History(ctx context.Context, sessionID string) (history.History,
 }
 
 // historyNodes reads the entries, the oldest first.
-func historyNodes(ctx context.Context, db *Base, sessionID string) ([]history.Node, error) {
+func historyNodes(ctx context.Context, db *Base, sessionID domain.SessionID) ([]history.Node, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT e.id, e.parent_id, e.branch_id, e.kind, e.role, e.loop_id, e.sequence, e.status,
 		       `+transcript.IsDeprecated("e", transcript.ActiveBranchOf("$1"))+`, e.started_at,
@@ -94,7 +94,7 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]history.No
 		FROM   entries e WHERE e.session_id = $1 ORDER BY e.started_at, e.id`, sessionID, nodeLabel)
 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (history.Node, error) {
-		n := history.Node{Children: []string{}}
+		n := history.Node{Children: []domain.TurnID{}}
 		err := row.Scan(&n.ID, &n.ParentID, &n.BranchID, &n.Kind, &n.Role, &n.LoopID, &n.Sequence, &n.Status, &n.Deprecated, &n.Created,
 			&n.Label, &n.Tokens, &n.ToolNames, &n.CheckpointID)
 
@@ -111,7 +111,7 @@ func historyNodes(ctx context.Context, db *Base, sessionID string) ([]history.No
 // The end of a turn is the end of the chat that it started.
 func (db *Base) CheckoutView(
 	ctx context.Context,
-	sessionID, checkpointID string,
+	sessionID domain.SessionID, checkpointID domain.CheckpointID,
 	position history.CheckoutPosition,
 ) (history.CheckoutView, error) {
 	x, err := readHistoryIndex(ctx, db, sessionID)
@@ -156,7 +156,7 @@ func (db *Base) CheckoutView(
 }
 
 // CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
-func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID, checkpointID string) (string, error) {
+func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error) {
 	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
 	if err != nil || at.SnapshotID == nil {
 		return "", pg.Fault("look for the files of a checkpoint", err)
@@ -166,7 +166,7 @@ func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID, checkpointID 
 }
 
 // TurnsBefore yields the turns that a branch shows below a sequence, in order.
-func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, yield func(domain.Turn) error) error {
+func (db *Base) TurnsBefore(ctx context.Context, branchID domain.BranchID, before int64, yield func(domain.Turn) error) error {
 	rows, err := db.Pool.Query(ctx, `
 		SELECT `+transcript.TurnColumns(transcript.ThisBranch)+` FROM `+transcript.OnBranch("sequence < $2")+`
 		ORDER  BY e.sequence`, branchID, before)
@@ -191,10 +191,15 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID string, before int64, 
 
 // CompareBranches holds two branches of a session against each other, but for
 // their files: those are in the snapshots of both sides.
-func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other string) (history.Comparison, error) {
+func (db *Base) CompareBranches(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	base string,
+	other domain.BranchID,
+) (history.Comparison, error) {
 	out := history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}}
 
-	one, err := readBranch(ctx, db.Pool, sessionID, base)
+	one, err := readBranch(ctx, db.Pool, sessionID, domain.BranchID(base))
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
@@ -205,7 +210,7 @@ func (db *Base) CompareBranches(ctx context.Context, sessionID, base, other stri
 	}
 
 	out.ForkSequence = history.Common(one.path(), two.path())
-	if base == other {
+	if base == string(other) {
 		out.ForkSequence = one.NextSequence
 	}
 

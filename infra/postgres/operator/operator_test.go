@@ -16,10 +16,10 @@ import (
 
 // fill gives a session work of nearly every kind that should have had a workflow for a
 // minute.
-func fill(t *testing.T, db *postgres.Store, owner, session, chat string) {
+func fill(t *testing.T, db *postgres.Store, owner string, session domain.SessionID, chat domain.ChatID) {
 	t.Helper()
 
-	for statement := range strings.SplitSeq(strings.NewReplacer("$session", session, "$chat", chat, "$owner", owner).Replace(`
+	for statement := range strings.SplitSeq(strings.NewReplacer("$session", string(session), "$chat", string(chat), "$owner", owner).Replace(`
 		UPDATE chats SET started_at = now() - interval '1 minute' WHERE id = '$chat';
 		INSERT INTO prod_solutions (id, owner_id, name) VALUES ('sol', '$owner', 'n');
 		INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, created_at)
@@ -64,7 +64,16 @@ func TestStore_Jobs(t *testing.T) {
 		all[kind] = []string{"none"}
 	}
 
-	all["chat"], all["dag"], all["compaction"], all["task"] = []string{session}, []string{"d1", "d2"}, []string{"k1"}, []string{"t1"}
+	all["chat"], all["dag"], all["compaction"], all["task"] = []string{
+		string(session),
+	}, []string{
+		"d1",
+		"d2",
+	}, []string{
+		"k1",
+	}, []string{
+		"t1",
+	}
 	all["import"], all["schedule"] = []string{"i1"}, []string{"r1", "r2"}
 	jobs, err := db.Jobs(t.Context(), all)
 	require.NoError(t, err)
@@ -77,15 +86,15 @@ func TestStore_Jobs(t *testing.T) {
 		require.Equal(t, user.ID, job.OwnerID, id)
 	}
 
-	require.Equal(t, "running", found["session/"+session].Status)
+	require.Equal(t, "running", found["session/"+string(session)].Status)
 	require.Equal(t, "st", found["schedule-run/r1"].PartOf)
 	require.Equal(t, "queued", found["schedule-run/r2"].Waiting.Reason)
 	require.Equal(t, "run", found["schedule-run/r1"].Waiting.On)
-	require.Equal(t, "session/"+session, found["schedule-run/r1"].Waiting.ID)
+	require.Equal(t, "session/"+string(session), found["schedule-run/r1"].Waiting.ID)
 	require.Equal(t, "child", found["dag/sol/d1"].Waiting.Reason)
-	require.Equal(t, "session/"+session, found["dag/sol/d1"].Waiting.ID)
+	require.Equal(t, "session/"+string(session), found["dag/sol/d1"].Waiting.ID)
 	require.Equal(t, "timer", found["dag/sol/d2"].Waiting.Reason)
-	require.Equal(t, "session/"+session, found["compact/k1"].PartOf)
+	require.Equal(t, "session/"+string(session), found["compact/k1"].PartOf)
 
 	_, err = db.Pool.Exec(t.Context(), `UPDATE chats SET state = 'parked', waiting_reason = 'question' WHERE id = $1`, chat)
 	require.NoError(t, err)
@@ -150,7 +159,12 @@ func TestStore_OpenWork(t *testing.T) {
 	}
 	// Not those that wait for their turn, or were made a moment ago.
 	require.Equal(t, map[string]bool{
-		"session/" + session: true, "dag/sol/d1": true, "compact/k1": true, "task/t1": true, "import/i1": true, "schedule-run/r1": true,
+		"session/" + string(session): true,
+		"dag/sol/d1":                 true,
+		"compact/k1":                 true,
+		"task/t1":                    true,
+		"import/i1":                  true,
+		"schedule-run/r1":            true,
 	}, found)
 	jobs, err := db.OpenWork(t.Context(), "dag", "d1", 10)
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ type Events struct {
 func (e *Events) Empty() bool { return len(e.list) == 0 }
 
 // Emit adds an event. Data is marshalled at once and must be an object.
-func (e *Events) Emit(sessionID, chatID, name string, data any) error {
+func (e *Events) Emit(sessionID domain.SessionID, chatID domain.ChatID, name string, data any) error {
 	payload, err := json.Marshal(data)
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", name, err)
@@ -175,7 +175,7 @@ func (o *Outbox) UpdateOne(ctx context.Context, events *Events, statement Statem
 func (o *Outbox) takeTickets(events []domain.Event) []*ticket {
 	var tickets []*ticket
 
-	taken := map[string]bool{}
+	taken := map[domain.SessionID]bool{}
 	for _, e := range events {
 		if !taken[e.SessionID] {
 			taken[e.SessionID] = true
@@ -201,7 +201,7 @@ func (o *Outbox) hand(tickets []*ticket, rows []outboxRow, err error) {
 			var own []outboxRow
 
 			for _, row := range rows {
-				if row.event.SessionID == t.session {
+				if string(row.event.SessionID) == t.session {
 					own = append(own, row)
 				}
 			}
@@ -219,8 +219,8 @@ func cancelAll(tickets []*ticket) {
 
 // Published returns when all events of the session's transactions that were committed
 // in this process before the call are in the event log.
-func (o *Outbox) Published(ctx context.Context, sessionID string) error {
-	return o.queue.await(ctx, sessionID)
+func (o *Outbox) Published(ctx context.Context, sessionID domain.SessionID) error {
+	return o.queue.await(ctx, string(sessionID))
 }
 
 // Flush is Published for all sessions.

@@ -73,7 +73,7 @@ func (s Statement) withEvents() string {
 // eventArgs are the parameters of the insertion.
 func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
 	n := len(events.list)
-	ids, sessions, chats := make([]string, n), make([]string, n), make([]string, n)
+	ids, sessions, chats := make([]string, n), make([]domain.SessionID, n), make([]domain.ChatID, n)
 	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)
 	after, maybe := make([]int64, n), make([]bool, n)
 

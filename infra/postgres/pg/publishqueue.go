@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"everloop/domain"
 )
 
 const (
@@ -72,11 +74,11 @@ func newPublishQueue(o *Outbox) *publishQueue {
 }
 
 // take gives the next ticket of a session.
-func (q *publishQueue) take(session string) *ticket {
+func (q *publishQueue) take(session domain.SessionID) *ticket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	return q.takeLocked(session)
+	return q.takeLocked(string(session))
 }
 
 func (q *publishQueue) takeLocked(session string) *ticket {

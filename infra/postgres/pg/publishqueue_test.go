@@ -94,7 +94,7 @@ func (l *scriptedLog) set(before func(domain.Event) error) {
 	l.before = before
 }
 
-func (l *scriptedLog) names(session string) (names []string) {
+func (l *scriptedLog) names(session domain.SessionID) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -123,7 +123,7 @@ func emit(t *testing.T, o *pg.Outbox, session string, names ...string) {
 	t.Helper()
 	require.NoError(t, o.Update(t.Context(), func(c *pg.Tx) (err error) {
 		for _, name := range names {
-			err = errors.Join(err, c.Emit(session, "chat", name, map[string]any{"text": strings.Repeat("x", 2000)}))
+			err = errors.Join(err, c.Emit(domain.SessionID(session), "chat", name, map[string]any{"text": strings.Repeat("x", 2000)}))
 		}
 
 		return err

@@ -24,13 +24,17 @@ func Session(t testing.TB) (*postgres.Store, *Log, domain.Session) {
 }
 
 // Running returns a session of a user of its own, whose first chat runs.
-func Running(t testing.TB, db *postgres.DB) (j *postgres.Store, user domain.User, sessionID, chatID string) {
+func Running(t testing.TB, db *postgres.DB) (j *postgres.Store, user domain.User, sessionID domain.SessionID, chatID domain.ChatID) {
 	t.Helper()
 	return RunningWith(t, db, &Log{})
 }
 
 // RunningWith is Running with an event log that the test can read.
-func RunningWith(t testing.TB, db *postgres.DB, log *Log) (j *postgres.Store, user domain.User, sessionID, chatID string) {
+func RunningWith(
+	t testing.TB,
+	db *postgres.DB,
+	log *Log,
+) (j *postgres.Store, user domain.User, sessionID domain.SessionID, chatID domain.ChatID) {
 	t.Helper()
 
 	j = postgres.NewStore(db, log, slog.New(slog.DiscardHandler))
@@ -67,10 +71,10 @@ func Say(t testing.TB, db *postgres.DB, s domain.Session, n int, blocks string) 
 
 // History writes turns of a session directly: of the user and the assistant by turns,
 // each of the assistant with one tool call. It returns their chat, which runs.
-func History(tb testing.TB, db *postgres.Store, session domain.Session, turns int) (chat string) {
+func History(tb testing.TB, db *postgres.Store, session domain.Session, turns int) (chat domain.ChatID) {
 	tb.Helper()
 
-	chat = domain.NewID()
+	chat = domain.ChatID(domain.NewID())
 	ctx := context.Background()
 	exec := func(sql string, args ...any) {
 		_, err := db.Pool.Exec(ctx, sql, args...)

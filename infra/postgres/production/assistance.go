@@ -5,13 +5,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/domain"
 	"everloop/domain/production"
 	"everloop/infra/postgres/pg"
 )
 
 // AssistedSolutions are the solutions of the user whose documents the agent of the
 // session edits, newest first.
-func (s *Store) AssistedSolutions(ctx context.Context, userID, sessionID string) ([]production.AssistedSolution, error) {
+func (s *Store) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT id, name, array_remove(ARRAY[CASE WHEN dag THEN 'dag' END, CASE WHEN architecture THEN 'architecture' END], NULL)
 		FROM  (SELECT id, name,

@@ -231,7 +231,10 @@ func (t *taking) cancelOthers() error {
 		UPDATE scheduled_runs SET cancel_requested = true
 		WHERE  task_id = $1 AND state = 'running' AND NOT cancel_requested RETURNING session_id, chat_id`, t.task.ID)
 
-	var session, chat *string
+	var (
+		session *domain.SessionID
+		chat    *domain.ChatID
+	)
 
 	_, err = pgx.ForEachRow(rows, []any{&session, &chat}, func() error {
 		if session != nil && chat != nil {

@@ -39,8 +39,8 @@ func oneRun(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) (
 // openRun is a run that is not over, under the lock of its task.
 type openRun struct {
 	task      schedule.Task
-	sessionID *string
-	chatID    *string
+	sessionID *domain.SessionID
+	chatID    *domain.ChatID
 	cancelled bool
 	ended     bool // cancelled by an administrator
 }
@@ -126,12 +126,12 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.Cl
 	return claimed, plan, pg.Fault("claim a scheduled run", err)
 }
 
-func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (string, error) {
+func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (domain.SessionID, error) {
 	if !task.Persistent {
-		return domain.NewID(), nil
+		return domain.SessionID(domain.NewID()), nil
 	}
 
-	var kept string
+	var kept domain.SessionID
 
 	err := tx.QueryRow(ctx, `
 		SELECT s.id FROM sessions s WHERE s.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, task.SessionID, task.OwnerID).Scan(&kept)
@@ -139,14 +139,14 @@ func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (string, erro
 		return kept, err
 	}
 
-	kept = domain.NewID()
+	kept = domain.SessionID(domain.NewID())
 	_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET session_id = $2 WHERE id = $1`, task.ID, kept)
 
 	return kept, err
 }
 
 // RunBegan records the chat of a run; with true it was cancelled meanwhile.
-func (s *Store) RunBegan(ctx context.Context, runID, chatID string) (cancelled bool, err error) {
+func (s *Store) RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			UPDATE scheduled_runs SET chat_id = $2, started_at = coalesce(started_at, clock_timestamp())

@@ -111,7 +111,7 @@ func (s timetable) chat(runID string, reason domain.FinishReason) {
 		SELECT $1, id, active_branch_id, 'schedule', 'executing', $3, nullif($4, ''), now(), 7, 'waiter' FROM sessions WHERE id = $2`,
 		chatID, claimed.SessionID, state, reason)
 	require.NoError(s.t, err)
-	_, err = s.db.RunBegan(ctx, runID, chatID)
+	_, err = s.db.RunBegan(ctx, runID, domain.ChatID(chatID))
 	require.NoError(s.t, err)
 }
 
@@ -404,7 +404,7 @@ func TestClaimRun_persistent(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron, spec.Persistent = "@yearly", true })
-	session := func() string {
+	session := func() domain.SessionID {
 		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
 		require.NoError(t, err)
 		s.chat(plan.Run.ID, domain.FinishCompleted)

@@ -87,7 +87,7 @@ func taskRow(ctx context.Context, tx pgx.Tx, sql string, args ...any) (domain.Ba
 // task is lost with its worker. Only the attempt that has it and has not started
 // its process yet may ask again.
 func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int) (claim contract.ClaimedTask, err error) {
-	var session string
+	var session domain.SessionID
 
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		var (
@@ -265,7 +265,7 @@ func endTask(ctx context.Context, tx *pg.Tx, taskID string, end contract.TaskEnd
 // DetachTasks marks those background tasks of a session as detached whose tool call the
 // path of its new branch does not show, unmarks the others, and returns how many are
 // detached. All of them go on running.
-func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID string, path history.Path) (detached int, err error) {
+func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, path history.Path) (detached int, err error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT b.id, b.detached, e.branch_id, e.sequence
 		FROM   background_tasks b JOIN tool_calls t ON t.id = b.tool_call_id JOIN entries e ON e.id = t.entry_id
@@ -273,9 +273,10 @@ func DetachTasks(ctx context.Context, tx *pg.Tx, sessionID string, path history.
 		AND    (b.status = 'running' OR NOT EXISTS (SELECT 1 FROM entries n WHERE n.id = 'note_' || b.id))`, sessionID)
 
 	type task struct {
-		id, branch string
-		detached   bool
-		sequence   int64
+		id       string
+		branch   domain.BranchID
+		detached bool
+		sequence int64
 	}
 
 	tasks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (task, error) {

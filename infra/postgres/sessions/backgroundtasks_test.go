@@ -14,7 +14,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-func newTask(session, id string) contract.NewTask {
+func newTask(session domain.SessionID, id string) contract.NewTask {
 	return contract.NewTask{
 		ID: id, SessionID: session, ChatID: "chat", ToolCallID: "call", Kind: domain.TaskShell,
 		Title: "Start the server", Command: "npm run dev", OutputPath: ".everloop/tasks/" + id + ".log",

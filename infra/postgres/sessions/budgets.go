@@ -28,7 +28,12 @@ func scanBudget(row pgx.CollectableRow) (domain.SpentBudget, error) {
 
 // SetSessionBudget bounds what the session's chats may use from now on, all that
 // they have used included, and says how much that is.
-func (db *Base) SetSessionBudget(ctx context.Context, caller domain.User, id string, budget domain.Budget) (domain.SpentBudget, error) {
+func (db *Base) SetSessionBudget(
+	ctx context.Context,
+	caller domain.User,
+	id domain.SessionID,
+	budget domain.Budget,
+) (domain.SpentBudget, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE sessions s SET setup = s.setup || jsonb_build_object('budget', @budget::jsonb), updated_at = now()
 		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
@@ -39,14 +44,14 @@ func (db *Base) SetSessionBudget(ctx context.Context, caller domain.User, id str
 }
 
 // SessionBudget reads a session's own budget and what was used of it.
-func (db *Base) SessionBudget(ctx context.Context, caller domain.User, id string) (domain.SpentBudget, error) {
+func (db *Base) SessionBudget(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SpentBudget, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+budgetColumns+` FROM sessions s WHERE s.id = $1 AND s.owner_id = $2 AND s.deleted_at IS NULL`, id, caller.ID)
 
 	return db.oneBudget(ctx, rows, caller, id)
 }
 
-func (db *Base) oneBudget(ctx context.Context, rows pgx.Rows, caller domain.User, id string) (domain.SpentBudget, error) {
+func (db *Base) oneBudget(ctx context.Context, rows pgx.Rows, caller domain.User, id domain.SessionID) (domain.SpentBudget, error) {
 	spent, err := pgx.CollectExactlyOneRow(rows, scanBudget)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if _, err = db.OwnSession(ctx, caller, id); err == nil {

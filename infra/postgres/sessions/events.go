@@ -53,12 +53,12 @@ const computedQueue = `
 
 // EmitUpdated emits session:updated with the session's summary as it is in this
 // transaction.
-func EmitUpdated(ctx context.Context, tx *pg.Tx, sessionID string) error {
+func EmitUpdated(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
 	return EmitMoved(ctx, tx, sessionID, nil)
 }
 
 // EmitMoved is EmitUpdated after a change of the active branch.
-func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID string, moved *domain.HistoryMoved) error {
+func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, moved *domain.HistoryMoved) error {
 	u := domain.SessionUpdated{History: moved}
 
 	err := tx.QueryRow(ctx, `
@@ -73,7 +73,7 @@ func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID string, moved *domain.H
 }
 
 // SetStatus sets the status of a session and emits session:updated.
-func SetStatus(ctx context.Context, tx *pg.Tx, sessionID string, status domain.SessionStatus) error {
+func SetStatus(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, status domain.SessionStatus) error {
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET status = $2, updated_at = now() WHERE id = $1`, sessionID, status); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // ExtraInfo gives what clients keep with a session. The caller is authorised.
-func (db *Base) ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraInfo, error) {
+func (db *Base) ExtraInfo(ctx context.Context, sessionID domain.SessionID) (domain.ExtraInfo, error) {
 	info := domain.ExtraInfo{SessionID: &sessionID, Extra: json.RawMessage("{}")}
 
 	err := db.Pool.QueryRow(ctx, `SELECT extra, created_at, updated_at FROM session_extras WHERE session_id = $1`, sessionID).
@@ -26,7 +26,11 @@ func (db *Base) ExtraInfo(ctx context.Context, sessionID string) (domain.ExtraIn
 
 // MergeExtraInfo sets the top-level keys that are given and removes those that
 // are null. The caller owns the session.
-func (db *Base) MergeExtraInfo(ctx context.Context, sessionID string, change map[string]json.RawMessage) (domain.ExtraInfo, error) {
+func (db *Base) MergeExtraInfo(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	change map[string]json.RawMessage,
+) (domain.ExtraInfo, error) {
 	set, removed := map[string]json.RawMessage{}, []string{}
 
 	for key, value := range change {

@@ -8,7 +8,7 @@ import (
 )
 
 // FilesChanged publishes several changes of a session's files.
-func (s *Store) FilesChanged(ctx context.Context, sessionID string, changes []domain.FileChange) error {
+func (s *Store) FilesChanged(ctx context.Context, sessionID domain.SessionID, changes []domain.FileChange) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (s *Store) FilesChanged(ctx context.Context, sessionID string, changes []do
 
 // FileChanged publishes a change of a session's file that a user, not the
 // agent, made to a file.
-func (s *Store) FileChanged(ctx context.Context, sessionID string, change domain.FileChange) error {
+func (s *Store) FileChanged(ctx context.Context, sessionID domain.SessionID, change domain.FileChange) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		return tx.Emit(sessionID, "", domain.EventFileChanged, change)
 	})

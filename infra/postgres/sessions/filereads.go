@@ -21,7 +21,10 @@ type FileReads struct {
 	files map[fileKey]*fileLock
 }
 
-type fileKey struct{ session, path string }
+type fileKey struct {
+	session domain.SessionID
+	path    string
+}
 
 // fileLock orders the changes of one file within this process.
 type fileLock struct {
@@ -35,7 +38,7 @@ func (db *Base) FileReads() *FileReads { return &FileReads{db: db, files: map[fi
 
 // Record notes that the session has read this version of a file. Its commit does not wait
 // for the disk: a note that a power cut loses makes the agent read the file again.
-func (f *FileReads) Record(ctx context.Context, sessionID, path, etag string) error {
+func (f *FileReads) Record(ctx context.Context, sessionID domain.SessionID, path, etag string) error {
 	err := f.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`
 			INSERT INTO file_reads (session_id, path, etag) VALUES ($1, $2, $3)
@@ -53,7 +56,12 @@ func (f *FileReads) Record(ctx context.Context, sessionID, path, etag string) er
 // No transaction and no connection is held while change runs, because a file
 // system may hang. A claim in the row holds the path; it is renewed meanwhile and
 // expires when its process has died.
-func (f *FileReads) Change(ctx context.Context, sessionID, path string, change func(seen string) (wrote string, err error)) error {
+func (f *FileReads) Change(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	path string,
+	change func(seen string) (wrote string, err error),
+) error {
 	file := fileKey{sessionID, path}
 
 	release, err := f.lock(ctx, file)

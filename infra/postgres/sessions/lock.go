@@ -14,18 +14,18 @@ import (
 // chats and its history are made on. The lock orders sends, stops, answers, the ends of
 // chats and moves of the history.
 type Locked struct {
-	ID           string  `db:"id"`
-	OwnerID      string  `db:"owner_id"`
-	Intent       string  `db:"intent"`
-	Status       string  `db:"status"`
-	Model        *string `db:"model"`
-	Mode         string  `db:"mode"`
-	BranchID     string  `db:"active_branch_id"`
-	ActiveChatID *string `db:"active_chat_id"`
-	InitTaskID   *string `db:"init_task_id"`
-	FromMessage  bool    `db:"intent_from_message"`
-	OperationID  *string `db:"operation_id"` // what changes its history now: no chat begins meanwhile
-	Replaying    bool    `db:"replaying"`    // it takes no messages, and no run but its replay's
+	ID           domain.SessionID `db:"id"`
+	OwnerID      string           `db:"owner_id"`
+	Intent       string           `db:"intent"`
+	Status       string           `db:"status"`
+	Model        *string          `db:"model"`
+	Mode         string           `db:"mode"`
+	BranchID     domain.BranchID  `db:"active_branch_id"`
+	ActiveChatID *domain.ChatID   `db:"active_chat_id"`
+	InitTaskID   *string          `db:"init_task_id"`
+	FromMessage  bool             `db:"intent_from_message"`
+	OperationID  *string          `db:"operation_id"` // what changes its history now: no chat begins meanwhile
+	Replaying    bool             `db:"replaying"`    // it takes no messages, and no run but its replay's
 }
 
 // lockedColumns give a Locked of the row of sessions.
@@ -35,7 +35,7 @@ const lockedColumns = `
 
 // Lock locks the row of a session until the end of the transaction and reads it. An empty
 // owner means that the caller was authorised otherwise.
-func Lock(ctx context.Context, tx pgx.Tx, sessionID, ownerID string) (Locked, error) {
+func Lock(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, ownerID string) (Locked, error) {
 	rows, _ := tx.Query(ctx, lockStatement, sessionID, ownerID)
 	return lockedOf(rows, sessionID)
 }
@@ -46,7 +46,7 @@ const lockStatement = `
 	WHERE  id = $1 AND ($2 = '' OR owner_id = $2) AND deleted_at IS NULL
 	FOR UPDATE`
 
-func lockedOf(rows pgx.Rows, sessionID string) (Locked, error) {
+func lockedOf(rows pgx.Rows, sessionID domain.SessionID) (Locked, error) {
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Locked])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, domain.SessionNotFound(sessionID)
@@ -56,7 +56,7 @@ func lockedOf(rows pgx.Rows, sessionID string) (Locked, error) {
 }
 
 // QueueLock adds Lock to a batch. Statements behind it read what is there under the lock.
-func QueueLock(batch *pgx.Batch, sessionID, ownerID string, into *Locked) {
+func QueueLock(batch *pgx.Batch, sessionID domain.SessionID, ownerID string, into *Locked) {
 	batch.Queue(lockStatement, sessionID, ownerID).Query(func(rows pgx.Rows) (err error) {
 		*into, err = lockedOf(rows, sessionID)
 		return err
@@ -65,7 +65,7 @@ func QueueLock(batch *pgx.Batch, sessionID, ownerID string, into *Locked) {
 
 // LockOfChat is Lock for the session of a chat, deleted or not. Without such a chat the
 // error is pgx.ErrNoRows.
-func LockOfChat(ctx context.Context, tx pgx.Tx, chatID string) (Locked, error) {
+func LockOfChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (Locked, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT `+lockedColumns+`
 		FROM   sessions WHERE id = (SELECT session_id FROM chats WHERE id = $1) FOR UPDATE`, chatID)

@@ -13,7 +13,7 @@ import (
 // NetworkSession reads what decides about the network of a session's commands: its
 // owner, solution and setup, whether its running chat makes a plan, and the rules of
 // its owner.
-func (db *Base) NetworkSession(ctx context.Context, sessionID string) (
+func (db *Base) NetworkSession(ctx context.Context, sessionID domain.SessionID) (
 	session domain.Session, planning bool, rules []domain.PermissionRule, err error,
 ) {
 	err = db.Pool.QueryRow(ctx, `

@@ -12,7 +12,7 @@ import (
 
 // DeleteSession hides a session from all clients at once. What it holds is
 // removed afterwards; see PurgeSession. The caller is authorised.
-func (db *Base) DeleteSession(ctx context.Context, sessionID string) error {
+func (db *Base) DeleteSession(ctx context.Context, sessionID domain.SessionID) error {
 	tag, err := db.Pool.Exec(ctx, `
 		UPDATE sessions SET deleted_at = now(), shared = false WHERE id = $1 AND deleted_at IS NULL`, sessionID)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -37,7 +37,7 @@ func (db *Base) DeletedSessions(ctx context.Context, age time.Duration, after st
 
 // LiveWork counts the tool calls and background tasks of a session that a worker still
 // carries out.
-func (db *Base) LiveWork(ctx context.Context, sessionID string) (n int, err error) {
+func (db *Base) LiveWork(ctx context.Context, sessionID domain.SessionID) (n int, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM chats c JOIN tool_calls t ON t.chat_id = c.id
 		        WHERE  c.session_id = $1 AND c.state = 'running' AND t.status = 'pending' AND t.lease_until > now())
@@ -81,7 +81,7 @@ var PurgedTables = []string{
 // PurgeSession removes every row of a deleted session, some hundred in one
 // transaction, so that no other work waits for it. When it is interrupted it goes on
 // where it was. Its run, files, objects and events are gone by then.
-func (db *Base) PurgeSession(ctx context.Context, sessionID string) error {
+func (db *Base) PurgeSession(ctx context.Context, sessionID domain.SessionID) error {
 	for _, table := range PurgedTables {
 		for {
 			removed, err := db.purge(ctx, table, sessionID)
@@ -99,7 +99,7 @@ func (db *Base) PurgeSession(ctx context.Context, sessionID string) error {
 }
 
 // purge removes one batch of a session's rows from a table.
-func (db *Base) purge(ctx context.Context, table, sessionID string) (removed int64, err error) {
+func (db *Base) purge(ctx context.Context, table string, sessionID domain.SessionID) (removed int64, err error) {
 	switch table {
 	case "tool_calls":
 		return 0, nil // with their entries
@@ -125,7 +125,7 @@ func (db *Base) purge(ctx context.Context, table, sessionID string) (removed int
 	return tag.RowsAffected(), err
 }
 
-func (db *Base) purgeEntries(ctx context.Context, sessionID string) (removed int64, err error) {
+func (db *Base) purgeEntries(ctx context.Context, sessionID domain.SessionID) (removed int64, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `SELECT id FROM entries WHERE session_id = $1 LIMIT $2`, sessionID, purgeBatch)
 

@@ -68,7 +68,7 @@ const visible = `
 // ReadSession reads a session that the caller may see: their own, a shared one, one of a
 // production workspace of which they and its owner are members, and any one for an
 // administrator. All others do not exist for them.
-func (db *Base) ReadSession(ctx context.Context, caller domain.User, id string) (domain.Session, domain.ViewerRole, error) {
+func (db *Base) ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error) {
 	session, err := db.readVisible(ctx, id, caller.ID, caller.Administrator)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.Session{}, "", domain.SessionNotFound(id)
@@ -112,7 +112,7 @@ func (db *Base) readVisible(ctx context.Context, args ...any) (session domain.Se
 }
 
 // ByID reads a session for work that was authorised when it was sent.
-func ByID(ctx context.Context, q pg.Queryer, id string) (domain.Session, error) {
+func ByID(ctx context.Context, q pg.Queryer, id domain.SessionID) (domain.Session, error) {
 	rows, _ := q.Query(ctx, `SELECT `+plainColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, id)
 
 	session, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Session])

@@ -62,9 +62,16 @@ func TestSessionEnv_isSealedInTheDatabase(t *testing.T) {
 	for owner, want := range map[string]domain.SessionEnv{ann.ID: changed.Env, bob.ID: {}} {
 		copied := domain.NewID()
 		require.NoError(t, db.CreateReplay(t.Context(), replay.NewReplay{
-			SessionID: copied, OwnerID: owner, BranchID: domain.NewID(), Source: domain.Session{ID: made.ID}, Speed: 1, Script: "x",
+			SessionID: domain.SessionID(
+				copied,
+			),
+			OwnerID:  owner,
+			BranchID: domain.BranchID(domain.NewID()),
+			Source:   domain.Session{ID: made.ID},
+			Speed:    1,
+			Script:   "x",
 		}))
-		got, err := db.MCPSession(t.Context(), copied)
+		got, err := db.MCPSession(t.Context(), domain.SessionID(copied))
 		require.NoError(t, err)
 		require.Equal(t, want, got.Env)
 	}
@@ -97,7 +104,7 @@ func TestDB_SealSessionEnvs_sealsWhatEarlierVersionsWrote(t *testing.T) {
 	db := sealing(t, url, "a")
 	ann := pgtest.User(t, db, "ann", false)
 
-	var ids []string
+	var ids []domain.SessionID
 
 	for range 3 {
 		made, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{})

@@ -13,7 +13,7 @@ import (
 )
 
 // hits gives the total of a search, and the ids of its first sessions.
-func hits(t *testing.T, db *postgres.DB, user domain.User, text string) (total int, ids []string) {
+func hits(t *testing.T, db *postgres.DB, user domain.User, text string) (total int, ids []domain.SessionID) {
 	t.Helper()
 	page, err := db.Sessions(t.Context(), domain.SessionQuery{OwnerID: user.ID, Search: text, Limit: 5})
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestSearchWithAndWithoutItsIndex(t *testing.T) {
 		_, err := db.Pool.Exec(t.Context(), `UPDATE search_texts SET indexed = $1`, indexed)
 		require.NoError(t, err)
 
-		for text, want := range map[string][]string{
+		for text, want := range map[string][]domain.SessionID{
 			"äpf": {one.ID}, "ПРИ": {one.ID}, "設定": {one.ID}, "設": {one.ID}, "ル 1": {one.ID}, "0%_X": {one.ID}, "%_": {one.ID},
 			`\`: {one.ID}, "οδοσ": nil, "οδος": {one.ID}, "abcd": {one.ID}, "bc": {two.ID, one.ID}, "c": {two.ID, one.ID}, "ab": {two.ID, one.ID},
 			"bcd": {two.ID, one.ID}, "🐟🐠": {two.ID}, "🐠": {two.ID}, "blocksecond": nil, "block second": nil, "a_c": nil, "nowhere": nil,
@@ -121,7 +121,7 @@ func TestSearchReachesEverything(t *testing.T) {
 	require.NoError(t, err)
 	total, ids := hits(t, db, ann, "oldest")
 	require.Equal(t, 1, total)
-	require.Equal(t, []string{session.ID}, ids)
+	require.Equal(t, []domain.SessionID{session.ID}, ids)
 
 	waiting := func() (n int) {
 		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM search_texts WHERE NOT indexed`).Scan(&n))
@@ -151,11 +151,11 @@ func TestListsOfSessionsAreReadFromTheirIndex(t *testing.T) {
 	page, err := db.Sessions(t.Context(), domain.SessionQuery{OwnerID: ann.ID, Limit: 2, Offset: 990})
 	require.NoError(t, err)
 	require.Equal(t, 1000, page.Total)
-	require.Equal(t, "s1009", page.Items[0].ID)
+	require.EqualValues(t, "s1009", page.Items[0].ID)
 	page, err = db.Sessions(t.Context(), domain.SessionQuery{OwnerID: ann.ID, Limit: 2, Offset: 300, TemplateIDPrefix: "t0"})
 	require.NoError(t, err)
 	require.Equal(t, 333, page.Total)
-	require.Equal(t, fmt.Sprint("s", 1998-300*3), page.Items[0].ID)
+	require.EqualValues(t, fmt.Sprint("s", 1998-300*3), page.Items[0].ID)
 	_, err = db.Pool.Exec(t.Context(), `VACUUM ANALYZE sessions`)
 	require.NoError(t, err)
 

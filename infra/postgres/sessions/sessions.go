@@ -85,7 +85,7 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 		in.DisableTools = []string{}
 	}
 
-	id := cmp.Or(in.ID, domain.NewID())
+	id := cmp.Or(in.ID, domain.SessionID(domain.NewID()))
 
 	task := ""
 	if in.InitScript != "" {
@@ -138,7 +138,7 @@ func (db *Base) EnsureSession(ctx context.Context, ownerID string, in domain.New
 
 // OwnSession reads a session that the caller may change: their own. One that they
 // may only see is forbidden, any other does not exist for them.
-func (db *Base) OwnSession(ctx context.Context, caller domain.User, id string) (domain.Session, error) {
+func (db *Base) OwnSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, error) {
 	session, role, err := db.ReadSession(ctx, caller, id)
 	if err == nil && role != domain.ViewerOwner {
 		return domain.Session{}, notOwner()
@@ -152,7 +152,7 @@ func notOwner() *domain.Error {
 }
 
 // SetSessionEnv replaces the environment that the session's tools get.
-func (db *Base) SetSessionEnv(ctx context.Context, caller domain.User, id string, env map[string]string) (domain.Session, error) {
+func (db *Base) SetSessionEnv(ctx context.Context, caller domain.User, id domain.SessionID, env map[string]string) (domain.Session, error) {
 	if env == nil {
 		env = map[string]string{}
 	}
@@ -161,24 +161,24 @@ func (db *Base) SetSessionEnv(ctx context.Context, caller domain.User, id string
 }
 
 // SetSessionPinned pins a session to the top of its owner's list, or lets it go.
-func (db *Base) SetSessionPinned(ctx context.Context, caller domain.User, id string, pinned bool) (domain.Session, error) {
+func (db *Base) SetSessionPinned(ctx context.Context, caller domain.User, id domain.SessionID, pinned bool) (domain.Session, error) {
 	return db.setSession(ctx, db.Pool, caller, id, "is_pinned", pinned)
 }
 
 // SetSessionShared opens a session to the eyes of every signed-in user, or
 // closes it.
-func (db *Base) SetSessionShared(ctx context.Context, caller domain.User, id string, shared bool) (domain.Session, error) {
+func (db *Base) SetSessionShared(ctx context.Context, caller domain.User, id domain.SessionID, shared bool) (domain.Session, error) {
 	return db.setSession(ctx, db.Pool, caller, id, "shared", shared)
 }
 
 // SetSessionMemory says whether the session uses and writes memories.
-func (db *Base) SetSessionMemory(ctx context.Context, caller domain.User, id string, enabled bool) (domain.Session, error) {
+func (db *Base) SetSessionMemory(ctx context.Context, caller domain.User, id domain.SessionID, enabled bool) (domain.Session, error) {
 	return db.setSession(ctx, db.Pool, caller, id, "memory_enabled", enabled)
 }
 
 // RenameSession sets the intent and publishes it. From then on the first
 // message no longer names the session.
-func (s *Store) RenameSession(ctx context.Context, caller domain.User, id, intent string) (domain.Session, error) {
+func (s *Store) RenameSession(ctx context.Context, caller domain.User, id domain.SessionID, intent string) (domain.Session, error) {
 	var session domain.Session
 
 	err := s.Update(ctx, func(tx *pg.Tx) (err error) {
@@ -197,13 +197,18 @@ func (s *Store) RenameSession(ctx context.Context, caller domain.User, id, inten
 }
 
 // SetSessionMode sets how the agent works on messages that do not say it.
-func (db *Base) SetSessionMode(ctx context.Context, caller domain.User, id string, mode domain.Mode) (domain.Session, error) {
+func (db *Base) SetSessionMode(ctx context.Context, caller domain.User, id domain.SessionID, mode domain.Mode) (domain.Session, error) {
 	return db.setSession(ctx, db.Pool, caller, id, "mode", mode)
 }
 
 // SetSessionSetup changes what the setup names and leaves the rest as it is. The
 // next model call goes by it.
-func (db *Base) SetSessionSetup(ctx context.Context, caller domain.User, id string, setup domain.SessionSetup) (domain.Session, error) {
+func (db *Base) SetSessionSetup(
+	ctx context.Context,
+	caller domain.User,
+	id domain.SessionID,
+	setup domain.SessionSetup,
+) (domain.Session, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE sessions s SET setup = s.setup || @setup::jsonb, updated_at = now()
 		WHERE  s.id = @id AND s.owner_id = @owner AND s.deleted_at IS NULL
@@ -220,7 +225,14 @@ func (db *Base) SetSessionSetup(ctx context.Context, caller domain.User, id stri
 
 // setSession changes one column, named by this package and never by a client,
 // of a session that the caller owns.
-func (db *Base) setSession(ctx context.Context, q pg.Queryer, caller domain.User, id, column string, value any) (domain.Session, error) {
+func (db *Base) setSession(
+	ctx context.Context,
+	q pg.Queryer,
+	caller domain.User,
+	id domain.SessionID,
+	column string,
+	value any,
+) (domain.Session, error) {
 	rows, _ := q.Query(ctx, `
 		UPDATE sessions s
 		SET    `+column+` = @value, updated_at = now()
@@ -243,7 +255,7 @@ func (db *Base) setSession(ctx context.Context, q pg.Queryer, caller domain.User
 
 // MCPSession reads what connecting a session with its tool servers needs to
 // know of it.
-func (db *Base) MCPSession(ctx context.Context, sessionID string) (domain.Session, error) {
+func (db *Base) MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error) {
 	var s domain.Session
 
 	err := db.Pool.QueryRow(ctx, `SELECT `+WorkColumns+` FROM sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).

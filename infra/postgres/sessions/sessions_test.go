@@ -72,20 +72,20 @@ func TestOnlyTheOwnerChanges(t *testing.T) {
 	shared, err = db.SetSessionShared(t.Context(), ann, shared.ID, true)
 	require.NoError(t, err)
 
-	changes := map[string]func(domain.User, string) (domain.Session, error){
-		"env": func(u domain.User, id string) (domain.Session, error) {
+	changes := map[string]func(domain.User, domain.SessionID) (domain.Session, error){
+		"env": func(u domain.User, id domain.SessionID) (domain.Session, error) {
 			return db.SetSessionEnv(t.Context(), u, id, map[string]string{"K": "v"})
 		},
-		"pin": func(u domain.User, id string) (domain.Session, error) {
+		"pin": func(u domain.User, id domain.SessionID) (domain.Session, error) {
 			return db.SetSessionPinned(t.Context(), u, id, true)
 		},
-		"share": func(u domain.User, id string) (domain.Session, error) {
+		"share": func(u domain.User, id domain.SessionID) (domain.Session, error) {
 			return db.SetSessionShared(t.Context(), u, id, true)
 		},
-		"memory": func(u domain.User, id string) (domain.Session, error) {
+		"memory": func(u domain.User, id domain.SessionID) (domain.Session, error) {
 			return db.SetSessionMemory(t.Context(), u, id, true)
 		},
-		"rename": func(u domain.User, id string) (domain.Session, error) {
+		"rename": func(u domain.User, id domain.SessionID) (domain.Session, error) {
 			return journal.RenameSession(t.Context(), u, id, "new name")
 		},
 	}

@@ -15,7 +15,7 @@ const sessionTaskColumns = `id, subject, description, status, owner, blocked_by,
 // SessionTasks lists the agent's task list of a session in the order in which it
 // was asked for, which the ids have: calls of one turn run side by side, and any
 // of them may be written first. The caller may read the session.
-func (db *Base) SessionTasks(ctx context.Context, sessionID string) ([]domain.SessionTask, error) {
+func (db *Base) SessionTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.SessionTask, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+sessionTaskColumns+` FROM session_tasks WHERE session_id = $1 ORDER BY id`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.SessionTask])
@@ -25,7 +25,12 @@ func (db *Base) SessionTasks(ctx context.Context, sessionID string) ([]domain.Se
 
 // AddSessionTask appends an entry to the task list under an id that its caller
 // chose, so that a repeated call finds the entry already there.
-func (db *Base) AddSessionTask(ctx context.Context, sessionID, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+func (db *Base) AddSessionTask(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	id string,
+	in domain.SessionTaskChange,
+) (domain.SessionTask, error) {
 	if in.Subject == nil {
 		return domain.SessionTask{}, domain.Invalidf("subject", "is required")
 	}
@@ -61,7 +66,7 @@ func (db *Base) AddSessionTask(ctx context.Context, sessionID, id string, in dom
 	return task, pg.Fault("add session task", err)
 }
 
-func taskArgs(sessionID, id string, in domain.SessionTaskChange) pgx.NamedArgs {
+func taskArgs(sessionID domain.SessionID, id string, in domain.SessionTaskChange) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": id, "session": sessionID, "subject": in.Subject, "description": in.Description, "status": in.Status,
 		"owner": in.Owner, "blocked_by": in.BlockedBy,
@@ -69,7 +74,7 @@ func taskArgs(sessionID, id string, in domain.SessionTaskChange) pgx.NamedArgs {
 }
 
 // checkBlockers refuses entries that the session does not have, and the entry itself.
-func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID, id string, blockers *[]string) error {
+func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, id string, blockers *[]string) error {
 	if blockers == nil {
 		return nil
 	}
@@ -93,7 +98,12 @@ func checkBlockers(ctx context.Context, tx pgx.Tx, sessionID, id string, blocker
 
 // ChangeSessionTask changes an entry of the session's task list. An empty owner is
 // none.
-func (db *Base) ChangeSessionTask(ctx context.Context, sessionID, id string, in domain.SessionTaskChange) (domain.SessionTask, error) {
+func (db *Base) ChangeSessionTask(
+	ctx context.Context,
+	sessionID domain.SessionID,
+	id string,
+	in domain.SessionTaskChange,
+) (domain.SessionTask, error) {
 	var task domain.SessionTask
 
 	err := db.InTx(ctx, func(tx pgx.Tx) error {

@@ -24,7 +24,7 @@ func (db *Base) CreateShare(ctx context.Context, link domain.ShareLink, hash []b
 }
 
 // RevokeShare ends a share link of the session. Doing it again changes nothing.
-func (db *Base) RevokeShare(ctx context.Context, sessionID string, hash []byte) error {
+func (db *Base) RevokeShare(ctx context.Context, sessionID domain.SessionID, hash []byte) error {
 	tag, err := db.Pool.Exec(ctx, `
 		UPDATE share_links SET revoked_at = coalesce(revoked_at, now()) WHERE hash = $1 AND session_id = $2`, hash, sessionID)
 	if err == nil && tag.RowsAffected() == 0 {

@@ -14,7 +14,7 @@ import (
 
 // BackgroundTasks lists the background tasks of a session, newest first. The
 // caller may read the session.
-func (db *Base) BackgroundTasks(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error) {
+func (db *Base) BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 ORDER BY b.id DESC`, sessionID)
 	tasks, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.BackgroundTask])
@@ -26,7 +26,7 @@ func (db *Base) BackgroundTasks(ctx context.Context, sessionID string) ([]domain
 // which user the session's files are.
 func (db *Base) BackgroundTask(
 	ctx context.Context,
-	sessionID, taskID string,
+	sessionID domain.SessionID, taskID string,
 ) (task domain.BackgroundTask, outputPath string, sandboxUID int, err error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+taskColumns+` FROM background_tasks b WHERE b.session_id = $1 AND b.id = $2`, sessionID, taskID)
@@ -47,7 +47,7 @@ func (db *Base) BackgroundTask(
 
 // RequestTaskStop flags a running task to be stopped; what carries it out looks
 // at the flag. One that has ended stays as it is.
-func (s *Store) RequestTaskStop(ctx context.Context, sessionID, taskID string) (task domain.BackgroundTask, err error) {
+func (s *Store) RequestTaskStop(ctx context.Context, sessionID domain.SessionID, taskID string) (task domain.BackgroundTask, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		var first bool
 
@@ -77,7 +77,7 @@ func (s *Store) RequestTaskStop(ctx context.Context, sessionID, taskID string) (
 
 // RequestTaskStops flags every running task of a session, which is about to be
 // deleted, and gives them.
-func (db *Base) RequestTaskStops(ctx context.Context, sessionID string) ([]domain.BackgroundTask, error) {
+func (db *Base) RequestTaskStops(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE background_tasks b SET stop_requested = true
 		WHERE  b.session_id = $1 AND b.status = 'running' RETURNING `+taskColumns, sessionID)

@@ -50,7 +50,7 @@ func (s *Store) ReportWaiting(ctx context.Context) error {
 	}
 
 	for _, id := range changed {
-		err := s.Update(ctx, func(tx *pg.Tx) error { return reportWaiting(ctx, tx, id) })
+		err := s.Update(ctx, func(tx *pg.Tx) error { return reportWaiting(ctx, tx, domain.SessionID(id)) })
 		if err != nil && !domain.HasCode(err, domain.CodeSessionNotFound) {
 			return pg.Fault("report what a session waits for", err)
 		}
@@ -59,7 +59,7 @@ func (s *Store) ReportWaiting(ctx context.Context) error {
 	return nil
 }
 
-func reportWaiting(ctx context.Context, tx *pg.Tx, sessionID string) error {
+func reportWaiting(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
 	if _, err := Lock(ctx, tx, sessionID, ""); err != nil {
 		return err
 	}

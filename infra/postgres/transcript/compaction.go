@@ -16,7 +16,7 @@ import (
 
 // RequestCompaction makes a client's wish durable. While one of the session's
 // compactions that a client has asked for still runs, that one is returned.
-func (db *Base) RequestCompaction(ctx context.Context, ownerID, sessionID string) (domain.CompactionRun, error) {
+func (db *Base) RequestCompaction(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.CompactionRun, error) {
 	run := domain.CompactionRun{ID: domain.NewID(), SessionID: sessionID, OwnerID: ownerID}
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		session, err := sessions.Lock(ctx, tx, sessionID, ownerID)
@@ -188,7 +188,12 @@ func (db *Base) PruneCompactions(ctx context.Context, limit int) (int64, error) 
 
 // DelayCompaction keeps that a summary waits for its model: how far it has come,
 // its faults, and for the main loop of a chat what the chat waits for.
-func (s *Store) DelayCompaction(ctx context.Context, chatID string, delayed domain.OpenedCompaction, waiting domain.WaitingReason) error {
+func (s *Store) DelayCompaction(
+	ctx context.Context,
+	chatID domain.ChatID,
+	delayed domain.OpenedCompaction,
+	waiting domain.WaitingReason,
+) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		if _, err := sessions.Lock(ctx, tx, delayed.Session.ID, ""); err != nil {
 			return err

@@ -16,9 +16,9 @@ import (
 
 // compacting is a compaction that is about to end.
 type compacting struct {
-	BranchID string                   `db:"branch_id"`
+	BranchID domain.BranchID          `db:"branch_id"`
 	LoopID   string                   `db:"loop_id"`
-	ChatID   *string                  `db:"chat_id"`
+	ChatID   *domain.ChatID           `db:"chat_id"`
 	Trigger  domain.CompactionTrigger `db:"trigger"`
 	State    domain.CompactionStatus  `db:"state"`
 	Result   domain.CompactionResult  `db:"result"`
@@ -267,12 +267,12 @@ func emitCompaction(ctx context.Context, tx *pg.Tx, row compacting, done domain.
 
 	eventChat := ""
 	if row.ChatID != nil {
-		eventChat = *row.ChatID
+		eventChat = string(*row.ChatID)
 	}
 
 	turn.Blocks, turn.ToolCalls = []domain.Block{}, []domain.ToolCall{}
 
-	return tx.Emit(done.SessionID, eventChat, domain.EventSessionCompacted, domain.SessionCompacted{Turn: turn.Turn})
+	return tx.Emit(done.SessionID, domain.ChatID(eventChat), domain.EventSessionCompacted, domain.SessionCompacted{Turn: turn.Turn})
 }
 
 // lastOfLoop is a scalar query for the last entry of loop $6 on branch $1.
@@ -280,7 +280,7 @@ const lastOfLoop = `(SELECT p.id FROM entries p WHERE p.branch_id = $1 AND p.loo
 
 // chatOfEntry is the chat that a compaction's entry belongs to: the one that
 // needs it, else the last one whose turns it archives, else the session's last.
-func chatOfEntry(ctx context.Context, tx pgx.Tx, row compacting, done domain.ClosingCompaction) (chat string, err error) {
+func chatOfEntry(ctx context.Context, tx pgx.Tx, row compacting, done domain.ClosingCompaction) (chat domain.ChatID, err error) {
 	switch {
 	case row.ChatID != nil:
 		return *row.ChatID, nil

@@ -78,7 +78,7 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 }
 
 // CountCompactions counts the summaries that a branch shows, of all its loops.
-func (db *Base) CountCompactions(ctx context.Context, branchID string) (n int, err error) {
+func (db *Base) CountCompactions(ctx context.Context, branchID domain.BranchID) (n int, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT count(*) FROM `+SeenFrom(ThisBranch)+`
 		CROSS JOIN LATERAL (

@@ -115,7 +115,7 @@ const messagesAtOnce = 50
 // sequence, those after `after` when it is set and at most limit when that is
 // above zero. Few of them are read at once, and no connection is held while they
 // are yielded: a reader may take its time. The caller has authorised the reader.
-func (db *Base) Messages(ctx context.Context, sessionID string, after *int64, limit int, yield func(domain.Turn) error) error {
+func (db *Base) Messages(ctx context.Context, sessionID domain.SessionID, after *int64, limit int, yield func(domain.Turn) error) error {
 	branch, err := db.activeBranch(ctx, sessionID)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (db *Base) Messages(ctx context.Context, sessionID string, after *int64, li
 
 // LastSequence gives the sequence of the last turn of the session's active branch,
 // -1 when it has none. The caller has authorised the reader.
-func (db *Base) LastSequence(ctx context.Context, sessionID string) (last int64, err error) {
+func (db *Base) LastSequence(ctx context.Context, sessionID domain.SessionID) (last int64, err error) {
 	err = db.Pool.QueryRow(ctx, `
 		SELECT b.next_sequence - 1 FROM sessions s JOIN branches b ON b.id = s.active_branch_id
 		WHERE  s.id = $1 AND s.deleted_at IS NULL`, sessionID).Scan(&last)
@@ -172,7 +172,7 @@ func (db *Base) LastSequence(ctx context.Context, sessionID string) (last int64,
 }
 
 // activeBranch gives the branch of a session that is there.
-func (db *Base) activeBranch(ctx context.Context, sessionID string) (branch string, err error) {
+func (db *Base) activeBranch(ctx context.Context, sessionID domain.SessionID) (branch string, err error) {
 	err = db.Pool.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID).Scan(&branch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", domain.SessionNotFound(sessionID)
@@ -183,7 +183,7 @@ func (db *Base) activeBranch(ctx context.Context, sessionID string) (branch stri
 
 // Live gives the records' side of a subscription: open turns with the text
 // flushed so far, open questions and the queue, all at one moment.
-func (db *Base) Live(ctx context.Context, sessionID string) (domain.LiveState, error) {
+func (db *Base) Live(ctx context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	var live domain.LiveState
 
 	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -220,7 +220,7 @@ func (db *Base) Live(ctx context.Context, sessionID string) (domain.LiveState, e
 	return live, pg.Fault("read session state", err)
 }
 
-func queue(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.QueuedMessage, error) {
+func queue(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) ([]domain.QueuedMessage, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT chat_id, turn_id, parts FROM inbox
 		WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' ORDER BY front DESC, id`, sessionID)
@@ -241,7 +241,7 @@ func queue(ctx context.Context, tx pgx.Tx, sessionID string) ([]domain.QueuedMes
 
 // OpenTurnsOfChat gives the chat's turns that still stream, to restore their
 // text before they are closed for a worker that died.
-func (db *Base) OpenTurnsOfChat(ctx context.Context, chatID string) ([]domain.OpenTurn, error) {
+func (db *Base) OpenTurnsOfChat(ctx context.Context, chatID domain.ChatID) ([]domain.OpenTurn, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT `+TurnColumns("e.branch_id")+` FROM entries e WHERE e.chat_id = $1 AND e.status = 'streaming' ORDER BY e.sequence`, chatID)
 	turns, err := pgx.CollectRows(rows, ScanTurn)

@@ -52,7 +52,7 @@ func TestMessagesOverManyReads(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, turns-1, newest)
 
-	_, err = db.LastSequence(t.Context(), domain.NewID())
+	_, err = db.LastSequence(t.Context(), domain.SessionID(domain.NewID()))
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound), "%v", err)
 
 	last := func(n int64) *int64 { return &n }

@@ -17,7 +17,7 @@ func TestDB_RememberRecall_locksTheSessionFirst(t *testing.T) {
 	t.Parallel()
 	j, _, session := pgtest.Session(t)
 	chat := pgtest.History(t, j, session, 2)
-	turn := domain.OpenedTurn{EntryID: chat + "-1", Session: session}
+	turn := domain.OpenedTurn{EntryID: domain.TurnID(string(chat) + "-1"), Session: session}
 
 	tx, err := j.Pool.Begin(t.Context())
 
@@ -61,7 +61,7 @@ func TestDB_RememberRecall_isKeptWithTheChatAndTheTurn(t *testing.T) {
 	t.Parallel()
 	j, _, session := pgtest.Session(t)
 	chat := pgtest.History(t, j, session, 2)
-	require.NoError(t, j.RememberRecall(t.Context(), chat, domain.OpenedTurn{EntryID: chat + "-1", Session: session},
+	require.NoError(t, j.RememberRecall(t.Context(), chat, domain.OpenedTurn{EntryID: domain.TurnID(string(chat) + "-1"), Session: session},
 		[]domain.RecalledMemory{{ID: 7, Content: "likes tea"}}))
 	transcript, err := j.Transcript(
 		t.Context(),
@@ -72,7 +72,7 @@ func TestDB_RememberRecall_isKeptWithTheChatAndTheTurn(t *testing.T) {
 
 	var memory int64
 	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT (memory_refs->0->>'memory_id')::bigint FROM entries
-		WHERE id = $1`, chat+"-1").Scan(&memory))
+		WHERE id = $1`, string(chat)+"-1").Scan(&memory))
 	require.EqualValues(t, 7, memory)
 }
 

@@ -71,9 +71,11 @@ const lastChat = `(SELECT c.chat_id FROM entries c WHERE c.branch_id = $1 AND c.
 type transcriptRow struct {
 	turn domain.TranscriptTurn
 
-	id, chatID, role, status, model, reasoningField *string
-	sequence, inputTokens                           *int64
-	summary                                         *string
+	id                                  *domain.TurnID
+	chatID                              *domain.ChatID
+	role, status, model, reasoningField *string
+	sequence, inputTokens               *int64
+	summary                             *string
 
 	callID, toolName, displayName, arguments, callStatus, result, serverCallID *string
 	images                                                                     []domain.CallImage
@@ -146,7 +148,7 @@ func (db *Base) Transcript(ctx context.Context, q domain.TranscriptQuery) (domai
 // (conversation.CloseTurn). The chat's other model calls find them there.
 // The session's row is locked first, as by all that changes chats and entries: the
 // end of the chat locks these two the other way round.
-func (db *Base) RememberRecall(ctx context.Context, chatID string, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error {
+func (db *Base) RememberRecall(ctx context.Context, chatID domain.ChatID, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error {
 	refs := make([]domain.MemoryRef, len(recalled))
 	for i, m := range recalled {
 		refs[i] = domain.MemoryRef{MemoryID: m.ID, Score: m.Score}

@@ -22,7 +22,7 @@ func compacted(
 	tb testing.TB,
 	j *postgres.Store,
 	session domain.Session,
-	chat string,
+	chat domain.ChatID,
 	step int,
 	keptFrom int64,
 	pinned *int64,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/domain"
 	"everloop/domain/transfer"
 	"everloop/infra/postgres/pg"
 )
@@ -37,7 +38,7 @@ func (db *Base) PostponeArchive(ctx context.Context, chat transfer.UnarchivedCha
 }
 
 // Archived gives the objects that hold a session's events, in order.
-func (db *Base) Archived(ctx context.Context, sessionID string) ([]transfer.EventArchive, error) {
+func (db *Base) Archived(ctx context.Context, sessionID domain.SessionID) ([]transfer.EventArchive, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		SELECT session_id, from_seq, upto_seq, key, events FROM event_archives WHERE session_id = $1 ORDER BY from_seq`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transfer.EventArchive])

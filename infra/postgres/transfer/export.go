@@ -88,7 +88,7 @@ func scanEntry(row pgx.CollectableRow) (transfer.EntryRecord, error) {
 // SessionRecords reads a session's conversation as it is at one moment: the
 // frame first, then the entries of its active branch in their order, or those of
 // all branches by branch and order. The caller is authorised.
-func (db *Base) SessionRecords(ctx context.Context, sessionID string, activeOnly bool,
+func (db *Base) SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 	frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error,
 ) error {
 	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -118,7 +118,7 @@ func (db *Base) SessionRecords(ctx context.Context, sessionID string, activeOnly
 	return pg.Fault("read session", err)
 }
 
-func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree transfer.SessionTree, err error) {
+func sessionTree(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (tree transfer.SessionTree, err error) {
 	err = tx.QueryRow(ctx, `SELECT active_branch_id FROM sessions WHERE id = $1
 		AND deleted_at IS NULL`, sessionID).Scan(&tree.ActiveBranchID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -155,7 +155,7 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID string) (tree transfe
 
 // eachEntry yields the entries of a branch page by page; $1 is the branch, $2 the
 // sequence before the page.
-func eachEntry(ctx context.Context, tx pgx.Tx, from, branchID string, yield func(transfer.EntryRecord) error) error {
+func eachEntry(ctx context.Context, tx pgx.Tx, from string, branchID domain.BranchID, yield func(transfer.EntryRecord) error) error {
 	for after := int64(-1); ; {
 		rows, _ := tx.Query(ctx, `SELECT `+entryColumns+` FROM `+from+` ORDER BY e.sequence LIMIT $3`, branchID, after, entryPage)
 

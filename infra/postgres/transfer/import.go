@@ -50,7 +50,7 @@ func (db *Base) FinishImport(ctx context.Context, in transfer.ImportedSession) e
 type importWriter struct {
 	ctx     context.Context
 	tx      pgx.Tx
-	session string
+	session domain.SessionID
 	batch   pgx.Batch
 	bytes   int // about what the batch carries
 }
@@ -253,9 +253,9 @@ func (w *importWriter) turn(e transfer.EntryRecord) error {
 
 // deprecatedOn gives the branches that leave the entry out. Archives of earlier
 // versions say only that every branch does.
-func deprecatedOn(e transfer.EntryRecord) []string {
+func deprecatedOn(e transfer.EntryRecord) []domain.BranchID {
 	if e.Deprecated && len(e.DeprecatedOn) == 0 {
-		return []string{e.BranchID}
+		return []domain.BranchID{e.BranchID}
 	}
 
 	return e.DeprecatedOn

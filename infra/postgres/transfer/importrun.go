@@ -26,7 +26,7 @@ func scanImport(row pgx.CollectableRow) (in transfer.Import, err error) {
 // BeginUpload notes that an archive is on its way, so that what is stored of it is
 // found again when its process dies. It returns false when the owner has most imports
 // open already.
-func (db *Base) BeginUpload(ctx context.Context, sessionID, ownerID string, most int) (begun bool, err error) {
+func (db *Base) BeginUpload(ctx context.Context, sessionID domain.SessionID, ownerID string, most int) (begun bool, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('imports/' || $1, 0))`, ownerID); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (db *Base) BeginUpload(ctx context.Context, sessionID, ownerID string, most
 }
 
 // AddUploadPart notes the size of the next part of an archive, before it is stored.
-func (db *Base) AddUploadPart(ctx context.Context, sessionID string, size int64) error {
+func (db *Base) AddUploadPart(ctx context.Context, sessionID domain.SessionID, size int64) error {
 	tag, err := db.Pool.Exec(ctx, `
 		UPDATE imports SET parts = parts || $2::bigint, changed_at = now() WHERE session_id = $1 AND state = 'uploading'`, sessionID, size)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -60,7 +60,7 @@ func importLost() *domain.Error {
 }
 
 // DropUpload forgets an upload that is not imported. Its parts are gone by then.
-func (db *Base) DropUpload(ctx context.Context, sessionID string) error {
+func (db *Base) DropUpload(ctx context.Context, sessionID domain.SessionID) error {
 	_, err := db.Pool.Exec(ctx, `DELETE FROM imports WHERE session_id = $1 AND state = 'uploading'`, sessionID)
 	return pg.Fault("drop an upload", err)
 }
@@ -68,7 +68,7 @@ func (db *Base) DropUpload(ctx context.Context, sessionID string) error {
 // StartImport makes an upload an import that a workflow carries out. Sum is of the
 // archive and the options. When the owner's Idempotency-Key belongs to an import of
 // the same, it returns the session of that one, and the upload is left.
-func (db *Base) StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID string, err error) {
+func (db *Base) StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID domain.SessionID, err error) {
 	id := in.Upload.SessionID
 	for {
 		tag, err := db.Pool.Exec(ctx, `
@@ -85,7 +85,7 @@ func (db *Base) StartImport(ctx context.Context, in transfer.ImportRequest, sum 
 			return "", pg.Fault("start an import", err)
 		}
 
-		first, same, err := db.importOf(ctx, id, in.Key, sum)
+		first, same, err := db.importOf(ctx, string(id), in.Key, sum)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // it has failed just now, and the key is free
 		}
@@ -100,7 +100,7 @@ func (db *Base) StartImport(ctx context.Context, in transfer.ImportRequest, sum 
 
 // importOf gives the import that has a key of the owner of an upload, and says
 // whether it is of the same archive and options.
-func (db *Base) importOf(ctx context.Context, uploadID, key string, sum []byte) (sessionID string, same bool, err error) {
+func (db *Base) importOf(ctx context.Context, uploadID, key string, sum []byte) (sessionID domain.SessionID, same bool, err error) {
 	var its []byte
 
 	err = db.Pool.QueryRow(ctx, `
@@ -112,7 +112,7 @@ func (db *Base) importOf(ctx context.Context, uploadID, key string, sum []byte) 
 
 // AttemptImport begins another attempt at a running import. Attempts before it can
 // no longer write. An import that is over is returned as it is.
-func (db *Base) AttemptImport(ctx context.Context, sessionID string) (transfer.Import, error) {
+func (db *Base) AttemptImport(ctx context.Context, sessionID domain.SessionID) (transfer.Import, error) {
 	rows, _ := db.Pool.Query(ctx, `
 		UPDATE imports SET attempt = attempt + CASE WHEN state = 'running' THEN 1 ELSE 0 END
 		WHERE  session_id = $1 RETURNING `+importColumns, sessionID)
@@ -125,7 +125,7 @@ func (db *Base) AttemptImport(ctx context.Context, sessionID string) (transfer.I
 	return in, pg.Fault("begin an attempt at an import", err)
 }
 
-func importNotFound(id string) error {
+func importNotFound(id domain.SessionID) error {
 	return domain.Newf(domain.NotFound, "import_not_found", "import %s does not exist", id)
 }
 
@@ -160,7 +160,7 @@ func (db *Base) FailImport(ctx context.Context, in transfer.Import, cause *domai
 
 // ImportResult returns what an import came to, or the error with which it failed.
 // Done is false while it runs.
-func (db *Base) ImportResult(ctx context.Context, sessionID string) (from transfer.ImportedFrom, done bool, err error) {
+func (db *Base) ImportResult(ctx context.Context, sessionID domain.SessionID) (from transfer.ImportedFrom, done bool, err error) {
 	var (
 		state  transfer.ImportState
 		result *transfer.ImportedFrom
@@ -223,7 +223,7 @@ func (db *Base) EndedImports(ctx context.Context, age time.Duration, after strin
 }
 
 // ForgetImport removes the row of an import that has ended.
-func (db *Base) ForgetImport(ctx context.Context, sessionID string) error {
+func (db *Base) ForgetImport(ctx context.Context, sessionID domain.SessionID) error {
 	_, err := db.Pool.Exec(ctx, `DELETE FROM imports WHERE session_id = $1 AND state IN ('done', 'failed')`, sessionID)
 	return pg.Fault("forget an import", err)
 }

@@ -78,7 +78,7 @@ func errNoReplay() *domain.Error {
 }
 
 // ClaimReplay gives a replay to the one that plays it from now on.
-func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (replay.Claim, error) {
+func (db *Base) ClaimReplay(ctx context.Context, sessionID domain.SessionID) (replay.Claim, error) {
 	claim, err := scanClaim(db.Pool.QueryRow(ctx, `
 		UPDATE replays SET attempt = attempt + 1, alive_at = now() WHERE session_id = $1 RETURNING `+claimColumns, sessionID))
 
@@ -86,7 +86,7 @@ func (db *Base) ClaimReplay(ctx context.Context, sessionID string) (replay.Claim
 }
 
 // Replay gives how a replay stands.
-func (db *Base) Replay(ctx context.Context, sessionID string) (replay.Claim, error) {
+func (db *Base) Replay(ctx context.Context, sessionID domain.SessionID) (replay.Claim, error) {
 	claim, err := scanClaim(db.Pool.QueryRow(ctx, `SELECT `+claimColumns+` FROM replays WHERE session_id = $1`, sessionID))
 	return claim, pg.Fault("read replay", err)
 }
@@ -103,7 +103,7 @@ func (db *Base) StaleReplays(ctx context.Context, age time.Duration) ([]string, 
 }
 
 // lockReplay takes the session's lock and then the replay's row.
-func lockReplay(ctx context.Context, tx *pg.Tx, sessionID, ownerID string) (sessions.Locked, replay.Claim, error) {
+func lockReplay(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, ownerID string) (sessions.Locked, replay.Claim, error) {
 	session, err := sessions.Lock(ctx, tx, sessionID, ownerID)
 	if err != nil {
 		return session, replay.Claim{}, err
@@ -158,7 +158,7 @@ func (s *Store) PlaySteps(ctx context.Context, in replay.PlayedSteps) (replay.Cl
 
 // PauseReplay pauses a playback that cannot go on, as a stop would. Doing it
 // again, or for a player that was replaced, changes nothing.
-func (s *Store) PauseReplay(ctx context.Context, sessionID string, attempt int) error {
+func (s *Store) PauseReplay(ctx context.Context, sessionID domain.SessionID, attempt int) error {
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, claim, err := lockReplay(ctx, tx, sessionID, "")
 		if err != nil || claim.Status != domain.ReplayPlaying || claim.Attempt != attempt {
@@ -174,7 +174,7 @@ func (s *Store) PauseReplay(ctx context.Context, sessionID string, attempt int) 
 }
 
 // FinishReplay ends a playback that has come to its end. The files are owed.
-func (s *Store) FinishReplay(ctx context.Context, sessionID string, attempt int) error {
+func (s *Store) FinishReplay(ctx context.Context, sessionID domain.SessionID, attempt int) error {
 	return s.Update(ctx, func(tx *pg.Tx) error {
 		session, claim, err := lockReplay(ctx, tx, sessionID, "")
 		if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) FinishReplay(ctx context.Context, sessionID string, attempt int)
 }
 
 // SetReplaySpeed changes how fast a replay is played.
-func (db *Base) SetReplaySpeed(ctx context.Context, ownerID, sessionID string, speed int) error {
+func (db *Base) SetReplaySpeed(ctx context.Context, ownerID string, sessionID domain.SessionID, speed int) error {
 	tag, err := db.Pool.Exec(ctx, `
 		UPDATE replays r SET speed = $3 FROM sessions s
 		WHERE  r.session_id = $2 AND s.id = r.session_id AND s.owner_id = $1 AND s.deleted_at IS NULL`, ownerID, sessionID, speed)
@@ -213,7 +213,7 @@ func (db *Base) SetReplaySpeed(ctx context.Context, ownerID, sessionID string, s
 // HandOverReplay ends the playback where it is: the open chat ends interrupted
 // and the session is an ordinary one as soon as its files are copied, which is
 // owed from here on. Doing it again changes nothing.
-func (s *Store) HandOverReplay(ctx context.Context, ownerID, sessionID string) error {
+func (s *Store) HandOverReplay(ctx context.Context, ownerID string, sessionID domain.SessionID) error {
 	return s.Update(ctx, func(tx *pg.Tx) error {
 		session, claim, err := lockReplay(ctx, tx, sessionID, ownerID)
 		if err != nil || claim.Status == domain.ReplayAutonomous {
@@ -276,7 +276,7 @@ func (s *Store) ResumeReplay(ctx context.Context, ownerID string, was replay.Cla
 
 // ReplayFilesCopied ends what a hand-over owes: the snapshots of the checkpoints
 // are the session's own from here on.
-func (db *Base) ReplayFilesCopied(ctx context.Context, sessionID string) error {
+func (db *Base) ReplayFilesCopied(ctx context.Context, sessionID domain.SessionID) error {
 	err := db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `
 			UPDATE checkpoints k SET snapshot_id = k.session_id || '.' || split_part(k.snapshot_id, '.', 2)
@@ -296,7 +296,7 @@ func (db *Base) ReplayFilesCopied(ctx context.Context, sessionID string) error {
 
 // ReplayPair gives the replay session and its source, for the copy of the files.
 // A source that is gone is found false.
-func (db *Base) ReplayPair(ctx context.Context, sessionID string) (replay, source domain.Session, found bool, err error) {
+func (db *Base) ReplayPair(ctx context.Context, sessionID domain.SessionID) (replay, source domain.Session, found bool, err error) {
 	if replay, err = sessions.ByID(ctx, db.Pool, sessionID); err != nil {
 		return replay, source, false, err
 	}

@@ -21,7 +21,7 @@ import (
 type stepPlayer struct {
 	*pg.Tx
 	session sessions.Locked
-	text    map[string][]domain.Block
+	text    map[domain.TurnID][]domain.Block
 }
 
 // playedParent is a scalar query for the parent of the next entry of the loop $6
@@ -42,16 +42,16 @@ type playedEvent struct {
 	Error        *domain.ChatError   `json:"error"`
 
 	// turn:start, turn:end
-	TurnID               string       `json:"turn_id"`
-	Role                 domain.Role  `json:"role"`
-	Status               string       `json:"status"`
-	LoopID               string       `json:"loop_id"`
-	Kind                 string       `json:"kind"`
-	Model                string       `json:"model"`
-	ParentForkToolCallID *string      `json:"parent_fork_tool_call_id"`
-	Usage                domain.Usage `json:"usage"`
-	DurationMS           int64        `json:"duration_ms"`
-	FailureReason        *string      `json:"failure_reason"`
+	TurnID               domain.TurnID `json:"turn_id"`
+	Role                 domain.Role   `json:"role"`
+	Status               string        `json:"status"`
+	LoopID               string        `json:"loop_id"`
+	Kind                 string        `json:"kind"`
+	Model                string        `json:"model"`
+	ParentForkToolCallID *string       `json:"parent_fork_tool_call_id"`
+	Usage                domain.Usage  `json:"usage"`
+	DurationMS           int64         `json:"duration_ms"`
+	FailureReason        *string       `json:"failure_reason"`
 
 	// turn:patch
 	PatchType  string           `json:"patch_type"`
@@ -149,7 +149,7 @@ func (p stepPlayer) checkpoint(ctx context.Context, step replay.Step) error {
 	return err
 }
 
-func (p stepPlayer) chatStart(ctx context.Context, chatID string, e playedEvent) error {
+func (p stepPlayer) chatStart(ctx context.Context, chatID domain.ChatID, e playedEvent) error {
 	if e.Trigger == domain.TriggerAnswer {
 		if _, err := p.Exec(ctx, `
 			UPDATE chats SET state = 'running', round = round + 1, waiting_reason = 'model', finish_reason = NULL, started_at = now()
@@ -173,7 +173,7 @@ func (p stepPlayer) chatStart(ctx context.Context, chatID string, e playedEvent)
 			e.Mode,
 			e.Headless,
 			p.session.Model,
-			durable.ReplayWorkflowID(p.session.ID),
+			durable.ReplayWorkflowID(string(p.session.ID)),
 		); err != nil {
 			return err
 		}
@@ -349,7 +349,7 @@ func usableImages(images []domain.CallImage) []domain.CallImage {
 	return images
 }
 
-func (p stepPlayer) addCall(ctx context.Context, chatID, turnID string, call domain.ToolCall) error {
+func (p stepPlayer) addCall(ctx context.Context, chatID domain.ChatID, turnID domain.TurnID, call domain.ToolCall) error {
 	if _, err := p.Exec(
 		ctx,
 		`

@@ -22,7 +22,7 @@ const (
 
 // ChatEnded writes the deliveries of a chat's end in the transaction that ends it. Chats
 // of replays have none.
-func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end domain.ChatEnded) error {
+func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatID domain.ChatID, end domain.ChatEnded) error {
 	event := webhook.ChatEvent(end.FinishReason)
 	if event == webhook.ChatWaiting {
 		if err := runWaits(ctx, tx, sessionID, chatID); err != nil {
@@ -50,7 +50,7 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID, chatID string, end dom
 }
 
 // QuestionEscalated writes the deliveries of a question that no user has answered.
-func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questionID string) error {
+func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatID domain.ChatID, questionID string) error {
 	to, err := chatTargets(ctx, tx, sessionID, chatID, webhook.QuestionEscalated)
 	if err != nil || len(to.webhooks) == 0 {
 		return err
@@ -74,7 +74,7 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID, chatID, questi
 // TaskEvent writes the deliveries of an event of a scheduled task. The runs are those that
 // it is about, the oldest first.
 func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedule.Task, runs []schedule.Run) error {
-	session := ""
+	var session domain.SessionID
 	if len(runs) == 1 && runs[0].SessionID != nil {
 		session = *runs[0].SessionID
 	}
@@ -95,7 +95,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedul
 
 	shown := runs[max(0, len(runs)-webhook.MaxRuns):]
 
-	var of *string
+	var of *domain.SessionID
 	if session != "" {
 		of = &session
 	}
@@ -120,7 +120,13 @@ type targets struct {
 
 // chatTargets finds out who is sent an event of a chat. The rows of the webhooks stay
 // until the transaction is over.
-func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event webhook.Event) (to targets, err error) {
+func chatTargets(
+	ctx context.Context,
+	tx pgx.Tx,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+	event webhook.Event,
+) (to targets, err error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT w.id, left(s.intent, @shown), c.trigger, t.id, r.id
 		FROM   sessions s
@@ -149,7 +155,7 @@ func chatTargets(ctx context.Context, tx pgx.Tx, sessionID, chatID string, event
 }
 
 // openQuestions are the questions that a chat waits for.
-func openQuestions(ctx context.Context, tx pgx.Tx, chatID string) ([]webhook.Question, error) {
+func openQuestions(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) ([]webhook.Question, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT id, tool_call_id, CASE WHEN guards IS NULL THEN 'question' ELSE 'permission' END,
 		       CASE WHEN octet_length(questions::text) <= $2 THEN questions END, asked_at, expires_at, default_policy
@@ -163,7 +169,7 @@ const tooManyPending = "too many deliveries of this webhook wait already; it was
 
 // deliver writes one delivery for each of the webhooks. One that has too many deliveries
 // which wait gets a failed one.
-func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *string, event webhook.Event, data any) error {
+func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *domain.SessionID, event webhook.Event, data any) error {
 	body, err := json.Marshal(webhook.Body{Type: event, Timestamp: time.Now().UTC().Truncate(time.Millisecond), Data: data})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func DAGRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID stri
 }
 
 // dagRunEvent is DAGRunEvent, with the session that the event is about.
-func dagRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string, session *string,
+func dagRunEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, runID string, session *domain.SessionID,
 	questions []webhook.Question,
 ) error {
 	data := webhook.DAGRun{RunID: runID, SessionID: session, Questions: questions}
@@ -105,7 +105,7 @@ func runError(code, message *string) *webhook.RunError {
 
 // runEvent writes the deliveries for the webhooks of a user. Those that want events of one
 // session get what is about it; those of one scheduled task get none.
-func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string, session *string, data any) error {
+func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string, session *domain.SessionID, data any) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks
 		WHERE  owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] AND (only_session IS NULL OR only_session = $3) AND only_task IS NULL
@@ -121,7 +121,7 @@ func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string,
 
 // runWaits writes the deliveries of a run whose chat waits for an answer: of the DAG run
 // that the chat works for, by way of its subflows, or of the issue run.
-func runWaits(ctx context.Context, tx pgx.Tx, sessionID, chatID string) error {
+func runWaits(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
 	var (
 		trigger domain.Trigger
 		runID   string

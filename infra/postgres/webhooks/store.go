@@ -187,7 +187,7 @@ func (s *Store) ChangeWebhook(
 	return changed, pg.Fault("change webhook", err)
 }
 
-func same(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+func same[T ~string](a, b *T) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
 // RotateWebhookSecret gives a webhook another secret. The one before signs too for the
 // given seconds.

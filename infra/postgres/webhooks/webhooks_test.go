@@ -18,10 +18,11 @@ import (
 
 // sending is a database with one user and a chat.
 type sending struct {
-	t             *testing.T
-	db            *postgres.DB
-	owner         string
-	session, chat string
+	t       *testing.T
+	db      *postgres.DB
+	owner   string
+	session domain.SessionID
+	chat    domain.ChatID
 }
 
 func newSending(t *testing.T) sending {
@@ -131,14 +132,18 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	var body struct {
 		Type string
 		Data struct {
-			SessionID    string `json:"session_id"`
-			ChatID       string `json:"chat_id"`
-			FinishReason string `json:"finish_reason"`
+			SessionID    domain.SessionID `json:"session_id"`
+			ChatID       domain.ChatID    `json:"chat_id"`
+			FinishReason string           `json:"finish_reason"`
 		}
 	}
 	require.NoError(t, json.Unmarshal(newest.Request, &body))
 	require.Equal(t, "chat.completed", body.Type)
-	require.Equal(t, []string{s.session, s.chat, "completed"}, []string{body.Data.SessionID, body.Data.ChatID, body.Data.FinishReason})
+	require.Equal(
+		t,
+		[]string{string(s.session), string(s.chat), "completed"},
+		[]string{string(body.Data.SessionID), string(body.Data.ChatID), body.Data.FinishReason},
+	)
 
 	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
 
@@ -152,7 +157,7 @@ func TestWebhooks_filtersAreTheOwnersOwn(t *testing.T) {
 	s := newSending(t)
 
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
-	for _, spec := range []webhook.Spec{{SessionID: &s.session}, {TaskID: &s.session}} {
+	for _, spec := range []webhook.Spec{{SessionID: &s.session}, {TaskID: new(string(s.session))}} {
 		_, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), spec, []byte("sealed"))
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), err)
 	}
