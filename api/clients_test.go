@@ -69,14 +69,17 @@ func TestBodies_of_all_requests_have_one_budget(t *testing.T) {
 
 	// Slow ones hold what they have sent once it has been read, but for those that find
 	// no room themselves: sooner or later there is none for a whole body.
-	var slow []net.Conn
+	var (
+		slow []net.Conn
+		busy reply
+	)
 
 	require.Eventually(t, func() bool {
 		slow = append(slow, w.halfSent(w.ann, 110<<10))
-		return w.do("POST", "/api/sessions", w.ann, body).status == 503
-	}, timeout, tick)
+		busy = w.do("POST", "/api/sessions", w.ann, body)
 
-	busy := w.do("POST", "/api/sessions", w.ann, body)
+		return busy.status == 503
+	}, timeout, tick)
 	busy.code(503, "body_budget_exhausted")
 	require.Equal(t, "1", busy.header.Get("Retry-After"))
 	require.Equal(t, 200, w.do("GET", "/api/sessions", w.ann, "").status, "requests without a body are not concerned")
