@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Rest } from './lib/rest.mjs';
+import * as dags from './lib/dags.mjs';
+import { dagOf, graph, nodeOf } from './lib/dags.mjs';
 import { Fixture, eventually, order, steps } from './lib/fixture.mjs';
 
 let fixture;
@@ -11,42 +13,13 @@ after(() => fixture?.close());
 
 const agent = (id, prompt, more = {}) => ({ id, type: 'agent', config: { prompt }, ...more });
 const bashNode = (id, command, more = {}) => ({ id, type: 'tool', config: { tool: 'Bash', arguments: { command } }, ...more });
-const graph = (nodes, ...edges) => ({
-  nodes: [{ id: 's', type: 'start' }, ...nodes, { id: 'z', type: 'end' }],
-  edges: edges.map((e, i) => ({ id: `e${i}`, source: e[0], target: e[1], ...e[2] })),
-});
-const dagOf = (id, rest = '') => `/api/prod_solution/dag/${id}${rest}`;
-
-// publish makes a solution whose DAG is published; given one, it publishes its next version.
-async function publish(dag, id, rest = fixture.rest) {
-  id ??= (await rest.post('/api/prod_solution', { name: 'Runs' })).id;
-  const base = (await rest.get(dagOf(id))).version;
-  await rest.put(dagOf(id), { base_version: base, dag });
-  await rest.post(dagOf(id, '/publish'));
-  return id;
-}
-
+const publish = (dag, id, rest = fixture.rest) => dags.publish(rest, dag, id);
 const run = (id, body = {}) => fixture.rest.post(dagOf(id, '/runs'), body);
-const read = (id, runID) => fixture.rest.get(dagOf(id, `/runs/${runID}`));
-const over = (id, runID) => eventually(`run ${runID} is over`, async () => {
-  const now = await read(id, runID);
-  return ['completed', 'failed', 'cancelled'].includes(now.status) ? now : undefined;
-});
-const reach = (id, runID, node, status) => eventually(`node ${node} is ${status}`, async () => {
-  const found = nodeOf(await read(id, runID), node);
-  return found.status === status ? found : undefined;
-});
-const nodeOf = (found, id) => found.nodes.find((n) => n.node_id === id);
+const read = (id, runID) => dags.read(fixture.rest, id, runID);
+const over = (id, runID) => dags.over(fixture.rest, id, runID);
+const reach = (id, runID, node, status) => dags.reach(fixture.rest, id, runID, node, status);
+const answer = (session, option) => dags.answer(fixture.rest, session, option);
 const statuses = (found) => Object.fromEntries(found.nodes.map((n) => [n.node_id, n.status]));
-const answer = async (session, option) => {
-  const asked = await eventually('the question is in the inbox', async () =>
-    (await fixture.rest.get('/api/inbox')).items.find((i) => i.session_id === session),
-  );
-  await fixture.rest.post(`/api/sessions/${session}/chat`, {
-    askuser_answer: { tool_call_id: asked.tool_call_id, selections: { 0: [option] }, custom: {} },
-  });
-  return asked;
-};
 
 // follow opens the events of a run: shows(text) waits until they hold a text, rest()
 // gives all of them once the run is over.

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cluster } from './lib/cluster.mjs';
+import * as dags from './lib/dags.mjs';
 import { Talk } from './lib/load.mjs';
 import { buildNext } from './lib/nextbuild.mjs';
 import { binary } from './lib/server.mjs';
@@ -29,6 +30,17 @@ const status = async (cluster) => JSON.parse(await cluster.deploy(binary, 'statu
 async function built(fixture, session) {
   const { items } = await fixture.rest.get(`/api/admin/runs?session_id=${session}&kind=chat`);
   return items[0]?.build_id;
+}
+
+// gated starts a run of a DAG that waits for a person between two commands.
+async function gated({ rest }) {
+  const mark = (id) => ({ id, type: 'tool', config: { tool: 'Bash', arguments: { command: `echo ${id} >> marks; cat marks` } } });
+  const solution = await dags.publish(rest, dags.graph(
+    [mark('first'), { id: 'gate', type: 'human', config: { prompt: 'Go on?', options: ['yes', 'no'] } }, mark('second')],
+    ['s', 'first'], ['first', 'gate'], ['gate', 'second'], ['second', 'z']));
+  const { id } = await rest.post(dags.dagOf(solution, '/runs'), {});
+  const gate = await dags.reach(rest, solution, id, 'gate', 'waiting');
+  return { solution, id, gate: gate.session_id };
 }
 
 // waits holds that a chat has asked, and waits for its answer.
@@ -55,6 +67,7 @@ test('a new build beside the old one while 50 chats run and 20 wait for an answe
   const old = joined.current;
   const waiting = await open(fixture, 20, 'question', 3);
   await Promise.all(waiting.map(waits));
+  const dagRun = await gated(fixture);
   const running = [...await open(fixture, 35, 'commands', 10), ...await open(fixture, 15, 'sub-agent', 5)];
   // The first is the longest: it ends after the new build has taken over.
   const longest = await Talk.open(fixture, 'longest', { kind: 'commands', length: 40 });
@@ -90,6 +103,14 @@ test('a new build beside the old one while 50 chats run and 20 wait for an answe
     await talk.check();
     await eventually(`${talk.name} ended on the new build`, async () => await built(fixture, talk.session) === fresh, 20_000);
   }
+
+  await dags.answer(fixture.rest, dagRun.gate, 0);
+  const done = await dags.over(fixture.rest, dagRun.solution, dagRun.id);
+  assert.equal(done.status, 'completed', JSON.stringify(done));
+  assert.deepEqual(['first', 'second'].map((id) => dags.nodeOf(done, id)).map((n) => [n.attempt, n.outputs.trim()]),
+    [[1, 'first'], [1, 'second']], 'a node ran twice');
+  const { items: carried } = await fixture.rest.get('/api/admin/runs?kind=dag');
+  assert.equal(carried.find((r) => r.workflow_id.endsWith(dagRun.id)).build_id, fresh, 'the run of a DAG goes on with the new build');
   for (const worker of workers) assert.deepEqual(await worker.terminate(), { code: 0, signal: null });
 }, { workers: 2 }));
 
