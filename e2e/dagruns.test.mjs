@@ -307,6 +307,30 @@ test('an administrator ends a run with a reason', async () => {
   );
 });
 
+test('an administrator resumes a run from the database', async () => {
+  const id = await publish(graph(
+    [bashNode('first', 'echo once'), { id: 'gate', type: 'human', config: { prompt: 'Go on?', options: ['yes', 'no'] } }],
+    ['s', 'first'], ['first', 'gate'], ['gate', 'z'],
+  ));
+  const made = await run(id);
+  const gate = await reach(id, made.id, 'gate', 'waiting');
+  const workflow = `dag/${id}/${made.id}`;
+  const resume = (of) => fixture.rest.call('POST', `/api/admin/runs/${encodeURIComponent(of)}/resume`);
+  const runs = async () => (await fixture.rest.get('/api/admin/runs?kind=dag&limit=200')).items.filter((r) => r.workflow_id === workflow);
+  const [old] = await eventually('the run is listed', async () => (await runs()).length && runs());
+  assert.equal((await resume(workflow)).status, 200);
+  const again = await eventually('another workflow carries the run', async () =>
+    (await runs()).find((r) => r.status === 'running' && r.run_id !== old.run_id));
+  assert.equal(again.work.waiting.reason, 'question', JSON.stringify(again));
+  const { status, body } = await resume(`session/${gate.session_id}`);
+  assert.deepEqual([status, body.code], [409, 'run_waits_for_answer']);
+  await answer(gate.session_id, 0);
+  const done = await over(id, made.id);
+  assert.deepEqual([done.status, nodeOf(done, 'first').attempt], ['completed', 1], JSON.stringify(done));
+  const [, turn] = await fixture.rest.messages(nodeOf(done, 'first').session_id);
+  assert.equal(turn.tool_calls.length, 1, 'a finished node ran again');
+});
+
 test('a subflow is a run of its own', async () => {
   const inner = await publish(graph([agent('work', `On {{input.word}}${steps({ text: 'inner result' })}`)], ['s', 'work'], ['work', 'z']));
   const id = await publish(graph([
