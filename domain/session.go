@@ -100,7 +100,8 @@ const (
 
 // NewSession is what a client may say when it makes a session.
 type NewSession struct {
-	ID              SessionID // empty: a new one
+	ID              SessionID    // empty: a new one
+	Class           SessionClass // empty: chat
 	Intent          string
 	SolutionID      *string
 	BizRoleID       *string

@@ -235,7 +235,8 @@ type WorkerReport struct {
 
 // Start says which session is made of which agent.
 type Start struct {
-	SessionID domain.SessionID // chosen by the caller, so that the same start may be repeated
+	SessionID domain.SessionID    // chosen by the caller, so that the same start may be repeated
+	Class     domain.SessionClass // empty: chat
 
 	// One of them names the agent.
 	RecordID   string // a production agent

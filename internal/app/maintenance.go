@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"everloop/activities/background"
+	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
 	"everloop/service/chat"
@@ -18,10 +19,14 @@ import (
 
 // retentionSettings say how long records of the past are kept.
 type retentionSettings struct {
-	UsageDays   int `name:"retention-usage-days" default:"800" env:"RETENTION_USAGE_DAYS" help:"Days for which the usage of deleted sessions is kept; 0: no end."`
-	AuditDays   int `name:"retention-audit-days" default:"365" env:"RETENTION_AUDIT_DAYS" help:"Days that entries of the audit log are kept; 0: no end."`
-	WebhookDays int `name:"retention-webhook-days" default:"30" env:"RETENTION_WEBHOOK_DAYS" help:"Days that ended deliveries of webhooks are kept; 0: no end but their number."`
-	HistoryDays int `name:"retention-history-days" default:"30" env:"RETENTION_HISTORY_DAYS" help:"Days that ended rewinds, branch switches and what-ifs are kept; 0: no end."`
+	UsageDays    int `name:"retention-usage-days" default:"800" env:"RETENTION_USAGE_DAYS" help:"Days for which the usage of deleted sessions is kept; 0: no end."`
+	AuditDays    int `name:"retention-audit-days" default:"365" env:"RETENTION_AUDIT_DAYS" help:"Days that entries of the audit log are kept; 0: no end."`
+	WebhookDays  int `name:"retention-webhook-days" default:"30" env:"RETENTION_WEBHOOK_DAYS" help:"Days that ended deliveries of webhooks are kept; 0: no end but their number."`
+	ChatDays     int `name:"retention-chat-days" default:"0" env:"RETENTION_CHAT_DAYS" help:"Days without activity after which a session is deleted that no run made; 0: never."`
+	ScheduleDays int `name:"retention-schedule-days" default:"0" env:"RETENTION_SCHEDULE_DAYS" help:"The same for sessions of scheduled runs."`
+	DAGDays      int `name:"retention-dag-days" default:"0" env:"RETENTION_DAG_DAYS" help:"The same for sessions of nodes of DAGs."`
+	IssueDays    int `name:"retention-issue-days" default:"0" env:"RETENTION_ISSUE_DAYS" help:"The same for sessions in which agents work on issues."`
+	HistoryDays  int `name:"retention-history-days" default:"30" env:"RETENTION_HISTORY_DAYS" help:"Days that ended rewinds, branch switches and what-ifs are kept; 0: no end."`
 }
 
 // newWaitingChats is the service that answers questions whose time is over.
@@ -42,7 +47,8 @@ func (s retentionSettings) check() error {
 
 	for variable, days := range map[string]int{
 		"RETENTION_AUDIT_DAYS": s.AuditDays, "RETENTION_USAGE_DAYS": s.UsageDays, "RETENTION_HISTORY_DAYS": s.HistoryDays,
-		"RETENTION_WEBHOOK_DAYS": s.WebhookDays,
+		"RETENTION_WEBHOOK_DAYS": s.WebhookDays, "RETENTION_CHAT_DAYS": s.ChatDays, "RETENTION_SCHEDULE_DAYS": s.ScheduleDays,
+		"RETENTION_DAG_DAYS": s.DAGDays, "RETENTION_ISSUE_DAYS": s.IssueDays,
 	} {
 		if days < 0 || days > mostDays {
 			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, mostDays))
@@ -50,6 +56,14 @@ func (s retentionSettings) check() error {
 	}
 
 	return errors.Join(faults...)
+}
+
+// ages say after which time without activity sessions of each class end.
+func (s retentionSettings) ages() map[domain.SessionClass]time.Duration {
+	return map[domain.SessionClass]time.Duration{
+		domain.ClassChat: days(s.ChatDays), domain.ClassSchedule: days(s.ScheduleDays),
+		domain.ClassDAG: days(s.DAGDays), domain.ClassIssue: days(s.IssueDays),
+	}
 }
 
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
@@ -71,6 +85,7 @@ const (
 	// waitingRunsEvery is for runs that wait for chats: nothing suggests that one is lost.
 	waitingRunsEvery = 30 * time.Second
 	pruneEvery       = 10 * time.Minute
+	expireEvery      = 5 * time.Minute
 	versionEvery     = 10 * time.Second
 	moveEvery        = 10 * time.Second
 )
@@ -109,8 +124,15 @@ func (b *backend) newMaintenance(
 
 		return err
 	}
-	spool := func(context.Context) error { return b.transfers.ClearSpool() }
 	s := b.settings
+
+	deleter, err := b.sessionDeleter()
+	if err != nil {
+		return nil, err
+	}
+
+	expiry := maintenance.ExpireSessions(b.store, deleter, s.ages(), b.logger)
+	spool := func(context.Context) error { return b.transfers.ClearSpool() }
 
 	return maintenance.NewRunner(b.DB, "everloop/maintenance", append(checks, []maintenance.Job{
 		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
@@ -134,6 +156,7 @@ func (b *backend) newMaintenance(
 		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
 		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
 
+		{Name: "delete unused sessions", Every: expireEvery, Run: expiry},
 		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneIdempotency)},
 		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.DB.PruneDAGRuns)},
 		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneInbox)},

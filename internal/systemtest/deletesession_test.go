@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -103,6 +104,41 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// A session that was not used for the time of its class is removed like one that a
+// person deletes.
+func TestExpireSessions_removesASession(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	rest := &outside{tries: 1}
+	worker.RegisterDeletions(s.worker, &background.Deletions{
+		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
+	})
+
+	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, s.runs, s.logger)
+	require.NoError(t, err)
+
+	old, fresh := s.session(), s.session()
+	for _, session := range []domain.SessionID{old, fresh} {
+		chat := s.send(session, script(obj{"steps": []obj{{"text": "done"}}}))
+		require.Equal(t, "completed", s.awaitEnd(session, chat.ChatID)["finish_reason"])
+	}
+
+	_, err = s.journal.Pool.Exec(t.Context(), `
+		UPDATE sessions SET created_at = created_at - interval '1 day', updated_at = updated_at - interval '1 day' WHERE id = $1`, old)
+	require.NoError(t, err)
+
+	ages := map[domain.SessionClass]time.Duration{domain.ClassChat: time.Hour}
+	require.NoError(t, maintenance.ExpireSessions(s.journal, deleter, ages, s.logger)(t.Context()))
+	_, err = s.journal.SessionRun(t.Context(), "", old)
+	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
+	_, err = s.journal.SessionRun(t.Context(), "", fresh)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
+		return err == nil && len(left) == 0
+	}, time.Minute, 10*time.Millisecond, "its rows are removed")
 }
 
 // lostStarts are runs of a Temporal server that is away.

@@ -29,6 +29,7 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 
 	made := domain.NewSession{
 		ID:          in.SessionID,
+		Class:       in.Class,
 		Intent:      in.Intent,
 		Model:       from.model,
 		WorkspaceID: in.WorkspaceID,

@@ -52,7 +52,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 
 func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
 	err = s.cfg.Agents.StartSession(ctx, run.OwnerID, agents.Start{
-		SessionID: run.SessionID, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
+		SessionID: run.SessionID, Class: domain.ClassIssue, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
 	})
 	if err != nil {
 		return "", err

@@ -91,13 +91,15 @@ func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.Cha
 // makeSession makes the session of an attempt, once: of the production agent that the node
 // names, or with what the node itself says.
 func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config, session domain.NewSession) error {
+	session.Class = domain.ClassDAG
 	if session.Setup.Script != nil {
 		return s.cfg.Records.EnsureSession(ctx, ownerID, session)
 	}
 
 	if c.AgentID != "" {
 		return s.cfg.Agents.StartSession(ctx, ownerID, prodagent.Start{
-			SessionID: session.ID, AgentID: c.AgentID, Intent: session.Intent, Model: session.Model, Budget: session.Setup.Budget,
+			SessionID: session.ID, Class: session.Class, AgentID: c.AgentID, Intent: session.Intent, Model: session.Model,
+			Budget: session.Setup.Budget,
 		})
 	}
 

@@ -64,8 +64,13 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID domain.ChatID, err error) {
 	task := run.Task
 
+	class := domain.ClassSchedule
+	if task.Persistent { // it is of all runs of the task
+		class = domain.ClassChat
+	}
+
 	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
-		ID: run.SessionID, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
+		ID: run.SessionID, Class: class, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
 		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
 	})
 	if err != nil {

@@ -250,6 +250,8 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"stalled":      func() error { _, err := store.StalledSessions(ctx, 0, "", 200); return err },
 		"stops":        func() error { _, err := store.UndeliveredStops(ctx, "", 200); return err },
 		"running":      func() error { _, err := store.RunningChats(ctx, 0, "", 200); return err },
+		"unused":       func() error { _, err := store.ExpiredSessions(ctx, domain.ClassSchedule, 0, 20); return err },
+		"unused chats": func() error { _, err := store.ExpiredSessions(ctx, domain.ClassChat, 0, 20); return err },
 		"deleted":      func() error { _, err := store.DeletedSessions(ctx, 0, "", 200); return err },
 		"live work":    func() error { _, err := store.LiveWork(ctx, "s1"); return err },
 		"compactions":  func() error { _, err := store.LostCompactions(ctx, "", 200); return err },

@@ -93,21 +93,41 @@ func (db *Base) CreateSession(ctx context.Context, ownerID string, in domain.New
 	}
 
 	args := pgx.NamedArgs{
-		"id": id, "owner": ownerID, "branch": domain.NewID(), "intent": in.Intent,
-		"solution": in.SolutionID, "role": in.BizRoleID, "template": in.TemplateID, "skill": in.PrimarySkillID,
-		"model": in.Model, "factory": in.SoftwareFactory, "workspace": in.WorkspaceID, "memory": in.MemoryEnabled,
-		"persistent": in.Persistent, "env": in.Env, "disabled": in.DisableTools, "setup": in.Setup, "mode": in.Mode,
-		"task": task, "script": in.InitScript, "title": domain.InitTaskTitle, "command": domain.InitTaskCommand(task),
-		"output": domain.InitTaskOutput(task),
+		"id":         id,
+		"owner":      ownerID,
+		"branch":     domain.NewID(),
+		"intent":     in.Intent,
+		"solution":   in.SolutionID,
+		"role":       in.BizRoleID,
+		"template":   in.TemplateID,
+		"skill":      in.PrimarySkillID,
+		"model":      in.Model,
+		"factory":    in.SoftwareFactory,
+		"workspace":  in.WorkspaceID,
+		"memory":     in.MemoryEnabled,
+		"persistent": in.Persistent,
+		"env":        in.Env,
+		"disabled":   in.DisableTools,
+		"setup":      in.Setup,
+		"mode":       in.Mode,
+		"class": cmp.Or(
+			in.Class,
+			domain.ClassChat,
+		),
+		"task":    task,
+		"script":  in.InitScript,
+		"title":   domain.InitTaskTitle,
+		"command": domain.InitTaskCommand(task),
+		"output":  domain.InitTaskOutput(task),
 	}
 	rows, _ := db.Pool.Query(ctx, `
 		WITH s AS (
 			INSERT INTO sessions (id, owner_id, intent, solution_id, biz_role_id, template_id, primary_skill_id, model,
 			                      software_factory_id, workspace_id, memory_enabled, is_persistent, env, disable_tools, setup, mode,
-			                      active_branch_id, intent_from_message, init_task_id)
+			                      active_branch_id, intent_from_message, init_task_id, class)
 			VALUES (@id, @owner, @intent, @solution, @role, @template, @skill, @model, @factory, @workspace, @memory,
 			        @persistent, @env, @disabled, @setup, coalesce(nullif(@mode, ''), 'executing'), @branch, @intent = '',
-			            nullif(@task, ''))
+			            nullif(@task, ''), @class)
 			RETURNING *),
 		init AS (
 			INSERT INTO background_tasks (id, session_id, kind, title, command, script, status, output_path)
