@@ -61,6 +61,7 @@ test-quick: setup build test-desktop lint ## Run every package's tests and the e
 	build/test.sh --quick
 
 bench: setup build ## Measure, beside a bare baseline; prints ratios
+	@[ -d e2e/node_modules ] || (cd e2e && npm ci --silent)
 	$(GO) run ./bench
 
 lint: ## Check code, workflows, imports between packages, pages and words

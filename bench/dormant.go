@@ -17,8 +17,9 @@ import (
 const (
 	// runsOfUser is how many runs of DAGs that are not over one user may have.
 	runsOfUser = 100
-	// dormantSettle is how long the service rests before its CPU is taken for dormantWatch.
-	dormantSettle = 20 * time.Second
+	// dormantSettle is how long the service rests before its CPU is taken for dormantWatch:
+	// until then timers of Temporal run out that limited the steps of what was begun.
+	dormantSettle = 8 * time.Minute
 	dormantWatch  = 60 * time.Second
 	// dormantPatience is how long Temporal may take for all schedules.
 	dormantPatience = 10 * time.Minute
@@ -29,7 +30,7 @@ const (
 // measureDormant takes the CPU of a service with many schedules that are not due and many
 // runs that wait for their time, beside that of the same service before.
 func measureDormant(ctx context.Context, b *bench) error {
-	idle, err := b.rest(ctx)
+	idle, err := b.rest(ctx, idleSettle)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func measureDormant(ctx context.Context, b *bench) error {
 
 	b.value("  until Temporal has all schedules", "s", time.Since(began).Seconds(), nil)
 
-	used, err := b.rest(ctx)
+	used, err := b.rest(ctx, dormantSettle)
 	if err != nil {
 		return err
 	}
@@ -71,8 +72,8 @@ func measureDormant(ctx context.Context, b *bench) error {
 }
 
 // rest lets the service settle, and takes its CPU then.
-func (b *bench) rest(ctx context.Context) (used proc.Usage, err error) {
-	if err := wait(ctx, dormantSettle); err != nil {
+func (b *bench) rest(ctx context.Context, settle time.Duration) (used proc.Usage, err error) {
+	if err := wait(ctx, settle); err != nil {
 		return used, err
 	}
 

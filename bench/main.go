@@ -66,6 +66,7 @@ var parts = []part{
 	{"session", "reading one session, over and over", measureSession},
 	{"schedules", "scheduled tasks that are due at the same time", measureSchedules},
 	{"dag", "a DAG of 200 nodes that do nothing, and one of commands side by side", measureDAG},
+	{"desktop", "the desktop in a browser", measureDesktop},
 	{"dormant", "schedules that are not due, and runs that wait", measureDormant},
 }
 
