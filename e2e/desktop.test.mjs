@@ -40,6 +40,7 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
   async function clean(page, place) {
     assert.deepEqual(await violations(page), [], place);
     assert.deepEqual(faults, [], place);
+    await desktop.show(page, place);
   }
 
   test('sign-in with a password, and the end of it', async () => {

@@ -179,9 +179,12 @@ class Session:
         )
         ack = await self._connection.request("chat:send", body, True, timeout)
         sent = Sent(ack["chat_id"], ack["turn_id"], ack["delivery_applied"], ack["position"], ack["duplicate"])
+        preview = message[:200] if isinstance(message, str) else ""
+        noted = QueuedMessage(chat_id=sent.chat_id, turn_id=sent.turn_id, position=sent.position, preview=preview)
         if sent.position > 0:
-            preview = message[:200] if isinstance(message, str) else ""
-            self.view.queued(QueuedMessage(chat_id=sent.chat_id, turn_id=sent.turn_id, position=sent.position, preview=preview))
+            self.view.queued(noted)
+        elif sent.delivery_applied == "steer":
+            self.view.joins(noted)
         return sent
 
     async def run(

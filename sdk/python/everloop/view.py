@@ -102,6 +102,8 @@ class Snapshot:
     queue: Sequence[QueuedMessage] = ()
     """Messages known to wait; `queue_length` counts those of other clients, too."""
     queue_length: int = 0
+    joining: Sequence[QueuedMessage] = ()
+    """Own messages that join the running chat, until its agent reads them."""
     tasks: Mapping[str, generated.BackgroundTaskUpdated] = field(default_factory=dict)
     online: bool = False
     loaded: bool = False
@@ -161,6 +163,7 @@ class ChatView:
             questions=questions,
             queue=tuple(ack["queue"]),
             queue_length=len(ack["queue"]),
+            joining=(),
             last_end=ack["last_end"],
         )
 
@@ -172,7 +175,7 @@ class ChatView:
         """Drops what is over, because the active branch changed; `loaded` brings the turns of the new one."""
         self._turns = {name: turn for name, turn in self._turns.items() if turn.status == "streaming"}
         self._held.clear()
-        self._set(loaded=False, last_end=None)
+        self._set(loaded=False, last_end=None, joining=())
 
     def loaded(self, turns: Sequence[Mapping[str, Any]]) -> None:
         """Takes the messages list. What events have shown is newer than the list."""
@@ -191,6 +194,11 @@ class ChatView:
             return
         queue = tuple(sorted([*self._state.queue, message], key=lambda one: one["position"]))
         self._set(queue=queue, queue_length=max(self._state.queue_length, len(queue)))
+
+    def joins(self, message: QueuedMessage) -> None:
+        """Notes an own message that joins the running chat."""
+        if message["turn_id"] not in self._turns:
+            self._set(joining=(*self._state.joining, message))
 
     def take(self, event: SessionEvent) -> None:
         """Applies an event."""
@@ -248,7 +256,8 @@ class ChatView:
 
     def _turn_start(self, data: generated.TurnStart) -> None:
         turn_id = data["turn_id"]
-        self._set(queue=self._unqueued(lambda one: one["turn_id"] == turn_id))
+        joining = tuple(one for one in self._state.joining if one["turn_id"] != turn_id)
+        self._set(joining=joining, queue=self._unqueued(lambda one: one["turn_id"] == turn_id))
         self._put({name: value for name, value in data.items() if name not in ("seq", "prev_seq", "ts", "session_id")})
 
     def _turn_end(self, event: SessionEvent, data: generated.TurnEnd) -> None:

@@ -131,6 +131,28 @@ class StreamTest(StreamCase):
         session.view.reload()  # another branch
         self.assertIsNone(session.view.snapshot().last_end)
 
+    async def test_knows_own_messages_that_join_the_running_chat(self) -> None:
+        session = await self.follow()
+
+        async def sent(body: dict[str, Any], sid: str) -> dict[str, Any]:
+            turn = {"one": "u1", "two": "u2"}[body["message"]]
+            return {"ok": True, "chat_id": "c1", "turn_id": turn, "delivery_applied": "steer", "position": 0, "duplicate": False}
+
+        self.fake.on_send = sent
+        await session.send("one", delivery="steer")
+        await session.send("two", delivery="steer")
+
+        def joining() -> list[str]:
+            return [one["turn_id"] for one in session.view.snapshot().joining]
+
+        self.assertEqual(joining(), ["u1", "u2"])
+        await self.fake.publish("turn:start", **{**stored("u1", ""), "role": "user"})
+        await until("its turn", lambda: joining() == ["u2"])
+        await session.send("one", delivery="steer")  # its acknowledgement came behind its turn
+        self.assertEqual(joining(), ["u2"])
+        session.view.reload()  # another branch
+        self.assertEqual(joining(), [])
+
     async def test_reads_the_messages_when_events_are_no_longer_kept(self) -> None:
         session = await self.follow()
         await until("the messages", lambda: session.view.snapshot().loaded)
