@@ -44,7 +44,7 @@ func (p past) Checkout(
 	return shown, p.known(checkpointID)
 }
 
-func (past) Compare(_ context.Context, sessionID domain.SessionID, _ string, _ domain.BranchID) (history.Comparison, error) {
+func (past) Compare(_ context.Context, sessionID domain.SessionID, _, _ domain.BranchID) (history.Comparison, error) {
 	return history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}, Files: []history.FileDifference{}}, nil
 }
 

@@ -155,7 +155,7 @@ type QueuedMessage struct {
 // what has to be stopped now that it is made.
 type Enqueued struct {
 	Ack      SendAck
-	StopChat string // the running chat that an interrupting message stops
+	StopChat ChatID // the running chat that an interrupting message stops
 }
 
 // Stopped is what a stop came to.

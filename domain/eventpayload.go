@@ -195,7 +195,7 @@ type TaskUpdated struct {
 
 // CheckpointCreated is the payload of checkpoint:created.
 type CheckpointCreated struct {
-	ID       string         `json:"checkpoint_id" doc:"For rewind, checkout and switch-branch."`
+	ID       CheckpointID   `json:"checkpoint_id" doc:"For rewind, checkout and switch-branch."`
 	TurnID   TurnID         `json:"turn_id" doc:"The turn that it was made before."`
 	BranchID BranchID       `json:"branch_id" doc:"The branch of the turn."`
 	Sequence int64          `json:"sequence" doc:"The place of the turn in its branch."`

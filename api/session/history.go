@@ -24,7 +24,7 @@ type History interface {
 		checkpointID domain.CheckpointID,
 		position history.CheckoutPosition,
 	) (history.Checkout, error)
-	Compare(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error)
+	Compare(ctx context.Context, sessionID domain.SessionID, base, other domain.BranchID) (history.Comparison, error)
 	// CheckpointChanges compares a checkpoint with another one; an empty to is the workspace.
 	CheckpointChanges(
 		ctx context.Context,
@@ -180,7 +180,7 @@ func (a *HistoryAPI) tree(ctx context.Context, in *access.SessionRef) (*httpx.Bo
 
 func (a *HistoryAPI) compareBranches(ctx context.Context, in *struct {
 	access.SessionRef
-	Base  string          `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
+	Base  domain.BranchID `query:"base" required:"true" minLength:"1" doc:"A branch_id of the history." example:"01a1fd9b-4f0b-74a9-8a1e-0a3f5e8b9c10"`
 	Other domain.BranchID `query:"other" required:"true" minLength:"1" doc:"Another branch_id of the history." example:"01a1fd9c-1d20-7b11-9d40-6f0c7a2e4b55"`
 },
 ) (*httpx.Body[history.Comparison], error) {
@@ -239,7 +239,7 @@ func (a *HistoryAPI) rewind(ctx context.Context, in *moveInput) (*httpx.Body[rew
 
 	return httpx.Answer(rewindResult{
 		SessionID: moved.SessionID, CheckpointID: moved.CheckpointID, BranchID: moved.BranchID, PreviousBranchID: moved.PreviousBranchID,
-		PreRewindCheckpointID: domain.CheckpointID(moved.PreRewindID), HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
+		PreRewindCheckpointID: moved.PreRewindID, HeadTurnID: moved.HeadTurnID, RemovedTurnIDs: moved.RemovedTurnIDs,
 		Message: editable(moved.Message), Files: moved.Files, Cancelled: moved.Cancelled,
 	}, err)
 }

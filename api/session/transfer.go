@@ -130,7 +130,7 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 	return &httpx.Streamed{Body: func(hctx huma.Context) {
 		c := httpx.FiberOf(hctx)
 		c.Set(fiber.HeaderContentType, "application/zip")
-		c.Set(fiber.HeaderContentDisposition, string(`attachment; filename="session-`)+string(session.ID)+string(`.zip"`))
+		c.Set(fiber.HeaderContentDisposition, `attachment; filename="session-`+string(session.ID)+`.zip"`)
 		c.Set(fiber.HeaderCacheControl, "no-store")
 		conn := c.Context().Conn()
 		c.Context().SetBodyStreamWriter(fasthttp.StreamWriter(func(w *bufio.Writer) {

@@ -114,9 +114,9 @@ type Operation struct {
 	SandboxUID int
 	Kind       domain.HistoryOperationKind
 	State      State
-	LeftID     string        // the checkpoint of what the session stood at
-	ChatID     domain.ChatID // of a what-if
-	Attempt    int           // fencing token: of two attempts the later one may write
+	LeftID     domain.CheckpointID // the checkpoint of what the session stood at
+	ChatID     domain.ChatID       // of a what-if
+	Attempt    int                 // fencing token: of two attempts the later one may write
 }
 
 // State is how far an operation has come.
@@ -150,7 +150,7 @@ type Moved struct {
 	HeadTurnID       *domain.TurnID       `json:"head_turn_id"`
 	RemovedTurnIDs   []domain.TurnID      `json:"removed_turn_ids"` // kept on the branch that was left
 	PreviousBranchID domain.BranchID      `json:"previous_branch_id"`
-	PreRewindID      string               `json:"pre_rewind_checkpoint_id"`
+	PreRewindID      domain.CheckpointID  `json:"pre_rewind_checkpoint_id"`
 	Message          []domain.ContentPart `json:"message"` // of the turn that a rewind went back before; null: none
 	Files            RestoredFiles        `json:"files"`
 	Cancelled        Cancelled            `json:"cancelled"`

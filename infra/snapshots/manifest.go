@@ -80,7 +80,7 @@ func (s *session) partKnown(sum hash) bool {
 
 // load gives a snapshot's tree, from memory or from the store.
 func (s *Store) load(ctx context.Context, id string) (*tree, error) {
-	name, sum, err := parseID(domain.SessionID(id))
+	name, sum, err := parseID(id)
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 		known := b.store.session(b.session).last()
 
 		if restarted {
-			_, sum, err := parseID(domain.SessionID(first.ID))
+			_, sum, err := parseID(first.ID)
 			require.NoError(t, err)
 
 			known = b.store.session(b.session).remembered(sum)

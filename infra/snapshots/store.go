@@ -111,8 +111,8 @@ func makeID(session domain.SessionID, sum hash) string {
 	return string(session) + "." + sum.String()
 }
 
-func parseID(id domain.SessionID) (session domain.SessionID, sum hash, err error) {
-	name, digits, _ := strings.Cut(string(id), ".")
+func parseID(id string) (session domain.SessionID, sum hash, err error) {
+	name, digits, _ := strings.Cut(id, ".")
 	session = domain.SessionID(name)
 
 	raw, bad := hex.DecodeString(digits)

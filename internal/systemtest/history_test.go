@@ -143,11 +143,11 @@ func TestHistoryOperations_areWorkflows(t *testing.T) {
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
 
-	for name, want := range map[string]string{"Kind": `"history"`, "SessionId": string(`"`) + string(session) + string(`"`), "OwnerId": `"` + p.caller.User.ID + `"`} {
+	for name, want := range map[string]string{"Kind": `"history"`, "SessionId": `"` + string(session) + `"`, "OwnerId": `"` + p.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
 
-	_, err = p.moves.SwitchBranch(t.Context(), p.caller.User, session, domain.CheckpointID(moved.PreRewindID))
+	_, err = p.moves.SwitchBranch(t.Context(), p.caller.User, session, moved.PreRewindID)
 	require.NoError(t, err)
 	require.Equal(t, "three", p.read())
 	p.replayRun("history_switch_branch", p.runID(session))

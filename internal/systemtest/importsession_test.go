@@ -179,7 +179,7 @@ func TestImport_isAWorkflow(t *testing.T) {
 	info := described.GetWorkflowExecutionInfo()
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, info.GetStatus())
 
-	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": string(`"`) + string(id) + string(`"`), "OwnerId": `"` + a.caller.User.ID + `"`} {
+	for name, want := range map[string]string{"Kind": `"import"`, "SessionId": `"` + string(id) + `"`, "OwnerId": `"` + a.caller.User.ID + `"`} {
 		require.Equal(t, want, string(info.GetSearchAttributes().GetIndexedFields()[name].GetData()), name)
 	}
 

@@ -122,7 +122,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 
 	s.afterwards(ctx, func(ctx context.Context) {
 		if taken.StopChat != "" {
-			s.announceStop(ctx, send.SessionID, domain.ChatID(taken.StopChat))
+			s.announceStop(ctx, send.SessionID, taken.StopChat)
 		}
 
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun

@@ -91,7 +91,7 @@ func TestWhatCannotBeKeptIsNotLeft(t *testing.T) {
 
 	moved := w.rewind(one.TurnID)
 	require.Empty(t, w.files())
-	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, domain.CheckpointID(moved.PreRewindID))
+	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, moved.PreRewindID)
 	require.NoError(t, err)
 	require.Equal(t, "only here", w.files()["a.txt"])
 }

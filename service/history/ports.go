@@ -63,7 +63,7 @@ type Views interface {
 		position history.CheckoutPosition,
 	) (history.CheckoutView, error)
 	TurnsBefore(ctx context.Context, branchID domain.BranchID, before int64, yield func(domain.Turn) error) error
-	CompareBranches(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error)
+	CompareBranches(ctx context.Context, sessionID domain.SessionID, base, other domain.BranchID) (history.Comparison, error)
 	// CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
 	CheckpointSnapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error)
 }

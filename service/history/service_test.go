@@ -137,7 +137,7 @@ func TestRewindTwiceToOnePlace(t *testing.T) {
 	require.Equal(t, words("first"), second.Message)
 	w.chat("again", w.writes("b.txt", "2"))
 	require.Equal(t, []string{"again", "step", "done"}, w.messages())
-	back, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, domain.CheckpointID(first.PreRewindID))
+	back, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, first.PreRewindID)
 	require.NoError(t, err)
 	require.Equal(t, []string{"first", "step", "done"}, w.messages(), "a rewind to where the session was left brings it back")
 	require.Equal(t, map[string]string{"a.txt": "1"}, w.files())

@@ -125,7 +125,7 @@ func (d *Service) listing(ctx context.Context, view history.CheckoutView) (files
 }
 
 // Compare holds two branches of a session against each other, files included.
-func (d *Service) Compare(ctx context.Context, sessionID domain.SessionID, base string, other domain.BranchID) (history.Comparison, error) {
+func (d *Service) Compare(ctx context.Context, sessionID domain.SessionID, base, other domain.BranchID) (history.Comparison, error) {
 	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
 		return history.Comparison{}, err
 	}

@@ -307,37 +307,37 @@ func (s *Service) Resume(ctx context.Context, workflowID string) error {
 		return unavailable(err)
 	}
 
-	return unavailable(s.start(ctx, run, domain.SessionID(id)))
+	return unavailable(s.start(ctx, run, id))
 }
 
-func (s *Service) start(ctx context.Context, run operator.Run, id domain.SessionID) error {
+func (s *Service) start(ctx context.Context, run operator.Run, id string) error {
 	work := run.Work
 	switch run.Kind {
 	case operator.RunKindChat:
-		session, err := s.cfg.Store.SessionRun(ctx, "", id)
+		session, err := s.cfg.Store.SessionRun(ctx, "", domain.SessionID(id))
 		if err != nil {
 			return err
 		}
 
 		return s.cfg.Engine.Wake(ctx, session)
 	case operator.RunKindReplay:
-		return s.cfg.Engine.StartReplay(ctx, id, work.OwnerID)
+		return s.cfg.Engine.StartReplay(ctx, domain.SessionID(id), work.OwnerID)
 	case operator.RunKindCompaction:
-		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: string(id), SessionID: work.SessionID, OwnerID: work.OwnerID})
+		return s.cfg.Engine.StartCompaction(ctx, domain.CompactionRun{ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID})
 	case operator.RunKindDeletion:
-		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: id, OwnerID: work.OwnerID})
+		return s.cfg.Engine.StartDeletion(ctx, domain.DeletedSession{SessionID: domain.SessionID(id), OwnerID: work.OwnerID})
 	case operator.RunKindHistory:
 		return s.cfg.Engine.StartMove(ctx, history.Operation{
-			ID: string(id), SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
+			ID: id, SessionID: work.SessionID, OwnerID: work.OwnerID, Kind: domain.HistoryOperationKind(work.Detail),
 		})
 	case operator.RunKindImport:
-		return s.cfg.Engine.StartImport(ctx, transfer.Import{SessionID: id, OwnerID: work.OwnerID})
+		return s.cfg.Engine.StartImport(ctx, transfer.Import{SessionID: domain.SessionID(id), OwnerID: work.OwnerID})
 	case operator.RunKindSchedule:
-		return s.cfg.Engine.ResumeScheduledRun(ctx, string(id))
+		return s.cfg.Engine.ResumeScheduledRun(ctx, id)
 	case operator.RunKindIssue:
-		return s.cfg.Engine.ResumeIssueRun(ctx, string(id))
+		return s.cfg.Engine.ResumeIssueRun(ctx, id)
 	case operator.RunKindDAG:
-		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), string(id))
+		return s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(run.WorkflowID), id)
 	default:
 		return s.cfg.Engine.StartArchive(ctx)
 	}

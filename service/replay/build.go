@@ -226,7 +226,7 @@ func (s *source) withCheckpoints(chatID domain.ChatID, moments []moment) []momen
 
 func (s *source) checkpointMoment(after moment, k *transfer.CheckpointRecord) moment {
 	data, _ := json.Marshal(domain.CheckpointCreated{ // strings and numbers always marshal
-		ID: string(k.ID), TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
+		ID: k.ID, TurnID: k.TurnID, BranchID: k.BranchID, Sequence: s.on[k.TurnID].Sequence, Kind: k.Kind, Label: k.Label,
 	})
 
 	return moment{at: after.at, name: domain.EventCheckpoint, chatID: after.chatID, data: data, checkpoint: k, files: *k.SnapshotID}

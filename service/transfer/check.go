@@ -57,7 +57,7 @@ func (s ids) add(what, id string) error {
 // has checks a reference; nil is none.
 func has[T ~string](s ids, what string, id *T) error {
 	if id != nil && !s[string(*id)] {
-		return badf("%s %q is not in the archive", what, shorten(string(*id)))
+		return badf("%s %q is not in the archive", what, shorten(*id))
 	}
 
 	return nil
@@ -65,7 +65,7 @@ func has[T ~string](s ids, what string, id *T) error {
 
 func oneOf[T ~string](what string, value T, allowed ...T) error {
 	if !slices.Contains(allowed, value) {
-		return badf("%s is %q", what, shorten(string(value)))
+		return badf("%s is %q", what, shorten(value))
 	}
 
 	return nil
@@ -150,12 +150,12 @@ func (p *pack) checkTree() error {
 			}
 
 			if a.UpTo < 0 || a.UpTo > b.ForkSequence {
-				return badf("branch %q shows more of an ancestor than lies before it", shorten(string(b.ID)))
+				return badf("branch %q shows more of an ancestor than lies before it", shorten(b.ID))
 			}
 		}
 
 		if b.ForkSequence < 0 || b.ForkSequence > maxTurns || b.NextSequence < b.ForkSequence {
-			return badf("branch %q has impossible numbers", shorten(string(b.ID)))
+			return badf("branch %q has impossible numbers", shorten(b.ID))
 		}
 
 		if err := oneOf("the reason of a branch", b.Reason, "root", "rewind", "whatif", "fork"); err != nil {
@@ -190,12 +190,12 @@ func (p *pack) checkTree() error {
 		}
 
 		if c.FinishReason != nil && !slices.Contains(finishes, *c.FinishReason) {
-			return badf("the finish reason of a chat is %q", shorten(string(*c.FinishReason)))
+			return badf("the finish reason of a chat is %q", shorten(*c.FinishReason))
 		}
 
 		if len(c.Trigger) > 32 || !countable(maxTurns, c.Steps, c.Round) ||
 			!countable(maxCount, c.InputTokens, c.OutputTokens, c.CacheRead, c.CacheWrite, c.Uncosted) {
-			return badf("chat %q has impossible values", shorten(string(c.ID)))
+			return badf("chat %q has impossible values", shorten(c.ID))
 		}
 	}
 
@@ -251,7 +251,7 @@ func (p *pack) checkPoints() error {
 
 		if !countable(maxTurns+1, k.Sequence) || !countable(maxFiles, k.Changed, k.Added, k.Deleted) || !countable(maxCount, k.Bytes) ||
 			len(k.Label) > 10_000 {
-			return badf("checkpoint %q has impossible values", shorten(string(k.ID)))
+			return badf("checkpoint %q has impossible values", shorten(k.ID))
 		}
 	}
 

@@ -58,12 +58,12 @@ func (p *pack) checkTurns() error {
 	for _, b := range p.tree.Branches {
 		if b.ForkedFromID != nil {
 			if _, known := c.entries[string(*b.ForkedFromID)]; !known {
-				return badf("branch %q comes from a turn that is not in the archive", shorten(string(b.ID)))
+				return badf("branch %q comes from a turn that is not in the archive", shorten(b.ID))
 			}
 		}
 
 		if b.NextSequence != c.next[b.ID] {
-			return badf("branch %q has not as many turns as it says", shorten(string(b.ID)))
+			return badf("branch %q has not as many turns as it says", shorten(b.ID))
 		}
 	}
 
@@ -92,22 +92,22 @@ func (p *pack) parked(c transfer.ChatRecord) bool {
 
 func (c *turnCheck) turn(e transfer.EntryRecord) error {
 	if _, known := c.branches[e.BranchID]; !known {
-		return badf("turn %q is on a branch that is not in the archive", shorten(string(e.ID)))
+		return badf("turn %q is on a branch that is not in the archive", shorten(e.ID))
 	}
 
 	for _, branch := range e.DeprecatedOn {
 		if _, known := c.branches[branch]; !known {
-			return badf("turn %q is left out of a branch that is not in the archive", shorten(string(e.ID)))
+			return badf("turn %q is left out of a branch that is not in the archive", shorten(e.ID))
 		}
 	}
 
 	if e.Sequence != c.next[e.BranchID] {
-		return badf("turn %q is not the next one of its branch", shorten(string(e.ID)))
+		return badf("turn %q is not the next one of its branch", shorten(e.ID))
 	}
 
 	c.next[e.BranchID]++
 	if _, twice := c.entries[string(e.ID)]; twice {
-		return badf("two turns have the id %q", shorten(string(e.ID)))
+		return badf("two turns have the id %q", shorten(e.ID))
 	}
 
 	if err := (ids{}).add("the turns", string(e.ID)); err != nil {
@@ -120,7 +120,7 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 
 	if e.ParentID != nil {
 		if before, known := c.entries[string(*e.ParentID)]; !known || before >= e.Sequence {
-			return badf("the parent of turn %q does not come before it", shorten(string(e.ID)))
+			return badf("the parent of turn %q does not come before it", shorten(e.ID))
 		}
 	}
 
@@ -148,20 +148,20 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 
 	if !countable(maxTurns, e.Step) ||
 		!countable(maxCount, e.InputTokens, e.OutputTokens, e.CacheRead, e.CacheWrite, e.DurationMS, e.ContextWindow) {
-		return badf("turn %q has impossible numbers", shorten(string(e.ID)))
+		return badf("turn %q has impossible numbers", shorten(e.ID))
 	}
 
 	if len(e.Calls) > maxCalls {
-		return badf("turn %q has more than %d tool calls", shorten(string(e.ID)), maxCalls)
+		return badf("turn %q has more than %d tool calls", shorten(e.ID), maxCalls)
 	}
 
 	if e.Kind == domain.KindCompaction {
 		var turn *domain.Turn
 		if json.Unmarshal(e.Compaction, &turn) != nil || turn == nil {
-			return badf("compaction %q cannot be read", shorten(string(e.ID)))
+			return badf("compaction %q cannot be read", shorten(e.ID))
 		}
 	} else if len(e.Compaction) > 0 && string(e.Compaction) != "null" {
-		return badf("turn %q is no compaction, but holds one", shorten(string(e.ID)))
+		return badf("turn %q is no compaction, but holds one", shorten(e.ID))
 	}
 
 	for _, call := range e.Calls {

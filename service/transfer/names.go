@@ -207,7 +207,7 @@ func (im *importing) entries(yield func(transfer.EntryRecord) error) error {
 		if e.Compaction = rawOrNil(e.Compaction); e.Compaction != nil {
 			data, err := im.names.Data(e.Compaction)
 			if err != nil {
-				return badf("compaction %q cannot be read", shorten(string(e.ID)))
+				return badf("compaction %q cannot be read", shorten(e.ID))
 			}
 
 			e.Compaction = data

@@ -318,10 +318,10 @@ func (p *pack) entries(yield func(transfer.EntryRecord) error) error {
 	})
 }
 
-func shorten(s string) string {
-	if len(s) > 120 {
-		return strings.ToValidUTF8(s[:120], "") + "…"
+func shorten[T ~string](text T) string {
+	if len(text) > 120 {
+		return strings.ToValidUTF8(string(text[:120]), "") + "…"
 	}
 
-	return s
+	return string(text)
 }

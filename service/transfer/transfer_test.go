@@ -283,7 +283,7 @@ func (h *house) furnish() domain.Session {
 			StartedAt: at,
 			Blocks:    []domain.Block{},
 			Compaction: json.RawMessage(
-				string(`{"compaction_id":"`) + string(k) + string(`","summary_full":"short","archived_count":2,"kept_from":1}`),
+				`{"compaction_id":"` + string(k) + `","summary_full":"short","archived_count":2,"kept_from":1}`,
 			),
 		},
 		{
@@ -320,7 +320,7 @@ func (h *house) furnish() domain.Session {
 	for _, e := range []domain.LoggedEvent{
 		{Event: domain.Event{Name: "chat:start", ChatID: chat, At: at, Data: json.RawMessage(`{"mode":"executing"}`)}, Seq: 10},
 		{Event: domain.Event{
-			Name: "turn:end", ChatID: chat, At: at, Data: json.RawMessage(string(`{"turn_id":"`) + string(a1) + string(`","status":"completed"}`)),
+			Name: "turn:end", ChatID: chat, At: at, Data: json.RawMessage(`{"turn_id":"` + string(a1) + `","status":"completed"}`),
 		}, Seq: 11},
 	} {
 		require.NoError(t, events.Add(ctx, e))

@@ -123,7 +123,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 
 	var out domain.Enqueued
 	if decision.StopCurrent {
-		out.StopChat = string(current)
+		out.StopChat = current
 		if err := requestStop(ctx, tx, session.ID, current); err != nil {
 			return domain.Enqueued{}, err
 		}

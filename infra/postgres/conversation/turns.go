@@ -84,7 +84,7 @@ func addTurn(ctx context.Context, tx *pg.Tx, t newTurn) error {
 		Kind: domain.KindMessage, ParentForkToolCallID: ForkOf(t.loopID), Blocks: userBlocks(t.sessionID, t.parts),
 	}
 	before := domain.CheckpointCreated{
-		ID:       domain.NewID(),
+		ID:       domain.CheckpointID(domain.NewID()),
 		TurnID:   t.turnID,
 		BranchID: t.branchID,
 		Sequence: sequence,

@@ -228,7 +228,7 @@ func claimOperation(ctx context.Context, tx *pg.Tx, session sessions.Locked, act
 		SessionID: session.ID,
 		Kind:      want.Kind,
 		State:     history.StateRunning,
-		LeftID:    domain.NewID(),
+		LeftID:    domain.CheckpointID(domain.NewID()),
 		ChatID:    goal.chatID,
 	}
 	left := domain.CheckpointCreated{

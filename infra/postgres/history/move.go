@@ -19,7 +19,7 @@ type runningOperation struct {
 	Attempt      int                         `db:"attempt"`
 	Kind         domain.HistoryOperationKind `db:"kind"`
 	CheckpointID *domain.CheckpointID        `db:"checkpoint_id"`
-	LeftID       string                      `db:"left_id"`
+	LeftID       domain.CheckpointID         `db:"left_id"`
 	BranchID     domain.BranchID             `db:"branch_id"`
 	Sequence     *int64                      `db:"sequence"`
 	ChatID       *domain.ChatID              `db:"chat_id"`

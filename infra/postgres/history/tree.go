@@ -194,12 +194,11 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID domain.BranchID, befor
 func (db *Base) CompareBranches(
 	ctx context.Context,
 	sessionID domain.SessionID,
-	base string,
-	other domain.BranchID,
+	base, other domain.BranchID,
 ) (history.Comparison, error) {
 	out := history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}}
 
-	one, err := readBranch(ctx, db.Pool, sessionID, domain.BranchID(base))
+	one, err := readBranch(ctx, db.Pool, sessionID, base)
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
@@ -210,7 +209,7 @@ func (db *Base) CompareBranches(
 	}
 
 	out.ForkSequence = history.Common(one.path(), two.path())
-	if base == string(other) {
+	if base == other {
 		out.ForkSequence = one.NextSequence
 	}
 

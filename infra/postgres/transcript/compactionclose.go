@@ -265,14 +265,14 @@ func emitCompaction(ctx context.Context, tx *pg.Tx, row compacting, done domain.
 		return fmt.Errorf("write compaction: %w", err)
 	}
 
-	eventChat := ""
+	var eventChat domain.ChatID
 	if row.ChatID != nil {
-		eventChat = string(*row.ChatID)
+		eventChat = *row.ChatID
 	}
 
 	turn.Blocks, turn.ToolCalls = []domain.Block{}, []domain.ToolCall{}
 
-	return tx.Emit(done.SessionID, domain.ChatID(eventChat), domain.EventSessionCompacted, domain.SessionCompacted{Turn: turn.Turn})
+	return tx.Emit(done.SessionID, eventChat, domain.EventSessionCompacted, domain.SessionCompacted{Turn: turn.Turn})
 }
 
 // lastOfLoop is a scalar query for the last entry of loop $6 on branch $1.
