@@ -1,9 +1,8 @@
 package contract
 
 import (
-	"everloop/internal/durable"
-
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // WorkflowDeleteSession is the run that removes what a deleted session held.

@@ -1,9 +1,8 @@
 package contract
 
 import (
-	"everloop/internal/durable"
-
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // WorkflowImport is the workflow type of imports of sessions.

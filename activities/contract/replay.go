@@ -1,9 +1,8 @@
 package contract
 
 import (
-	"everloop/internal/durable"
-
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // WorkflowReplay is the workflow type of replays, as operators see it.

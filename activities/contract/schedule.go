@@ -1,9 +1,8 @@
 package contract
 
 import (
-	"everloop/internal/durable"
-
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // Names of the workflow types of scheduled tasks, as operators see them.

@@ -1,9 +1,8 @@
 package contract
 
 import (
-	"everloop/internal/durable"
-
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // Transcribe has the recordings of a user turn transcribed. What is recorded of it is not

@@ -119,7 +119,7 @@ func (s *shelf) SessionRecords(
 			Status: domain.TurnCompleted,
 			LoopID: domain.RootLoop,
 			Parts: []domain.ContentPart{
-				{Type: "image_url", ImageURL: &domain.ImageURL{URL: string(domain.ObjectScheme+"images/") + string(id) + "/x"}},
+				{Type: "image_url", ImageURL: &domain.ImageURL{URL: domain.ObjectScheme + "images/" + string(id) + "/x"}},
 			},
 		}))
 }

@@ -17,7 +17,7 @@ func TestStore_RecordTranscription(t *testing.T) {
 	store, _, session := pgtest.Session(t)
 	ctx := t.Context()
 	name := func(c string) string {
-		return string(domain.ObjectScheme+"images/") + string(session.ID) + "/" + c
+		return domain.ObjectScheme + "images/" + string(session.ID) + "/" + c
 	}
 	sent, err := store.Enqueue(ctx, session.OwnerID, domain.Send{
 		SessionID: session.ID, ClientMessageID: "m1", Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerUser,
