@@ -143,6 +143,8 @@ func TestDAGRun_agentToolAndPause(t *testing.T) {
 		strings.Join([]string{edge("e1", "s", "a"), edge("e2", "a", "w"), edge("e3", "w", "b"), edge("e4", "b", "z")}, ","), `{}`)
 	require.Equal(t, dagrun.Completed, run.Status, "%+v", run.Error)
 	require.Contains(t, string(run.Outputs), "drafted")
+	s.requireClass(domain.ClassDAG, *s.node(run, "a").SessionID)
+	s.requireClass(domain.ClassDAG, *s.node(run, "b").SessionID)
 	s.replayRun("dag_run", durable.DAGRunWorkflowID(run.ProdSolutionID, run.ID))
 }
 

@@ -21,7 +21,9 @@ import (
 type plainAgents struct{ *stack }
 
 func (a plainAgents) StartSession(ctx context.Context, ownerID string, in prodagent.Start) error {
-	return a.journal.EnsureSession(ctx, ownerID, domain.NewSession{ID: in.SessionID, Intent: in.Intent, WorkspaceID: in.WorkspaceID})
+	return a.journal.EnsureSession(ctx, ownerID, domain.NewSession{
+		ID: in.SessionID, Class: in.Class, Intent: in.Intent, WorkspaceID: in.WorkspaceID,
+	})
 }
 
 func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
@@ -75,4 +77,5 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	require.Len(t, comments, 1)
 	require.Equal(t, "painted", comments[0].Content)
 	s.replayRun("issue_run", durable.IssueRunWorkflowID(run.ID))
+	s.requireClass(domain.ClassIssue, *run.SessionID)
 }

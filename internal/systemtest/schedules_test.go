@@ -157,6 +157,7 @@ func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
 	run := s.record(task.ID)
 	require.Equal(t, schedule.TickFired, run.Outcome)
 	require.Equal(t, domain.RunCompleted, run.Status)
+	s.requireClass(domain.ClassChat, *run.SessionID) // the task keeps it
 
 	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
 	s.replayRun("schedule_tick", described.Info.RecentActions[0].StartWorkflowResult.WorkflowID)
@@ -181,6 +182,7 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	require.NoError(t, err)
 
 	run = s.record(task.ID)
+	s.requireClass(domain.ClassSchedule, *run.SessionID)
 	require.Equal(
 		t,
 		[]any{domain.RunFailed, schedule.ReasonRunNow, schedule.ReasonOutcomeNotMet},

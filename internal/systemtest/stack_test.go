@@ -294,6 +294,15 @@ func (s *stack) startWorker() {
 	require.NoError(s.t, s.worker.Start())
 }
 
+// requireClass holds what a session was made for, by which its retention goes.
+func (s *stack) requireClass(want domain.SessionClass, id domain.SessionID) {
+	s.t.Helper()
+
+	var class domain.SessionClass
+	require.NoError(s.t, s.journal.Pool.QueryRow(s.t.Context(), `SELECT class FROM sessions WHERE id = $1`, id).Scan(&class))
+	require.Equal(s.t, want, class)
+}
+
 func (s *stack) session() domain.SessionID {
 	s.t.Helper()
 	made, err := s.journal.CreateSession(s.t.Context(), s.caller.User.ID, domain.NewSession{})
