@@ -16,6 +16,7 @@ import (
 
 	"everloop/infra/snapshots/beneath"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 	"everloop/internal/rmtree"
 	"everloop/internal/sharedfs"
 )
@@ -36,9 +37,9 @@ type restorer struct {
 
 	leftovers []string // of a restore that was broken off
 	remove    []removal
-	makeDirs  []*entry
-	fixDirs   []*entry // that are there, with a mode or owner to be set at the end
-	write     []*entry
+	makeDirs  []*manifest.Entry
+	fixDirs   []*manifest.Entry // that are there, with a mode or owner to be set at the end
+	write     []*manifest.Entry
 	fixModes  []modeFix
 
 	mu   sync.Mutex
@@ -53,7 +54,7 @@ type removal struct {
 }
 
 type modeFix struct {
-	entry *entry
+	entry *manifest.Entry
 	inode uint64
 }
 
@@ -131,7 +132,7 @@ func (r *restorer) openDirs() error {
 	}
 
 	for _, e := range r.fixDirs {
-		if err := r.tolerate(e.path, r.setDir(e.path, 0o700|uint32(e.mode))); err != nil {
+		if err := r.tolerate(e.Path, r.setDir(e.Path, 0o700|uint32(e.Mode))); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,7 @@ func (r *restorer) deletions() error {
 
 func (r *restorer) directories() error {
 	for _, e := range r.makeDirs {
-		err := r.within(e.path, func(dir int, name string) error {
+		err := r.within(e.Path, func(dir int, name string) error {
 			if err := unix.Mkdirat(dir, name, 0o700); err != nil {
 				return err
 			}
@@ -195,7 +196,7 @@ func (r *restorer) directories() error {
 
 			return unix.Fchownat(dir, name, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
 		})
-		if err := r.tolerate(e.path, err); err != nil {
+		if err := r.tolerate(e.Path, err); err != nil {
 			return err
 		}
 	}
@@ -209,8 +210,8 @@ func (r *restorer) files() error {
 	group.SetLimit(r.workers)
 
 	for start := 0; start < len(r.write) && ctx.Err() == nil; {
-		in, end := parentOf(r.write[start].path), start
-		for end < len(r.write) && end-start < 500 && parentOf(r.write[end].path) == in {
+		in, end := parentOf(r.write[start].Path), start
+		for end < len(r.write) && end-start < 500 && parentOf(r.write[end].Path) == in {
 			end++
 		}
 
@@ -228,7 +229,7 @@ func (r *restorer) files() error {
 }
 
 // fill writes what one directory lacks.
-func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
+func (r *restorer) fill(ctx context.Context, in string, list []*manifest.Entry) error {
 	dir, err := beneath.Open(r.root, in, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
 		defer func() { _ = unix.Close(dir) }()
@@ -246,7 +247,7 @@ func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
 
 		if failed == nil {
 			r.restored()
-		} else if err := r.tolerate(e.path, failed); err != nil {
+		} else if err := r.tolerate(e.Path, failed); err != nil {
 			return err
 		}
 	}
@@ -256,17 +257,17 @@ func (r *restorer) fill(ctx context.Context, in string, list []*entry) error {
 
 // put makes a file or link under another name and gives it its own then, so that
 // a part of it is never seen.
-func (r *restorer) put(dir int, e *entry) error {
+func (r *restorer) put(dir int, e *manifest.Entry) error {
 	temp := restoringPrefix + rand.Text()
 
 	make := r.makeFile
-	if e.kind == kindLink {
+	if e.Kind == manifest.Link {
 		make = r.makeLink
 	}
 
 	err := make(dir, temp, e)
 	if err == nil {
-		err = sharedfs.Rename(dir, temp, dir, e.path[strings.LastIndexByte(e.path, '/')+1:])
+		err = sharedfs.Rename(dir, temp, dir, e.Path[strings.LastIndexByte(e.Path, '/')+1:])
 	}
 
 	if err != nil {
@@ -276,8 +277,8 @@ func (r *restorer) put(dir int, e *entry) error {
 	return err
 }
 
-func (r *restorer) makeLink(dir int, temp string, e *entry) error {
-	if err := unix.Symlinkat(e.target, dir, temp); err != nil {
+func (r *restorer) makeLink(dir int, temp string, e *manifest.Entry) error {
+	if err := unix.Symlinkat(e.Target, dir, temp); err != nil {
 		return err
 	}
 
@@ -288,7 +289,7 @@ func (r *restorer) makeLink(dir int, temp string, e *entry) error {
 	return unix.Fchownat(dir, temp, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func (r *restorer) makeFile(dir int, temp string, e *entry) error {
+func (r *restorer) makeFile(dir int, temp string, e *manifest.Entry) error {
 	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -311,29 +312,29 @@ func (r *restorer) makeFile(dir int, temp string, e *entry) error {
 		}
 	}
 
-	if err := unix.Fchmod(fd, uint32(e.mode)); err != nil {
+	if err := unix.Fchmod(fd, uint32(e.Mode)); err != nil {
 		return err
 	}
 
-	mtime := unix.NsecToTimespec(e.id.mtime)
+	mtime := unix.NsecToTimespec(e.Identity.MTime)
 
 	return unix.UtimesNanoAt(fd, "", []unix.Timespec{mtime, mtime}, unix.AT_EMPTY_PATH)
 }
 
 // content copies a file's content from the spool, or from the file that is in its
 // place. Chunks of zeros, and blocks of zeros in others, become holes.
-func (r *restorer) content(dir int, f *os.File, e *entry) error {
-	if e.id.size == 0 {
+func (r *restorer) content(dir int, f *os.File, e *manifest.Entry) error {
+	if e.Identity.Size == 0 {
 		return nil
 	}
 
-	if e.chunks == nil {
-		pool := buffersFor(e.id.size)
+	if e.Chunks == nil {
+		pool := buffersFor(e.Identity.Size)
 
 		pooled := pool.Get().(*[]byte)
 		defer pool.Put(pooled)
 
-		data, err := r.contents.spool.Read(r.contents.blobs[e.sum], *pooled)
+		data, err := r.contents.spool.Read(r.contents.blobs[e.Sum], *pooled)
 		if err == nil {
 			_, err = f.Write(data)
 		}
@@ -344,7 +345,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 
-	if err := f.Truncate(e.id.size); err != nil {
+	if err := f.Truncate(e.Identity.Size); err != nil {
 		return err
 	}
 
@@ -357,7 +358,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 		defer func() { _ = old.Close() }()
 	}
 
-	for index, sum := range format.DataOf(e.chunks) {
+	for index, sum := range format.DataOf(e.Chunks) {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
@@ -386,7 +387,7 @@ func (r *restorer) content(dir int, f *os.File, e *entry) error {
 // modes gives files their modes back whose content is right.
 func (r *restorer) modes() error {
 	for _, fix := range r.fixModes {
-		err := r.within(fix.entry.path, func(dir int, name string) error {
+		err := r.within(fix.entry.Path, func(dir int, name string) error {
 			fd, err := beneath.Open(dir, name, unix.O_PATH)
 			if err != nil {
 				return err
@@ -402,11 +403,11 @@ func (r *restorer) modes() error {
 				return beneath.ErrNotRegular
 			}
 
-			return unix.Chmod(beneath.ViaProc(fd), uint32(fix.entry.mode))
+			return unix.Chmod(beneath.ViaProc(fd), uint32(fix.entry.Mode))
 		})
 		if err == nil {
 			r.done.Restored++
-		} else if err := r.tolerate(fix.entry.path, err); err != nil {
+		} else if err := r.tolerate(fix.entry.Path, err); err != nil {
 			return err
 		}
 	}
@@ -418,14 +419,14 @@ func (r *restorer) modes() error {
 // passed hides those in it.
 func (r *restorer) dirModes() error {
 	list := slices.Concat(r.makeDirs, r.fixDirs)
-	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(b.path, a.path) })
+	slices.SortFunc(list, func(a, b *manifest.Entry) int { return strings.Compare(b.Path, a.Path) })
 
 	for _, e := range list {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 
-		if err := r.tolerate(e.path, r.setDir(e.path, uint32(e.mode))); err != nil {
+		if err := r.tolerate(e.Path, r.setDir(e.Path, uint32(e.Mode))); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 )
 
 // BuildEntry is one entry of a snapshot that is built of contents.
@@ -36,7 +37,7 @@ type Builder struct {
 	store    *Store
 	ses      *session
 	open     func(content string) (io.ReadCloser, error)
-	contents map[string]entry // by their name: size, sum and chunks
+	contents map[string]manifest.Entry // by their name: size, sum and chunks
 	packed   format.Packer
 	at       int64 // the time of modification of all entries, in nanoseconds since 1970
 }
@@ -48,7 +49,7 @@ func (s *Store) NewBuilder(sessionID domain.SessionID, open func(content string)
 		return nil, err
 	}
 
-	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]entry{}, at: time.Now().UnixNano()}, nil
+	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]manifest.Entry{}, at: time.Now().UnixNano()}, nil
 }
 
 // Build makes a snapshot of entries and returns its id. Directories that entries
@@ -88,13 +89,13 @@ func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err 
 }
 
 // entries gives the entries of the tree by path, after their contents were read.
-func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]entry, error) {
-	out := make([]entry, 0, len(list))
+func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]manifest.Entry, error) {
+	out := make([]manifest.Entry, 0, len(list))
 	dirs := map[string]bool{".": true}
 	directory := func(path string) {
 		for ; !dirs[path]; path = parentOf(path) {
 			dirs[path] = true
-			out = append(out, entry{path: path, kind: kindDir, mode: 0o755, id: identity{mtime: b.at}})
+			out = append(out, manifest.Entry{Path: path, Kind: manifest.Directory, Mode: 0o755, Identity: manifest.Identity{MTime: b.at}})
 		}
 	}
 
@@ -113,26 +114,29 @@ func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]entry, erro
 		case Directory:
 			directory(in.Path)
 		case Link:
-			out = append(out, entry{path: in.Path, kind: kindLink, target: in.Target, id: identity{mtime: b.at}})
+			out = append(
+				out,
+				manifest.Entry{Path: in.Path, Kind: manifest.Link, Target: in.Target, Identity: manifest.Identity{MTime: b.at}},
+			)
 		default:
 			e, err := b.content(ctx, in)
 			if err != nil {
 				return nil, err
 			}
 
-			e.path, e.kind, e.mode, e.id.mtime = in.Path, kindFile, uint16(in.Mode.Perm()), b.at
+			e.Path, e.Kind, e.Mode, e.Identity.MTime = in.Path, manifest.File, uint16(in.Mode.Perm()), b.at
 			out = append(out, e)
 		}
 	}
 
-	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(out, func(a, b manifest.Entry) int { return strings.Compare(a.Path, b.Path) })
 
 	return out, nil
 }
 
 // leftOut says that a capture would not keep the path.
 func leftOut(path string) bool {
-	if path == serviceDir || strings.HasPrefix(path, serviceDir+"/") {
+	if path == manifest.ServiceDir || strings.HasPrefix(path, manifest.ServiceDir+"/") {
 		return true
 	}
 
@@ -146,12 +150,12 @@ func leftOut(path string) bool {
 }
 
 // content reads and stores the content of a file, unless that was done before.
-func (b *Builder) content(ctx context.Context, in BuildEntry) (entry, error) {
+func (b *Builder) content(ctx context.Context, in BuildEntry) (manifest.Entry, error) {
 	if known, found := b.contents[in.Content]; found {
 		return known, nil
 	}
 
-	e := entry{id: identity{size: in.Size}}
+	e := manifest.Entry{Identity: manifest.Identity{Size: in.Size}}
 	if in.Size == 0 {
 		return e, nil
 	}
@@ -175,23 +179,23 @@ func (b *Builder) content(ctx context.Context, in BuildEntry) (entry, error) {
 	return e, err
 }
 
-func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error {
-	pool := buffersFor(e.id.size)
+func (b *Builder) small(ctx context.Context, e *manifest.Entry, content io.Reader) error {
+	pool := buffersFor(e.Identity.Size)
 
 	pooled := pool.Get().(*[]byte)
 	defer pool.Put(pooled)
 
-	data := (*pooled)[:e.id.size]
+	data := (*pooled)[:e.Identity.Size]
 	if _, err := io.ReadFull(content, data); err != nil {
 		return err
 	}
 
-	e.sum = sha256.Sum256(data)
-	if b.ses.blobKnown(e.sum) {
+	e.Sum = sha256.Sum256(data)
+	if b.ses.blobKnown(e.Sum) {
 		return nil
 	}
 
-	ready := b.packed.Add(e.sum, data)
+	ready := b.packed.Add(e.Sum, data)
 	if ready == nil {
 		return nil
 	}
@@ -200,28 +204,29 @@ func (b *Builder) small(ctx context.Context, e *entry, content io.Reader) error 
 }
 
 // large stores a content in chunks, of which some are on their way at once.
-func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error {
+func (b *Builder) large(ctx context.Context, e *manifest.Entry, content io.Reader) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 
-	for index := range format.ChunksOf(e.id.size) {
+	for index := range format.ChunksOf(e.Identity.Size) {
 		pooled := buffers.Get().(*[]byte)
 
-		data := (*pooled)[:format.ChunkLength(index, e.id.size)]
+		data := (*pooled)[:format.ChunkLength(index, e.Identity.Size)]
 		if _, err := io.ReadFull(content, data); err != nil {
 			return abandon(group, err)
 		}
 
 		if format.IsZero(data) {
 			buffers.Put(pooled)
-			e.addZeros()
+
+			e.Chunks = format.AppendZeros(e.Chunks, 1)
 
 			continue
 		}
 
 		sum := hash(sha256.Sum256(data))
 
-		e.chunks = append(e.chunks, run{Sum: sum})
+		e.Chunks = append(e.Chunks, run{Sum: sum})
 		if b.ses.chunkKnown(sum) {
 			buffers.Put(pooled)
 			continue
@@ -237,17 +242,7 @@ func (b *Builder) large(ctx context.Context, e *entry, content io.Reader) error 
 		})
 	}
 
-	e.sum = format.SumOfChunks(e.id.size, e.chunks)
+	e.Sum = format.SumOfChunks(e.Identity.Size, e.Chunks)
 
 	return errors.Join(group.Wait(), ctx.Err())
-}
-
-// addZeros adds a chunk that holds nothing but zeros.
-func (e *entry) addZeros() {
-	if last := len(e.chunks) - 1; last >= 0 && e.chunks[last].Zeros > 0 {
-		e.chunks[last].Zeros++
-		return
-	}
-
-	e.chunks = append(e.chunks, run{Zeros: 1})
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 )
 
 func TestCapture_concurrentWriter(t *testing.T) {
@@ -31,7 +32,7 @@ func TestCapture_concurrentWriter(t *testing.T) {
 	require.False(t, s.Complete)
 
 	known := b.store.session(b.session).last()
-	require.False(t, known.at("quiet").trusted, "what a memory mapping wrote may show later")
+	require.False(t, known.at("quiet").Trusted, "what a memory mapping wrote may show later")
 
 	stop := make(chan struct{})
 
@@ -100,13 +101,13 @@ func TestCapture_fileThatKeepsChanging(t *testing.T) {
 
 		a := &appender{path: filepath.Join(b.root, p)}
 		r := &reader{ctx: t.Context(), sink: a, quiet: time.Now().Add(time.Hour).UnixNano()}
-		f := found{entry: entry{path: p, kind: kindFile}}
+		f := found{Entry: manifest.Entry{Path: p, Kind: manifest.File}}
 		require.NoError(t, r.read(root, p, &f))
 		require.NoError(t, unix.Close(root))
 		require.True(t, r.unstable)
-		require.False(t, f.trusted)
+		require.False(t, f.Trusted)
 		require.Equal(t, readTries, a.reads)
-		require.EqualValues(t, size+4*(readTries-1), f.id.size, "as it was at the last try")
+		require.EqualValues(t, size+4*(readTries-1), f.Identity.Size, "as it was at the last try")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 	"everloop/infra/snapshots/spool"
 	"everloop/internal/sharedfs"
 )
@@ -188,7 +189,7 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 
 	usable := p.has
 	if known != nil && known.home == p.ses && known.stored.Load() {
-		usable = func(*entry) bool { return true }
+		usable = func(*manifest.Entry) bool { return true }
 		p.base = known
 	}
 
@@ -200,7 +201,7 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 		most:   p.store.most,
 		content: func(dir int, name string, f *found) error {
 			if foreign(f, in.UID) {
-				f.kind = kindUnread
+				f.Kind = manifest.Unread
 				return nil
 			}
 
@@ -219,15 +220,15 @@ func foreign(f *found, uid int) bool {
 
 // arrange makes a tree of what a walk found.
 func arrange(home *session, list []found) *tree {
-	entries := make([]entry, len(list))
+	entries := make([]manifest.Entry, len(list))
 	for i := range list {
-		entries[i] = list[i].entry
-		if e := &entries[i]; e.kind.opaque() {
-			*e = entry{path: e.path, kind: e.kind}
+		entries[i] = list[i].Entry
+		if e := &entries[i]; e.Kind.Opaque() {
+			*e = manifest.Entry{Path: e.Path, Kind: e.Kind}
 		}
 	}
 
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(entries, func(a, b manifest.Entry) int { return strings.Compare(a.Path, b.Path) })
 
 	return newTree(home, entries)
 }
@@ -241,23 +242,23 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 		f := &list[i]
 
 		read = read || f.read
-		if f.kind.opaque() {
+		if f.Kind.Opaque() {
 			p.snapshot.Skipped++
-			p.snapshot.Complete = p.snapshot.Complete && f.kind != kindUnread
-			f.entry = entry{path: f.path, kind: f.kind}
+			p.snapshot.Complete = p.snapshot.Complete && f.Kind != manifest.Unread
+			f.Entry = manifest.Entry{Path: f.Path, Kind: f.Kind}
 		}
 
-		if f.kind.counts() {
+		if f.Kind.Counts() {
 			p.snapshot.Files++
-			p.snapshot.Bytes += f.size()
+			p.snapshot.Bytes += f.Size()
 		}
 
-		old := previous.at(f.path)
+		old := previous.at(f.Path)
 		switch {
-		case old != nil && old.same(&f.entry):
+		case old != nil && old.Same(&f.Entry):
 			equal++
-		case !f.kind.counts():
-		case old != nil && old.kind.counts():
+		case !f.Kind.Counts():
+		case old != nil && old.Kind.Counts():
 			p.snapshot.Changed++
 		default:
 			p.snapshot.Added++
@@ -267,7 +268,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	if previous != nil {
 		for i := range previous.entries {
 			e := &previous.entries[i]
-			if !e.kind.counts() {
+			if !e.Kind.Counts() {
 				continue
 			}
 
@@ -301,7 +302,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 }
 
 // has says whether a file's content is in the store or on its way there.
-func (p *Pending) has(e *entry) bool {
+func (p *Pending) has(e *manifest.Entry) bool {
 	if p.ses.holds(e) {
 		return true
 	}
@@ -309,12 +310,12 @@ func (p *Pending) has(e *entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if e.chunks == nil {
-		_, here := p.blobs[e.sum]
-		return here || p.carries(e.sum)
+	if e.Chunks == nil {
+		_, here := p.blobs[e.Sum]
+		return here || p.carries(e.Sum)
 	}
 
-	for _, c := range e.chunks {
+	for _, c := range e.Chunks {
 		if _, here := p.chunks[c.Sum]; c.Zeros == 0 && !here && !p.ses.chunkKnown(c.Sum) {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 	"everloop/internal/sharedfs"
 )
 
@@ -52,14 +53,14 @@ func (s *Store) Changes(ctx context.Context, in ChangesIn) ([]Change, error) {
 	r := &reader{ctx: ctx, sink: discard{}, quiet: time.Now().Add(-s.grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
 	w := &walker{
 		ctx: ctx, root: root, known: known, most: s.most,
-		usable: func(*entry) bool { return true },
+		usable: func(*manifest.Entry) bool { return true },
 		content: func(dir int, name string, f *found) error {
 			if foreign(f, in.UID) {
-				f.kind = kindUnread
+				f.Kind = manifest.Unread
 				return nil
 			}
 
-			if e := before.at(f.path); e == nil || e.kind != kindFile || e.id.size != f.id.size {
+			if e := before.at(f.Path); e == nil || e.Kind != manifest.File || e.Identity.Size != f.Identity.Size {
 				return nil // its content makes no difference
 			}
 

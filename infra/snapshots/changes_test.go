@@ -97,7 +97,7 @@ func TestChanges_readsOnlyWhatMayDiffer(t *testing.T) {
 	b.put(t, "new", "1")
 
 	// A wrong memory of a file that was not touched is believed: its content is not read.
-	b.store.session(b.session).last().at("untouched").sum[0] ^= 1
+	b.store.session(b.session).last().at("untouched").Sum[0] ^= 1
 	require.Equal(t, []Change{
 		{"longer", File, Modified, 2, File, 1}, {"new", File, Created, 1, "", 0}, {"untouched", File, Modified, 1, File, 1},
 	}, b.changes(t, id))

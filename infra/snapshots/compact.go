@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 )
 
 // A snapshot of which little is new is one object: its manifest holds the parts that
@@ -33,15 +34,15 @@ func (p *Pending) unpacked() (list contents, fits bool, err error) {
 
 	for i := range p.tree.entries {
 		e := &p.tree.entries[i]
-		if _, here := list[e.sum]; here || e.kind != kindFile || e.chunks != nil || e.id.size == 0 || p.ses.blobKnown(e.sum) {
+		if _, here := list[e.Sum]; here || e.Kind != manifest.File || e.Chunks != nil || e.Identity.Size == 0 || p.ses.blobKnown(e.Sum) {
 			continue
 		}
 
-		if room -= e.id.size; room < 0 {
+		if room -= e.Identity.Size; room < 0 {
 			return nil, false, nil
 		}
 
-		if list[e.sum], err = p.content(e.sum); err != nil {
+		if list[e.Sum], err = p.content(e.Sum); err != nil {
 			return nil, false, err
 		}
 	}
@@ -94,27 +95,27 @@ func (s *Store) compact(ses *session, t *tree, list contents) []byte {
 		return at
 	}
 
-	var parts []part
+	var parts []manifest.Part
 
 	start := 0
-	for _, end := range cut(t.entries) {
-		p := encodePart(t.entries[start:end], place)
+	for _, end := range manifest.Cut(t.entries) {
+		p := manifest.EncodePart(t.entries[start:end], place)
 		start = end
 
-		if !ses.partKnown(p.sum) {
-			p.body = format.Compress(p.raw)
-			size += len(p.body)
+		if !ses.partKnown(p.Sum) {
+			p.Body = format.Compress(p.Raw)
+			size += len(p.Body)
 		}
 
 		if missing || size > s.compactParts {
 			return nil
 		}
 
-		p.raw = nil
+		p.Raw = nil
 		parts = append(parts, p)
 	}
 
-	return encodeCompact(parts, laid)
+	return manifest.EncodeCompact(parts, laid)
 }
 
 // layOut puts contents one after the other, in the order of the paths. The pack of
@@ -123,7 +124,7 @@ func layOut(t *tree, list contents) (laid []byte, places map[hash]location) {
 	places = make(map[hash]location, len(list))
 
 	for i := range t.entries {
-		sum := t.entries[i].sum
+		sum := t.entries[i].Sum
 
 		content, here := list[sum]
 		if _, placed := places[sum]; placed || !here {
@@ -153,7 +154,7 @@ func (t *tree) keepContents(laid []byte, places map[hash]location) error {
 	for sum, at := range places {
 		end := int64(at.Offset) + int64(at.Length)
 		if end > int64(len(laid)) || sha256.Sum256(laid[at.Offset:end]) != sum {
-			return errFormat
+			return manifest.ErrFormat
 		}
 
 		if t.contents == nil {

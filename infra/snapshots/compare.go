@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 	"everloop/internal/diskspace"
 	"everloop/internal/sharedfs"
 )
@@ -18,7 +19,7 @@ import (
 // snapshot by what is to be done with them.
 func (r *restorer) compare(w *walker) {
 	there := w.all()
-	slices.SortFunc(there, func(a, b found) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(there, func(a, b found) int { return strings.Compare(a.Path, b.Path) })
 
 	forced := map[string]bool{}
 	for _, s := range w.scans {
@@ -30,37 +31,37 @@ func (r *restorer) compare(w *walker) {
 
 	for i := range there {
 		f := &there[i]
-		switch e := r.target.at(f.path); {
+		switch e := r.target.at(f.Path); {
 		case e == nil:
-			r.remove = append(r.remove, removal{path: f.path})
-		case e.kind.opaque():
-			settled[f.path] = true
-		case e.kind != f.kind:
-			r.remove = append(r.remove, removal{path: f.path, replaced: f.kind != kindDir && e.kind.counts()})
+			r.remove = append(r.remove, removal{path: f.Path})
+		case e.Kind.Opaque():
+			settled[f.Path] = true
+		case e.Kind != f.Kind:
+			r.remove = append(r.remove, removal{path: f.Path, replaced: f.Kind != manifest.Directory && e.Kind.Counts()})
 		default:
-			settled[f.path] = r.keeps(f, e, forced)
+			settled[f.Path] = r.keeps(f, e, forced)
 		}
 	}
 
 	for i := range r.target.entries {
 		e := &r.target.entries[i]
-		if settled[e.path] {
+		if settled[e.Path] {
 			continue
 		}
 
-		switch e.kind {
-		case kindDir:
+		switch e.Kind {
+		case manifest.Directory:
 			r.makeDirs = append(r.makeDirs, e)
-		case kindFile, kindLink:
+		case manifest.File, manifest.Link:
 			r.write = append(r.write, e)
-		case kindUnread:
-			r.skip(e.path, "it could not be read when the snapshot was made")
-		case kindSpecial: // not restored
+		case manifest.Unread:
+			r.skip(e.Path, "it could not be read when the snapshot was made")
+		case manifest.Special: // not restored
 		}
 	}
 	// By directory, so that the workers do not meet.
-	slices.SortStableFunc(r.write, func(a, b *entry) int {
-		return cmp.Compare(parentOf(a.path), parentOf(b.path))
+	slices.SortStableFunc(r.write, func(a, b *manifest.Entry) int {
+		return cmp.Compare(parentOf(a.Path), parentOf(b.Path))
 	})
 }
 
@@ -75,12 +76,12 @@ func (r *restorer) grows() (diskspace.Usage, error) {
 	}
 
 	for _, e := range r.write {
-		grows = grows.Plus(diskspace.Usage{Bytes: e.takes() + diskspace.PerInode, Inodes: 1})
-		if goes[e.path] {
+		grows = grows.Plus(diskspace.Usage{Bytes: takes(e) + diskspace.PerInode, Inodes: 1})
+		if goes[e.Path] {
 			continue
 		}
 
-		old, err := r.holds(e.path)
+		old, err := r.holds(e.Path)
 		if err != nil {
 			return grows, err
 		}
@@ -133,13 +134,13 @@ func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 }
 
 // takes estimates the space of a file's content on the disk. Chunks of zeros take none.
-func (e *entry) takes() int64 {
-	if e.kind != kindFile {
+func takes(e *manifest.Entry) int64 {
+	if e.Kind != manifest.File {
 		return 0
 	}
 
-	bytes := e.id.size
-	for _, c := range e.chunks {
+	bytes := e.Identity.Size
+	for _, c := range e.Chunks {
 		bytes -= min(c.Zeros*chunkSize, bytes)
 	}
 
@@ -147,27 +148,27 @@ func (e *entry) takes() int64 {
 }
 
 // keeps says that what is there can stay, perhaps with another mode.
-func (r *restorer) keeps(f *found, e *entry, forced map[string]bool) bool {
+func (r *restorer) keeps(f *found, e *manifest.Entry, forced map[string]bool) bool {
 	owned := r.uid < 0 || int(f.uid) == r.uid
 
-	switch e.kind {
-	case kindLink:
-		return f.target == e.target
-	case kindDir:
-		if f.mode != e.mode || !owned || forced[f.path] || f.mode&0o700 != 0o700 {
+	switch e.Kind {
+	case manifest.Link:
+		return f.Target == e.Target
+	case manifest.Directory:
+		if f.Mode != e.Mode || !owned || forced[f.Path] || f.Mode&0o700 != 0o700 {
 			r.fixDirs = append(r.fixDirs, e)
 		}
 
 		return true
-	case kindFile, kindSpecial, kindUnread:
+	case manifest.File, manifest.Special, manifest.Unread:
 	}
 
-	if f.sum != e.sum || f.size() != e.size() || !owned {
+	if f.Sum != e.Sum || f.Size() != e.Size() || !owned {
 		r.local.find(f, e)
 		return false
 	}
 
-	if f.mode == e.mode {
+	if f.Mode == e.Mode {
 		return true
 	}
 	// The mode of a file that has other names may matter to another owner.
@@ -176,7 +177,7 @@ func (r *restorer) keeps(f *found, e *entry, forced map[string]bool) bool {
 		return false
 	}
 
-	r.fixModes = append(r.fixModes, modeFix{entry: e, inode: f.id.inode})
+	r.fixModes = append(r.fixModes, modeFix{entry: e, inode: f.Identity.Inode})
 
 	return true
 }

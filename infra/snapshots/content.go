@@ -15,6 +15,7 @@ import (
 
 	"everloop/infra/snapshots/beneath"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 	"everloop/internal/sharedfs"
 )
 
@@ -81,16 +82,16 @@ func (r *reader) read(dir int, name string, f *found) error {
 			return err
 		}
 
-		f.mode = uint16(after.Mode & 0o777)
-		if identityOf(&before) == identityOf(&after) && f.id.size == after.Size {
-			f.id = identityOf(&after)
-			f.trusted = f.id.ctime < r.quiet
+		f.Mode = uint16(after.Mode & 0o777)
+		if manifest.IdentityOf(&before) == manifest.IdentityOf(&after) && f.Identity.Size == after.Size {
+			f.Identity = manifest.IdentityOf(&after)
+			f.Trusted = f.Identity.CTime < r.quiet
 
 			return nil
 		}
 
 		if try == readTries {
-			f.id.mtime, f.trusted = after.Mtim.Nano(), false
+			f.Identity.MTime, f.Trusted = after.Mtim.Nano(), false
 
 			r.mu.Lock()
 			r.unstable = true
@@ -104,7 +105,7 @@ func (r *reader) read(dir int, name string, f *found) error {
 // once reads the file as it is now. What was read decides on the size: a file
 // may grow and shrink under the reader.
 func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat_t, err error) {
-	f.sum, f.chunks, f.id = hash{}, nil, identityOf(st)
+	f.Sum, f.Chunks, f.Identity = hash{}, nil, manifest.IdentityOf(st)
 	if st.Size <= smallLimit {
 		err = r.small(file, f)
 	} else {
@@ -119,28 +120,28 @@ func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat
 }
 
 func (r *reader) small(file *os.File, f *found) error {
-	if f.id.size == 0 {
+	if f.Identity.Size == 0 {
 		return nil
 	}
 
-	pool := buffersFor(f.id.size)
+	pool := buffersFor(f.Identity.Size)
 
 	pooled := pool.Get().(*[]byte)
 	defer pool.Put(pooled)
 
-	n, err := io.ReadFull(file, (*pooled)[:f.id.size])
+	n, err := io.ReadFull(file, (*pooled)[:f.Identity.Size])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 
-	f.id.size = int64(n)
+	f.Identity.Size = int64(n)
 	if n == 0 {
 		return nil
 	}
 
-	f.sum = sha256.Sum256((*pooled)[:n])
+	f.Sum = sha256.Sum256((*pooled)[:n])
 
-	return r.sink.small(f.sum, (*pooled)[:n])
+	return r.sink.small(f.Sum, (*pooled)[:n])
 }
 
 // large reads a file in chunks, some at a time, and jumps over its holes.
@@ -173,32 +174,19 @@ func (r *reader) large(file *os.File, size int64, f *found) error {
 
 	var runs []run
 
-	zeros := func(n int64) {
-		if n <= 0 {
-			return
-		}
-
-		if last := len(runs) - 1; last >= 0 && runs[last].Zeros > 0 {
-			runs[last].Zeros += n
-			return
-		}
-
-		runs = append(runs, run{Zeros: n})
-	}
-
 	next := int64(0)
 	for i, index := range plan {
-		zeros(index - next)
+		runs = format.AppendZeros(runs, index-next)
 
 		if next = index + 1; sums[i] == (hash{}) {
-			zeros(1)
+			runs = format.AppendZeros(runs, 1)
 		} else {
 			runs = append(runs, run{Sum: sums[i]})
 		}
 	}
 
-	zeros(format.ChunksOf(size) - next)
-	f.id.size, f.chunks, f.sum = size, runs, format.SumOfChunks(size, runs)
+	runs = format.AppendZeros(runs, format.ChunksOf(size)-next)
+	f.Identity.Size, f.Chunks, f.Sum = size, runs, format.SumOfChunks(size, runs)
 
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -287,10 +288,10 @@ func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) 
 
 	waiting := &spool.File{Dir: t.TempDir()}
 
-	var need []*entry
+	var need []*manifest.Entry
 
 	for _, e := range r.write {
-		if e.kind == kindFile {
+		if e.Kind == manifest.File {
 			need = append(need, e)
 		}
 	}
@@ -398,7 +399,7 @@ func TestAForgedFrameIsNoticed(t *testing.T) {
 	t.Parallel()
 
 	content := []byte("content")
-	e := &entry{path: "dir/name", kind: kindFile, sum: sha256.Sum256(content)}
+	e := &manifest.Entry{Path: "dir/name", Kind: manifest.File, Sum: sha256.Sum256(content)}
 	s := source{id: "x"}
 	at := location{Offset: 2, Length: uint32(len(content))}
 	got, err := s.cutOut([]byte("..content"), at, e)

@@ -5,6 +5,8 @@ package snapshots
 import (
 	"context"
 	"strings"
+
+	"everloop/infra/snapshots/manifest"
 )
 
 // Change is one path that two snapshots have differently.
@@ -32,7 +34,7 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 		return nil, nil
 	}
 
-	var trees [2][]entry
+	var trees [2][]manifest.Entry
 
 	for i, id := range [...]string{a, b} {
 		if id == "" {
@@ -51,19 +53,19 @@ func (s *Store) Diff(ctx context.Context, a, b string) ([]Change, error) {
 }
 
 // differences compares two lists of entries, both by path.
-func differences(before, after []entry) []Change {
+func differences(before, after []manifest.Entry) []Change {
 	var out []Change
 
-	report := func(was, is *entry, what string) {
+	report := func(was, is *manifest.Entry, what string) {
 		c := Change{Change: what}
 
 		if was != nil {
-			c.Path, c.Type = was.path, was.kind.public()
-			c.TypeBefore, c.SizeBefore = c.Type, was.size()
+			c.Path, c.Type = was.Path, typeOf(was.Kind)
+			c.TypeBefore, c.SizeBefore = c.Type, was.Size()
 		}
 
 		if is != nil {
-			c.Path, c.Type, c.Size = is.path, is.kind.public(), is.size()
+			c.Path, c.Type, c.Size = is.Path, typeOf(is.Kind), is.Size()
 		}
 
 		out = append(out, c)
@@ -76,10 +78,10 @@ func differences(before, after []entry) []Change {
 		case len(before) == 0:
 			order = 1
 		case len(after) > 0:
-			order = strings.Compare(before[0].path, after[0].path)
+			order = strings.Compare(before[0].Path, after[0].Path)
 		}
 
-		var was, is *entry
+		var was, is *manifest.Entry
 		if order <= 0 {
 			was, before = &before[0], before[1:]
 		}
@@ -95,8 +97,8 @@ func differences(before, after []entry) []Change {
 }
 
 // visible leaves out an entry of which only the name is known.
-func visible(e *entry) *entry {
-	if e == nil || e.kind.opaque() {
+func visible(e *manifest.Entry) *manifest.Entry {
+	if e == nil || e.Kind.Opaque() {
 		return nil
 	}
 
@@ -104,14 +106,14 @@ func visible(e *entry) *entry {
 }
 
 // differ reports the change of one path.
-func differ(was, is *entry, report func(was, is *entry, what string)) {
+func differ(was, is *manifest.Entry, report func(was, is *manifest.Entry, what string)) {
 	switch {
 	case was == nil && is == nil:
 	case was == nil:
 		report(nil, is, Created)
 	case is == nil:
 		report(was, nil, Deleted)
-	case !was.same(is):
+	case !was.Same(is):
 		report(was, is, Modified)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -58,10 +59,10 @@ func (s *source) packed(ctx context.Context, pack hash, offset, length int64, pa
 }
 
 // cutOut takes a small file's content out of its frame.
-func (s *source) cutOut(frame []byte, at location, e *entry) ([]byte, error) {
+func (s *source) cutOut(frame []byte, at location, e *manifest.Entry) ([]byte, error) {
 	end := int64(at.Offset) + int64(at.Length)
-	if end > int64(len(frame)) || sha256.Sum256(frame[at.Offset:end]) != e.sum {
-		return nil, damaged(s.id, e.path, "was changed in the store")
+	if end > int64(len(frame)) || sha256.Sum256(frame[at.Offset:end]) != e.Sum {
+		return nil, damaged(s.id, e.Path, "was changed in the store")
 	}
 
 	return frame[at.Offset:end], nil
@@ -88,7 +89,7 @@ func (s *source) chunk(ctx context.Context, sum hash, length int, path string) (
 
 // wanted is a small file whose content is to be fetched.
 type wanted struct {
-	entry *entry
+	entry *manifest.Entry
 	at    location
 }
 
@@ -116,7 +117,7 @@ func (f *fetched) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 
 // fetch brings the contents of files into a spool, but for the chunks that the
 // workspace still has.
-func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spool.File) (*fetched, error) {
+func (s *source) fetch(ctx context.Context, files []*manifest.Entry, has local, into *spool.File) (*fetched, error) {
 	f := &fetched{spool: into, blobs: map[hash]spool.Extent{}, chunks: map[hash]spool.Extent{}}
 	group, getting := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
@@ -126,24 +127,24 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 	var small []wanted
 
 	for _, e := range files {
-		if e.chunks == nil {
-			if e.id.size == 0 || asked[e.sum] {
+		if e.Chunks == nil {
+			if e.Identity.Size == 0 || asked[e.Sum] {
 				continue
 			}
 
-			asked[e.sum] = true
+			asked[e.Sum] = true
 
-			content, here := s.tree.content(e.sum)
+			content, here := s.tree.content(e.Sum)
 			if !here {
-				small = append(small, wanted{e, s.tree.home.location(e.sum)})
-			} else if err := f.keep(f.blobs, e.sum, content); err != nil {
+				small = append(small, wanted{e, s.tree.home.location(e.Sum)})
+			} else if err := f.keep(f.blobs, e.Sum, content); err != nil {
 				return nil, abandon(group, err)
 			}
 
 			continue
 		}
 
-		for index, sum := range format.DataOf(e.chunks) {
+		for index, sum := range format.DataOf(e.Chunks) {
 			if has.holds(e, index) || asked[sum] || getting.Err() != nil {
 				continue
 			}
@@ -151,7 +152,7 @@ func (s *source) fetch(ctx context.Context, files []*entry, has local, into *spo
 			asked[sum] = true
 
 			group.Go(func() error {
-				data, err := s.chunk(getting, sum, format.ChunkLength(index, e.id.size), e.path)
+				data, err := s.chunk(getting, sum, format.ChunkLength(index, e.Identity.Size), e.Path)
 				if err != nil {
 					return err
 				}
@@ -214,7 +215,7 @@ func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched)
 	first, last := list[0].at, list[len(list)-1].at
 	length := int64(last.Frame) - int64(first.Frame) + int64(last.FrameLength)
 
-	data, err := s.packed(ctx, first.Pack, int64(first.Frame), length, list[0].entry.path)
+	data, err := s.packed(ctx, first.Pack, int64(first.Frame), length, list[0].entry.Path)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched)
 		if i == 0 || w.at.Frame != list[i-1].at.Frame {
 			at := int64(w.at.Frame) - int64(first.Frame)
 			if frame, err = format.Decompress(data[at : at+int64(w.at.FrameLength)]); err != nil {
-				return damaged(s.id, w.entry.path, "was changed in the store")
+				return damaged(s.id, w.entry.Path, "was changed in the store")
 			}
 		}
 
@@ -234,7 +235,7 @@ func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched)
 			return err
 		}
 
-		if err := into.keep(into.blobs, w.entry.sum, content); err != nil {
+		if err := into.keep(into.blobs, w.entry.Sum, content); err != nil {
 			return err
 		}
 	}

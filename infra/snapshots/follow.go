@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/manifest"
 )
 
 // mostLinks is how many links one path may lead through, as in Linux.
@@ -38,20 +39,20 @@ func (v *View) Follow(p string) (string, error) {
 		switch {
 		case e == nil:
 			return "", domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(p))
-		case e.kind == kindLink:
+		case e.Kind == manifest.Link:
 			if links++; links > mostLinks {
 				return "", domain.Newf(domain.Invalid, CodeNotRegular, "%s is a link that leads nowhere", shown(p))
 			}
 
-			if path.IsAbs(e.target) {
+			if path.IsAbs(e.Target) {
 				return "", outside(p)
 			}
 
-			names = append(strings.Split(e.target, "/"), names...)
-		case e.kind != kindDir && len(names) > 0:
+			names = append(strings.Split(e.Target, "/"), names...)
+		case e.Kind != manifest.Directory && len(names) > 0:
 			return "", domain.Newf(domain.Invalid, CodeNotDirectory, "%s is not a directory, or a part of it is not", shown(p))
 		default:
-			at = e.path
+			at = e.Path
 		}
 	}
 

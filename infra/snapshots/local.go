@@ -11,6 +11,7 @@ import (
 
 	"everloop/infra/snapshots/beneath"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 )
 
 // local knows which chunks of large files the workspace still has, so that only
@@ -18,52 +19,52 @@ import (
 type local map[string]map[int64]hash
 
 // find compares a large file of the snapshot with what is in its place.
-func (l local) find(f *found, e *entry) {
-	if f.kind != kindFile || f.chunks == nil || e.chunks == nil {
+func (l local) find(f *found, e *manifest.Entry) {
+	if f.Kind != manifest.File || f.Chunks == nil || e.Chunks == nil {
 		return
 	}
 
 	has := map[int64]hash{}
-	for index, sum := range format.DataOf(f.chunks) {
+	for index, sum := range format.DataOf(f.Chunks) {
 		has[index] = sum
 	}
 
 	shared := map[int64]hash{}
 
-	for index, sum := range format.DataOf(e.chunks) {
+	for index, sum := range format.DataOf(e.Chunks) {
 		if has[index] == sum {
 			shared[index] = sum
 		}
 	}
 
 	if len(shared) > 0 {
-		l[e.path] = shared
+		l[e.Path] = shared
 	}
 }
 
-func (l local) holds(e *entry, index int64) bool {
-	_, holds := l[e.path][index]
+func (l local) holds(e *manifest.Entry, index int64) bool {
+	_, holds := l[e.Path][index]
 	return holds
 }
 
 // openLocal opens the file that a large file takes chunks from, nil when none.
-func (r *restorer) openLocal(dir int, e *entry) (*os.File, error) {
-	if len(r.local[e.path]) == 0 {
+func (r *restorer) openLocal(dir int, e *manifest.Entry) (*os.File, error) {
+	if len(r.local[e.Path]) == 0 {
 		return nil, nil
 	}
 
-	f, _, err := beneath.OpenFile(dir, e.path[strings.LastIndexByte(e.path, '/')+1:], false) // data compares what it reads
+	f, _, err := beneath.OpenFile(dir, e.Path[strings.LastIndexByte(e.Path, '/')+1:], false) // data compares what it reads
 
 	return f, err
 }
 
 // data gives one chunk of a large file, in buf.
-func (r *restorer) data(old *os.File, e *entry, index int64, sum hash, buf []byte) ([]byte, error) {
+func (r *restorer) data(old *os.File, e *manifest.Entry, index int64, sum hash, buf []byte) ([]byte, error) {
 	if !r.local.holds(e, index) {
 		return r.contents.spool.Read(r.contents.chunks[sum], buf)
 	}
 
-	buf = buf[:format.ChunkLength(index, e.id.size)]
+	buf = buf[:format.ChunkLength(index, e.Identity.Size)]
 
 	n, err := old.ReadAt(buf, index*chunkSize)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 )
 
 // putManifest stores the parts that the store does not have yet, and then the
@@ -29,18 +30,18 @@ func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 		return at
 	}
 
-	var parts []part
+	var parts []manifest.Part
 
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
 
 	start := 0
-	for _, end := range cut(t.entries) {
-		p := encodePart(t.entries[start:end], place)
+	for _, end := range manifest.Cut(t.entries) {
+		p := manifest.EncodePart(t.entries[start:end], place)
 		start = end
 
-		parts = append(parts, part{sum: p.sum, entries: p.entries})
-		if lost == nil && sending.Err() == nil && !ses.partKnown(p.sum) {
+		parts = append(parts, manifest.Part{Sum: p.Sum, Entries: p.Entries})
+		if lost == nil && sending.Err() == nil && !ses.partKnown(p.Sum) {
 			group.Go(func() error { return s.putPart(sending, ses, p) })
 		}
 	}
@@ -53,18 +54,18 @@ func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 		return lost
 	}
 
-	return s.put(ctx, ses, manifestKey(ses.id, t.sum), encodeHead(parts))
+	return s.put(ctx, ses, manifestKey(ses.id, t.sum), manifest.EncodeHead(parts))
 }
 
-func (s *Store) putPart(ctx context.Context, ses *session, p part) error {
-	if err := s.put(ctx, ses, partKey(ses.id, p.sum), format.Compress(p.raw)); err != nil {
+func (s *Store) putPart(ctx context.Context, ses *session, p manifest.Part) error {
+	if err := s.put(ctx, ses, partKey(ses.id, p.Sum), format.Compress(p.Raw)); err != nil {
 		return err
 	}
 
 	ses.mu.Lock()
 	defer ses.mu.Unlock()
 
-	ses.parts[p.sum] = struct{}{}
+	ses.parts[p.Sum] = struct{}{}
 
 	return nil
 }
@@ -99,7 +100,7 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 		return nil, err
 	}
 
-	parts, laid, err := decodeHead(head)
+	parts, laid, err := manifest.DecodeHead(head)
 	if err != nil {
 		return nil, damaged(id, "", "%v", err)
 	}
@@ -140,7 +141,7 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 // listed is what a part lists: entries, and where small contents lie, in packs and in
 // the head.
 type listed struct {
-	entries []entry
+	entries []manifest.Entry
 	packed  map[hash]location
 	held    map[hash]location
 }
@@ -152,9 +153,9 @@ func join(ses *session, lists []listed, laid []byte) (*tree, error) {
 		total += len(list.entries)
 	}
 
-	entries := make([]entry, 0, total)
+	entries := make([]manifest.Entry, 0, total)
 	for _, list := range lists {
-		if n := len(entries); n > 0 && len(list.entries) > 0 && list.entries[0].path <= entries[n-1].path {
+		if n := len(entries); n > 0 && len(list.entries) > 0 && list.entries[0].Path <= entries[n-1].Path {
 			return nil, errors.New("its parts are out of order")
 		}
 
@@ -174,12 +175,12 @@ func join(ses *session, lists []listed, laid []byte) (*tree, error) {
 }
 
 // getPart gives a part from the head that holds it, or from the store.
-func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (listed, error) {
-	data := p.body
+func (s *Store) getPart(ctx context.Context, ses *session, id string, p manifest.Part) (listed, error) {
+	data := p.Body
 	if len(data) == 0 {
 		var err error
 
-		data, err = s.objects.Get(ctx, partKey(ses.id, p.sum))
+		data, err = s.objects.Get(ctx, partKey(ses.id, p.Sum))
 		if missing(err) {
 			return listed{}, damaged(id, "", "a part of its manifest is missing")
 		}
@@ -190,13 +191,13 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p part) (l
 	}
 
 	raw, err := format.Decompress(data)
-	if err != nil || sha256.Sum256(raw) != p.sum {
+	if err != nil || sha256.Sum256(raw) != p.Sum {
 		return listed{}, damaged(id, "", "a part of its manifest was changed")
 	}
 
 	list := listed{packed: map[hash]location{}, held: map[hash]location{}}
 
-	list.entries, err = decodePart(raw, p.entries, func(sum hash, at location) {
+	list.entries, err = manifest.DecodePart(raw, p.Entries, func(sum hash, at location) {
 		if at.Pack == (hash{}) {
 			list.held[sum] = at
 		} else {
@@ -223,18 +224,18 @@ func (s *session) learn(packed map[hash]location) {
 }
 
 // know takes over what a manifest shows to be in the store.
-func (s *session) know(t *tree, parts []part) {
+func (s *session) know(t *tree, parts []manifest.Part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	for _, p := range parts {
-		if len(p.body) == 0 {
-			s.parts[p.sum] = struct{}{}
+		if len(p.Body) == 0 {
+			s.parts[p.Sum] = struct{}{}
 		}
 	}
 
 	for i := range t.entries {
-		for _, c := range t.entries[i].chunks {
+		for _, c := range t.entries[i].Chunks {
 			if c.Zeros == 0 {
 				s.chunks[c.Sum] = struct{}{}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 	"everloop/infra/snapshots/spool"
 	"everloop/internal/diskspace"
 	"everloop/internal/sharedfs"
@@ -108,10 +109,10 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	}
 	defer waiting.Close()
 
-	var need []*entry
+	var need []*manifest.Entry
 
 	for _, e := range r.write {
-		if e.kind == kindFile {
+		if e.Kind == manifest.File {
 			need = append(need, e)
 		}
 	}
@@ -160,16 +161,16 @@ func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*wal
 	r := &reader{ctx: ctx, sink: discard{}, quiet: time.Now().Add(-s.grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
 	w := &walker{
 		ctx: ctx, root: root, known: known, force: true, most: s.most + len(target.entries),
-		usable: func(*entry) bool { return true },
+		usable: func(*manifest.Entry) bool { return true },
 		// What the snapshot lacks is deleted as a whole.
-		enter: func(p string) bool { e := target.at(p); return e != nil && e.kind == kindDir },
+		enter: func(p string) bool { e := target.at(p); return e != nil && e.Kind == manifest.Directory },
 		content: func(dir int, name string, f *found) error {
-			e := target.at(f.path)
-			if e == nil || e.kind != kindFile {
+			e := target.at(f.Path)
+			if e == nil || e.Kind != manifest.File {
 				return nil
 			}
 			// Of two large files some chunks may be the same.
-			if e.id.size == f.id.size || e.chunks != nil && f.id.size > smallLimit {
+			if e.Identity.Size == f.Identity.Size || e.Chunks != nil && f.Identity.Size > smallLimit {
 				return r.read(dir, name, f)
 			}
 

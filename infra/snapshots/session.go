@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"everloop/domain"
+	"everloop/infra/snapshots/manifest"
 )
 
 // session is what the store remembers of one session.
@@ -163,20 +164,20 @@ func (s *session) walked(t *tree) {
 }
 
 // holds says whether the content of a file is in the store.
-func (s *session) holds(e *entry) bool {
-	if e.id.size == 0 {
+func (s *session) holds(e *manifest.Entry) bool {
+	if e.Identity.Size == 0 {
 		return true
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if e.chunks == nil {
-		_, known := s.blobs[e.sum]
+	if e.Chunks == nil {
+		_, known := s.blobs[e.Sum]
 		return known
 	}
 
-	for _, c := range e.chunks {
+	for _, c := range e.Chunks {
 		if _, known := s.chunks[c.Sum]; !known && c.Zeros == 0 {
 			return false
 		}

@@ -129,17 +129,17 @@ func TestCapture_unchangedFileIsNotRead(t *testing.T) {
 			known = b.store.session(b.session).remembered(sum)
 		}
 
-		require.True(t, known.at("old").trusted)
-		require.False(t, known.at("new").trusted, "it was written a moment ago")
+		require.True(t, known.at("old").Trusted)
+		require.False(t, known.at("new").Trusted, "it was written a moment ago")
 		// What is remembered is made wrong: who believes it did not look.
-		known.at("old").sum[0] ^= 1
-		known.at("new").sum[0] ^= 1
+		known.at("old").Sum[0] ^= 1
+		known.at("new").Sum[0] ^= 1
 		p, err := b.store.Begin(t.Context(), b.in(first.ID))
 		require.NoError(t, err)
 
 		got := b.store.session(b.session).last()
-		require.Equal(t, known.at("old").sum, got.at("old").sum)
-		require.NotEqual(t, known.at("new").sum, got.at("new").sum)
+		require.Equal(t, known.at("old").Sum, got.at("old").Sum)
+		require.NotEqual(t, known.at("new").Sum, got.at("new").Sum)
 		p.Discard()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 	"everloop/infra/snapshots/spool"
 )
 
@@ -98,11 +99,11 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 
 	for i := range p.tree.entries {
 		e := &p.tree.entries[i]
-		if e.kind != kindFile || sending.Err() != nil {
+		if e.Kind != manifest.File || sending.Err() != nil {
 			continue
 		}
 
-		for _, c := range e.chunks {
+		for _, c := range e.Chunks {
 			at, here := p.chunks[c.Sum]
 			if c.Zeros > 0 || !here || sent[c.Sum] || p.ses.chunkKnown(c.Sum) {
 				continue
@@ -113,18 +114,18 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 			group.Go(func() error { return s.putChunk(sending, p, c.Sum, at) })
 		}
 
-		if !packed || e.chunks != nil || e.id.size == 0 || sent[e.sum] || p.ses.blobKnown(e.sum) {
+		if !packed || e.Chunks != nil || e.Identity.Size == 0 || sent[e.Sum] || p.ses.blobKnown(e.Sum) {
 			continue
 		}
 
-		sent[e.sum] = true
+		sent[e.Sum] = true
 
-		content, err := p.content(e.sum)
+		content, err := p.content(e.Sum)
 		if err != nil {
 			return abandon(group, err)
 		}
 
-		if ready := full.Add(e.sum, content); ready != nil {
+		if ready := full.Add(e.Sum, content); ready != nil {
 			group.Go(func() error { return s.putPack(sending, p.ses, ready) })
 		}
 	}

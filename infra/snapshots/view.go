@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
 )
 
 // View reads one snapshot. It is safe for concurrent use. Files that are opened
@@ -68,11 +69,11 @@ func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadSeekC
 func (v *View) Walk(visit func(Info) error) error {
 	entries := v.source.tree.entries
 	for i := range entries {
-		if entries[i].kind.opaque() {
+		if entries[i].Kind.Opaque() {
 			continue
 		}
 
-		if err := visit(entries[i].info()); err != nil {
+		if err := visit(infoOf(&entries[i])); err != nil {
 			return err
 		}
 	}
@@ -83,11 +84,11 @@ func (v *View) Walk(visit func(Info) error) error {
 // Stat describes the entry of a path, as Walk gives it.
 func (v *View) Stat(path string) (Info, error) {
 	e := v.source.tree.at(path)
-	if e == nil || e.kind.opaque() {
+	if e == nil || e.Kind.Opaque() {
 		return Info{}, domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(path))
 	}
 
-	return e.info(), nil
+	return infoOf(e), nil
 }
 
 // Open opens a file by its path, as Walk gives it. What is read was checked: a
@@ -101,19 +102,19 @@ func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, 
 
 	e := v.source.tree.at(path)
 	switch {
-	case e.kind != kindFile:
+	case e.Kind != manifest.File:
 		return nil, info, domain.Newf(domain.Invalid, CodeNotRegular, "%s is not a regular file", shown(path))
-	case e.chunks != nil:
+	case e.Chunks != nil:
 		return &chunkReader{ctx: ctx, source: &v.source, entry: e}, info, nil
-	case e.id.size == 0:
+	case e.Identity.Size == 0:
 		return smallContent{bytes.NewReader(nil)}, info, nil
 	}
 
-	if content, here := v.source.tree.content(e.sum); here {
+	if content, here := v.source.tree.content(e.Sum); here {
 		return smallContent{bytes.NewReader(content)}, info, nil
 	}
 
-	at := v.source.tree.home.location(e.sum)
+	at := v.source.tree.home.location(e.Sum)
 
 	frame, err := v.frame(ctx, at, path)
 	if err != nil {
@@ -167,7 +168,7 @@ func (v *View) frame(ctx context.Context, at location, path string) ([]byte, err
 type chunkReader struct {
 	ctx    context.Context
 	source *source
-	entry  *entry
+	entry  *manifest.Entry
 
 	at    int64  // place in the file, bytes
 	next  int    // run that comes after zeros and data
@@ -187,15 +188,15 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	}
 
 	if len(r.data) == 0 && r.zeros == 0 {
-		if r.next == len(r.entry.chunks) {
+		if r.next == len(r.entry.Chunks) {
 			return 0, io.EOF
 		}
 
-		c := r.entry.chunks[r.next]
+		c := r.entry.Chunks[r.next]
 		if c.Zeros > 0 {
 			r.zeros = r.lengthOf(c, r.at)
 		} else {
-			data, err := r.source.chunk(r.ctx, c.Sum, format.ChunkLength(r.at/chunkSize, r.entry.id.size), r.entry.path)
+			data, err := r.source.chunk(r.ctx, c.Sum, format.ChunkLength(r.at/chunkSize, r.entry.Identity.Size), r.entry.Path)
 			if err != nil {
 				return 0, err
 			}
@@ -223,7 +224,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 
 // lengthOf gives the bytes of a run that begins at a place.
 func (r *chunkReader) lengthOf(c run, at int64) int64 {
-	left := r.entry.id.size - at
+	left := r.entry.Identity.Size - at
 	if chunks := max(c.Zeros, 1); chunks <= left/chunkSize {
 		return chunks * chunkSize
 	}
@@ -237,7 +238,7 @@ func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekCurrent:
 		offset += r.at
 	case io.SeekEnd:
-		offset += r.entry.id.size
+		offset += r.entry.Identity.Size
 	}
 
 	if offset < 0 {
@@ -247,8 +248,8 @@ func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 	r.data, r.zeros, r.skip = nil, 0, 0
 	begin := int64(0)
 
-	for r.next = 0; r.next < len(r.entry.chunks); r.next++ {
-		c := r.entry.chunks[r.next]
+	for r.next = 0; r.next < len(r.entry.Chunks); r.next++ {
+		c := r.entry.Chunks[r.next]
 
 		length := r.lengthOf(c, begin)
 		if offset >= begin+length {
@@ -273,6 +274,6 @@ func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 
 // Close implements io.Closer.
 func (r *chunkReader) Close() error {
-	r.next, r.data, r.zeros = len(r.entry.chunks), nil, 0
+	r.next, r.data, r.zeros = len(r.entry.Chunks), nil, 0
 	return nil
 }

@@ -15,20 +15,16 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/snapshots/beneath"
+	"everloop/infra/snapshots/manifest"
 	"everloop/internal/sharedfs"
 )
 
-const (
-	// serviceDir belongs to the service: saved outputs and logs of background
-	// tasks. It is neither kept nor restored nor deleted.
-	serviceDir = ".everloop"
-	// writingPrefix marks files that the service is writing at the moment.
-	writingPrefix = ".everloop-tmp-"
-)
+// writingPrefix marks files that the service is writing at the moment.
+const writingPrefix = ".everloop-tmp-"
 
 // found is an entry as the walk met it.
 type found struct {
-	entry
+	manifest.Entry
 	uid   uint32
 	links uint64 // names that the file has
 	read  bool   // its content was read in this walk
@@ -37,7 +33,7 @@ type found struct {
 // scanned is one directory with what was in it.
 type scanned struct {
 	path  string // the root is "."
-	id    identity
+	id    manifest.Identity
 	items []found
 	// leftovers are what a restore that was broken off was writing.
 	leftovers []string
@@ -52,7 +48,7 @@ type walker struct {
 	// known gives what an earlier walk knew of a path.
 	known *tree
 	// usable says that an entry of known may stand for a file that was not touched.
-	usable func(*entry) bool
+	usable func(*manifest.Entry) bool
 	// content reads a regular file that known cannot answer for, and sets what it
 	// learns; nil leaves contents alone.
 	content func(dir int, name string, f *found) error
@@ -73,7 +69,7 @@ type walker struct {
 	active int
 	err    error
 	scans  []*scanned
-	lost   map[string]kind // directories that could not be looked into; 0: gone
+	lost   map[string]manifest.Kind // directories that could not be looked into; 0: gone
 
 	entries, pathBytes atomic.Int64 // that were met so far
 }
@@ -110,7 +106,7 @@ func (w *walker) admit(dir string, names []string) error {
 // run walks the tree.
 func (w *walker) run(workers int) error {
 	w.more = sync.NewCond(&w.mu)
-	w.queue, w.lost = []string{"."}, map[string]kind{}
+	w.queue, w.lost = []string{"."}, map[string]manifest.Kind{}
 	w.fresh = sharedfs.CachesAttributes(w.root)
 
 	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
@@ -162,14 +158,14 @@ func (w *walker) work() {
 		case err == nil:
 			w.scans = append(w.scans, scan)
 			for i := range scan.items {
-				if item := &scan.items[i]; item.kind == kindDir && (w.enter == nil || w.enter(item.path)) {
-					w.queue = append(w.queue, item.path)
+				if item := &scan.items[i]; item.Kind == manifest.Directory && (w.enter == nil || w.enter(item.Path)) {
+					w.queue = append(w.queue, item.Path)
 				}
 			}
 		case dir != "." && beneath.Vanished(err):
 			w.lost[dir] = 0
 		case dir != "." && beneath.Denied(err):
-			w.lost[dir] = kindUnread
+			w.lost[dir] = manifest.Unread
 		case w.err == nil:
 			w.err = fault(dir, err)
 		}
@@ -193,7 +189,7 @@ func (w *walker) scan(dir string) (*scanned, error) {
 		return nil, err
 	}
 
-	s := &scanned{path: dir, id: identityOf(&st), forced: forced}
+	s := &scanned{path: dir, id: manifest.IdentityOf(&st), forced: forced}
 
 	for {
 		names, err := f.Readdirnames(readBatch)
@@ -222,7 +218,7 @@ func (w *walker) item(dir int, name string, s *scanned) error {
 	p := name
 	if s.path != "." {
 		p = s.path + "/" + name
-	} else if name == serviceDir {
+	} else if name == manifest.ServiceDir {
 		return nil
 	}
 
@@ -279,12 +275,12 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 
 	item := found{uid: st.Uid, links: uint64(st.Nlink)}
 
-	item.path, item.id = p, identityOf(&st)
+	item.Path, item.Identity = p, manifest.IdentityOf(&st)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		item.kind, item.mode = kindDir, uint16(st.Mode&0o777)
+		item.Kind, item.Mode = manifest.Directory, uint16(st.Mode&0o777)
 		if len(p) > beneath.MaxPath {
-			item.kind = kindUnread
+			item.Kind = manifest.Unread
 		}
 	case unix.S_IFLNK:
 		target, err := beneath.ReadLink(dir, name)
@@ -292,12 +288,15 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 			return found{}, err
 		}
 
-		item.kind, item.target = kindLink, target
+		item.Kind, item.Target = manifest.Link, target
 	case unix.S_IFREG:
-		item.kind, item.mode = kindFile, uint16(st.Mode&0o777)
-		if old := w.known.at(p); old != nil && old.trusted && old.kind == kindFile && old.id == item.id && old.mode == item.mode &&
+		item.Kind, item.Mode = manifest.File, uint16(st.Mode&0o777)
+		if old := w.known.at(
+			p,
+		); old != nil && old.Trusted && old.Kind == manifest.File && old.Identity == item.Identity &&
+			old.Mode == item.Mode &&
 			w.usable(old) {
-			item.entry = *old
+			item.Entry = *old
 			return item, nil
 		}
 
@@ -309,12 +308,12 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 
 		err := w.content(dir, name, &item)
 		if beneath.Denied(err) {
-			item.kind, err = kindUnread, nil
+			item.Kind, err = manifest.Unread, nil
 		}
 
 		return item, err
 	default:
-		item.kind = kindSpecial
+		item.Kind = manifest.Special
 	}
 
 	return item, nil
@@ -373,18 +372,18 @@ func (w *walker) stirred(s *scanned) bool {
 	defer func() { _ = unix.Close(fd) }()
 
 	var st unix.Stat_t
-	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil || identityOf(&st) != s.id {
+	if err := sharedfs.Stat(fd, "", &st, w.fresh); err != nil || manifest.IdentityOf(&st) != s.id {
 		return true
 	}
 
 	for i := range s.items {
 		item := &s.items[i]
-		if !item.read || item.kind != kindFile {
+		if !item.read || item.Kind != manifest.File {
 			continue
 		}
 
-		err := sharedfs.Stat(fd, item.path[strings.LastIndexByte(item.path, '/')+1:], &st, w.fresh)
-		if err != nil || identityOf(&st) != item.id {
+		err := sharedfs.Stat(fd, item.Path[strings.LastIndexByte(item.Path, '/')+1:], &st, w.fresh)
+		if err != nil || manifest.IdentityOf(&st) != item.Identity {
 			return true
 		}
 	}
@@ -403,13 +402,13 @@ func (w *walker) all() []found {
 
 	for _, s := range w.scans {
 		for _, item := range s.items {
-			if item.kind == kindDir {
-				if k, lost := w.lost[item.path]; lost {
+			if item.Kind == manifest.Directory {
+				if k, lost := w.lost[item.Path]; lost {
 					if k == 0 {
 						continue
 					}
 
-					item.kind, item.mode = k, 0
+					item.Kind, item.Mode = k, 0
 				}
 			}
 

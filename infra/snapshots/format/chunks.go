@@ -19,6 +19,20 @@ type Run struct {
 	Zeros int64 // > 0: that many chunks that hold nothing but zeros
 }
 
+// AppendZeros adds count chunks that hold nothing but zeros; none for a count below 1.
+func AppendZeros(runs []Run, count int64) []Run {
+	if count <= 0 {
+		return runs
+	}
+
+	if last := len(runs) - 1; last >= 0 && runs[last].Zeros > 0 {
+		runs[last].Zeros += count
+		return runs
+	}
+
+	return append(runs, Run{Zeros: count})
+}
+
 // ChunksOf is how many chunks a file of a size has.
 func ChunksOf(size int64) int64 { return (size-1)/ChunkSize + 1 }
 

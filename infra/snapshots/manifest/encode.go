@@ -1,6 +1,6 @@
 //go:build linux
 
-package snapshots
+package manifest
 
 import (
 	"crypto/sha256"
@@ -27,16 +27,16 @@ const (
 	bitTrusted = 0x80
 )
 
-// part is a run of entries as it is kept.
-type part struct {
-	sum     hash // SHA-256 of raw
-	entries int
-	raw     []byte
-	body    []byte // raw, compressed, when the head holds it; empty: it is an object of its own
+// Part is a run of entries as it is kept.
+type Part struct {
+	Sum     format.Hash // SHA-256 of Raw
+	Entries int
+	Raw     []byte
+	Body    []byte // Raw, compressed, when the head holds it; empty: it is an object of its own
 }
 
-// cut divides the entries into parts, as ranges.
-func cut(entries []entry) (ends []int) {
+// Cut divides the entries into parts, as ranges.
+func Cut(entries []Entry) (ends []int) {
 	start := 0
 	for i := range entries {
 		n := i - start + 1
@@ -46,7 +46,7 @@ func cut(entries []entry) (ends []int) {
 
 		h := fnv.New32a()
 
-		_, _ = h.Write([]byte(entries[i].path))
+		_, _ = h.Write([]byte(entries[i].Path))
 		if n == partMost || h.Sum32()%partMean == 0 {
 			ends = append(ends, i+1)
 			start = i + 1
@@ -60,47 +60,47 @@ func cut(entries []entry) (ends []int) {
 	return ends
 }
 
-// encodePart writes entries; place gives where the content of a small file lies.
-func encodePart(entries []entry, place func(hash) location) part {
+// EncodePart writes entries; place gives where the content of a small file lies.
+func EncodePart(entries []Entry, place func(format.Hash) format.Location) Part {
 	var packs []byte
 
-	numbers := map[hash]int{}
+	numbers := map[format.Hash]int{}
 	body := make([]byte, 0, 96*len(entries))
 	last := ""
 
 	for i := range entries {
 		e := &entries[i]
 
-		first := byte(e.kind)
-		if e.chunks != nil {
+		first := byte(e.Kind)
+		if e.Chunks != nil {
 			first |= bitChunked
 		}
 
-		if e.trusted {
+		if e.Trusted {
 			first |= bitTrusted
 		}
 
 		body = append(body, first)
-		shared := sharedPrefix(last, e.path)
-		last = e.path
+		shared := sharedPrefix(last, e.Path)
+		last = e.Path
 		body = binary.AppendUvarint(body, uint64(shared))
-		body = format.AppendString(body, e.path[shared:])
+		body = format.AppendString(body, e.Path[shared:])
 
-		body = binary.AppendUvarint(body, uint64(e.mode))
-		switch e.kind {
-		case kindLink:
-			body = format.AppendString(body, e.target)
-			body = binary.AppendVarint(body, e.id.mtime)
-		case kindFile:
-			body = binary.AppendVarint(body, e.id.mtime)
-			body = binary.AppendVarint(body, e.id.ctime-e.id.mtime)
-			body = binary.AppendUvarint(body, e.id.inode)
+		body = binary.AppendUvarint(body, uint64(e.Mode))
+		switch e.Kind {
+		case Link:
+			body = format.AppendString(body, e.Target)
+			body = binary.AppendVarint(body, e.Identity.MTime)
+		case File:
+			body = binary.AppendVarint(body, e.Identity.MTime)
+			body = binary.AppendVarint(body, e.Identity.CTime-e.Identity.MTime)
+			body = binary.AppendUvarint(body, e.Identity.Inode)
 
-			body = binary.AppendUvarint(body, uint64(e.id.size))
-			if e.chunks != nil {
-				body = format.AppendRuns(body, e.chunks)
-			} else if e.id.size > 0 {
-				at := place(e.sum) // of a zero pack: in the head
+			body = binary.AppendUvarint(body, uint64(e.Identity.Size))
+			if e.Chunks != nil {
+				body = format.AppendRuns(body, e.Chunks)
+			} else if e.Identity.Size > 0 {
+				at := place(e.Sum) // of a zero pack: in the head
 
 				number, known := numbers[at.Pack]
 				if !known {
@@ -109,19 +109,19 @@ func encodePart(entries []entry, place func(hash) location) part {
 					packs = append(packs, at.Pack[:]...)
 				}
 
-				body = append(body, e.sum[:]...)
+				body = append(body, e.Sum[:]...)
 				for _, n := range [...]uint32{uint32(number), at.Frame, at.FrameLength, at.Offset} {
 					body = binary.AppendUvarint(body, uint64(n))
 				}
 			}
-		case kindDir, kindSpecial, kindUnread: // the path and the mode say it all
+		case Directory, Special, Unread: // the path and the mode say it all
 		}
 	}
 
 	raw := binary.AppendUvarint(nil, uint64(len(numbers)))
 	raw = append(append(raw, packs...), body...)
 
-	return part{sum: sha256.Sum256(raw), entries: len(entries), raw: raw}
+	return Part{Sum: sha256.Sum256(raw), Entries: len(entries), Raw: raw}
 }
 
 func sharedPrefix(a, b string) int {
@@ -135,25 +135,25 @@ func sharedPrefix(a, b string) int {
 	return n
 }
 
-// encodeHead writes the head of a manifest whose parts are objects. It ends with its own hash.
-func encodeHead(parts []part) []byte {
+// EncodeHead writes the head of a manifest whose parts are objects. It ends with its own hash.
+func EncodeHead(parts []Part) []byte {
 	out := binary.AppendUvarint([]byte(headMagic), uint64(len(parts)))
 	for _, p := range parts {
-		out = append(out, p.sum[:]...)
-		out = binary.AppendUvarint(out, uint64(p.entries))
+		out = append(out, p.Sum[:]...)
+		out = binary.AppendUvarint(out, uint64(p.Entries))
 	}
 
 	return appendSum(out)
 }
 
-// encodeCompact writes the head of a manifest with bodies of parts, and with contents
+// EncodeCompact writes the head of a manifest with bodies of parts, and with contents
 // to which the parts refer.
-func encodeCompact(parts []part, laid []byte) []byte {
+func EncodeCompact(parts []Part, laid []byte) []byte {
 	out := binary.AppendUvarint([]byte(compactMagic), uint64(len(parts)))
 	for _, p := range parts {
-		out = append(out, p.sum[:]...)
-		out = binary.AppendUvarint(out, uint64(p.entries))
-		out = format.AppendString(out, p.body)
+		out = append(out, p.Sum[:]...)
+		out = binary.AppendUvarint(out, uint64(p.Entries))
+		out = format.AppendString(out, p.Body)
 	}
 
 	return appendSum(append(out, format.Compress(laid)...))

@@ -1,0 +1,110 @@
+//go:build linux
+
+package snapshots
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"path"
+	"sync/atomic"
+
+	"everloop/infra/snapshots/format"
+	"everloop/infra/snapshots/manifest"
+)
+
+// Short names for what the format is made of.
+type (
+	hash     = format.Hash
+	location = format.Location
+	run      = format.Run
+)
+
+const (
+	smallLimit = format.SmallLimit
+	chunkSize  = format.ChunkSize
+)
+
+// entryBytes is about what an entry takes of memory.
+const entryBytes = 300
+
+// tree is the state of a workspace at one time. It is not changed once made.
+type tree struct {
+	home    *session         // whose objects hold it, and which knows where they lie
+	sum     hash             // of what it holds; zero while that is not known
+	entries []manifest.Entry // by path; a directory stands before what is in it
+	index   map[string]int32
+	// contents are in its manifest. They are set before stored.
+	contents contents
+	// stored says that all contents that it names are in the store.
+	stored atomic.Bool
+}
+
+func newTree(home *session, entries []manifest.Entry) *tree {
+	t := &tree{home: home, entries: entries, index: make(map[string]int32, len(entries))}
+	for i := range entries {
+		t.index[entries[i].Path] = int32(i)
+	}
+
+	return t
+}
+
+// at gives a path's entry, nil when there is none. A nil tree has none.
+func (t *tree) at(p string) *manifest.Entry {
+	if t == nil {
+		return nil
+	}
+
+	i, found := t.index[p]
+	if !found {
+		return nil
+	}
+
+	return &t.entries[i]
+}
+
+// weight is what the tree takes of memory, in entries.
+func (t *tree) weight() int {
+	n := len(t.entries)
+	if !t.stored.Load() {
+		return n
+	}
+
+	for _, content := range t.contents {
+		n += 1 + len(content)/entryBytes
+	}
+
+	return n
+}
+
+// identify gives the hash of everything that the tree holds: equal trees have
+// the same, wherever and whenever they are found.
+func (t *tree) identify() hash {
+	h := sha256.New()
+
+	buf := append(make([]byte, 0, 1<<16), "everloop snapshot 1\n"...)
+
+	for i := range t.entries {
+		e := &t.entries[i]
+
+		if len(buf) > 1<<15 {
+			_, _ = h.Write(buf)
+			buf = buf[:0]
+		}
+
+		buf = append(buf, byte(e.Kind))
+		buf = binary.AppendUvarint(buf, uint64(e.Mode))
+		buf = binary.AppendUvarint(buf, uint64(e.Size()))
+		buf = binary.AppendUvarint(buf, uint64(len(e.Path)))
+		buf = append(buf, e.Path...)
+		buf = append(buf, e.Sum[:]...)
+		buf = binary.AppendUvarint(buf, uint64(len(e.Target)))
+		buf = append(buf, e.Target...)
+	}
+
+	_, _ = h.Write(buf)
+
+	return hash(h.Sum(nil))
+}
+
+// parentOf gives the directory that holds a path; the root is ".".
+func parentOf(p string) string { return path.Dir(p) }
