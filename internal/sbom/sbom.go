@@ -55,6 +55,10 @@ func Write(w io.Writer, name, version string, build *debug.BuildInfo) error {
 
 	for _, module := range build.Deps {
 		module = cmp.Or(module.Replace, module)
+		if strings.HasPrefix(module.Path, "./") { // a folder of this repository
+			continue
+		}
+
 		doc.Components = append(doc.Components, library(module.Path, module.Version, module.Sum))
 	}
 

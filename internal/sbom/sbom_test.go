@@ -17,6 +17,7 @@ func TestWrite(t *testing.T) {
 	build := &debug.BuildInfo{GoVersion: "go1.26.8", Deps: []*debug.Module{
 		{Path: "github.com/a/b", Version: "v1.2.3", Sum: "h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE="},
 		{Path: "github.com/c/d", Version: "v1.0.0", Replace: &debug.Module{Path: "github.com/e/f", Version: "v2.0.0+incompatible"}},
+		{Path: "github.com/g/h", Version: "v1.0.0", Replace: &debug.Module{Path: "./build/omitted/h", Version: "(devel)"}},
 	}}
 
 	var out, again bytes.Buffer
