@@ -33,7 +33,7 @@ func TestComputeEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ended := &stopper{}
-	environments, err := compute.New(compute.Config{Records: w.db, Tasks: ended, ToolServers: ended, Version: "2"})
+	environments, err := compute.New(compute.Config{Store: w.db, Tasks: ended, ToolServers: ended, Version: "2"})
 	require.NoError(t, err)
 
 	session, other := w.session("{}"), w.do("POST", "/api/sessions", w.bob, "{}").json()["session_id"].(string)

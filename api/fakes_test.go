@@ -247,7 +247,7 @@ func (m *turns) Messages(ctx context.Context, _ domain.SessionID, after *int64, 
 
 	for i := range m.count {
 		if m.failAt > 0 && i+1 == m.failAt {
-			return errors.New("the records broke")
+			return errors.New("the database broke")
 		}
 
 		if m.gate != nil && i == m.gateAt {

@@ -96,7 +96,7 @@ func TestABrokenListIsNotTakenForAWhole(t *testing.T) {
 }
 
 // TestAClientThatLeavesEndsTheReading: what a client no longer reads is not read
-// from the records either.
+// from the database either.
 func TestAClientThatLeavesEndsTheReading(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 )
 
-// Store is the records that the areas of this interface read and write.
+// Store is the database that the areas of this interface read and write.
 // infra/postgres implements it.
 type Store interface {
 	access.SessionStore

@@ -210,7 +210,7 @@ func areas(cfg Config, server *httpx.Server) []area {
 		&account.NetworkRulesAPI{NetworkRules: cfg.NetworkRules},
 		&designed,
 		&production.DagRunsAPI{
-			Solutions: &designed, Runs: cfg.DAGRuns, Records: cfg.DAGRunRecords, Auth: cfg.Auth, Streams: server.Streams,
+			Solutions: &designed, Runs: cfg.DAGRuns, Store: cfg.DAGRunRecords, Auth: cfg.Auth, Streams: server.Streams,
 		},
 		&production.SchedulesAPI{Schedules: cfg.Schedules},
 		&production.AgentsAPI{Agents: cfg.Agents, Solutions: cfg.Solutions, RoleRights: cfg.RoleRights},

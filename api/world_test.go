@@ -92,26 +92,26 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	catalog, err := solutions.Load("")
 	require.NoError(t, err)
 	workspaces := workspace.New(t.TempDir())
-	environments, err := compute.New(compute.Config{Records: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
+	environments, err := compute.New(compute.Config{Store: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
 	require.NoError(t, err)
-	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Records: db, Logger: logger})
+	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: db, Logger: logger})
 	require.NoError(t, err)
 	prod, err := production.New(db, skilled, nodeTools{})
 	require.NoError(t, err)
-	scheduled, err := schedules.New(schedules.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
+	scheduled, err := schedules.New(schedules.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
 	require.NoError(t, err)
-	agentService, err := agents.New(agents.Config{Records: db, Solutions: catalog, Models: w.models, Scripts: noEngine{}, Logger: logger})
+	agentService, err := agents.New(agents.Config{Store: db, Solutions: catalog, Models: w.models, Scripts: noEngine{}, Logger: logger})
 	require.NoError(t, err)
 	hooks, err := webhooks.New(db, box)
 	require.NoError(t, err)
 	dags, err := dagruns.New(
 		dagruns.Config{
-			Records: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
+			Store: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},
 			Logger: logger, CodeTimeout: 1,
 		},
 	)
 	require.NoError(t, err)
-	issues, err := board.New(board.Config{Records: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
+	issues, err := board.New(board.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
 	require.NoError(t, err)
 
 	cfg := api.Config{
@@ -156,7 +156,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Registry:       skillregistry.New(registryOf(t)),
 		GIS:            func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 		Administration: db,
-		EnvBuckets:     secrets.Buckets{Records: db, Box: box},
+		EnvBuckets:     secrets.Buckets{Store: db, Box: box},
 		UserSettings:   db,
 		NetworkRules:   db,
 		ProdSolutions:  db,

@@ -21,7 +21,7 @@ type Credentials struct {
 	Cookie string
 }
 
-// Keys is the records' side of API keys.
+// Keys is the database's side of API keys.
 type Keys interface {
 	// KeyByHash finds the live key with this SHA-256 and its user; found is
 	// false for keys that are unknown, revoked, expired or of a deleted user.
@@ -53,7 +53,7 @@ type Liveness interface {
 
 // Options tune an Authenticator; the zero value is ready for use.
 type Options struct {
-	CacheFor  time.Duration // how long a key is believed without asking the records; 0: 5 s
+	CacheFor  time.Duration // how long a key is believed without asking the database; 0: 5 s
 	Verifiers []Verifier    // asked in this order for what is not an API key
 	Logger    *slog.Logger  // nil: the default one
 	Now       func() time.Time
@@ -102,7 +102,7 @@ func Unauthorized() *domain.Error {
 }
 
 // Authenticate finds who the credentials belong to. The error is Unauthorized,
-// or says that the records cannot be reached.
+// or says that the database cannot be reached.
 func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain.Caller, error) {
 	return a.authenticate(ctx, "", c)
 }
@@ -187,7 +187,7 @@ func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain
 // Alive says whether a caller who came in earlier may stay: long-lived
 // connections ask it from time to time. An administrator who is none any more may not:
 // what was opened with that right ends, and they may come again as they are now. While
-// the records cannot be reached the caller stays.
+// the database cannot be reached the caller stays.
 func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 	if caller.KeyID != "" && a.cache.has(caller, a.now()) {
 		return true

@@ -15,8 +15,8 @@ import (
 	"everloop/domain"
 )
 
-// records are keys in memory, which count how often they are asked.
-type records struct {
+// fakeKeys are keys in memory, which count how often they are asked.
+type fakeKeys struct {
 	mu      sync.Mutex
 	byHash  map[[32]byte]domain.APIKey
 	asked   int
@@ -27,11 +27,11 @@ type records struct {
 	administrator bool // every user
 }
 
-func newRecords() *records {
-	return &records{byHash: map[[32]byte]domain.APIKey{}, touched: make(chan map[string]domain.KeyUse, 100)}
+func newFakeKeys() *fakeKeys {
+	return &fakeKeys{byHash: map[[32]byte]domain.APIKey{}, touched: make(chan map[string]domain.KeyUse, 100)}
 }
 
-func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain.APIKey, bool, error) {
+func (r *fakeKeys) KeyByHash(_ context.Context, hash []byte) (domain.User, domain.APIKey, bool, error) {
 	r.mu.Lock()
 	r.asked++
 	key, ok := r.byHash[[32]byte(hash)]
@@ -45,7 +45,7 @@ func (r *records) KeyByHash(_ context.Context, hash []byte) (domain.User, domain
 	return domain.User{ID: key.UserID, Administrator: administrator}, key, ok, broken
 }
 
-func (r *records) CredentialAlive(_ context.Context, user domain.User, keyID string) (bool, error) {
+func (r *fakeKeys) CredentialAlive(_ context.Context, user domain.User, keyID string) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -62,12 +62,12 @@ func (r *records) CredentialAlive(_ context.Context, user domain.User, keyID str
 	return keyID == "", r.broken
 }
 
-func (r *records) TouchKeys(_ context.Context, used map[string]domain.KeyUse) error {
+func (r *fakeKeys) TouchKeys(_ context.Context, used map[string]domain.KeyUse) error {
 	r.touched <- used
 	return nil
 }
 
-func (r *records) EnsureBootstrap(_ context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (bool, error) {
+func (r *fakeKeys) EnsureBootstrap(_ context.Context, user domain.User, key domain.APIKey, hash []byte, force bool) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -80,8 +80,8 @@ func (r *records) EnsureBootstrap(_ context.Context, user domain.User, key domai
 	return true, nil
 }
 
-// issue makes a key that the records know.
-func (r *records) issue(user string) (plaintext string, key domain.APIKey) {
+// issue makes a key that the database knows.
+func (r *fakeKeys) issue(user string) (plaintext string, key domain.APIKey) {
 	key, plaintext, hash := auth.NewKey(user, "k")
 
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *records) issue(user string) (plaintext string, key domain.APIKey) {
 	return plaintext, key
 }
 
-func (r *records) revoke(plaintext string) {
+func (r *fakeKeys) revoke(plaintext string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -119,10 +119,10 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func set(t *testing.T, verifiers ...auth.Verifier) (*auth.Authenticator, *records, *clock) {
+func set(t *testing.T, verifiers ...auth.Verifier) (*auth.Authenticator, *fakeKeys, *clock) {
 	t.Helper()
 
-	r, c := newRecords(), &clock{at: time.Now()}
+	r, c := newFakeKeys(), &clock{at: time.Now()}
 	a := auth.New(r, auth.Options{Verifiers: verifiers, Now: c.now})
 	t.Cleanup(a.Close)
 
@@ -243,7 +243,7 @@ func TestAuthenticator_Authenticate_expiryEndsCacheEntry(t *testing.T) {
 	c.pass(2 * time.Second)
 
 	_, _ = a.Authenticate(t.Context(), bearer(plaintext))
-	require.Equal(t, 2, r.asked, "the records decide about an expired key")
+	require.Equal(t, 2, r.asked, "the database decides about an expired key")
 }
 
 func TestAuthenticator_Authenticate_storesUseOncePerMinute(t *testing.T) {

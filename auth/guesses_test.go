@@ -14,7 +14,7 @@ import (
 func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 	t.Parallel()
 
-	r, c := newRecords(), &clock{at: time.Now()}
+	r, c := newFakeKeys(), &clock{at: time.Now()}
 	a := auth.New(r, auth.Options{Now: c.now, GuessesPerMinute: 3})
 	t.Cleanup(a.Close)
 
@@ -42,7 +42,7 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 	asked := r.asked
 
 	require.Equal(t, auth.CodeTooManyGuesses, domain.AsError(from("here", fresh)).Code, "a right guess among wrong ones is not found out")
-	require.Equal(t, asked, r.asked, "the records are not asked")
+	require.Equal(t, asked, r.asked, "the database is not asked")
 	require.Equal(t, domain.Unauthenticated, domain.AsError(from("here", "")).Kind, "no credentials are no guess")
 	require.NoError(t, from("here", known), "credentials that held here before still do")
 	require.NoError(t, from("there", fresh), "another address is not concerned")
@@ -58,7 +58,7 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 	t.Parallel()
 
-	r := newRecords()
+	r := newFakeKeys()
 	a := auth.New(r, auth.Options{GuessesPerMinute: 1})
 	t.Cleanup(a.Close)
 
@@ -74,7 +74,7 @@ func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 func TestAuthenticator_AuthenticateFrom_remembers_few_addresses(t *testing.T) {
 	t.Parallel()
 
-	a := auth.New(newRecords(), auth.Options{GuessesPerMinute: 1})
+	a := auth.New(newFakeKeys(), auth.Options{GuessesPerMinute: 1})
 	t.Cleanup(a.Close)
 
 	for i := range 25_000 {

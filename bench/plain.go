@@ -17,7 +17,7 @@ import (
 )
 
 // plainEnv makes this program the baseline of the management interface: an HTTP
-// server that does no more than a query, on the records that it names.
+// server that does no more than a query, on the database that it names.
 const plainEnv = "EVERLOOP_BENCH_RECORDS"
 
 // plainSession is what the baseline answers of a session.

@@ -37,7 +37,7 @@ type CompactionRequest struct {
 	Trigger   CompactionTrigger
 }
 
-// OpenedCompaction is a compaction as the records have it. Unless Result.Status
+// OpenedCompaction is a compaction as the database has it. Unless Result.Status
 // is running there is nothing left to do.
 type OpenedCompaction struct {
 	ID        string

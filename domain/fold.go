@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FoldTurn applies one event of the log to the turn it names: what the records
+// FoldTurn applies one event of the log to the turn it names: what the database
 // hold of a turn plus its later events is the turn as it was streamed. Events of
 // other turns and events that change no turn are passed over. Text that the
 // turn already contains, by its offset, is not added again; an event whose text does not

@@ -138,7 +138,7 @@ func TestFoldRefusesWhatDoesNotJoin(t *testing.T) {
 	}
 }
 
-// TestFoldFromAnyFlush: wherever the records were flushed, folding an overlap
+// TestFoldFromAnyFlush: wherever the text in the database ends, folding an overlap
 // of the stream that begins anywhere in the current run of text gives the whole text.
 func TestFoldFromAnyFlush(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,7 +9,7 @@ type OpenTurn struct {
 	FlushedSeq uint64
 }
 
-// LiveState is what the records say of a session at one moment: the part of a
+// LiveState is what the database says of a session at one moment: the part of a
 // subscription's answer that does not come from the event log.
 type LiveState struct {
 	Status        SessionStatus

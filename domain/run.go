@@ -41,7 +41,7 @@ type Restart struct {
 	ForceFailed string // why an administrator wants the chat to fail; empty: they do not
 }
 
-// OpenChat is a chat that the records hold to be running or waiting for an
+// OpenChat is a chat that the database holds to be running or waiting for an
 // answer, and the run that should carry it.
 type OpenChat struct {
 	ChatID     ChatID    `db:"id"`
@@ -52,7 +52,7 @@ type OpenChat struct {
 	StartedAt  time.Time `db:"started_at"`
 }
 
-// OpenSubAgent is a sub-agent that the records hold to be at work. One in the background
+// OpenSubAgent is a sub-agent that the database holds to be at work. One in the background
 // has the run of its task.
 type OpenSubAgent struct {
 	LoopID     string    `db:"id"`

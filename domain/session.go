@@ -80,7 +80,7 @@ type Session struct {
 	RestsSince      time.Time     `db:"rests_since"`    // end of the last one, or start of the newest turn
 	Replay          *ReplayState  `db:"replay_state"`   // nil: no replay session
 	LastEnd         *LastEnd      `db:"last_end"`       // nil: no chat has ended since the last move in the history, or not read
-	// NoToolServers says that the records have no tool server for the session, so
+	// NoToolServers says that the database has no tool server for the session, so
 	// that no process need look; false: look.
 	NoToolServers bool `db:"no_tool_servers"`
 	// AssistsSolutions says that its agent may edit documents of production solutions,

@@ -2,7 +2,7 @@ package domain
 
 import "strings"
 
-// CleanText makes text fit for the records: valid UTF-8 without U+0000, which
+// CleanText makes text fit for the database: valid UTF-8 without U+0000, which
 // PostgreSQL cannot keep. Both are replaced by U+FFFD.
 func CleanText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// author writes a session as the agent does: each change goes to the records
+// author writes a session as the agent does: each change goes to the database
 // first and to the log then, the streamed text is flushed now and again.
 type author struct {
 	env     *env
@@ -122,7 +122,7 @@ func (a *author) turn() {
 	}
 
 	a.live.OpenTurns = slices.Delete(a.live.OpenTurns, at, at+1)
-	a.record() // closed in the records before the log knows
+	a.record() // closed in the database before the log knows
 	a.publish(domain.EventTurnEnd, map[string]any{
 		"turn_id": id, "status": status, "usage": map[string]any{"input_tokens": 1, "output_tokens": 2}, "duration_ms": 5,
 	})

@@ -25,11 +25,11 @@ type env struct {
 	nc    *nats.Conn
 	log   *events.Log
 	hub   *realtime.Hub
-	state *records
+	state *fakeState
 }
 
 func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
-	s := &env{Server: natskit.New(t), t: t, state: &records{sessions: map[domain.SessionID]domain.LiveState{}}}
+	s := &env{Server: natskit.New(t), t: t, state: &fakeState{sessions: map[domain.SessionID]domain.LiveState{}}}
 	s.nc = s.Connect()
 
 	var err error
@@ -100,21 +100,21 @@ func (s *env) nothing(sub *realtime.Subscription) {
 	require.Equal(s.t, seq, next(s.t, sub, 1)[0].Seq)
 }
 
-// records is the state that a database would hold.
-type records struct {
+// fakeState is the state that a database would hold.
+type fakeState struct {
 	mu       sync.Mutex
 	sessions map[domain.SessionID]domain.LiveState
 	err      error
 }
 
-func (r *records) Live(_ context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
+func (r *fakeState) Live(_ context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.sessions[sessionID], r.err
 }
 
-func (r *records) set(sessionID domain.SessionID, live domain.LiveState) {
+func (r *fakeState) set(sessionID domain.SessionID, live domain.LiveState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

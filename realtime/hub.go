@@ -134,7 +134,7 @@ func (h *Hub) advance(seq uint64) {
 
 // await waits until the hub has reached seq, and gives its position then. It
 // waits FlushWait at most: a log that lost its tail may never get there, and
-// then what the records flushed beyond it is read from the log or left out.
+// then what the database flushed beyond it is read from the log or left out.
 func (h *Hub) await(ctx context.Context, seq uint64) (uint64, error) {
 	h.mu.Lock()
 	if h.position >= seq {

@@ -58,7 +58,7 @@ func openAt(t testing.TB, all []domain.LoggedEvent, n int) []domain.Turn {
 }
 
 // same compares what clients see of open turns; the context window is known to
-// the records alone.
+// the database alone.
 func same(t testing.TB, want, got []domain.Turn) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -229,7 +229,7 @@ func TestSubscribe_turnEndedBeforeItsEvent(t *testing.T) {
 		"turn_id": "t1", "patch_type": "add_content", "block_type": "text", "text_delta": "kept", "offset": 0,
 	})
 	s.reached(a.events[1].Seq)
-	sub := s.subscribe(a.session, nil) // the records know of no open turn
+	sub := s.subscribe(a.session, nil) // the database knows of no open turn
 	require.Equal(t, "[text kept]", text(sub.Snapshot().OpenTurns[0].Blocks))
 	a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
 	require.Equal(t, domain.EventTurnEnd, next(t, sub, 1)[0].Name)
@@ -270,7 +270,7 @@ func TestSubscribe_storeBehindLog(t *testing.T) {
 }
 
 // TestOpenTurnsSideBySide: one turn is read from its start, another from where
-// the records flushed it, and the same piece of the log serves both.
+// the database flushed it, and the same piece of the log serves both.
 func TestOpenTurnsSideBySide(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
 	a := s.author(domain.NewID(), 1)
@@ -337,7 +337,7 @@ func TestTruncated(t *testing.T) {
 	require.Equal(t, len(old.events)-cut, sub.Snapshot().Replayed)
 
 	paused.ToolCalls = []domain.ToolCall{}
-	same(t, []domain.Turn{paused.Turn}, sub.Snapshot().OpenTurns) // known from the records alone
+	same(t, []domain.Turn{paused.Turn}, sub.Snapshot().OpenTurns) // known from the database alone
 	got := next(t, sub, len(old.events)-cut)
 	require.Equal(t, known, got[0].Seq)
 	require.Zero(t, got[0].PrevSeq)
@@ -526,9 +526,9 @@ func TestSubscription_idleHasNoGoroutine(t *testing.T) {
 
 func TestSubscribeErrors(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{})
-	s.state.err = errors.New("the records are down")
+	s.state.err = errors.New("the database is down")
 	_, err := s.hub.Subscribe(t.Context(), "s1", nil)
-	require.ErrorContains(t, err, "the records are down")
+	require.ErrorContains(t, err, "the database is down")
 	require.Zero(t, s.hub.Stats().Rooms)
 	s.state.err = nil
 

@@ -19,7 +19,7 @@ type openTurn struct {
 // openTurns are the turns that are open at position b, with what was streamed of
 // them up to b. Which they are is read from the log's turn edges: those with a
 // start and no end at or before b; a turn that was paused is open until its second end.
-// What the records hold saves reading a turn's text from its beginning, and gives turns
+// What the database holds saves reading a turn's text from its beginning, and gives turns
 // whose start is no longer kept.
 func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint64, live []domain.OpenTurn) ([]domain.Turn, error) {
 	turns := []domain.Turn{}
@@ -48,7 +48,7 @@ func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint6
 	for _, id := range order {
 		if t := open[domain.TurnID(id)]; t != nil {
 			turn := t.fold.Turn()
-			turn.Status = t.status // the records may be ahead
+			turn.Status = t.status // the database may be ahead
 			turns = append(turns, turn)
 		}
 	}
@@ -72,7 +72,7 @@ func (h *Hub) turnsAt(
 	open := map[domain.TurnID]*openTurn{}
 
 	var order []string
-	// A turn whose start has gone from the log is known from the records alone.
+	// A turn whose start has gone from the log is known from the database alone.
 	for _, turn := range live {
 		if turn.FlushedSeq > 0 && turn.FlushedSeq <= b {
 			open[turn.TurnID] = &openTurn{status: turn.Status}
@@ -87,7 +87,7 @@ func (h *Hub) turnsAt(
 		}
 
 		if e.LostSeq > 0 {
-			e.Seq = e.LostSeq // what the records flushed of the turn is behind that
+			e.Seq = e.LostSeq // what the database flushed of the turn is behind that
 		}
 
 		t := open[p.TurnID]
@@ -111,7 +111,7 @@ func (h *Hub) turnsAt(
 	return open, order, err
 }
 
-// begin sets what the turn is put together from: the text that the records
+// begin sets what the turn is put together from: the text that the database
 // hold when they are not ahead of b, else its turn:start. The records of tool
 // calls may be ahead of the log, so a turn that has any is read from the log; so may
 // be the text of a turn that was paused, until its pause is in the log too.

@@ -31,7 +31,7 @@ type Log interface {
 	Kept(ctx context.Context) (first uint64, since time.Time, err error)
 }
 
-// State is what the records say of sessions.
+// State is what the database says of sessions.
 type State interface {
 	// Live is the session's state now. A record is written before its event is
 	// published, so the answer includes every event published before the call.

@@ -28,7 +28,7 @@ type Snapshot struct {
 // Subscribe follows a session: from now on when after is nil, else from the
 // events behind that sequence on. The caller has checked that it may.
 //
-// It first joins the room, which buffers, then reads what the records and the
+// It first joins the room, which buffers, then reads what the database and the
 // log say up to a position B, and continues behind B; the open turns are those at B,
 // whatever happened since. The state and the stream must meet at one point, or text
 // is lost or doubled.
@@ -120,7 +120,7 @@ type place struct {
 	turnsAt   uint64 // the open turns are those at it: seq, or before the first event above that is kept
 }
 
-// atEnd is where the hub stands once it has seen what the records contain.
+// atEnd is where the hub stands once it has seen what the database contains.
 func (h *Hub) atEnd(ctx context.Context, sessionID domain.SessionID, live domain.LiveState) (p place, err error) {
 	var flushed uint64
 	for _, turn := range live.OpenTurns {

@@ -17,7 +17,7 @@ import (
 // Replays play recorded events as the events of replay sessions. The position is
 // committed with what was played, so that the next attempt repeats nothing.
 type Replays struct {
-	Records ReplayRecords
+	Store   ReplayRecords
 	Scripts ReplayScripts
 	Logger  *slog.Logger
 
@@ -62,7 +62,7 @@ func (r *Replays) PlayReplay(ctx context.Context, in contract.PlayReplayIn) (con
 }
 
 func (r *Replays) playReplay(ctx context.Context, in contract.PlayReplayIn) (contract.PlayReplayOut, error) {
-	claim, err := r.Records.ClaimReplay(ctx, in.SessionID)
+	claim, err := r.Store.ClaimReplay(ctx, in.SessionID)
 	if err != nil {
 		return contract.PlayReplayOut{}, replayFault(err)
 	}
@@ -77,7 +77,7 @@ func (r *Replays) playReplay(ctx context.Context, in contract.PlayReplayIn) (con
 		return contract.PlayReplayOut{}, replayFault(err)
 	}
 
-	now, err := r.Records.Replay(ctx, in.SessionID)
+	now, err := r.Store.Replay(ctx, in.SessionID)
 	out := contract.PlayReplayOut{Position: now.Position, Total: now.Total, Status: string(now.Status)}
 	out.Again = now.Status == domain.ReplayPlaying // paused and resumed at once
 
@@ -94,7 +94,7 @@ func (r *Replays) stuck(ctx context.Context, claim replay.Claim, err error) erro
 
 	r.Logger.Error("a replay cannot go on, and is paused", "session_id", claim.SessionID, "position", claim.Position, "error", err)
 
-	if err := r.Records.PauseReplay(ctx, claim.SessionID, claim.Attempt); err != nil {
+	if err := r.Store.PauseReplay(ctx, claim.SessionID, claim.Attempt); err != nil {
 		return replayFault(err)
 	}
 
@@ -116,7 +116,7 @@ func (r *Replays) play(ctx context.Context, claim replay.Claim) error {
 		return err
 	}
 
-	player := &replayPlayer{records: r.Records, claim: claim, steps: steps, text: map[domain.TurnID]*replayText{}}
+	player := &replayPlayer{store: r.Store, claim: claim, steps: steps, text: map[domain.TurnID]*replayText{}}
 	if err := player.catchUp(); err != nil {
 		return err
 	}
@@ -131,16 +131,16 @@ func (r *Replays) play(ctx context.Context, claim replay.Claim) error {
 		}
 	}
 
-	return r.Records.FinishReplay(ctx, claim.SessionID, claim.Attempt)
+	return r.Store.FinishReplay(ctx, claim.SessionID, claim.Attempt)
 }
 
 // replayPlayer plays one script from one position on.
 type replayPlayer struct {
-	records ReplayRecords
-	claim   replay.Claim
-	steps   []replay.Step
-	text    map[domain.TurnID]*replayText // of the open turns
-	last    time.Time                     // when the step before was due
+	store ReplayRecords
+	claim replay.Claim
+	steps []replay.Step
+	text  map[domain.TurnID]*replayText // of the open turns
+	last  time.Time                     // when the step before was due
 }
 
 // catchUp puts together the text of turns that were begun before.
@@ -240,7 +240,7 @@ func (p *replayPlayer) wait(ctx context.Context) error {
 			break
 		}
 
-		now, err := p.records.Replay(ctx, p.claim.SessionID)
+		now, err := p.store.Replay(ctx, p.claim.SessionID)
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func (p *replayPlayer) next(ctx context.Context) error {
 		in.Text[turn] = p.text[turn].snapshot()
 	}
 
-	now, err := p.records.PlaySteps(ctx, in)
+	now, err := p.store.PlaySteps(ctx, in)
 	if err != nil {
 		return err
 	}

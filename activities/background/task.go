@@ -22,7 +22,7 @@ import (
 // started them. A task runs in one long activity and is never run again: when
 // its worker dies it is lost, with a reason.
 type Tasks struct {
-	Records     TaskRecords
+	Store       TaskRecords
 	Stops       TaskStops
 	Sandbox     tools.Sandbox
 	Workspaces  tools.Workspaces
@@ -64,7 +64,7 @@ var (
 	errTaskTime    = errors.New("its time limit was over")
 	errTaskOutput  = errors.New("it wrote more than its log may hold")
 	errTaskFenced  = errors.New("another worker has ended it")
-	errTaskAlone   = errors.New("the records could not be reached for too long")
+	errTaskAlone   = errors.New("the database could not be reached for too long")
 	errTaskDrained = errors.New("the service was restarted")
 )
 
@@ -129,7 +129,7 @@ func (t *Tasks) runTask(ctx context.Context, in contract.RunTaskIn) (contract.Ru
 func (t *Tasks) claim(ctx context.Context, in contract.RunTaskIn, attempt int) (task contract.ClaimedTask, err error) {
 	for {
 		err = retryWrite(ctx, taskAlone, func() error {
-			task, err = t.Records.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
+			task, err = t.Store.ClaimTask(ctx, in.TaskID, in.RunID, attempt)
 			return err
 		})
 		if err != nil || !task.Held {
@@ -283,7 +283,7 @@ func (t *Tasks) started(run context.Context, task contract.ClaimedTask, pid int)
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
 
-	return t.Records.TaskStarted(ctx, task.ID, task.Attempt, pid)
+	return t.Store.TaskStarted(ctx, task.ID, task.Attempt, pid)
 }
 
 func (t *Tasks) alive(
@@ -294,7 +294,7 @@ func (t *Tasks) alive(
 	ctx, cancel := context.WithTimeout(run, taskAlone/2)
 	defer cancel()
 
-	stop, err := t.Records.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
+	stop, err := t.Store.TaskAlive(ctx, task.ID, task.Attempt, bytes, last)
 	t.onHeartbeat(kill, lastBeat, stop, err)
 }
 
@@ -346,7 +346,7 @@ func ended(exit tools.Exit, err, cause error, limits TaskLimits) contract.TaskEn
 // record writes the end of a task, and retries for up to one minute: a task whose end was
 // not recorded would look lost.
 func (t *Tasks) record(ctx context.Context, task contract.ClaimedTask, end contract.TaskEnd) (contract.RunTaskOut, error) {
-	err := retryWrite(ctx, time.Minute, func() error { return t.Records.EndTask(ctx, task.ID, task.Attempt, end) })
+	err := retryWrite(ctx, time.Minute, func() error { return t.Store.EndTask(ctx, task.ID, task.Attempt, end) })
 	if errors.Is(err, domain.ErrFenced) { // another has ended it already
 		return contract.RunTaskOut{Status: domain.TaskLost}, nil
 	}
@@ -361,7 +361,7 @@ const awaitPoll = 250 * time.Millisecond
 func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contract.RunTaskOut, error) {
 	return t.awaited.Run(ctx, in.TaskID, durable.AbandonAfter, func(ctx context.Context) (contract.RunTaskOut, error) {
 		for {
-			status, err := t.Records.TaskStatus(ctx, in.TaskID)
+			status, err := t.Store.TaskStatus(ctx, in.TaskID)
 			if err != nil && domain.AsError(err).Kind == domain.NotFound {
 				return contract.RunTaskOut{}, durable.Final("task_not_found", "the task or its session is gone")
 			}
@@ -381,7 +381,7 @@ func (t *Tasks) AwaitTask(ctx context.Context, in contract.AwaitTaskIn) (contrac
 
 // LoseTask ends a task whose work cannot report any more.
 func (t *Tasks) LoseTask(ctx context.Context, in contract.LoseTaskIn) (contract.RunTaskOut, error) {
-	status, err := t.Records.MarkTaskLost(ctx, in.TaskID, in.Reason)
+	status, err := t.Store.MarkTaskLost(ctx, in.TaskID, in.Reason)
 	if err != nil && domain.AsError(err).Kind == domain.NotFound {
 		return contract.RunTaskOut{}, durable.Final("task_not_found", "the task is gone")
 	}

@@ -139,13 +139,13 @@ func newPlace(t *testing.T, limits background.TaskLimits) *place {
 	}
 	p.journal = postgres.NewStore(db, p.log, logger)
 	p.Service, err = tasks.New(tasks.Config{
-		Records: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
+		Store: p.journal, Runs: temporal.Runs{Client: c, Queue: p.queue}, Bus: p.bus, Workspaces: p.files, Logger: logger,
 	})
 	require.NoError(t, err)
 
 	p.tasks = &background.Tasks{
-		Records: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
-		Environment: secrets.Buckets{Records: p.journal},
+		Store: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
+		Environment: secrets.Buckets{Store: p.journal},
 		Limits:      limits, Logger: logger,
 	}
 

@@ -16,7 +16,7 @@ const (
 )
 
 // Signals of the Chat workflow. Wake says "look again": it carries nothing,
-// because the decision is in the records; a replay's run takes it too. Stop ends
+// because the decision is in the database; a replay's run takes it too. Stop ends
 // the chat that it names.
 var (
 	Wake = durable.Signal[struct{}]{Name: "wake"}
@@ -29,7 +29,7 @@ type StopChat struct {
 }
 
 // ChatInput starts a run for a session. Which chat it takes, or goes on with, is
-// in the records.
+// in the database.
 type ChatInput struct {
 	SessionID domain.SessionID `json:"session_id"`
 }

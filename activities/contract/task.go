@@ -55,7 +55,7 @@ type NewTask struct {
 	Title, Command, OutputPath string
 }
 
-// ClaimedTask is a task as the records gave it out to run. Unless Status is
+// ClaimedTask is a task as the database gave it out to run. Unless Status is
 // running there is nothing to do. Attempt fences every later write.
 type ClaimedTask struct {
 	Status     domain.TaskStatus

@@ -1,5 +1,5 @@
 // Package stream publishes what a model says as patches of its turn, in order, and keeps it
-// in the records meanwhile. It knows neither who calls the model nor what becomes of the
+// in the database meanwhile. It knows neither who calls the model nor what becomes of the
 // answer.
 package stream
 
@@ -16,7 +16,7 @@ import (
 
 // Deltas are joined before they are published: the first goes out at once, the
 // others after 20 ms or with 2 KB, whatever comes first. What is published is
-// kept in the records about once a second.
+// kept in the database about once a second.
 const (
 	publishEvery = 20 * time.Millisecond
 	publishBytes = 2 << 10
@@ -81,7 +81,7 @@ type Stream struct {
 	// Of the goroutine.
 	published time.Time
 	flushed   time.Time
-	kept      uint64 // sequence up to which the text is in the records
+	kept      uint64 // sequence up to which the text is in the database
 }
 
 type openBlock struct {
@@ -259,7 +259,7 @@ func (s *Stream) setFailing() {
 	s.failing = true
 }
 
-// keep puts what is published into the records when it is time. It is false when
+// keep puts what is published into the database when it is time. It is false when
 // another attempt holds the turn.
 func (s *Stream) keep() bool {
 	s.mu.Lock()

@@ -198,7 +198,7 @@ func TestStream_publishesEachOffsetOnce(t *testing.T) {
 	}
 }
 
-// The text in the records is that of the position that is kept with it.
+// The text in the database is that of the position that is kept with it.
 func TestStream_flushesWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	b := newStreamBench(t)

@@ -10,7 +10,7 @@ import (
 // Length counts characters.
 func Length(s string) int { return utf8.RuneCountInString(s) }
 
-// Clean makes text fit for the records, events and models: valid UTF-8 without
+// Clean makes text fit for the database, events and models: valid UTF-8 without
 // NUL, which PostgreSQL cannot store.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -132,7 +132,7 @@ func (a *PreferencesAPI) setProfile(ctx context.Context, in *struct {
 	return httpx.Answer(profileBody(profile, at), err)
 }
 
-// cleanProfile makes every text of the profile fit for the records.
+// cleanProfile makes every text of the profile fit for the database.
 func cleanProfile(profile map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	text, err := json.Marshal(profile)
 	if err != nil {

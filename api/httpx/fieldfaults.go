@@ -27,7 +27,7 @@ func At(location string, err error) error {
 	return &named
 }
 
-// unkeepable finds the text of a request that the records cannot keep: one with a
+// unkeepable finds the text of a request that the database cannot keep: one with a
 // NUL character, or with bytes that are not UTF-8. They refuse it without knowing
 // where it came from.
 func unkeepable(c *fiber.Ctx) []domain.Field {

@@ -50,7 +50,7 @@ type dagRunBody struct {
 type DagRunsAPI struct {
 	Solutions *ProdSolutionsAPI
 	Runs      DAGRuns
-	Records   DAGRunRecords
+	Store     DAGRunRecords
 	Auth      *auth.Authenticator
 	Streams   *httpx.Streams
 }
@@ -87,7 +87,7 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 			return nil, err
 		}
 
-		return a.answer(ctx)(a.Records.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID))
+		return a.answer(ctx)(a.Store.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "list-dag-run-items", Method: fiber.MethodGet, Path: base + "/{run_id}/nodes/{node_id}/items", Tag: prodTag,
@@ -137,7 +137,7 @@ func (a *DagRunsAPI) answer(ctx context.Context) func(dagrun.RunRecord, error) (
 			return nil, err
 		}
 
-		nodes, err := a.Records.DAGRunNodes(ctx, run.ID, true)
+		nodes, err := a.Store.DAGRunNodes(ctx, run.ID, true)
 
 		return httpx.Answer(dagRunBody{run, fields.OrEmpty(nodes)}, err)
 	}
@@ -164,7 +164,7 @@ func (a *DagRunsAPI) create(ctx context.Context, in *struct {
 	return a.answer(ctx)(run, err)
 }
 
-// inputsOf encodes inputs. Text without NUL characters is all that the records take.
+// inputsOf encodes inputs. Text without NUL characters is all that the database takes.
 func inputsOf(given map[string]any) (json.RawMessage, error) {
 	if given == nil {
 		given = map[string]any{}
@@ -188,7 +188,7 @@ func (a *DagRunsAPI) list(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	page, total, err := a.Records.DAGRuns(ctx, httpx.CallerOf(ctx).User, in.ID, in.Limit, in.Offset)
+	page, total, err := a.Store.DAGRuns(ctx, httpx.CallerOf(ctx).User, in.ID, in.Limit, in.Offset)
 
 	return httpx.Answer(fields.List[dagrun.RunRecord]{Items: fields.OrEmpty(page), Total: total}, err)
 }
@@ -204,12 +204,12 @@ func (a *DagRunsAPI) items(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	run, err := a.Records.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID)
+	run, err := a.Store.DAGRun(ctx, httpx.CallerOf(ctx).User, in.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}
 
-	page, total, err := a.Records.DAGRunItems(ctx, run.ID, in.NodeID, in.Limit, in.Offset)
+	page, total, err := a.Store.DAGRunItems(ctx, run.ID, in.NodeID, in.Limit, in.Offset)
 
 	return httpx.Answer(fields.List[dagrun.NodeRecord]{Items: fields.OrEmpty(page), Total: total}, err)
 }
@@ -265,7 +265,7 @@ func (a *DagRunsAPI) follow(ctx context.Context, in *DAGRunRef) (*httpx.Streamed
 	}
 
 	caller := httpx.CallerOf(ctx)
-	if _, err := a.Records.DAGRun(ctx, caller.User, in.ID, in.RunID); err != nil {
+	if _, err := a.Store.DAGRun(ctx, caller.User, in.ID, in.RunID); err != nil {
 		return nil, err
 	}
 
@@ -304,12 +304,12 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 	defer pulse.Stop()
 
 	for {
-		run, err := a.Records.DAGRun(ctx, caller.User, in.ID, in.RunID)
+		run, err := a.Store.DAGRun(ctx, caller.User, in.ID, in.RunID)
 		if err != nil {
 			return err
 		}
 
-		nodes, err := a.Records.DAGRunNodes(ctx, run.ID, false)
+		nodes, err := a.Store.DAGRunNodes(ctx, run.ID, false)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ type IssueOptions struct {
 	HandoffNote  *string                         `json:"handoff_note,omitempty" nullable:"true" maxLength:"20000" doc:"A note that the agent gets with the issue."`
 }
 
-// fields are the fields as the records take them.
+// fields are the fields as the database takes them.
 func (b IssueOptions) fields() (board.IssueFields, error) {
 	in := board.IssueFields{
 		Description: fields.Cleaned(b.Description), Priority: b.Priority, Status: b.Status, Position: b.Position,

@@ -94,7 +94,7 @@ func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 }
 
 // mayStay gives the question that a stream asks at every pulse: whether the
-// credentials still hold, and the session may still be seen. What the records
+// credentials still hold, and the session may still be seen. What the database
 // cannot answer now does not end a stream.
 func (f *Follower) mayStay(caller domain.Caller, sessionID domain.SessionID, role domain.ViewerRole) func(context.Context) error {
 	return func(ctx context.Context) error {

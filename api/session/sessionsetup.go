@@ -40,7 +40,7 @@ type compactionChange struct {
 	KeepLast     *int  `json:"keep_last,omitempty" nullable:"true" minimum:"0" maximum:"200" doc:"Turns that stay as they are."`
 }
 
-// domain gives the setup as the records keep it.
+// domain gives the setup as the database keeps it.
 func (b *sessionSetupBody) domain() domain.SessionSetup {
 	var setup domain.SessionSetup
 	if b == nil {

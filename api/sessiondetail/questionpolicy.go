@@ -12,7 +12,7 @@ type QuestionPolicyBody struct {
 	EscalateAfterS *int                  `json:"escalate_after_s,omitempty" nullable:"true" minimum:"1" maximum:"2592000" doc:"Seconds after which webhooks are sent question.escalated, before the timeout; left out: they are not." example:"600"`
 }
 
-// Domain gives the policy as the records keep it; nil stays nil.
+// Domain gives the policy as the database keeps it; nil stays nil.
 func (b *QuestionPolicyBody) Domain() *domain.QuestionPolicy {
 	if b == nil {
 		return nil

@@ -71,7 +71,7 @@ type Service struct {
 	mux      *http.ServeMux
 }
 
-// Open connects to the engines and brings the records to the newest schema. The caller
+// Open connects to the engines and brings the database to the newest schema. The caller
 // closes the service.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, log: cfg.Log, mux: http.NewServeMux()}

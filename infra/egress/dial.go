@@ -84,7 +84,7 @@ func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn
 		return nil, c.refuse(host, port, refused.Error())
 	}
 
-	record := c.records.note(host, port, domain.ConnectionAllowed, unreachable(ctx, err))
+	record := c.store.note(host, port, domain.ConnectionAllowed, unreachable(ctx, err))
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be reached: %s", place(host, port), unreachable(ctx, err))
 	}
@@ -93,7 +93,7 @@ func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn
 }
 
 func (c *Command) refuse(host string, port uint16, why string) error {
-	c.records.note(host, port, domain.ConnectionRefused, why)
+	c.store.note(host, port, domain.ConnectionRefused, why)
 	return &refusal{place(host, port), why}
 }
 

@@ -65,7 +65,7 @@ type Policy func(ctx context.Context) (domain.NetworkPolicy, error)
 type Command struct {
 	proxy     *Proxy
 	rules     rules
-	records   records
+	store     records
 	transport *http.Transport
 	server    *http.Server
 	requests  handover // connections that speak HTTP
@@ -210,7 +210,7 @@ func (c *Command) enter() bool {
 }
 
 // Connections sums up the connections so far.
-func (c *Command) Connections() []domain.Connection { return c.records.list() }
+func (c *Command) Connections() []domain.Connection { return c.store.list() }
 
 // Close ends all connections and gives what they came to. A nil Command had none.
 func (c *Command) Close() []domain.Connection {

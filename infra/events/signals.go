@@ -19,7 +19,7 @@ const (
 )
 
 // Signals carries "stop" between processes (docs/architecture.md#stop). It may
-// lose a signal, as when a connection breaks: the flag in the records is the
+// lose a signal, as when a connection breaks: the flag in the database is the
 // truth, and a signal says only that the state must be checked now. A process that
 // watches first and checks the flag then misses nothing: watching takes effect at once.
 type Signals struct {

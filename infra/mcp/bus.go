@@ -33,7 +33,7 @@ type notice struct {
 type Remote struct{ Conn *nats.Conn }
 
 // Look has a worker connect the session with its servers, and returns when their
-// states are in the records or a moment has passed.
+// states are in the database or a moment has passed.
 func (r Remote) Look(ctx context.Context, sessionID domain.SessionID) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

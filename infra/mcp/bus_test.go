@@ -30,7 +30,7 @@ func TestWhatOtherProcessesAskFor(t *testing.T) {
 	} {
 		require.Eventually(t, func() bool { // a look waits no longer than a person would
 			_, alive := w.launcher.running()
-			return remote.Look(t.Context(), session.ID) == nil && alive == 1 && w.records.state("every").Status == toolserver.Connected
+			return remote.Look(t.Context(), session.ID) == nil && alive == 1 && w.store.state("every").Status == toolserver.Connected
 		}, soon, tick, name)
 		require.Eventually(t, func() bool { return forget() == nil }, soon, tick, name) // each waits for two seconds at most
 		require.Eventually(t, func() bool { _, alive := w.launcher.running(); return alive == 0 }, soon, tick, name)

@@ -26,8 +26,8 @@ func TestGuard_serversOfUsers(t *testing.T) {
 	w.offered()
 
 	for _, name := range []string{"inside", "byname"} {
-		require.Eventually(t, func() bool { return w.records.state(name).Status == toolserver.Failed }, soon, tick)
-		require.Contains(t, w.records.state(name).Error, "may not be on this network or port")
+		require.Eventually(t, func() bool { return w.store.state(name).Status == toolserver.Failed }, soon, tick)
+		require.Contains(t, w.store.state(name).Error, "may not be on this network or port")
 	}
 	// What an operator allows by name is reached all the same.
 	host := strings.TrimPrefix(inside.URL, "http://")

@@ -31,10 +31,10 @@ func TestHostileServersByHTTP(t *testing.T) {
 	}
 	failing := func(t *testing.T, w *env, name string) string {
 		w.offered()
-		require.Eventually(t, func() bool { return w.records.state(name).Status == toolserver.Failed }, soon, tick)
-		require.NotContains(t, w.records.state(name).Error+w.log.String(), "s3cret")
+		require.Eventually(t, func() bool { return w.store.state(name).Status == toolserver.Failed }, soon, tick)
+		require.NotContains(t, w.store.state(name).Error+w.log.String(), "s3cret")
 
-		return w.records.state(name).Error
+		return w.store.state(name).Error
 	}
 	// answering makes a server that speaks plain JSON, but for what change does.
 	answering := func(change func(rw http.ResponseWriter, r *http.Request, method string, id json.RawMessage) bool) http.HandlerFunc {

@@ -40,7 +40,7 @@ func TestManager_serverHangs(t *testing.T) {
 			require.Contains(t, w.atFirst(6), "mcp__good__echo")
 			require.Eventually(
 				t,
-				func() bool { return w.records.state("hang").Status == toolserver.Connecting },
+				func() bool { return w.store.state("hang").Status == toolserver.Connecting },
 				soon,
 				tick,
 				"it was waited for",
@@ -49,8 +49,8 @@ func TestManager_serverHangs(t *testing.T) {
 			w = newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
 			w.stdio("hang", hang)
 			require.Empty(t, w.offered())
-			require.Eventually(t, func() bool { return w.records.state("hang").Status == toolserver.Failed }, soon, tick)
-			require.Contains(t, w.records.state("hang").Error, "does not answer")
+			require.Eventually(t, func() bool { return w.store.state("hang").Status == toolserver.Failed }, soon, tick)
+			require.Contains(t, w.store.state("hang").Error, "does not answer")
 		})
 	}
 }
@@ -63,7 +63,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		return nil
 	})
 	require.Empty(t, w.offered())
-	require.Eventually(t, func() bool { return w.records.state("deaf").Status == toolserver.Failed }, soon, tick)
+	require.Eventually(t, func() bool { return w.store.state("deaf").Status == toolserver.Failed }, soon, tick)
 }
 
 func TestACallThatHangs(t *testing.T) {
@@ -181,7 +181,7 @@ func TestACrashLoopIsSlowedDown(t *testing.T) {
 	// Twice, and then again after 1, 2, 4, … seconds.
 	require.LessOrEqual(t, started, 3+bits.Len(uint(time.Since(began)/time.Second)))
 	require.Eventually(t, func() bool { // an end that is noticed after seconds is reported with the next try
-		state := w.records.state("loop")
+		state := w.store.state("loop")
 
 		return len(w.offered()) == 0 && state.Status == toolserver.Failed &&
 			state.Error == "its process ended with exit code 0; it wrote: no configuration"
@@ -193,8 +193,8 @@ func TestAMissingProgram(t *testing.T) {
 	w := newEnv(t)
 	w.add(domain.MCPServer{Name: "gone", Transport: toolserver.Stdio, Command: "nowhere"})
 	require.Empty(t, w.offered())
-	require.Eventually(t, func() bool { return w.records.state("gone").Error != "" }, soon, tick)
-	require.Contains(t, w.records.state("gone").Error, "no such program")
+	require.Eventually(t, func() bool { return w.store.state("gone").Error != "" }, soon, tick)
+	require.Contains(t, w.store.state("gone").Error, "no such program")
 }
 
 func TestAFloodIsBounded(t *testing.T) {
@@ -271,8 +271,8 @@ func TestNoiseOnStandardOutput(t *testing.T) {
 	w.stdio("babble", with(strings.Repeat("blah blah\n", 50_000)))
 	w.manager.ForgetServer("")
 	w.offered()
-	require.Eventually(t, func() bool { return w.records.state("babble").Status == toolserver.Failed }, soon, tick)
-	require.Contains(t, w.records.state("babble").Error, "no protocol message")
+	require.Eventually(t, func() bool { return w.store.state("babble").Status == toolserver.Failed }, soon, tick)
+	require.Contains(t, w.store.state("babble").Error, "no protocol message")
 }
 
 func TestCall_strayAnswers(t *testing.T) {
@@ -337,7 +337,7 @@ func TestAHugeList(t *testing.T) {
 	w.offered()
 
 	names := func(server string) []string {
-		require.Eventually(t, func() bool { return w.records.state(server).Status == toolserver.Connected }, soon, tick, server)
+		require.Eventually(t, func() bool { return w.store.state(server).Status == toolserver.Connected }, soon, tick, server)
 
 		var out []string
 
@@ -352,14 +352,14 @@ func TestAHugeList(t *testing.T) {
 		return out
 	}
 	require.Len(t, names("many"), maxTools)
-	require.Equal(t, "it has more than 128 tools; 9872 tools are not offered", w.records.state("many").Error)
+	require.Equal(t, "it has more than 128 tools; 9872 tools are not offered", w.store.state("many").Error)
 	require.Equal(t, []string{"long"}, names("wordy"))
 
 	evil := strings.TrimPrefix(toolName("wrong", "evil \u202ename\a"), "mcp__wrong__")
 	require.ElementsMatch(t, []string{"remote", "twice", "dialect", "draft7", evil}, names("wrong"))
 	require.Equal(t, "ab[2J", w.offered()["mcp__wrong__"+evil].Spec.Description)
 	require.Empty(t, names("endless"))
-	require.Contains(t, w.records.state("endless").Error, "no end")
+	require.Contains(t, w.store.state("endless").Error, "no end")
 }
 
 // A process may be gone before the first message to it is written, and known to
@@ -380,6 +380,6 @@ func TestCall_serverEndsBeforeItReads(t *testing.T) {
 	})
 	require.Empty(t, w.offered())
 	require.Eventually(t, func() bool { // an end that is noticed after seconds is reported with the next try
-		return len(w.offered()) == 0 && w.records.state("short").Error == "its process ended with exit code 0; it wrote: no licence"
+		return len(w.offered()) == 0 && w.store.state("short").Error == "its process ended with exit code 0; it wrote: no licence"
 	}, soon, tick)
 }

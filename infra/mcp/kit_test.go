@@ -27,25 +27,25 @@ const (
 	tick = 5 * time.Millisecond
 )
 
-// records keep servers and states in memory.
-type records struct {
+// fakeStore keeps servers and states in memory.
+type fakeStore struct {
 	mu      sync.Mutex
 	servers []toolserver.Record
 	states  map[string]toolserver.Connection
 }
 
-func (r *records) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
+func (r *fakeStore) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.servers, nil
 }
 
-func (r *records) MCPSession(_ context.Context, id domain.SessionID) (domain.Session, error) {
+func (r *fakeStore) MCPSession(_ context.Context, id domain.SessionID) (domain.Session, error) {
 	return domain.Session{ID: id, OwnerID: "ann"}, nil
 }
 
-func (r *records) MCPConnections(context.Context, domain.SessionID) ([]toolserver.Connection, error) {
+func (r *fakeStore) MCPConnections(context.Context, domain.SessionID) ([]toolserver.Connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -57,7 +57,7 @@ func (r *records) MCPConnections(context.Context, domain.SessionID) ([]toolserve
 	return list, nil
 }
 
-func (r *records) SaveMCPConnection(_ context.Context, c toolserver.Connection) error {
+func (r *fakeStore) SaveMCPConnection(_ context.Context, c toolserver.Connection) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -66,14 +66,14 @@ func (r *records) SaveMCPConnection(_ context.Context, c toolserver.Connection) 
 	return nil
 }
 
-func (r *records) state(name string) toolserver.Connection {
+func (r *fakeStore) state(name string) toolserver.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return r.states[name]
 }
 
-func (r *records) Root(context.Context, domain.SessionID, int) (string, error) {
+func (r *fakeStore) Root(context.Context, domain.SessionID, int) (string, error) {
 	return "/nowhere", nil
 }
 
@@ -229,7 +229,7 @@ var silence = []byte("\x00silence")
 type env struct {
 	t        *testing.T
 	manager  *Manager
-	records  *records
+	store    *fakeStore
 	launcher *launcher
 	log      *lockedBuffer
 }
@@ -237,14 +237,14 @@ type env struct {
 func newEnv(t *testing.T, change ...func(*Config)) *env {
 	t.Helper()
 	w := &env{
-		t: t, records: &records{states: map[string]toolserver.Connection{}}, launcher: &launcher{programs: map[string]program{}},
+		t: t, store: &fakeStore{states: map[string]toolserver.Connection{}}, launcher: &launcher{programs: map[string]program{}},
 		log: &lockedBuffer{},
 	}
 	checks, err := netguard.New(nil, nil)
 	require.NoError(t, err)
 
 	c := Config{
-		Records: w.records, Launcher: w.launcher, Roots: w.records, HTTP: NewGuard(checks), Version: "test",
+		Store: w.store, Launcher: w.launcher, Roots: w.store, HTTP: NewGuard(checks), Version: "test",
 		Logger: slog.New(slog.NewTextHandler(w.log, nil)), ConnectTime: soon,
 	}
 	for _, f := range change {
@@ -284,9 +284,9 @@ func (w *env) add(server domain.MCPServer, change ...func(*toolserver.Record)) {
 		f(&record)
 	}
 
-	w.records.mu.Lock()
-	w.records.servers = append(w.records.servers, record)
-	w.records.mu.Unlock()
+	w.store.mu.Lock()
+	w.store.servers = append(w.store.servers, record)
+	w.store.mu.Unlock()
 }
 
 var session = domain.Session{ID: "s-1", OwnerID: "ann", SandboxUID: 100001}
@@ -331,7 +331,7 @@ func (w *env) tool(name string) tools.Tool {
 		found, ok = w.offered()[name]
 
 		return ok
-	}, soon, tick, "tool %s; the state is %+v", name, w.records.states)
+	}, soon, tick, "tool %s; the state is %+v", name, w.store.states)
 
 	return found
 }

@@ -11,12 +11,12 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Known offers the tools of a session's servers as the records know them from
+// Known offers the tools of a session's servers as the database knows them from
 // the last connections, for showing and weighing them: it connects to nothing
 // and starts nothing, and its tools cannot be run. It is safe for concurrent use.
 type Known struct {
-	Records Records
-	Logger  *slog.Logger
+	Store  Store
+	Logger *slog.Logger
 
 	mu       sync.Mutex
 	prepared map[knownKey][]tools.Tool
@@ -38,7 +38,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 
 	if !s.Session.NoToolServers {
 		var err error
-		if servers, err = k.Records.SessionMCPServers(ctx, s.Session.ID); err != nil {
+		if servers, err = k.Store.SessionMCPServers(ctx, s.Session.ID); err != nil {
 			k.Logger.Warn("failed to read the tool servers of a session", "session_id", s.Session.ID, "error", err)
 			return nil
 		}
@@ -49,7 +49,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 		return nil
 	}
 
-	states, err := k.Records.MCPConnections(ctx, s.Session.ID)
+	states, err := k.Store.MCPConnections(ctx, s.Session.ID)
 	if err != nil {
 		k.Logger.Warn("failed to read the states of tool servers", "session_id", s.Session.ID, "error", err)
 		return nil

@@ -25,7 +25,7 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
-	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
+	known := &Known{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
 	scope := tools.Scope{Session: session, Mode: domain.ModeExecuting}
 	require.Empty(t, known.Tools(t.Context(), scope), "the server was not asked yet")
 
@@ -46,10 +46,10 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	require.Len(t, known.Tools(t.Context(), scope), 6)
 
 	change := func(f func(*toolserver.Record)) {
-		w.records.mu.Lock()
-		defer w.records.mu.Unlock()
+		w.store.mu.Lock()
+		defer w.store.mu.Unlock()
 
-		f(&w.records.servers[0])
+		f(&w.store.servers[0])
 	}
 	change(func(s *toolserver.Record) { s.Enabled = false })
 	require.Empty(t, known.Tools(t.Context(), scope))
@@ -58,9 +58,9 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	change(func(s *toolserver.Record) { s.Command = "every" })
 	require.Len(t, known.Tools(t.Context(), scope), 6)
 
-	state := w.records.state("every")
+	state := w.store.state("every")
 	state.Status = toolserver.Failed
-	require.NoError(t, w.records.SaveMCPConnection(t.Context(), state))
+	require.NoError(t, w.store.SaveMCPConnection(t.Context(), state))
 	require.Empty(t, known.Tools(t.Context(), scope))
 }
 
@@ -75,6 +75,6 @@ func TestKnown_configuredServers(t *testing.T) {
 
 	require.Eventually(t, func() bool { return len(w.manager.Tools(t.Context(), scope)) > 0 }, soon, tick)
 	require.Equal(t, []string{"mcp__every__echo"}, names(w.manager.Tools(t.Context(), scope)))
-	known := &Known{Records: w.records, Logger: slog.New(slog.DiscardHandler)}
+	known := &Known{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
 	require.Equal(t, []string{"mcp__every__echo"}, names(known.Tools(t.Context(), scope)))
 }

@@ -271,7 +271,7 @@ func (l *link) refresh(conn *connection) {
 	l.save(ctx)
 }
 
-// save keeps the state in the records. Of two at once the later one sees the
+// save keeps the state in the database. Of two at once the later one sees the
 // newer state.
 func (l *link) save(ctx context.Context) {
 	l.saving.Lock()
@@ -299,7 +299,7 @@ func (l *link) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 
-	if err := l.manager.Records.SaveMCPConnection(ctx, state); err != nil {
+	if err := l.manager.Store.SaveMCPConnection(ctx, state); err != nil {
 		l.manager.Logger.Warn("failed to store the state of a tool server",
 			"session_id", state.SessionID, "server", state.Name, "error", err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Records keep the configured servers and the last states of connections.
-type Records interface {
+type Store interface {
 	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
 	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
 	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
@@ -31,7 +31,7 @@ type Roots interface {
 
 // Config is what a Manager works with.
 type Config struct {
-	Records  Records
+	Store    Store
 	Launcher Launcher
 	Roots    Roots
 	HTTP     HTTP
@@ -206,7 +206,7 @@ func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) ([]to
 	k = &known{until: time.Now().Add(knownFor)}
 
 	var err error
-	if k.servers, err = m.Records.SessionMCPServers(ctx, sessionID); err != nil {
+	if k.servers, err = m.Store.SessionMCPServers(ctx, sessionID); err != nil {
 		return nil, err
 	}
 

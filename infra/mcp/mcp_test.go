@@ -119,7 +119,7 @@ func TestToolsOfAServer(t *testing.T) {
 			require.Equal(t, 65*time.Second, tool.TimeLimit)
 		}
 
-		state := w.records.state("every")
+		state := w.store.state("every")
 		require.Equal(t, toolserver.Connected, state.Status)
 		require.Len(t, state.Tools, 6)
 
@@ -330,7 +330,7 @@ func TestTools_beforeTheServerResponds(t *testing.T) {
 
 	// Another worker, to which the server is slow to come.
 	w2 := newEnv(t)
-	w2.records.states = w.records.states
+	w2.store.states = w.store.states
 	w2.stdio("every", func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		<-release
 		return serve(ctx, in, out, errs)
@@ -399,12 +399,12 @@ func TestManager_changedSettings(t *testing.T) {
 	w.tool("mcp__every__echo")
 
 	change := func(f func(*toolserver.Record)) {
-		w.records.mu.Lock()
-		changed := w.records.servers[0]
+		w.store.mu.Lock()
+		changed := w.store.servers[0]
 		f(&changed)
 		changed.UpdatedAt = time.Now()
-		w.records.servers = []toolserver.Record{changed}
-		w.records.mu.Unlock()
+		w.store.servers = []toolserver.Record{changed}
+		w.store.mu.Unlock()
 		w.manager.mu.Lock()
 		clear(w.manager.known)
 		w.manager.mu.Unlock()
@@ -455,7 +455,7 @@ func TestManager_configuredServersOfTheProfile(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
-	w.records.servers[0].Scope = toolserver.OfService
+	w.store.servers[0].Scope = toolserver.OfService
 	w.launcher.programs["other"] = serving(everything())
 	scope := tools.Scope{Session: session, Profile: domain.Profile{MCPServers: []domain.MCPServer{
 		{Name: "every", Transport: toolserver.Stdio, Command: "other", Tools: []string{"echo"}, Enabled: true},

@@ -31,7 +31,7 @@ func presetTarget(scope toolserver.Scope) target {
 func TestManager_program_ofAPreset(t *testing.T) {
 	t.Parallel()
 
-	m := &Manager{Config: Config{Presets: presets{}, Roots: &records{}}}
+	m := &Manager{Config: Config{Presets: presets{}, Roots: &fakeStore{}}}
 
 	for _, scope := range []toolserver.Scope{toolserver.OfSession, toolserver.OfSolution, toolserver.OfService} {
 		p, err := m.program(t.Context(), presetTarget(scope))

@@ -34,7 +34,7 @@ func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 // Look connects a session with its servers and waits a moment, so that the
 // stored states are current.
 func (m *Manager) Look(ctx context.Context, sessionID domain.SessionID) error {
-	session, err := m.Records.MCPSession(ctx, sessionID)
+	session, err := m.Store.MCPSession(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 // remember gives new links the tools that were known of their servers earlier,
 // in another process perhaps.
 func (m *Manager) remember(ctx context.Context, sessionID domain.SessionID, fresh []*link) {
-	states, err := m.Records.MCPConnections(ctx, sessionID)
+	states, err := m.Store.MCPConnections(ctx, sessionID)
 	if err != nil {
 		m.Logger.Warn("failed to read the states of tool servers", "session_id", sessionID, "error", err)
 		return

@@ -88,8 +88,8 @@ func TestCall_resultRepeatsSecrets(t *testing.T) {
 		require.Equal(t, want, result.Output)
 	}
 	// Nothing that is made of secrets is kept either.
-	state := w.records.state("env")
-	other := w.records.servers[0]
+	state := w.store.state("env")
+	other := w.store.servers[0]
 	other.Env = map[string]string{"API_KEY": "another"}
 	require.Equal(t, state.Fingerprint, configHash(other))
 	other.UpdatedAt = time.Now()

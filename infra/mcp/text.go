@@ -13,7 +13,7 @@ const (
 	maxWords       = 500 // of an error or of progress
 )
 
-// cleanText makes untrusted text fit for a prompt, a terminal and the records:
+// cleanText makes untrusted text fit for a prompt, a terminal and the database:
 // valid UTF-8 without control characters other than line breaks and tabs, and
 // without characters that hide or turn around what is written.
 func cleanText(s string, limit int) string {

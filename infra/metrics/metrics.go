@@ -74,15 +74,15 @@ func (w *Work) JobFailed(job string) { w.failures.WithLabelValues(job).Inc() }
 func (w *Work) Found(kind string) { w.findings.WithLabelValues(kind).Inc() }
 
 // Records count what is under way, over all workers.
-type Records interface {
+type Store interface {
 	// Load counts chats by state, queued messages and unpublished events.
 	Load(ctx context.Context) (chats map[string]int, queued, unpublished int, err error)
 }
 
-// RegisterLoad shows what is under way, read from the records at each scrape.
-func RegisterLoad(registry *prometheus.Registry, records Records) {
+// RegisterLoad shows what is under way, read from the database at each scrape.
+func RegisterLoad(registry *prometheus.Registry, store Store) {
 	registry.MustRegister(&load{
-		records: records,
+		store: store,
 		chats: prometheus.NewDesc(
 			"everloop_chats",
 			"Chats under way, by state: running, or parked on a question.",
@@ -95,7 +95,7 @@ func RegisterLoad(registry *prometheus.Registry, records Records) {
 }
 
 type load struct {
-	records                    Records
+	store                      Store
 	chats, queued, unpublished *prometheus.Desc
 }
 
@@ -113,7 +113,7 @@ func (l *load) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 
-	chats, queued, unpublished, err := l.records.Load(ctx)
+	chats, queued, unpublished, err := l.store.Load(ctx)
 	if err != nil {
 		metrics <- prometheus.NewInvalidMetric(l.chats, err)
 		return

@@ -16,9 +16,9 @@ type WaitRecords interface {
 
 // RegisterWaits shows the longest waits and the drift of scheduled tasks, read from the
 // records at each scrape.
-func RegisterWaits(registry *prometheus.Registry, records WaitRecords) {
+func RegisterWaits(registry *prometheus.Registry, store WaitRecords) {
 	registry.MustRegister(&waits{
-		records: records,
+		store: store,
 		longest: prometheus.NewDesc(
 			"everloop_longest_wait_seconds",
 			"The longest wait under way, by reason: an open question, faults of model calls, or a queued message; 0 where nothing waits.",
@@ -33,7 +33,7 @@ func RegisterWaits(registry *prometheus.Registry, records WaitRecords) {
 }
 
 type waits struct {
-	records          WaitRecords
+	store            WaitRecords
 	longest, drifted *prometheus.Desc
 }
 
@@ -47,7 +47,7 @@ func (w *waits) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 
-	longest, drifted, err := w.records.Waits(ctx)
+	longest, drifted, err := w.store.Waits(ctx)
 	if err != nil {
 		metrics <- prometheus.NewInvalidMetric(w.longest, err)
 		return

@@ -258,7 +258,7 @@ var answers = map[string]struct {
 			`😀\n","function":{"name":"Bash","arguments":"{\"command\": ` +
 			`\"ls\"}"}},{"id":"a\u0000b","function":{"name":"Read","arguments":"{\"file_path\": \"x\"}"}}]},
 			"finish_reason":"tool_calls"}`,
-		calls: []domain.RequestedCall{bashCall("ü/ \"1\" 😀\n"), readCall("")}, // the records cannot keep the second
+		calls: []domain.RequestedCall{bashCall("ü/ \"1\" 😀\n"), readCall("")}, // the database cannot keep the second
 	},
 	"long ids": {
 		chunks: []string{

@@ -7,7 +7,7 @@ const LiveSessions = `SELECT id FROM sessions WHERE deleted_at IS NULL`
 // lack files of theirs. What is left of them is removed by the job for deleted sessions.
 const DeleteGone = `UPDATE sessions SET deleted_at = now(), shared = false WHERE id = ANY ($1) AND deleted_at IS NULL`
 
-// ForgetEngine makes the records forget what they know of a Temporal server that holds
+// ForgetEngine makes the database forget what it knows of a Temporal server that holds
 // nothing after a restore: every schedule is made again there.
 const ForgetEngine = `UPDATE scheduled_tasks SET version = version + 1, synced_until = NULL WHERE version = synced_version`
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Records keep sealed buckets.
-type Records interface {
+type Store interface {
 	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
 	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error
 	DeleteBucket(ctx context.Context, userID, bucket string) (bool, error)
@@ -17,14 +17,14 @@ type Records interface {
 
 // Buckets keeps users' environment buckets encrypted at rest.
 type Buckets struct {
-	Records Records
-	Box     *Box
-	Recent  *Recent // nil: what tools get is read for each of them
+	Store  Store
+	Box    *Box
+	Recent *Recent // nil: what tools get is read for each of them
 }
 
 // List gives the user's buckets, all of them when none is named.
 func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error) {
-	sealed, err := b.Records.SealedBuckets(ctx, userID, names...)
+	sealed, err := b.Store.SealedBuckets(ctx, userID, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +73,14 @@ func (b Buckets) Set(ctx context.Context, userID string, bucket domain.EnvBucket
 	}
 	defer b.Recent.forget()
 
-	return b.Records.SetSealedBucket(ctx, userID, domain.SealedBucket{Bucket: bucket.Bucket, Sealed: sealed})
+	return b.Store.SetSealedBucket(ctx, userID, domain.SealedBucket{Bucket: bucket.Bucket, Sealed: sealed})
 }
 
 // Delete removes a bucket; env_bucket_not_found.
 func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
 	defer b.Recent.forget()
 
-	found, err := b.Records.DeleteBucket(ctx, userID, bucket)
+	found, err := b.Store.DeleteBucket(ctx, userID, bucket)
 	if err == nil && !found {
 		return notFound(bucket)
 	}

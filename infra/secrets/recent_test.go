@@ -49,8 +49,8 @@ func TestBuckets_ToolEnv_readsBucketsOnceInAWhile(t *testing.T) {
 		require.NoError(t, err)
 
 		records := &sealedBuckets{kept: map[string][]byte{}}
-		here := secrets.Buckets{Records: records, Box: box, Recent: secrets.NewRecent()}
-		elsewhere := secrets.Buckets{Records: records, Box: box}
+		here := secrets.Buckets{Store: records, Box: box, Recent: secrets.NewRecent()}
+		elsewhere := secrets.Buckets{Store: records, Box: box}
 		session := domain.Session{OwnerID: "u"}
 		env := func() string {
 			got, err := here.ToolEnv(t.Context(), session)

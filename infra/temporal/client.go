@@ -71,8 +71,8 @@ type Owners interface {
 
 const defaultNamespace = "everloop"
 
-// Wake lets the session's run look at the records again: an open run by a signal
-// that carries nothing, else a new one. What the records suggest is tried first.
+// Wake lets the session's run look at the database again: an open run by a signal
+// that carries nothing, else a new one. What the database suggests is tried first.
 func (r Runs) Wake(ctx context.Context, s domain.SessionRun) error {
 	id := durable.SessionWorkflowID(string(s.SessionID))
 

@@ -13,7 +13,7 @@ import (
 )
 
 // An open run is woken by one request, and a run that is not there is started by one.
-// What the records suggest may be wrong by then: the other way is tried next, and a run
+// What the database suggests may be wrong by then: the other way is tried next, and a run
 // that opens and closes all the time is given up.
 func TestRuns_Wake_triesTheLikelyFirst(t *testing.T) {
 	t.Parallel()

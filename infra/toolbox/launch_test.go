@@ -161,7 +161,7 @@ func newTrapped(t *testing.T, list []toolserver.Record, files []domain.MCPServer
 	require.NoError(t, err)
 
 	w.manager = mcp.NewManager(mcp.Config{
-		Records:     w.records,
+		Store:       w.records,
 		Launcher:    w.shell,
 		Roots:       w.records,
 		HTTP:        mcp.NewGuard(checks),

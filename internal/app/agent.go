@@ -198,7 +198,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 
 // newCompute builds the service of compute environments.
 func (b *backend) newCompute(toolServers mcp.Remote) (*compute.Service, error) {
-	return compute.New(compute.Config{Records: b.DB, Tasks: b.tasks, ToolServers: toolServers, Version: b.settings.computeVersion()})
+	return compute.New(compute.Config{Store: b.DB, Tasks: b.tasks, ToolServers: toolServers, Version: b.settings.computeVersion()})
 }
 
 // services are the server on a listener and what runs beside it.

@@ -18,7 +18,7 @@ import (
 // newAgents builds the service of production agents and agent instances.
 func (b *backend) newAgents() (*agents.Service, error) {
 	return agents.New(agents.Config{
-		Records: b.DB, Solutions: b.solutions, Models: b.models, Scripts: initScripts{b.Runs}, Logger: b.logger,
+		Store: b.DB, Solutions: b.solutions, Models: b.models, Scripts: initScripts{b.Runs}, Logger: b.logger,
 	})
 }
 

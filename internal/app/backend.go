@@ -76,7 +76,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	}
 
 	b.closers = append(b.closers, b.Clients.Close)
-	b.buckets.Records = b.DB
+	b.buckets.Store = b.DB
 	b.registerSpace()
 
 	b.store = postgres.NewStore(b.DB, b.Log, b.logger)

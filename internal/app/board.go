@@ -13,7 +13,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 		return nil, err
 	}
 
-	return board.New(board.Config{Records: b.DB, Runs: b.Runs, Chats: chats, Agents: agents, Logger: b.logger})
+	return board.New(board.Config{Store: b.DB, Runs: b.Runs, Chats: chats, Agents: agents, Logger: b.logger})
 }
 
 // boardWork is what a worker does for issue runs: their activities, and the repair of what

@@ -24,7 +24,7 @@ type nodeTools struct {
 }
 
 // NodeTools implements production.Tools. The session is like those of tool nodes: it has no
-// solution and no memories. It is not in the records, so that no tool server is connected.
+// solution and no memories. It is not in the database, so that no tool server is connected.
 func (n nodeTools) NodeTools(ctx context.Context, userID string) []string {
 	session := domain.Session{OwnerID: userID, NoToolServers: true}
 
@@ -56,7 +56,7 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 	}
 
 	return dagruns.New(dagruns.Config{
-		Records: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Events: b.Log, Logger: b.logger,
+		Store: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Events: b.Log, Logger: b.logger,
 		CodeTimeout: b.settings.BashMost,
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // newSchedules builds the service of scheduled tasks.
 func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
-	return schedules.New(schedules.Config{Records: b.store, Runs: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
+	return schedules.New(schedules.Config{Store: b.store, Runs: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
 }
 
 // outcomes checks what must hold after scheduled runs.

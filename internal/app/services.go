@@ -49,43 +49,43 @@ func (b *backend) newServices() (s services, err error) {
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
 	if s.apps, err = apps.New(apps.Config{
-		Records: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
+		Store: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
 		Budget: b.settings.CheckpointOwner,
 	}); err != nil {
 		return s, err
 	}
 
 	if s.archive, err = eventarchive.New(eventarchive.Config{
-		Records: b.DB, Log: b.Log, Objects: b.Objects, Runs: b.Runs, Logger: b.logger,
+		Store: b.DB, Log: b.Log, Objects: b.Objects, Runs: b.Runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
 
 	if s.captures, err = history.NewCapturer(history.CapturerConfig{
-		Records: b.store, Files: s.sessionFiles, Process: domain.NewID(), Logger: b.logger,
+		Store: b.store, Files: s.sessionFiles, Process: domain.NewID(), Logger: b.logger,
 		Budget: history.Budget{Session: b.settings.CheckpointBytes, Owner: b.settings.CheckpointOwner},
 	}); err != nil {
 		return s, err
 	}
 
-	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Records: b.DB, Runs: b.Runs, Logger: b.logger}); err != nil {
+	if s.compactions, err = chat.NewCompactions(chat.CompactionsConfig{Store: b.DB, Runs: b.Runs, Logger: b.logger}); err != nil {
 		return s, err
 	}
 
 	if s.replays, err = replay.New(replay.Config{
-		Records: b.store, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
+		Store: b.store, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
 
 	if s.tasks, err = tasks.New(tasks.Config{
-		Records: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
+		Store: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
 	}); err != nil {
 		return s, err
 	}
 
 	s.transfers, err = transfer.New(transfer.Config{
-		Records: b.DB, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Known: b.known, Logger: b.logger,
+		Store: b.DB, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Known: b.known, Logger: b.logger,
 		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: b.settings.Room(b.settings.DataDir),
 	})
 
@@ -96,14 +96,14 @@ func (b *backend) newServices() (s services, err error) {
 // costs besides messages, for the API; nil: nothing is counted.
 func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
 	return history.New(history.Config{
-		Records: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.Runs, Tokens: tokens, Logger: b.logger,
+		Store: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.Runs, Tokens: tokens, Logger: b.logger,
 	})
 }
 
 // newChats builds the service that takes messages, answers and stops.
 func (b *backend) newChats(past chat.History) (*chat.Service, error) {
 	return chat.New(chat.Config{
-		Records: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, History: past,
+		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, History: past,
 		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }
@@ -133,5 +133,5 @@ func (t transfers) Export(ctx context.Context, session domain.Session, parts dom
 
 // playedReplays are the activities that play recorded sessions.
 func (b *backend) playedReplays() *background.Replays {
-	return &background.Replays{Records: b.store, Scripts: b.replays, Logger: b.logger}
+	return &background.Replays{Store: b.store, Scripts: b.replays, Logger: b.logger}
 }

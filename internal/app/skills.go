@@ -35,7 +35,7 @@ func (s *skillSettings) check() error {
 // that loads them. oneUser says that sessions have no users of their own.
 func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Service, error) {
 	s, err := skills.New(skills.Config{
-		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser, Records: b.DB,
+		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser, Store: b.DB,
 		Registry: skillregistry.New(b.settings.RegistryURL), Logger: b.logger, Room: b.settings.Room(b.settings.DataDir),
 		Wanted: func(session domain.Session) []string { return b.Profile(session).Skills },
 	})

@@ -56,7 +56,7 @@ func (b *backend) newToolServers(
 	}
 
 	manager := mcp.NewManager(mcp.Config{
-		Records: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
+		Store: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
 		Environment: b.buckets, Presets: b.settings.browserTools(), Profile: b.Profile, Version: release.Version, Logger: b.logger,
 	})
 	if err := manager.Listen(ctx, b.NATS); err != nil {

@@ -107,7 +107,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	counts := metrics.NewWork(b.metrics)
 	acts := b.newActivities(registry, types, files, counts)
 	tasks := &background.Tasks{
-		Records: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
+		Store: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
 
 	versions, drained, err := b.newVersions(build)

@@ -43,7 +43,7 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 
 	runs := temporal.Runs{Client: s.client, Queue: s.queue, Archive: "archive/" + s.queue}
 	kept, err := eventarchive.New(
-		eventarchive.Config{Records: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger},
+		eventarchive.Config{Store: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger},
 	)
 	require.NoError(t, err)
 	worker.RegisterArchives(s.worker, &background.Archives{Pages: kept})

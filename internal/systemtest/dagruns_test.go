@@ -43,7 +43,7 @@ func newWorks(t *testing.T) *works {
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}
 	s.runs, err = dagruns.New(
 		dagruns.Config{
-			Records:     s.journal,
+			Store:       s.journal,
 			Runs:        engine,
 			Chats:       s.chats,
 			Graphs:      s.graphs,

@@ -64,13 +64,13 @@ func newPast(t *testing.T) *past {
 	kept := snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: s.logger})
 	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, begun: make(chan struct{}, 100)}
 	p.captures, err = history.NewCapturer(
-		history.CapturerConfig{Records: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger},
+		history.CapturerConfig{Store: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger},
 	)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.captures.Drain(context.Background()) })
 
 	p.moves, err = history.New(history.Config{
-		Records: s.journal, Captures: p.captures, Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Logger: s.logger,
+		Store: s.journal, Captures: p.captures, Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Logger: s.logger,
 	})
 	require.NoError(t, err)
 	s.configure(func(cfg *chat.Config) { cfg.History = p.moves })

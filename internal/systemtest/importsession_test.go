@@ -80,10 +80,10 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 		Workspaces: workspace.New(filepath.Join(a.dir, "workspace")),
 		Snapshots:  snapshots.New(snapshots.Config{Objects: a.objects, SpoolDir: filepath.Join(a.dir, "spool"), Logger: logger}),
 	}}
-	events, err := eventarchive.New(eventarchive.Config{Records: a.journal, Log: a.log, Objects: a.objects, Runs: runs, Logger: logger})
+	events, err := eventarchive.New(eventarchive.Config{Store: a.journal, Log: a.log, Objects: a.objects, Runs: runs, Logger: logger})
 	require.NoError(t, err)
 	a.transfers, err = transfer.New(transfer.Config{
-		Records: a.journal, Events: events, Objects: before(a.objects), Files: a.files, Runs: runs, Logger: logger,
+		Store: a.journal, Events: events, Objects: before(a.objects), Files: a.files, Runs: runs, Logger: logger,
 		Known: func(context.Context, string, string) bool { return true }, Version: "1", Spool: filepath.Join(a.dir, "spool"),
 	})
 	require.NoError(t, err)

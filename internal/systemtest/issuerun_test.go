@@ -30,7 +30,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
-	issues, err := board.New(board.Config{Records: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
+	issues, err := board.New(board.Config{Store: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: issues})
 	ended := newRepair(t, s, runs)

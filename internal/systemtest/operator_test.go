@@ -97,7 +97,7 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 			workflow := durable.SessionWorkflowID(string(session))
 			ack := s.send(session, c.message)
 			require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
-			require.Eventually(t, func() bool { // it says so a moment after the records
+			require.Eventually(t, func() bool { // it says so a moment after the database
 				run, err := s.client.DescribeWorkflow(t.Context(), workflow, "")
 				require.NoError(t, err)
 

@@ -60,12 +60,12 @@ func newOperated(t *testing.T) *operated {
 
 	var err error
 
-	s.issues, err = board.New(board.Config{Records: s.db, Runs: engine, Chats: s.chats, Agents: plainAgents{s.stack}, Logger: s.logger})
+	s.issues, err = board.New(board.Config{Store: s.db, Runs: engine, Chats: s.chats, Agents: plainAgents{s.stack}, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
 
 	s.tasks, err = schedules.New(
-		schedules.Config{Records: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
+		schedules.Config{Store: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
 	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})

@@ -39,13 +39,13 @@ func TestAReplayIsPlayed(t *testing.T) {
 	require.NoError(t, err)
 
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
-	events, err := eventarchive.New(eventarchive.Config{Records: s.journal, Log: s.log, Objects: store, Runs: runs, Logger: s.logger})
+	events, err := eventarchive.New(eventarchive.Config{Store: s.journal, Log: s.log, Objects: store, Runs: runs, Logger: s.logger})
 	require.NoError(t, err)
 	replays, err := replay.New(replay.Config{
-		Records: s.journal, Events: events, Objects: store, Files: noSnapshots{}, Runs: runs, Logger: s.logger,
+		Store: s.journal, Events: events, Objects: store, Files: noSnapshots{}, Runs: runs, Logger: s.logger,
 	})
 	require.NoError(t, err)
-	worker.RegisterReplays(s.worker, &background.Replays{Records: s.journal, Scripts: replays, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Store: s.journal, Scripts: replays, Logger: s.logger})
 	source := s.session()
 	ack := s.send(source, script(obj{"loop": obj{"n": 5, "call": bash("echo a; sleep 2; echo b{{i}}")}, "closing": "done"}))
 	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
@@ -93,7 +93,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	s.worker.Stop() // as if its process had died
 	require.NoError(t, store.DeletePrefix(t.Context(), replay.Prefix(lost)))
 	s.startWorker()
-	worker.RegisterReplays(s.worker, &background.Replays{Records: s.journal, Scripts: replays, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Store: s.journal, Scripts: replays, Logger: s.logger})
 	status(lost, domain.ReplayPaused)
 	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(lost), domainreplay.Change{HandOver: true}))
 	s.checkEvents(lost)

@@ -44,7 +44,7 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	played := &record{}
-	worker.RegisterReplays(s.worker, &background.Replays{Records: played, Scripts: played, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Store: played, Scripts: played, Logger: s.logger})
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -88,7 +88,7 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 		}
 	}
 	played := &pausing{resume: start}
-	worker.RegisterReplays(s.worker, &background.Replays{Records: played, Scripts: played, Logger: s.logger})
+	worker.RegisterReplays(s.worker, &background.Replays{Store: played, Scripts: played, Logger: s.logger})
 
 	start()
 

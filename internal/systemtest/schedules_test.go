@@ -32,7 +32,7 @@ func newTimetable(t *testing.T) *timetable {
 
 	var err error
 
-	s.tasks, err = schedules.New(schedules.Config{Records: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
+	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
 	require.NoError(t, err)
 	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks, runs)
 	require.NoError(t, err)

@@ -143,15 +143,15 @@ func newStackOn(
 	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: temporalOptions.Namespace}
 
 	workspaces := plainWorkspaces{t.TempDir()}
-	s.tasks, err = tasks.New(tasks.Config{Records: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
+	s.tasks, err = tasks.New(tasks.Config{Store: s.journal, Runs: runs, Bus: signals, Workspaces: noFiles{}, Logger: logger})
 	require.NoError(t, err)
 	s.shells = &background.Tasks{
-		Records:     s.journal,
+		Store:       s.journal,
 		Stops:       signals,
 		Sandbox:     plainShell{},
 		Workspaces:  toolbox.Files{Store: workspace.New(t.TempDir())},
 		Roots:       workspaces,
-		Environment: secrets.Buckets{Records: s.journal},
+		Environment: secrets.Buckets{Store: s.journal},
 		Logger:      logger,
 	}
 	registry, err := builtin.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
@@ -178,7 +178,7 @@ func newStackOn(
 		Workspaces:   workspaces,
 		Profiles:     s,
 		ModelRetry:   domain.DefaultModelRetry,
-		Environment:  secrets.Buckets{Records: s.journal, Recent: secrets.NewRecent()},
+		Environment:  secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()},
 		Metrics:      metrics.NewWork(metrics.New()),
 		Tracer:       traces.Work(),
 		Meter:        traces,
@@ -188,11 +188,11 @@ func newStackOn(
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
 
-	s.compacting, err = chat.NewCompactions(chat.CompactionsConfig{Records: db, Runs: runs, Logger: logger})
+	s.compacting, err = chat.NewCompactions(chat.CompactionsConfig{Store: db, Runs: runs, Logger: logger})
 	require.NoError(t, err)
 
 	s.chatConfig = chat.Config{
-		Records:     s.journal,
+		Store:       s.journal,
 		Runs:        runs,
 		Bus:         signals,
 		Models:      models,

@@ -17,6 +17,7 @@ var rules = []rule{
 	{`purgers?`, "session deleter"},
 	{`turnstiles?`, "publish queue, ticket"},
 	{`misfits?`, "outcome, mismatch"},
+	{`(in|into|from|fit for) the records|the records (know|take|keep|hold|say|have|decide|refuse)`, "store, database"},
 	{`enquir(y|ies)`, "request, query"},
 	{`oracles?`, "fakeX, model"},
 

@@ -15,7 +15,7 @@ const codeNoRuntime = "runtime_not_found"
 func (s *Service) Instantiate(ctx context.Context, userID, recordID string, start bool) (
 	made prodagent.Instance, agent prodagent.Agent, sessionID *domain.SessionID, err error,
 ) {
-	if agent, err = s.cfg.Records.ProdAgent(ctx, userID, recordID); err != nil {
+	if agent, err = s.cfg.Store.ProdAgent(ctx, userID, recordID); err != nil {
 		return made, agent, nil, err
 	}
 
@@ -25,7 +25,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 		}
 	}
 
-	runtime, err := s.cfg.Records.RuntimeOf(ctx, agent.RuntimeProvider)
+	runtime, err := s.cfg.Store.RuntimeOf(ctx, agent.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		err = domain.Newf(domain.Conflict, "no_runtime", "no runtime of the provider %s has announced itself", agent.RuntimeProvider)
 	}
@@ -34,7 +34,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 		return made, agent, nil, err
 	}
 
-	made, err = s.cfg.Records.CreateAgentInstance(ctx, prodagent.Instance{
+	made, err = s.cfg.Store.CreateAgentInstance(ctx, prodagent.Instance{
 		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
 		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: prodagent.DefaultTasks, Spec: agent.Spec(),
 	})
@@ -53,7 +53,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 // discard removes an instance whose first session could not be made: the caller gets an error
 // and does not know it.
 func (s *Service) discard(ctx context.Context, made prodagent.Instance) {
-	err := s.cfg.Records.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
+	err := s.cfg.Store.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
 	if err != nil {
 		s.cfg.Logger.Warn("failed to delete an agent instance without its session", "instance_id", made.ID, "error", err)
 	}
@@ -84,17 +84,17 @@ func (s *Service) CreateInstance(ctx context.Context, in prodagent.Instance) (pr
 	in.ID = domain.NewID()
 	in.Spec = prodagent.Spec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
 
-	return s.cfg.Records.CreateAgentInstance(ctx, in)
+	return s.cfg.Store.CreateAgentInstance(ctx, in)
 }
 
 // Instances lists a page of the instances that a user may see, and how many there are.
 func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error) {
-	return s.cfg.Records.AgentInstances(ctx, userID, archived, limit, offset)
+	return s.cfg.Store.AgentInstances(ctx, userID, archived, limit, offset)
 }
 
 // Instance reads an instance that a user may see.
 func (s *Service) Instance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
-	return s.cfg.Records.AgentInstance(ctx, userID, id)
+	return s.cfg.Store.AgentInstance(ctx, userID, id)
 }
 
 // ChangeInstance changes a user's own instance.
@@ -123,7 +123,7 @@ func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c proda
 		return prodagent.Instance{}, err
 	}
 
-	return s.cfg.Records.ChangeAgentInstance(ctx, userID, id, c)
+	return s.cfg.Store.ChangeAgentInstance(ctx, userID, id, c)
 }
 
 // DeleteInstance removes a user's own instance. Its sessions stay.
@@ -132,12 +132,12 @@ func (s *Service) DeleteInstance(ctx context.Context, userID, id string) error {
 		return err
 	}
 
-	return s.cfg.Records.DeleteAgentInstance(ctx, userID, id)
+	return s.cfg.Store.DeleteAgentInstance(ctx, userID, id)
 }
 
 // ownInstance refuses a change of an instance that the user may only see.
 func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
-	found, err := s.cfg.Records.AgentInstance(ctx, userID, id)
+	found, err := s.cfg.Store.AgentInstance(ctx, userID, id)
 	if err == nil && found.OwnerID != userID {
 		err = domain.Newf(domain.Forbidden, "forbidden", "only the owner of the agent instance may change it")
 	}
@@ -146,7 +146,7 @@ func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
 }
 
 func (s *Service) checkRuntime(ctx context.Context, id string) error {
-	_, err := s.cfg.Records.AgentRuntime(ctx, id)
+	_, err := s.cfg.Store.AgentRuntime(ctx, id)
 	if domain.HasCode(err, codeNoRuntime) {
 		e := domain.Invalidf("body.runtime_id", "names no runtime")
 		e.Code = codeNoRuntime
@@ -159,5 +159,5 @@ func (s *Service) checkRuntime(ctx context.Context, id string) error {
 
 // Runtimes lists a page of the runtimes, the built-in one first, and how many there are.
 func (s *Service) Runtimes(ctx context.Context, limit, offset int) ([]prodagent.Runtime, int, error) {
-	return s.cfg.Records.AgentRuntimes(ctx, limit, offset)
+	return s.cfg.Store.AgentRuntimes(ctx, limit, offset)
 }

@@ -18,7 +18,7 @@ import (
 
 // Records store agents, instances and runtimes. What a user may not see does not exist
 // for them.
-type Records interface {
+type Store interface {
 	CreateProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
 	ProdAgents(ctx context.Context, userID string, limit, offset int) (page []prodagent.Summary, total int, err error)
 	ProdAgent(ctx context.Context, userID, recordID string) (prodagent.Agent, error)
@@ -61,7 +61,7 @@ type Scripts interface {
 
 // Config is what New needs.
 type Config struct {
-	Records   Records
+	Store     Store
 	Solutions Solutions
 	Models    Models
 	Scripts   Scripts
@@ -73,7 +73,7 @@ type Service struct{ cfg Config }
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Solutions == nil || cfg.Models == nil || cfg.Scripts == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Solutions == nil || cfg.Models == nil || cfg.Scripts == nil || cfg.Logger == nil {
 		return nil, errors.New("agents: the configuration needs Records, Solutions, Models, Scripts and Logger")
 	}
 
@@ -91,12 +91,12 @@ func (s *Service) Create(ctx context.Context, in prodagent.Agent) (prodagent.Age
 		in.AgentID = "agent_" + in.RecordID
 	}
 
-	return s.shown(s.cfg.Records.CreateProdAgent(ctx, in))
+	return s.shown(s.cfg.Store.CreateProdAgent(ctx, in))
 }
 
 // Replace sets all fields of a user's own production agent but its agent_id.
 func (s *Service) Replace(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
-	found, err := s.cfg.Records.ProdAgent(ctx, in.OwnerID, in.RecordID)
+	found, err := s.cfg.Store.ProdAgent(ctx, in.OwnerID, in.RecordID)
 	if err != nil {
 		return prodagent.Agent{}, err
 	}
@@ -109,12 +109,12 @@ func (s *Service) Replace(ctx context.Context, in prodagent.Agent) (prodagent.Ag
 		return prodagent.Agent{}, err
 	}
 
-	return s.shown(s.cfg.Records.ReplaceProdAgent(ctx, in))
+	return s.shown(s.cfg.Store.ReplaceProdAgent(ctx, in))
 }
 
 // Delete removes a user's own production agent.
 func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
-	found, err := s.cfg.Records.ProdAgent(ctx, userID, recordID)
+	found, err := s.cfg.Store.ProdAgent(ctx, userID, recordID)
 	if err != nil {
 		return err
 	}
@@ -123,12 +123,12 @@ func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may delete it")
 	}
 
-	return s.cfg.Records.DeleteProdAgent(ctx, userID, recordID)
+	return s.cfg.Store.DeleteProdAgent(ctx, userID, recordID)
 }
 
 // List gives a page of the production agents that a user may see, and how many there are.
 func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([]prodagent.Summary, int, error) {
-	page, total, err := s.cfg.Records.ProdAgents(ctx, userID, limit, offset)
+	page, total, err := s.cfg.Store.ProdAgents(ctx, userID, limit, offset)
 	for i := range page {
 		page[i].Status = s.status(page[i].SolutionID)
 	}
@@ -139,12 +139,12 @@ func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([
 // Get reads a production agent that a user may see, and the runtime on which its
 // instances are made; nil: there is none of its provider.
 func (s *Service) Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error) {
-	found, err := s.shown(s.cfg.Records.ProdAgent(ctx, userID, recordID))
+	found, err := s.shown(s.cfg.Store.ProdAgent(ctx, userID, recordID))
 	if err != nil {
 		return found, nil, err
 	}
 
-	runtime, err := s.cfg.Records.RuntimeOf(ctx, found.RuntimeProvider)
+	runtime, err := s.cfg.Store.RuntimeOf(ctx, found.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		return found, nil, nil
 	}
@@ -211,7 +211,7 @@ func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID stri
 		return err
 	}
 
-	allowed, err := s.cfg.Records.AllowedRoles(ctx, userID, solutionID)
+	allowed, err := s.cfg.Store.AllowedRoles(ctx, userID, solutionID)
 	if err == nil && !allowed.Allows(roleID) {
 		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
 	}

@@ -57,12 +57,12 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 		made.SolutionID, made.BizRoleID = &from.spec.SolutionID, &from.spec.BizRoleID
 	}
 
-	if err := s.cfg.Records.EnsureSession(ctx, ownerID, made); err != nil {
+	if err := s.cfg.Store.EnsureSession(ctx, ownerID, made); err != nil {
 		return err
 	}
 
 	if in.InstanceID != "" {
-		if err := s.cfg.Records.NoteAgentSession(ctx, in.SessionID, in.InstanceID); err != nil {
+		if err := s.cfg.Store.NoteAgentSession(ctx, in.SessionID, in.InstanceID); err != nil {
 			return err
 		}
 	}
@@ -94,9 +94,9 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 		return s.ofInstance(ctx, ownerID, in.InstanceID)
 	}
 
-	find, name := s.cfg.Records.ProdAgent, in.RecordID
+	find, name := s.cfg.Store.ProdAgent, in.RecordID
 	if in.RecordID == "" {
-		find, name = s.cfg.Records.ProdAgentByName, in.AgentID
+		find, name = s.cfg.Store.ProdAgentByName, in.AgentID
 	}
 
 	agent, err := find(ctx, ownerID, name)
@@ -105,7 +105,7 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 }
 
 func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, error) {
-	instance, err := s.cfg.Records.AgentInstance(ctx, ownerID, id)
+	instance, err := s.cfg.Store.AgentInstance(ctx, ownerID, id)
 	if err != nil {
 		return origin{}, err
 	}
@@ -120,7 +120,7 @@ func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, e
 	}
 
 	if instance.OwnerID == ownerID { // others could read the values in their session
-		from.env, err = s.cfg.Records.InstanceEnv(ctx, id)
+		from.env, err = s.cfg.Store.InstanceEnv(ctx, id)
 	}
 
 	return from, err

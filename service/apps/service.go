@@ -15,7 +15,7 @@ import (
 )
 
 // Records keep what is published. A place is a session and a directory of it.
-type Records interface {
+type Store interface {
 	// BeginApp finds the place's app, or makes it.
 	BeginApp(ctx context.Context, app app.App) (app.App, error)
 	// KeepCopy counts a copy before it is stored; app_budget when its owner's apps and
@@ -61,9 +61,9 @@ type Pending interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
-	Copies  Copies
-	Logger  *slog.Logger
+	Store  Store
+	Copies Copies
+	Logger *slog.Logger
 	// Budget bounds what the object store keeps of the apps and checkpoints of a user, in
 	// bytes; 0: no bound.
 	Budget int64
@@ -76,7 +76,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Copies == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Copies == nil || cfg.Logger == nil {
 		return nil, errors.New("apps: the configuration needs Records, Copies and Logger")
 	}
 
@@ -98,7 +98,7 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 		name = "App"
 	}
 
-	published, err := s.cfg.Records.BeginApp(ctx, app.App{
+	published, err := s.cfg.Store.BeginApp(ctx, app.App{
 		ID: domain.NewID(), OwnerID: session.OwnerID, SessionID: session.ID, WorkingDir: dir, Name: name,
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 
 	if published.Status == app.Building {
 		// The caller gets the cause; a record that stays must not hide it.
-		if kept := s.cfg.Records.ForgetApp(context.WithoutCancel(ctx), published.ID); kept != nil {
+		if kept := s.cfg.Store.ForgetApp(context.WithoutCancel(ctx), published.ID); kept != nil {
 			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", published.ID, "error", kept)
 		}
 	}
@@ -132,7 +132,7 @@ func (s *Service) renew(ctx context.Context, published app.App, session domain.S
 	defer pending.Discard()
 
 	copied.Bytes = pending.Needs()
-	if err := s.cfg.Records.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
+	if err := s.cfg.Store.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
 		return published, err
 	}
 
@@ -144,7 +144,7 @@ func (s *Service) renew(ctx context.Context, published app.App, session domain.S
 
 	copied.Bytes = bytes
 
-	live, before, err := s.cfg.Records.FinishApp(ctx, copied, copyID)
+	live, before, err := s.cfg.Store.FinishApp(ctx, copied, copyID)
 	if domain.HasCode(err, app.CodeNotFound) {
 		s.drop(ctx, copied.Name)
 	}
@@ -186,7 +186,7 @@ func (s *Service) remove(ctx context.Context, name string) error {
 		return err
 	}
 
-	return s.cfg.Records.ForgetCopy(ctx, name)
+	return s.cfg.Store.ForgetCopy(ctx, name)
 }
 
 const (
@@ -199,7 +199,7 @@ const (
 // Clear removes copies that no app serves: of processes that died, of deleted users, and
 // those whose removal failed.
 func (s *Service) Clear(ctx context.Context) error {
-	names, err := s.cfg.Records.LeftCopies(ctx, leftAge, leftBatch)
+	names, err := s.cfg.Store.LeftCopies(ctx, leftAge, leftBatch)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *Service) Clear(ctx context.Context) error {
 
 // Unpublish ends an app: its address answers no more, and its copy goes.
 func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (app.App, error) {
-	app, err := s.cfg.Records.StopApp(ctx, ownerID, appID)
+	app, err := s.cfg.Store.StopApp(ctx, ownerID, appID)
 	if err != nil {
 		return app, err
 	}
@@ -229,7 +229,7 @@ func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (app.App
 // served: they hold what was not meant for others, as keys and the history of a
 // repository.
 func (s *Service) Serve(ctx context.Context, appID, name string) (app.Served, error) {
-	copyID, err := s.cfg.Records.LiveApp(ctx, appID)
+	copyID, err := s.cfg.Store.LiveApp(ctx, appID)
 	if err != nil {
 		return app.Served{}, err
 	}
@@ -239,7 +239,7 @@ func (s *Service) Serve(ctx context.Context, appID, name string) (app.Served, er
 		return served, nil
 	}
 	// The copy may have been replaced, and removed, since it was found.
-	now, found := s.cfg.Records.LiveApp(ctx, appID)
+	now, found := s.cfg.Store.LiveApp(ctx, appID)
 	if found != nil || now == copyID {
 		return served, err
 	}

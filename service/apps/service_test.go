@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	w, err := spaces.Open(t.Context(), session.ID, session.SandboxUID)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() })
-	cfg := apps.Config{Records: db, Logger: slog.Default(), Copies: files.AppCopies{
+	cfg := apps.Config{Store: db, Logger: slog.Default(), Copies: files.AppCopies{
 		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir()}), Workspaces: spaces,
 	}}
 	service, err := apps.New(cfg)

@@ -17,7 +17,7 @@ const mostAsked = 100
 // answerIn puts the open questions of a run as comments, and answers those after which a
 // member has commented.
 func (s *Service) answerIn(ctx context.Context, runID string) error {
-	asked, err := s.cfg.Records.AskedInRuns(ctx, runID, "", mostAsked)
+	asked, err := s.cfg.Store.AskedInRuns(ctx, runID, "", mostAsked)
 	for _, question := range asked {
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func (s *Service) Settle(ctx context.Context, question board.AskedInRun) error {
 
 	switch {
 	case !question.Posted:
-		return s.cfg.Records.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
+		return s.cfg.Store.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
 	case question.Permission || question.CommentID == "":
 		return nil
 	}
@@ -49,7 +49,7 @@ func (s *Service) Settle(ctx context.Context, question board.AskedInRun) error {
 		return err
 	}
 	// What is no answer is not tried again: the next comment may be one.
-	return s.cfg.Records.AnswerTaken(ctx, question.RunID, question.QuestionID, question.CommentID)
+	return s.cfg.Store.AnswerTaken(ctx, question.RunID, question.QuestionID, question.CommentID)
 }
 
 // askedQuestion is one question as AskUserQuestion has put it.

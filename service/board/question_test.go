@@ -47,7 +47,7 @@ func TestAnswerOf(t *testing.T) {
 
 // settled records what Settle does; anything else panics.
 type settled struct {
-	Records
+	Store
 	Chats
 
 	posted, taken, answered []string
@@ -75,7 +75,7 @@ func TestService_Settle_commentsGrantNoPermission(t *testing.T) {
 
 	for _, permission := range []bool{false, true} {
 		d := &settled{}
-		s := &Service{cfg: Config{Records: d, Chats: d}}
+		s := &Service{cfg: Config{Store: d, Chats: d}}
 		asked := board.AskedInRun{
 			RunID: "r", OwnerID: "u", SessionID: "s", QuestionID: "q", ToolCallID: "call", Permission: permission,
 			Questions: []byte(`[{"question":"May I?","options":[{"label":"Allow"},{"label":"Deny"}]}]`),

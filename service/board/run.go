@@ -13,7 +13,7 @@ import (
 // Begin makes the session of a run and sends the agent its message, once however often it
 // is called. With true the run is over.
 func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err error) {
-	claimed, plan, err := s.cfg.Records.ClaimIssueRun(ctx, runID)
+	claimed, plan, err := s.cfg.Store.ClaimIssueRun(ctx, runID)
 	if err != nil {
 		return false, err
 	}
@@ -34,7 +34,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 			return false, err
 		}
 
-		plan, err := s.cfg.Records.BlockIssueRun(ctx, runID, e.Code, e.Message)
+		plan, err := s.cfg.Store.BlockIssueRun(ctx, runID, e.Code, e.Message)
 		if err == nil {
 			s.follow(ctx, plan)
 		}
@@ -42,7 +42,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 		return true, err
 	}
 
-	cancelled, err := s.cfg.Records.IssueRunBegan(ctx, runID, chatID)
+	cancelled, err := s.cfg.Store.IssueRunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
 	}
@@ -70,7 +70,7 @@ func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID d
 // End writes what a run came to whose chat has ended, or sends the agent the comments
 // that came meanwhile. With false the run goes on.
 func (s *Service) End(ctx context.Context, runID string) (ended bool, err error) {
-	ended, again, plan, err := s.cfg.Records.EndIssueRun(ctx, runID)
+	ended, again, plan, err := s.cfg.Store.EndIssueRun(ctx, runID)
 	if err != nil {
 		return false, err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Records stores workspaces, issues and runs.
-type Records interface {
+type Store interface {
 	DeleteWorkspace(ctx context.Context, userID, id string) (board.IssueRunPlan, error)
 	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
 	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
@@ -54,11 +54,11 @@ type Agents interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
-	Runs    Runs
-	Chats   Chats
-	Agents  Agents
-	Logger  *slog.Logger
+	Store  Store
+	Runs   Runs
+	Chats  Chats
+	Agents Agents
+	Logger *slog.Logger
 }
 
 // Service answers for production workspaces.
@@ -68,7 +68,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Agents == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Agents == nil || cfg.Logger == nil {
 		return nil, errors.New("board: the configuration needs Records, Runs, Chats, Agents and Logger")
 	}
 
@@ -77,7 +77,7 @@ func New(cfg Config) (*Service, error) {
 
 // CreateIssue makes an issue, and begins the run of the agent that it is assigned to.
 func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, error) {
-	made, plan, err := s.cfg.Records.CreateIssue(ctx, userID, workspaceID, in)
+	made, plan, err := s.cfg.Store.CreateIssue(ctx, userID, workspaceID, in)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -87,7 +87,7 @@ func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, i
 
 // ChangeIssue changes an issue, and begins and ends runs as that asks for.
 func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, error) {
-	changed, plan, err := s.cfg.Records.ChangeIssue(ctx, userID, workspaceID, id, in)
+	changed, plan, err := s.cfg.Store.ChangeIssue(ctx, userID, workspaceID, id, in)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -97,7 +97,7 @@ func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id strin
 
 // Comment adds a comment, of which the agent of the issue takes notice.
 func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, error) {
-	made, plan, err := s.cfg.Records.AddComment(ctx, userID, workspaceID, issueID, in)
+	made, plan, err := s.cfg.Store.AddComment(ctx, userID, workspaceID, issueID, in)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -107,7 +107,7 @@ func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID stri
 
 // StartRun begins a run that a member has asked for.
 func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, error) {
-	made, plan, err := s.cfg.Records.StartIssueRun(ctx, userID, workspaceID, issueID, note)
+	made, plan, err := s.cfg.Store.StartIssueRun(ctx, userID, workspaceID, issueID, note)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -117,7 +117,7 @@ func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, no
 
 // CancelRun stops a run.
 func (s *Service) CancelRun(ctx context.Context, userID, workspaceID, issueID, runID string) error {
-	plan, err := s.cfg.Records.CancelIssueRun(ctx, userID, workspaceID, issueID, runID)
+	plan, err := s.cfg.Store.CancelIssueRun(ctx, userID, workspaceID, issueID, runID)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -127,7 +127,7 @@ func (s *Service) CancelRun(ctx context.Context, userID, workspaceID, issueID, r
 
 // CancelAnyRun stops a run for an administrator; with false it is over, or being stopped.
 func (s *Service) CancelAnyRun(ctx context.Context, runID string) (open bool, err error) {
-	open, plan, err := s.cfg.Records.CancelAnyIssueRun(ctx, runID)
+	open, plan, err := s.cfg.Store.CancelAnyIssueRun(ctx, runID)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -137,7 +137,7 @@ func (s *Service) CancelAnyRun(ctx context.Context, runID string) (open bool, er
 
 // FailRun ends a run as failed for an administrator: its issue is blocked.
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
-	plan, err := s.cfg.Records.BlockIssueRun(ctx, runID, code, message)
+	plan, err := s.cfg.Store.BlockIssueRun(ctx, runID, code, message)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -147,7 +147,7 @@ func (s *Service) FailRun(ctx context.Context, runID, code, message string) erro
 
 // DeleteWorkspace removes a workspace and stops the runs that work in it.
 func (s *Service) DeleteWorkspace(ctx context.Context, userID, id string) error {
-	plan, err := s.cfg.Records.DeleteWorkspace(ctx, userID, id)
+	plan, err := s.cfg.Store.DeleteWorkspace(ctx, userID, id)
 	if err == nil {
 		s.follow(ctx, plan)
 	}
@@ -179,7 +179,7 @@ func (s *Service) follow(ctx context.Context, plan board.IssueRunPlan) {
 
 // Dispatch gives the runs of an agent their turn, as many as it works on at once.
 func (s *Service) Dispatch(ctx context.Context, agentID string) error {
-	started, err := s.cfg.Records.DispatchRuns(ctx, agentID)
+	started, err := s.cfg.Store.DispatchRuns(ctx, agentID)
 	for _, runID := range started {
 		err = errors.Join(err, s.cfg.Runs.StartIssueRun(ctx, runID))
 	}

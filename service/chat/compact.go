@@ -22,9 +22,9 @@ type CompactionRuns interface {
 
 // CompactionsConfig is what NewCompactions needs.
 type CompactionsConfig struct {
-	Records CompactionRecords
-	Runs    CompactionRuns
-	Logger  *slog.Logger
+	Store  CompactionRecords
+	Runs   CompactionRuns
+	Logger *slog.Logger
 }
 
 // Compactions starts compactions that clients request. A request may come at any
@@ -35,7 +35,7 @@ type Compactions struct {
 
 // NewCompactions checks the configuration.
 func NewCompactions(cfg CompactionsConfig) (*Compactions, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("chat: the configuration needs Records, Runs and Logger")
 	}
 
@@ -44,7 +44,7 @@ func NewCompactions(cfg CompactionsConfig) (*Compactions, error) {
 
 // Request persists and starts a compaction, or returns the one that is already running.
 func (c *Compactions) Request(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error) {
-	run, err := c.cfg.Records.RequestCompaction(ctx, caller.User.ID, sessionID)
+	run, err := c.cfg.Store.RequestCompaction(ctx, caller.User.ID, sessionID)
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ const (
 // the status running if ctx ends first.
 func (c *Compactions) Await(ctx context.Context, caller domain.Caller, compactionID string) (domain.CompactionResult, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		result, err := c.cfg.Records.Compaction(context.WithoutCancel(ctx), caller.User.ID, compactionID)
+		result, err := c.cfg.Store.Compaction(context.WithoutCancel(ctx), caller.User.ID, compactionID)
 		if err != nil || result.Status != domain.CompactionRunning {
 			return result, err
 		}

@@ -18,7 +18,7 @@ func (s *Service) ExpireQuestions(ctx context.Context) error {
 	var faults []error
 
 	for after := ""; ; {
-		expired, err := s.cfg.Records.ExpiredQuestions(ctx, after, expirePage)
+		expired, err := s.cfg.Store.ExpiredQuestions(ctx, after, expirePage)
 		if err != nil {
 			return errors.Join(append(faults, err)...)
 		}
@@ -42,12 +42,12 @@ func (s *Service) expire(ctx context.Context, question domain.ExpiredQuestion) e
 		return err
 	}
 
-	resolved, err := s.cfg.Records.ResolveQuestion(ctx, question.OwnerID, question.Question, domain.AnsweredByPolicy, string(result))
+	resolved, err := s.cfg.Store.ResolveQuestion(ctx, question.OwnerID, question.Question, domain.AnsweredByPolicy, string(result))
 	if err != nil || !resolved {
 		return err
 	}
 
-	run, err := s.cfg.Records.SessionRun(ctx, question.OwnerID, question.SessionID)
+	run, err := s.cfg.Store.SessionRun(ctx, question.OwnerID, question.SessionID)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Service) AnswerQuestion(
 	questionID string,
 	answer domain.Answer,
 ) (domain.AnswerAck, error) {
-	question, err := s.cfg.Records.InboxQuestion(ctx, caller.User.ID, questionID)
+	question, err := s.cfg.Store.InboxQuestion(ctx, caller.User.ID, questionID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}

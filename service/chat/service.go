@@ -19,7 +19,7 @@ import (
 )
 
 // Records stores messages, questions and stops.
-type Records interface {
+type Store interface {
 	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 	Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error)
 	RequestStop(ctx context.Context, ownerID string, sessionID domain.SessionID, andQueue bool) (domain.Stopped, error)
@@ -55,7 +55,7 @@ type Images interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
+	Store   Store
 	Runs    Runs
 	Bus     Bus
 	Models  Models
@@ -77,7 +77,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Models == nil || cfg.Images == nil || cfg.History == nil ||
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Models == nil || cfg.Images == nil || cfg.History == nil ||
 		cfg.Logger == nil ||
 		cfg.Compactions == nil {
 		return nil, errors.New("chat: the configuration needs Records, Runs, Bus, Models, Images, History, Logger and Compactions")
@@ -96,7 +96,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 		send.Headless = true
 	}
 
-	run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, send.SessionID)
+	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, send.SessionID)
 	if err != nil {
 		return domain.SendAck{}, err
 	}
@@ -115,7 +115,7 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 		return s.whatif(ctx, caller, send)
 	}
 
-	taken, err := s.cfg.Records.Enqueue(ctx, caller.User.ID, send)
+	taken, err := s.cfg.Store.Enqueue(ctx, caller.User.ID, send)
 	if err != nil {
 		return domain.SendAck{}, err
 	}
@@ -183,7 +183,7 @@ func (s *Service) answer(
 	sessionID domain.SessionID,
 	answer domain.Answer,
 ) (domain.AnswerAck, error) {
-	question, open, err := s.cfg.Records.Question(ctx, ownerID, sessionID, answer.ToolCallID)
+	question, open, err := s.cfg.Store.Question(ctx, ownerID, sessionID, answer.ToolCallID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
@@ -203,7 +203,7 @@ func (s *Service) answer(
 		return ack, err
 	}
 
-	if ack.Resolved, err = s.cfg.Records.ResolveQuestion(
+	if ack.Resolved, err = s.cfg.Store.ResolveQuestion(
 		ctx,
 		ownerID,
 		question,
@@ -214,7 +214,7 @@ func (s *Service) answer(
 	}
 
 	if ack.Resolved {
-		run, err := s.cfg.Records.SessionRun(ctx, ownerID, sessionID)
+		run, err := s.cfg.Store.SessionRun(ctx, ownerID, sessionID)
 		if err != nil {
 			return ack, err
 		}
@@ -229,7 +229,7 @@ func (s *Service) answer(
 
 // Stop interrupts the running chat, or the one that waits for an answer.
 func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error) {
-	stopped, err := s.cfg.Records.RequestStop(ctx, caller.User.ID, sessionID, andQueue)
+	stopped, err := s.cfg.Store.RequestStop(ctx, caller.User.ID, sessionID, andQueue)
 	if err != nil {
 		return false, err
 	}
@@ -252,7 +252,7 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID doma
 	}
 
 	if stopped.Wake {
-		run, err := s.cfg.Records.SessionRun(ctx, caller.User.ID, sessionID)
+		run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
 		if err != nil {
 			return true, err
 		}

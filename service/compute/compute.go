@@ -13,8 +13,8 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	Records Records
-	Tasks   interface {
+	Store Store
+	Tasks interface {
 		Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
 	}
 	ToolServers interface {
@@ -33,7 +33,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Tasks == nil || cfg.ToolServers == nil || cfg.Version == "" {
+	if cfg.Store == nil || cfg.Tasks == nil || cfg.ToolServers == nil || cfg.Version == "" {
 		return nil, errors.New("compute: the configuration needs Records, Tasks, ToolServers and Version")
 	}
 
@@ -41,7 +41,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // Records stores the state of compute environments.
-type Records interface {
+type Store interface {
 	ComputeWork(ctx context.Context, userID string) (domain.ComputeWork, error)
 	ForgetReads(ctx context.Context, userID string) (int, error)
 	ComputeVersion(ctx context.Context, userID, current string) (string, error)
@@ -51,7 +51,7 @@ type Records interface {
 // Reset ends the user's background processes and forgets which files were read. While a
 // chat runs it fails with compute_env_busy, because that would end commands of the chat.
 func (s *Service) Reset(ctx context.Context, userID string) (done domain.ComputeReset, err error) {
-	work, err := s.cfg.Records.ComputeWork(ctx, userID)
+	work, err := s.cfg.Store.ComputeWork(ctx, userID)
 	if err != nil {
 		return done, err
 	}
@@ -73,16 +73,16 @@ func (s *Service) Reset(ctx context.Context, userID string) (done domain.Compute
 		return done, err
 	}
 
-	if done.ClearedMemo, err = s.cfg.Records.ForgetReads(ctx, userID); err != nil {
+	if done.ClearedMemo, err = s.cfg.Store.ForgetReads(ctx, userID); err != nil {
 		return done, err
 	}
 
-	return done, s.cfg.Records.SetComputeVersion(ctx, userID, s.cfg.Version)
+	return done, s.cfg.Store.SetComputeVersion(ctx, userID, s.cfg.Version)
 }
 
 // CheckUpgrade compares the user's environment with the current one.
 func (s *Service) CheckUpgrade(ctx context.Context, userID string) (domain.ComputeUpgrade, error) {
-	version, err := s.cfg.Records.ComputeVersion(ctx, userID, s.cfg.Version)
+	version, err := s.cfg.Store.ComputeVersion(ctx, userID, s.cfg.Version)
 
 	check := domain.ComputeUpgrade{
 		UpgradeAvailable: version != s.cfg.Version, CurrentVersion: version, TargetVersion: s.cfg.Version,

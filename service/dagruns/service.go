@@ -18,7 +18,7 @@ import (
 )
 
 // Records stores runs.
-type Records interface {
+type Store interface {
 	CreateDAGRun(ctx context.Context, in dagrun.New) error
 	DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
 	CancelDAGRun(ctx context.Context, runID string) (bool, error)
@@ -67,13 +67,13 @@ type Graphs interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
-	Runs    Runs
-	Chats   Chats
-	Graphs  Graphs
-	Agents  Agents
-	Events  Events
-	Logger  *slog.Logger
+	Store  Store
+	Runs   Runs
+	Chats  Chats
+	Graphs Graphs
+	Agents Agents
+	Events Events
+	Logger *slog.Logger
 	// CodeTimeout is how long the code of a node may take; a node with a shorter timeout_s
 	// ends it earlier.
 	CodeTimeout time.Duration
@@ -84,7 +84,7 @@ type Service struct{ cfg Config }
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Events == nil ||
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Graphs == nil || cfg.Agents == nil || cfg.Events == nil ||
 		cfg.Logger == nil || cfg.CodeTimeout <= 0 {
 		return nil, errors.New("dagruns: the configuration needs Records, Runs, Chats, Graphs, Agents, Events, Logger and CodeTimeout")
 	}
@@ -118,13 +118,13 @@ func (s *Service) Start(
 		Inputs:     inputs,
 		Nodes:      graph.Order(),
 	}
-	if err := s.cfg.Records.CreateDAGRun(ctx, run); err != nil {
+	if err := s.cfg.Store.CreateDAGRun(ctx, run); err != nil {
 		return dagrun.RunRecord{}, err
 	}
 
 	s.start(ctx, solutionID, run.ID)
 
-	return s.cfg.Records.DAGRun(ctx, caller, solutionID, run.ID)
+	return s.cfg.Store.DAGRun(ctx, caller, solutionID, run.ID)
 }
 
 func checkInputs(graph dag.Graph, inputs json.RawMessage) error {
@@ -150,11 +150,11 @@ func (s *Service) start(ctx context.Context, solutionID, runID string) {
 
 // Cancel ends a run and what its nodes do. One that is over stays as it is.
 func (s *Service) Cancel(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error) {
-	if _, err := s.cfg.Records.DAGRun(ctx, caller, solutionID, runID); err != nil {
+	if _, err := s.cfg.Store.DAGRun(ctx, caller, solutionID, runID); err != nil {
 		return dagrun.RunRecord{}, err
 	}
 
-	cancelled, err := s.cfg.Records.CancelDAGRun(ctx, runID)
+	cancelled, err := s.cfg.Store.CancelDAGRun(ctx, runID)
 	if err != nil {
 		return dagrun.RunRecord{}, err
 	}
@@ -163,7 +163,7 @@ func (s *Service) Cancel(ctx context.Context, caller domain.User, solutionID, ru
 		s.Resume(ctx, solutionID, runID)
 	}
 
-	return s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
+	return s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
 }
 
 // Resume has the workflow of a run look at its nodes. What fails is repeated by the repair.
@@ -181,7 +181,7 @@ func (s *Service) Retry(
 	solutionID, runID string,
 	how dagrun.Resumption,
 ) (dagrun.RunRecord, error) {
-	run, err := s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
+	run, err := s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
 	if err != nil {
 		return run, err
 	}
@@ -212,11 +212,11 @@ func (s *Service) Retry(
 	}
 
 	retry.Inputs = inputs
-	if err := s.cfg.Records.RetryDAGRun(ctx, runID, retry); err != nil {
+	if err := s.cfg.Store.RetryDAGRun(ctx, runID, retry); err != nil {
 		return run, err
 	}
 
 	s.Resume(ctx, solutionID, runID)
 
-	return s.cfg.Records.DAGRun(ctx, caller, solutionID, runID)
+	return s.cfg.Store.DAGRun(ctx, caller, solutionID, runID)
 }

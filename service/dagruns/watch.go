@@ -27,15 +27,15 @@ func (s *Service) watch(ctx context.Context, runID string, units []dagrun.Watch)
 		}
 	}
 
-	return s.cfg.Records.AdvanceDAGRun(ctx, runID)
+	return s.cfg.Store.AdvanceDAGRun(ctx, runID)
 }
 
 func (s *Service) watchUnit(ctx context.Context, u dagrun.Watch, silent time.Duration) error {
 	if silent < u.Limit {
-		return s.cfg.Records.WatchDAGUnit(ctx, u.ID, u.Attempt, time.Now().Add(max(u.Limit-silent, watchEvery)))
+		return s.cfg.Store.WatchDAGUnit(ctx, u.ID, u.Attempt, time.Now().Add(max(u.Limit-silent, watchEvery)))
 	}
 
-	return s.cfg.Records.FailDAGUnit(ctx, u.ID, u.Attempt, dagrun.CodeHeartbeat, fmt.Sprintf(
+	return s.cfg.Store.FailDAGUnit(ctx, u.ID, u.Attempt, dagrun.CodeHeartbeat, fmt.Sprintf(
 		"the attempt showed no activity for %s: heartbeat_s allows %s", silent.Round(time.Second), u.Limit))
 }
 

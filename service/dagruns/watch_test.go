@@ -15,7 +15,7 @@ import (
 
 // watchedRun is a run with one unit of which activity is due.
 type watchedRun struct {
-	Records
+	Store
 	unit   dagrun.Watch
 	failed string        // the code with which the unit was failed
 	due    time.Duration // until its next activity
@@ -68,7 +68,7 @@ func TestService_Advance_activity(t *testing.T) {
 			t.Parallel()
 
 			run := &watchedRun{unit: dagrun.Watch{ID: "u", Attempt: 1, SessionID: "s", Limit: time.Hour, Waits: c.waits}}
-			s := &Service{Config{Records: run, Events: c.last, Logger: slog.New(slog.DiscardHandler)}}
+			s := &Service{Config{Store: run, Events: c.last, Logger: slog.New(slog.DiscardHandler)}}
 
 			_, err := s.Advance(t.Context(), "r")
 			require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 // Advance takes all steps of a run that can be taken now. The run that waits for it, if it
 // is a subflow, hears of its end.
 func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error) {
-	step, err := s.cfg.Records.AdvanceDAGRun(ctx, runID)
+	step, err := s.cfg.Store.AdvanceDAGRun(ctx, runID)
 	if err == nil && len(step.Watch) > 0 {
 		step, err = s.watch(ctx, runID, step.Watch)
 	}
@@ -35,7 +35,7 @@ func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error
 // message, or its subflow, have ids that were given before. With true the run has to be
 // advanced.
 func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err error) {
-	work, found, err := s.cfg.Records.ClaimDAGUnit(ctx, unitID, false)
+	work, found, err := s.cfg.Store.ClaimDAGUnit(ctx, unitID, false)
 	if err != nil || !found {
 		return false, err
 	}
@@ -56,10 +56,10 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 			return false, err
 		}
 
-		return true, s.cfg.Records.RejectDAGUnit(ctx, unitID, u.Attempt, e.Code, e.Message)
+		return true, s.cfg.Store.RejectDAGUnit(ctx, unitID, u.Attempt, e.Code, e.Message)
 	}
 
-	goesOn, err := s.cfg.Records.DAGUnitBegan(ctx, unitID, u.Attempt, chatID)
+	goesOn, err := s.cfg.Store.DAGUnitBegan(ctx, unitID, u.Attempt, chatID)
 	if err == nil && !goesOn {
 		err = s.stop(ctx, work)
 	}
@@ -93,7 +93,7 @@ func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.Cha
 func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config, session domain.NewSession) error {
 	session.Class = domain.ClassDAG
 	if session.Setup.Script != nil {
-		return s.cfg.Records.EnsureSession(ctx, ownerID, session)
+		return s.cfg.Store.EnsureSession(ctx, ownerID, session)
 	}
 
 	if c.AgentID != "" {
@@ -112,7 +112,7 @@ func (s *Service) makeSession(ctx context.Context, ownerID string, c dag.Config,
 		session.PrimarySkillID = &id
 	}
 
-	return s.cfg.Records.EnsureSession(ctx, ownerID, session)
+	return s.cfg.Store.EnsureSession(ctx, ownerID, session)
 }
 
 func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.User{ID: ownerID}} }
@@ -243,7 +243,7 @@ func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
 		return err
 	}
 
-	err = s.cfg.Records.CreateDAGRun(ctx, dagrun.New{
+	err = s.cfg.Store.CreateDAGRun(ctx, dagrun.New{
 		ID: work.Unit.ChildID, SolutionID: solutionID, OwnerID: ownerID, Version: version, Trigger: dagrun.TriggerSubflow, Inputs: inputs,
 		ParentRun: run.ID, Depth: run.Depth + 1, Nodes: graph.Order(),
 	})
@@ -264,7 +264,7 @@ func given(inputs map[string]any) map[string]any {
 
 // StopUnit stops what a unit had begun. With true the run has to be advanced.
 func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, err error) {
-	work, found, err := s.cfg.Records.ClaimDAGUnit(ctx, unitID, true)
+	work, found, err := s.cfg.Store.ClaimDAGUnit(ctx, unitID, true)
 	if err != nil || !found {
 		return false, err
 	}
@@ -273,13 +273,13 @@ func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, er
 		return false, err
 	}
 
-	return true, s.cfg.Records.DAGUnitStopped(ctx, unitID)
+	return true, s.cfg.Store.DAGUnitStopped(ctx, unitID)
 }
 
 func (s *Service) stop(ctx context.Context, work dagrun.Work) error {
 	u := work.Unit
 	if u.ChildID != "" {
-		cancelled, err := s.cfg.Records.CancelDAGRun(ctx, u.ChildID)
+		cancelled, err := s.cfg.Store.CancelDAGRun(ctx, u.ChildID)
 		if err == nil && cancelled {
 			err = s.cfg.Runs.ResumeDAGRun(ctx, work.ChildSolution, u.ChildID)
 		}

@@ -18,7 +18,7 @@ type Runs interface {
 
 // ArchiveDue starts the workflow that archives chats, when there is one to archive.
 func (a *Service) ArchiveDue(ctx context.Context) error {
-	chats, err := a.cfg.Records.Unarchived(ctx, "", 1)
+	chats, err := a.cfg.Store.Unarchived(ctx, "", 1)
 	if err != nil || len(chats) == 0 {
 		return err
 	}
@@ -35,7 +35,7 @@ const (
 // a page of them. A chat that cannot be archived is left for later and does not
 // keep the others from it. Page may be broken off and run again.
 func (a *Service) Page(ctx context.Context, after string) (transfer.ArchivedPage, error) {
-	chats, err := a.cfg.Records.Unarchived(ctx, after, pageSize)
+	chats, err := a.cfg.Store.Unarchived(ctx, after, pageSize)
 
 	page := transfer.ArchivedPage{After: after, More: len(chats) == pageSize}
 	if err != nil || len(chats) == 0 {
@@ -92,5 +92,5 @@ func (a *Service) try(ctx context.Context, chat transfer.UnarchivedChat) (ok boo
 
 	a.cfg.Logger.Warn("failed to archive a chat; it will be retried", "session_id", chat.SessionID, "chat_id", chat.ChatID, "error", err)
 
-	return false, a.cfg.Records.PostponeArchive(ctx, chat)
+	return false, a.cfg.Store.PostponeArchive(ctx, chat)
 }

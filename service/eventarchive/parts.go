@@ -34,7 +34,7 @@ func (a *Service) ArchiveParts(ctx context.Context) error {
 	var faults []error
 
 	for more := true; more; {
-		sessions, err := a.cfg.Records.LongRunning(ctx, partAge, a.partsAfter, pageSize)
+		sessions, err := a.cfg.Store.LongRunning(ctx, partAge, a.partsAfter, pageSize)
 		if err != nil {
 			return errors.Join(append(faults, err)...)
 		}
@@ -72,7 +72,7 @@ func (a *Service) archivePart(ctx context.Context, session domain.SessionID) err
 			return err
 		}
 
-		if kept, err := a.cfg.Records.KeepPart(ctx, made); err != nil || !kept {
+		if kept, err := a.cfg.Store.KeepPart(ctx, made); err != nil || !kept {
 			return err
 		}
 
@@ -97,10 +97,10 @@ func (a *Service) archive(ctx context.Context, chat transfer.UnarchivedChat) err
 		}
 
 		if !more {
-			return a.cfg.Records.KeepArchive(ctx, chat, made)
+			return a.cfg.Store.KeepArchive(ctx, chat, made)
 		}
 
-		if kept, err := a.cfg.Records.KeepPart(ctx, made); err != nil || !kept {
+		if kept, err := a.cfg.Store.KeepPart(ctx, made); err != nil || !kept {
 			return err
 		}
 

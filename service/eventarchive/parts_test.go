@@ -125,7 +125,7 @@ func (s *shelf) say(from, to, size int) {
 // archived in parts while it runs, and large ones in several objects.
 func TestArchive_ArchiveParts_archivesLongChats(t *testing.T) {
 	s := &shelf{running: true, objects: map[string][]byte{}}
-	a, err := eventarchive.New(eventarchive.Config{Records: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
+	a, err := eventarchive.New(eventarchive.Config{Store: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 
 	s.archive = a
@@ -170,7 +170,7 @@ func TestArchive_ArchiveParts_reachesAllChats(t *testing.T) {
 		s.refused[id] = n < 60
 	}
 
-	a, err := eventarchive.New(eventarchive.Config{Records: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
+	a, err := eventarchive.New(eventarchive.Config{Store: s, Log: s, Objects: s, Runs: s, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 
 	require.ErrorContains(t, a.ArchiveParts(t.Context()), "a000: the log does not answer", "the job has failed, and is counted")

@@ -16,7 +16,7 @@ import (
 )
 
 // Records say what is archived and what is not yet.
-type Records interface {
+type Store interface {
 	Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error)
 	PostponeArchive(ctx context.Context, chat transfer.UnarchivedChat) error
 	Archived(ctx context.Context, sessionID domain.SessionID) ([]transfer.EventArchive, error)
@@ -42,7 +42,7 @@ type Objects interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
+	Store   Store
 	Log     Log
 	Objects Objects
 	Runs    Runs
@@ -58,7 +58,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Log == nil || cfg.Objects == nil || cfg.Runs == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Log == nil || cfg.Objects == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("eventarchive: the configuration needs Records, Log, Objects, Runs and Logger")
 	}
 
@@ -73,7 +73,7 @@ func Prefix(sessionID domain.SessionID) string {
 
 // end is the position up to which a session is archived.
 func (a *Service) end(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
-	list, err := a.cfg.Records.Archived(ctx, sessionID)
+	list, err := a.cfg.Store.Archived(ctx, sessionID)
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
@@ -85,7 +85,7 @@ func (a *Service) end(ctx context.Context, sessionID domain.SessionID) (uint64, 
 // order: what is archived, and then what the log has besides. There may be gaps
 // where the log forgot what was never archived.
 func (a *Service) Events(ctx context.Context, sessionID domain.SessionID, yield func(domain.LoggedEvent) error) error {
-	list, err := a.cfg.Records.Archived(ctx, sessionID)
+	list, err := a.cfg.Store.Archived(ctx, sessionID)
 	if err != nil {
 		return err
 	}

@@ -231,12 +231,12 @@ func (w *world) process(store snapshots.Objects) *history.Service {
 		Roots: rootDir(w.dir),
 	}
 	captures, err := history.NewCapturer(
-		history.CapturerConfig{Records: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()},
+		history.CapturerConfig{Store: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()},
 	)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { captures.Drain(context.Background()) })
 	w.runs.service, err = history.New(
-		history.Config{Records: w.j, Captures: captures, Files: snapshotted, Runs: w.runs, Logger: w.logger()},
+		history.Config{Store: w.j, Captures: captures, Files: snapshotted, Runs: w.runs, Logger: w.logger()},
 	)
 	require.NoError(w.t, err)
 

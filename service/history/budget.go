@@ -26,7 +26,7 @@ func (c *Capturer) affords(ctx context.Context, sessionID domain.SessionID, need
 	var session, owner int64
 
 	err := retried(ctx, func() (err error) {
-		session, owner, err = c.cfg.Records.CheckpointBytes(ctx, sessionID)
+		session, owner, err = c.cfg.Store.CheckpointBytes(ctx, sessionID)
 		return err
 	})
 

@@ -13,7 +13,7 @@ import (
 
 // CapturerConfig is what NewCapturer needs.
 type CapturerConfig struct {
-	Records Captures
+	Store   Captures
 	Files   Files
 	Process string // names this process among others
 	Logger  *slog.Logger
@@ -38,7 +38,7 @@ type Capturer struct {
 
 // NewCapturer checks the configuration.
 func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
-	if cfg.Records == nil || cfg.Files == nil || cfg.Process == "" || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Files == nil || cfg.Process == "" || cfg.Logger == nil {
 		return nil, errors.New("history: the configuration needs Records, Files, Process and Logger")
 	}
 
@@ -171,7 +171,7 @@ func (c *Capturer) Flush(ctx context.Context, sessionID domain.SessionID) error 
 // capture looks at the files once for all checkpoints that are due, and leaves
 // the storing to itself. It says how many due ones another process has in hand.
 func (c *Capturer) capture(ctx context.Context, sessionID domain.SessionID, s *capturing, all bool) (held int, err error) {
-	due, err := c.cfg.Records.TakeCaptures(ctx, sessionID, c.cfg.Process, s.hand(), all)
+	due, err := c.cfg.Store.TakeCaptures(ctx, sessionID, c.cfg.Process, s.hand(), all)
 	if err != nil || len(due.IDs) == 0 {
 		return due.Held, err
 	}
@@ -216,9 +216,9 @@ func (c *Capturer) release(ctx context.Context, sessionID domain.SessionID, ids 
 
 	var err error
 	if ctx.Err() != nil {
-		err = c.cfg.Records.LeaveCaptures(free, c.cfg.Process, ids)
+		err = c.cfg.Store.LeaveCaptures(free, c.cfg.Process, ids)
 	} else {
-		err = c.cfg.Records.FailCaptures(free, c.cfg.Process, ids, cause.Error())
+		err = c.cfg.Store.FailCaptures(free, c.cfg.Process, ids, cause.Error())
 	}
 
 	if err != nil {
@@ -234,7 +234,7 @@ func (c *Capturer) keep(ctx context.Context, ids []string) (stop func()) {
 	renewing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		for pause(renewing, renewEvery) == nil {
-			if err := c.cfg.Records.KeepCaptures(renewing, c.cfg.Process, ids); err != nil && renewing.Err() == nil {
+			if err := c.cfg.Store.KeepCaptures(renewing, c.cfg.Process, ids); err != nil && renewing.Err() == nil {
 				c.cfg.Logger.Warn("failed to renew checkpoint leases", "error", err)
 			}
 		}
@@ -277,7 +277,7 @@ func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending P
 	if err != nil {
 		c.cfg.Logger.Error("checkpoint snapshot failed permanently", "session_id", due.SessionID, "error", err)
 
-		if err := c.cfg.Records.FailCaptures(ctx, c.cfg.Process, due.IDs, err.Error()); err != nil {
+		if err := c.cfg.Store.FailCaptures(ctx, c.cfg.Process, due.IDs, err.Error()); err != nil {
 			c.cfg.Logger.Warn("failed to record that checkpoints failed", "session_id", due.SessionID, "error", err)
 		}
 	}
@@ -289,7 +289,7 @@ func (c *Capturer) record(ctx context.Context, due history.DueCaptures, snapshot
 	var base history.CaptureBase
 
 	err := retried(ctx, func() (err error) {
-		base, err = c.cfg.Records.RecordCaptures(ctx, c.cfg.Process, due, snapshot)
+		base, err = c.cfg.Store.RecordCaptures(ctx, c.cfg.Process, due, snapshot)
 		return err
 	})
 	if err == nil {
@@ -321,7 +321,7 @@ func (c *Capturer) Repair(ctx context.Context) error {
 	c.repairing.Lock()
 	defer c.repairing.Unlock()
 
-	sessions, err := c.cfg.Records.ForgottenCaptures(ctx, forgottenAfter, c.repaired)
+	sessions, err := c.cfg.Store.ForgottenCaptures(ctx, forgottenAfter, c.repaired)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // be broken off at any point and run again. The error of an operation that was
 // aborted is not returned: its state is failed then.
 func (d *Service) Move(ctx context.Context, operationID string) (history.State, error) {
-	op, err := d.cfg.Records.AttemptHistory(ctx, operationID)
+	op, err := d.cfg.Store.AttemptHistory(ctx, operationID)
 	if err != nil {
 		return "", err
 	}
@@ -32,7 +32,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 		return d.giveUp(ctx, op, err)
 	}
 
-	if _, err := d.cfg.Records.FinishHistory(ctx, op, files); err != nil {
+	if _, err := d.cfg.Store.FinishHistory(ctx, op, files); err != nil {
 		return op.State, fencing.Cause(ctx, err)
 	}
 
@@ -45,7 +45,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 // Abort leaves the session of an operation as it was, files included, when an
 // operator has cancelled its workflow.
 func (d *Service) Abort(ctx context.Context, operationID, reason string) (history.State, error) {
-	op, err := d.cfg.Records.AttemptHistory(ctx, operationID)
+	op, err := d.cfg.Store.AttemptHistory(ctx, operationID)
 	if err != nil || op.State != history.StateRunning {
 		return op.State, err
 	}
@@ -59,12 +59,12 @@ func (d *Service) Abort(ctx context.Context, operationID, reason string) (histor
 // fence returns a context that is cancelled with domain.ErrFenced once another
 // attempt may have begun.
 func (d *Service) fence(ctx context.Context, op history.Operation) (context.Context, func()) {
-	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Records.CheckHistory(ctx, op) })
+	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Store.CheckHistory(ctx, op) })
 }
 
 // wake lets a queued message begin, and a run close whose question is gone.
 func (d *Service) wake(ctx context.Context, sessionID domain.SessionID) {
-	run, err := d.cfg.Records.SessionRun(ctx, "", sessionID)
+	run, err := d.cfg.Store.SessionRun(ctx, "", sessionID)
 	if err == nil {
 		err = d.cfg.Runs.Wake(ctx, run)
 	}
@@ -89,7 +89,7 @@ func (d *Service) restore(ctx context.Context, op history.Operation) (history.Re
 		return history.RestoredFiles{}, err
 	}
 
-	snapshot, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
+	snapshot, left, err := d.cfg.Store.HistoryFiles(ctx, op.ID)
 	switch {
 	case err != nil:
 		return history.RestoredFiles{}, err
@@ -132,7 +132,7 @@ func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error)
 		return op.State, fencing.Cause(ctx, cause)
 	}
 
-	_, left, err := d.cfg.Records.HistoryFiles(ctx, op.ID)
+	_, left, err := d.cfg.Store.HistoryFiles(ctx, op.ID)
 	if err == nil && left != "" {
 		_, err = d.cfg.Files.Restore(
 			ctx,
@@ -141,7 +141,7 @@ func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error)
 	}
 
 	if err == nil {
-		err = d.cfg.Records.AbortHistory(ctx, op, domain.AsError(cause))
+		err = d.cfg.Store.AbortHistory(ctx, op, domain.AsError(cause))
 	}
 
 	if err != nil {

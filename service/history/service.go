@@ -12,7 +12,7 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	Records interface {
+	Store interface {
 		Operations
 		Views
 	}
@@ -35,7 +35,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Captures == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Captures == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
 	}
 
@@ -65,7 +65,7 @@ func (d *Service) SwitchBranch(
 }
 
 func (d *Service) move(ctx context.Context, owner domain.User, want history.Request) (history.Moved, error) {
-	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, want)
+	claimed, err := d.cfg.Store.ClaimHistory(ctx, owner.ID, want)
 	switch {
 	case err != nil:
 		return history.Moved{}, err
@@ -81,7 +81,7 @@ func (d *Service) move(ctx context.Context, owner domain.User, want history.Requ
 // Whatif makes a message durable that runs on from a step of the active branch.
 // Its chat begins when the files are what they were after the step.
 func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Send) (domain.SendAck, error) {
-	claimed, err := d.cfg.Records.ClaimHistory(ctx, owner.ID, history.Request{
+	claimed, err := d.cfg.Store.ClaimHistory(ctx, owner.ID, history.Request{
 		Kind: domain.OperationWhatif, SessionID: send.SessionID, Send: &send,
 	})
 	if err != nil || claimed.Operation == nil { // it was sent before
@@ -135,7 +135,7 @@ func (d *Service) await(ctx context.Context, operationID string) (history.Moved,
 	defer cancel()
 
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
-		moved, done, err := d.cfg.Records.HistoryResult(waiting, operationID)
+		moved, done, err := d.cfg.Store.HistoryResult(waiting, operationID)
 		switch {
 		case ctx.Err() != nil:
 			return moved, ctx.Err()

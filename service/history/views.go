@@ -12,12 +12,12 @@ const maxListed = 20_000
 
 // Checkpoints lists the checkpoints of a session.
 func (d *Service) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
-	return d.cfg.Records.Checkpoints(ctx, sessionID)
+	return d.cfg.Store.Checkpoints(ctx, sessionID)
 }
 
 // Tree gives the conversation tree of a session.
 func (d *Service) Tree(ctx context.Context, session domain.Session) (history.History, error) {
-	tree, err := d.cfg.Records.History(ctx, session.ID)
+	tree, err := d.cfg.Store.History(ctx, session.ID)
 	if err != nil || d.cfg.Tokens == nil {
 		return tree, err
 	}
@@ -40,7 +40,7 @@ func (d *Service) Checkout(
 	out := history.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{}}
 
 	view, err := d.view(ctx, sessionID, func() (history.CheckoutView, error) {
-		return d.cfg.Records.CheckoutView(ctx, sessionID, checkpointID, position)
+		return d.cfg.Store.CheckoutView(ctx, sessionID, checkpointID, position)
 	})
 	if err != nil {
 		return out, err
@@ -48,7 +48,7 @@ func (d *Service) Checkout(
 
 	out.Tokens = view.Tokens
 
-	err = d.cfg.Records.TurnsBefore(ctx, view.BranchID, view.UpTo, func(t domain.Turn) error {
+	err = d.cfg.Store.TurnsBefore(ctx, view.BranchID, view.UpTo, func(t domain.Turn) error {
 		out.Turns = append(out.Turns, t)
 		return nil
 	})
@@ -130,7 +130,7 @@ func (d *Service) Compare(ctx context.Context, sessionID domain.SessionID, base,
 		return history.Comparison{}, err
 	}
 
-	out, err := d.cfg.Records.CompareBranches(ctx, sessionID, base, other)
+	out, err := d.cfg.Store.CompareBranches(ctx, sessionID, base, other)
 
 	out.Files = []history.FileDifference{}
 	if err != nil || out.Base.Snapshot == "" || out.Other.Snapshot == "" {

@@ -101,14 +101,14 @@ func (s *Service) EditArchitecture(ctx context.Context, caller domain.User, id s
 // AssistedSolutions are the solutions of the user whose documents the agent of the
 // session edits.
 func (s *Service) AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error) {
-	return s.records.AssistedSolutions(ctx, userID, sessionID)
+	return s.store.AssistedSolutions(ctx, userID, sessionID)
 }
 
 // ReadDocument reads a version of a document, 0: the newest, as JSON.
 func (s *Service) ReadDocument(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int) (
 	production.StoredDocument, error,
 ) {
-	return s.records.Document(ctx, caller, id, kind, version)
+	return s.store.Document(ctx, caller, id, kind, version)
 }
 
 // Elements gives the JSON Schemas of the elements of a document as the members node, edge
@@ -120,7 +120,7 @@ func (s *Service) Elements(kind domain.DocumentKind) (json.RawMessage, error) {
 
 // base reads the newest version of a document, and rejects another base.
 func (s *Service) base(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, into any) error {
-	stored, err := s.records.Document(ctx, caller, id, kind, 0)
+	stored, err := s.store.Document(ctx, caller, id, kind, 0)
 	if err != nil {
 		return err
 	}

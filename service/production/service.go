@@ -17,7 +17,7 @@ import (
 )
 
 // Records store production solutions and the versions of their documents.
-type Records interface {
+type Store interface {
 	// AssistedSolutions are those of the user whose documents the session's agent edits.
 	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
 	CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
@@ -64,19 +64,19 @@ type Tools interface {
 
 // Service changes the documents of production solutions.
 type Service struct {
-	records Records
-	skills  Skills
-	tools   Tools
-	shapes  shapes
+	store  Store
+	skills Skills
+	tools  Tools
+	shapes shapes
 }
 
 // New returns the service.
-func New(records Records, skills Skills, tools Tools) (*Service, error) {
-	if records == nil || skills == nil || tools == nil {
-		return nil, errors.New("production: records, skills and tools are needed")
+func New(store Store, skills Skills, tools Tools) (*Service, error) {
+	if store == nil || skills == nil || tools == nil {
+		return nil, errors.New("production: a store, skills and tools are needed")
 	}
 
-	return &Service{records, skills, tools, newShapes()}, nil
+	return &Service{store, skills, tools, newShapes()}, nil
 }
 
 // Create makes a solution. The first version of each document is empty.
@@ -94,7 +94,7 @@ func (s *Service) Create(ctx context.Context, in production.NewSolution) (produc
 		first[kind] = made
 	}
 
-	return s.records.CreateProdSolution(ctx, in, first)
+	return s.store.CreateProdSolution(ctx, in, first)
 }
 
 // ValidateDAG validates a graph for a solution without storing it.
@@ -160,7 +160,7 @@ func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string,
 func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (
 	g dag.Graph, number int, ownerID string, err error,
 ) {
-	solution, err := s.records.ProdSolution(ctx, caller, id)
+	solution, err := s.store.ProdSolution(ctx, caller, id)
 	switch {
 	case err != nil:
 		return g, 0, "", err
@@ -219,7 +219,7 @@ func (s *Service) CompareDAG(ctx context.Context, caller domain.User, id string,
 func (s *Service) ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (
 	domain.Validation, error,
 ) {
-	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
+	if _, err := s.store.ProdSolution(ctx, caller, id); err != nil {
 		return domain.Validation{}, err
 	}
 
@@ -297,13 +297,13 @@ func (s *Service) save(ctx context.Context, caller domain.User, id string, kind 
 		return domain.DocumentVersion{}, err
 	}
 
-	return s.records.SaveDocument(ctx, caller, id, kind, base, in)
+	return s.store.SaveDocument(ctx, caller, id, kind, base, in)
 }
 
 func (s *Service) publishNew(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, base int, doc encoder,
 	result domain.Validation, message string,
 ) (production.PublishedDocument, error) {
-	if _, err := s.records.ProdSolution(ctx, caller, id); err != nil {
+	if _, err := s.store.ProdSolution(ctx, caller, id); err != nil {
 		return production.PublishedDocument{}, err // first: it may be another user's
 	}
 
@@ -316,7 +316,7 @@ func (s *Service) publishNew(ctx context.Context, caller domain.User, id string,
 		return production.PublishedDocument{}, err
 	}
 
-	return s.records.PublishDocument(ctx, caller, id, kind, base, &in, message)
+	return s.store.PublishDocument(ctx, caller, id, kind, base, &in, message)
 }
 
 func (s *Service) publishStored(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int,
@@ -326,14 +326,14 @@ func (s *Service) publishStored(ctx context.Context, caller domain.User, id stri
 		return production.PublishedDocument{}, result.Failed(kind)
 	}
 
-	return s.records.PublishDocument(ctx, caller, id, kind, version, nil, message)
+	return s.store.PublishDocument(ctx, caller, id, kind, version, nil, message)
 }
 
 // read reads the content of a version, 0: the newest, and returns its number.
 func (s *Service) read(ctx context.Context, caller domain.User, id string, kind domain.DocumentKind, version int, into any) (
 	int, error,
 ) {
-	stored, err := s.records.Document(ctx, caller, id, kind, version)
+	stored, err := s.store.Document(ctx, caller, id, kind, version)
 	if err != nil {
 		return 0, err
 	}
@@ -347,7 +347,7 @@ func (s *Service) read(ctx context.Context, caller domain.User, id string, kind 
 
 // known finds out which of the names in a graph exist for the owner of the solution.
 func (s *Service) known(ctx context.Context, caller domain.User, id string, g dag.Graph) (dag.Known, error) {
-	solution, err := s.records.ProdSolution(ctx, caller, id)
+	solution, err := s.store.ProdSolution(ctx, caller, id)
 	if err != nil {
 		return dag.Known{}, err
 	}
@@ -359,7 +359,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 	known := dag.Known{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
 	if named := g.Agents(); len(named) > 0 {
-		found, err := s.records.KnownAgents(ctx, owner.ID, named)
+		found, err := s.store.KnownAgents(ctx, owner.ID, named)
 		if err != nil {
 			return known, err
 		}
@@ -378,7 +378,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 	skills, solutions := g.Names()
 	if len(solutions) > 0 {
-		ids, err := s.records.KnownProdSolutions(ctx, owner, solutions)
+		ids, err := s.store.KnownProdSolutions(ctx, owner, solutions)
 		if err != nil {
 			return known, err
 		}
@@ -414,8 +414,8 @@ func (s *Service) escalations(ctx context.Context, ownerID string, g dag.Graph, 
 		find func(context.Context, string, []string) ([]string, error)
 		into *map[string]bool
 	}{
-		{webhooks, s.records.KnownWebhooks, &known.Webhooks},
-		{users, s.records.Colleagues, &known.Colleagues},
+		{webhooks, s.store.KnownWebhooks, &known.Webhooks},
+		{users, s.store.Colleagues, &known.Colleagues},
 	} {
 		if len(named.ids) == 0 {
 			continue

@@ -8,7 +8,7 @@ import (
 )
 
 // recorded gives the moments of a chat from its events, if they are all there:
-// they begin and end the chat, and put together they are its turns as the records
+// they begin and end the chat, and put together they are its turns as the database
 // hold them.
 func (s *source) recorded(chatID domain.ChatID) (moments []moment, whole bool) {
 	folds, ended := map[domain.TurnID]*domain.TurnFold{}, map[domain.TurnID]string{}
@@ -109,7 +109,7 @@ func has(moments []moment, turnID domain.TurnID) bool {
 	return false
 }
 
-// same says that the events of a turn make what the records hold of it.
+// same says that the events of a turn make what the database holds of it.
 func same(e *transfer.EntryRecord, fold *domain.TurnFold) bool {
 	if fold == nil {
 		return false

@@ -217,7 +217,7 @@ func (r *recording) stream(e *transfer.EntryRecord) {
 	}
 }
 
-// script makes the script from the records and what is left of the events.
+// script makes the script from the database and what is left of the events.
 func (r *recording) script(events []domain.LoggedEvent) []replay.Step {
 	r.t.Helper()
 	src := newSource(r.session)
@@ -449,7 +449,7 @@ func TestTheRecordedEventsArePlayedAsTheyWere(t *testing.T) {
 	require.Equal(t, steps, unpacked)
 }
 
-func TestChatsWhoseEventsAreGoneArePutTogetherFromTheRecords(t *testing.T) {
+func TestChatsWhoseEventsAreGone_comeFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRecording(t)
 	r.chat("one", false)

@@ -13,7 +13,7 @@ import (
 )
 
 // Records keep sessions and replays.
-type Records interface {
+type Store interface {
 	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
 	CreateReplay(ctx context.Context, in replay.NewReplay) error
@@ -52,7 +52,7 @@ type Runs interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
+	Store   Store
 	Events  Events
 	Objects Objects
 	Files   Files
@@ -67,7 +67,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
 		return nil, errors.New("replay: the configuration needs Records, Events, Objects, Files, Runs and Logger")
 	}
 
@@ -91,7 +91,7 @@ func (d *Service) Preview(ctx context.Context, session domain.Session) (replay.P
 
 func (d *Service) read(ctx context.Context, session domain.Session) (*source, error) {
 	src := newSource(session.ID)
-	return src, d.cfg.Records.SessionRecords(ctx, session.ID, true, src.frame, src.entry)
+	return src, d.cfg.Store.SessionRecords(ctx, session.ID, true, src.frame, src.entry)
 }
 
 // Start makes a session of the caller's that plays the given one, and begins to
@@ -149,7 +149,7 @@ func (d *Service) make(ctx context.Context, in replay.NewReplay, steps []replay.
 		}
 	}
 
-	return d.cfg.Records.CreateReplay(ctx, in)
+	return d.cfg.Store.CreateReplay(ctx, in)
 }
 
 func images(sessionID domain.SessionID) string {
@@ -162,7 +162,7 @@ func (d *Service) discard(ctx context.Context, sessionID domain.SessionID) error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 
-	if _, err := d.cfg.Records.Replay(ctx, sessionID); domain.AsError(err).Kind != domain.NotFound {
+	if _, err := d.cfg.Store.Replay(ctx, sessionID); domain.AsError(err).Kind != domain.NotFound {
 		return err
 	}
 
@@ -235,20 +235,20 @@ func (d *Service) Script(ctx context.Context, key string) ([]replay.Step, error)
 
 // Change changes a replay of the owner's.
 func (d *Service) Change(ctx context.Context, owner domain.User, session domain.Session, change replay.Change) error {
-	claim, err := d.cfg.Records.Replay(ctx, session.ID)
+	claim, err := d.cfg.Store.Replay(ctx, session.ID)
 	if err != nil {
 		return err
 	}
 
 	if change.Speed != nil {
-		if err := d.cfg.Records.SetReplaySpeed(ctx, owner.ID, session.ID, *change.Speed); err != nil {
+		if err := d.cfg.Store.SetReplaySpeed(ctx, owner.ID, session.ID, *change.Speed); err != nil {
 			return err
 		}
 	}
 
 	switch {
 	case change.HandOver:
-		if err := d.cfg.Records.HandOverReplay(ctx, owner.ID, session.ID); err != nil {
+		if err := d.cfg.Store.HandOverReplay(ctx, owner.ID, session.ID); err != nil {
 			return err
 		}
 
@@ -277,7 +277,7 @@ func (d *Service) resume(ctx context.Context, owner domain.User, session domain.
 		return err
 	}
 
-	if err := d.cfg.Records.ResumeReplay(ctx, owner.ID, claim, key, position, len(steps)); err != nil {
+	if err := d.cfg.Store.ResumeReplay(ctx, owner.ID, claim, key, position, len(steps)); err != nil {
 		return err
 	}
 
@@ -289,12 +289,12 @@ func (d *Service) resume(ctx context.Context, owner domain.User, session domain.
 // Settle brings the files to a session whose playback is over, when they are
 // owed. It may be broken off at any point and run again.
 func (d *Service) Settle(ctx context.Context, sessionID domain.SessionID) error {
-	claim, err := d.cfg.Records.Replay(ctx, sessionID)
+	claim, err := d.cfg.Store.Replay(ctx, sessionID)
 	if err != nil || !claim.FilesOwed {
 		return err
 	}
 
-	own, source, found, err := d.cfg.Records.ReplayPair(ctx, sessionID)
+	own, source, found, err := d.cfg.Store.ReplayPair(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (d *Service) Settle(ctx context.Context, sessionID domain.SessionID) error 
 			claim.SourceID,
 		)
 
-		return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
+		return d.cfg.Store.ReplayFilesCopied(ctx, sessionID)
 	}
 
 	if err := d.cfg.Objects.CopyPrefix(ctx, "snapshots/"+string(source.ID)+"/", "snapshots/"+string(sessionID)+"/"); err != nil {
@@ -319,7 +319,7 @@ func (d *Service) Settle(ctx context.Context, sessionID domain.SessionID) error 
 		return fmt.Errorf("copy the files of %s: %w", source.ID, err)
 	}
 
-	return d.cfg.Records.ReplayFilesCopied(ctx, sessionID)
+	return d.cfg.Store.ReplayFilesCopied(ctx, sessionID)
 }
 
 // staleAge is after how long a replay of which nothing is heard is started
@@ -328,7 +328,7 @@ const staleAge = 20 * time.Second
 
 // Repair starts replays that a crash has left, and brings files that are owed.
 func (d *Service) Repair(ctx context.Context) error {
-	stale, err := d.cfg.Records.StaleReplays(ctx, staleAge)
+	stale, err := d.cfg.Store.StaleReplays(ctx, staleAge)
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func (d *Service) Repair(ctx context.Context) error {
 	var failed []error
 
 	for _, id := range stale {
-		own, _, _, err := d.cfg.Records.ReplayPair(ctx, domain.SessionID(id))
+		own, _, _, err := d.cfg.Store.ReplayPair(ctx, domain.SessionID(id))
 		if err == nil {
 			d.start(ctx, domain.SessionID(id), own.OwnerID)
 		}

@@ -10,10 +10,10 @@ import (
 
 // sound says that an event says of its turn what the store holds, in words that
 // the store takes. Events of an imported session were written elsewhere:
-// a chat with one that is not sound is put together from the records, as one
+// a chat with one that is not sound is put together from the database, as one
 // whose events are gone.
 func (s *source) sound(e domain.LoggedEvent, p event) bool {
-	if bytes.Contains(e.Data, []byte(`\u0000`)) { // no text of the records holds it
+	if bytes.Contains(e.Data, []byte(`\u0000`)) { // no text of the database holds it
 		return false
 	}
 

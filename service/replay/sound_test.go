@@ -17,7 +17,7 @@ import (
 )
 
 // TestEventsThatAreNotSoundAreNotPlayed changes one field of one event after the
-// other, as the author of an archive could: what is played is what the records
+// other, as the author of an archive could: what is played is what the database
 // hold.
 func TestEventsThatAreNotSoundAreNotPlayed(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestAReplayOfAReplayWaitsUntilItIsOver(t *testing.T) {
 
 // shelf are objects of which only the keys count, and records that refuse.
 type shelf struct {
-	Records
+	Store
 	keys    []string
 	created bool
 }
@@ -129,7 +129,7 @@ func (s *shelf) Events(context.Context, domain.SessionID, func(domain.LoggedEven
 }
 
 func (s *shelf) CreateReplay(context.Context, replay.NewReplay) error {
-	return errors.New("the records are away")
+	return errors.New("the database is away")
 }
 
 func (s *shelf) Replay(context.Context, domain.SessionID) (replay.Claim, error) {
@@ -160,9 +160,9 @@ func TestAReplayThatIsNotMadeLeavesNothingBehind(t *testing.T) {
 
 	for _, created := range []bool{false, true} {
 		s := &shelf{created: created}
-		service := &Service{cfg: Config{Records: s, Events: s, Objects: s, Logger: slog.New(slog.DiscardHandler)}}
+		service := &Service{cfg: Config{Store: s, Events: s, Objects: s, Logger: slog.New(slog.DiscardHandler)}}
 		_, err := service.Start(t.Context(), domain.User{ID: "u"}, domain.Session{ID: "s", Status: domain.SessionCompleted}, 1)
-		require.ErrorContains(t, err, "the records are away")
+		require.ErrorContains(t, err, "the database is away")
 
 		if created { // the answer was lost, not the row: it needs what is there
 			require.Len(t, s.keys, 2)

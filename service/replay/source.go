@@ -68,7 +68,7 @@ func (s *source) event(e domain.LoggedEvent) error {
 
 	p, err := parse(e.Data)
 	if err != nil {
-		return nil //nolint:nilerr // a body that is gone: its chat is put together from the records
+		return nil //nolint:nilerr // a body that is gone: its chat is put together from the database
 	}
 
 	chat := e.ChatID

@@ -25,7 +25,7 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 		return nil, domain.Invalidf("query.to", "is more than 366 days after from")
 	}
 
-	tasks, err := s.cfg.Records.ScheduledTasks(ctx, ownerID)
+	tasks, err := s.cfg.Store.ScheduledTasks(ctx, ownerID)
 	if err != nil {
 		return nil, err
 	}

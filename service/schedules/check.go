@@ -119,7 +119,7 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 		return nil
 	}
 
-	own, err := s.cfg.Records.OwnWebhooks(ctx, ownerID, named)
+	own, err := s.cfg.Store.OwnWebhooks(ctx, ownerID, named)
 	if err == nil && !own {
 		err = domain.Invalidf("body.notify", "names a webhook that you do not have")
 	}

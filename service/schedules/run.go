@@ -11,7 +11,7 @@ import (
 // Tick takes the ticks of a task that are due, and starts their runs. With true more
 // are due.
 func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error) {
-	plan, err := s.cfg.Records.TakeTicks(ctx, taskID)
+	plan, err := s.cfg.Store.TakeTicks(ctx, taskID)
 	if err != nil {
 		return false, err
 	}
@@ -24,7 +24,7 @@ func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error
 // Begin makes the session of a run and sends its message, once however often it is
 // called.
 func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, error) {
-	claimed, plan, err := s.cfg.Records.ClaimRun(ctx, runID)
+	claimed, plan, err := s.cfg.Store.ClaimRun(ctx, runID)
 	if err != nil {
 		return schedule.RunWaits, err
 	}
@@ -45,7 +45,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 			return schedule.RunWaits, err
 		}
 
-		plan, err := s.cfg.Records.BlockRun(ctx, runID, e.Code, e.Message)
+		plan, err := s.cfg.Store.BlockRun(ctx, runID, e.Code, e.Message)
 		if err == nil {
 			s.follow(ctx, plan.TaskID, plan)
 		}
@@ -53,7 +53,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 		return schedule.RunOver, err
 	}
 
-	cancelled, err := s.cfg.Records.RunBegan(ctx, runID, chatID)
+	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
 	}
@@ -69,7 +69,7 @@ func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID dom
 		class = domain.ClassChat
 	}
 
-	err = s.cfg.Records.EnsureSession(ctx, run.OwnerID, domain.NewSession{
+	err = s.cfg.Store.EnsureSession(ctx, run.OwnerID, domain.NewSession{
 		ID: run.SessionID, Class: class, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
 		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
 	})
@@ -89,7 +89,7 @@ func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID dom
 // End writes the record of a run whose chat has ended, unless its outcome has to be
 // checked before.
 func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, error) {
-	next, plan, err := s.cfg.Records.EndRun(ctx, runID)
+	next, plan, err := s.cfg.Store.EndRun(ctx, runID)
 	if err != nil {
 		return schedule.RunWaits, err
 	}
@@ -101,12 +101,12 @@ func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, erro
 
 // ToCheck gives a run whose outcome is to be checked; false: it is over.
 func (s *Service) ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error) {
-	return s.cfg.Records.RunToCheck(ctx, runID)
+	return s.cfg.Store.RunToCheck(ctx, runID)
 }
 
 // EndChecks writes the record of a run whose outcome was checked.
 func (s *Service) EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error {
-	plan, err := s.cfg.Records.EndChecks(ctx, runID, checks)
+	plan, err := s.cfg.Store.EndChecks(ctx, runID, checks)
 	if err == nil {
 		s.follow(ctx, plan.TaskID, plan)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Records stores tasks and runs.
-type Records interface {
+type Store interface {
 	CreateScheduledTask(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error)
 	ScheduledTasks(ctx context.Context, ownerID string) ([]schedule.Task, error)
 	// WorkspaceTasks lists those of a production workspace that the user may see.
@@ -61,11 +61,11 @@ type Models interface {
 
 // Config is what New needs.
 type Config struct {
-	Records Records
-	Runs    Runs
-	Chats   Chats
-	Models  Models
-	Logger  *slog.Logger
+	Store  Store
+	Runs   Runs
+	Chats  Chats
+	Models Models
+	Logger *slog.Logger
 }
 
 // Service answers for scheduled tasks.
@@ -80,7 +80,7 @@ const mostSyncs = 4
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
 		return nil, errors.New("schedules: the configuration needs Records, Runs, Chats, Models and Logger")
 	}
 
@@ -97,7 +97,7 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.Task
 		return schedule.Task{}, err
 	}
 
-	task, err := s.cfg.Records.CreateScheduledTask(ctx, ownerID, spec)
+	task, err := s.cfg.Store.CreateScheduledTask(ctx, ownerID, spec)
 	if err == nil {
 		s.synchronise(ctx, task.ID)
 	}
@@ -107,23 +107,23 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.Task
 
 // List gives the tasks of a user, the newest first.
 func (s *Service) List(ctx context.Context, ownerID string) ([]schedule.Task, error) {
-	return s.cfg.Records.ScheduledTasks(ctx, ownerID)
+	return s.cfg.Store.ScheduledTasks(ctx, ownerID)
 }
 
 // ListOf gives the tasks of a production workspace that a user may see, the newest first.
 func (s *Service) ListOf(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error) {
-	return s.cfg.Records.WorkspaceTasks(ctx, userID, workspaceID)
+	return s.cfg.Store.WorkspaceTasks(ctx, userID, workspaceID)
 }
 
 // Get reads a task that a user may see.
 func (s *Service) Get(ctx context.Context, userID, id string) (schedule.Task, error) {
-	return s.cfg.Records.ScheduledTask(ctx, userID, id)
+	return s.cfg.Store.ScheduledTask(ctx, userID, id)
 }
 
 // Change lets set change a user's own task. The coming ticks are planned again. A new model,
 // budget, workspace or way to confirm is for a new session, if the task keeps one.
 func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*schedule.TaskSpec)) (schedule.Task, error) {
-	before, err := s.cfg.Records.ScheduledTask(ctx, ownerID, id)
+	before, err := s.cfg.Store.ScheduledTask(ctx, ownerID, id)
 	if err != nil {
 		return before, err
 	}
@@ -144,7 +144,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*sche
 		return before, err
 	}
 
-	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
+	task, err := s.cfg.Store.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
 		was := task.TaskSpec
 		set(&task.TaskSpec)
 
@@ -171,7 +171,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*sche
 
 // SetEnabled starts or stops a task.
 func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (schedule.Task, error) {
-	task, err := s.cfg.Records.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
+	task, err := s.cfg.Store.ChangeScheduledTask(ctx, ownerID, id, func(task *schedule.Task) error {
 		if enabled {
 			task.ConsecutiveFailures, task.PausedReason = 0, nil
 		}
@@ -189,7 +189,7 @@ func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bo
 
 // Delete removes a task and its records. Runs that work go on in their sessions.
 func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
-	err := s.cfg.Records.DeleteScheduledTask(ctx, ownerID, id)
+	err := s.cfg.Store.DeleteScheduledTask(ctx, ownerID, id)
 	if err == nil {
 		s.synchronise(ctx, id)
 	}
@@ -199,7 +199,7 @@ func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
 
 // RunNow runs a task at once, by its overlap policy.
 func (s *Service) RunNow(ctx context.Context, ownerID, id string) (schedule.Run, error) {
-	plan, err := s.cfg.Records.RunNow(ctx, ownerID, id)
+	plan, err := s.cfg.Store.RunNow(ctx, ownerID, id)
 	if err != nil {
 		return schedule.Run{}, err
 	}
@@ -211,7 +211,7 @@ func (s *Service) RunNow(ctx context.Context, ownerID, id string) (schedule.Run,
 
 // History gives a page of the records of the runs of a task that a user may see, the newest first.
 func (s *Service) History(ctx context.Context, userID, id string, offset, limit int) ([]schedule.Run, error) {
-	return s.cfg.Records.ScheduledRuns(ctx, userID, id, offset, limit)
+	return s.cfg.Store.ScheduledRuns(ctx, userID, id, offset, limit)
 }
 
 // syncTimeout bounds one update of a schedule in Temporal.
@@ -222,7 +222,7 @@ func (s *Service) Sync(ctx context.Context, taskID string) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 
-	return s.cfg.Records.SyncSchedule(ctx, taskID, s.cfg.Runs.SyncSchedule)
+	return s.cfg.Store.SyncSchedule(ctx, taskID, s.cfg.Runs.SyncSchedule)
 }
 
 // synchronise is Sync after a commit: it may fail, and is repeated then. Where many work
@@ -267,7 +267,7 @@ func (s *Service) follow(ctx context.Context, taskID string, plan schedule.TickP
 
 // CancelRun stops a run for an administrator; with false it is over.
 func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err error) {
-	open, plan, err := s.cfg.Records.CancelRun(ctx, runID)
+	open, plan, err := s.cfg.Store.CancelRun(ctx, runID)
 	if err == nil && open {
 		s.follow(ctx, plan.TaskID, plan)
 	}
@@ -277,7 +277,7 @@ func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err e
 
 // FailRun ends a run as failed for an administrator, and lets the next one begin.
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
-	plan, err := s.cfg.Records.BlockRun(ctx, runID, code, message)
+	plan, err := s.cfg.Store.BlockRun(ctx, runID, code, message)
 	if err == nil {
 		s.follow(ctx, plan.TaskID, plan)
 	}

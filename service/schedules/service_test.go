@@ -16,7 +16,7 @@ import (
 
 // hanging is a database whose updates of schedules last until they are released.
 type hanging struct {
-	Records
+	Store
 	Chats
 	Models
 	began   chan struct{}
@@ -37,7 +37,7 @@ func (h hanging) SyncSchedule(context.Context, string, func(context.Context, sch
 func TestService_synchronise_isBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{began: make(chan struct{}, 100), release: make(chan struct{})}
-		s, err := New(Config{Records: h, Runs: nothing{}, Chats: h, Models: h, Logger: slog.Default()})
+		s, err := New(Config{Store: h, Runs: nothing{}, Chats: h, Models: h, Logger: slog.Default()})
 		require.NoError(t, err)
 
 		for i := range 100 {

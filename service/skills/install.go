@@ -51,11 +51,11 @@ func (s *Service) Install(ctx context.Context, session domain.Session, in skill.
 	record := skill.SessionSkill{
 		SessionID: session.ID, Name: in.Name, Source: skill.Registry, Org: in.Org, Version: chosen.Version, Digest: p.Digest,
 	}
-	if err := s.Records.PutSessionSkill(ctx, record); err != nil {
+	if err := s.Store.PutSessionSkill(ctx, record); err != nil {
 		return skill.InstallResult{}, err
 	}
 
-	replaced, err := s.Records.InstallSkill(ctx, skill.Installed{
+	replaced, err := s.Store.InstallSkill(ctx, skill.Installed{
 		OwnerID: session.OwnerID, Org: in.Org, Name: in.Name, Version: chosen.Version, Digest: p.Digest,
 	})
 	if err != nil {

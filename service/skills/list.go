@@ -129,7 +129,7 @@ func (s *Service) lookInto(ctx context.Context, w *workspace.Workspace, e *entry
 }
 
 func (s *Service) known(ctx context.Context, sessionID domain.SessionID) (map[string]skill.SessionSkill, error) {
-	records, err := s.Records.SessionSkills(ctx, sessionID)
+	records, err := s.Store.SessionSkills(ctx, sessionID)
 
 	known := make(map[string]skill.SessionSkill, len(records))
 	for _, r := range records {
@@ -141,7 +141,7 @@ func (s *Service) known(ctx context.Context, sessionID domain.SessionID) (map[st
 
 // Stats returns how a session has used its skills.
 func (s *Service) Stats(ctx context.Context, session domain.Session) ([]skill.Stat, error) {
-	return s.Records.SkillStats(ctx, session.ID)
+	return s.Store.SkillStats(ctx, session.ID)
 }
 
 // Detail gives one skill by the id that lists show, by org/name or by its name:
@@ -182,7 +182,7 @@ func detailOf(found skill.Skill, p skillpack.Pack) skill.Detail {
 func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (skill.Detail, error) {
 	sessionID, name, _ := strings.Cut(rest, ":")
 
-	session, _, err := s.Records.ReadSession(ctx, user, domain.SessionID(sessionID))
+	session, _, err := s.Store.ReadSession(ctx, user, domain.SessionID(sessionID))
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return skill.Detail{}, notFound("uploaded:" + rest)
 	}

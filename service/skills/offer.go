@@ -114,7 +114,7 @@ func (s *Service) packOf(ctx context.Context, w *workspace.Workspace, e *entry) 
 // note records what the session has read, and says whether it is another version
 // than it had read before, or than was installed.
 func (s *Service) note(ctx context.Context, sessionID domain.SessionID, e *entry, digest string) (changed bool, err error) {
-	before, err := s.Records.LoadedSkill(ctx, sessionID, e.Name, digest)
+	before, err := s.Store.LoadedSkill(ctx, sessionID, e.Name, digest)
 	if err != nil || before != "" {
 		return before != digest, err
 	}
@@ -123,7 +123,7 @@ func (s *Service) note(ctx context.Context, sessionID domain.SessionID, e *entry
 		return false, nil
 	}
 
-	known, err := s.Records.SessionSkills(ctx, sessionID)
+	known, err := s.Store.SessionSkills(ctx, sessionID)
 	if err != nil {
 		return false, err
 	}
@@ -134,7 +134,7 @@ func (s *Service) note(ctx context.Context, sessionID domain.SessionID, e *entry
 		}
 	}
 	// Written by the agent itself, and noticed now.
-	return false, s.Records.PutSessionSkill(ctx, skill.SessionSkill{
+	return false, s.Store.PutSessionSkill(ctx, skill.SessionSkill{
 		SessionID: sessionID, Name: e.Name, Source: skill.Uploaded, Version: e.Version, Digest: digest,
 	})
 }

@@ -33,7 +33,7 @@ func (s *Service) installedBy(ctx context.Context, ownerID string) ([]*entry, er
 	records, known := s.installed.get(ownerID)
 	if !known {
 		var err error
-		if records, err = s.Records.InstalledSkills(ctx, ownerID); err != nil {
+		if records, err = s.Store.InstalledSkills(ctx, ownerID); err != nil {
 			return nil, err
 		}
 

@@ -67,13 +67,13 @@ func (s *Service) Resync(ctx context.Context, session domain.Session) (skill.Res
 			record.Version = e.Version
 		}
 
-		if err := s.Records.PutSessionSkill(ctx, record); err != nil {
+		if err := s.Store.PutSessionSkill(ctx, record); err != nil {
 			return out, err
 		}
 	}
 
 	if out.Removed = slices.Sorted(maps.Keys(known)); len(out.Removed) > 0 {
-		err = s.Records.DropSessionSkills(ctx, session.ID, out.Removed)
+		err = s.Store.DropSessionSkills(ctx, session.ID, out.Removed)
 	}
 
 	return out, err

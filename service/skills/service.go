@@ -16,7 +16,7 @@ import (
 )
 
 // Records keep what is known of skills. infra/postgres implements them.
-type Records interface {
+type Store interface {
 	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
 
 	InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error)
@@ -38,7 +38,7 @@ type Config struct {
 	Workspaces *workspace.Store
 	// OneUser says that sessions have no users of their own on this machine.
 	OneUser  bool
-	Records  Records
+	Store    Store
 	Registry *skillregistry.Client // nil: none is configured
 	// Room fails while there is no room for a package; nil: there is always.
 	Room func() error

@@ -22,7 +22,7 @@ func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*skill.
 		return nil, nil
 	}
 
-	snapshot, err := s.Records.SkillSnapshot(ctx, session.ID)
+	snapshot, err := s.Store.SkillSnapshot(ctx, session.ID)
 	if err != nil || snapshot != nil {
 		return snapshot, err
 	}
@@ -53,7 +53,7 @@ func (s *Service) Snapshot(ctx context.Context, session domain.Session) (*skill.
 		return nil, err
 	}
 
-	return s.Records.TakeSkillSnapshot(ctx, session.ID, skill.Snapshot{
+	return s.Store.TakeSkillSnapshot(ctx, session.ID, skill.Snapshot{
 		SkillID: e.ID, Org: e.Org, Name: e.Name, Version: e.Version, Digest: p.Digest,
 		Path: path.Join(copiesDir, e.Name), FilesCount: len(p.Files),
 	})

@@ -39,7 +39,7 @@ func (s *Service) Upload(
 		return skill.Upload{}, err
 	}
 
-	err = s.Records.PutSessionSkill(ctx, skill.SessionSkill{
+	err = s.Store.PutSessionSkill(ctx, skill.SessionSkill{
 		SessionID: session.ID, Name: name, Source: skill.Uploaded, Version: p.Version, Digest: p.Digest,
 	})
 

@@ -16,12 +16,12 @@ import (
 // again gives the same task; a start that fails after the commit is retried by
 // Repair.
 func (s *Service) StartAgent(ctx context.Context, in tools.NewAgentTask) (domain.BackgroundTask, error) {
-	run, err := s.cfg.Records.AgentRun(ctx, in.ToolCallID)
+	run, err := s.cfg.Store.AgentRun(ctx, in.ToolCallID)
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
 
-	task, err := s.cfg.Records.AddTask(ctx, contract.NewTask{
+	task, err := s.cfg.Store.AddTask(ctx, contract.NewTask{
 		ID: run.TaskID, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID, Kind: domain.TaskAgent, Title: in.Title,
 	})
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Service) said(ctx context.Context, task domain.BackgroundTask, tail int
 
 	if task.ToolCallID != nil {
 		var err error
-		if text, err = s.cfg.Records.ForkText(ctx, *task.ToolCallID); err != nil {
+		if text, err = s.cfg.Store.ForkText(ctx, *task.ToolCallID); err != nil {
 			return domain.TaskOutput{Lines: []string{}, Markers: []string{}, Tail: tail}, err
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Service) repairAgents(ctx context.Context) error {
 	var failed []error
 
 	for after := ""; ; {
-		agents, err := s.cfg.Records.RunningAgents(ctx, unclaimedAfter, after, repairPage)
+		agents, err := s.cfg.Store.RunningAgents(ctx, unclaimedAfter, after, repairPage)
 		failed = append(failed, err)
 
 		for _, agent := range agents {
@@ -99,7 +99,7 @@ func (s *Service) repairAgent(ctx context.Context, agent contract.RunningAgent) 
 			return s.cfg.Runs.StartAgent(ctx, agent.Run)
 		}
 	case state == domain.RunClosed || state == domain.RunUnknown: // one that was closed before it began is not tried again
-		return s.cfg.Records.LoseAgent(ctx, agent.Run.LoopID, cause)
+		return s.cfg.Store.LoseAgent(ctx, agent.Run.LoopID, cause)
 	}
 
 	return nil

@@ -19,7 +19,7 @@ import (
 
 // crowd is more tasks than are read at once, of which the first ones cannot be repaired.
 type crowd struct {
-	tasks.Records
+	tasks.Store
 	tasks.Runs
 	tasks.Bus
 	tools.Workspaces
@@ -96,7 +96,7 @@ func TestService_Repair_reachesAllTasks(t *testing.T) {
 	}
 
 	synctest.Test(t, func(t *testing.T) { // the clock stands while Repair works
-		service, err := tasks.New(tasks.Config{Records: c, Runs: c, Bus: c, Workspaces: c, Logger: slog.New(slog.DiscardHandler)})
+		service, err := tasks.New(tasks.Config{Store: c, Runs: c, Bus: c, Workspaces: c, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		require.ErrorContains(t, service.Repair(t.Context()), "refused")
 

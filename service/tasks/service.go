@@ -18,7 +18,7 @@ import (
 
 // Config is what New needs.
 type Config struct {
-	Records    Records
+	Store      Store
 	Runs       Runs
 	Bus        Bus
 	Workspaces tools.Workspaces
@@ -33,7 +33,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Workspaces == nil || cfg.Logger == nil {
+	if cfg.Store == nil || cfg.Runs == nil || cfg.Bus == nil || cfg.Workspaces == nil || cfg.Logger == nil {
 		return nil, errors.New("tasks: the configuration needs Records, Runs, Bus, Workspaces and Logger")
 	}
 
@@ -41,7 +41,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // Records keeps the tasks of sessions.
-type Records interface {
+type Store interface {
 	AddTask(ctx context.Context, in contract.NewTask) (domain.BackgroundTask, error)
 	BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)
 	BackgroundTask(
@@ -83,12 +83,12 @@ type Bus interface {
 func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.BackgroundTask, error) {
 	id := tools.BackgroundTaskID(in.ToolCallID)
 
-	run, err := s.cfg.Records.SessionRun(ctx, "", in.SessionID)
+	run, err := s.cfg.Store.SessionRun(ctx, "", in.SessionID)
 	if err != nil {
 		return domain.BackgroundTask{}, err
 	}
 
-	task, err := s.cfg.Records.AddTask(ctx, contract.NewTask{
+	task, err := s.cfg.Store.AddTask(ctx, contract.NewTask{
 		ID: id, SessionID: in.SessionID, ChatID: in.ChatID, ToolCallID: in.ToolCallID,
 		Kind: domain.TaskShell, Title: in.Title, Command: in.Command, OutputPath: tools.TaskLogPath(id),
 	})
@@ -106,12 +106,12 @@ func (s *Service) StartShell(ctx context.Context, in tools.NewShell) (domain.Bac
 
 // List returns the tasks of a session, newest first.
 func (s *Service) List(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error) {
-	return s.cfg.Records.BackgroundTasks(ctx, sessionID)
+	return s.cfg.Store.BackgroundTasks(ctx, sessionID)
 }
 
 // Output returns the last lines that a task has written, at most tail.
 func (s *Service) Output(ctx context.Context, sessionID domain.SessionID, taskID string, tail int) (domain.TaskOutput, error) {
-	task, path, uid, err := s.cfg.Records.BackgroundTask(ctx, sessionID, taskID)
+	task, path, uid, err := s.cfg.Store.BackgroundTask(ctx, sessionID, taskID)
 	if err != nil {
 		return domain.TaskOutput{}, err
 	}
@@ -157,7 +157,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 // Stop asks a task to end: it commits the flag, then announces the stop. Stopping one
 // that has ended changes nothing.
 func (s *Service) Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error) {
-	task, err := s.cfg.Records.RequestTaskStop(ctx, sessionID, taskID)
+	task, err := s.cfg.Store.RequestTaskStop(ctx, sessionID, taskID)
 	if err == nil && task.Status == domain.TaskRunning {
 		s.announce(ctx, task)
 	}
@@ -167,7 +167,7 @@ func (s *Service) Stop(ctx context.Context, sessionID domain.SessionID, taskID s
 
 // StopAll asks every running task of a session to end, before it is deleted.
 func (s *Service) StopAll(ctx context.Context, sessionID domain.SessionID) error {
-	tasks, err := s.cfg.Records.RequestTaskStops(ctx, sessionID)
+	tasks, err := s.cfg.Store.RequestTaskStops(ctx, sessionID)
 	for _, task := range tasks {
 		s.announce(ctx, task)
 	}
@@ -209,7 +209,7 @@ func (s *Service) startUnclaimed(ctx context.Context) error {
 	var failed []error
 
 	for after := ""; ; {
-		unclaimed, err := s.cfg.Records.UnclaimedTasks(ctx, unclaimedAfter, after, repairPage)
+		unclaimed, err := s.cfg.Store.UnclaimedTasks(ctx, unclaimedAfter, after, repairPage)
 		failed = append(failed, err)
 
 		for _, task := range unclaimed {
@@ -230,11 +230,11 @@ func (s *Service) loseAbandoned(ctx context.Context) error {
 	var failed []error
 
 	for after := ""; ; {
-		abandoned, err := s.cfg.Records.AbandonedTasks(ctx, abandonedAfter, after, repairPage)
+		abandoned, err := s.cfg.Store.AbandonedTasks(ctx, abandonedAfter, after, repairPage)
 		failed = append(failed, err)
 
 		for _, id := range abandoned {
-			_, err := s.cfg.Records.MarkTaskLost(ctx, id, "its worker was lost")
+			_, err := s.cfg.Store.MarkTaskLost(ctx, id, "its worker was lost")
 			failed = append(failed, err)
 			after = id
 		}

@@ -293,7 +293,7 @@ func (p *pack) eachEvent(yield func(domain.LoggedEvent) error) error {
 	return stop
 }
 
-// later gives a time that the records can keep, whatever the archive says.
+// later gives a time that the database can keep, whatever the archive says.
 func later(t time.Time) time.Time {
 	if t.Year() < 1970 || t.Year() > 9999 {
 		return time.Unix(0, 0).UTC()

@@ -19,7 +19,7 @@ import (
 )
 
 // Records keep sessions.
-type Records interface {
+type Store interface {
 	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error
 	SessionTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.SessionTask, error)
@@ -89,7 +89,7 @@ type Known func(ctx context.Context, kind, name string) bool
 
 // Config is what New needs.
 type Config struct {
-	Records Records
+	Store   Store
 	Events  Events
 	Objects Objects
 	Files   Files
@@ -116,7 +116,7 @@ type Service struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Records == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Known == nil ||
+	if cfg.Store == nil || cfg.Events == nil || cfg.Objects == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Known == nil ||
 		cfg.Logger == nil ||
 		cfg.Version == "" ||
 		cfg.Spool == "" {
@@ -203,7 +203,7 @@ func (x *Export) conversation(ctx context.Context) error {
 			return x.json(historyFile, tree)
 		}
 
-		return x.service.cfg.Records.SessionRecords(ctx, x.session.ID, false, frame, func(e transfer.EntryRecord) error {
+		return x.service.cfg.Store.SessionRecords(ctx, x.session.ID, false, frame, func(e transfer.EntryRecord) error {
 			x.m.Counts.Turns++
 			return encode(w, e)
 		})
@@ -251,11 +251,11 @@ func (x *Export) about(ctx context.Context) error {
 	}
 
 	var err error
-	if body.Tasks, err = x.service.cfg.Records.SessionTasks(ctx, s.ID); err != nil {
+	if body.Tasks, err = x.service.cfg.Store.SessionTasks(ctx, s.ID); err != nil {
 		return err
 	}
 
-	extra, err := x.service.cfg.Records.ExtraInfo(ctx, s.ID)
+	extra, err := x.service.cfg.Store.ExtraInfo(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (x *Export) about(ctx context.Context) error {
 	memories := []domain.Memory{}
 
 	if x.parts.Private {
-		found, err := x.service.cfg.Records.SessionMemories(ctx, s.OwnerID, s.ID)
+		found, err := x.service.cfg.Store.SessionMemories(ctx, s.OwnerID, s.ID)
 		if err != nil {
 			return err
 		}

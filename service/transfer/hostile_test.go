@@ -300,7 +300,7 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		preview, err := h.service.Preview(t.Context(), h.owner, bytes.NewReader(packed), int64(len(packed)))
 		require.NoError(t, err, name)
 
-		if name != "a NUL in a text" && name != "a picture that is none" { // the records and the store refuse these
+		if name != "a NUL in a text" && name != "a picture that is none" { // the database and the store refuse these
 			require.False(t, preview.Compatible, name)
 			require.NotEmpty(t, preview.Errors, name)
 		}

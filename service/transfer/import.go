@@ -149,7 +149,7 @@ func (im *importing) run(ctx context.Context) error {
 		return err
 	}
 
-	return im.service.cfg.Records.FinishImport(ctx, transfer.ImportedSession{
+	return im.service.cfg.Store.FinishImport(ctx, transfer.ImportedSession{
 		Session: im.session,
 		Tree:    im.tree(snapshots),
 		Entries: im.entries,
@@ -169,7 +169,7 @@ func (im *importing) role(ctx context.Context) error {
 		return nil
 	}
 
-	allowed, err := im.service.cfg.Records.AllowedRoles(ctx, s.OwnerID, *s.SolutionID)
+	allowed, err := im.service.cfg.Store.AllowedRoles(ctx, s.OwnerID, *s.SolutionID)
 	if err == nil && !allowed.Allows(*s.BizRoleID) {
 		s.BizRoleID = nil
 	}

@@ -28,7 +28,7 @@ func (d *Service) Import(
 		return "", from, err
 	}
 
-	sessionID, err = d.cfg.Records.StartImport(ctx, in, sum)
+	sessionID, err = d.cfg.Store.StartImport(ctx, in, sum)
 	if sessionID != in.Upload.SessionID {
 		if left := d.Discard(ctx, in.Upload); left != nil {
 			d.cfg.Logger.Warn("failed to discard an upload; it will be removed later", "session_id", in.Upload.SessionID, "error", left)
@@ -82,7 +82,7 @@ var errPending = domain.Newf(domain.Unavailable, "import_pending",
 // does not end it.
 func (d *Service) await(ctx context.Context, sessionID domain.SessionID) (transfer.ImportedFrom, error) {
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
-		from, done, err := d.cfg.Records.ImportResult(ctx, sessionID)
+		from, done, err := d.cfg.Store.ImportResult(ctx, sessionID)
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return from, errPending
@@ -119,7 +119,7 @@ func (d *Service) Load(ctx context.Context, sessionID domain.SessionID) error {
 	}
 	defer release()
 
-	in, err := d.cfg.Records.AttemptImport(ctx, sessionID)
+	in, err := d.cfg.Store.AttemptImport(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (d *Service) Load(ctx context.Context, sessionID domain.SessionID) error {
 // Abort ends an import whose workflow an operator has cancelled. Nothing is left of
 // it.
 func (d *Service) Abort(ctx context.Context, sessionID domain.SessionID, reason string) error {
-	in, err := d.cfg.Records.AttemptImport(ctx, sessionID)
+	in, err := d.cfg.Store.AttemptImport(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (d *Service) Abort(ctx context.Context, sessionID domain.SessionID, reason 
 // fence returns a context that is cancelled with domain.ErrFenced once another
 // attempt may have begun.
 func (d *Service) fence(ctx context.Context, in transfer.Import) (context.Context, func()) {
-	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Records.CheckImport(ctx, in) })
+	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Store.CheckImport(ctx, in) })
 }
 
 // final says that an import is not tried again.
@@ -187,7 +187,7 @@ func (d *Service) giveUp(ctx context.Context, in transfer.Import, cause error) e
 	}
 
 	if err == nil {
-		err = d.cfg.Records.FailImport(ctx, in, domain.AsError(cause))
+		err = d.cfg.Store.FailImport(ctx, in, domain.AsError(cause))
 	}
 
 	if err != nil {
@@ -269,7 +269,7 @@ func (d *Service) Repair(ctx context.Context) error {
 // removeUploads also removes what imports of an older version have left. What cannot
 // be removed now is removed by removeEnded.
 func (d *Service) removeUploads(ctx context.Context) error {
-	abandoned, err := d.cfg.Records.AbandonUploads(ctx, abandonedAfter)
+	abandoned, err := d.cfg.Store.AbandonUploads(ctx, abandonedAfter)
 	for _, id := range abandoned {
 		err = errors.Join(err, d.clear(ctx, domain.SessionID(id)), d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(domain.SessionID(id))))
 	}
@@ -283,7 +283,7 @@ func (d *Service) removeEnded(ctx context.Context) error {
 	var failed error
 
 	for {
-		ended, err := d.cfg.Records.EndedImports(ctx, endedAfter, d.endedUpTo)
+		ended, err := d.cfg.Store.EndedImports(ctx, endedAfter, d.endedUpTo)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
@@ -314,5 +314,5 @@ func (d *Service) removeImport(ctx context.Context, in transfer.Import) error {
 		return left
 	}
 
-	return d.cfg.Records.ForgetImport(ctx, in.SessionID)
+	return d.cfg.Store.ForgetImport(ctx, in.SessionID)
 }

@@ -168,17 +168,17 @@ func TestImport_workerThatDied(t *testing.T) {
 	data := h.export(source)
 	before := h.traces()
 
-	whole := h.service.Config().Records
+	whole := h.service.Config().Store
 	for _, cancelled := range []bool{false, true} {
 		up := h.upload(data)
 		started, err := h.db.StartImport(t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up}, nil)
 		require.NoError(t, err)
 
-		h.service.Config().Records = dying{whole}
+		h.service.Config().Store = dying{whole}
 		require.ErrorContains(t, h.service.Load(t.Context(), started), "killed")
 		require.NotEqual(t, before, h.traces(), "it has left something")
 
-		h.service.Config().Records = whole
+		h.service.Config().Store = whole
 		if cancelled {
 			require.NoError(t, h.service.Abort(t.Context(), started, "for a test"))
 			_, done, err := h.db.ImportResult(t.Context(), started)
@@ -197,7 +197,7 @@ func TestImport_workerThatDied(t *testing.T) {
 }
 
 // dying are records of a process that ends before it can write a session.
-type dying struct{ transfer.Records }
+type dying struct{ transfer.Store }
 
 func (dying) FinishImport(context.Context, domaintransfer.ImportedSession) error {
 	return errors.New("killed")

@@ -72,11 +72,11 @@ func newHouse(t testing.TB) *house {
 		Snapshots:  snapshots.New(snapshots.Config{Objects: h.objects, SpoolDir: spool}),
 	}
 	events, err := eventarchive.New(eventarchive.Config{
-		Records: h.db, Log: nothingLogged{}, Objects: h.objects, Runs: noArchives{}, Logger: slog.New(slog.DiscardHandler),
+		Store: h.db, Log: nothingLogged{}, Objects: h.objects, Runs: noArchives{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	h.service, err = transfer.New(transfer.Config{
-		Records: h.db, Events: events, Objects: h.objects, Files: h.carrier,
+		Store: h.db, Events: events, Objects: h.objects, Files: h.carrier,
 		Known: func(_ context.Context, kind, name string) bool { return kind != "model" || name == "known" },
 		Runs:  runs{h}, Logger: slog.New(slog.DiscardHandler), Version: "2026.11.21", Spool: spool,
 	})

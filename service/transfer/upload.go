@@ -49,7 +49,7 @@ func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader)
 		return up, err
 	}
 
-	begun, err := d.cfg.Records.BeginUpload(ctx, up.SessionID, ownerID, maxOpen)
+	begun, err := d.cfg.Store.BeginUpload(ctx, up.SessionID, ownerID, maxOpen)
 	if err != nil {
 		return up, err
 	}
@@ -84,7 +84,7 @@ func (d *Service) store(ctx context.Context, up *transfer.ArchiveUpload, content
 			break
 		}
 
-		if err := d.cfg.Records.AddUploadPart(ctx, up.SessionID, int64(len(part))); err != nil {
+		if err := d.cfg.Store.AddUploadPart(ctx, up.SessionID, int64(len(part))); err != nil {
 			return err
 		}
 
@@ -129,5 +129,5 @@ func (d *Service) Discard(ctx context.Context, up transfer.ArchiveUpload) error 
 		return err
 	}
 
-	return d.cfg.Records.DropUpload(ctx, up.SessionID)
+	return d.cfg.Store.DropUpload(ctx, up.SessionID)
 }

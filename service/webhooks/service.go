@@ -19,7 +19,7 @@ import (
 
 // Records stores webhooks and deliveries. What does not belong to the owner is
 // webhook_not_found or delivery_not_found.
-type Records interface {
+type Store interface {
 	CreateWebhook(ctx context.Context, ownerID, id string, spec webhook.Spec, sealed []byte) (webhook.Webhook, error)
 	Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error)
 	Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error)
@@ -41,17 +41,17 @@ type Box interface {
 
 // Service manages the webhooks of users.
 type Service struct {
-	Records
+	Store
 	box Box
 }
 
 // New checks that everything is there.
-func New(records Records, box Box) (*Service, error) {
-	if records == nil || box == nil {
-		return nil, errors.New("webhooks: the service needs records and a box")
+func New(store Store, box Box) (*Service, error) {
+	if store == nil || box == nil {
+		return nil, errors.New("webhooks: the service needs a store and a box")
 	}
 
-	return &Service{records, box}, nil
+	return &Service{store, box}, nil
 }
 
 // secretBytes is how long a secret is, before its encoding.

@@ -26,7 +26,7 @@ type Memories interface {
 // Provider.
 type MemoryTool struct{ memories Memories }
 
-// NewMemoryTool makes the provider over the records.
+// NewMemoryTool makes the provider over the store.
 func NewMemoryTool(m Memories) MemoryTool { return MemoryTool{m} }
 
 // Tools implements Provider.

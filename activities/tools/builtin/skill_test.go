@@ -85,7 +85,7 @@ func TestSkill_offeredWithSessionSkills(t *testing.T) {
 	_, offered = specOf(skillSet(t, s, disabled), SkillTool)
 	require.False(t, offered)
 
-	s.err = errors.New("the records are away")
+	s.err = errors.New("the database is away")
 	_, offered = specOf(skillSet(t, s, tools.Scope{Mode: domain.ModeExecuting}), SkillTool)
 	require.True(t, offered, "what could be found is offered all the same")
 }

@@ -22,7 +22,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// seen is the records' part of what was read.
+// seen is the database's part of what was read.
 type seen struct {
 	mu    sync.Mutex
 	etags map[string]string

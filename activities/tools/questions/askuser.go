@@ -102,7 +102,7 @@ func ParseQuestions(arguments json.RawMessage) ([]Question, error) {
 	return questions, nil
 }
 
-// clean makes a question fit for the records: the arguments that it was read from
+// clean makes a question fit for the database: the arguments that it was read from
 // may hold NUL as an escape, which no JSON column takes.
 func (q Question) clean() Question {
 	q.Question, q.Header = tools.Clean(q.Question), tools.Clean(q.Header)

@@ -93,7 +93,7 @@ func RealSandbox(t testing.TB) tools.Sandbox {
 	return confined{shared.box}
 }
 
-// memory remembers reads as the records do: one change of a path at a time.
+// memory remembers reads as the database does: one change of a path at a time.
 type memory struct {
 	mu    sync.Mutex
 	locks map[string]*sync.Mutex

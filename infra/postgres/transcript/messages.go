@@ -181,7 +181,7 @@ func (db *Base) activeBranch(ctx context.Context, sessionID domain.SessionID) (b
 	return branch, pg.Fault("read messages", err)
 }
 
-// Live gives the records' side of a subscription: open turns with the text
+// Live gives the database's side of a subscription: open turns with the text
 // flushed so far, open questions and the queue, all at one moment.
 func (db *Base) Live(ctx context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	var live domain.LiveState

@@ -16,7 +16,7 @@ import (
 	"everloop/internal/durable"
 )
 
-// stepPlayer turns recorded events into the records and events of the session
+// stepPlayer turns recorded events into rows and events of the session
 // that replays them.
 type stepPlayer struct {
 	*pg.Tx

@@ -101,7 +101,7 @@ type deployment struct {
 	engine.ObjectsSettings  `embed:""`
 }
 
-// engines are those that hold state. Temporal's is made again from the records, and so
+// engines are those that hold state. Temporal's is made again from the database, and so
 // is the event log: docs/decisions/0013-backups-hold-records-and-files.md.
 func (c *deployment) engines() []engine.Engine {
 	return []engine.Engine{c.PostgresSettings.Engine(), c.ObjectsSettings.Engine()}

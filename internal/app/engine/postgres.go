@@ -17,17 +17,17 @@ import (
 	"everloop/terminal/doctor"
 )
 
-// PostgresSettings say where the records are. The URL says by itself how TLS is used.
+// PostgresSettings say where the database is. The URL says by itself how TLS is used.
 type PostgresSettings struct {
 	DatabaseURL string `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; embedded when unset."`
 }
 
-// postgresClients are this process's connections to the records.
+// postgresClients are this process's connections to the database.
 type postgresClients struct {
 	DB *postgres.DB
 }
 
-// The connections of one process to the records, opened as they are needed.
+// The connections of one process to the database, opened as they are needed.
 const (
 	sharedConns = 12
 	stepConns   = 16
