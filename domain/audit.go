@@ -19,8 +19,8 @@ type AuditQuery struct {
 	Limit, Offset           int
 }
 
-// Person is a user as another system knows them.
-type Person struct {
+// ExternalUser is a user as another system knows them.
+type ExternalUser struct {
 	Sub   string
 	Email string
 	Name  string

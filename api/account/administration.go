@@ -18,7 +18,7 @@ type Administration interface {
 	// SetAdministrator gives or takes the right; the last one keeps it.
 	SetAdministrator(ctx context.Context, userID string, administrator bool) error
 	AuditTrail(ctx context.Context, q domain.AuditQuery) (page []domain.AuditRecord, total int, err error)
-	TokenStates(ctx context.Context, people []domain.Person) ([]domain.TokenState, error)
+	TokenStates(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error)
 }
 
 // AdministrationAPI registers and audits who may administer the service.
@@ -128,9 +128,9 @@ func (a *AdministrationAPI) tokenStates(ctx context.Context, in *struct {
 	}
 },
 ) (*httpx.Body[tokenStateList], error) {
-	people := make([]domain.Person, len(in.Body.Users))
+	people := make([]domain.ExternalUser, len(in.Body.Users))
 	for i, u := range in.Body.Users {
-		people[i] = domain.Person{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
+		people[i] = domain.ExternalUser{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
 	}
 
 	states, err := a.Administration.TokenStates(ctx, people)

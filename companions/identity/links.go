@@ -30,7 +30,7 @@ type linkView struct {
 
 // admit finds the user of a person whom another provider has signed in, by issuer and
 // subject alone. A first sign-in makes an account where the configuration allows it.
-func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.Person) (user, error) {
+func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.ExternalUser) (user, error) {
 	var u user
 
 	ctx := r.Context()
@@ -67,7 +67,7 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.Person) 
 }
 
 // linked finds the user of an account elsewhere, and notes its use.
-func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.Person, u *user) (bool, error) {
+func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser, u *user) (bool, error) {
 	var open bool
 
 	err := tx.QueryRow(ctx, `
@@ -92,7 +92,7 @@ func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.Person, u 
 
 // createLinked makes an account for a person who signs in elsewhere. An account that has
 // the e-mail address already is not theirs by that: they must prove it by signing in.
-func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.Person) (user, error) {
+func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser) (user, error) {
 	// Two first sign-ins of one address are made one after the other.
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('identity/email/' || lower($1), 0))`, who.Email); err != nil {
 		return user{}, err
@@ -134,7 +134,7 @@ func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.Pers
 	return insertUser(ctx, tx, user{ID: accounts.NewID(), Username: wanted, Name: name, Email: who.Email}, "")
 }
 
-func insertLink(ctx context.Context, tx pgx.Tx, userID, provider string, who upstream.Person) error {
+func insertLink(ctx context.Context, tx pgx.Tx, userID, provider string, who upstream.ExternalUser) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO identity.external_accounts (id, issuer, subject, user_id, provider, email) VALUES ($1, $2, $3, $4, $5, $6)`,
 		accounts.NewID(), who.Issuer, who.Subject, userID, provider, who.Email)
@@ -146,7 +146,7 @@ func insertLink(ctx context.Context, tx pgx.Tx, userID, provider string, who ups
 }
 
 // link links an account elsewhere to a user who has signed in.
-func (s *Service) link(ctx context.Context, u user, provider string, who upstream.Person) error {
+func (s *Service) link(ctx context.Context, u user, provider string, who upstream.ExternalUser) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var (
 			alive bool

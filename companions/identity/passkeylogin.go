@@ -72,12 +72,12 @@ func passkeyRefused() *Fault {
 }
 
 // holder reads a person with their passkeys.
-func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passkeys.Person, error) {
+func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passkeys.User, error) {
 	rows, _ := q.Query(ctx, `SELECT credential_id, credential FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
 		u.ID, mostPasskeys)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeys.Key])
 
-	return passkeys.Person{ID: u.ID, Username: u.Username, Name: u.Name, Keys: keys}, err
+	return passkeys.User{ID: u.ID, Username: u.Username, Name: u.Name, Keys: keys}, err
 }
 
 // beginPasskey answers with the options of a new passkey.
@@ -157,7 +157,7 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 		return passkeyRefused()
 	}
 
-	key, err := party.Register(passkeys.Person{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, begun.State, in.Credential)
+	key, err := party.Register(passkeys.User{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, begun.State, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
 		return passkeyRefused()
 	}
@@ -246,9 +246,9 @@ func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begu
 	var u user
 
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		key, err := party.Login(begun.State, answer, func(keyID []byte, userID string) (passkeys.Person, error) {
+		key, err := party.Login(begun.State, answer, func(keyID []byte, userID string) (passkeys.User, error) {
 			if len(sane([]string{userID})) == 0 {
-				return passkeys.Person{}, passkeys.ErrRefused
+				return passkeys.User{}, passkeys.ErrRefused
 			}
 
 			err := tx.QueryRow(ctx, `
@@ -256,11 +256,11 @@ func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begu
 				WHERE  p.credential_id = $1 AND u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled FOR UPDATE OF p`,
 				keyID, userID).Scan(u.Columns()...)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return passkeys.Person{}, passkeys.ErrRefused
+				return passkeys.User{}, passkeys.ErrRefused
 			}
 
 			if err != nil {
-				return passkeys.Person{}, err
+				return passkeys.User{}, err
 			}
 
 			return s.holder(ctx, tx, u)

@@ -179,10 +179,10 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 
 // finish asks the provider who has come back. What it refuses is counted as a guess of the
 // client's address: each try is a request to the provider.
-func (s *Service) finish(r *http.Request, f *upstream.Flow, begun upstream.Attempt, query url.Values) (upstream.Person, error) {
+func (s *Service) finish(r *http.Request, f *upstream.Flow, begun upstream.Attempt, query url.Values) (upstream.ExternalUser, error) {
 	ctx, allowances := r.Context(), []allowance{s.addressAllowance(r)}
 	if err := s.spendGuess(ctx, allowances); err != nil {
-		return upstream.Person{}, err
+		return upstream.ExternalUser{}, err
 	}
 
 	who, err := f.Finish(ctx, begun, query.Get("state"), query.Get("iss"), query.Get("code"))
@@ -236,7 +236,7 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 }
 
 // linkArrival links an account for the person who began it in this browser.
-func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstream.Flow, userID string, who upstream.Person) error {
+func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstream.Flow, userID string, who upstream.ExternalUser) error {
 	c, err := s.person(r)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstrea
 }
 
 // wantedName is the user name that a new account would have, of what the provider says.
-func wantedName(who upstream.Person) string {
+func wantedName(who upstream.ExternalUser) string {
 	local, _, _ := strings.Cut(who.Email, "@")
 
 	for _, name := range []string{who.Username, local} {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Known is what exists outside the graph: production agents, skills and production
+// Referable is what exists outside the graph: production agents, skills and production
 // solutions, by id.
-type Known struct {
+type Referable struct {
 	SolutionID string // of the graph itself
 	Agents     map[string]bool
 	Skills     map[string]bool

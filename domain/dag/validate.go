@@ -34,7 +34,7 @@ func (n Node) config() Config {
 }
 
 // Validate finds everything that keeps a graph from being run.
-func Validate(g Graph, known Known) domain.Validation {
+func Validate(g Graph, known Referable) domain.Validation {
 	v := &validator{Graph: g, known: known, links: newLinks(g), node: map[string]*Node{}, before: map[int][]bool{}}
 	v.back = v.links.reversed()
 	v.result = domain.Validation{Errors: []domain.Finding{}, Warnings: []domain.Finding{}}
@@ -49,7 +49,7 @@ func Validate(g Graph, known Known) domain.Validation {
 
 type validator struct {
 	Graph
-	known  Known
+	known  Referable
 	links  links
 	back   links
 	node   map[string]*Node // by id, the first of each

@@ -38,7 +38,7 @@ func around(nodes, edges string) string {
 
 func node(id, rest string) string { return `{"id":"` + id + `",` + rest + `}` }
 
-var known = Known{
+var known = Referable{
 	SolutionID: "self", Agents: map[string]bool{"reviewer": true}, Skills: map[string]bool{"report": true},
 	Solutions: map[string]bool{"other": true}, Webhooks: map[string]bool{"hook": true}, Colleagues: map[string]bool{"ben": true},
 	Tools: map[string]bool{"Bash": true, "Read": true},
@@ -280,7 +280,7 @@ func TestValidate_greatestGraph(t *testing.T) {
 
 	began := time.Now()
 	g = g.Complete()
-	result := Validate(g, Known{})
+	result := Validate(g, Referable{})
 	took := time.Since(began)
 
 	require.True(t, result.Valid, "%+v", result.Errors)

@@ -144,8 +144,8 @@ type Watch struct {
 	Waits     bool          // for a person, a worker, a model that is away or the event log: nothing is to be seen
 }
 
-// Work is what a unit needs to begin or to be stopped.
-type Work struct {
+// UnitWork is what a unit needs to begin or to be stopped.
+type UnitWork struct {
 	Run           New
 	Node          dag.Node
 	Unit          Unit

@@ -261,7 +261,7 @@ func (c *Client) readKeys(ctx context.Context) error {
 
 // TokenStates says of persons of the service whether they can sign in, for a caller who
 // administers it. Persons whom the service does not know are left out.
-func (c *Client) TokenStates(ctx context.Context, by auth.Credentials, people []domain.Person) (map[string]domain.TokenState, error) {
+func (c *Client) TokenStates(ctx context.Context, by auth.Credentials, people []domain.ExternalUser) (map[string]domain.TokenState, error) {
 	subs := make([]string, len(people))
 	for i, p := range people {
 		subs[i] = p.Sub

@@ -11,10 +11,10 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Known offers the tools of a session's servers as the database knows them from
+// KnownTools offers the tools of a session's servers as the database knows them from
 // the last connections, for showing and weighing them: it connects to nothing
 // and starts nothing, and its tools cannot be run. It is safe for concurrent use.
-type Known struct {
+type KnownTools struct {
 	Store  Store
 	Logger *slog.Logger
 
@@ -33,7 +33,7 @@ type knownKey struct {
 const maxKnown = 256
 
 // Tools implements tools.Provider.
-func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
+func (k *KnownTools) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	var servers []toolserver.Record
 
 	if !s.Session.NoToolServers {
@@ -69,7 +69,7 @@ func (k *Known) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 }
 
 // offer makes the tools of one server, once for each state.
-func (k *Known) offer(server toolserver.Record, state toolserver.Connection) []tools.Tool {
+func (k *KnownTools) offer(server toolserver.Record, state toolserver.Connection) []tools.Tool {
 	key := knownKey{state.SessionID, server.Name, state.Fingerprint, state.UpdatedAt}
 
 	k.mu.Lock()

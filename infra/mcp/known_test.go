@@ -25,7 +25,7 @@ func TestKnown_withoutConnecting(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	w.stdio("every", serving(everything()))
-	known := &Known{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
+	known := &KnownTools{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
 	scope := tools.Scope{Session: session, Mode: domain.ModeExecuting}
 	require.Empty(t, known.Tools(t.Context(), scope), "the server was not asked yet")
 
@@ -75,6 +75,6 @@ func TestKnown_configuredServers(t *testing.T) {
 
 	require.Eventually(t, func() bool { return len(w.manager.Tools(t.Context(), scope)) > 0 }, soon, tick)
 	require.Equal(t, []string{"mcp__every__echo"}, names(w.manager.Tools(t.Context(), scope)))
-	known := &Known{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
+	known := &KnownTools{Store: w.store, Logger: slog.New(slog.DiscardHandler)}
 	require.Equal(t, []string{"mcp__every__echo"}, names(known.Tools(t.Context(), scope)))
 }

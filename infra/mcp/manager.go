@@ -16,7 +16,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Records keep the configured servers and the last states of connections.
+// Store keeps the configured servers and the last states of connections.
 type Store interface {
 	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
 	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)

@@ -18,8 +18,8 @@ func New() *prometheus.Registry {
 	return registry
 }
 
-// Work counts chats, model calls and tool calls of one worker.
-type Work struct {
+// Worker counts chats, model calls and tool calls of one worker.
+type Worker struct {
 	chats    *prometheus.CounterVec
 	models   *prometheus.HistogramVec
 	tools    *prometheus.HistogramVec
@@ -27,10 +27,10 @@ type Work struct {
 	failures *prometheus.CounterVec
 }
 
-// NewWork registers the worker's metrics.
-func NewWork(registry *prometheus.Registry) *Work {
+// NewWorker registers the worker's metrics.
+func NewWorker(registry *prometheus.Registry) *Worker {
 	seconds := prometheus.ExponentialBuckets(0.005, 3, 11) // 5 ms to 5 min
-	w := &Work{
+	w := &Worker{
 		chats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everloop_chats_ended_total", Help: "Ends of chats, by finish_reason.",
 		}, []string{"finish_reason"}),
@@ -54,26 +54,26 @@ func NewWork(registry *prometheus.Registry) *Work {
 }
 
 // ChatEnded counts an end of a chat.
-func (w *Work) ChatEnded(finishReason string) { w.chats.WithLabelValues(finishReason).Inc() }
+func (w *Worker) ChatEnded(finishReason string) { w.chats.WithLabelValues(finishReason).Inc() }
 
 // ModelCalled counts one try of a model call: completed, interrupted or
 // failed.
-func (w *Work) ModelCalled(outcome string, took time.Duration) {
+func (w *Worker) ModelCalled(outcome string, took time.Duration) {
 	w.models.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
 // ToolCalled counts one tool call by the status that it ended with.
-func (w *Work) ToolCalled(tool, status string, took time.Duration) {
+func (w *Worker) ToolCalled(tool, status string, took time.Duration) {
 	w.tools.WithLabelValues(tool, status).Observe(took.Seconds())
 }
 
 // JobFailed counts a run of a maintenance job that returned an error.
-func (w *Work) JobFailed(job string) { w.failures.WithLabelValues(job).Inc() }
+func (w *Worker) JobFailed(job string) { w.failures.WithLabelValues(job).Inc() }
 
 // Found counts what the reconciler had to repair.
-func (w *Work) Found(kind string) { w.findings.WithLabelValues(kind).Inc() }
+func (w *Worker) Found(kind string) { w.findings.WithLabelValues(kind).Inc() }
 
-// Records count what is under way, over all workers.
+// Store counts what is under way, over all workers.
 type Store interface {
 	// Load counts chats by state, queued messages and unpublished events.
 	Load(ctx context.Context) (chats map[string]int, queued, unpublished int, err error)

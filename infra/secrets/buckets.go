@@ -8,7 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// Records keep sealed buckets.
+// Store keeps sealed buckets.
 type Store interface {
 	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
 	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error

@@ -21,7 +21,7 @@ func (b *backend) newActivities(
 	registry *tools.Registry,
 	types *agents.Agents,
 	files toolbox.Files,
-	counts *metrics.Work,
+	counts *metrics.Worker,
 ) *activities.Activities {
 	s := b.settings
 
@@ -73,7 +73,7 @@ type contexts struct {
 // newContexts builds it on the tools that sessions are shown. What it counts besides
 // is in no metric of this process.
 func (b *backend) newContexts(shown shownTools) contexts {
-	acts := b.newActivities(shown.registry, shown.agents, toolbox.Files{Store: b.workspace}, metrics.NewWork(metrics.New()))
+	acts := b.newActivities(shown.registry, shown.agents, toolbox.Files{Store: b.workspace}, metrics.NewWorker(metrics.New()))
 	return contexts{acts, b.DB}
 }
 

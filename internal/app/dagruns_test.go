@@ -32,7 +32,7 @@ func TestNodeTools_areThoseOfAPlainSession(t *testing.T) {
 	registry.Provide(types)
 	b.provideMemory(registry)
 	require.NoError(t, b.provideAssistance(registry, nil))
-	registry.Provide(&mcp.Known{})
+	registry.Provide(&mcp.KnownTools{})
 
 	require.ElementsMatch(t, []string{
 		"Bash", "Read", "Write", "Edit", "Glob", "Grep", "AskUserQuestion", "TaskCreate", "Agent", "RequestAccess", "WebFetch", "WebSearch",

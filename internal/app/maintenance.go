@@ -96,7 +96,7 @@ const dagRunBatch = 20
 
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
-	chats maintenance.Finisher, counts *metrics.Work, versions *maintenance.Versions, schedules *maintenance.Schedules,
+	chats maintenance.Finisher, counts *metrics.Worker, versions *maintenance.Versions, schedules *maintenance.Schedules,
 	issueRuns *maintenance.IssueRuns,
 ) (*maintenance.Runner, error) {
 	reconciler, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
@@ -176,7 +176,7 @@ func (b *backend) newMaintenance(
 }
 
 // workChecks look for the lost and stuck workflows of work that is no chat.
-func (b *backend) workChecks(chats *chat.Service, counts *metrics.Work) ([]maintenance.Job, error) {
+func (b *backend) workChecks(chats *chat.Service, counts *metrics.Worker) ([]maintenance.Job, error) {
 	checker, err := maintenance.NewWorkChecker(
 		maintenance.WorkCheckerConfig{Store: b.DB, Runs: b.Runs, Found: counts.Found, Logger: b.logger},
 	)

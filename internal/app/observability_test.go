@@ -42,7 +42,7 @@ func exported(t *testing.T) map[string][]string {
 	metrics.RegisterLoad(b.metrics, someLoad{})
 	metrics.RegisterWaits(b.metrics, someLoad{})
 	metrics.NewWorkerVersion(b.metrics, "1").Set("current")
-	work := metrics.NewWork(b.metrics)
+	work := metrics.NewWorker(b.metrics)
 	work.ChatEnded("stop")
 	work.ModelCalled("failed", time.Second)
 	work.ToolCalled("Bash", "completed", time.Second)

@@ -56,7 +56,7 @@ type administration struct {
 }
 
 // TokenStates implements api.Administration.
-func (a administration) TokenStates(ctx context.Context, people []domain.Person) ([]domain.TokenState, error) {
+func (a administration) TokenStates(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error) {
 	states, err := a.DB.TokenStates(ctx, people)
 	if err != nil || a.signIn.service == nil || len(people) == 0 {
 		return states, err

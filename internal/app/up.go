@@ -246,7 +246,7 @@ func (s summary) lines() []string {
 		lines = append(lines, line(strings.ToUpper(e.Label[:1])+e.Label[1:], e.Where(inside)))
 	}
 
-	for _, one := range s.companions.Places() {
+	for _, one := range s.companions.Listeners() {
 		lines = append(lines, line(one.Label, "http://"+one.Addr))
 	}
 

@@ -104,7 +104,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	counts := metrics.NewWork(b.metrics)
+	counts := metrics.NewWorker(b.metrics)
 	acts := b.newActivities(registry, types, files, counts)
 	tasks := &background.Tasks{
 		Store: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,

@@ -179,7 +179,7 @@ func newStackOn(
 		Profiles:     s,
 		ModelRetry:   domain.DefaultModelRetry,
 		Environment:  secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()},
-		Metrics:      metrics.NewWork(metrics.New()),
+		Metrics:      metrics.NewWorker(metrics.New()),
 		Tracer:       traces.Work(),
 		Meter:        traces,
 		Logger:       logger,

@@ -16,7 +16,7 @@ import (
 	"everloop/domain/prodagent"
 )
 
-// Records store agents, instances and runtimes. What a user may not see does not exist
+// Store reads and writes agents, instances and runtimes. What a user may not see does not exist
 // for them.
 type Store interface {
 	CreateProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)

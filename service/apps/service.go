@@ -14,7 +14,7 @@ import (
 	"everloop/domain/app"
 )
 
-// Records keep what is published. A place is a session and a directory of it.
+// Store keeps what is published. A place is a session and a directory of it.
 type Store interface {
 	// BeginApp finds the place's app, or makes it.
 	BeginApp(ctx context.Context, app app.App) (app.App, error)

@@ -13,7 +13,7 @@ import (
 	"everloop/service/agents"
 )
 
-// Records stores workspaces, issues and runs.
+// Store reads and writes workspaces, issues and runs.
 type Store interface {
 	DeleteWorkspace(ctx context.Context, userID, id string) (board.IssueRunPlan, error)
 	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)

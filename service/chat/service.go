@@ -18,7 +18,7 @@ import (
 	"everloop/domain/speech"
 )
 
-// Records stores messages, questions and stops.
+// Store reads and writes messages, questions and stops.
 type Store interface {
 	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 	Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error)

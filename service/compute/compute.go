@@ -40,7 +40,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg}, nil
 }
 
-// Records stores the state of compute environments.
+// Store reads and writes the state of compute environments.
 type Store interface {
 	ComputeWork(ctx context.Context, userID string) (domain.ComputeWork, error)
 	ForgetReads(ctx context.Context, userID string) (int, error)

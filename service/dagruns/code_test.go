@@ -14,8 +14,8 @@ import (
 	"everloop/domain/dagrun"
 )
 
-func codeWork(code string, inputs map[string]any) dagrun.Work {
-	return dagrun.Work{
+func codeWork(code string, inputs map[string]any) dagrun.UnitWork {
+	return dagrun.UnitWork{
 		Node: dag.Node{ID: "a", Type: dag.Code, Config: &dag.Config{Code: code}},
 		Unit: dagrun.Unit{Request: &dagrun.Request{Inputs: inputs, Before: []dagrun.Before{{NodeID: "b", Output: "out"}}}},
 	}

@@ -17,7 +17,7 @@ import (
 	"everloop/domain/schedule"
 )
 
-// Records stores runs.
+// Store reads and writes runs.
 type Store interface {
 	CreateDAGRun(ctx context.Context, in dagrun.New) error
 	DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
@@ -25,7 +25,7 @@ type Store interface {
 	RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error
 
 	AdvanceDAGRun(ctx context.Context, runID string) (dagrun.Step, error)
-	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.Work, bool, error)
+	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.UnitWork, bool, error)
 	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error)
 	RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error
 	DAGUnitStopped(ctx context.Context, unitID string) error

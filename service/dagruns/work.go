@@ -67,7 +67,7 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 	return u.ChildID != "", err
 }
 
-func (s *Service) send(ctx context.Context, work dagrun.Work) (chatID domain.ChatID, err error) {
+func (s *Service) send(ctx context.Context, work dagrun.UnitWork) (chatID domain.ChatID, err error) {
 	u, n, run := work.Unit, work.Node, work.Run
 
 	session, send, err := messageOf(work, s.cfg.CodeTimeout)
@@ -119,7 +119,7 @@ func caller(ownerID string) domain.Caller { return domain.Caller{User: domain.Us
 
 // messageOf is the session of a unit's attempt, and what is sent to it. Limit is the longest
 // time that the code of a node may take.
-func messageOf(work dagrun.Work, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
+func messageOf(work dagrun.UnitWork, limit time.Duration) (session domain.NewSession, send domain.Send, err error) {
 	u, n := work.Unit, work.Node
 	c := configOf(n)
 	text := ""
@@ -221,7 +221,7 @@ func configOf(n dag.Node) dag.Config {
 }
 
 // beginSubflow begins the run of the DAG that a node stands for.
-func (s *Service) beginSubflow(ctx context.Context, work dagrun.Work) error {
+func (s *Service) beginSubflow(ctx context.Context, work dagrun.UnitWork) error {
 	run := work.Run
 	if run.Depth >= dagrun.MaxDepth {
 		return domain.Newf(domain.Invalid, dagrun.CodeSubflowTooDeep, "subflows may be nested %d deep", dagrun.MaxDepth)
@@ -276,7 +276,7 @@ func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, er
 	return true, s.cfg.Store.DAGUnitStopped(ctx, unitID)
 }
 
-func (s *Service) stop(ctx context.Context, work dagrun.Work) error {
+func (s *Service) stop(ctx context.Context, work dagrun.UnitWork) error {
 	u := work.Unit
 	if u.ChildID != "" {
 		cancelled, err := s.cfg.Store.CancelDAGRun(ctx, u.ChildID)

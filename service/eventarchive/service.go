@@ -15,7 +15,7 @@ import (
 	"everloop/domain/transfer"
 )
 
-// Records say what is archived and what is not yet.
+// Store says what is archived and what is not yet.
 type Store interface {
 	Unarchived(ctx context.Context, after string, limit int) ([]transfer.UnarchivedChat, error)
 	PostponeArchive(ctx context.Context, chat transfer.UnarchivedChat) error

@@ -16,7 +16,7 @@ import (
 	"everloop/domain/skill"
 )
 
-// Records store production solutions and the versions of their documents.
+// Store reads and writes production solutions and the versions of their documents.
 type Store interface {
 	// AssistedSolutions are those of the user whose documents the session's agent edits.
 	AssistedSolutions(ctx context.Context, userID string, sessionID domain.SessionID) ([]production.AssistedSolution, error)
@@ -346,10 +346,10 @@ func (s *Service) read(ctx context.Context, caller domain.User, id string, kind 
 }
 
 // known finds out which of the names in a graph exist for the owner of the solution.
-func (s *Service) known(ctx context.Context, caller domain.User, id string, g dag.Graph) (dag.Known, error) {
+func (s *Service) known(ctx context.Context, caller domain.User, id string, g dag.Graph) (dag.Referable, error) {
 	solution, err := s.store.ProdSolution(ctx, caller, id)
 	if err != nil {
-		return dag.Known{}, err
+		return dag.Referable{}, err
 	}
 
 	owner := caller
@@ -357,7 +357,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 		owner = domain.User{ID: solution.OwnerID}
 	}
 
-	known := dag.Known{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
+	known := dag.Referable{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
 	if named := g.Agents(); len(named) > 0 {
 		found, err := s.store.KnownAgents(ctx, owner.ID, named)
 		if err != nil {
@@ -407,7 +407,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 }
 
 // escalations finds out which of the webhooks and users that a graph names there are.
-func (s *Service) escalations(ctx context.Context, ownerID string, g dag.Graph, known *dag.Known) error {
+func (s *Service) escalations(ctx context.Context, ownerID string, g dag.Graph, known *dag.Referable) error {
 	webhooks, users := g.Escalations()
 	for _, named := range []struct {
 		ids  []string

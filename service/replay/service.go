@@ -12,7 +12,7 @@ import (
 	"everloop/domain/transfer"
 )
 
-// Records keep sessions and replays.
+// Store keeps sessions and replays.
 type Store interface {
 	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error

@@ -14,7 +14,7 @@ import (
 	"everloop/domain/schedule"
 )
 
-// Records stores tasks and runs.
+// Store reads and writes tasks and runs.
 type Store interface {
 	CreateScheduledTask(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error)
 	ScheduledTasks(ctx context.Context, ownerID string) ([]schedule.Task, error)

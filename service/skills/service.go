@@ -15,7 +15,7 @@ import (
 	"everloop/internal/skillpack"
 )
 
-// Records keep what is known of skills. infra/postgres implements them.
+// Store keeps what is known of skills. infra/postgres implements them.
 type Store interface {
 	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
 

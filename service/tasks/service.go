@@ -40,7 +40,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg, starts: retry.NewPauses(time.Now)}, nil
 }
 
-// Records keeps the tasks of sessions.
+// Store keeps the tasks of sessions.
 type Store interface {
 	AddTask(ctx context.Context, in contract.NewTask) (domain.BackgroundTask, error)
 	BackgroundTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.BackgroundTask, error)

@@ -18,7 +18,7 @@ import (
 	"everloop/service/eventarchive"
 )
 
-// Records keep sessions.
+// Store keeps sessions.
 type Store interface {
 	SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 		frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error) error

@@ -17,7 +17,7 @@ import (
 	"everloop/domain/webhook"
 )
 
-// Records stores webhooks and deliveries. What does not belong to the owner is
+// Store reads and writes webhooks and deliveries. What does not belong to the owner is
 // webhook_not_found or delivery_not_found.
 type Store interface {
 	CreateWebhook(ctx context.Context, ownerID, id string, spec webhook.Spec, sealed []byte) (webhook.Webhook, error)

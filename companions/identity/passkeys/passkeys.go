@@ -49,20 +49,20 @@ type Key struct {
 	Data json.RawMessage
 }
 
-// Person has passkeys.
-type Person struct {
+// User has passkeys.
+type User struct {
 	ID, Username, Name string
 	Keys               []Key
 }
 
-// person is a Person as the library asks about it.
+// person is a User as the library asks about it.
 type person struct {
-	Person
+	User
 	credentials []webauthn.Credential
 }
 
-func load(p Person) (person, error) {
-	out := person{Person: p}
+func load(p User) (person, error) {
+	out := person{User: p}
 
 	for _, key := range p.Keys {
 		var c webauthn.Credential
@@ -90,7 +90,7 @@ func (p person) WebAuthnDisplayName() string {
 
 // BeginRegistration makes the options of a new passkey, for the browser, and the state
 // that Register needs, which the client must not be able to change.
-func (p *Party) BeginRegistration(of Person) (options any, state []byte, err error) {
+func (p *Party) BeginRegistration(of User) (options any, state []byte, err error) {
 	holder, err := load(of)
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func (p *Party) BeginRegistration(of Person) (options any, state []byte, err err
 }
 
 // Register checks a new passkey.
-func (p *Party) Register(of Person, state, answer []byte) (Key, error) {
+func (p *Party) Register(of User, state, answer []byte) (Key, error) {
 	var session webauthn.SessionData
 	if err := json.Unmarshal(state, &session); err != nil {
 		return Key{}, err
@@ -157,7 +157,7 @@ func (p *Party) BeginLogin() (options any, state []byte, err error) {
 
 // Login checks the answer to a challenge. find returns the holder of a key; its error is
 // returned. The key comes back as it is to be kept.
-func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID string) (Person, error)) (Key, error) {
+func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID string) (User, error)) (Key, error) {
 	var session webauthn.SessionData
 	if err := json.Unmarshal(state, &session); err != nil {
 		return Key{}, err

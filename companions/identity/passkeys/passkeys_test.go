@@ -31,7 +31,7 @@ func TestParty_options(t *testing.T) {
 	party, err := passkeys.New(&url.URL{Scheme: "https", Host: "id.example.org:8443"})
 	require.NoError(t, err)
 
-	options, state, err := party.BeginRegistration(passkeys.Person{ID: "the-id", Username: "eve"})
+	options, state, err := party.BeginRegistration(passkeys.User{ID: "the-id", Username: "eve"})
 	require.NoError(t, err)
 
 	text, err := json.Marshal(options)
@@ -51,7 +51,7 @@ func TestParty_options(t *testing.T) {
 	require.Equal(t, "required", shown.PublicKey.AuthenticatorSelection["residentKey"])
 
 	for _, answer := range []string{"", "{}", "null", "[]", `{"id":"AAAA","rawId":"AAAA","type":"public-key","response":{}}`} {
-		_, err = party.Register(passkeys.Person{ID: "the-id", Username: "eve"}, state, []byte(answer))
+		_, err = party.Register(passkeys.User{ID: "the-id", Username: "eve"}, state, []byte(answer))
 		require.ErrorIs(t, err, passkeys.ErrRefused, answer)
 	}
 }
@@ -66,8 +66,8 @@ func FuzzParty_Login(f *testing.F) {
 	f.Add([]byte(`{"id":"AAAA","rawId":"AAAA","type":"public-key",
 		"response":{"clientDataJSON":"e30","authenticatorData":"AAAA","signature":"AAAA"}}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		_, err := party.Login(state, answer, func([]byte, string) (passkeys.Person, error) {
-			return passkeys.Person{}, passkeys.ErrRefused
+		_, err := party.Login(state, answer, func([]byte, string) (passkeys.User, error) {
+			return passkeys.User{}, passkeys.ErrRefused
 		})
 		require.ErrorIs(t, err, passkeys.ErrRefused)
 	})

@@ -146,7 +146,7 @@ func (p *Provider) complete() error {
 }
 
 // Admits reports whether a first sign-in may make an account for a person.
-func (p *Provider) Admits(who Person) bool {
+func (p *Provider) Admits(who ExternalUser) bool {
 	if !p.CreateUsers || !who.EmailVerified || who.Email == "" {
 		return false
 	}

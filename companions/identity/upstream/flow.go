@@ -23,8 +23,8 @@ var (
 	ErrRefused = errors.New("the answer of the provider was not accepted")
 )
 
-// Person is whom a provider has signed in.
-type Person struct {
+// ExternalUser is whom a provider has signed in.
+type ExternalUser struct {
 	Issuer, Subject string
 	Username, Name  string
 	Email           string
@@ -136,18 +136,18 @@ func (f *Flow) Begin() (string, Attempt, error) {
 
 // Finish exchanges the code of the provider's answer, and checks state, nonce and the ID
 // token. issuer is `iss` of the answer, "" where the provider sends none.
-func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string) (Person, error) {
+func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string) (ExternalUser, error) {
 	if a.State == "" || subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) != 1 {
-		return Person{}, fmt.Errorf("%w: state is another", ErrRefused)
+		return ExternalUser{}, fmt.Errorf("%w: state is another", ErrRefused)
 	}
 
 	p, err := f.discover()
 	if err != nil {
-		return Person{}, err
+		return ExternalUser{}, err
 	}
 
 	if issuer != f.Provider.Issuer && (issuer != "" || f.names) {
-		return Person{}, fmt.Errorf("%w: iss is another", ErrRefused)
+		return ExternalUser{}, fmt.Errorf("%w: iss is another", ErrRefused)
 	}
 
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, f.client), 2*requestTime)
@@ -157,29 +157,29 @@ func (f *Flow) Finish(ctx context.Context, a Attempt, state, issuer, code string
 
 	token, err := cfg.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok { // its text has the whole answer
-		return Person{}, fmt.Errorf("%w: %s", ErrRefused, refused.ErrorCode)
+		return ExternalUser{}, fmt.Errorf("%w: %s", ErrRefused, refused.ErrorCode)
 	}
 
 	if err != nil {
-		return Person{}, errors.Join(ErrUnavailable, err)
+		return ExternalUser{}, errors.Join(ErrUnavailable, err)
 	}
 
 	raw, _ := token.Extra("id_token").(string)
 
 	signed, err := p.VerifierContext(ctx, &oidc.Config{ClientID: f.Provider.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return Person{}, errors.Join(ErrRefused, err)
+		return ExternalUser{}, errors.Join(ErrRefused, err)
 	}
 
 	if subtle.ConstantTimeCompare([]byte(signed.Nonce), []byte(a.Nonce)) != 1 {
-		return Person{}, fmt.Errorf("%w: nonce is another", ErrRefused)
+		return ExternalUser{}, fmt.Errorf("%w: nonce is another", ErrRefused)
 	}
 
 	var made struct {
 		For string `json:"azp"`
 	}
 	if err := signed.Claims(&made); err != nil || made.For != f.Provider.ClientID && (made.For != "" || len(signed.Audience) > 1) {
-		return Person{}, fmt.Errorf("%w: the ID token was made for another client", ErrRefused)
+		return ExternalUser{}, fmt.Errorf("%w: the ID token was made for another client", ErrRefused)
 	}
 
 	return f.person(ctx, p, signed, token)
@@ -194,10 +194,10 @@ type claims struct {
 
 // person reads the claims of the ID token, and of the userinfo endpoint where the token
 // has no e-mail address.
-func (f *Flow) person(ctx context.Context, p *oidc.Provider, signed *oidc.IDToken, token *oauth2.Token) (Person, error) {
+func (f *Flow) person(ctx context.Context, p *oidc.Provider, signed *oidc.IDToken, token *oauth2.Token) (ExternalUser, error) {
 	var said claims
 	if err := signed.Claims(&said); err != nil {
-		return Person{}, errors.Join(ErrRefused, err)
+		return ExternalUser{}, errors.Join(ErrRefused, err)
 	}
 
 	if said.Email == "" && p.UserInfoEndpoint() != "" {
@@ -205,21 +205,21 @@ func (f *Flow) person(ctx context.Context, p *oidc.Provider, signed *oidc.IDToke
 
 		info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err != nil {
-			return Person{}, errors.Join(ErrUnavailable, err)
+			return ExternalUser{}, errors.Join(ErrUnavailable, err)
 		}
 
 		if info.Subject != signed.Subject {
-			return Person{}, fmt.Errorf("%w: userinfo is of another person", ErrRefused)
+			return ExternalUser{}, fmt.Errorf("%w: userinfo is of another person", ErrRefused)
 		}
 
 		if err := info.Claims(&said); err != nil {
-			return Person{}, errors.Join(ErrRefused, err)
+			return ExternalUser{}, errors.Join(ErrRefused, err)
 		}
 	}
 
 	verified := said.EmailVerified == true || said.EmailVerified == "true"
 
-	return Person{
+	return ExternalUser{
 		Issuer: signed.Issuer, Subject: signed.Subject, Username: said.Username, Name: said.Name,
 		Email: said.Email, EmailVerified: verified,
 	}, nil

@@ -86,7 +86,7 @@ func (a *Store) AuditTrail(ctx context.Context, q domain.AuditQuery) ([]domain.A
 
 // TokenStates says of people as another system knows them whether they can sign
 // in here, and whether what is known of them has changed.
-func (a *Store) TokenStates(ctx context.Context, people []domain.Person) ([]domain.TokenState, error) {
+func (a *Store) TokenStates(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error) {
 	out := make([]domain.TokenState, len(people))
 
 	var batch pgx.Batch

@@ -93,7 +93,7 @@ func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) erro
 
 // ClaimDAGUnit reads what a unit needs to begin, or to be stopped. With false there is
 // nothing to do any more.
-func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (work dagrun.Work, found bool, err error) {
+func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (work dagrun.UnitWork, found bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		var (
 			request *string

@@ -148,16 +148,16 @@ func (b *Beside) Addrs() []string {
 	return all
 }
 
-// Place is where a companion listens, for the summary of a start.
-type Place struct {
+// Listener is where a companion listens, for the summary of a start.
+type Listener struct {
 	Label, Addr string
 }
 
-// Places are those of all of them, in the order in which they start.
-func (b *Beside) Places() []Place {
-	var all []Place
+// Listeners are those of all of them, in the order in which they start.
+func (b *Beside) Listeners() []Listener {
+	var all []Listener
 	for _, one := range list() {
-		all = append(all, Place{one.label, b.Addr(one.variable)})
+		all = append(all, Listener{one.label, b.Addr(one.variable)})
 	}
 
 	return all
