@@ -162,7 +162,9 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	require.EqualValues(t, 100, w.Reported)
 	require.EqualValues(t, blockFrame+len("hm")+callFrame+len("{}ok"), w.Bytes)
 
-	for name, other := range map[string][2]domain.BranchID{"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"}} {
+	for name, other := range map[string][2]domain.BranchID{
+		"newer entry": {"b", "steered"}, "no entry": {"b", ""}, "branch": {"b2", "one"},
+	} {
 		require.False(t, kept.current(other[0], string(other[1])), name)
 	}
 

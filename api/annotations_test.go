@@ -88,7 +88,8 @@ func TestAnnotations(t *testing.T) {
 	w := newWorld(t)
 	session := w.session(`{}`)
 	turn, call := w.turnWithCall(session)
-	onTurn, onCall, onFiles := "/api/payloads/"+turn+"/annotations", "/api/payloads/"+call+"/annotations", "/api/payloads/"+session+"/annotations"
+	onTurn, onCall := "/api/payloads/"+turn+"/annotations", "/api/payloads/"+call+"/annotations"
+	onFiles := "/api/payloads/" + session + "/annotations"
 
 	made := w.do("POST", onTurn, w.ann, `{"kind":"comment","target":{"block_index":1},"text":"why?","labels":["a"]}`).json()
 	for field, want := range map[string]any{

@@ -416,7 +416,10 @@ func (w *world) tryBody(d *bounds, c call, who string, s *shape, free *[]string)
 // blamed is the location that a refusal names for a field: for these lists and maps
 // of a chat and of an answer, that of the whole.
 func blamed(location string) string {
-	for _, whole := range []string{"body.askuser_answer.selections", "body.askuser_answer.custom", "body.whatif.deprecate_entry_ids", "body.selections", "body.custom"} {
+	for _, whole := range []string{
+		"body.askuser_answer.selections", "body.askuser_answer.custom", "body.whatif.deprecate_entry_ids",
+		"body.selections", "body.custom",
+	} {
 		if strings.HasPrefix(location, whole+".") || strings.HasPrefix(location, whole+"[") {
 			return whole
 		}

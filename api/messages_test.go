@@ -31,7 +31,8 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, 3, w.turns.asked.limit)
 
 	for query, after := range map[string]*int64{
-		"?newest=true&limit=2": new(int64), "?newest=true&limit=3": nil, "?newest=true": nil, "?newest=true&limit=9&after_sequence=0": new(int64),
+		"?newest=true&limit=2": new(int64), "?newest=true&limit=3": nil, "?newest=true": nil,
+		"?newest=true&limit=9&after_sequence=0": new(int64),
 	} {
 		require.Equal(t, 200, w.do("GET", path+query, w.ann, "").status, query)
 		require.Equal(t, after, w.turns.asked.after, query)

@@ -122,7 +122,10 @@ func TestOddBodies(t *testing.T) {
 
 			w.answered(c, send(`null`), "null")
 
-			for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "application/xml", "application/cbor", "x", "multipart/form-data; boundary=x"} {
+			for _, kind := range []string{
+				"text/plain", "application/x-www-form-urlencoded", "application/xml", "application/cbor", "x",
+				"multipart/form-data; boundary=x",
+			} {
 				r := send(`{}`, header("Content-Type", kind))
 				require.Contains(t, []int{400, 415}, r.status, "%s: %s", kind, r.text)
 				r.problem(r.status)

@@ -377,7 +377,8 @@ func TestProdSolutions_fieldsOfDrawingLibraries(t *testing.T) {
 
 	const graph = `{"version":3,"viewport":{"x":1,"y":2,"zoom":1,"locked":true},"steps":[{"node_id":"s","open":true}],"nodes":[
 		{"id":"s","type":"start","data":{"label":"Start"},"width":150,"selected":false,"position":{"x":1,"y":2,"z":3}},
-		{"id":"a","type":"agent","config":{"prompt":"x","color":"red"},"retry":{"max_attempts":2,"jitter":1},"budget":{"max_tokens":5,"zz":1},
+		{"id":"a","type":"agent","config":{"prompt":"x","color":"red"},"retry":{"max_attempts":2,"jitter":1},
+		 "budget":{"max_tokens":5,"zz":1},
 		 "approval":{"policy":"required","zz":1,"escalation":{"timeout_s":60,"default_answer":"Reject","zz":1}}},
 		{"id":"z","type":"end","measured":{"width":1}}],
 		"edges":[{"id":"e","source":"s","target":"a","target_handle":"in","animated":true},{"id":"f","source":"a","target":"z"}]}`

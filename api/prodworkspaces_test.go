@@ -464,8 +464,10 @@ func TestIssues_revisionAndReads(t *testing.T) {
 	require.Subset(t, comment, map[string]any{"content": "hello", "parent_id": nil, "resolved_at": nil, "source_run_id": nil})
 
 	for query, total := range map[string]int{
-		"": 7, "q=part": 4, "q=boa-3": 1, "status=done&status=cancelled": 3, "open_only=true": 4, "parent_id=" + id: 4, "top_level_only=true": 3,
-		"label_ids=y": 1, "assignee_type=agent": 2, "assignee_id=none&include_no_assignee=true": 5, "project=p": 1, "due_before=2031-01-01T00:00:00Z": 0,
+		"": 7, "q=part": 4, "q=boa-3": 1, "status=done&status=cancelled": 3, "open_only=true": 4,
+		"parent_id=" + id: 4, "top_level_only=true": 3,
+		"label_ids=y": 1, "assignee_type=agent": 2, "assignee_id=none&include_no_assignee=true": 5,
+		"project=p": 1, "due_before=2031-01-01T00:00:00Z": 0,
 	} {
 		require.EqualValues(t, total, w.do("GET", at+"/query?"+query, w.ann, "").json()["total"], query)
 	}

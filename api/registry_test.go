@@ -176,7 +176,9 @@ func TestWithoutARegistryItsViewsSaySo(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New("") })
-	for _, path := range []string{"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats"} {
+	for _, path := range []string{
+		"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats",
+	} {
 		w.do("GET", "/api/registry"+path, w.ann, "").code(503, skill.CodeNoRegistry)
 	}
 }

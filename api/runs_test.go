@@ -134,7 +134,8 @@ func TestInboxListsOpenQuestionsOfAllSessions(t *testing.T) {
 			           SELECT 't' || $1, session_id, id, 'e' || $1, 0, 'AskUserQuestion',
 			               'Question', '{}', 'awaiting_answer', 'queued' FROM c),
 			     q AS (INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at)
-			           SELECT 'q' || $1, session_id, id, 'e' || $1, 't' || $1, 'root', '[{"question":"Which?"}]', now() - $2 * interval '1 hour' FROM c)
+			           SELECT 'q' || $1, session_id, id, 'e' || $1, 't' || $1, 'root', '[{"question":"Which?"}]',
+			               now() - $2 * interval '1 hour' FROM c)
 			UPDATE sessions SET status = 'waiting_for_input' WHERE id = $1`, session, i)
 		require.NoError(t, err)
 	}

@@ -29,7 +29,10 @@ func TestCanonicalHost(t *testing.T) {
 		require.ErrorIs(t, err, ErrOddAddress, odd)
 	}
 
-	for _, bad := range []string{"", ".", "a..b", "a b", "exa\x00mple", strings.Repeat("a", 64) + ".org", strings.Repeat("a.", 130) + "org", "a/b", "a@b"} {
+	for _, bad := range []string{
+		"", ".", "a..b", "a b", "exa\x00mple", strings.Repeat("a", 64) + ".org", strings.Repeat("a.", 130) + "org",
+		"a/b", "a@b",
+	} {
 		_, err := CanonicalHost(bad)
 		require.ErrorIs(t, err, ErrNoHostName, "%q", bad)
 	}
@@ -80,7 +83,15 @@ func TestNetworkPolicy_Refusal(t *testing.T) {
 	for _, allowed := range []struct {
 		host string
 		port uint16
-	}{{"example.org", 443}, {"example.org", 80}, {"example.org", 22}, {"a.example.net", 443}, {"a.b.example.net", 443}, {"example.com", 8443}, {"93.184.215.14", 443}} {
+	}{
+		{"example.org", 443},
+		{"example.org", 80},
+		{"example.org", 22},
+		{"a.example.net", 443},
+		{"a.b.example.net", 443},
+		{"example.com", 8443},
+		{"93.184.215.14", 443},
+	} {
 		require.Empty(t, policy.Refusal(allowed.host, allowed.port), allowed)
 	}
 

@@ -20,13 +20,22 @@ func TestQuestionPolicy_Times(t *testing.T) {
 		policy *QuestionPolicy
 		want   QuestionTimes
 	}{
-		"no policy":           {nil, QuestionTimes{}},
-		"empty policy":        {&QuestionPolicy{}, QuestionTimes{}},
-		"the model chooses":   {&QuestionPolicy{TimeoutS: 60}, QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose}},
-		"the first option":    {&QuestionPolicy{TimeoutS: 60, OnTimeout: PolicyFirstOption}, QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyFirstOption}},
-		"escalation alone":    {&QuestionPolicy{EscalateAfterS: 5, OnTimeout: PolicyFirstOption}, QuestionTimes{EscalateAt: at(5)}},
-		"escalation before":   {&QuestionPolicy{TimeoutS: 60, EscalateAfterS: 5}, QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose, EscalateAt: at(5)}},
-		"escalation too late": {&QuestionPolicy{TimeoutS: 60, EscalateAfterS: 60}, QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose}},
+		"no policy":         {nil, QuestionTimes{}},
+		"empty policy":      {&QuestionPolicy{}, QuestionTimes{}},
+		"the model chooses": {&QuestionPolicy{TimeoutS: 60}, QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose}},
+		"the first option": {
+			&QuestionPolicy{TimeoutS: 60, OnTimeout: PolicyFirstOption},
+			QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyFirstOption},
+		},
+		"escalation alone": {&QuestionPolicy{EscalateAfterS: 5, OnTimeout: PolicyFirstOption}, QuestionTimes{EscalateAt: at(5)}},
+		"escalation before": {
+			&QuestionPolicy{TimeoutS: 60, EscalateAfterS: 5},
+			QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose, EscalateAt: at(5)},
+		},
+		"escalation too late": {
+			&QuestionPolicy{TimeoutS: 60, EscalateAfterS: 60},
+			QuestionTimes{ExpiresAt: at(60), DefaultPolicy: PolicyChoose},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

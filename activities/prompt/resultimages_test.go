@@ -48,7 +48,10 @@ func TestResultImages_of(t *testing.T) {
 		"takes no images": {sessionID: "s", blind: true},
 		"newer ones":      {sessionID: "s", urls: urls, left: 1},
 		"not kept":        {sessionID: "other", urls: urls},
-		"or they are":     {sessionID: "s", urls: map[string]string{domain.AttachmentKey("s", image.Attachment): "data:audio/wav;base64,AAAA"}},
+		"or they are": {
+			sessionID: "s",
+			urls:      map[string]string{domain.AttachmentKey("s", image.Attachment): "data:audio/wav;base64,AAAA"},
+		},
 	} {
 		message := c.of(turn)
 		require.Len(t, message, 1, why)

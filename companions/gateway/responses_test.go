@@ -41,8 +41,10 @@ func TestService_responses_request(t *testing.T) {
 		"a conversation": {
 			`"instructions":"a","input":[{"role":"developer","content":"b"},{"role":"user","content":[{"type":"input_text","text":"x"}]},
 			{"type":"reasoning","id":"rs","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},
-			{"type":"message","role":"assistant","id":"m","status":"completed","content":[{"type":"output_text","text":"y","annotations":[]}]},
-			{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call","call_id":"2","name":"g","arguments":"{}"},
+			{"type":"message","role":"assistant","id":"m","status":"completed",
+			"content":[{"type":"output_text","text":"y","annotations":[]}]},
+			{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},
+			{"type":"function_call","call_id":"2","name":"g","arguments":"{}"},
 			{"type":"function_call_output","call_id":"1","output":"one"},
 			{"type":"function_call_output","call_id":"2","output":[{"type":"input_text","text":"two"},` + image + `]},
 			{"role":"user","content":[{"type":"input_text","text":"and"},` + image + `]}]`,

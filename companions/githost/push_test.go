@@ -302,8 +302,8 @@ func TestService_names(t *testing.T) {
 
 	w := newWorld(t, nil)
 	for _, path := range []string{
-		"/..%2f..%2fetc/x.git", "/acme/..%2f..%2fx.git", "/acme/...git", "/acme/.git.git", "/acme/A.git", "/acme/a%00b.git", "/.hidden/x.git",
-		"/acme/-x.git", "/acme/x.git.git", "/%2e%2e/x.git", "/acme%2fother/x.git",
+		"/..%2f..%2fetc/x.git", "/acme/..%2f..%2fx.git", "/acme/...git", "/acme/.git.git", "/acme/A.git", "/acme/a%00b.git",
+		"/.hidden/x.git", "/acme/-x.git", "/acme/x.git.git", "/%2e%2e/x.git", "/acme%2fother/x.git",
 	} {
 		got := w.send(http.MethodGet, w.url+path+"/info/refs?service=git-receive-pack", "ann", nil, nil)
 		require.Contains(t, []int{404, 422}, got.status, "%s: %s", path, got.body)
@@ -320,7 +320,8 @@ func TestService_smartProtocolOnly(t *testing.T) {
 	w.skill("acme/tables", "ann", "1.0.0").must("push", "origin", "main")
 
 	for _, path := range []string{
-		"/info/refs", "/info/refs?service=git-upload-archive", "/HEAD", "/config", "/objects/info/packs", "/objects/info/alternates", "/hooks/pre-receive",
+		"/info/refs", "/info/refs?service=git-upload-archive", "/HEAD", "/config", "/objects/info/packs", "/objects/info/alternates",
+		"/hooks/pre-receive",
 	} {
 		got := w.get("/acme/tables.git" + path)
 		require.Equal(t, 403, got.status, path)

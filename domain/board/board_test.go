@@ -12,7 +12,9 @@ import (
 func TestSlug(t *testing.T) {
 	t.Parallel()
 
-	for name, want := range map[string]string{"My Team": "my-team-7aaafb7", "Über Größe!": "ber-gr-e-7aaafb7", "": "7aaafb7", "日本": "7aaafb7"} {
+	for name, want := range map[string]string{
+		"My Team": "my-team-7aaafb7", "Über Größe!": "ber-gr-e-7aaafb7", "": "7aaafb7", "日本": "7aaafb7",
+	} {
 		require.Equal(t, want, board.Slug(name, "01a1ff63-67aaafb7"), name)
 	}
 }

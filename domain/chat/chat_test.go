@@ -126,11 +126,14 @@ func TestConflict(t *testing.T) {
 		send domain.Send
 		want string
 	}{
-		"nothing asked":            {chat: planning},
-		"the same mode":            {chat: planning, send: domain.Send{Mode: "planning"}},
-		"another mode":             {chat: planning, send: domain.Send{Mode: "executing"}, want: "mode"},
-		"the same schema":          {chat: planning, send: domain.Send{OutputSchema: schema}},
-		"another schema":           {chat: chat.Settings{OtherSchema: true}, send: domain.Send{OutputSchema: schema}, want: "output_schema"},
+		"nothing asked":   {chat: planning},
+		"the same mode":   {chat: planning, send: domain.Send{Mode: "planning"}},
+		"another mode":    {chat: planning, send: domain.Send{Mode: "executing"}, want: "mode"},
+		"the same schema": {chat: planning, send: domain.Send{OutputSchema: schema}},
+		"another schema": {
+			chat: chat.Settings{OtherSchema: true},
+			send: domain.Send{OutputSchema: schema}, want: "output_schema",
+		},
 		"no schema in the message": {chat: chat.Settings{OtherSchema: true}},
 		"headless":                 {chat: planning, send: domain.Send{Headless: true}, want: "headless"},
 		"headless both":            {chat: chat.Settings{Headless: true}, send: domain.Send{Headless: true}},

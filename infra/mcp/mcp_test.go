@@ -128,7 +128,8 @@ func TestToolsOfAServer(t *testing.T) {
 			"mcp__every__act":        {Output: "cannot act", IsError: true},
 			"mcp__every__structured": {Output: `{"answer":42}`},
 			toolName("every", "mixed.content"): {
-				Output: "see\n[image, image/png, 5 bytes, not shown: its content is neither PNG nor JPEG, GIF or WebP]\n[resource file:///x, x]\n[resource file:///y]\ninside y",
+				Output: "see\n[image, image/png, 5 bytes, not shown: its content is neither PNG nor JPEG, GIF or WebP]\n" +
+					"[resource file:///x, x]\n[resource file:///y]\ninside y",
 			},
 		} {
 			got, err := w.call(t.Context(), name, `{"text":"hi"}`)

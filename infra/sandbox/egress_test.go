@@ -73,7 +73,8 @@ func TestProxy_isTheOnlyWayOut(t *testing.T) {
 			proxied(
 				t,
 				x.spec(
-					"ls /sys/class/net 2>/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3; tail -n +2 /proc/net/route; ls -l /proc/1/fd 2>&1",
+					"ls /sys/class/net 2>/dev/null; cut -d: -f1 /proc/net/dev | tail -n +3; "+
+						"tail -n +2 /proc/net/route; ls -l /proc/1/fd 2>&1",
 				),
 			),
 		)

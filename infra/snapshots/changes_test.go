@@ -130,8 +130,8 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, err)
 
 	for p, want := range map[string]string{
-		".": ".", "dir/sub/a.txt": "dir/sub/a.txt", "to-file": "dir/sub/a.txt", "to-dir/a.txt": "dir/sub/a.txt", "dir/up/a.txt": "dir/sub/a.txt",
-		"twice/a.txt": "dir/sub/a.txt", "round": "dir/sub/a.txt", "twice": "dir/sub",
+		".": ".", "dir/sub/a.txt": "dir/sub/a.txt", "to-file": "dir/sub/a.txt", "to-dir/a.txt": "dir/sub/a.txt",
+		"dir/up/a.txt": "dir/sub/a.txt", "twice/a.txt": "dir/sub/a.txt", "round": "dir/sub/a.txt", "twice": "dir/sub",
 	} {
 		got, err := view.Follow(p)
 		require.NoError(t, err, p)

@@ -90,7 +90,10 @@ func TestRuns_LookAtSession(t *testing.T) {
 			Attempt:               7,
 			OriginalScheduledTime: old,
 		}, state: domain.RunStuck},
-		"task fails since just now":     {status: running, task: &workflowpb.PendingWorkflowTaskInfo{Attempt: 7, OriginalScheduledTime: now}},
+		"task fails since just now": {
+			status: running,
+			task:   &workflowpb.PendingWorkflowTaskInfo{Attempt: 7, OriginalScheduledTime: now},
+		},
 		"step fails":                    {status: running, activities: step("chat.park", 21), state: domain.RunStuck},
 		"step fails, not often":         {status: running, activities: step("chat.park", 20)},
 		"end fails":                     {status: running, activities: step("chat.finish", 30), state: domain.RunStuck, finishing: true},

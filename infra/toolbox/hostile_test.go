@@ -392,13 +392,18 @@ func TestReaders_areBounded(t *testing.T) {
 			"many": workspace.CodeTooManyEntries, "fifo": workspace.CodeNotDirectory, "itself": notRegular, "outside": outside,
 		}},
 		"download": {download, map[string]string{
-			"sparse": "1 of 1073741824", "endless": "1 of 314572800", "fifo": notRegular, "itself": notRegular, "zero": outside, "many": directory,
+			"sparse": "1 of 1073741824", "endless": "1 of 314572800", "fifo": notRegular, "itself": notRegular,
+			"zero": outside, "many": directory,
 		}},
-		"zip": {zip, map[string]string{"many": workspace.CodeTooManyEntries, ".": workspace.CodeTooManyEntries, "fifo": workspace.CodeNotDirectory}},
+		"zip": {zip, map[string]string{
+			"many": workspace.CodeTooManyEntries, ".": workspace.CodeTooManyEntries, "fifo": workspace.CodeNotDirectory,
+		}},
 		"Write": {write, map[string]string{
 			"fifo": "is not a regular file", "outside": "is not a regular file", "zero": "is not a regular file", "many": "is a directory",
 		}},
-		"append":        {appendTo, map[string]string{"fifo": notRegular, "itself": notRegular, "zero": notRegular, "outside": notRegular, "many": directory}},
+		"append": {appendTo, map[string]string{
+			"fifo": notRegular, "itself": notRegular, "zero": notRegular, "outside": notRegular, "many": directory,
+		}},
 		"export":        {export, map[string]string{".": "all: true"}},
 		"agents' files": {agentTypes, map[string]string{agents.AgentDir: "holds more than 50 files"}},
 	} {

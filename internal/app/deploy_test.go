@@ -19,12 +19,17 @@ func TestPasses(t *testing.T) {
 		serviceerror.NewDeadlineExceeded("slow"),
 		context.DeadlineExceeded,
 		serviceerror.NewFailedPreconditionf(workerdeployment.ErrCurrentVersionDoesNotHaveAllTaskQueues, "everloop:2"),
-		fmt.Errorf("promote: %w", serviceerror.NewFailedPreconditionf(workerdeployment.ErrRampingVersionDoesNotHaveAllTaskQueues, "everloop:2")),
+		fmt.Errorf(
+			"promote: %w",
+			serviceerror.NewFailedPreconditionf(workerdeployment.ErrRampingVersionDoesNotHaveAllTaskQueues, "everloop:2"),
+		),
 	} {
 		require.True(t, passes(passing), passing)
 	}
 
-	for _, final := range []error{nil, errors.New("any"), serviceerror.NewFailedPrecondition("version not found"), serviceerror.NewNotFound("none")} {
+	for _, final := range []error{
+		nil, errors.New("any"), serviceerror.NewFailedPrecondition("version not found"), serviceerror.NewNotFound("none"),
+	} {
 		require.False(t, passes(final), final)
 	}
 }

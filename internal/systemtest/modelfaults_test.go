@@ -223,9 +223,11 @@ func faultCases() map[string]faultCase {
 		"JSON of other types": passing(func(w http.ResponseWriter, _ request) { whole(w, "application/json", 200, `{"choices": "none"}`) }),
 		"JSON list":           passing(func(w http.ResponseWriter, _ request) { whole(w, "application/json", 200, `[]`) }),
 		"plain text":          passing(func(w http.ResponseWriter, _ request) { whole(w, "text/plain", 200, "hello") }),
-		"bytes":               passing(func(w http.ResponseWriter, _ request) { whole(w, "application/octet-stream", 200, "\x00\xff\xfe{{") }),
-		"web page":            final(func(w http.ResponseWriter, _ request) { whole(w, "text/html", 200, "<html>") }),
-		"broken chunk":        passing(func(w http.ResponseWriter, _ request) { say(w, text("half of"), `{"choices"`, finish("stop")) }),
+		"bytes": passing(func(w http.ResponseWriter, _ request) {
+			whole(w, "application/octet-stream", 200, "\x00\xff\xfe{{")
+		}),
+		"web page":     final(func(w http.ResponseWriter, _ request) { whole(w, "text/html", 200, "<html>") }),
+		"broken chunk": passing(func(w http.ResponseWriter, _ request) { say(w, text("half of"), `{"choices"`, finish("stop")) }),
 		"error in the stream": passing(func(w http.ResponseWriter, _ request) {
 			say(w, text("half of"), `{"error":{"message":"out of memory"}}`)
 		}),
@@ -238,10 +240,22 @@ func faultCases() map[string]faultCase {
 		"NUL in a refusal": final(refuse(400, "", "no\x00way\x07")),
 		"NUL in a fault":   passing(refuse(503, "", "later\x00")),
 
-		"empty answer":      {answer: func(w http.ResponseWriter, _ request) { say(w, finish("stop")) }, status: "completed", reason: "completed", most: 1},
-		"only thinking":     {answer: func(w http.ResponseWriter, _ request) { say(w, delta(obj{"reasoning": "hm"}), finish("stop")) }, status: "completed", reason: "completed", most: 1},
-		"answer too long":   {answer: func(w http.ResponseWriter, _ request) { say(w, text("and so on"), finish("length")) }, status: "completed", reason: "completed", most: 1},
-		"content filter":    {answer: func(w http.ResponseWriter, _ request) { say(w, finish("content_filter")) }, status: "completed", reason: "completed", most: 1},
+		"empty answer": {
+			answer: func(w http.ResponseWriter, _ request) { say(w, finish("stop")) },
+			status: "completed", reason: "completed", most: 1,
+		},
+		"only thinking": {
+			answer: func(w http.ResponseWriter, _ request) { say(w, delta(obj{"reasoning": "hm"}), finish("stop")) },
+			status: "completed", reason: "completed", most: 1,
+		},
+		"answer too long": {
+			answer: func(w http.ResponseWriter, _ request) { say(w, text("and so on"), finish("length")) },
+			status: "completed", reason: "completed", most: 1,
+		},
+		"content filter": {
+			answer: func(w http.ResponseWriter, _ request) { say(w, finish("content_filter")) },
+			status: "completed", reason: "completed", most: 1,
+		},
 		"300 calls at once": final(func(w http.ResponseWriter, _ request) { say(w, manyCalls(300)...) }),
 
 		"calls that never validate": {answer: func(w http.ResponseWriter, r request) {
@@ -267,9 +281,12 @@ func faultCases() map[string]faultCase {
 			schema: `{"type":"object"}`, reason: "schema_mismatch", code: "schema_mismatch", least: 3, most: 3,
 		},
 
-		"too long":                 overflowing(withTools(refuse(400, "context_length_exceeded", "too long"))),
-		"too long, each request":   overflowing(refuse(400, "context_length_exceeded", "too long")),
-		"too long after a summary": {answer: withTools(refuse(400, "context_length_exceeded", "too long")), steps: 5, reason: "context_overflow", code: "context_overflow", least: 3, most: 4},
+		"too long":               overflowing(withTools(refuse(400, "context_length_exceeded", "too long"))),
+		"too long, each request": overflowing(refuse(400, "context_length_exceeded", "too long")),
+		"too long after a summary": {
+			answer: withTools(refuse(400, "context_length_exceeded", "too long")),
+			steps:  5, reason: "context_overflow", code: "context_overflow", least: 3, most: 4,
+		},
 		"too long in the stream": overflowing(withTools(func(w http.ResponseWriter, _ request) {
 			say(w, text("half of"), `{"error":{"message":"context size has been exceeded"}}`)
 		})),
@@ -280,8 +297,9 @@ func faultCases() map[string]faultCase {
 	for i, words := range []string{
 		"This model's maximum context length is 10 tokens", "exceeds maximum model length", "the model's context length is only 10",
 		"request exceeds the available context size", "Context size has been exceeded.", "input exceeds the context window of 10",
-		"message exceeds the maximum allowed length", "tokens exceed context window", "prompt exceeds maximum context", "prompt is too long: 11 > 10",
-		"input is too long for the model", "the input token count (11) exceeds 10", "please reduce the length of the messages",
+		"message exceeds the maximum allowed length", "tokens exceed context window", "prompt exceeds maximum context",
+		"prompt is too long: 11 > 10", "input is too long for the model", "the input token count (11) exceeds 10",
+		"please reduce the length of the messages",
 		"`inputs` tokens + `max_new_tokens` must be <= 10", "exceed_context_size",
 	} {
 		status := []int{400, 413, 422, 500}[i%4]

@@ -88,9 +88,15 @@ func TestAdministratorsEndRunsThatWait(t *testing.T) {
 		message string
 		end     func(workflowID string) error
 	}{
-		"cancel":                      {asks, func(id string) error { return operator.Cancel(t.Context(), id) }},
-		"force-fail":                  {asks, func(id string) error { return forced.ForceFail(t.Context(), id, "ended by an administrator") }},
-		"cancel of a sub-agent's one": {script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}), func(id string) error { return operator.Cancel(t.Context(), id) }},
+		"cancel": {asks, func(id string) error { return operator.Cancel(t.Context(), id) }},
+		"force-fail": {
+			asks,
+			func(id string) error { return forced.ForceFail(t.Context(), id, "ended by an administrator") },
+		},
+		"cancel of a sub-agent's one": {
+			script(obj{"steps": []obj{{"calls": []obj{agent("asker", obj{"calls": []obj{ask()}})}}}}),
+			func(id string) error { return operator.Cancel(t.Context(), id) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			session := s.session()

@@ -125,15 +125,18 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 	w.write("site/index.html", "<h1>two</h1>")
 
 	for path, want := range map[string]string{
-		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a", "empty.css": "", "docs": "directory docs",
-		"./docs/../docs/a.txt": "a",
+		"./": "<h1>one</h1>", ".": "directory ", "index.html": "<h1>one</h1>", "docs/": "docs", "docs/a.txt": "a",
+		"empty.css": "", "docs": "directory docs", "./docs/../docs/a.txt": "a",
 	} {
 		got, err := w.read(published.ID, path)
 		require.NoError(t, err, path)
 		require.Equal(t, want, got, path)
 	}
 
-	for _, path := range []string{".env", ".git/config", "docs/../.env", "../outside.txt", "link.txt", "passwd", "none", "docs/a.txt/", "index.html/x", "a\x00b", strings.Repeat("a/", 3000)} {
+	for _, path := range []string{
+		".env", ".git/config", "docs/../.env", "../outside.txt", "link.txt", "passwd", "none", "docs/a.txt/", "index.html/x", "a\x00b",
+		strings.Repeat("a/", 3000),
+	} {
 		_, err := w.read(published.ID, path)
 		require.True(t, domain.HasCode(err, domain.CodeFileNotFound), "%q: %v", path, err)
 	}

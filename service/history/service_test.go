@@ -182,7 +182,9 @@ func TestRewindKeepsWhatAWorkspaceIsMadeOf(t *testing.T) {
 	require.Equal(t, os.FileMode(0o750), info.Mode())
 	require.DirExists(t, filepath.Join(w.root, "empty/deep"))
 
-	for path, want := range map[string]string{"repo/.git/HEAD": "ref: refs/heads/main\n", "repo/inner/.git/config": "[core]\n", "repo/inner/x": "x"} {
+	for path, want := range map[string]string{
+		"repo/.git/HEAD": "ref: refs/heads/main\n", "repo/inner/.git/config": "[core]\n", "repo/inner/x": "x",
+	} {
 		got, err := os.ReadFile(filepath.Join(w.root, path))
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))

@@ -260,16 +260,29 @@ func TestReconciler_CheckRuns(t *testing.T) {
 		ended      []string
 		abandoned  []string
 	}{
-		"open":              {look: domain.RunLook{State: domain.RunOpen}},
-		"unknown":           {look: domain.RunLook{State: domain.RunUnknown}, woken: true},
-		"closed":            {look: domain.RunLook{State: domain.RunClosed}, restart: domain.Restart{Running: true, Counted: true, Count: 1}, woken: true},
-		"ended meanwhile":   {look: domain.RunLook{State: domain.RunClosed}},
-		"stuck":             {look: domain.RunLook{State: domain.RunStuck, RunID: "r"}, restart: domain.Restart{Running: true, Counted: true, Count: 3}, woken: true, terminated: true},
-		"too often":         {look: domain.RunLook{State: domain.RunClosed}, restart: domain.Restart{Running: true, Counted: true, Count: 4}, ended: []string{"c run_lost"}},
-		"by administrators": {look: domain.RunLook{State: domain.RunClosed}, restart: domain.Restart{Running: true, Count: 1, ForceFailed: "enough"}, ended: []string{"c run_lost"}},
+		"open":    {look: domain.RunLook{State: domain.RunOpen}},
+		"unknown": {look: domain.RunLook{State: domain.RunUnknown}, woken: true},
+		"closed": {
+			look:    domain.RunLook{State: domain.RunClosed},
+			restart: domain.Restart{Running: true, Counted: true, Count: 1}, woken: true,
+		},
+		"ended meanwhile": {look: domain.RunLook{State: domain.RunClosed}},
+		"stuck": {
+			look:    domain.RunLook{State: domain.RunStuck, RunID: "r"},
+			restart: domain.Restart{Running: true, Counted: true, Count: 3}, woken: true, terminated: true,
+		},
+		"too often": {
+			look:    domain.RunLook{State: domain.RunClosed},
+			restart: domain.Restart{Running: true, Counted: true, Count: 4}, ended: []string{"c run_lost"},
+		},
+		"by administrators": {
+			look:    domain.RunLook{State: domain.RunClosed},
+			restart: domain.Restart{Running: true, Count: 1, ForceFailed: "enough"}, ended: []string{"c run_lost"},
+		},
 		"end keeps failing": {
-			look:    domain.RunLook{State: domain.RunStuck, RunID: "r", Finishing: true},
-			restart: domain.Restart{Running: true, Counted: true, Count: 1}, terminated: true, unended: true, abandoned: []string{"c internal_error"},
+			look:       domain.RunLook{State: domain.RunStuck, RunID: "r", Finishing: true},
+			restart:    domain.Restart{Running: true, Counted: true, Count: 1},
+			terminated: true, unended: true, abandoned: []string{"c internal_error"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

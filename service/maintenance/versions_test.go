@@ -92,7 +92,8 @@ func TestVersions_Follow_promotes(t *testing.T) {
 			build: "a", want: "b", later: "a",
 		},
 		"a new build beside workers without one": {
-			versions: []domain.WorkerVersion{build("a", domain.VersionInactive, 1), build("", domain.VersionCurrent, 1)}, build: "a", want: "a", later: "a",
+			versions: []domain.WorkerVersion{build("a", domain.VersionInactive, 1), build("", domain.VersionCurrent, 1)},
+			build:    "a", want: "a", later: "a",
 		},
 		"workers without a version when there are no others": {
 			current: "a", versions: []domain.WorkerVersion{build("a", domain.VersionCurrent, 0), build("", domain.VersionInactive, 1)},

@@ -152,18 +152,34 @@ func TestService_actions(t *testing.T) {
 	t.Parallel()
 
 	for id, c := range map[string]struct{ cancel, fail, resume []string }{
-		"session/x":            {[]string{"cancel session/x"}, []string{"force-fail session/x"}, []string{"terminate session/x", "wake x"}},
-		"fork/c/x":             {[]string{"cancel fork/c/x"}, []string{"force-fail fork/c/x"}, nil},
-		"task/x":               {[]string{"stop x"}, []string{"lose x", "terminate task/x"}, nil},
-		"compact/x":            {[]string{"end x", "terminate compact/x"}, []string{"end x", "terminate compact/x"}, []string{"terminate compact/x", "start x"}},
-		"replay/x":             {nil, nil, []string{"terminate replay/x", "start x"}},
-		"history/s/x":          {[]string{"cancel history/s/x"}, nil, []string{"terminate history/s/x", "start  x"}},
-		"import/x":             {[]string{"cancel import/x"}, nil, []string{"terminate import/x", "start x"}},
-		"delete/x":             {nil, nil, []string{"terminate delete/x", "start x"}},
-		"archive":              {nil, nil, []string{"terminate archive", "archive "}},
-		"schedule-run/x":       {[]string{"cancel x", "resume x"}, []string{"fail x", "terminate schedule-run/x"}, []string{"terminate schedule-run/x", "resume x"}},
-		"issue-run/x":          {[]string{"cancel x", "resume x"}, []string{"fail x", "terminate issue-run/x"}, []string{"terminate issue-run/x", "resume x"}},
-		"dag/s/x":              {[]string{"cancel x", "resume s x"}, []string{"fail x", "terminate dag/s/x", "resume s x"}, []string{"terminate dag/s/x", "resume s x"}},
+		"session/x": {[]string{"cancel session/x"}, []string{"force-fail session/x"}, []string{"terminate session/x", "wake x"}},
+		"fork/c/x":  {[]string{"cancel fork/c/x"}, []string{"force-fail fork/c/x"}, nil},
+		"task/x":    {[]string{"stop x"}, []string{"lose x", "terminate task/x"}, nil},
+		"compact/x": {
+			[]string{"end x", "terminate compact/x"},
+			[]string{"end x", "terminate compact/x"},
+			[]string{"terminate compact/x", "start x"},
+		},
+		"replay/x":    {nil, nil, []string{"terminate replay/x", "start x"}},
+		"history/s/x": {[]string{"cancel history/s/x"}, nil, []string{"terminate history/s/x", "start  x"}},
+		"import/x":    {[]string{"cancel import/x"}, nil, []string{"terminate import/x", "start x"}},
+		"delete/x":    {nil, nil, []string{"terminate delete/x", "start x"}},
+		"archive":     {nil, nil, []string{"terminate archive", "archive "}},
+		"schedule-run/x": {
+			[]string{"cancel x", "resume x"},
+			[]string{"fail x", "terminate schedule-run/x"},
+			[]string{"terminate schedule-run/x", "resume x"},
+		},
+		"issue-run/x": {
+			[]string{"cancel x", "resume x"},
+			[]string{"fail x", "terminate issue-run/x"},
+			[]string{"terminate issue-run/x", "resume x"},
+		},
+		"dag/s/x": {
+			[]string{"cancel x", "resume s x"},
+			[]string{"fail x", "terminate dag/s/x", "resume s x"},
+			[]string{"terminate dag/s/x", "resume s x"},
+		},
 		"schedule-tick/x-2026": {nil, nil, nil},
 	} {
 		t.Run(id, func(t *testing.T) {

@@ -25,8 +25,8 @@ func TestEventsThatAreNotSoundAreNotPlayed(t *testing.T) {
 	r.chat("one", true)
 
 	for field, value := range map[string]any{
-		"mode": "dreaming", "role": "god", "kind": "hologram", "loop_id": "elsewhere", "status": "golden", "parent_fork_tool_call_id": "call_x",
-		"resolution": "perhaps", "text_delta": "a\x00b",
+		"mode": "dreaming", "role": "god", "kind": "hologram", "loop_id": "elsewhere", "status": "golden",
+		"parent_fork_tool_call_id": "call_x", "resolution": "perhaps", "text_delta": "a\x00b",
 	} {
 		for i, e := range r.events {
 			var data map[string]any

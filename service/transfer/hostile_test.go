@@ -184,9 +184,11 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 			b.put("workspace/bomb", zeros)
 			b.change["workspace/bomb"] = func(h *zip.FileHeader) { h.Method = zip.Deflate }
 		}},
-		"a blob of another name":  {signed, func(b *box) { b.put("blobs/"+strings.Repeat("0", 64), "x") }},
-		"a blob without a hash":   {signed, func(b *box) { b.put("blobs/x", "x") }},
-		"a picture that is none":  {signed, func(b *box) { b.put(fmt.Sprintf("attachments/%x", sha256.Sum256([]byte("<script>"))), "<script>") }},
+		"a blob of another name": {signed, func(b *box) { b.put("blobs/"+strings.Repeat("0", 64), "x") }},
+		"a blob without a hash":  {signed, func(b *box) { b.put("blobs/x", "x") }},
+		"a picture that is none": {signed, func(b *box) {
+			b.put(fmt.Sprintf("attachments/%x", sha256.Sum256([]byte("<script>"))), "<script>")
+		}},
 		"no manifest":             {unsigned, func(b *box) { b.names = remove(b.names, "manifest.json") }},
 		"no turns":                {signed, func(b *box) { b.names = remove(b.names, "turns.jsonl") }},
 		"another format":          {unsigned, func(b *box) { b.json("manifest.json", func(m map[string]any) { m["format_version"] = 2 }) }},
@@ -206,11 +208,13 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		"a foreign branch": {signed, func(b *box) {
 			b.turn(0, func(e map[string]any) { e["branch_id"] = string(source.ActiveBranchID) + "x" })
 		}},
-		"a foreign chat":        {signed, func(b *box) { b.turn(0, func(e map[string]any) { e["chat_id"] = "other" }) }},
-		"a foreign parent":      {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["parent_id"] = "other" }) }},
-		"its own parent":        {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["parent_id"] = e["id"] }) }},
-		"a foreign loop":        {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["loop_id"] = "call_other" }) }},
-		"a foreign fork":        {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["parent_fork_tool_call_id"] = "call_other" }) }},
+		"a foreign chat":   {signed, func(b *box) { b.turn(0, func(e map[string]any) { e["chat_id"] = "other" }) }},
+		"a foreign parent": {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["parent_id"] = "other" }) }},
+		"its own parent":   {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["parent_id"] = e["id"] }) }},
+		"a foreign loop":   {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["loop_id"] = "call_other" }) }},
+		"a foreign fork": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) { e["parent_fork_tool_call_id"] = "call_other" })
+		}},
 		"an id twice":           {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["id"] = firstID(b) }) }},
 		"an id that is none":    {signed, func(b *box) { b.turn(5, func(e map[string]any) { e["id"] = "a b" }) }},
 		"a hole in the numbers": {signed, func(b *box) { b.turn(0, func(e map[string]any) { e["sequence"] = 7 }) }},
@@ -225,7 +229,9 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		"a server's call id that is too long": {signed, func(b *box) {
 			b.turn(1, func(e map[string]any) { call(e)["server_call_id"] = strings.Repeat("x", domain.MaxServerCallID+1) })
 		}},
-		"a server's call id with a NUL": {signed, func(b *box) { b.turn(1, func(e map[string]any) { call(e)["server_call_id"] = "a\x00" }) }},
+		"a server's call id with a NUL": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) { call(e)["server_call_id"] = "a\x00" })
+		}},
 		"a connection with a NUL": {signed, func(b *box) {
 			b.turn(1, func(e map[string]any) {
 				call(e)["connections"] = []any{map[string]any{"host": "a\x00", "port": 1, "decision": "allowed"}}
@@ -246,7 +252,9 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		}},
 		"an image of another session": {signed, func(b *box) {
 			b.turn(1, func(e map[string]any) {
-				call(e)["images"] = []any{map[string]any{"attachment": "../other/" + strings.Repeat("0", 55), "mime_type": "image/png", "bytes": 1}}
+				call(e)["images"] = []any{
+					map[string]any{"attachment": "../other/" + strings.Repeat("0", 55), "mime_type": "image/png", "bytes": 1},
+				}
 			})
 		}},
 		"too many images": {signed, func(b *box) {
@@ -256,9 +264,15 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 			})
 		}},
 		"a reasoning field that is none": {signed, func(b *box) { b.turn(1, func(e map[string]any) { e["reasoning_field"] = "content" }) }},
-		"a compaction in a turn":         {signed, func(b *box) { b.turn(0, func(e map[string]any) { e["compaction"] = map[string]any{"kept_from": 0} }) }},
-		"no branches":                    {signed, func(b *box) { b.json("history.json", func(m map[string]any) { m["branches"] = []any{} }) }},
-		"no active branch":               {signed, func(b *box) { b.json("history.json", func(m map[string]any) { m["active_branch_id"] = "x" }) }},
+		"a compaction in a turn": {signed, func(b *box) {
+			b.turn(0, func(e map[string]any) { e["compaction"] = map[string]any{"kept_from": 0} })
+		}},
+		"no branches": {signed, func(b *box) {
+			b.json("history.json", func(m map[string]any) { m["branches"] = []any{} })
+		}},
+		"no active branch": {signed, func(b *box) {
+			b.json("history.json", func(m map[string]any) { m["active_branch_id"] = "x" })
+		}},
 		"a fork without end": {signed, func(b *box) {
 			b.json("history.json", func(m map[string]any) { branch(m, 1)["next_sequence"] = 1 << 40 })
 		}},
@@ -271,7 +285,9 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		"a foreign snapshot": {signed, func(b *box) {
 			b.json("checkpoints.json", func(m map[string]any) { m["checkpoints"].([]any)[0].(map[string]any)["snapshot_id"] = "other.aa" })
 		}},
-		"a snapshot that escapes": {signed, func(b *box) { b.json("checkpoints.json", func(m map[string]any) { file(m)["path"] = "../../evil" }) }},
+		"a snapshot that escapes": {signed, func(b *box) {
+			b.json("checkpoints.json", func(m map[string]any) { file(m)["path"] = "../../evil" })
+		}},
 		"a snapshot of nothing": {signed, func(b *box) {
 			b.json("checkpoints.json", func(m map[string]any) { file(m)["sha256"] = strings.Repeat("0", 64) })
 		}},

@@ -87,7 +87,9 @@ func TestOddValuesAnywhere(t *testing.T) {
 	whole := h.export(h.furnish())
 	all := os.Getenv("EVERLOOP_ALL_ODD") != ""
 
-	for _, name := range []string{"manifest.json", "session.json", "history.json", "checkpoints.json", "turns.jsonl", "events.jsonl", "memories.json"} {
+	for _, name := range []string{
+		"manifest.json", "session.json", "history.json", "checkpoints.json", "turns.jsonl", "events.jsonl", "memories.json",
+	} {
 		lines := []string{""}
 		if text := unpack(t, whole).content[name]; strings.HasSuffix(name, "l") {
 			lines = strings.Split(strings.TrimSpace(text), "\n")

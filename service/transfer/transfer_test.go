@@ -629,8 +629,8 @@ func (h *house) traces() string {
 	var out strings.Builder
 
 	for _, table := range []string{
-		"sessions", "branches", "chats", "entries", "tool_calls", "questions", "checkpoints", "session_tasks", "session_extras", "event_archives",
-		"imports WHERE state IN ('uploading', 'running')",
+		"sessions", "branches", "chats", "entries", "tool_calls", "questions", "checkpoints", "session_tasks", "session_extras",
+		"event_archives", "imports WHERE state IN ('uploading', 'running')",
 	} {
 		var n int
 		require.NoError(h.t, h.db.Pool.QueryRow(h.t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
@@ -734,7 +734,9 @@ func TestAnArchiveHoldsNoSecretsAndLinksAreListed(t *testing.T) {
 		require.Equal(t, hashes[member.Name], member.SHA256, member.Name)
 	}
 
-	for _, name := range []string{"session.json", "turns.jsonl", "events.jsonl", "checkpoints.json", "history.json", "memories.json", "workspace/a.txt"} {
+	for _, name := range []string{
+		"session.json", "turns.jsonl", "events.jsonl", "checkpoints.json", "history.json", "memories.json", "workspace/a.txt",
+	} {
 		require.Contains(t, hashes, name)
 	}
 

@@ -54,9 +54,17 @@ func TestRead(t *testing.T) {
 		"offset 0 is the start": {
 			toolstest.Args{"file_path": "a.txt", "offset": 0, "limit": 9}, "     1\tone\n     2\ttwo\n     3\tthree\n", false,
 		},
-		"offset behind the end": {toolstest.Args{"file_path": "a.txt", "offset": 9}, "a.txt has 3 lines, so there is nothing at offset 9.", true},
-		"empty":                 {toolstest.Args{"file_path": "empty.txt"}, "(empty.txt is empty.)", false},
-		"full line":             {toolstest.Args{"file_path": "full.txt"}, "     1\t" + strings.Repeat("é", 2000) + "\n     2\tnext\n", false},
+		"offset behind the end": {
+			toolstest.Args{"file_path": "a.txt", "offset": 9},
+			"a.txt has 3 lines, so there is nothing at offset 9.",
+			true,
+		},
+		"empty": {toolstest.Args{"file_path": "empty.txt"}, "(empty.txt is empty.)", false},
+		"full line": {
+			toolstest.Args{"file_path": "full.txt"},
+			"     1\t" + strings.Repeat("é", 2000) + "\n     2\tnext\n",
+			false,
+		},
 		"cut line": {
 			toolstest.Args{"file_path": "long.txt"},
 			"     1\t" + strings.Repeat("é", 2000) + " [… cut: the line has 4003 bytes]\n     2\tnext\n",
@@ -186,7 +194,12 @@ func TestEdit(t *testing.T) {
 		"all": {
 			"x x\nx\n", toolstest.Args{"old_string": "x", "new_string": "yy", "replace_all": true}, "yy yy\nyy\n", "3 replacements",
 		},
-		"replacement holds old": {"x x\n", toolstest.Args{"old_string": "x", "new_string": "xx", "replace_all": true}, "xx xx\n", "2 replacements"},
+		"replacement holds old": {
+			"x x\n",
+			toolstest.Args{"old_string": "x", "new_string": "xx", "replace_all": true},
+			"xx xx\n",
+			"2 replacements",
+		},
 		"windows lines": {
 			"a\r\nb\r\nc\r\n", toolstest.Args{"old_string": "a\nb", "new_string": "1\n2\n3"}, "1\r\n2\r\n3\r\nc\r\n", "1 replacement",
 		},

@@ -141,7 +141,13 @@ func TestWebFetch_failures(t *testing.T) {
 	require.ErrorIs(t, err, fault)
 	require.NotContains(t, result.Output, "secret detail")
 
-	for _, bad := range []toolstest.Args{{}, {"url": ""}, {"url": 1}, {"url": "http://x", "method": "POST"}, {"url": strings.Repeat("x", 9000)}} {
+	for _, bad := range []toolstest.Args{
+		{},
+		{"url": ""},
+		{"url": 1},
+		{"url": "http://x", "method": "POST"},
+		{"url": strings.Repeat("x", 9000)},
+	} {
 		result, err = callWeb(t, tools.Deps{Web: failing(fault)}, "WebFetch", bad)
 		require.NoError(t, err)
 		require.True(t, result.IsError)

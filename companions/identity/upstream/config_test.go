@@ -45,9 +45,11 @@ func TestParse_refused(t *testing.T) {
 		"http":          "providers: [{id: a, issuer: 'http://a.example', client_id: x}]",
 		"no issuer":     "providers: [{id: a, client_id: x}]",
 		"query":         "providers: [{id: a, issuer: 'https://a.example?x', client_id: x}]",
-		"twice":         "providers: [{id: a, issuer: 'https://a.example', client_id: x}, {id: a, issuer: 'https://b.example', client_id: x}]",
-		"two secrets":   "providers: [{id: a, issuer: 'https://a.example', client_id: x, client_secret: secret-value, client_secret_file: /x}]",
-		"lost file":     "providers: [{id: a, issuer: 'https://a.example', client_id: x, client_secret_file: /nothing/here}]",
+		"twice": "providers: [{id: a, issuer: 'https://a.example', client_id: x}, " +
+			"{id: a, issuer: 'https://b.example', client_id: x}]",
+		"two secrets": "providers: [{id: a, issuer: 'https://a.example', client_id: x, " +
+			"client_secret: secret-value, client_secret_file: /x}]",
+		"lost file": "providers: [{id: a, issuer: 'https://a.example', client_id: x, client_secret_file: /nothing/here}]",
 	} {
 		_, err := upstream.Parse([]byte(text))
 		require.Error(t, err, name)
