@@ -10,6 +10,7 @@ import { boundTable, parseTable } from '../src/rooms/files/preview';
 import { lay } from '../src/rooms/history/tree';
 import { lineDiff, unifiedLines } from '../src/ui/diff';
 import { groupParts, portion, portionsUnasked, splitBlocks, weigh, within } from '../src/ui/blocks';
+import { Growing } from '../src/ui/growing';
 import { bounded } from '../src/ui/code';
 import { Prose } from '../src/ui/markdown';
 
@@ -33,6 +34,30 @@ describe('splitBlocks', () => {
   test('nothing is lost', () => {
     const text = '# T\n\nA\n\n1. x\n2. y\n\n~~~\n```\n\n~~~\n\nZ';
     expect(texts(text).join('\n').replace(/\s/g, '')).toBe(text.replace(/\s/g, ''));
+  });
+  test('a text that grows has the parts of the whole text, and keeps those that are steady', () => {
+    const pieces = [
+      'word', ' ', '\n', '\n\n', '- ', '1. ', '```', '~~~', '|', '|a|b|\n|-|-|\n', '    ', '# ', '> ', '*', '\t', '\r\n', '\u0007', '-', '---\n',
+      'x'.repeat(60_000), '|1|2|\n'.repeat(300),
+    ];
+    let seed = 7;
+    const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below;
+    for (let round = 0; round < 60; round++) {
+      const growing = new Growing();
+      let text = '';
+      for (let step = 0; step < 60; step++) {
+        text += pieces[random(random(8) === 0 ? pieces.length : pieces.length - 2)] ?? '';
+        const fresh = new Growing().parts(text);
+        expect(growing.parts(text)).toEqual(fresh);
+      }
+    }
+    const growing = new Growing();
+    const before = growing.parts('one\n\ntwo\n\nthree\n\nfour');
+    const after = growing.parts('one\n\ntwo\n\nthree\n\nfour and five\n\nsix');
+    expect(after[0]).toBe(before[0]);
+    expect(after[1]).toBe(before[1]);
+    expect(after.map((part) => part.text)).toEqual(['one', 'two', 'three', 'four and five', 'six']);
+    expect(growing.parts('another').map((part) => part.text)).toEqual(['another']);
   });
   test('a table is apart from what is before and behind it', () => {
     expect(splitBlocks('so:\n|a|b|\n|-|-|\n|1|2|\n- x\n- y')).toEqual([

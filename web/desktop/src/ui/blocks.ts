@@ -57,8 +57,15 @@ export interface Part {
  * splitBlocks cuts a text at blank lines that are not within a fence, an indented part or a list, and what is long
  * between two of its lines. While a text streams only the last part changes, so that the others need no work.
  */
-export function splitBlocks(text: string): Part[] {
+export const splitBlocks = (text: string): Part[] => split(text).parts;
+
+/**
+ * split gives the parts of splitBlocks, and how many of them, of so many lines, stay what they are whatever is
+ * written behind the text.
+ */
+export function split(text: string): { parts: Part[]; steady: { parts: number; lines: number } } {
   const parts: Part[] = [];
+  let steady = { parts: 0, lines: 0 };
   let current: string[] = [];
   let head: string[] = []; // of the table that current is in
   let kind: Part['table'];
@@ -101,11 +108,13 @@ export function splitBlocks(text: string): Part[] {
       }
     }
     const fenced = fence.has(line);
-    if (blank && !fenced && current.length > 0 && next.trim() !== '' && !/^(\s|[-*+] |\d+[.)] )/.test(next)) end();
-    else if (!blank || fenced || current.length > 0) add(line, fenced);
+    if (blank && !fenced && current.length > 0 && next.trim() !== '' && !/^(\s|[-*+] |\d+[.)] )/.test(next)) {
+      end();
+      if (index + 2 < lines.length) steady = { parts: parts.length, lines: index + 1 }; // the next line is whole
+    } else if (!blank || fenced || current.length > 0) add(line, fenced);
   }
   end();
-  return parts;
+  return { parts, steady };
 }
 
 /** Weight is what a part costs; one that is `plain` would cost too much, and is shown as it was written. */

@@ -41,15 +41,19 @@ const cutOff = (count: number): string => plural(count, '… {count} more charac
 export const maxParagraph = 50_000;
 
 /** bounded cuts what is too long to be shown: lines, and the text. */
-export function bounded(text: string, longest = maxLine): string {
-  let shown = text.length > maxShown ? `${text.slice(0, maxShown)}\n${cutOff(text.length - maxShown)}` : text;
-  if (shown.length > longest) {
-    shown = shown
-      .split('\n')
-      .map((line) => (line.length > longest ? `${line.slice(0, longest)} ${cutOff(line.length - longest)}` : line))
-      .join('\n');
-  }
-  return shown;
+export const bounded = (text: string, longest = maxLine): string => boundedLines(boundedWhole(text), longest);
+
+/** boundedWhole cuts a text that is too long to be shown. */
+export const boundedWhole = (text: string): string =>
+  text.length > maxShown ? `${text.slice(0, maxShown)}\n${cutOff(text.length - maxShown)}` : text;
+
+/** boundedLines cuts the lines that are too long to be shown. */
+export function boundedLines(text: string, longest = maxLine): string {
+  if (text.length <= longest) return text;
+  return text
+    .split('\n')
+    .map((line) => (line.length > longest ? `${line.slice(0, longest)} ${cutOff(line.length - longest)}` : line))
+    .join('\n');
 }
 
 export const Code = memo(function Code({ text, language, className, tall, label = t('Code') }: {

@@ -3,10 +3,10 @@ import Markdown, { type Components, defaultUrlTransform } from 'react-markdown';
 import rehypeSanitize, { defaultSchema } from 'rehype-sanitize';
 import remarkGfm from 'remark-gfm';
 import { t } from '../lib/i18n';
-import { visible } from '../lib/visible';
-import { groupParts, portion, portionsUnasked, splitBlocks, type Weighed, weigh, within } from './blocks';
+import { groupParts, portion, portionsUnasked, type Weighed, within } from './blocks';
 import { Button } from './button';
-import { bounded, Code, CopyButton, DownloadText, isCut, maxParagraph } from './code';
+import { Code, CopyButton, DownloadText, isCut, maxParagraph } from './code';
+import { Growing } from './growing';
 
 const schema = { ...defaultSchema, clobberPrefix: 'text-' };
 
@@ -93,7 +93,10 @@ class Guard extends Component<{ text: string; children: ReactNode }, { failed: b
   }
 }
 
-function Group({ parts }: { parts: Weighed[] }) {
+const same = (a: readonly Weighed[], b: readonly Weighed[]): boolean =>
+  a.length === b.length && a.every((part, index) => part === b[index]);
+
+const Group = memo(function Group({ parts }: { parts: Weighed[] }) {
   const text = parts.map((part) => part.text).join('\n');
   if (parts[0]?.plain) return <Written text={text} />;
   return (
@@ -109,7 +112,17 @@ function Group({ parts }: { parts: Weighed[] }) {
       )}
     </Guard>
   );
-}
+}, (a, b) => same(a.parts, b.parts));
+
+// Groups of a long text are compared batch by batch, so that a text which grows does not have all of them rendered.
+const batch = 50;
+
+const Groups = memo(function Groups({ groups }: { groups: Weighed[][] }) {
+  return groups.map((parts, index) => <Group key={index} parts={parts} />);
+}, (a, b) => a.groups.length === b.groups.length && a.groups.every((parts, index) => same(parts, b.groups[index] ?? [])));
+
+const batches = (groups: Weighed[][]): Weighed[][][] =>
+  Array.from({ length: Math.ceil(groups.length / batch) }, (_, index) => groups.slice(index * batch, (index + 1) * batch));
 
 /**
  * Prose shows Markdown of a model or a file. It is not trusted: there is no HTML in it, and no address that runs a script.
@@ -120,7 +133,8 @@ export const Prose = memo(function Prose({ text }: { text: string }) {
   const [portions, setPortions] = useState(1);
   const [wanted, setWanted] = useState(portionsUnasked);
   const cut = useMemo(() => isCut(text, maxParagraph), [text]);
-  const parts = useMemo(() => splitBlocks(visible(bounded(text, maxParagraph))).map((part) => ({ ...part, ...weigh(part) })), [text]);
+  const [growing] = useState(() => new Growing());
+  const parts = useMemo(() => growing.parts(text), [growing, text]);
   const shown = within(parts, portions * portion);
   const more = shown < parts.length;
   useEffect(() => {
@@ -130,7 +144,7 @@ export const Prose = memo(function Prose({ text }: { text: string }) {
   }, [more, portions, wanted]);
   return (
     <div className="prose min-w-0 break-words" dir="auto">
-      {groupParts(parts.slice(0, shown)).map((group, index) => <Group key={index} parts={group} />)}
+      {batches(groupParts(parts.slice(0, shown))).map((groups, index) => <Groups key={index} groups={groups} />)}
       {more && portions >= wanted && (
         <p>
           <Button small onClick={() => setWanted(portions + portionsUnasked)}>
