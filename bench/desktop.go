@@ -20,6 +20,7 @@ const (
 	desktopPaint   = 1000 // ms
 	desktopOpening = 1000 // ms
 	desktopTask    = 50   // ms
+	desktopNodes   = 500  // a page of four answers has some 10,000
 )
 
 // desktopStream is an answer as the desktop shows it.
@@ -49,6 +50,10 @@ type desktopFound struct {
 	} `json:"opening"`
 	Paced desktopStream `json:"paced"` // at some 2,000 tokens a second
 	Fast  desktopStream `json:"fast"`  // at full speed
+	Hour  struct {
+		HeapBytesPerToken float64 `json:"heapBytesPerToken"`
+		Nodes             float64 `json:"nodes"` // of the page, more at the end than when earlier answers were out of view
+	} `json:"hour"`
 }
 
 // measureDesktop takes what the desktop costs in a browser. It wants the system's Chromium
@@ -97,6 +102,8 @@ func measureDesktop(ctx context.Context, b *bench) error {
 	b.value("  tasks over 50 ms", "", found.Opening.Scrolled, nil)
 	b.stream("a stream of 2,000 tokens/s as it is shown", found.Paced, result.AtMost(desktopTask))
 	b.stream("a stream at full speed as it is shown", found.Fast, nil)
+	b.value("an hour of answers at 50 tokens/s: heap kept for a token", "B", found.Hour.HeapBytesPerToken, nil)
+	b.value("  nodes of the page, more at its end", "", found.Hour.Nodes, result.AtMost(desktopNodes))
 
 	return nil
 }

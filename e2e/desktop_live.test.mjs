@@ -154,6 +154,49 @@ describe('desktop, live', {
     await close(page);
   });
 
+  test('a long queue, a long failure and many attachments leave the conversation its place', async () => {
+    const { session_id: id } = await fixture.rest.post('/api/sessions', {});
+    await fixture.rest.post(`/api/sessions/${id}/chat`, { message: `First of all. ${steps(bash('sleep 300'))}` });
+    await eventually('the chat runs', async () => (await fixture.rest.detail(id)).status === 'running');
+    for (let n = 0; n < 40; n++) {
+      await fixture.rest.post(`/api/sessions/${id}/chat`, { message: `Message ${n} of the queue`, delivery: 'enqueue' });
+    }
+    const page = await desktop.open();
+    await page.goto(`${fixture.server.desktopURL}/s/${id}`);
+    await page.getByText('40 messages in the queue').waitFor();
+    await page.locator('input[type=file]').first().setInputFiles(Array.from({ length: 15 }, (_, n) => ({
+      name: `a file with a long name, number ${n}.txt`, mimeType: 'text/plain', buffer: Buffer.from('x'),
+    })));
+    const box = page.getByRole('region', { name: 'Conversation' });
+    const roomy = async (what, least) => {
+      const { height } = await box.boundingBox();
+      assert.ok(height >= least, `${what}: the conversation has ${height} pixels`);
+    };
+    await roomy('with a queue and attachments', 300);
+    await box.getByText('First of all.').waitFor();
+    await page.getByText('Message 39 of the queue').scrollIntoViewIfNeeded();
+    await clean(page, 'long-queue');
+    await page.setViewportSize({ width: 360, height: 740 });
+    await roomy('on a small screen', 120);
+    await page.setViewportSize({ width: 1400, height: 900 });
+    await page.getByRole('button', { name: 'Stop and clear' }).click();
+    await page.getByText('messages in the queue').waitFor({ state: 'detached' });
+    await close(page);
+
+    const failed = await fixture.rest.post('/api/sessions', {});
+    await fixture.rest.post(`/api/sessions/${failed.session_id}/chat`, {
+      message: steps({ status: 400, error_message: 'the source refuses this request, for a reason of many words. '.repeat(100) }),
+    });
+    await eventually('the chat fails', async () => (await fixture.rest.detail(failed.session_id)).status === 'failed');
+    const other = await desktop.open();
+    await other.goto(`${fixture.server.desktopURL}/s/${failed.session_id}`);
+    await other.getByText('The chat has failed').waitFor();
+    const { height } = await other.getByRole('region', { name: 'Conversation' }).boundingBox();
+    assert.ok(height >= 400, `the conversation has ${height} pixels`);
+    await clean(other, 'long-failure');
+    await close(other);
+  });
+
   test('a sidebar of many sessions has those in view, and reads more when it is scrolled', async () => {
     for (let n = 0; n < 60; n++) await fixture.rest.post('/api/sessions', { intent: `Number ${n} of many` });
     const page = await desktop.open();

@@ -7,6 +7,7 @@ import { launch, program } from '../../e2e/lib/browser.mjs';
 const { DESKTOP, AGENT, KEY, SESSION, ROUNDS, TOKENS } = process.env;
 const rounds = Number(ROUNDS);
 const tokens = Number(TOKENS);
+const shownAnswers = 4; // from then on, earlier ones are out of view
 
 const browser = await launch(program());
 const auth = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' };
@@ -127,29 +128,41 @@ async function watched(page) {
   await longTasks(page);
 }
 
-// stream follows an answer of so many tokens, and compares what is shown with what was said.
-async function stream(pace) {
+// conversation opens a new session, with what asks for an answer of so many tokens and waits until it is shown.
+async function conversation() {
   const call = async (method, path, body) => {
     const answer = await fetch(`${AGENT}${path}`, { method, headers: auth, body: body && JSON.stringify(body) });
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
     return answer.json();
   };
   const { session_id: session } = await call('POST', '/api/sessions', {});
-  const { page, context, cdp } = await open(`/s/${session}`);
-  await page.getByRole('textbox').first().waitFor();
-  const heap = async () => {
-    await cdp.send('HeapProfiler.collectGarbage');
-    return (await cdp.send('Runtime.getHeapUsage')).usedSize;
+  const opened = await open(`/s/${session}`);
+  await opened.page.getByRole('textbox').first().waitFor();
+  const speak = async (name, pace) => {
+    const words = Array.from({ length: tokens }, (_, i) => (i % 12 === 11 ? `${name}${i}.\n\n` : `${name}${i} `)).join('');
+    await call('POST', `/api/sessions/${session}/chat`, {
+      message: `Speak.[[script]]${JSON.stringify({ steps: [{ text: words, ...pace }] })}`,
+    });
+    const last = `${name}${tokens - 1}`;
+    await opened.page.waitForFunction((word) => document.querySelector('main').textContent.includes(word), last, {
+      timeout: 300_000, polling: 50,
+    });
+    return words;
   };
+  const heap = async () => {
+    await opened.cdp.send('HeapProfiler.collectGarbage');
+    return (await opened.cdp.send('Runtime.getHeapUsage')).usedSize;
+  };
+  return { ...opened, speak, heap };
+}
+
+// stream follows an answer, and compares what is shown with what was said.
+async function stream(pace) {
+  const { page, context, speak, heap } = await conversation();
   const before = await heap();
   await watched(page);
-  const words = Array.from({ length: tokens }, (_, i) => (i % 12 === 11 ? `w${i}.\n\n` : `w${i} `)).join('');
   const began = performance.now();
-  await call('POST', `/api/sessions/${session}/chat`, {
-    message: `Speak.[[script]]${JSON.stringify({ steps: [{ text: words, ...pace }] })}`,
-  });
-  const last = `w${tokens - 1}`;
-  await page.waitForFunction((word) => document.querySelector('main').textContent.includes(word), last, { timeout: 300_000, polling: 50 });
+  const words = await speak('w', pace);
   const seconds = (performance.now() - began) / 1000;
   const tasks = await longTasks(page);
   const shown = await page.evaluate(() => document.querySelector('main').textContent.replace(/\s+/g, ' '));
@@ -159,11 +172,28 @@ async function stream(pace) {
   return { tokensPerSecond: tokens / seconds, longest: longest(tasks), long: tasks.length, missing, heapBytesPerToken: grown / tokens };
 }
 
+// hour follows as many tokens as an hour of answers has at 50 tokens a second, and takes what a page
+// keeps of them once it holds as many turns as it shows.
+async function hour() {
+  const { context, cdp, speak, heap } = await conversation();
+  const state = async () => ({ heap: await heap(), nodes: (await cdp.send('Memory.getDOMCounters')).nodes });
+  const answers = Math.ceil((3600 * 50) / tokens) + shownAnswers;
+  let early;
+  for (let i = 1; i <= answers; i++) {
+    await speak(`a${i}w`, {});
+    if (i === shownAnswers) early = await state();
+  }
+  const late = await state();
+  await context.close();
+  return { heapBytesPerToken: (late.heap - early.heap) / (tokens * (answers - shownAnswers)), nodes: late.nodes - early.nodes };
+}
+
 const found = {};
 for (const [name, measure] of Object.entries({
   scripts, paint, opening,
   paced: () => stream({ chunk: 24, delay_ms: 1 }), // some 2,000 words a second
   fast: () => stream({}),
+  hour,
 })) found[name] = await measure();
 await browser.close();
 console.log(JSON.stringify(found));

@@ -108,13 +108,7 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
         {state.joining.length > 0 && (
           <section aria-label={t('On its way')} className="mb-2 rounded-lg border bg-panel px-3 py-1.5 text-sm">
             <p className="text-xs text-soft">{t('The agent reads this before its next step')}</p>
-            <ol>
-              {state.joining.map((one) => (
-                <li key={one.turn_id} className="truncate" dir="auto">
-                  {one.preview || t('Picture')}
-                </li>
-              ))}
-            </ol>
+            <Previews messages={state.joining} />
           </section>
         )}
         {state.queueLength > 0 && (
@@ -125,13 +119,7 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
                 {t('Stop and clear')}
               </button>
             </p>
-            <ol>
-              {state.queue.map((one) => (
-                <li key={one.turn_id} className="truncate" dir="auto">
-                  {one.preview}
-                </li>
-              ))}
-            </ol>
+            <Previews messages={state.queue} />
           </section>
         )}
         {owner ? (
@@ -158,3 +146,14 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
     </div>
   );
 }
+
+// Previews lists messages that wait. Many of them scroll, so that the conversation keeps its place.
+const Previews = ({ messages }: { messages: readonly { turn_id: string; preview: string }[] }) => (
+  <ol className="max-h-32 overflow-y-auto" tabIndex={0}>
+    {messages.map((one) => (
+      <li key={one.turn_id} className="truncate" dir="auto">
+        {one.preview || t('Picture')}
+      </li>
+    ))}
+  </ol>
+);

@@ -153,7 +153,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
       onDrop={drop}
     >
       {(attached.length > 0 || wanted) && (
-        <ul aria-label={t('Attachments')} className="flex flex-wrap gap-2 px-3 pt-3">
+        <ul aria-label={t('Attachments')} className="flex max-h-40 flex-wrap gap-2 overflow-y-auto px-3 pt-3">
           {wanted && <ResultChip value={wanted} remove={() => setWanted(undefined)} />}
           {attached.map((one, index) => (
             <li key={index} className="flex max-w-60 items-center gap-2 rounded-md border bg-panel py-1 pr-1 pl-2 text-xs">

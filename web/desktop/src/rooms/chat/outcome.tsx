@@ -44,7 +44,7 @@ export function OutcomeNote({ state }: { state: Snapshot }) {
   switch (outcome?.kind) {
     case 'failed':
       return (
-        <span className="min-w-0 py-1 break-words text-bad" dir="auto">
+        <span tabIndex={0} className="max-h-40 min-w-0 overflow-y-auto py-1 break-words text-bad" dir="auto">
           {outcome.message ? t('The chat has failed: {message}', { message: outcome.message }) : t('The chat has failed.')}{' '}
           <code dir="ltr">{outcome.code}</code>
           {outcome.advice && <span className="block">{outcome.advice}</span>}
