@@ -1,5 +1,6 @@
+import { type AsyncRouteComponent, lazyRouteComponent } from '@tanstack/react-router';
 import { Bot, CalendarClock, Inbox, Library, Settings, ShieldCheck, SquareKanban, Webhook, Workflow } from 'lucide-react';
-import { type ComponentType, lazy, type LazyExoticComponent } from 'react';
+import type { ComponentType } from 'react';
 import { roomTexts, t } from './lib/i18n';
 import { InboxBadge } from './rooms/inbox/badge';
 
@@ -9,7 +10,7 @@ import { InboxBadge } from './rooms/inbox/badge';
  */
 export interface Room {
   path: string;
-  component: LazyExoticComponent<ComponentType>;
+  component: AsyncRouteComponent<object>;
   nav?: {
     label: string;
     icon: ComponentType<{ size?: number; className?: string }>;
@@ -20,15 +21,16 @@ export interface Room {
 }
 
 // The texts of a room come before its modules, which take theirs when they are loaded.
-const room = (load: () => Promise<{ default: ComponentType }>) => lazy(async () => {
-  await roomTexts();
-  return load();
-});
+const room = (load: () => Promise<{ default: ComponentType }>) =>
+  lazyRouteComponent(async () => {
+    await roomTexts();
+    return load();
+  });
 
 /** rooms lists all pages; the sidebar has them in this order. */
 export const rooms: Room[] = [
-  { path: '/', component: lazy(() => import('./rooms/chat/new-chat')) },
-  { path: '/s/$sessionId', component: lazy(() => import('./rooms/chat/chat')) },
+  { path: '/', component: lazyRouteComponent(() => import('./rooms/chat/new-chat')) },
+  { path: '/s/$sessionId', component: lazyRouteComponent(() => import('./rooms/chat/chat')) },
   { path: '/s/$sessionId/files', component: room(() => import('./rooms/files/files')) },
   { path: '/s/$sessionId/history', component: room(() => import('./rooms/history/history')) },
   {

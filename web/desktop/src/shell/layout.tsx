@@ -5,7 +5,6 @@ import { cn } from '../lib/cn';
 import { t } from '../lib/i18n';
 import { useQuestionNotifications } from '../lib/notifications';
 import { IconButton } from '../ui/button';
-import { Spinner } from '../ui/page';
 import { actionOf, typesText } from './shortcuts';
 import { Sidebar } from './sidebar';
 
@@ -69,15 +68,7 @@ export function Layout() {
           </div>
         )}
         <div className={cn('h-full', !open && 'sidebar-hidden')}>
-          <Suspense
-            fallback={
-              <div className="p-4 pl-14">
-                <Spinner />
-              </div>
-            }
-          >
-            <Outlet />
-          </Suspense>
+          <Outlet />
         </div>
       </main>
       {over !== undefined && (
