@@ -104,7 +104,7 @@ func sources(t *testing.T) []string {
 		switch {
 		case strings.Contains(path, "testdata/"): // recorded
 		case filepath.Base(path) == "Makefile",
-			slices.Contains([]string{".go", ".sql", ".md", ".mjs", ".js", ".py", ".sh", ".tmpl"}, filepath.Ext(path)):
+			slices.Contains([]string{".go", ".sql", ".md", ".mjs", ".js", ".ts", ".tsx", ".py", ".sh", ".tmpl"}, filepath.Ext(path)):
 			paths = append(paths, path)
 		}
 	}

@@ -37,7 +37,7 @@ const (
 // Engine is PostgreSQL with these settings.
 func (s *PostgresSettings) Engine() Engine {
 	return Engine{
-		Name: "postgres", Label: "PostgreSQL", Title: "Records (PostgreSQL)", Variable: "DATABASE_URL", secret: true,
+		Name: "postgres", Label: "PostgreSQL", Title: "Database (PostgreSQL)", Variable: "DATABASE_URL", secret: true,
 		Hint:    "Check that PostgreSQL runs and that DATABASE_URL is right.",
 		Address: func() string { return s.DatabaseURL },
 		options: func(flags.Keys, string) error { return s.Check() },

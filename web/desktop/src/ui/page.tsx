@@ -20,7 +20,7 @@ export function Page({
   return (
     <div className="flex h-full min-h-0 flex-col">
       <header className="flex min-h-12 flex-wrap items-center gap-2 border-b py-1.5 pr-3 pl-4 room-header">
-        <h1 className="min-w-32 flex-1 truncate text-base font-semibold">{title}</h1>
+        <h1 className="min-w-52 flex-1 truncate text-base font-semibold">{title}</h1>
         {actions}
       </header>
       <div className="min-h-0 flex-1 overflow-y-auto" tabIndex={-1}>

@@ -25,7 +25,7 @@ export function Audit() {
         <Field label={t('Who')}>
           {(ids) => (
             <Select {...ids} value={actor} onChange={(event) => setActor(event.target.value)}>
-              <option value="">{t('anybody')}</option>
+              <option value="">{t('all users')}</option>
               {users.data?.items.map((user) => (
                 <option key={user.id} value={user.id}>
                   {user.name || user.username}

@@ -223,7 +223,7 @@ export default function Board() {
                         dragEnd={() => drag(undefined)}
                         move={(to) => void put(issue, { status: to, index: (columns as Columns)[to].length })}
                         index={index}
-                        nudge={(by) => void put(issue, { status: issue.status, index: Math.max(0, index + by) })}
+                        moveBy={(by) => void put(issue, { status: issue.status, index: Math.max(0, index + by) })}
                       />
                     )}
                   </Column>
@@ -324,7 +324,7 @@ function Card({
   drag,
   dragEnd,
   move,
-  nudge,
+  moveBy,
   index,
 }: {
   workspace: string;
@@ -336,7 +336,7 @@ function Card({
   drag: (issue: Issue) => void;
   dragEnd: () => void;
   move: (to: Status) => void;
-  nudge: (by: number) => void;
+  moveBy: (by: number) => void;
   index: number;
 }) {
   const link = useRef<HTMLAnchorElement>(null);
@@ -390,8 +390,8 @@ function Card({
                 </IconButton>
               }
               items={[
-                { label: t('Up'), run: () => nudge(-1) },
-                { label: t('Down'), run: () => nudge(1) },
+                { label: t('Up'), run: () => moveBy(-1) },
+                { label: t('Down'), run: () => moveBy(1) },
                 null,
                 ...statuses
                   .filter((one) => one !== issue.status)

@@ -7,7 +7,7 @@ import { Select } from '../../ui/field';
 
 type Speed = 1 | 2 | 5;
 
-/** ReplayBar plays what happened in another session, faster or slower, and hands over to the agent. */
+/** ReplayBar plays what happened in another session, faster or slower, and lets the agent go on from there. */
 export function ReplayBar({ id, state }: { id: string; state: Schemas['ReplayState'] }) {
   const change = useAction((body: Parameters<ReturnType<typeof api>['changeReplay']>[1]) => api().changeReplay(id, body), {
     refresh: [['session', id]],

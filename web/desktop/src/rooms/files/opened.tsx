@@ -122,7 +122,7 @@ export function Opened({
       </div>
       {conflict && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or somebody else.')}</span>
+          <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or another user.')}</span>
           <Button small onClick={() => void file.refetch().then(reload)}>
             {t('Take theirs')}
           </Button>

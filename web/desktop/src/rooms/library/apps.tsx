@@ -30,7 +30,7 @@ export function Apps() {
   return (
     <Section
       title={t('Published apps')}
-      note={t('Directories of workspaces that anybody with the address can see.')}
+      note={t('Directories of workspaces that everyone with the address can see.')}
       actions={
         <Button look="primary" onClick={() => setPublishing(true)}>
           <Upload size={15} aria-hidden />
@@ -132,7 +132,7 @@ function Publish({ done }: { done: () => void }) {
       title={t('Publish an app')}
       confirm={t('Publish')}
       submit={() => publish.mutateAsync()}
-      description={t('A copy of the directory becomes public: anybody with the address can see it, without a sign-in.')}
+      description={t('A copy of the directory becomes public: everyone with the address can see it, without a sign-in.')}
     >
       <SessionChoice value={session} change={setSession} />
       <Field label={t('Directory')} hint={t('It has an index.html; empty: the whole workspace')}>

@@ -39,7 +39,7 @@ export function Shared() {
         note={
           off
             ? t('This service has public links turned off.')
-            : t('Whoever has a link can read the session until the link ends. A link is shown once, when it is made.')
+            : t('Everyone with a link can read the session until the link ends. A link is shown once, when it is made.')
         }
         actions={
           <>
@@ -117,7 +117,7 @@ function Create({ done, made }: { done: () => void; made: (made: Made) => void }
       title={t('Create a public link')}
       confirm={t('Create')}
       submit={async () => made({ link: await create.mutateAsync(), session })}
-      description={t('Check the session first: whoever has the link reads all of its turns, without a sign-in.')}
+      description={t('Check the session first: everyone with the link can read all of its turns, without a sign-in.')}
     >
       <SessionChoice value={session} change={setSession} />
       <Field label={t('It ends after')}>
@@ -162,7 +162,7 @@ function SharedSessions({ add }: { add: () => void }) {
   return (
     <Section
       title={t('Shared with all users')}
-      note={t('Sessions of yours that everybody who is signed in can read.')}
+      note={t('Sessions of yours that all signed-in users can read.')}
       actions={
         <Button onClick={add}>
           <Users size={15} aria-hidden />
@@ -237,7 +237,7 @@ function ShareDialog({ done }: { done: () => void }) {
       title={t('Share a session with all users')}
       confirm={t('Share')}
       submit={() => share.mutateAsync()}
-      description={t('Everybody who is signed in can read it; only you can write to it.')}
+      description={t('All signed-in users can read it; only you can write to it.')}
     >
       <SessionChoice value={session} change={setSession} />
     </FormDialog>
