@@ -239,6 +239,24 @@ test('a result that does not follow the schema fails the run, and failures disab
   await remove(task);
 });
 
+test('a run whose outcome contract is not met has failed, and says what is missing', async () => {
+  const prompt = steps(bash('mkdir report; echo Total 3 > report/today.md'), { text: 'It is written.' });
+  const contract = { files: ['report/*.md'], commands: ['grep -q Total report/today.md'] };
+  const task = await create({ ...contract, prompt });
+  const met = await ended(task, await runNow(task));
+  assert.deepEqual([met.status, met.error_code], ['completed', null]);
+  assert.deepEqual(met.checks.map((check) => [check.kind, check.met]), [['command', true], ['file', true]]);
+
+  await fixture.rest.patch(`/api/scheduled-tasks/${task.id}`, { commands: ['echo why >&2; exit 3'], files: ['missing/*.csv'] });
+  const failed = await ended(task, await runNow(task));
+  assert.deepEqual([failed.status, failed.error_code], ['failed', 'outcome_not_met']);
+  assert.match(failed.error, /exit code 3; file "missing\/\*\.csv": no file matches/);
+  const [command, file] = failed.checks;
+  assert.deepEqual([command.exit_code, command.output, command.met, file.met], [3, 'why\n', false, false]);
+  assert.equal((await fixture.rest.detail(failed.session_id)).status, 'completed', 'the chat itself went well');
+  await remove(task);
+});
+
 test('with skip_confirmations a question never holds a run', async () => {
   const question = call('AskUserQuestion', { questions: [{ question: 'Which?', options: [{ label: 'a' }, { label: 'b' }] }] });
   const prompt = steps({ calls: [question] }, { text: 'I chose a' });
