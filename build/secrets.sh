@@ -18,6 +18,6 @@ done
 # The agent's models come through the gateway of the stack unless another server is set.
 if ! grep -q '^LLM_GATEWAY_URL=.' "$file"; then
   key=$(sed -n 's/^GATEWAY_KEY=//p' "$file" | tail -n 1)
-  printf 'LLM_GATEWAY_URL=http://gateway:30000\nLLM_GATEWAY_KEY=%s\n' "$key" >>"$file"
+  printf 'LLM_GATEWAY_URL=http://gateway:29999\nLLM_GATEWAY_KEY=%s\n' "$key" >>"$file"
   echo "set LLM_GATEWAY_URL in $file"
 fi
