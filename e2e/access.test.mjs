@@ -8,7 +8,7 @@ import { Fixture, bash, call, steps } from './lib/fixture.mjs';
 let fixture, ui;
 before(async () => {
   fixture = await Fixture.start();
-  ui = `http://127.0.0.1:${fixture.server.ports.ui}`;
+  ui = fixture.server.uiURL;
 });
 after(() => fixture?.close());
 
@@ -41,12 +41,12 @@ test('a page whose name was made to point here is refused everywhere', async () 
     `${fixture.server.mockURL}/control/requests`,
     `${fixture.server.mockURL}/v1/models`,
     ...['identity', 'registry', 'git', 'desktop'].flatMap((name) => {
-      const at = `http://127.0.0.1:${fixture.server.ports[name]}`;
+      const at = fixture.server[`${name}URL`];
       return [`${at}/`, `${at}/api/health`];
     }),
-    `http://127.0.0.1:${fixture.server.ports.registry}/skills`,
-    `http://127.0.0.1:${fixture.server.ports.identity}/.well-known/openid-configuration`,
-    `http://127.0.0.1:${fixture.server.ports.gateway}/v1/models`,
+    `${fixture.server.registryURL}/skills`,
+    `${fixture.server.identityURL}/.well-known/openid-configuration`,
+    `${fixture.server.gatewayURL}/v1/models`,
     `${ui}/`,
     `${ui}/signin`,
     `${ui}/healthz`,

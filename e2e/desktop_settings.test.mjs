@@ -241,7 +241,7 @@ describe('desktop settings', {
       `${fixture.server.desktopURL}${await page.getByRole('link', { name: 'API reference' }).getAttribute('href')}`,
     );
     assert.equal(reference.status(), 200);
-    assert.equal(await page.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), `http://127.0.0.1:${fixture.server.ports.ui}`);
+    assert.equal(await page.getByRole('link', { name: 'Temporal UI' }).getAttribute('href'), fixture.server.uiURL);
 
     // A user: made, given rights and roles, refused once deleted.
     await page.getByRole('tab', { name: 'Users' }).click();

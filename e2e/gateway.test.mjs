@@ -11,7 +11,7 @@ let fixture, server, key, client;
 before(async () => {
   fixture = await Fixture.start();
   server = fixture.server;
-  key = readFileSync(join(server.dir, 'data/gateway-key'), 'utf8').trim();
+  key = server.secret('gateway-key');
   client = new OpenAI({ baseURL: `${server.gatewayURL}/v1`, apiKey: key, maxRetries: 0 });
 });
 after(() => fixture?.close());

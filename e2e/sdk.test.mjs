@@ -87,7 +87,7 @@ describe('examples of the JavaScript SDK', () => {
 
 describe('a session over connections that break', () => {
   let proxy;
-  before(async () => { proxy = await Proxy.listen({ host: '127.0.0.1', port: fixture.server.ports.agent }); });
+  before(async () => { proxy = await Proxy.listen({ host: fixture.server.host, port: fixture.server.ports.agent }); });
   after(() => proxy?.close());
 
   for (const transports of [['websocket'], ['polling']]) {

@@ -97,7 +97,7 @@ describe('examples of the Python SDK', () => {
 
 describe('a session of the Python SDK over connections that break', () => {
   let proxy;
-  before(async () => { proxy = await Proxy.listen({ host: '127.0.0.1', port: fixture.server.ports.agent }); });
+  before(async () => { proxy = await Proxy.listen({ host: fixture.server.host, port: fixture.server.ports.agent }); });
   after(() => proxy?.close());
 
   for (const transport of ['websocket', 'polling']) {

@@ -471,7 +471,7 @@ describe('archives that are refused', () => {
     // when it was answered.
     const send = (length, leave) => new Promise((resolve, reject) => {
       let said = '';
-      const socket = connect(fixture.server.ports.agent, '127.0.0.1', () => {
+      const socket = connect(fixture.server.ports.agent, fixture.server.host, () => {
         socket.write(request(length));
         socket.write(half, () => { if (leave) socket.destroy(); });
       });

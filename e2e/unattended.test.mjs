@@ -50,7 +50,7 @@ describe('the page on unattended work', () => {
 
 // With EVERLOOP_E2E_PICTURES, a directory, it makes the pictures of docs/operations.md from these runs.
 test('pictures of the runs in the UI of Temporal', { skip: !process.env.EVERLOOP_E2E_PICTURES }, async () => {
-  const ui = `http://127.0.0.1:${fixture.server.ports.ui}`;
+  const ui = fixture.server.uiURL;
   const browser = await launch(program());
   try {
     const page = await browser.newPage({ viewport: { width: 1400, height: 1100 }, reducedMotion: 'reduce' });

@@ -13,6 +13,7 @@ import { keepLog } from './faultlog.mjs';
 import { Proxy } from './proxy.mjs';
 import { Rest } from './rest.mjs';
 import { binary, freePorts } from './server.mjs';
+import { ownOnly } from './stack.mjs';
 import { Fixture, eventually } from './fixture.mjs';
 
 const readyWithin = 180_000;
@@ -115,6 +116,7 @@ export class Cluster {
 
   // start runs the engines, then prepare with the settings of the roles, then the roles.
   static async start({ apis = 1, workers = 1, env = {}, key, prepare } = {}) {
+    ownOnly('it starts a deployment of many processes');
     const cluster = new Cluster();
     cluster.dir = mkdtempSync(join(tmpdir(), 'everloop-cluster-'));
     chmodSync(cluster.dir, 0o755); // PostgreSQL runs as another user

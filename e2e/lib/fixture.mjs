@@ -68,10 +68,17 @@ export class Fixture {
   // event, must follow the rules, and must be stored as it was streamed.
   async settle() {
     try {
-      await this.#check();
+      if (this.server.refused?.()) await this.#leave();
+      else await this.#check();
     } finally {
       this.forget();
     }
+  }
+
+  // leave stops what a test has begun that cannot be run against a stack.
+  async #leave() {
+    await this.server.restore();
+    for (const [id, rest] of this.#sessions) await rest.call('POST', `/api/sessions/${id}/stop`, {});
   }
 
   async #check() {

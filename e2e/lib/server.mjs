@@ -3,13 +3,14 @@
 // directory is what an operator does after a crash.
 import { spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { keepLog } from './faultlog.mjs';
+import { Stack, given } from './stack.mjs';
 
 export const binary = process.env.EVERLOOP_BIN ?? fileURLToPath(new URL('../../bin/everloop', import.meta.url));
 const readyWithin = 180_000;
@@ -46,13 +47,16 @@ export class Server {
   #said = '';
   #mark = 0; // where the running process began to write
   program = binary; // that start runs
+  host = '127.0.0.1';
 
   constructor() {
     this.dir = mkdtempSync(join(tmpdir(), 'everloop-e2e-'));
     this.key = `el_test${randomBytes(24).toString('hex')}`;
   }
 
+  // start starts a service with these settings, or takes the stack that EVERLOOP_E2E_STACK names.
   static async start(env = {}) {
+    if (given) return Stack.attach(env);
     for (let tries = 1; ; tries++) {
       const server = new Server();
       server.env = env;
@@ -65,6 +69,7 @@ export class Server {
       server.gitURL = `http://127.0.0.1:${git}`;
       server.registryURL = `http://127.0.0.1:${registry}`;
       server.desktopURL = `http://127.0.0.1:${desktop}`;
+      server.uiURL = `http://127.0.0.1:${ui}`;
       try {
         await server.start();
         return server;
@@ -125,6 +130,11 @@ export class Server {
       if (Date.now() > deadline) throw new Error(`everloop is not ready after ${readyWithin} ms:\n${this.log(4000)}`);
       await pause(100);
     }
+  }
+
+  // secret is what a file holds that the first start has made.
+  secret(name) {
+    return readFileSync(join(this.dir, 'data', name), 'utf8').trim();
   }
 
   // said is what the running process wrote since its start.
