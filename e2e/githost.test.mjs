@@ -85,36 +85,36 @@ const head = async (repo, branch) =>
 
 describe('git hosting', () => {
   test('publishes what a push to main has, for the agent to install', async () => {
-    const copy = await new Copy('acme/tables').init();
+    const copy = await new Copy('forge/tables').init();
     const commit = await copy.commit('Start', { 'SKILL.md': document('tables', '1.0.0', 'one'), 'ref.md': 'r' });
-    assert.match(await copy.must('push', 'origin', 'main'), /remote: published acme\/tables 1\.0\.0, sha256:/);
-    const version = await registry.get('/skills/acme/tables/versions/1.0.0');
+    assert.match(await copy.must('push', 'origin', 'main'), /remote: published forge\/tables 1\.0\.0, sha256:/);
+    const version = await registry.get('/skills/forge/tables/versions/1.0.0');
     assert.deepEqual(version.git, { commit, branch: 'main' });
-    await registry.put('/skills/acme/tables/release', { version: '1.0.0' });
+    await registry.put('/skills/forge/tables/release', { version: '1.0.0' });
     const view = await fixture.session();
-    const installed = await fixture.rest.post(`/api/sessions/${view.session}/skills/install`, { org: 'acme', name: 'tables' });
+    const installed = await fixture.rest.post(`/api/sessions/${view.session}/skills/install`, { org: 'forge', name: 'tables' });
     assert.deepEqual([installed.version, installed.digest], ['1.0.0', version.digest]);
 
     // A branch publishes nothing; merged, it does.
     await copy.must('checkout', '--quiet', '-b', 'topic');
     await copy.commit('Next', { 'SKILL.md': document('tables', '1.1.0', 'two') });
     assert.doesNotMatch(await copy.must('push', 'origin', 'topic'), /published/);
-    assert.equal((await registry.call('GET', '/skills/acme/tables/versions/1.1.0')).status, 404);
-    assert.match(await copy.must('push', 'origin', 'topic:main'), /published acme\/tables 1\.1\.0/);
-    const shallow = new Copy('acme/tables', '');
-    await shallow.must('clone', '--quiet', '--depth=1', `${fixture.server.gitURL}/acme/tables.git`, '.');
+    assert.equal((await registry.call('GET', '/skills/forge/tables/versions/1.1.0')).status, 404);
+    assert.match(await copy.must('push', 'origin', 'topic:main'), /published forge\/tables 1\.1\.0/);
+    const shallow = new Copy('forge/tables', '');
+    await shallow.must('clone', '--quiet', '--depth=1', `${fixture.server.gitURL}/forge/tables.git`, '.');
     assert.equal(await shallow.must('rev-list', '--count', 'HEAD'), '1');
 
     // Git hosting is one of the components that the agent's diagnostics check.
     const page = await fetch(fixture.server.gitURL);
     assert.equal(page.status, 200);
-    assert.match(await page.text(), /acme\/tables/);
+    assert.match(await page.text(), /forge\/tables/);
     const ready = await fetch(`${fixture.server.gitURL}/readyz`).then((r) => r.json());
     assert.deepEqual([ready.status, ready.registry_ok], ['ok', true]);
   });
 
   test('refuses pushes with the reason', async () => {
-    const copy = await new Copy('acme/forms').init();
+    const copy = await new Copy('forge/forms').init();
     await copy.commit('Start', { 'SKILL.md': document('other', '1.0.0', 'one') });
     const refused = async (reason, ...args) => {
       const { ok, text } = await copy.git('push', ...args);
@@ -126,7 +126,7 @@ describe('git hosting', () => {
     await copy.commit('Change', { 'SKILL.md': document('forms', '1.0.0', 'two') });
     await refused('(version_exists)', 'origin', 'main');
     await refused('remote: main may not be deleted', 'origin', ':main');
-    const at = (key, repo = 'acme/forms') => `${fixture.server.gitURL.replace('://', `://any:${key}@`)}/${repo}.git`;
+    const at = (key, repo = 'forge/forms') => `${fixture.server.gitURL.replace('://', `://any:${key}@`)}/${repo}.git`;
     await refused('Authentication failed', at('el_wrong'), 'main');
     const { plaintext: narrow } = await fixture.rest.post('/api/user/api-keys/', { name: 'reader', scopes: ['skills'] });
     await refused('the key lacks the scope skills:write', at(narrow), 'main');
@@ -134,14 +134,14 @@ describe('git hosting', () => {
 
   test('keeps what it accepted, and nothing half, when it is killed during pushes', async () => {
     const copies = await Promise.all(Array.from({ length: 4 }, async (_, i) => {
-      const copy = await new Copy(`acme/large-${i}`).init();
-      copy.repo = `acme/large-${i}`;
+      const copy = await new Copy(`forge/large-${i}`).init();
+      copy.repo = `forge/large-${i}`;
       copy.id = await copy.commit('Start', { 'SKILL.md': document(`large-${i}`, '1.0.0', 'x'), data: randomBytes((i * 6 + 1) << 20) });
       return copy;
     }));
     const pushes = copies.map((copy) => copy.git('push', 'origin', 'main').then(({ ok }) => { copy.accepted = ok; return ok; }));
     await Promise.race(pushes);
-    await fixture.server.kill();
+    await fixture.server.kill('git');
     await Promise.all(pushes);
     assert.ok(copies.some((copy) => copy.accepted));
     await fixture.server.start();

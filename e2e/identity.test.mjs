@@ -1,7 +1,7 @@
 // The identity service, and its credentials at the agent: docs/identity.md.
 import assert from 'node:assert/strict';
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { io } from 'socket.io-client';
@@ -12,7 +12,7 @@ let fixture, identity, password;
 before(async () => {
   fixture = await Fixture.start({ LOGIN_GUESSES_PER_USER: '4' });
   identity = fixture.server.identityURL;
-  password = readFileSync(join(fixture.server.dir, 'data/identity-admin-password'), 'utf8');
+  password = fixture.server.secret('identity-admin-password');
 });
 after(() => fixture?.close());
 
@@ -63,9 +63,12 @@ const connect = (auth, extraHeaders) => new Promise((resolve, reject) => {
   socket.once('connect_error', (err) => { socket.disconnect(); reject(err); });
 });
 
-test('the first administrator is the holder of the bootstrap key', async () => {
+test('the first password is in a file of its own, and shown', () => {
   assert.equal(statSync(join(fixture.server.dir, 'data/identity-admin-password')).mode & 0o777, 0o600);
   assert.ok(fixture.server.said().includes(password), 'it is shown at the first start');
+});
+
+test('the first administrator is the holder of the bootstrap key', async () => {
   const { access_token: token, token_type: type, expires_in: life, lines } = await login();
   assert.equal(type, 'Bearer');
   assert.equal(life, 900);
@@ -311,13 +314,16 @@ test('keys rotate, and what was signed before still holds, also after a crash', 
   assert.equal((await agent(bearer(old))).status, 200);
 
   const { exchange } = await clientFlow(cookies); // its code outlives the crash
-  await fixture.server.kill();
+  await fixture.server.kill('identity');
   await fixture.server.start();
   assert.equal((await agent(bearer((await exchange()).access_token))).status, 200);
-  assert.ok(!fixture.server.said().includes(password), 'a later start does not show the password');
   assert.equal((await agent(bearer(old))).status, 200);
   const refreshed = await send('POST', '/api/v1/auth/refresh', { headers: { cookie: `everloop_refresh=${cookies.everloop_refresh}` } });
   assert.equal(refreshed.status, 200);
   assert.deepEqual((await send('GET', '/api/v1/pat/v3/default', { headers: bearer(refreshed.body.access_token) })).body, before.body);
   assert.equal((await send('GET', '/api/health')).status, 200);
+});
+
+test('a later start does not show the password', () => {
+  assert.ok(!fixture.server.said().includes(password));
 });

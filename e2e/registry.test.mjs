@@ -125,7 +125,7 @@ describe('the skill registry', () => {
     };
     const sending = archives.map((_, i) => send(i));
     await Promise.race(sending.map((s) => s.then((status) => status === 201 || new Promise(() => {}))));
-    await fixture.server.kill();
+    await fixture.server.kill('registry');
     await Promise.all(sending);
     assert.ok(acknowledged.size > 0);
     await fixture.server.start();
