@@ -48,7 +48,7 @@ test-desktop: $(DESKTOP)/node_modules/.package-lock.json ## Run the tests of the
 test: setup build test-desktop ## Run every test with the race detector
 	build/test.sh
 
-test-compose: ## Start the docker-compose stack, kill its worker and see the chat go on
+test-compose: ## Start the docker-compose stack, kill its worker, and run the end-to-end suites against it
 	build/test-compose.sh
 
 test-helm: ## Lint the chart for Kubernetes, and check what it renders

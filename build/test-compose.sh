@@ -1,7 +1,8 @@
 #!/bin/bash
 # Starts the stack of docker-compose.yml on a machine without a registry, kills its
 # worker in the middle of a command, and sees that nothing is lost and nothing done
-# twice. For a plain Debian machine with Go, as root; `make test-compose` calls it.
+# twice. Then it runs the end-to-end suites against the stack. For a plain Debian
+# machine with Go and Node.js, as root; `make test-compose` calls it.
 #
 # It installs docker.io and debootstrap when they are missing, starts an engine of
 # its own unless one runs (its data, socket and network rules go at the end), and
@@ -11,6 +12,8 @@
 #   EVERLOOP_TEST_CACHE   where the base image and the engines' programs are kept
 #                         from run to run; default ~/.cache/everloop/compose
 #   EVERLOOP_TEST_MIRROR  Debian mirror; default: the one this machine uses
+#   EVERLOOP_TEST_SUITES  end-to-end suites to run against the stack, as "flow questions";
+#                         none: none; default: all that can
 #   DOCKER_HOST           the engine to use; default: the one at /var/run/docker.sock
 #   GO                    default go
 #
@@ -23,7 +26,7 @@ mirror=${EVERLOOP_TEST_MIRROR:-$(apt-cache policy | sed -n 's/.* \(https\{0,1\}:
 go=${GO:-go}
 binary=${EVERLOOP_BINARY:-$root/bin/everloop}
 project=everloop-test-$$
-work='' engine='' base='' compose=()
+work='' engine='' base='' compose=() overlays=()
 
 began=$(date +%s.%N)
 say() { printf '%6.1f s  %s\n' "$(echo "$(date +%s.%N) $began" | awk '{print $1-$2}')" "$*"; }
@@ -34,6 +37,7 @@ source "$root/build/compose/engine.sh"
 source "$root/build/compose/images.sh"
 source "$root/build/compose/chat.sh"
 source "$root/build/compose/whole.sh"
+source "$root/build/compose/suites.sh"
 
 finish() {
   local code=$?
@@ -63,6 +67,8 @@ trap 'exit 130' INT TERM
 [ "$(uname -s)" = Linux ] || cannot "this needs Linux"
 [ "$(id -u)" = 0 ] || cannot "an engine of its own and debootstrap need root"
 command -v apt-get >/dev/null || cannot "this needs Debian: apt-get is missing"
+[ "${EVERLOOP_TEST_SUITES-}" = none ] || { command -v node && command -v npm; } >/dev/null ||
+  cannot "the end-to-end suites need Node.js and npm; EVERLOOP_TEST_SUITES=none leaves the suites out"
 mkdir -p "$cache"
 work=$(mktemp -d "$cache/run.XXXXXX")
 
@@ -204,4 +210,11 @@ cmp -s "$work/before" "$work/after" || fail "the messages of a session changed w
 chat "$session" 'echo more >>effects' "The last chat is done." >"$work/last"
 [ "$(file_of "$session" effects | tr '\n' ' ')" = "begin again more " ] || fail "the session does not go on after the stack came back"
 say "the stack was taken down and started again; the session goes on"
+
+# ---- the end-to-end suites -----------------------------------------------------
+
+if [ "${EVERLOOP_TEST_SUITES-}" != none ]; then
+  read -ra suites <<<"${EVERLOOP_TEST_SUITES-}"
+  suites_pass "${suites[@]}"
+fi
 say "PASSED"

@@ -134,7 +134,7 @@ fetch_compose() {
 
 docker_compose() {
   "${compose[@]}" --ansi never --project-name "$project" --project-directory "$root" --env-file "$work/env" \
-    -f "$root/docker-compose.yml" "$@"
+    -f "$root/docker-compose.yml" "${overlays[@]}" "$@"
 }
 
 # await_healthy SECONDS returns when every container is healthy and migrate ended.
