@@ -69,6 +69,9 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	// and SET LOCAL costs a round trip each time.
 	params["enable_seqscan"] = "off"
 	params["random_page_cost"] = "1.1"
+	// Where no index helps, this makes estimated costs so high that a server that compiles
+	// costly statements would compile them at each execution, for seconds.
+	params["jit"] = "off"
 
 	params["plan_cache_mode"] = "force_generic_plan" // one plan is the right one, so none is made twice
 	if opts.ApplicationName != "" {

@@ -38,6 +38,17 @@ func TestTimesComeBackInUTC(t *testing.T) {
 	require.Equal(t, "everloop", name)
 }
 
+// The server of the tests has it off, too: an operator's has it on unless it is configured otherwise.
+func TestOpen_compilesNoStatements(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+
+	var setting, source string
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT setting, source FROM pg_settings WHERE name = 'jit'`).Scan(&setting, &source))
+	require.Equal(t, "off", setting)
+	require.Equal(t, "client", source)
+}
+
 func TestInTx(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
