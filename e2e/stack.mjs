@@ -47,7 +47,7 @@ for (const suite of suites) {
     if (type === 'test:stderr') process.stderr.write(data.message);
     if (type === 'test:pass' && data.details.type !== 'suite') {
       if (data.skip === undefined) count.passed++;
-      else leave(data.skip || 'left out by the suite');
+      else leave(typeof data.skip === 'string' ? data.skip : 'it says so itself');
     }
     if (type !== 'test:fail') continue;
     const { failureType } = data.details.error;

@@ -1,6 +1,7 @@
 // What must hold of the events of a session at all times (docs/events.md).
 // Rules takes each event in the order in which a client got it,
 // keeps the state that a front end would, and lists what was broken.
+import { isDeepStrictEqual } from 'node:util';
 
 export class Rules {
   problems = [];
@@ -211,11 +212,14 @@ export class Rules {
   }
 }
 
+// plain is a value as JSON holds it: the order of fields does not matter, absent ones are not there.
+const plain = (value) => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
+
 // compare holds the stored messages against what was streamed.
 export function compare(messages, rules) {
   const problems = [];
   const differ = (id, what, stored, streamed) => {
-    if (JSON.stringify(stored) !== JSON.stringify(streamed)) {
+    if (!isDeepStrictEqual(plain(stored), plain(streamed))) {
       problems.push(
         `message ${id}: ${what} is stored as ${JSON.stringify(stored)?.slice(0, 300)}, was streamed as ` +
           `${JSON.stringify(streamed)?.slice(0, 300)}`,
