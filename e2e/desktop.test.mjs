@@ -19,7 +19,7 @@ const missing = 'Chromium is missing: install it (Debian: chromium), or set EVER
 describe('desktop', { skip: chromium || required ? false : missing }, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
-    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: 'correct horse battery' });
+    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: 'correct horse battery' }, { firstAdministrator: true });
     desktop = await Desktop.start(fixture, chromium);
     faults = desktop.faults;
   });

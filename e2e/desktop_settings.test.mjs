@@ -26,7 +26,7 @@ describe('desktop settings', {
 }, () => {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
-    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password });
+    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password }, { firstAdministrator: true });
     desktop = await Desktop.start(fixture, chromium);
     faults = desktop.faults;
   });

@@ -10,7 +10,7 @@ import { Rest } from './lib/rest.mjs';
 
 let fixture, identity, password;
 before(async () => {
-  fixture = await Fixture.start({ LOGIN_GUESSES_PER_USER: '4' });
+  fixture = await Fixture.start({ LOGIN_GUESSES_PER_USER: '4' }, { firstAdministrator: true });
   identity = fixture.server.identityURL;
   password = fixture.server.secret('identity-admin-password');
 });

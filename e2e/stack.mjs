@@ -61,7 +61,8 @@ for (const suite of suites) {
   failed += count.failed;
   const took = ((Date.now() - began) / 1000).toFixed(1);
   const out = [...left].map(([why, tests]) => `; ${tests} left out: ${why}`).join('');
-  console.log(`${count.failed ? 'FAILED' : 'ok'} ${suite} (${took} s): ${count.passed} passed, ${count.failed} failed${out}`);
+  const verdict = count.failed > 0 ? 'FAILED' : count.passed > 0 ? 'ok' : 'left out';
+  console.log(`${verdict} ${suite} (${took} s): ${count.passed} passed, ${count.failed} failed${out}`);
 }
 console.log(`${passed} tests passed, ${failed} failed`);
 process.exitCode = failed > 0 || passed === 0 ? 1 : 0;

@@ -11,9 +11,9 @@ export class Fixture {
   #clients = new Set();
   #sessions = new Map(); // id -> rest of the owner
 
-  static async start(env) {
+  static async start(env, options) {
     const fixture = new Fixture();
-    fixture.server = await Server.start(env);
+    fixture.server = await Server.start(env, options);
     Rest.contracts.set(fixture.server.url, await Contract.of(fixture.server.url));
     fixture.rest = new Rest(fixture.server.url, fixture.server.key);
     fixture.mock = new Rest(fixture.server.mockURL);

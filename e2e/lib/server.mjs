@@ -54,9 +54,10 @@ export class Server {
     this.key = `el_test${randomBytes(24).toString('hex')}`;
   }
 
-  // start starts a service with these settings, or takes the stack that EVERLOOP_E2E_STACK names.
-  static async start(env = {}) {
-    if (given) return Stack.attach(env);
+  // start starts a service with these settings, or takes the stack that EVERLOOP_E2E_STACK
+  // names, with an administrator made for it unless the suite needs the first one.
+  static async start(env = {}, options = {}) {
+    if (given) return Stack.attach(env, options);
     for (let tries = 1; ; tries++) {
       const server = new Server();
       server.env = env;

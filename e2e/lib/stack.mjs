@@ -27,21 +27,32 @@ export function ownOnly(why) {
 // Stack has what the suites use of Server. What would need the process or the data
 // directory of a service is refused, and a setting that the stack was not started with.
 export class Stack {
-  #told;
+  #facts;
   #refused = false;
 
-  static async attach(env) {
+  static async attach(env, { firstAdministrator = false } = {}) {
     const stack = new Stack(JSON.parse(readFileSync(process.env.EVERLOOP_E2E_STACK, 'utf8')));
     stack.env = { ...env };
     stack.#settings();
     await stack.#healthy();
     await fetch(`${stack.mockURL}/control/requests`, { method: 'DELETE' });
+    if (!firstAdministrator) await stack.#administrator();
     return stack;
   }
 
-  constructor(told) {
-    const { key, host, ports } = told;
-    this.#told = told;
+  // administrator makes one for the suite, so that it does not see what others have left.
+  async #administrator() {
+    const answer = await fetch(`${this.url}/api/admin/users`, {
+      method: 'POST', headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ username: `suite-${Date.now()}`, administrator: true }),
+    });
+    if (answer.status !== 201) throw new Error(`no administrator for the suite: ${answer.status} ${await answer.text()}`);
+    this.key = (await answer.json()).api_key.plaintext;
+  }
+
+  constructor(facts) {
+    const { key, host, ports } = facts;
+    this.#facts = facts;
     const at = (name) => `http://${host}:${ports[name]}`;
     Object.assign(this, {
       key, host, ports, url: at('agent'), uiURL: at('ui'), mockURL: at('mock'), gatewayURL: at('gateway'), registryURL: at('registry'),
@@ -63,12 +74,12 @@ export class Stack {
 
   #settings() {
     for (const [name, value] of Object.entries(this.env)) {
-      if (this.#told.env[name] !== value) this.#refuse(`it sets ${name}`);
+      if (this.#facts.env[name] !== value) this.#refuse(`it sets ${name}`);
     }
   }
 
   secret(name) {
-    return this.#told.secrets[name] ?? this.#refuse(`it reads ${name}`);
+    return this.#facts.secrets[name] ?? this.#refuse(`it reads ${name}`);
   }
 
   get dir() { return this.#refuse('it uses the data directory'); }
@@ -96,7 +107,7 @@ export class Stack {
   }
 
   async #docker(services, ...command) {
-    const { containers, docker } = this.#told;
+    const { containers, docker } = this.#facts;
     const ids = (services.length > 0 ? services : Object.keys(containers)).flatMap((name) => containers[name]);
     await promisify(execFile)(docker, [...command, ...ids]);
   }
