@@ -138,6 +138,13 @@ const recordCaptures = `
 		RETURNING 1)
 	SELECT base.snapshot, base.calls FROM base WHERE EXISTS (SELECT 1 FROM recorded)`
 
+// keptBeforeMove has a commit wait for the disk when it records the files that a move is
+// about to replace. The move changes them next: were the record lost with PostgreSQL, they
+// would be captured again, half replaced. What was recorded before is on the disk with it.
+const keptBeforeMove = `
+	SELECT set_config('synchronous_commit', 'on', true)
+	WHERE  EXISTS (SELECT 1 FROM checkpoints WHERE id = ANY(@ids) AND kind = 'pre_rewind')`
+
 // RecordCaptures writes what the checkpoints hold that a process took, and returns what
 // they come after; nothing when none was recorded. Those that another process has taken
 // since stay as they are: tools may have run since.
@@ -166,6 +173,8 @@ func (db *Base) RecordCaptures(
 
 			return err
 		})
+
+		batch.Queue(keptBeforeMove, pgx.NamedArgs{"ids": due.IDs})
 
 		if s.Stored > 0 {
 			batch.Queue(`

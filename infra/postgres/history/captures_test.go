@@ -192,6 +192,44 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	require.Equal(t, []string{"right", "captured"}, []string{snapshot, state})
 }
 
+// What a move is about to replace has to be on the disk before it begins: its record
+// would not come back with a PostgreSQL that was killed. Others can be captured again.
+func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+
+	owner := domain.NewID()
+	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, strings.NewReplacer("(1, 200)", "(1, 1)", "(1, 500)", "(1, 2)").Replace(seedCheckpoints), owner)
+	require.NoError(t, err)
+
+	// The trigger runs when the transaction commits, and sees how.
+	for _, statement := range []string{
+		`UPDATE checkpoints SET state = 'pending', snapshot_id = NULL, lease_owner = 'me'`,
+		`UPDATE checkpoints SET kind = 'pre_rewind' WHERE sequence = 2`,
+		`CREATE TABLE commits (kind text, waits text)`,
+		`CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+		 BEGIN INSERT INTO commits VALUES (NEW.kind, current_setting('synchronous_commit')); RETURN NULL; END $$`,
+		`CREATE CONSTRAINT TRIGGER commits AFTER UPDATE ON checkpoints DEFERRABLE INITIALLY DEFERRED
+		 FOR EACH ROW EXECUTE FUNCTION note_commit()`,
+	} {
+		_, err = db.Pool.Exec(ctx, statement)
+		require.NoError(t, err, statement)
+	}
+
+	for _, id := range []string{"k000001e1-1", "k000002e1-2"} {
+		_, err = db.RecordCaptures(ctx, "me", history.DueCaptures{SessionID: "s1", IDs: []string{id}}, history.Snapshot{ID: "snapshot"})
+		require.NoError(t, err)
+	}
+
+	rows, _ := db.Pool.Query(ctx, `SELECT kind || ' ' || waits FROM commits`)
+	commits, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"tool_batch off", "pre_rewind on"}, commits)
+}
+
 // A call that was claimed waits until the files before it have been seen, however
 // late that look begins: what is seen then is what the checkpoint held.
 func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
