@@ -112,6 +112,12 @@ func (d *SessionDeleter) start(ctx context.Context, deleted domain.DeletedSessio
 		}
 	}
 
+	d.Remove(ctx, deleted)
+}
+
+// Remove starts the workflow that removes what a deleted session held. It may fail: the
+// reconciler starts it later.
+func (d *SessionDeleter) Remove(ctx context.Context, deleted domain.DeletedSession) {
 	if err := d.runs.StartDeletion(ctx, deleted); err != nil {
 		d.logger.Warn("failed to start the removal of a deleted session, retrying", "session_id", deleted.SessionID, "error", err)
 	}

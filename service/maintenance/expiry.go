@@ -9,18 +9,17 @@ import (
 	"everloop/domain"
 )
 
-// ExpiredStore finds unused sessions.
+// ExpiredStore deletes unused sessions, for clients at once.
 type ExpiredStore interface {
-	ExpiredSessions(ctx context.Context, class domain.SessionClass, age time.Duration, limit int) ([]domain.SessionID, error)
+	DeleteExpired(ctx context.Context, class domain.SessionClass, age time.Duration, limit int) ([]domain.DeletedSession, error)
 }
 
-// Deleter deletes sessions for good.
-type Deleter interface {
-	DeleteSession(ctx context.Context, sessionID domain.SessionID) error
+// Remover has what deleted sessions held removed. What it cannot start is started later.
+type Remover interface {
+	Remove(ctx context.Context, session domain.DeletedSession)
 }
 
-// How many sessions are deleted in one run of the job, and are looked for at once: the
-// time between the look and the deletion is to be short.
+// How many sessions are deleted in one run of the job, and in one transaction.
 const (
 	mostExpired  = 500
 	expiredBatch = 20
@@ -29,7 +28,7 @@ const (
 // ExpireSessions gives the function of a job that deletes the sessions of each class that
 // were not used for the age of the class; those of a class without an age are kept.
 func ExpireSessions(
-	store ExpiredStore, deleter Deleter, ages map[domain.SessionClass]time.Duration, logger *slog.Logger,
+	store ExpiredStore, remover Remover, ages map[domain.SessionClass]time.Duration, logger *slog.Logger,
 ) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		var faults []error
@@ -39,7 +38,7 @@ func ExpireSessions(
 				continue
 			}
 
-			deleted, err := expire(ctx, store, deleter, class, age)
+			deleted, err := expire(ctx, store, remover, class, age)
 			if deleted > 0 {
 				logger.Info("deleted unused sessions", "class", class, "count", deleted)
 			}
@@ -54,23 +53,21 @@ func ExpireSessions(
 func expire(
 	ctx context.Context,
 	store ExpiredStore,
-	deleter Deleter,
+	remover Remover,
 	class domain.SessionClass,
 	age time.Duration,
 ) (deleted int, err error) {
 	for deleted < mostExpired {
-		expired, err := store.ExpiredSessions(ctx, class, age, expiredBatch)
+		expired, err := store.DeleteExpired(ctx, class, age, expiredBatch)
 		if err != nil {
 			return deleted, err
 		}
 
-		for _, id := range expired {
-			if err := deleter.DeleteSession(ctx, id); err != nil && !domain.HasCode(err, domain.CodeSessionNotFound) {
-				return deleted, err
-			}
-
-			deleted++
+		for _, session := range expired {
+			remover.Remove(ctx, session)
 		}
+
+		deleted += len(expired)
 
 		if len(expired) == 0 {
 			return deleted, nil

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+)
+
+// Each setting reaches the sessions of its own class.
+func TestRetentionSettings_ages(t *testing.T) {
+	t.Parallel()
+
+	var s retentionSettings
+
+	parser, err := kong.New(&s)
+	require.NoError(t, err)
+	_, err = parser.Parse([]string{
+		"--retention-chat-days=1", "--retention-schedule-days=2", "--retention-dag-days=3", "--retention-issue-days=4",
+	})
+	require.NoError(t, err)
+
+	const day = 24 * time.Hour
+
+	require.Equal(t, map[domain.SessionClass]time.Duration{
+		domain.ClassChat: day, domain.ClassSchedule: 2 * day, domain.ClassDAG: 3 * day, domain.ClassIssue: 4 * day,
+	}, s.ages())
+}
