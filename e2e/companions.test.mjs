@@ -57,9 +57,10 @@ test('people whose accounts were acknowledged sign in after the identity service
   }).then(({ status }) => status, () => 0);
   const secretOf = (username) => `a password of ${username}`;
   const names = Array.from({ length: 12 }, (_, i) => `killed-${i}`);
-  const made = names.map(async (username) => ({
-    username, status: await post('/api/v1/users', { username, password: secretOf(username), email: `${username}@example.org`, name: username }),
-  }));
+  const made = names.map(async (username) => {
+    const person = { username, password: secretOf(username), email: `${username}@example.org`, name: username };
+    return { username, status: await post('/api/v1/users', person) };
+  });
   await Promise.race(made);
   await fixture.server.kill('identity');
   const all = await Promise.all(made);

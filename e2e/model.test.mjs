@@ -212,9 +212,10 @@ test('usage is summed over the model calls of a chat', async () => {
   const { end, turns } = await view.run(
     steps({ ...bash('true'), usage: usage(100, 7) }, { ...bash('true'), usage: usage(200, 8) }, { text: 'end', usage: usage(300, 9) }),
   );
-  const { cost_usd: _, ...tokens } = end.usage; // a stack may know prices
-  assert.deepEqual(tokens, { input_tokens: 600, output_tokens: 24 });
-  assert.deepEqual(turns.map((t) => t.usage), [[100, 7], [200, 8], [300, 9]].map(([i, o]) => ({ input_tokens: i, output_tokens: o })));
+  const tokens = ({ cost_usd: _, ...rest }) => rest; // a stack may know prices
+  assert.deepEqual(tokens(end.usage), { input_tokens: 600, output_tokens: 24 });
+  const counts = [[100, 7], [200, 8], [300, 9]].map(([i, o]) => ({ input_tokens: i, output_tokens: o }));
+  assert.deepEqual(turns.map((t) => tokens(t.usage)), counts);
   assert.equal(end.steps, 3);
   assert.ok(end.duration_ms >= 0);
 });

@@ -15,6 +15,7 @@ const others = {
   bare_machine: 'it starts the program on a machine without packages',
   containers: 'it starts a service whose sandbox is containers',
   deploys: 'it starts two builds of the service',
+  secrets: 'it searches its data directory and its log',
   settings: 'it starts the program with wrong settings',
 };
 
@@ -53,8 +54,9 @@ for (const suite of suites) {
     const { failureType } = data.details.error;
     const cause = causeOf(data);
     if (failureType === 'cancelledByParent') cancelled.push(data);
-    else if (cause?.code === 'NEEDS_OWN_SERVICE') leave(cause.message, (data.details.type === 'suite' ? 0 : 1) + cancelled.splice(0).length);
-    else if (failureType !== 'subtestsFailed') fail(data);
+    else if (cause?.code === 'NEEDS_OWN_SERVICE') {
+      leave(cause.message, (data.details.type === 'suite' ? 0 : 1) + cancelled.splice(0).length);
+    } else if (failureType !== 'subtestsFailed') fail(data);
   }
   cancelled.forEach(fail);
   passed += count.passed;

@@ -14,7 +14,8 @@ stack_for_suites() {
   docker_compose down --volumes --timeout 10 >"$work/down.log" 2>&1
   suite_settings >>"$work/env"
   overlays=(-f "$root/build/compose/suites.yml")
-  docker_compose up -d --no-build >"$work/up.log" 2>&1 || { tail -3 "$work/up.log"; fail "the stack does not start with the settings of the suites"; }
+  docker_compose up -d --no-build >"$work/up.log" 2>&1 ||
+    { tail -3 "$work/up.log"; fail "the stack does not start with the settings of the suites"; }
   await_healthy 180
   describe_stack >"$work/stack.json"
 }
