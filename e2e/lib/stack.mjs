@@ -126,5 +126,8 @@ export class Stack {
     }
   }
 
-  close() {}
+  // close ends the suite, also when a connection is left that the end of a service would close.
+  close() {
+    setTimeout(() => process.exit(), 5000).unref();
+  }
 }
