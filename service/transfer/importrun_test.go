@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -342,13 +343,24 @@ func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
 	defer feed.Close()
 
 	for range 4 {
-		go func() { _, _ = other.service.Preview(t.Context(), other.owner, held{slow}, 10) }()
+		go func() { // again when the look below had its place
+			for domain.HasCode(preview(t.Context(), other, held{slow}), "too_many_imports") {
+				runtime.Gosched()
+			}
+		}()
 	}
 
-	require.Eventually(t, func() bool {
-		_, err := other.service.Preview(t.Context(), other.owner, bytes.NewReader([]byte("x")), 1)
-		return domain.HasCode(err, "too_many_imports")
+	require.Eventually(t, func() bool { // one that is admitted waits for those that read, so it has an end
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+
+		return domain.HasCode(preview(ctx, other, bytes.NewReader([]byte("x"))), "too_many_imports")
 	}, time.Minute, time.Millisecond)
+}
+
+func preview(ctx context.Context, h *house, archive io.ReaderAt) error {
+	_, err := h.service.Preview(ctx, h.owner, archive, 10)
+	return err
 }
 
 // held is an archive that cannot be read yet.
