@@ -127,12 +127,12 @@ describe('reject', () => {
   test('is refused from the acknowledgement of a message on', async () => {
     const view = await fixture.session();
     const [first, refused] = await Promise.all([
-      view.send(steps({ text: 'first' })),
+      view.send(steps({ text: 'first words', hold: true })),
       view.send(steps({ text: 'second' }), { delivery: 'reject' }),
     ]);
     assert.equal(first.ok, true);
     assert.equal(refused.error?.code, 'session_busy');
-    await view.ended(first.chat_id);
+    await fixture.releaseUntil(view.ended(first.chat_id));
   });
 });
 
@@ -159,10 +159,11 @@ describe('at the very beginning of a chat', () => {
   test('a steering message right after the acknowledgement joins the chat', async () => {
     const view = await fixture.session();
     const [first, joined] = await Promise.all([
-      view.send(order({ sticky: true, steps: [bash('true'), { text: 'done' }] })), view.send('by the way', { delivery: 'steer' }),
+      view.send(order({ sticky: true, steps: [{ text: 'I look', hold: true, ...bash('true') }, { text: 'done' }] })),
+      view.send('by the way', { delivery: 'steer' }),
     ]);
     assert.deepEqual([joined.delivery_applied, joined.chat_id], ['steer', first.chat_id]);
-    assert.equal((await view.ended(first.chat_id)).status, 'completed');
+    assert.equal((await fixture.releaseUntil(view.ended(first.chat_id))).status, 'completed');
     assert.equal(view.rules.turns.get(joined.turn_id).chat, first.chat_id);
   });
 });
