@@ -9,7 +9,7 @@ import { partsOf } from '../src/rooms/chat/turn';
 import { boundTable, parseTable } from '../src/rooms/files/preview';
 import { lay } from '../src/rooms/history/tree';
 import { lineDiff, unifiedLines } from '../src/ui/diff';
-import { groupParts, portion, portionsUnasked, splitBlocks, weigh, within } from '../src/ui/blocks';
+import { groupParts, portion, portionsUnasked, split, weigh, within } from '../src/ui/blocks';
 import { Growing } from '../src/ui/growing';
 import { bounded } from '../src/ui/code';
 import { Prose } from '../src/ui/markdown';
@@ -22,6 +22,7 @@ describe('format', () => {
   });
 });
 
+const splitBlocks = (text: string) => split(text).parts;
 const texts = (text: string): string[] => splitBlocks(text).map((part) => part.text);
 
 describe('splitBlocks', () => {

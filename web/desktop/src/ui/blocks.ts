@@ -54,14 +54,8 @@ export interface Part {
 }
 
 /**
- * splitBlocks cuts a text at blank lines that are not within a fence, an indented part or a list, and what is long
- * between two of its lines. While a text streams only the last part changes, so that the others need no work.
- */
-export const splitBlocks = (text: string): Part[] => split(text).parts;
-
-/**
- * split gives the parts of splitBlocks, and how many of them, of so many lines, stay what they are whatever is
- * written behind the text.
+ * split cuts a text at blank lines that are not within a fence, an indented part or a list, and what is long between
+ * two of its lines. The steady ones of its parts, of so many lines, stay what they are whatever is written behind the text.
  */
 export function split(text: string): { parts: Part[]; steady: { parts: number; lines: number } } {
   const parts: Part[] = [];
@@ -123,7 +117,7 @@ export interface Weight {
   plain: boolean;
 }
 
-/** weigh judges a part of splitBlocks by what the parser would have to do. */
+/** weigh judges a part of split by what the parser would have to do. */
 export function weigh({ text, table }: Part): Weight {
   const fence = new Fence();
   let plain = false;
