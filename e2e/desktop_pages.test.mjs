@@ -18,6 +18,8 @@ describe('desktop, pages', {
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
     fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password }, { firstAdministrator: true });
+    const view = await fixture.session({ intent: 'What the rooms show' });
+    await view.run(steps({ text: 'done' }));
     desktop = await Desktop.start(fixture, chromium);
   });
   after(async () => {

@@ -84,7 +84,7 @@ describe('usage and chats', () => {
   test('a chart is a table, too', () => {
     render(<Bars title="Tokens" names={['a', 'b']} points={[{ label: 'Monday', values: [3, 4] }]} format={(value) => `${value} t`} />);
     expect(screen.queryByRole('table')).toBeNull();
-    fireEvent.click(screen.getByRole('button', { name: 'Tokens as a table' }));
+    fireEvent.click(screen.getByRole('button', { name: 'Table Tokens' }));
     expect(screen.getByRole('row', { name: /Monday 3 t 4 t/ })).toBeTruthy();
   });
 });

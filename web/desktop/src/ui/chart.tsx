@@ -52,12 +52,10 @@ export function Bars({ title, names, points: given, format, tones }: {
         {total > 0 && (
           <button
             type="button"
-            aria-pressed={table}
-            aria-label={t('{title} as a table', { title })}
             className="text-xs text-accent underline underline-offset-2"
             onClick={() => setTable(!table)}
           >
-            {table ? t('Chart') : t('Table')}
+            {table ? t('Chart') : t('Table')} <span className="sr-only">{title}</span>
           </button>
         )}
       </figcaption>
