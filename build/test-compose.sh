@@ -95,6 +95,7 @@ NATS_IMAGE=everloop-standin-nats
 S3_IMAGE=everloop-standin-versitygw
 AGENT_PUBLISH=$address:8020
 TEMPORAL_UI_PUBLISH=$address:8233
+TEMPORAL_UI_URL=http://$address:8233
 MOCK_PUBLISH=$address:30023
 REGISTRY_PUBLISH=$address:8010
 DESKTOP_PUBLISH=$address:80

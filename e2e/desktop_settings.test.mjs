@@ -295,8 +295,8 @@ describe('desktop settings', {
     await page.getByText(/Good: \d+\. With a warning: \d+\. Failed: 0\./).waitFor();
     await look(page, 'Diagnostics');
     await page.getByRole('tab', { name: 'Configuration' }).click();
-    await page.getByLabel('Find a setting').fill('TEMPORAL_UI_ADDR');
-    await entry(page, 'Service', 'TEMPORAL_UI_ADDR').getByText(String(fixture.server.ports.ui)).waitFor();
+    await page.getByLabel('Find a setting').fill('AGENT_ADDR');
+    await entry(page, 'Service', 'AGENT_ADDR').getByText(String(fixture.server.ports.agent)).waitFor();
     await look(page, 'Configuration');
 
     await page.getByRole('tab', { name: 'Users' }).click();

@@ -24,6 +24,7 @@ import (
 type TemporalSettings struct {
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" help:"host:port of a Temporal server; embedded when unset."`
 	TemporalNamespace string `default:"everloop" env:"TEMPORAL_NAMESPACE" help:"Temporal namespace."`
+	TemporalUIURL     string `name:"temporal-ui-url" env:"TEMPORAL_UI_URL" help:"Address of Temporal's web UI for browsers, which the desktop's runs lead to."`
 
 	options client.Options // made of the variables, or those of the embedded server
 }
@@ -46,8 +47,9 @@ func (s *TemporalSettings) Engine() Engine {
 				s.options, err = TemporalOptions(keys, dataDir)
 			}
 
-			return err
+			return errors.Join(flags.CheckURL("TEMPORAL_UI_URL", s.TemporalUIURL), err)
 		},
+
 		Embed: func(how Embedding) []embedded.Engine {
 			engines := []embedded.Engine{how.Temporal}
 			if how.TemporalUI != nil {

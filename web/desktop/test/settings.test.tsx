@@ -98,9 +98,11 @@ describe('administration', () => {
     expect(withEvent(checks, { event: 'done', data: {} })[0]?.result?.status).toBe('ok');
   });
   test('the page of a run in the Temporal UI', () => {
-    const config = (value: string) => [{ group: 'Service', items: [{ env_var: 'TEMPORAL_UI_ADDR', value, default: '', remark: '' }] }];
+    const item = (name: string, value: string) => ({ env_var: name, value, default: '', remark: '' });
+    const config = (addr: string, url = '') => [{ group: 'Service', items: [item('TEMPORAL_UI_ADDR', addr), item('TEMPORAL_UI_URL', url)] }];
     expect(temporalUI(config('127.0.0.1:8233'))).toBe('http://127.0.0.1:8233');
     expect(temporalUI(config(':8233'), 'ops.example')).toBe('http://ops.example:8233');
+    expect(temporalUI(config('127.0.0.1:8233', 'https://temporal.example/'))).toBe('https://temporal.example');
     for (const value of ['', 'nothing']) expect(temporalUI(config(value))).toBeUndefined();
     expect(temporalUI(undefined)).toBeUndefined();
     expect(temporalRun('http://u', 'default', { workflow_id: 'session/1', run_id: 'r' })).toBe(

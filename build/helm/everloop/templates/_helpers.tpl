@@ -51,6 +51,7 @@ http://{{ include "everloop.name" $root }}-{{ index . 1 }}:{{ index . 2 }}
 - {name: LOG_FORMAT, value: json}
 - {name: TEMPORAL_ADDRESS, value: {{ $v.engines.temporal.address | quote }}}
 - {name: TEMPORAL_NAMESPACE, value: {{ $v.engines.temporal.namespace | quote }}}
+- {name: TEMPORAL_UI_URL, value: {{ $v.engines.temporal.uiURL | quote }}}
 - {name: TEMPORAL_TLS, value: {{ $v.engines.temporal.tls | quote }}}
 - {name: NATS_REPLICAS, value: {{ $v.engines.nats.replicas | quote }}}
 - {name: S3_ENDPOINT, value: {{ $v.engines.s3.endpoint | quote }}}

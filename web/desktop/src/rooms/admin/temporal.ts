@@ -1,9 +1,14 @@
 import type { Schemas } from '@everloop/sdk';
 
-/** temporalUI is the address of Temporal's web UI, when the service runs it; a name without a host is this page's. */
+/**
+ * temporalUI is the address of Temporal's web UI: the one that is set, else where the service itself runs it, on this
+ * page's host when that names none.
+ */
 export function temporalUI(config: readonly Schemas['ConfigGroup'][] | undefined, host = location.hostname): string | undefined {
   const items = config?.flatMap((group) => group.items) ?? [];
   const value = (name: string) => items.find((item) => item.env_var === name)?.value ?? '';
+  const set = value('TEMPORAL_UI_URL').replace(/\/+$/, '');
+  if (set) return set;
   const found = /^(.*):(\d+)$/.exec(value('TEMPORAL_UI_ADDR'));
   if (!found) return undefined;
   const named = ['', '0.0.0.0', '[::]'].includes(found[1] ?? '') ? host : found[1];
