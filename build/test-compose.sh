@@ -52,7 +52,7 @@ finish() {
       fi
       docker_compose down --volumes --timeout 5 >"$work/down.log" 2>&1 || cat "$work/down.log"
     fi
-    docker rmi "everloop:$project" >/dev/null 2>&1
+    docker rmi "everloop:$project-suites" "everloop:$project" >/dev/null 2>&1
     stop_engine
     rm -rf --one-file-system "$work"
   fi

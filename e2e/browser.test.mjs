@@ -10,6 +10,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { Desktop } from './lib/desktop.mjs';
 import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 import { modulesInSandboxes } from './lib/modules.mjs';
+import { listen } from './lib/outside.mjs';
 
 const chromium = ['/usr/lib/chromium/chromium', '/usr/bin/chromium'].find((path) => existsSync(path));
 const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // there nothing is left out
@@ -20,23 +21,22 @@ let allowed;
 let forbidden;
 
 // site listens on the loopback and keeps what was asked of it.
-async function site(body) {
+async function site(body, nth) {
   const asked = [];
   const server = createServer((request, response) => {
     asked.push(request.url);
     response.setHeader('content-type', 'text/html');
     response.end(body);
   });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const at = `127.0.0.1:${server.address().port}`;
+  const at = `127.0.0.1:${await listen(server, nth)}`;
   const close = () => { server.closeAllConnections(); server.close(); };
   return { server, at, asked, close };
 }
 
 before(async () => {
   assert.ok(chromium || !required, 'Chromium is missing');
-  allowed = await site('<title>A page</title><h1>Seen by the browser</h1>');
-  forbidden = await site('<title>Secret</title><h1>Never seen</h1>');
+  allowed = await site('<title>A page</title><h1>Seen by the browser</h1>', 0);
+  forbidden = await site('<title>Secret</title><h1>Never seen</h1>', 1);
   // Both may be reached, as far as the operator is concerned: what decides is the session's rule.
   fixture = await Fixture.start({
     BROWSER_TOOLS_DIR: dirname(modulesInSandboxes()), SANDBOX_NETWORK_ALLOW: `${allowed.at},${forbidden.at}`,

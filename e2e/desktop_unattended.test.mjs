@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { program } from './lib/browser.mjs';
 import { Desktop } from './lib/desktop.mjs';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+import { listen } from './lib/outside.mjs';
 
 const chromium = program();
 const required = Boolean(process.env.EVERLOOP_E2E_BROWSER); // as .ci/run sets it: there nothing is left out
@@ -23,8 +24,8 @@ describe('desktop, unattended work', {
     receiver = createServer((request, response) => {
       request.resume().on('end', () => response.writeHead(hooks++ === 0 ? 410 : 200).end('noted'));
     });
-    await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-    fixture = await Fixture.start({ WEBHOOK_ALLOW: `127.0.0.1:${receiver.address().port}` });
+    const port = await listen(receiver);
+    fixture = await Fixture.start({ WEBHOOK_ALLOW: `127.0.0.1:${port}` });
     desktop = await Desktop.start(fixture, chromium);
   });
   after(async () => {

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+import { given, ownOnly } from './lib/stack.mjs';
 
 const recovery = 180_000;
 
@@ -207,6 +208,7 @@ test('twice during one chat', async () => {
 });
 
 test('while it starts again, three times', async () => {
+  ownOnly('it is killed while it starts');
   const view = await fixture.session();
   const { chat_id: chat } = await view.say(steps(bash('echo line >> log; echo begun; sleep 100'), { text: 'patience' }));
   await view.patch('tool_progress', (p) => p.text_delta.includes('begun'));
@@ -253,7 +255,7 @@ test('an orderly stop loses nothing either', async () => {
   const other = await streaming.say(steps({ text, delay_ms: 100 }));
   await streaming.said('s5');
   assert.equal((await fixture.server.stop()).signal, null, 'it did not end by itself');
-  assert.match(fixture.server.said(), /Stopping/, 'it takes some seconds, so it says what it does');
+  if (!given) assert.match(fixture.server.said(), /Stopping/, 'it takes some seconds, so it says what it does');
   await fixture.server.start();
   const [first, second] = [await fixture.follow(view.session, 0), await fixture.follow(streaming.session, 0)];
   assert.equal((await first.ended(chat, { timeout: recovery })).status, 'completed');

@@ -338,7 +338,7 @@ test('an upload that is cut off leaves nothing', async () => {
     '--b\r\ncontent-disposition: form-data; name="files"; filename="whole"\r\n\r\nwhole\r\n--b\r\ncontent-disposition: form-data; ' +
       'name="files"; filename="half"\r\n\r\n',
   );
-  const dir = join(fixture.server.dir, 'data/workspace/.everloop-staging');
+  const dir = join(fixture.server.workspace, '.everloop-staging');
   await new Promise((sent) => sending.write(Buffer.alloc(8 << 20), sent));
   const staged = () => execFileSync('find', [dir, '-type', 'f'], { encoding: 'utf8' }).split('\n').filter(Boolean);
   await eventually('the files are on their way', () => { try { return staged().length === 2; } catch { return false; } });

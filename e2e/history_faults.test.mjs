@@ -73,7 +73,7 @@ test('during a snapshot: it is made by the next process that needs it', async ()
   assert.ok(one.turn_id);
 });
 
-const root = (id) => join(fixture.server.dir, 'data', 'workspace', id);
+const root = (id) => join(fixture.server.workspace, id);
 
 // until polls the workspace closely, so that the kill falls where it should.
 async function until(what, probe) {

@@ -3,24 +3,25 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { Fixture, call, eventually, steps } from './lib/fixture.mjs';
 import { modulesInSandboxes } from './lib/modules.mjs';
+import { expose } from './lib/outside.mjs';
+import { solutionsWith } from './lib/solutions.mjs';
 
 const modules = modulesInSandboxes();
-const program = `${modules}/@modelcontextprotocol/server-everything/dist/index.js`;
+const everything = '@modelcontextprotocol/server-everything/dist/index.js';
+const program = `${modules}/${everything}`;
 
 // What every tool server of this suite carries in its command line: others run
 // the same program at the same time.
 const suite = `suite-${randomBytes(8).toString('hex')}`;
 
 // A solution of the operator that brings a tool server along.
-const solutions = mkdtempSync(join(tmpdir(), 'everloop-solutions-'));
-mkdirSync(join(solutions, 'equipped'));
-writeFileSync(join(solutions, 'equipped', 'solution.yaml'), `
+const equipped = `
 name: Equipped
 mcp_servers:
   - name: kit
@@ -29,14 +30,13 @@ mcp_servers:
     args: [${program}, stdio, ${suite}]
     env: {KIT_TOKEN: s3cret-of-the-solution}
     tools: [echo, get-env]
-`);
+`;
 
 let fixture;
-before(async () => { fixture = await Fixture.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutions }); });
-after(async () => {
-  await fixture?.close();
-  rmSync(solutions, { recursive: true });
+before(async () => {
+  fixture = await Fixture.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutionsWith({ equipped }) });
 });
+after(() => fixture?.close());
 afterEach(() => fixture.settle());
 
 // processes gives the ids of the host's processes whose command line holds a word.
@@ -92,7 +92,8 @@ createInterface({ input: process.stdin }).on('line', (line) => {
 // listen starts the official server on a port of this machine; nothing when the
 // port is taken.
 async function listen(port) {
-  const child = spawn(process.execPath, [program, 'streamableHttp'], {
+  const installed = fileURLToPath(new URL(`node_modules/${everything}`, import.meta.url));
+  const child = spawn(process.execPath, [installed, 'streamableHttp'], {
     env: { PATH: process.env.PATH, PORT: String(port) }, stdio: ['ignore', 'ignore', 'pipe'],
   });
   const exited = new Promise((resolve) => child.once('exit', () => resolve(undefined)));
@@ -102,7 +103,9 @@ async function listen(port) {
     child.stderr.on('data', (text) => { if (text.includes('listening')) resolve(true); });
   });
   const stop = () => { child.kill('SIGKILL'); return exited; };
-  return await Promise.race([exited, up]) && { port, url: `http://127.0.0.1:${port}/mcp`, stop };
+  if (!await Promise.race([exited, up])) return undefined;
+  await expose(port);
+  return { port, url: `http://127.0.0.1:${port}/mcp`, stop };
 }
 
 // http is listen on whatever port is free.
@@ -166,7 +169,7 @@ describe('in the sandbox', () => {
     assert.deepEqual(setup.mcp_servers.map((m) => [m.name, m.scope, m.transport]), [['every', 'session', 'stdio']]);
     assert.deepEqual(new Set(setup.tools_enabled), new Set(offered));
     // All tools of servers are one label of the metrics.
-    const metrics = await (await fetch(`${fixture.server.url}/metrics`)).text();
+    const metrics = await fixture.server.metrics();
     assert.match(metrics, /tool="mcp"/);
     assert.doesNotMatch(metrics, /mcp__/);
   });

@@ -4,13 +4,13 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, afterEach, before, test } from 'node:test';
 import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
+import { listen } from './lib/outside.mjs';
 
 let fixture;
 let site;
 before(async () => {
   const server = createServer((request, response) => response.end(`page ${request.url}`));
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  site = { server, port: server.address().port };
+  site = { server, port: await listen(server) };
   site.named = `localhost:${site.port}`;
   site.numbered = `127.0.0.1:${site.port}`;
   fixture = await Fixture.start({ SANDBOX_NETWORK_ALLOW: `${site.named},${site.numbered}` });

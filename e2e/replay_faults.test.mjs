@@ -174,7 +174,7 @@ test('killed while it is read, an import makes one session, whole', async () => 
   };
   const imported = async () =>
     (await fixture.rest.get('/api/sessions?limit=100')).items.filter((s) => s.intent === 'to be imported' && s.id !== view.session);
-  const workspaces = () => readdirSync(join(fixture.server.dir, 'data', 'workspace')).filter((name) => !name.startsWith('.')).length;
+  const workspaces = () => readdirSync(fixture.server.workspace).filter((name) => !name.startsWith('.')).length;
   const dirs = workspaces();
   const made = new Set();
   for (const wait of [60, 250, 700]) {

@@ -1,24 +1,16 @@
 // Loop safety: permission rules, budgets, limits and the repeated-call detector,
 // set up by session and by solution (docs/safety.md).
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Fixture, bash, call, order, steps } from './lib/fixture.mjs';
+import { solutionsWith } from './lib/solutions.mjs';
 
-const solutions = mkdtempSync(join(tmpdir(), 'everloop-solutions-'));
 let fixture;
 before(async () => {
-  mkdirSync(join(solutions, 'careful'));
-  writeFileSync(join(solutions, 'careful', 'solution.yaml'),
-    'name: Careful\npermissions: [{tool: Bash, pattern: "git push*", decision: deny}]\nmax_steps: 3\n');
-  fixture = await Fixture.start({ SOLUTIONS_DIR: solutions });
+  const careful = 'name: Careful\npermissions: [{tool: Bash, pattern: "git push*", decision: deny}]\nmax_steps: 3\n';
+  fixture = await Fixture.start({ SOLUTIONS_DIR: solutionsWith({ careful }) });
 });
-after(async () => {
-  await fixture?.close();
-  rmSync(solutions, { recursive: true, force: true });
-});
+after(() => fixture?.close());
 afterEach(() => fixture.settle());
 
 const permissions = [

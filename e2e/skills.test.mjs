@@ -6,15 +6,8 @@ import { Registry } from './lib/registry.mjs';
 import { Fixture, bash, call, eventually, steps } from './lib/fixture.mjs';
 
 let fixture;
-let registry;
-before(async () => {
-  registry = await Registry.start();
-  fixture = await Fixture.start({ REGISTRY_URL: registry.url });
-});
-after(async () => {
-  await fixture?.close();
-  registry?.close();
-});
+before(async () => { fixture = await Fixture.start(); });
+after(() => fixture?.close());
 afterEach(() => fixture.settle());
 
 const document = (name, version, body) =>
@@ -230,6 +223,19 @@ describe('skills of the service', () => {
 });
 
 describe('skills of the registry', () => {
+  let registry;
+  let common;
+  before(async () => {
+    registry = await Registry.start();
+    common = fixture;
+    fixture = await Fixture.start({ REGISTRY_URL: registry.url });
+  });
+  after(async () => {
+    if (fixture !== common) await fixture.close();
+    fixture = common;
+    registry.close();
+  });
+
   test('are installed, listed with their updates, and survive a restart', async () => {
     const digest = registry.publish('acme/tables', '1.0.0', {
       'tables/SKILL.md': document('tables', '1.0.0', 'version one'),

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Fixture, call, eventually, order, steps } from './lib/fixture.mjs';
+import { listen } from './lib/outside.mjs';
 
 // site is a web server of this test: /hang never answers, and says who waits.
 const site = { waiting: new Set(), hits: {}, release: false };
@@ -39,8 +40,7 @@ before(async () => {
         );
     }
   });
-  await new Promise((resolve) => site.server.listen(0, '127.0.0.1', resolve));
-  site.host = `127.0.0.1:${site.server.address().port}`;
+  site.host = `127.0.0.1:${await listen(site.server)}`;
   site.url = `http://${site.host}`;
   fixture = await Fixture.start({
     WEB_ALLOW: `${site.host},192.0.2.0/24`,

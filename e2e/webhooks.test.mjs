@@ -6,6 +6,7 @@ import { createHmac } from 'node:crypto';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
+import { listen } from './lib/outside.mjs';
 
 // Receiver is an endpoint: it keeps what it is sent by path, and answers as configured.
 class Receiver {
@@ -15,8 +16,7 @@ class Receiver {
   static async start() {
     const receiver = new Receiver();
     receiver.server = createServer((request, response) => receiver.take(request, response));
-    await new Promise((resolve) => receiver.server.listen(0, '127.0.0.1', resolve));
-    receiver.host = `127.0.0.1:${receiver.server.address().port}`;
+    receiver.host = `127.0.0.1:${await listen(receiver.server)}`;
     return receiver;
   }
 

@@ -3,10 +3,13 @@ import { chmodSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { setting } from './stack.mjs';
 
 // modulesInSandboxes gives a directory with the installed packages that sandboxes can
 // show: they have a /tmp of their own, so that a checkout there is copied elsewhere.
 export function modulesInSandboxes() {
+  const mounted = setting('SANDBOX_READ_ONLY');
+  if (mounted) return mounted;
   const installed = fileURLToPath(new URL('../node_modules', import.meta.url));
   if (!installed.startsWith('/tmp/')) return installed;
   const copy = mkdtempSync('/var/tmp/everloop-e2e-');

@@ -82,6 +82,11 @@ export class Server {
     }
   }
 
+  // workspace is the directory with the files of all sessions.
+  get workspace() {
+    return join(this.dir, 'data', 'workspace');
+  }
+
   get pid() {
     return this.#child?.pid;
   }
@@ -136,6 +141,11 @@ export class Server {
   // secret is what a file holds that the first start has made.
   secret(name) {
     return readFileSync(join(this.dir, 'data', name), 'utf8').trim();
+  }
+
+  // metrics is what the worker counts.
+  async metrics() {
+    return (await fetch(`${this.url}/metrics`)).text();
   }
 
   // said is what the running process wrote since its start.

@@ -1,7 +1,7 @@
 // A stack of containers that runs already, in place of a service that a suite starts:
 // EVERLOOP_E2E_STACK names a JSON file that says where it is and how its containers are
 // killed. build/compose/suites.sh writes the file and runs the suites (stack.mjs).
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 
@@ -9,6 +9,26 @@ const readyWithin = 300_000;
 
 // given says whether suites use a stack.
 export const given = Boolean(process.env.EVERLOOP_E2E_STACK);
+
+// facts is what the file says, for a stack.
+export const facts = given ? JSON.parse(readFileSync(process.env.EVERLOOP_E2E_STACK, 'utf8')) : undefined;
+
+// The services that are Everloop itself, which end in order before the engines.
+const roles = ['identity', 'registry', 'api', 'worker', 'desktop', 'gateway', 'git', 'mock'];
+
+// setting is the value that the stack was started with, for suites that can do with any.
+export const setting = (name) => facts?.env[name];
+
+const docker = async (...command) => (await promisify(execFile)(facts.docker, command)).stdout;
+
+// processOf gives the ids of the first processes of a service's containers.
+export const processOf = async (service) =>
+  (await docker('inspect', '--format', '{{.State.Pid}}', ...facts.containers[service])).trim().split('\n');
+
+const hooks = [];
+
+// whenStarted calls a function each time that containers were started.
+export const whenStarted = (hook) => hooks.push(hook);
 
 // NeedsOwn is why a test cannot be run against a stack: stack.mjs counts it as left out.
 export class NeedsOwn extends Error {
@@ -27,13 +47,18 @@ export function ownOnly(why) {
 // Stack has what the suites use of Server. What would need the process or the data
 // directory of a service is refused, and a setting that the stack was not started with.
 export class Stack {
-  #facts;
   #refused = false;
+  #attached = new Date().toISOString();
+  #started = this.#attached;
 
   static async attach(env, { firstAdministrator = false } = {}) {
-    const stack = new Stack(JSON.parse(readFileSync(process.env.EVERLOOP_E2E_STACK, 'utf8')));
+    const stack = new Stack();
     stack.env = { ...env };
     stack.#settings();
+    if (env.SOLUTIONS_DIR) { // they are read at the start
+      await stack.#docker(['api', 'worker'], 'restart');
+      for (const hook of hooks) await hook();
+    }
     await stack.#healthy();
     await fetch(`${stack.mockURL}/control/requests`, { method: 'DELETE' });
     if (!firstAdministrator) await stack.#administrator();
@@ -50,9 +75,8 @@ export class Stack {
     this.key = (await answer.json()).api_key.plaintext;
   }
 
-  constructor(facts) {
+  constructor() {
     const { key, host, ports } = facts;
-    this.#facts = facts;
     const at = (name) => `http://${host}:${ports[name]}`;
     Object.assign(this, {
       key, host, ports, url: at('agent'), uiURL: at('ui'), mockURL: at('mock'), gatewayURL: at('gateway'), registryURL: at('registry'),
@@ -72,22 +96,39 @@ export class Stack {
     return refused;
   }
 
+  // settings refuses those that the stack does not have; of a list it may have more.
   #settings() {
     for (const [name, value] of Object.entries(this.env)) {
-      if (this.#facts.env[name] !== value) this.#refuse(`it sets ${name}`);
+      const have = setting(name)?.split(',') ?? [];
+      if (!value.split(',').every((one) => have.includes(one))) this.#refuse(`it sets ${name}`);
     }
   }
 
   secret(name) {
-    return this.#facts.secrets[name] ?? this.#refuse(`it reads ${name}`);
+    return facts.secrets[name] ?? this.#refuse(`it reads ${name}`);
   }
 
   get dir() { return this.#refuse('it uses the data directory'); }
   get pid() { return this.#refuse('it looks at the process'); }
-  said() { return this.#refuse('it reads what the process wrote'); }
-  log() { return this.#refuse('it reads what the process wrote'); }
-  stop() { return this.#refuse('it stops the process in order'); }
+  get workspace() { return facts.workspace; }
   set program(path) { this.#refuse('it starts another program'); }
+
+  metrics() { return docker('exec', facts.containers.worker[0], 'curl', '-sS', 'http://127.0.0.1:8021/metrics'); }
+
+  // said is what the roles wrote since their last start by this suite, log all since it began.
+  said() { return this.#written(this.#started); }
+  log() { return this.#written(this.#attached); }
+
+  #written(since) {
+    const logs = (id) => spawnSync(facts.docker, ['logs', '--since', since, id], { encoding: 'utf8', maxBuffer: 1 << 28 });
+    return roles.flatMap((role) => facts.containers[role]).map(logs).map(({ stdout, stderr }) => stdout + stderr).join('');
+  }
+
+  // stop is the orderly end of the roles, which the engines outlive.
+  async stop() {
+    const codes = await this.#docker(roles, 'stop').then(() => this.#docker(roles, 'inspect', '--format', '{{.State.ExitCode}}'));
+    return { code: Math.max(...codes.trim().split('\n').map(Number)), signal: null };
+  }
 
   // kill is SIGKILL of these services of the stack; of all of them without any, engines too.
   async kill(...services) {
@@ -102,14 +143,15 @@ export class Stack {
 
   // restore starts what a test has killed that is refused since.
   async restore(...services) {
+    this.#started = new Date().toISOString();
     await this.#docker(services, 'start');
+    for (const hook of hooks) await hook();
     await this.#healthy();
   }
 
-  async #docker(services, ...command) {
-    const { containers, docker } = this.#facts;
-    const ids = (services.length > 0 ? services : Object.keys(containers)).flatMap((name) => containers[name]);
-    await promisify(execFile)(docker, [...command, ...ids]);
+  #docker(services, ...command) {
+    const ids = (services.length > 0 ? services : Object.keys(facts.containers)).flatMap((name) => facts.containers[name]);
+    return docker(...command, ...ids);
   }
 
   // healthy waits until every component answers.
