@@ -31,8 +31,9 @@ describe('desktop, pages', {
     '/', '/inbox', '/schedules', '/schedules/new', '/board', '/dags', '/agents', '/webhooks', '/library', '/admin', '/settings',
   ];
 
-  for (const [locale, lang, heading, letters] of [
-    ['ru-RU', 'ru', 'Что нужно сделать?', /\p{Script=Cyrillic}/u], ['zh-CN', 'zh-Hans', '要做什么？', /\p{Script=Han}/u],
+  for (const [locale, lang, heading, letters, due] of [
+    ['ru-RU', 'ru', 'Что нужно сделать?', /\p{Script=Cyrillic}/u, /^В 09:00, с понедельника/],
+    ['zh-CN', 'zh-Hans', '要做什么？', /\p{Script=Han}/u, /^在09:00, 星期一/],
   ]) {
     test(`every room speaks the language of the browser: ${locale}`, async () => {
       const page = await desktop.open('/', { locale });
@@ -46,6 +47,7 @@ describe('desktop, pages', {
           await title.textContent(), room === '/dags' ? /DAG/ : room === '/webhooks' && lang === 'zh-Hans' ? /Webhook/ : letters, room,
         );
         await page.getByRole('status').filter({ hasText: /^Loading|^Загрузка|^正在加载/ }).first().waitFor({ state: 'detached' });
+        if (room === '/schedules/new') await page.getByText(due).waitFor();
         await desktop.clean(page, `${lang} ${room}`);
       }
       await page.context().close();

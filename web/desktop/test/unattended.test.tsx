@@ -5,12 +5,21 @@ import { activityText } from '../src/rooms/board/timeline';
 import { columnsOf, type Issue, moved, placeOf, positionAt, stepped } from '../src/rooms/board/place';
 import { added, connected, type Graph, inputsOf, layered, removed, replaced, set } from '../src/rooms/dags/graph';
 import { cronOf, inZone, planOf, turnedInto, zones } from '../src/rooms/schedules/cron';
+import { cronTextIn } from '../src/rooms/schedules/cron-text';
 import { dayOf, daysOf, dueByDay } from '../src/rooms/schedules/days';
 import { outcomeOf, reasonOf } from '../src/rooms/schedules/words';
 import { eventsText } from '../src/rooms/webhooks/events';
 import { linesOf, objectOf, secondsText, usageText } from '../src/rooms/unattended/pieces';
 
 describe('cron', () => {
+  test('is said in the language of the page, or as the service says it', async () => {
+    const russian = await cronTextIn('ru');
+    expect(russian('0 9 * * 1-5', 'At 09:00')).toBe('В 09:00, с понедельника по пятницу');
+    expect((await cronTextIn('zh'))('30 8 * * *', 'At 08:30')).toBe('在08:30');
+    expect((await cronTextIn('en'))('30 8 * * *', 'At 08:30')).toBe('At 08:30');
+    expect(russian('0 9 1 * 1', 'At 09:00, on day 1 or on Monday'), 'either day').toBe('At 09:00, on day 1 or on Monday');
+    expect(russian('nonsense', 'as it was')).toBe('as it was');
+  });
   test('plain expressions are plans, and plans are the same expressions', () => {
     for (const text of ['* * * * *', '*/15 * * * *', '20 * * * *', '30 9 * * *', '0 9 * * 1-5', '0 9 * * 1,3,5', '5 23 31 * *']) {
       const plan = planOf(text);

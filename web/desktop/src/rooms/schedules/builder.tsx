@@ -5,6 +5,7 @@ import { cn } from '../../lib/cn';
 import { plural, t } from '../../lib/i18n';
 import { api, errorText } from '../../lib/query';
 import { Field, Input, Select } from '../../ui/field';
+import { cronText } from './cron-text';
 import { cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdayShort, weekdays, zones } from './cron';
 
 const kinds: Record<Plan['kind'], string> = {
@@ -189,7 +190,7 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
   return (
     <div className="rounded-md bg-panel px-3 py-2 text-sm" aria-live="polite">
       <p className="font-medium">
-        {preview.data.cron_text} <span className="inline-block font-mono text-xs font-normal text-soft">{cron}</span>
+        {cronText(asked.cron, preview.data.cron_text)} <span className="inline-block font-mono text-xs font-normal text-soft">{cron}</span>
       </p>
       {preview.data.occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
         <ol aria-label={t('Next runs')} className="mt-1 text-soft">

@@ -13,6 +13,7 @@ import { Badge, Empty, Loaded, More, Page } from '../../ui/page';
 import { Prose } from '../../ui/markdown';
 import { Crumbs, Facts, secondsText, Section, SessionLink, State, usageText } from '../unattended/pieces';
 import { Preview } from './builder';
+import { cronText } from './cron-text';
 import { outcomeOf, overlaps, reasonOf } from './words';
 
 type Task = Schemas['ScheduledTask'];
@@ -104,7 +105,7 @@ function About({ task }: { task: Task }) {
             <Preview cron={task.cron} zone={task.timezone} />
           ) : (
             <p className="rounded-md bg-panel px-3 py-2 text-sm">
-              <span className="font-medium">{task.cron_text}</span> <span className="text-soft">· {t('disabled: never due')}</span>
+              <span className="font-medium">{cronText(task.cron, task.cron_text)}</span> <span className="text-soft">· {t('disabled: never due')}</span>
             </p>
           )}
           <Facts

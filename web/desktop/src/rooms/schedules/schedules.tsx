@@ -9,6 +9,7 @@ import { Badge, Empty, Loaded, Page } from '../../ui/page';
 import { State } from '../unattended/pieces';
 import { Calendar } from './calendar';
 import { inZone } from './cron';
+import { cronText } from './cron-text';
 
 /** newLink is a link that looks like a button. */
 const newLink = (
@@ -113,7 +114,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
           {task.paused_reason && <Badge tone="bad">{t('disabled after failures')}</Badge>}
         </div>
         <p className="text-sm text-soft">
-          {task.cron_text} <span className="whitespace-nowrap">({task.timezone})</span>
+          {cronText(task.cron, task.cron_text)} <span className="whitespace-nowrap">({task.timezone})</span>
         </p>
       </div>
       <div className="shrink-0 text-xs text-soft max-sm:w-full max-sm:pl-7 sm:text-right">

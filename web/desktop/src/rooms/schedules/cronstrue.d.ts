@@ -1,0 +1,2 @@
+// The languages of cronstrue come without types; each adds itself to the package.
+declare module 'cronstrue/locales/*';
