@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { Fixture, call, eventually, order, steps } from './lib/fixture.mjs';
 import { listen } from './lib/outside.mjs';
+import { ownOnly } from './lib/stack.mjs';
 
 // site is a web server of this test: /hang never answers, and says who waits.
 const site = { waiting: new Set(), hits: {}, release: false };
@@ -113,7 +114,7 @@ describe('WebFetch', () => {
     assert.equal(fetched.status, 'done');
     assert.match(fetched.result, /^URL: [\s\S]*The word is bold-5512\.$/);
     assert.doesNotMatch(fetched.result, /Some \*\*bold/);
-    assert.deepEqual(end.usage, { input_tokens: 1030, output_tokens: 3 });
+    assert.deepEqual([end.usage.input_tokens, end.usage.output_tokens], [1030, 3]);
     const asked = (await fixture.requests('<page url=')).at(-1).body;
     assert.equal(asked.tools?.length ?? 0, 0);
     assert.match(asked.messages.at(-1).content, /Some \*\*bold\*\*/);
@@ -203,6 +204,8 @@ describe('a fetch that hangs', () => {
 });
 
 describe('WebSearch', () => {
+  before(() => ownOnly('`everloop up` lends WebSearch its mock service'));
+
   test('finds demo pages that WebFetch reads, when no engine is set', async () => {
     const view = await fixture.session();
     const [found] = await tools(view, call('WebSearch', { query: 'how to make green tea' }));

@@ -119,6 +119,12 @@ func (t Tools) Missing() []Missing {
 	return list
 }
 
+// Server gives the command line of the tool server with these arguments.
+func (t Tools) Server(args ...string) []string {
+	found := t.find()
+	return append([]string{found.node, found.server}, args...)
+}
+
 // Browser gives the path of Chromium; empty: there is none.
 func (t Tools) Browser() string { return t.find().program }
 
@@ -148,15 +154,12 @@ func (t Tools) Command(preset string) (argv []string, env map[string]string, err
 			strings.Join(names, ", no "))
 	}
 
-	found := t.find()
-
-	return []string{
-		found.node, found.server,
-		"--browser", "chromium", "--executable-path", found.program,
+	return t.Server(
+		"--browser", "chromium", "--executable-path", t.Browser(),
 		"--headless", "--isolated", "--block-service-workers",
 		"--no-sandbox",                                             // it cannot make one within ours
 		"--proxy-server", t.Proxy, "--proxy-bypass", "<-loopback>", // not even the own host is reached past the proxy
 		"--output-dir", output, "--output-max-size", strconv.Itoa(maxOutput),
 		"--image-responses", "allow",
-	}, map[string]string{"HOME": "/tmp"}, nil // profile, caches and settings go with the process
+	), map[string]string{"HOME": "/tmp"}, nil // profile, caches and settings go with the process
 }

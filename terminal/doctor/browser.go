@@ -41,6 +41,13 @@ func browserTools(ctx context.Context, box *sandbox.Sandbox, s Settings) Check {
 		return check
 	}
 
+	if _, err := inSandbox(ctx, box, s.Browser.Server("--version")...); err != nil {
+		check.State, check.Detail = Warn, "@playwright/mcp does not start in the sandbox: "+err.Error()
+		check.Hint = "it needs Node.js 20 or later in /usr: Debian 13 has it; for Debian 12 see nodejs.org"
+
+		return check
+	}
+
 	check.Detail = strings.TrimSpace(version)
 
 	return check

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"everloop/domain"
+	"everloop/infra/browser"
 	"everloop/infra/sandbox"
 	"everloop/internal/sharedfs"
 )
@@ -239,6 +240,31 @@ func TestRun_wholeReport(t *testing.T) {
 		require.Contains(t, seen, "ripgrep")
 		require.Contains(t, seen, "user separation")
 	}
+}
+
+// A tool server that does not run on the machine's Node.js says so in the report.
+func TestBrowserTools_theServerDoesNotStart(t *testing.T) {
+	t.Parallel()
+
+	dir, err := os.MkdirTemp("/var/tmp", "everloop-browser-") // sandboxes have a /tmp of their own
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+
+	server := filepath.Join(dir, "node_modules/@playwright/mcp/cli.js")
+	require.NoError(t, os.MkdirAll(filepath.Dir(server), 0o755))
+	require.NoError(t, os.WriteFile(server, []byte("console.error('This needs\\na later Node.js'); process.exit(1);"), 0o644))
+
+	tools := browser.Tools{Dir: dir, Program: "/usr/bin/true"}
+
+	box, err := sandbox.New(t.Context(), sandbox.Config{WarmMax: -1, ReadOnly: tools.Shown()})
+	require.NoError(t, err)
+	t.Cleanup(box.Close)
+
+	check := browserTools(t.Context(), box, Settings{Browser: tools})
+	require.Equal(t, Warn, check.State, check.Detail)
+	require.Contains(t, check.Detail, "This needs a later Node.js")
+	require.Contains(t, check.Hint, "Node.js 20")
 }
 
 func TestWorkspaces(t *testing.T) {

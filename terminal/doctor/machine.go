@@ -110,10 +110,10 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 		}
 	}
 
-	var out strings.Builder
+	var out, complaint strings.Builder
 
 	result, err := box.Run(ctx, sandbox.Spec{
-		Argv: argv, Workspace: dir, UID: box.ProbeUID(), Stdout: &out, Limits: sandbox.Limits{Wall: versionTime},
+		Argv: argv, Workspace: dir, UID: box.ProbeUID(), Stdout: &out, Stderr: &complaint, Limits: sandbox.Limits{Wall: versionTime},
 	})
 
 	switch {
@@ -122,10 +122,23 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 	case result.Cause == sandbox.NotStarted:
 		return "", errors.New("not found in the sandbox")
 	case !result.Success():
-		return "", fmt.Errorf("it failed in the sandbox (%s, exit code %d)", result.Cause, result.ExitCode)
+		return "", fmt.Errorf("it failed in the sandbox (%s, exit code %d)%s", result.Cause, result.ExitCode, said(complaint.String()))
 	}
 
 	return out.String(), nil
+}
+
+// mostSaid bounds what of a program's complaint is repeated, in bytes.
+const mostSaid = 300
+
+// said gives a program's complaint as the end of a sentence.
+func said(complaint string) string {
+	words := strings.Join(strings.Fields(strings.ToValidUTF8(complaint, "")), " ")
+	if words == "" {
+		return ""
+	}
+
+	return ": " + words[:min(len(words), mostSaid)]
 }
 
 // git serves the hosting of skills; everything else works without.
