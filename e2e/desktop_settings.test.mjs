@@ -311,17 +311,17 @@ describe('desktop settings', {
   test('skills, tool servers and memories', async () => {
     const registry = new Rest(fixture.server.registryURL, fixture.server.key);
     const text = (version) =>
-      `---\nname: tables\ndescription: What tables are for.\nmetadata:\n  version: ${version}\n---\n# About tables\n`;
+      `---\nname: ledgers\ndescription: What ledgers are for.\nmetadata:\n  version: ${version}\n---\n# About ledgers\n`;
     for (const version of ['1.0.0', '1.1.0']) {
       const form = new FormData();
-      form.set('file', new Blob([zip([{ name: 'tables/SKILL.md', data: text(version) }])]), 'skill.zip');
+      form.set('file', new Blob([zip([{ name: 'ledgers/SKILL.md', data: text(version) }])]), 'skill.zip');
       const answer = await fetch(
-        `${registry.url}/skills/acme/tables/versions/${version}`,
+        `${registry.url}/skills/acme/ledgers/versions/${version}`,
         { method: 'POST', body: form, headers: { authorization: `Bearer ${fixture.server.key}` } },
       );
       assert.equal(answer.status, 201, await answer.text());
     }
-    await registry.put('/skills/acme/tables/release', { version: '1.1.0' });
+    await registry.put('/skills/acme/ledgers/release', { version: '1.1.0' });
     const id = await finished('with skills', steps({ text: 'Ready.' }));
     const old = await finished('with an old skill', steps({ text: 'Ready.' }));
 
@@ -329,25 +329,25 @@ describe('desktop settings', {
     await signIn(page);
     await page.getByRole('link', { name: 'Library' }).click();
     await entry(page, 'Skills', 'git-workflow').waitFor();
-    await entry(page, 'Skills of the registry', 'tables').getByRole('button', { name: 'Install' }).click();
+    await entry(page, 'Skills of the registry', 'ledgers').getByRole('button', { name: 'Install' }).click();
     await dialog(page).getByLabel('Session', { exact: true }).selectOption({ label: 'with skills' });
     await confirm(page, 'Install');
-    await page.getByText('tables 1.1.0 was installed.').waitFor();
+    await page.getByText('ledgers 1.1.0 was installed.').waitFor();
     await look(page, 'Skills');
-    await page.getByRole('searchbox', { name: 'Search skills' }).fill('tables');
-    await page.getByRole('button', { name: 'Details of tables' }).first().click();
-    await dialog(page).getByRole('heading', { name: 'About tables' }).waitFor();
+    await page.getByRole('searchbox', { name: 'Search skills' }).fill('ledgers');
+    await page.getByRole('button', { name: 'Details of ledgers' }).first().click();
+    await dialog(page).getByRole('heading', { name: 'About ledgers' }).waitFor();
     assert.deepEqual(await violations(page), [], 'a skill');
     await page.keyboard.press('Escape');
 
-    await fixture.rest.post(`/api/sessions/${old}/skills/install`, { org: 'acme', name: 'tables', version: '1.0.0' });
+    await fixture.rest.post(`/api/sessions/${old}/skills/install`, { org: 'acme', name: 'ledgers', version: '1.0.0' });
     await eventually(
       'the release is known', async () => (await fixture.rest.get(`/api/sessions/${old}/skills`)).items.some((one) => one.update_available),
     );
     await page.getByLabel('Of', { exact: true }).selectOption({ label: 'with an old skill' });
-    await entry(page, 'Skills', 'tables').getByRole('button', { name: 'Update' }).click();
+    await entry(page, 'Skills', 'ledgers').getByRole('button', { name: 'Update' }).click();
     await confirm(page, 'Install');
-    await entry(page, 'Skills', 'tables').getByText('1.1.0', { exact: true }).waitFor();
+    await entry(page, 'Skills', 'ledgers').getByText('1.1.0', { exact: true }).waitFor();
 
     const place = mkdtempSync(join(tmpdir(), 'everloop-skill-'));
     try {
