@@ -37,6 +37,8 @@ source "$root/build/compose/engine.sh"
 source "$root/build/compose/images.sh"
 source "$root/build/compose/chat.sh"
 source "$root/build/compose/whole.sh"
+source "$root/build/compose/backup.sh"
+source "$root/build/compose/https.sh"
 source "$root/build/compose/suites.sh"
 
 finish() {
@@ -104,6 +106,7 @@ GATEWAY_PUBLISH=$address:30000
 IDENTITY_PUBLISH=$address:19000
 IDENTITY_ISSUER=http://$address:19000
 DESKTOP_URL=http://$address
+BACKUP_DIR=$work/backups
 BOOTSTRAP_API_KEY=$key
 LOG_LEVEL=info
 END
@@ -211,6 +214,9 @@ cmp -s "$work/before" "$work/after" || fail "the messages of a session changed w
 chat "$session" 'echo more >>effects' "The last chat is done." >"$work/last"
 [ "$(file_of "$session" effects | tr '\n' ' ')" = "begin again more " ] || fail "the session does not go on after the stack came back"
 say "the stack was taken down and started again; the session goes on"
+
+backup_comes_back "$session"
+https_serves
 
 # ---- the end-to-end suites -----------------------------------------------------
 

@@ -144,7 +144,7 @@ await_healthy() {
   while :; do
     states=$(docker_compose ps -a -q | xargs -r "$(client)" inspect -f \
       "$service {{.State.Status}} $health {{.State.ExitCode}}")
-    if ! grep -vqE ' running healthy 0$|^migrate exited +0$' <<<"$states"; then return; fi
+    if ! grep -vqE ' running healthy 0$|^migrate exited +0$|^proxy running +0$' <<<"$states"; then return; fi
     if grep -qE '^migrate exited +[1-9]' <<<"$states"; then fail "migrate failed"; fi
     [ "$(date +%s)" -lt $deadline ] || { echo "$states"; fail "not every container is healthy after $1 s"; }
     sleep 0.5

@@ -7,6 +7,7 @@ build_images() {
   base_image "$suite"
   build_program nats-server github.com/nats-io/nats-server/v2 github.com/nats-io/nats-server/v2
   build_program versitygw github.com/versity/versitygw github.com/versity/versitygw/cmd/versitygw
+  build_program caddy github.com/caddyserver/caddy/v2 github.com/caddyserver/caddy/v2/cmd/caddy $caddy_version
   if [ -z "${EVERLOOP_BINARY:-}" ]; then
     say "building bin/everloop"
     make -C "$root" build GO="$go" >"$work/make.log" 2>&1 || { tail -20 "$work/make.log"; fail "make build"; }
@@ -16,6 +17,7 @@ build_images() {
   standin postgres "$root/build/standin/postgres.Dockerfile" postgres-entrypoint.sh "$root/build/standin/postgres-entrypoint.sh"
   standin nats "$root/build/standin/program.Dockerfile" program "$(program_file nats-server github.com/nats-io/nats-server/v2)"
   standin versitygw "$root/build/standin/program.Dockerfile" program "$(program_file versitygw github.com/versity/versitygw)"
+  standin caddy "$root/build/standin/caddy.Dockerfile" caddy "$(program_file caddy github.com/caddyserver/caddy/v2 $caddy_version)"
   DOCKER=$(client) BASE=$base "$root/build/image.sh" "everloop:$project" >"$work/build.log" 2>&1 ||
     { tail -20 "$work/build.log"; fail "build/image.sh"; }
   say "images are built"
@@ -37,16 +39,19 @@ base_image() {
   docker image inspect "$base" >/dev/null 2>&1 || docker import "$file" "$base" >/dev/null
 }
 
-# program_file NAME MODULE is where the program is kept, for the version in go.mod.
+# Of Caddy, which is not in go.mod.
+caddy_version=v2.11.9
+
+# program_file NAME MODULE [VERSION] is where the program is kept; default: for the version in go.mod.
 program_file() {
-  echo "$cache/$1-$(cd "$root" && $go list -m -f '{{.Version}}' "$2")"
+  echo "$cache/$1-${3:-$(cd "$root" && $go list -m -f '{{.Version}}' "$2")}"
 }
 
-# build_program NAME MODULE PACKAGE builds an engine's program. It takes the
+# build_program NAME MODULE PACKAGE [VERSION] builds an engine's program. It takes the
 # module's own requirements, which this repository has only in part.
 build_program() {
   local file version
-  file=$(program_file "$1" "$2")
+  file=$(program_file "$1" "$2" "${4-}")
   [ ! -x "$file" ] || return 0
   version=${file##*-}
   say "building $1 $version"
