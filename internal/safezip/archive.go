@@ -51,7 +51,16 @@ func Open(r io.ReaderAt, size int64, limits Limits) (*Archive, error) {
 
 	directory.opened = true
 
-	return check(reader.File, size, limits)
+	archive, err := check(reader.File, size, limits)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkLocal(r, reader.File); err != nil {
+		return nil, err
+	}
+
+	return archive, nil
 }
 
 func tooMany(limits Limits) *Error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -303,6 +304,57 @@ func TestSharedDataIsRefused(t *testing.T) {
 
 	_, err := open(data, safezip.SkillPackage)
 	refused(t, err, safezip.NotAnArchive)
+}
+
+// A program that reads the archive as a stream finds what the directory says, and nothing else.
+func TestLocalHeadersAreThoseOfTheDirectory(t *testing.T) {
+	t.Parallel()
+
+	good := archive(t, member{name: "a/b.txt", content: "text"}, member{name: "c.txt", content: strings.Repeat("more", 100)})
+	_, err := open(good, safezip.Limits{})
+	require.NoError(t, err)
+
+	renamed := bytes.Replace(good, []byte("a/b.txt"), []byte("../evil"), 1) // the first is the header before the data
+	_, err = open(renamed, safezip.Limits{})
+	require.ErrorContains(t, refused(t, err, safezip.NotAnArchive), "another name")
+
+	_, err = open(append([]byte("#!/bin/sh\nexit\n"), good...), safezip.Limits{})
+	refused(t, err, safezip.NotAnArchive)
+
+	// A member that the directory does not list, between two others and after the last one.
+	hidden := archive(t, member{name: "hidden", content: "x"})
+	hidden = hidden[:bytes.Index(hidden, []byte("PK\x01\x02"))]
+
+	for _, at := range [][]byte{[]byte("PK\x03\x04"), []byte("PK\x01\x02")} {
+		place := bytes.LastIndex(good, at)
+		if at[2] == 1 {
+			place = bytes.Index(good, at)
+		}
+
+		_, err = open(moved(t, good, place, hidden), safezip.Limits{})
+		refused(t, err, safezip.NotAnArchive)
+	}
+}
+
+// moved puts bytes into an archive, and mends the offsets of its directory.
+func moved(t *testing.T, archive []byte, place int, more []byte) []byte {
+	t.Helper()
+
+	changed := slices.Concat(archive[:place], more, archive[place:])
+	directory := bytes.Index(archive, []byte("PK\x01\x02")) + len(more)
+	end := bytes.LastIndex(changed, []byte("PK\x05\x06"))
+	binary.LittleEndian.PutUint32(changed[end+16:], uint32(directory))
+
+	for at := directory; at < end; {
+		offset := changed[at+42:]
+		if int(binary.LittleEndian.Uint32(offset)) >= place {
+			binary.LittleEndian.PutUint32(offset, binary.LittleEndian.Uint32(offset)+uint32(len(more)))
+		}
+
+		at += 46 + int(binary.LittleEndian.Uint16(changed[at+28:])) + int(binary.LittleEndian.Uint16(changed[at+30:]))
+	}
+
+	return changed
 }
 
 func TestWhatIsNoArchive(t *testing.T) {

@@ -1,0 +1,95 @@
+package safezip
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"io"
+	"slices"
+)
+
+// Headers of the format, as APPNOTE.TXT of PKWARE has them.
+const (
+	localSignature   = "PK\x03\x04"
+	centralSignature = "PK\x01\x02"
+	localLength      = 30 // bytes, before the name
+	hasDescriptor    = 8  // the flag of members whose sizes follow their data
+)
+
+// descriptors are the lengths in bytes of what may follow a member's data: sizes of 4 or 8
+// bytes, with a signature before them or without.
+var descriptors = []int64{16, 12, 24, 20}
+
+// checkLocal compares the header before each member's data with the directory, which is
+// all that is read here: a program that reads the archive as a stream goes by the headers.
+// Members follow one another from the first byte on, with nothing in between.
+func checkLocal(r io.ReaderAt, members []*zip.File) error {
+	type place struct {
+		member *zip.File
+		data   int64 // where its data begins
+	}
+
+	places := make([]place, len(members))
+
+	for i, m := range members {
+		data, err := m.DataOffset()
+		if err != nil {
+			return refuse(NotAnArchive, m.Name, "is not where the directory says")
+		}
+
+		places[i] = place{m, data}
+	}
+
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.data, b.data) })
+
+	ends := []int64{0} // where the member before may end
+	for _, p := range places {
+		if !slices.ContainsFunc(ends, func(at int64) bool { return isLocal(r, at, p.member, p.data) }) {
+			return refuse(NotAnArchive, p.member.Name, "has another name or place before its data than in the directory")
+		}
+
+		ends = endsOf(p.member, p.data)
+	}
+
+	if len(places) > 0 && !slices.ContainsFunc(ends, func(at int64) bool { return starts(r, at, centralSignature) }) {
+		return refuse(NotAnArchive, "", "the archive has something else before its directory")
+	}
+
+	return nil
+}
+
+// isLocal reports whether the header of a member begins at a place and ends where its data
+// begins.
+func isLocal(r io.ReaderAt, at int64, m *zip.File, data int64) bool {
+	header := make([]byte, localLength+len(m.Name))
+	if _, err := r.ReadAt(header, at); err != nil || !bytes.HasPrefix(header, []byte(localSignature)) {
+		return false
+	}
+
+	name, extra := binary.LittleEndian.Uint16(header[26:]), binary.LittleEndian.Uint16(header[28:])
+
+	return int(name) == len(m.Name) && string(header[localLength:]) == m.Name &&
+		binary.LittleEndian.Uint16(header[8:]) == m.Method && at+localLength+int64(name)+int64(extra) == data
+}
+
+func endsOf(m *zip.File, data int64) []int64 {
+	end := data + int64(m.CompressedSize64)
+	if m.Flags&hasDescriptor == 0 {
+		return []int64{end}
+	}
+
+	ends := make([]int64, len(descriptors))
+	for i, length := range descriptors {
+		ends[i] = end + length
+	}
+
+	return ends
+}
+
+func starts(r io.ReaderAt, at int64, signature string) bool {
+	begin := make([]byte, len(signature))
+	_, err := r.ReadAt(begin, at)
+
+	return err == nil && string(begin) == signature
+}
