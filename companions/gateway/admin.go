@@ -230,11 +230,18 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 		return "", fault
 	}
 
-	if err := errors.Join(set.unmask(before.set), set.check()); err != nil {
+	if err := errors.Join(set.unmask(before.set), set.check(), set.keysApart(s.cfg.Key)); err != nil {
 		return "", invalidConfig(err.Error())
 	}
 
 	text, err := merged(s.cfg.File, set)
+	if errors.Is(err, errNoYAML) {
+		e := invalid("config.yaml is not YAML, and writing it would lose what is in it: correct the file first")
+		e.status, e.Code = http.StatusConflict, "config_unreadable"
+
+		return "", e
+	}
+
 	if err == nil {
 		err = writeFile(s.cfg.File, text)
 	}
@@ -253,6 +260,8 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 	return tag(text), nil
 }
 
+var errNoYAML = errors.New("the file is not YAML")
+
 // merged is the file with other settings, and with its comments.
 func merged(file string, set Settings) ([]byte, error) {
 	before, err := os.ReadFile(file)
@@ -265,7 +274,11 @@ func merged(file string, set Settings) ([]byte, error) {
 		return nil, err
 	}
 
-	if yaml.Unmarshal(before, &document) != nil || len(document.Content) == 0 {
+	if yaml.Unmarshal(before, &document) != nil {
+		return nil, errNoYAML
+	}
+
+	if len(document.Content) == 0 {
 		document = yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{{Kind: yaml.MappingNode}}}
 	}
 

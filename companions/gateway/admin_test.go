@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/companions/gateway"
 )
 
 const commented = `# the head
@@ -67,6 +69,10 @@ func TestAdmin_config_rejects(t *testing.T) {
 	s := start(t, commented, 0)
 
 	const moved = `{"sources":[{"name":"s","kind":"openai","base_url":"http://127.0.0.1:2","api_key":"***"}]}`
+
+	withKey := func(name, key string) string {
+		return `{"sources":[{"name":"s","kind":"demo"}],"keys":[{"name":"` + name + `","key":"` + key + `"}]}`
+	}
 	for name, c := range map[string]struct {
 		key, body, code string
 		status          int
@@ -82,6 +88,8 @@ func TestAdmin_config_rejects(t *testing.T) {
 		"agent is down":     {"el_down", `{}`, "agent_unavailable", 503},
 		"no source":         {operatorKey, `{}`, "invalid_config", 422},
 		"key to an address": {operatorKey, moved, "invalid_config", 422},
+		"operator's key":    {operatorKey, withKey("second", operatorKey), "invalid_config", 422},
+		"operator's name":   {operatorKey, withKey("operator", "key-of-another-one"), "invalid_config", 422},
 	} {
 		res := s.do(t.Context(), "PUT", "/admin/config", c.key, c.body)
 		text := read(t, res)
@@ -104,6 +112,35 @@ func TestAdmin_config_rejects(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(s.dir, "config.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, commented, string(text))
+}
+
+// What is in a file that is no YAML is not lost by a change of the settings.
+func TestAdmin_config_leavesAnUnreadableFile(t *testing.T) {
+	t.Parallel()
+	s := start(t, commented, 0)
+	set := read(t, s.do(t.Context(), "GET", "/admin/config", operatorKey, ""))
+	file := filepath.Join(s.dir, "config.yaml")
+	broken := commented + "keys: [\n"
+	require.NoError(t, os.WriteFile(file, []byte(broken), 0o600))
+
+	res := s.do(t.Context(), "PUT", "/admin/config", operatorKey, set)
+	require.Equal(t, 409, res.StatusCode)
+	require.Equal(t, "config_unreadable", code(t, read(t, res)))
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, broken, string(text))
+}
+
+// The key of the operator opens the management also where the file has it as another's.
+func TestNew_refusesTheOperatorsKeyInTheFile(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	settings := "sources: [{name: s, kind: demo}]\nkeys: [{name: second, key: " + operatorKey + "}]\n"
+	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+	_, err := gateway.New(gateway.Config{File: file, Key: operatorKey})
+	require.ErrorContains(t, err, "keys[0].key must not be the operator's key")
 }
 
 // An API key of an administrator of the agent manages the gateway. It is no key of its

@@ -292,9 +292,12 @@ func (c *call) whole(ctx context.Context, w http.ResponseWriter, res *http.Respo
 
 	kind := res.Header.Get("Content-Type")
 
-	if json.Valid(text) && gjson.ParseBytes(text).IsObject() {
+	switch {
+	case json.Valid(text) && gjson.ParseBytes(text).IsObject():
 		c.meter.read(text)
 		text = c.echo(text)
+	case c.path != transcriptions: // which may be plain text
+		return sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is not a JSON object")
 	}
 
 	c.meter.pieces = int64(len(text) / bytesPerToken)

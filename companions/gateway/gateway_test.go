@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
 
 	"everloop/companions/credentials"
 	"everloop/companions/gateway"
@@ -218,6 +219,67 @@ func TestService_models_defaultFirstWithAliases(t *testing.T) {
 	health := read(t, s.do(t.Context(), "GET", "/health", "", ""))
 	require.JSONEq(t, `{"ok":true,"sources":[
 		{"name":"s","kind":"openai","healthy":true,"in_flight":0,"queued":0,"latency_ms_p50":0}]}`, health)
+}
+
+// A client of Anthropic's interface gets the fields that it knows besides.
+func TestService_models_ofAnthropic(t *testing.T) {
+	t.Parallel()
+	s := start(t, one(upstream(t, http.NotFound), ""), 0)
+	get := func(path string) string {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("X-Api-Key", operatorKey)
+		r.Header.Set("Anthropic-Version", "2023-06-01")
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+
+		defer res.Body.Close()
+
+		return read(t, res)
+	}
+
+	list := get("/v1/models")
+	require.Equal(t, `[false,"m","other"]`, gjson.Get(list, "[has_more,first_id,last_id]").Raw)
+	require.JSONEq(t, `{"type":"model","display_name":"other","created_at":"2026-01-01T00:00:00Z",
+		"id":"other","object":"model","created":1767225600,"owned_by":"s"}`, gjson.Get(list, "data.1").Raw)
+	require.Equal(t, "m", gjson.Get(get("/v1/models/gpt-x"), "display_name").String())
+}
+
+func TestService_models_windowAsVLLMNamesIt(t *testing.T) {
+	t.Parallel()
+
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"data":[{"id":"m","max_model_len":4096}]}`)
+	}))
+	t.Cleanup(source.Close)
+
+	s := start(t, one(source.URL, ""), 0)
+	require.Equal(
+		t,
+		int64(4096),
+		gjson.Get(read(t, s.do(t.Context(), "GET", "/v1/models", operatorKey, "")), "data.0.context_window").Int(),
+	)
+}
+
+// What no client can read is the source's fault, streamed or not.
+func TestService_anAnswerThatIsNoObject(t *testing.T) {
+	t.Parallel()
+
+	for _, answer := range []string{"{not json", "<html>login</html>", "[]", ""} {
+		s := start(t, one(upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }), ""), 0)
+		for _, body := range []string{`{"model":"m"}`, `{"model":"m","stream":true}`} {
+			status, text := s.chat(body)
+			require.Equal(t, 502, status, answer)
+			require.Equal(t, "source_error", code(t, text), answer)
+		}
+	}
+}
+
+// Who has used nothing is told so.
+func TestService_usage_none(t *testing.T) {
+	t.Parallel()
+	s := start(t, one(upstream(t, http.NotFound), "")+"keys: [{name: free, key: key-that-is-not-used}]\n", 0)
+	require.JSONEq(t, `{"usage":{}}`, read(t, s.do(t.Context(), "GET", "/admin/usage", "key-that-is-not-used", "")))
 }
 
 func TestService_stream(t *testing.T) {

@@ -3,11 +3,26 @@ package gateway
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 )
+
+// operator is the name of the key that opens the management interface.
+const operator = "operator"
+
+// keysApart refuses the operator's key as one of the file: whose it is would not be known.
+func (s Settings) keysApart(operatorKey string) error {
+	for i, k := range s.Keys {
+		if subtle.ConstantTimeCompare([]byte(k.Key), []byte(operatorKey)) == 1 {
+			return fmt.Errorf("keys[%d].key must not be the operator's key", i)
+		}
+	}
+
+	return nil
+}
 
 // caller is who a key belongs to.
 type caller struct {
@@ -59,7 +74,7 @@ func find(callers []*caller, key string) *caller {
 	var found *caller
 
 	for _, c := range callers {
-		if subtle.ConstantTimeCompare(hash[:], c.hash[:]) == 1 {
+		if subtle.ConstantTimeCompare(hash[:], c.hash[:]) == 1 && found == nil {
 			found = c
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -174,6 +175,10 @@ func complete(entry map[string]any, s *source, aliases []string) {
 		entry["created"] = created
 	}
 
+	if window, is := entry["max_model_len"].(float64); is && entry["context_window"] == nil { // as vLLM names it
+		entry["context_window"] = window
+	}
+
 	if entry["owned_by"] == nil {
 		entry["owned_by"] = s.Name
 	}
@@ -207,7 +212,47 @@ func (s *Service) listModels(w http.ResponseWriter, r *http.Request, by *caller)
 		return
 	}
 
+	if ofAnthropic(r) {
+		writeJSON(w, http.StatusOK, anthropicList(entries))
+		return
+	}
+
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": append([]map[string]any{}, entries...)})
+}
+
+// ofAnthropic reports whether a client speaks Anthropic's interface, whose every request names its version.
+func ofAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
+
+// anthropicList is the list of models as Anthropic's interface has it, on one page.
+func anthropicList(entries []map[string]any) map[string]any {
+	list := map[string]any{"data": []map[string]any{}, "has_more": false, "first_id": nil, "last_id": nil}
+	if len(entries) == 0 {
+		return list
+	}
+
+	models := make([]map[string]any, len(entries))
+	for i, entry := range entries {
+		models[i] = anthropicModel(entry)
+	}
+
+	list["data"], list["first_id"], list["last_id"] = models, models[0]["id"], models[len(models)-1]["id"]
+
+	return list
+}
+
+// anthropicModel is an entry of the list with the fields of Anthropic's interface besides its own.
+func anthropicModel(entry map[string]any) map[string]any {
+	model := maps.Clone(entry)
+	model["type"], model["display_name"] = "model", entry["id"]
+
+	made := int64(created)
+	if seconds, is := entry["created"].(float64); is {
+		made = int64(seconds)
+	}
+
+	model["created_at"] = time.Unix(made, 0).UTC().Format(time.RFC3339)
+
+	return model
 }
 
 // getModel answers with one model; ids may hold slashes.
@@ -224,6 +269,11 @@ func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	for _, entry := range entries {
 		if entry["id"] == id {
 			w.Header().Set("X-Resolved-Model", id)
+
+			if ofAnthropic(r) {
+				entry = anthropicModel(entry)
+			}
+
 			writeJSON(w, http.StatusOK, entry)
 
 			return

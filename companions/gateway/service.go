@@ -121,7 +121,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 
-	if err := set.inspect(nil); err != nil {
+	if err := errors.Join(set.inspect(nil), set.keysApart(cfg.Key)); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.File, err)
 	}
 
@@ -154,8 +154,7 @@ func (s *Service) use(set Settings) {
 		next.sources = append(next.sources, before.sourceLike(one, s.cfg.DemoURL))
 	}
 
-	operator := Key{Name: "operator", Key: s.cfg.Key}
-	for _, one := range append([]Key{operator}, set.Keys...) {
+	for _, one := range append([]Key{{Name: operator, Key: s.cfg.Key}}, set.Keys...) {
 		next.callers = append(next.callers, before.callerLike(one))
 	}
 
@@ -234,7 +233,7 @@ func (s *Service) reload() (changed bool) {
 
 	set, err := Parse(text)
 	if err == nil {
-		err = set.inspect(s.table())
+		err = errors.Join(set.inspect(s.table()), set.keysApart(s.cfg.Key))
 	}
 
 	if err != nil {

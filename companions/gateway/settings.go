@@ -153,8 +153,8 @@ func (s Settings) check() error {
 
 	names, keys := map[string]bool{}, map[string]bool{}
 	for i, k := range s.Keys {
-		if k.Name == "" || names[k.Name] {
-			fault("keys[%d].name must be set and differ from the others", i)
+		if k.Name == "" || k.Name == operator || names[k.Name] {
+			fault("keys[%d].name must be set, differ from the others, and not be "+operator, i)
 		}
 
 		if len(k.Key) < 16 || strings.ContainsAny(k.Key, " \t\r\n") || keys[k.Key] {
@@ -216,11 +216,11 @@ func (s Source) faults() (faults []error) {
 	faults = append(faults, s.serverFaults()...)
 
 	if s.MaxConcurrency < 0 || s.MaxConcurrency > maxConcurrency {
-		fault(fmt.Sprintf("max_concurrency must be at most %d", maxConcurrency))
+		fault(fmt.Sprintf("max_concurrency must be between 0 and %d", maxConcurrency))
 	}
 
 	if s.MaxQueue < 0 || s.MaxQueue > maxQueue {
-		fault(fmt.Sprintf("max_queue must be at most %d", maxQueue))
+		fault(fmt.Sprintf("max_queue must be between 0 and %d", maxQueue))
 	}
 
 	for name, value := range map[string]float64{

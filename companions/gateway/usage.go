@@ -133,7 +133,11 @@ func (s *Service) showUsage(w http.ResponseWriter, _ *http.Request, by *caller) 
 		return
 	}
 
-	own := map[string]map[string]*tally{by.name: s.usage.byKey[by.name]}
+	own := map[string]map[string]*tally{}
+	if used := s.usage.byKey[by.name]; used != nil {
+		own[by.name] = used
+	}
+
 	writeJSON(w, http.StatusOK, map[string]any{"usage": own})
 }
 
