@@ -34,6 +34,7 @@ type push struct {
 	conn    net.Conn // to the hook; closed with the push
 	replies *json.Encoder
 
+	claims    bool // the organisation does not exist yet
 	accepted  bool
 	published bool // holds repo.published
 	removes   bool // a branch or tag is deleted
@@ -99,11 +100,27 @@ func (p *push) decide(ctx context.Context, request hook.Request) error {
 
 	for _, u := range request.Updates {
 		if u.Ref == mainRef {
-			return p.updateMain(ctx, at, u)
+			if err := p.updateMain(ctx, at, u); err != nil {
+				return err
+			}
 		}
 	}
 
-	return nil
+	return p.claim(ctx)
+}
+
+// claim makes the organisation for who pushes, now that nothing else refuses the push.
+func (p *push) claim(ctx context.Context) error {
+	if !p.claims {
+		return nil
+	}
+
+	err := p.service.registry.claim(ctx, p.repo.id.org, p.token)
+	if refused, ok := errors.AsType[*edge.Problem](err); ok {
+		return refusef("the skill registry refuses the organisation %s: %s", p.repo.id.org, refused.Detail)
+	}
+
+	return err
 }
 
 // quarantined is the repository with the objects of the push.

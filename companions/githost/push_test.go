@@ -139,6 +139,39 @@ func TestPush_credentials(t *testing.T) {
 	c.refused("there is no repository acme/none", "fetch", w.remote("acme/none", ""))
 }
 
+// A first push that is refused leaves nothing: no repository, and the organisation to others.
+func TestPush_refusedAtFirst_leavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	c := w.newClone("fresh/tables", "ann")
+	c.commit("Start", "SKILL.md", "---\nname: tables\ndescription: d\n---\n")
+	c.refused("has no metadata.version", "push", "origin", "main")
+	require.NoDirExists(t, filepath.Join(w.dir, "repositories", "fresh"))
+	require.Equal(t, 404, w.get("/-/fresh/tables").status)
+	c.refused("there is no repository fresh/tables", "fetch", w.remote("fresh/tables", ""))
+
+	c.must("push", w.remote("fresh/tables", "bob"), "HEAD:refs/heads/draft")
+	c.refused("only members of the organisation", "push", "origin", "HEAD:refs/heads/ann")
+	c.refused("has no metadata.version", "push", w.remote("fresh/tables", "bob"), "main")
+	require.NotEmpty(t, w.head("fresh/tables", "draft"), "a repository with a branch stays")
+
+	// Of two first pushes at once, one that is refused does not take the other's repository.
+	good := w.newClone("both/tables", "ann")
+	good.commit("Good", "SKILL.md", document("tables", "1.0.0", ""))
+	bad := w.newClone("both/tables", "ann")
+	bad.commit("Bad", "SKILL.md", "x")
+
+	var pushes sync.WaitGroup
+
+	for range 4 {
+		pushes.Go(func() { bad.git("push", "origin", "main") })
+	}
+
+	good.must("push", "origin", "main")
+	pushes.Wait()
+	require.NotEmpty(t, w.head("both/tables", "main"))
+}
+
 func TestPush_atOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

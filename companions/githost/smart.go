@@ -306,28 +306,34 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id repoID) err
 	}
 	defer release()
 
-	if !exists {
-		if err := s.registry.claim(r.Context(), id.org, token(r)); err != nil {
-			return err
-		}
-	}
-
-	repo, err := s.store.ensure(r.Context(), id)
+	repo, err := s.store.occupy(r.Context(), id)
 	if err != nil {
 		return err
 	}
 
-	if err := take(r.Context(), repo.use, 1); err != nil {
-		return err
-	}
-	defer repo.use.Release(1)
-
-	p := &push{service: s, repo: repo, caller: caller, token: token(r)}
-
-	return p.receive(w, r, struct {
+	p := &push{service: s, repo: repo, caller: caller, token: token(r), claims: !exists}
+	err = p.receive(w, r, struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(start), in), in})
+
+	repo.use.Release(1)
+
+	if !p.accepted {
+		s.dropEmpty(r.Context(), repo)
+	}
+
+	return err
+}
+
+// dropEmpty removes the repository that a refused first push has made.
+func (s *Service) dropEmpty(ctx context.Context, repo *repository) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // the client may be gone
+	defer cancel()
+
+	if err := s.store.dropEmpty(ctx, repo); err != nil {
+		s.log.Warn("failed to remove an empty repository", "repository", repo.id.String(), "error", err)
+	}
 }
 
 // flush is the packet that ends a list of packets.

@@ -259,6 +259,62 @@ func (s *store) get(id repoID) (*repository, bool, error) {
 	return r, true, nil
 }
 
+// occupy returns a repository for a push, which it makes when there is none. The caller
+// releases one of its use.
+func (s *store) occupy(ctx context.Context, id repoID) (*repository, error) {
+	for {
+		repo, err := s.ensure(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+
+		if err := take(ctx, repo.use, 1); err != nil {
+			return nil, err
+		}
+
+		if now, there, err := s.get(id); err == nil && there && now == repo {
+			return repo, nil
+		}
+
+		repo.use.Release(1) // it was empty, and is gone
+	}
+}
+
+// dropEmpty removes a repository that has no branch and no tag, unless it is in use.
+func (s *store) dropEmpty(ctx context.Context, repo *repository) error {
+	s.making.Lock()
+	defer s.making.Unlock()
+
+	if !repo.use.TryAcquire(math.MaxInt32) {
+		return nil
+	}
+	defer repo.use.Release(math.MaxInt32)
+
+	refs, err := s.git.output(ctx, repo.place(), maxRefsText, "for-each-ref", "--count=1")
+	if err != nil || len(refs) > 0 {
+		return err
+	}
+
+	gone, err := os.MkdirTemp(s.work(), "gone-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(gone)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if err := os.Rename(repo.dir, filepath.Join(gone, "repository")); err != nil {
+		return err
+	}
+
+	delete(s.handles, repo.id)
+
+	_ = os.Remove(filepath.Dir(repo.dir)) // of the organisation; it stays where others are in it
+
+	return nil
+}
+
 // ensure returns a repository, which it makes when there is none.
 func (s *store) ensure(ctx context.Context, id repoID) (*repository, error) {
 	if r, ok, err := s.get(id); ok || err != nil {
