@@ -143,18 +143,8 @@ func (s *Service) checkHost(next http.Handler) http.Handler {
 	})
 }
 
-// Run listens on addr (host:port) until the context ends, then lets open
+// Serve serves on a listener, which it closes, until the context ends, then lets open
 // answers finish for a few seconds. It returns nil after an orderly end.
-func (s *Service) Run(ctx context.Context, addr string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("mock service: cannot listen on %s: %w", addr, err)
-	}
-
-	return s.Serve(ctx, listener)
-}
-
-// Serve is Run on a listener of the caller's, which it closes.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,

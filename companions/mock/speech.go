@@ -97,15 +97,64 @@ func (s *Service) hear(w http.ResponseWriter, r *http.Request, audio []byte, key
 		}
 	}
 
-	writeJSON(w, http.StatusOK, map[string]any{
-		"text": text, "language": "en", "duration": seconds,
-		"usage": map[string]any{
-			"type": "tokens", "input_tokens": 1 + len(audio)/1000, "output_tokens": len(strings.Fields(text)),
-			"total_tokens": 1 + len(audio)/1000 + len(strings.Fields(text)),
-		},
-	})
+	if fault := sendTranscript(w, r, text, seconds, len(audio)); fault != nil {
+		return refuse(fault)
+	}
 
 	return outcomeDone
+}
+
+// sendTranscript answers in the form that response_format and stream ask for, with one
+// segment for the whole recording.
+func sendTranscript(w http.ResponseWriter, r *http.Request, text string, seconds float64, size int) *apiError {
+	usage := map[string]any{
+		"type": "tokens", "input_tokens": 1 + size/1000, "output_tokens": len(strings.Fields(text)),
+		"total_tokens": 1 + size/1000 + len(strings.Fields(text)),
+	}
+	answer := map[string]any{"text": text, "language": "en", "duration": seconds, "usage": usage}
+
+	switch format := r.FormValue("response_format"); {
+	case format == "srt":
+		plain(w, fmt.Sprintf("1\n%s --> %s\n%s\n\n", moment(0, ","), moment(seconds, ","), text))
+	case format == "vtt":
+		plain(w, fmt.Sprintf("WEBVTT\n\n%s --> %s\n%s\n\n", moment(0, "."), moment(seconds, "."), text))
+	case format == "text":
+		plain(w, text+"\n")
+	case format == "verbose_json":
+		answer["task"] = "transcribe"
+		answer["segments"] = []any{map[string]any{"id": 0, "start": 0, "end": seconds, "text": text}}
+		writeJSON(w, http.StatusOK, answer)
+	case format != "" && format != "json":
+		return badRequest("response_format must be json, text, srt, verbose_json or vtt")
+	case r.FormValue("stream") == "true":
+		w.Header().Set("Content-Type", "text/event-stream")
+
+		for _, word := range strings.SplitAfter(text, " ") {
+			event(w, map[string]any{"type": "transcript.text.delta", "delta": word})
+		}
+
+		event(w, map[string]any{"type": "transcript.text.done", "text": text, "usage": usage})
+	default:
+		writeJSON(w, http.StatusOK, answer)
+	}
+
+	return nil
+}
+
+func plain(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, text) // the client may be gone
+}
+
+func event(w http.ResponseWriter, data map[string]any) {
+	text, _ := json.Marshal(data) // plain values
+	_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", data["type"], text)
+}
+
+// moment writes seconds as subtitles do, with milliseconds after a comma or a point.
+func moment(seconds float64, point string) string {
+	ms := int(seconds * 1000)
+	return fmt.Sprintf("%02d:%02d:%02d%s%03d", ms/3_600_000, ms/60_000%60, ms/1000%60, point, ms%1000)
 }
 
 // heardIn is the text that the samples of a WAV file spell, and else what can be said of

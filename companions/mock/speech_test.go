@@ -1,7 +1,12 @@
 package mock_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -98,4 +103,41 @@ func TestTranscribe_faults(t *testing.T) {
 	other := model.NewSpeech(model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, AtOnce: 1})
 	_, err = other.Transcribe(t.Context(), wav("x"))
 	require.Equal(t, domainspeech.CodeDown, domain.AsError(domainspeech.Fault(err)).Code)
+}
+
+// Transcripts come in each form that a client may ask for.
+func TestTranscribe_forms(t *testing.T) {
+	t.Parallel()
+
+	b := start(t, mock.Config{})
+	recording := wav("two words" + strings.Repeat(" ", 8000)) // a second and a bit
+
+	for form, want := range map[string]string{
+		"response_format=text": "two words\n",
+		"response_format=srt":  "1\n00:00:00,000 --> 00:00:01,001\ntwo words\n\n",
+		"response_format=vtt":  "WEBVTT\n\n00:00:00.000 --> 00:00:01.001\ntwo words\n\n",
+		"stream=true": "event: transcript.text.delta\ndata: {\"delta\":\"two \",\"type\":\"transcript.text.delta\"}\n\n" +
+			"event: transcript.text.delta\ndata: {\"delta\":\"words\",\"type\":\"transcript.text.delta\"}\n\n" +
+			"event: transcript.text.done\ndata: {\"text\":\"two words\",\"type\":\"transcript.text.done\",\"usage\":" +
+			"{\"input_tokens\":9,\"output_tokens\":2,\"total_tokens\":11,\"type\":\"tokens\"}}\n\n",
+		"response_format=verbose_json": `{"duration":1.001125,"language":"en","segments":[{"end":1.001125,"id":0,"start":0,"text":"two words"}],` +
+			`"task":"transcribe","text":"two words","usage":{"input_tokens":9,"output_tokens":2,"total_tokens":11,"type":"tokens"}}`,
+		"response_format=wav": `response_format must be json, text, srt, verbose_json or vtt`,
+	} {
+		var body bytes.Buffer
+
+		writer := multipart.NewWriter(&body)
+		file, err := writer.CreateFormFile("file", "a.wav")
+		require.NoError(t, err)
+		_, err = file.Write(recording.Data)
+		require.NoError(t, err)
+		name, value, _ := strings.Cut(form, "=")
+		require.NoError(t, errors.Join(writer.WriteField("model", mock.SpeechModel), writer.WriteField(name, value), writer.Close()))
+
+		res, err := http.Post(b.url+"/v1/audio/transcriptions", writer.FormDataContentType(), &body)
+		require.NoError(t, err)
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, errors.Join(err, res.Body.Close()))
+		require.Contains(t, strings.TrimSuffix(string(text), "\n")+"\n", want, form)
+	}
 }
