@@ -8,7 +8,8 @@ https() {
   local method=$1 url=$2
   shift 2
   curl -sS --fail-with-body --max-time 60 --cacert "$work/ca.crt" -X "$method" "$@" "$url" \
-    --resolve "$site:443:$address" --resolve "api.$site:443:$address" --resolve "identity.$site:443:$address"
+    --resolve "$site:443:$address" --resolve "api.$site:443:$address" --resolve "identity.$site:443:$address" \
+    --resolve "gateway.$site:443:$address"
 }
 
 # https_serves puts Caddy before the stack and uses it by its names.
@@ -25,6 +26,9 @@ https_serves() {
   grep -q '<title>Everloop' "$work/page" || fail "the desktop is not at https://$site: $(head -c 300 "$work/page")"
   [ "$(https GET "https://identity.$site/.well-known/openid-configuration" | jq -r .issuer)" = "https://identity.$site" ] ||
     fail "the identity service does not name its address"
+
+  [ "$(https GET "https://gateway.$site/v1/models" -H "Authorization: Bearer $gateway_key" | jq -r .object)" = list ] ||
+    fail "the model gateway does not answer by its name"
 
   # Each chat by another connection, so that both processes take part; Socket.IO by
   # polling has to reach the process that opened its connection.

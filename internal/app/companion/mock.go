@@ -47,8 +47,13 @@ func (c *Mock) Run(ctx context.Context) error {
 		return err
 	}
 
+	front, err := flags.Listen("MOCK_ADDR", c.Addr)
+	if err != nil {
+		return err
+	}
+
 	cfg := c.mockSettings.config(c.Allowed())
 	cfg.OpenControl = c.OpenControl
 
-	return mock.New(cfg).Run(ctx, c.Addr)
+	return mock.New(cfg).Serve(ctx, front)
 }
