@@ -118,6 +118,39 @@ func TestService_namesRequests(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "request_id=own-2"), log.String())
 }
 
+// A browser that opens an address gets a page, and everything else what programs read.
+func TestAnswer_pageForBrowsers(t *testing.T) {
+	t.Parallel()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /refused", edge.Handle(slog.New(slog.DiscardHandler), func(http.ResponseWriter, *http.Request) error {
+		return edge.Refuse(http.StatusForbidden, "not_yours", "<b>this</b> is another's")
+	}))
+	mux.HandleFunc("/", edge.NoRoute(mux, "there is nothing"))
+	url := serve(t, io.Discard, mux)
+
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	for _, c := range []struct{ method, path, accept, kind, body string }{
+		{"GET", "/refused", browser, "text/html; charset=utf-8", "&lt;b&gt;this&lt;/b&gt; is another&#39;s"},
+		{"GET", "/none", browser, "text/html; charset=utf-8", "there is nothing"},
+		{"POST", "/refused", browser, "application/problem+json", "method_not_allowed"},
+		{"GET", "/refused", "*/*", "application/problem+json", "not_yours"},
+		{"GET", "/refused", "application/json, text/html", "application/problem+json", "not_yours"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, http.NoBody)
+		require.NoError(t, err)
+		r.Header.Set("Accept", c.accept)
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, c.kind, res.Header.Get("Content-Type"), c)
+		require.Contains(t, string(body), c.body, c)
+		require.Contains(t, string(body), res.Header.Get("X-Request-Id"), c)
+	}
+}
+
 func TestNoRoute(t *testing.T) {
 	t.Parallel()
 

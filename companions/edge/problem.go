@@ -58,9 +58,15 @@ func Invalid(location, format string, args ...any) *Problem {
 
 // Write answers with a problem, which names the request by the answer's X-Request-Id.
 func Write(w http.ResponseWriter, p *Problem) {
+	named := begin(w, p, "application/problem+json")
+	_ = json.NewEncoder(w).Encode(&named) // the client has gone otherwise
+}
+
+// begin writes the header of an answer with a problem, which it gives with the request's name.
+func begin(w http.ResponseWriter, p *Problem, contentType string) (named Problem) {
 	header := w.Header()
 
-	named := *p
+	named = *p
 	named.RequestID = identify(header, "")
 
 	if p.Status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
@@ -72,9 +78,10 @@ func Write(w http.ResponseWriter, p *Problem) {
 	}
 
 	header.Del("ETag")
-	header.Set("Content-Type", "application/problem+json")
+	header.Set("Content-Type", contentType)
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(&named) // the client has gone otherwise
+
+	return named
 }
 
 // WriteJSON answers with a value.
@@ -94,7 +101,7 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 		}
 
 		if p, ok := errors.AsType[*Problem](err); ok {
-			Write(w, p)
+			Answer(w, r, p)
 			return
 		}
 
@@ -103,7 +110,11 @@ func Handle(log *slog.Logger, serve func(w http.ResponseWriter, r *http.Request)
 				"request_id", identify(w.Header(), ""), "error", err)
 		}
 
-		Write(w, Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again"))
+		Answer(
+			w,
+			r,
+			Refuse(http.StatusServiceUnavailable, "dependency_unavailable", "the service cannot reach what it depends on: try again"),
+		)
 	}
 }
 

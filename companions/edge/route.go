@@ -53,12 +53,12 @@ func NoRoute(mux *http.ServeMux, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		allowed := Allowed(mux, r)
 		if len(allowed) == 0 {
-			Write(w, Refuse(http.StatusNotFound, "route_not_found", "%s", detail))
+			Answer(w, r, Refuse(http.StatusNotFound, "route_not_found", "%s", detail))
 			return
 		}
 
 		list := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", list)
-		Write(w, Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes %s only", list))
+		Answer(w, r, Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this path takes %s only", list))
 	}
 }

@@ -60,7 +60,7 @@ func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
 	}
 
 	if !gitClient(r) {
-		edge.Write(w, p)
+		edge.Answer(w, r, p)
 		return
 	}
 

@@ -42,7 +42,7 @@ func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 		f = busy("the database of the identity service")
 	}
 
-	edge.Write(w, f)
+	edge.Answer(w, r, f)
 }
 
 // seconds is the value of Retry-After.

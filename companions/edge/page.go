@@ -1,0 +1,36 @@
+package edge
+
+import (
+	_ "embed"
+	"html/template"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("problem").Parse(pageText))
+
+// Answer answers a request with a problem: with a page where a browser opens an address,
+// else as Write does.
+func Answer(w http.ResponseWriter, r *http.Request, p *Problem) {
+	if !opens(r) {
+		Write(w, p)
+		return
+	}
+
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	named := begin(w, p, "text/html; charset=utf-8")
+	_ = page.Execute(w, named) // the client has gone otherwise
+}
+
+// opens reports whether a browser asks for a page: it is what it takes first.
+func opens(r *http.Request) bool {
+	first, _, _ := strings.Cut(r.Header.Get("Accept"), ",")
+	kind, _, _ := mime.ParseMediaType(first)
+
+	return kind == "text/html" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
