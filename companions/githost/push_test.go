@@ -158,6 +158,7 @@ func TestPush_refusedAtFirst_leavesNothing(t *testing.T) {
 	// Of two first pushes at once, one that is refused does not take the other's repository.
 	good := w.newClone("both/tables", "ann")
 	good.commit("Good", "SKILL.md", document("tables", "1.0.0", ""))
+
 	bad := w.newClone("both/tables", "ann")
 	bad.commit("Bad", "SKILL.md", "x")
 

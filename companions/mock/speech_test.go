@@ -131,6 +131,7 @@ func TestTranscribe_forms(t *testing.T) {
 		require.NoError(t, err)
 		_, err = file.Write(recording.Data)
 		require.NoError(t, err)
+
 		name, value, _ := strings.Cut(form, "=")
 		require.NoError(t, errors.Join(writer.WriteField("model", mock.SpeechModel), writer.WriteField(name, value), writer.Close()))
 

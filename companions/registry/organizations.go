@@ -3,6 +3,7 @@ package registry
 import (
 	"net/http"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +103,15 @@ func checkText(where, text string, least, most int) error {
 	return nil
 }
 
+// checkUser checks an id of a user of the agent: text without spaces.
+func checkUser(id string) error {
+	if strings.ContainsFunc(id, unicode.IsSpace) {
+		return edge.Invalid("path.user", "must be the id of a user")
+	}
+
+	return checkText("path.user", id, 1, maxUserID)
+}
+
 // memberOf checks a request about the members of an organisation: only they may see and
 // change who belongs to it.
 func (s *Service) memberOf(r *http.Request) (org string, err error) {
@@ -152,7 +162,7 @@ func (s *Service) addMember(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	user := r.PathValue("user")
-	if err := checkText("path.user", user, 1, maxUserID); err != nil {
+	if err := checkUser(user); err != nil {
 		return err
 	}
 
@@ -185,8 +195,20 @@ func (s *Service) removeMember(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if _, err := s.db.Exec(r.Context(), `DELETE FROM registry.members WHERE org = $1 AND user_id = $2`, org, user); err != nil {
+	var last bool
+
+	err = s.db.QueryRow(r.Context(), `
+		WITH gone AS (
+			DELETE FROM registry.members WHERE org = $1 AND user_id = $2
+			AND (SELECT count(*) FROM (SELECT FROM registry.members WHERE org = $1 FOR UPDATE) AS m) > 1 RETURNING 1)
+		SELECT NOT EXISTS (SELECT FROM gone) AND EXISTS (SELECT FROM registry.members WHERE org = $1 AND user_id = $2)`,
+		org, user).Scan(&last)
+	if err != nil {
 		return err
+	}
+
+	if last {
+		return edge.Refuse(http.StatusConflict, "last_member", "an organisation needs a member: add another one first")
 	}
 
 	w.WriteHeader(http.StatusNoContent)
