@@ -157,9 +157,20 @@ describe('desktop settings', {
     await page.context().close();
   });
 
+  // person makes somebody who signs in with the password.
+  const person = async (username) => {
+    const answer = await fetch(`${fixture.server.identityURL}/api/v1/users`, {
+      method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ username, password }),
+    });
+    assert.equal(answer.status, 201, await answer.text());
+    return { username, password };
+  };
+
   test('a new password, and the end of all sign-ins', async () => {
+    await person('kim');
     const page = await open();
-    await page.getByLabel('User name').fill('admin');
+    await page.getByLabel('User name').fill('kim');
     await page.getByLabel('Password').fill(password);
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('link', { name: 'Settings' }).click();
@@ -173,7 +184,7 @@ describe('desktop settings', {
     await page.getByRole('button', { name: 'Sign out everywhere' }).click();
     await confirm(page, 'Sign out');
     await page.getByText('You have signed out everywhere.').waitFor();
-    await page.getByLabel('User name').fill('admin');
+    await page.getByLabel('User name').fill('kim');
     await page.getByLabel('Password').fill('another battery staple');
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'Settings' }).waitFor(); // where the person was
@@ -186,10 +197,9 @@ describe('desktop settings', {
     const send = (path, headers, body) => fetch(`${identity}/${path}`, {
       headers: { 'content-type': 'application/json', ...headers }, ...(body ? { method: 'POST', body: JSON.stringify(body) } : {}),
     });
-    const person = { username: 'lin', password };
-    assert.equal((await send('users', { authorization: `Bearer ${fixture.server.key}` }, person)).status, 201);
+    const lin = await person('lin');
     const elsewhere = async (program) => {
-      const { access_token } = await (await send('auth/login', { 'user-agent': `${program}/1.0` }, person)).json();
+      const { access_token } = await (await send('auth/login', { 'user-agent': `${program}/1.0` }, lin)).json();
       return async () => (await send('auth/me', { authorization: `Bearer ${access_token}` })).status;
     };
     const [phone, tablet, tv] = [await elsewhere('phone'), await elsewhere('tablet'), await elsewhere('tv')];

@@ -234,12 +234,13 @@ describe('desktop, unattended work', {
     await at('First', 'in_review');
     await page.getByText('moved it from In progress to In review').waitFor();
     await page.getByRole('region', { name: 'Usage' }).waitFor();
+    const runs = page.getByRole('region', { name: 'Runs' });
+    await runs.getByText('completed', { exact: true }).waitFor(); // the button Stop is that of the next one
 
     // A comment begins another run; one that hangs is stopped, and begun again.
     await page.getByLabel('Comment').fill(order({ steps: [{ text: 'held back', hold: true }] }));
     await page.getByRole('button', { name: 'Comment' }).click();
     await page.getByRole('button', { name: 'Stop' }).click();
-    const runs = page.getByRole('region', { name: 'Runs' });
     await runs.getByText('cancelled', { exact: true }).waitFor();
     await runs.getByRole('button', { name: 'Retry' }).click();
     await page.getByRole('dialog').getByLabel('Note to the agent').fill(steps({ text: 'Painted again.' }));
