@@ -17,6 +17,7 @@ var notices = map[string]string{
 	"totp":     "The authenticator app was removed.",
 	"passkey":  "The passkeys were changed.",
 	"link":     "The link was changed.",
+	"consent":  "The client may act for you no longer: its sessions have ended.",
 }
 
 // visit answers to the person of a browser's session; others it leads to the sign-in
@@ -89,7 +90,7 @@ func (s *Service) showAccount(w http.ResponseWriter, r *http.Request, c caller, 
 
 	v.TOTP, v.RecoveryLeft = state.Enabled, state.RecoveryCodes
 
-	if err := errors.Join(s.showPasskeys(ctx, c, &v), s.showLinks(ctx, c, &v)); err != nil {
+	if err := errors.Join(s.showPasskeys(ctx, c, &v), s.showLinks(ctx, c, &v), s.showConsents(ctx, c, &v)); err != nil {
 		return err
 	}
 

@@ -417,6 +417,7 @@ func (s *Service) removeWays(action, statement string) func(http.ResponseWriter,
 const (
 	dropPasskeys = `DELETE FROM identity.passkeys WHERE user_id = $1`
 	dropLinks    = `DELETE FROM identity.external_accounts WHERE user_id = $1`
+	dropConsents = `DELETE FROM identity.consents WHERE user_id = $1`
 )
 
 // deleteUser closes an account with its sessions and personal tokens. The last
@@ -442,10 +443,10 @@ func (s *Service) deleteUser(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 
-		for _, factor := range []string{
-			`DELETE FROM identity.totp WHERE user_id = $1`, dropPasskeys,
+		for _, statement := range []string{
+			`DELETE FROM identity.totp WHERE user_id = $1`, dropPasskeys, dropConsents,
 		} {
-			if _, err := tx.Exec(ctx, factor, u.ID); err != nil {
+			if _, err := tx.Exec(ctx, statement, u.ID); err != nil {
 				return err
 			}
 		}

@@ -28,6 +28,21 @@ func (p *place) exec(statement string, args ...any) {
 	require.NoError(p.t, err)
 }
 
+// count is the number that a statement reads from the database of a place.
+func (p *place) count(statement string) int {
+	p.t.Helper()
+
+	conn, err := pgx.Connect(p.t.Context(), p.database)
+	require.NoError(p.t, err)
+
+	defer func() { _ = conn.Close(p.t.Context()) }()
+
+	var n int
+	require.NoError(p.t, conn.QueryRow(p.t.Context(), statement).Scan(&n))
+
+	return n
+}
+
 // Who has the password must not find the code within weeks: a day has few guesses, however
 // many a minute has. A recovery code opens the account all the same.
 func TestService_totp_guessesOfADay(t *testing.T) {

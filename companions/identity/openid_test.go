@@ -24,8 +24,11 @@ const redirectURI = "http://127.0.0.1:8080/signin/callback"
 
 func withClients(c *identity.Config) {
 	c.Clients = []openid.Client{
-		{ID: "desktop", RedirectURIs: []string{redirectURI}, SignOutURIs: []string{"http://127.0.0.1:8080/"}},
+		{
+			ID: "desktop", RedirectURIs: []string{redirectURI}, SignOutURIs: []string{"http://127.0.0.1:8080/"}, FirstParty: true,
+		},
 		{ID: "other", RedirectURIs: []string{"https://other.example/callback"}},
+		{ID: "third", RedirectURIs: []string{"https://third.example/callback"}},
 	}
 	c.UserGuesses = 100
 }

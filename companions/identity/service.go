@@ -193,7 +193,7 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 
 // Clean removes rows that nothing reads any more, some thousands at a time.
 func (s *Service) Clean(ctx context.Context) error {
-	var failed error
+	failed := s.oidc.Clean(ctx)
 
 	for _, statement := range []string{
 		`DELETE FROM identity.sessions WHERE id IN (

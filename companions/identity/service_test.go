@@ -27,6 +27,14 @@ const password = "a password of the test"
 func open(t *testing.T, database string, change func(*identity.Config)) *httptest.Server {
 	t.Helper()
 
+	server, _ := openService(t, database, change)
+
+	return server
+}
+
+func openService(t *testing.T, database string, change func(*identity.Config)) (*httptest.Server, *identity.Service) {
+	t.Helper()
+
 	box, err := secrets.NewBox(strings.Repeat("k", 32))
 	require.NoError(t, err)
 
@@ -45,7 +53,7 @@ func open(t *testing.T, database string, change func(*identity.Config)) *httptes
 	server := httptest.NewServer(service.Handler())
 	t.Cleanup(server.Close)
 
-	return server
+	return server, service
 }
 
 func TestOpen_passwordsTakeTheAdvisedMemory(t *testing.T) {

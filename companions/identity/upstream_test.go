@@ -395,8 +395,18 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 	atHome, away := newVisitor(t, here), newVisitor(t, there)
 	away.signIn("admin")
 
+	questions := 0
 	passOver := func(to string) page {
-		back, err := url.Parse(away.get(to).to)
+		sent := away.get(to)
+		if strings.HasPrefix(sent.to, "/consent?") {
+			questions++
+			asked := away.get(sent.to)
+			sent = away.post("/consent", url.Values{
+				"authorize": {asked.hidden(t, "authorize")}, "ticket": {asked.hidden(t, "ticket")}, "answer": {"allow"},
+			})
+		}
+
+		back, err := url.Parse(sent.to)
 		require.NoError(t, err)
 		require.NotEmpty(t, back.Query().Get("code"), back)
 
@@ -416,4 +426,5 @@ func TestUpstream_anotherIdentityService(t *testing.T) {
 	in := passOver(atHome.get("/signin/with/there").to)
 	require.Equal(t, "/account", in.to, in.text)
 	require.Contains(t, atHome.get("/account").text, "<strong>admin</strong>")
+	require.Equal(t, 1, questions, "the other service asks for consent once")
 }

@@ -39,33 +39,48 @@ const (
 	askedParameter = "everloop_asked"
 )
 
-// serveAuthorize answers a request for a code. What is wrong with it is for the client,
-// once it is known that the redirect URI is the client's.
-func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
+// request is a request for a code whose client and redirect URI are known.
+type request struct {
+	*oidc.AuthRequest
+	form   url.Values // its parameters
+	client Client
+}
+
+// parse reads a request for a code, and checks client and redirect URI.
+func (p *Provider) parse(form url.Values) (*request, error) {
 	decoder := schema.NewDecoder()
 	decoder.IgnoreUnknownKeys(true)
 
-	in, err := op.ParseAuthorizeRequest(r, decoder)
-	if err != nil {
-		op.WriteError(w, r, err, quiet)
-		return
+	in := &oidc.AuthRequest{}
+	if err := decoder.Decode(in, form); err != nil {
+		return nil, oidc.ErrInvalidRequest().WithDescription("cannot parse auth request").WithParent(err)
 	}
 
 	c, known := p.clients[in.ClientID]
 	if !known {
-		err = oidc.ErrInvalidRequest().WithDescription("no client of this client_id is registered")
-	} else {
-		err = op.ValidateAuthReqRedirectURI(registered{c}, in.RedirectURI, in.ResponseType)
+		return nil, oidc.ErrInvalidRequest().WithDescription("no client of this client_id is registered")
 	}
 
+	return &request{in, form, c}, op.ValidateAuthReqRedirectURI(registered{c}, in.RedirectURI, in.ResponseType)
+}
+
+// serveAuthorize answers a request for a code. What is wrong with it is for the client,
+// once it is known that the redirect URI is the client's.
+func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		op.WriteError(w, r, oidc.ErrInvalidRequest().WithDescription("cannot parse form").WithParent(err), quiet)
+		return
+	}
+
+	in, err := p.parse(r.Form)
 	if err != nil {
 		op.WriteError(w, r, err, quiet)
 		return
 	}
 
-	to, err := p.authorize(r, in, registered{c})
+	to, err := p.authorize(r, in)
 	if refused, ok := errors.AsType[*oidc.Error](err); ok && !refused.IsRedirectDisabled() {
-		to, err = p.answer(in, url.Values{"error": {string(refused.ErrorType)}, "error_description": {refused.Description}})
+		to, err = p.refuse(in, refused)
 	}
 
 	if err != nil {
@@ -76,39 +91,73 @@ func (p *Provider) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusFound)
 }
 
-// authorize returns where the browser goes: to the client with a code, or to the sign-in
-// page. It keeps nothing of a request whose person has not signed in: the page leads back
-// to the same request.
-func (p *Provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (string, error) {
+// authorize returns where the browser goes: to the client with a code, to the sign-in page,
+// or to the page that asks for consent. It keeps nothing of a request that waits for its
+// person: the pages lead back to the same request.
+func (p *Provider) authorize(r *http.Request, in *request) (string, error) {
 	ctx := r.Context()
-	if err := checkAuthorize(r, in, c); err != nil {
-		return "", err
+
+	b, err := p.examine(r, in)
+	if err != nil {
+		return "", p.protocolError(ctx, err)
+	}
+
+	silent := slices.Contains(in.Prompt, oidc.PromptNone)
+
+	if !b.fits {
+		if silent {
+			return "", oidc.ErrLoginRequired().WithDescription("no user has signed in")
+		}
+
+		return p.signInPage(ctx, in, b)
+	}
+
+	needed, err := p.needsConsent(ctx, b, in)
+	if err != nil {
+		return "", p.protocolError(ctx, err)
+	}
+
+	if needed {
+		if silent {
+			return "", consentRequired()
+		}
+
+		return ConsentPath + "?" + url.Values{"authorize": {in.form.Encode()}}.Encode(), nil
+	}
+
+	code, err := p.issueCode(ctx, p.db, b, in)
+	if err != nil {
+		return "", p.protocolError(ctx, err)
+	}
+
+	return p.answer(in, url.Values{"code": {code}})
+}
+
+// examine checks a request, and finds out who has signed in with its browser.
+func (p *Provider) examine(r *http.Request, in *request) (browser, error) {
+	if err := checkAuthorize(in); err != nil {
+		return browser{}, err
 	}
 
 	b, err := p.browser(r)
 	if err != nil {
-		return "", p.protocolError(ctx, err)
+		return b, err
 	}
 
-	asked := p.asked(r, in, b.now)
-
-	hinted, err := p.hinted(ctx, in.IDTokenHint)
+	hinted, err := p.hinted(r.Context(), in.IDTokenHint)
 	if err != nil {
-		return "", p.protocolError(ctx, err)
+		return b, err
 	}
 
-	switch {
-	case b.fits(in, asked, hinted):
-		code, err := p.issueCode(ctx, b, in)
-		if err != nil {
-			return "", p.protocolError(ctx, err)
-		}
+	b.asked = p.asked(in, b.now)
+	b.fits = b.suits(in, hinted)
 
-		return p.answer(in, url.Values{"code": {code}})
-	case slices.Contains(in.Prompt, oidc.PromptNone):
-		return "", oidc.ErrLoginRequired().WithDescription("no user has signed in")
-	}
+	return b, nil
+}
 
+// signInPage is the address of the sign-in page, which leads back to the request.
+func (p *Provider) signInPage(ctx context.Context, in *request, b browser) (string, error) {
+	asked := b.asked
 	if asked.IsZero() {
 		asked = b.now
 	}
@@ -119,15 +168,20 @@ func (p *Provider) authorize(r *http.Request, in *oidc.AuthRequest, c op.Client)
 	}
 
 	again := url.Values{}
-	maps.Copy(again, r.Form)
+	maps.Copy(again, in.form)
 	again.Set(askedParameter, base64.RawURLEncoding.EncodeToString(sealed))
 
 	return "/?" + url.Values{"authorize": {again.Encode()}}.Encode(), nil
 }
 
+// refuse is the redirect URI of a request with an error.
+func (p *Provider) refuse(in *request, refused *oidc.Error) (string, error) {
+	return p.answer(in, url.Values{"error": {string(refused.ErrorType)}, "error_description": {refused.Description}})
+}
+
 // answer is the redirect URI of a request with the parameters of its answer: those of
 // values, its state, and the issuer (RFC 9207), which clients need of errors, too.
-func (p *Provider) answer(in *oidc.AuthRequest, values url.Values) (string, error) {
+func (p *Provider) answer(in *request, values url.Values) (string, error) {
 	to, err := url.Parse(in.RedirectURI)
 	if err != nil {
 		return "", oidc.ErrServerError().WithParent(err)
@@ -152,18 +206,19 @@ func (p *Provider) answer(in *oidc.AuthRequest, values url.Values) (string, erro
 }
 
 // checkAuthorize checks all but client and redirect URI. PKCE is needed, with S256.
-func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err error) {
+func checkAuthorize(in *request) (err error) {
+	c := registered{in.client}
 	wrong := func(text string) error { return oidc.ErrInvalidRequest().WithDescription("%s", text) }
 
-	if in.RequestParam != "" || r.Form.Get("request_uri") != "" {
+	if in.RequestParam != "" || in.form.Get("request_uri") != "" {
 		return oidc.ErrRequestNotSupported().WithDescription("request objects are not supported")
 	}
 
-	if len(r.Form.Encode()) > MaxAuthorize || len(in.State) > maxState || len(in.Nonce) > maxNonce {
+	if len(in.form.Encode()) > MaxAuthorize || len(in.State) > maxState || len(in.Nonce) > maxNonce {
 		return wrong("the request, state or nonce is too long")
 	}
 
-	for name, values := range r.Form {
+	for name, values := range in.form {
 		if len(values) > 1 {
 			return wrong("a parameter must not come twice")
 		}
@@ -180,6 +235,9 @@ func checkAuthorize(r *http.Request, in *oidc.AuthRequest, c op.Client) (err err
 	if in.Scopes, err = op.ValidateAuthReqScopes(c, in.Scopes); err != nil {
 		return err
 	}
+
+	// Those that the library knows and this service does not open nothing: nothing is asked of the person.
+	in.Scopes = slices.DeleteFunc(in.Scopes, func(scope string) bool { return !slices.Contains(Scopes(), scope) })
 
 	if err := op.ValidateAuthReqResponseType(c, in.ResponseType); err != nil {
 		return err
@@ -203,6 +261,8 @@ type browser struct {
 	sessionID  string
 	signedInAt time.Time
 	now        time.Time // of the database, which keeps signedInAt
+	asked      time.Time // when the request came first; zero: now
+	fits       bool      // the sign-in is as the request wants it
 }
 
 func (p *Provider) browser(r *http.Request) (browser, error) {
@@ -226,14 +286,14 @@ func (p *Provider) browser(r *http.Request) (browser, error) {
 	return b, err
 }
 
-// fits reports whether the sign-in is as a request wants it: of the person that it names,
+// suits reports whether the sign-in is as a request wants it: of the person that it names,
 // and as young as it asks, or done since it was made.
-func (b browser) fits(in *oidc.AuthRequest, asked time.Time, hinted string) bool {
+func (b browser) suits(in *request, hinted string) bool {
 	if b.sessionID == "" || hinted != "" && hinted != b.user.ID {
 		return false
 	}
 
-	if !asked.IsZero() && !b.signedInAt.Before(asked) {
+	if !b.asked.IsZero() && !b.signedInAt.Before(b.asked) {
 		return true
 	}
 
@@ -245,8 +305,8 @@ func (b browser) fits(in *oidc.AuthRequest, asked time.Time, hinted string) bool
 }
 
 // asked is when a request came first, for one that the sign-in page leads back to.
-func (p *Provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) time.Time {
-	sealed, err := base64.RawURLEncoding.DecodeString(r.Form.Get(askedParameter))
+func (p *Provider) asked(in *request, now time.Time) time.Time {
+	sealed, err := base64.RawURLEncoding.DecodeString(in.form.Get(askedParameter))
 	if err != nil {
 		return time.Time{}
 	}
@@ -265,7 +325,7 @@ func (p *Provider) asked(r *http.Request, in *oidc.AuthRequest, now time.Time) t
 }
 
 // askedPurpose binds the time to one request: its challenge is made at random.
-func askedPurpose(in *oidc.AuthRequest) string {
+func askedPurpose(in *request) string {
 	return "openid-asked/" + in.ClientID + "/" + in.CodeChallenge
 }
 
@@ -321,11 +381,16 @@ func (k keys) VerifySignature(ctx context.Context, signed *jose.JSONWebSignature
 	return signed.Verify(found[0])
 }
 
+// beginner is a pool, or a transaction that something is a part of.
+type beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
 // issueCode makes an authorization code for a session.
-func (p *Provider) issueCode(ctx context.Context, b browser, in *oidc.AuthRequest) (string, error) {
+func (p *Provider) issueCode(ctx context.Context, db beginner, b browser, in *request) (string, error) {
 	code := codePrefix + rand.Text() + rand.Text()
 
-	return code, pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
+	return code, pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		var open bool
 
 		err := tx.QueryRow(ctx, `SELECT ended_at IS NULL FROM identity.sessions WHERE id = $1 FOR UPDATE`, b.sessionID).Scan(&open)

@@ -16,11 +16,12 @@ import (
 
 // Client is a program that signs people in by the OpenID provider. It is a public one:
 // it has no secret, its redirect URIs and PKCE keep its codes from others. It gets all
-// rights of the person, without asking them: only own clients are registered.
+// rights of the person, once they have consented.
 type Client struct {
 	ID           string
 	RedirectURIs []string // complete ones, compared as they are
 	SignOutURIs  []string // where a person may be sent after signing out
+	FirstParty   bool     // a front end of the product: people are not asked for consent
 }
 
 // ParseClients reads a list of ID=REDIRECT_URI; an id that comes again gets one more URI.

@@ -126,7 +126,7 @@ func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 	}
 
 	if !open {
-		return wrong("the sign-in behind this code has ended")
+		return wrong("the sign-in behind this code has ended, or the consent to it was withdrawn")
 	}
 
 	_, err = tx.Exec(ctx, `UPDATE identity.authorization_codes SET session_id = $2 WHERE hash = $1`, hash, g.sessionID)
@@ -135,7 +135,7 @@ func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.
 }
 
 // openClientSession makes the session of a client below that of the browser; false when
-// that one has ended.
+// that one has ended, or the person's consent was withdrawn.
 func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, parentID string) (bool, error) {
 	// The user is locked before sessions, as by a sign-in and by the deletion of the user.
 	err := tx.QueryRow(ctx, `
@@ -146,6 +146,11 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	}
 
 	if err != nil {
+		return false, err
+	}
+
+	// A withdrawal locks the user, too: none comes between this and the end of the transaction.
+	if allowed, err := p.consented(ctx, tx, g.user.ID, g.clientID, g.scopes); err != nil || !allowed {
 		return false, err
 	}
 

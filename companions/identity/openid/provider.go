@@ -30,6 +30,7 @@ const (
 	UserinfoPath   = "/oauth/userinfo"
 	RevokePath     = "/oauth/revoke"
 	EndSessionPath = "/oauth/end_session"
+	ConsentPath    = "/consent" // the page that asks for consent, which is the caller's
 )
 
 // Config of the provider. All fields are needed.
@@ -89,7 +90,7 @@ func (p *Provider) Handler() http.Handler {
 	}), op.WithFallbackLogger(quiet), op.WithSetRouter(func(router chi.Router) { router.HandleFunc(AuthorizePath, p.serveAuthorize) }))
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		served.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), addressKey{}, edge.Client(r).String())))
+		served.ServeHTTP(w, withAddress(r))
 	})
 }
 
@@ -107,7 +108,17 @@ func (p *Provider) allowsOrigin(origin string) bool {
 	return false
 }
 
+// Scopes are those that clients may request.
+func Scopes() []string {
+	return []string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess}
+}
+
 type addressKey struct{}
+
+// withAddress adds the client's address to the context of a request.
+func withAddress(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), addressKey{}, edge.Client(r).String()))
+}
 
 // addressOf is the client's address, for the audit log.
 func addressOf(ctx context.Context) map[string]string {
@@ -159,7 +170,7 @@ func (p *Provider) Describe(w http.ResponseWriter) {
 		Issuer: p.cfg.Issuer, JwksURI: at("/.well-known/jwks.json"),
 		AuthorizationEndpoint: at(AuthorizePath), TokenEndpoint: at(TokenPath), UserinfoEndpoint: at(UserinfoPath),
 		RevocationEndpoint: at(RevokePath), EndSessionEndpoint: at(EndSessionPath),
-		ScopesSupported:                        []string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess},
+		ScopesSupported:                        Scopes(),
 		ResponseTypesSupported:                 []string{string(oidc.ResponseTypeCode)},
 		ResponseModesSupported:                 []string{string(oidc.ResponseModeQuery), string(oidc.ResponseModeFragment)},
 		GrantTypesSupported:                    registered{}.GrantTypes(),

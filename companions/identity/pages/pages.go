@@ -1,4 +1,4 @@
-// Package pages has the pages of the identity service: sign-in and account. They work
+// Package pages has the pages of the identity service: sign-in, consent and account. They work
 // without JavaScript, but for passkeys, which browsers offer to scripts alone. It must
 // not know how anything on them comes about.
 package pages
@@ -31,6 +31,7 @@ type View struct {
 	Username    string
 	Name        string
 	HasPassword bool
+	Administers bool // the person is an administrator
 	Sessions    []Session
 
 	TOTP          bool
@@ -43,6 +44,13 @@ type View struct {
 	Passkeys        []Passkey
 
 	Linked []Link
+
+	Consents []Consent
+
+	Client string // that asks for consent
+	Site   string // of the client
+	Scopes []string
+	Ticket string
 
 	Next string // where a page leads on to
 }
@@ -68,6 +76,13 @@ type Passkey struct {
 type Link struct {
 	ID, Provider, Email string
 	CreatedAt           time.Time
+}
+
+// Consent is what the person has allowed a client.
+type Consent struct {
+	ClientID  string
+	Scopes    []string
+	GrantedAt time.Time
 }
 
 // Policy is the Content-Security-Policy of the pages. A form may lead to the origins of

@@ -87,3 +87,27 @@ func TestListenDesktop_portThatMayNotBeBound(t *testing.T) {
 		})
 	}
 }
+
+// The desktop of DESKTOP_URL alone gets codes without consent: no client of OPENID_CLIENTS
+// becomes the product's own by its name.
+func TestIdentitySettings_openIDClients_firstParty(t *testing.T) {
+	t.Parallel()
+
+	for desktop, firstParty := range map[string][]bool{"http://localhost:8080/": {true, false}, "none": {false}, "": {false}} {
+		s := identitySettings{DesktopURL: desktop, OpenIDClients: []string{"notes=https://notes.example/callback"}}
+		registered, err := s.openIDClients()
+		require.NoError(t, err)
+
+		var got []bool
+		for _, c := range registered {
+			got = append(got, c.FirstParty)
+		}
+
+		require.Equal(t, firstParty, got, desktop)
+	}
+
+	s := identitySettings{DesktopURL: "none", OpenIDClients: []string{"desktop=https://desktop.example/callback"}}
+	registered, err := s.openIDClients()
+	require.NoError(t, err)
+	require.False(t, registered[0].FirstParty)
+}

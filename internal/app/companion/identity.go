@@ -110,6 +110,10 @@ func (s identitySettings) openIDClients() ([]openid.Client, error) {
 		return nil, fmt.Errorf("DESKTOP_URL or OPENID_CLIENTS: %w", err)
 	}
 
+	if len(entries) > len(s.OpenIDClients) { // the first is the desktop of DESKTOP_URL
+		registered[0].FirstParty = true
+	}
+
 	return registered, nil
 }
 
