@@ -1,7 +1,8 @@
-// The pages of the identity service in Debian's Chromium: sign-in and account, without
-// scripts but for passkeys, which a virtual authenticator holds.
+// The pages of the identity service in Debian's Chromium: sign-in, consent and account,
+// without scripts but for passkeys, which a virtual authenticator holds.
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { launch, program, violations } from './lib/browser.mjs';
@@ -28,18 +29,28 @@ describe('pages of the identity service', {
   let fixture;
   let browser;
   let origin;
+  let site; // of the client that asks for consent
+  let visits; // its server
   const faults = [];
 
   before(async () => {
     assert.ok(chromium, 'Chromium is missing');
-    const [port] = await freePorts(1);
+    const [port, other] = await freePorts(2);
     origin = `http://localhost:${port}`; // passkeys need a host name
-    fixture = await Fixture.start({ IDENTITY_ADMIN_PASSWORD: password, IDENTITY_ADDR: `127.0.0.1:${port}`, IDENTITY_ISSUER: origin });
+    site = `http://127.0.0.1:${other}`;
+    fixture = await Fixture.start({
+      IDENTITY_ADMIN_PASSWORD: password, IDENTITY_ADDR: `127.0.0.1:${port}`, IDENTITY_ISSUER: origin,
+      OPENID_CLIENTS: `notes=${site}/callback`,
+    });
+    visits = createServer((request, response) => response.setHeader('content-type', 'text/html').end('<title>Notes</title>Notes'));
+    await new Promise((resolve) => visits.listen(other, '127.0.0.1', resolve));
     browser = await launch(chromium);
   });
   after(async () => {
     await browser?.close();
     await fixture?.close();
+    visits?.closeAllConnections();
+    visits?.close();
   });
 
   async function open(options = {}) {
@@ -47,7 +58,9 @@ describe('pages of the identity service', {
     context.setDefaultTimeout(60_000);
     const page = await context.newPage();
     page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
-    page.on('request', (request) => { if (!request.url().startsWith(origin)) faults.push(`request to ${request.url()}`); });
+    page.on('request', (request) => {
+      if (![origin, site].includes(new URL(request.url()).origin)) faults.push(`request to ${request.url()}`);
+    });
     await page.goto(`${origin}/`);
     return page;
   }
@@ -242,6 +255,136 @@ describe('pages of the identity service', {
     assert.deepEqual(await login({ challenge: 'x' }), [401, 'challenge_expired']);
     assert.deepEqual(await login({ credential: {} }), [401, 'passkey_refused']);
     assert.deepEqual(await login({ credential: { ...body.credential, rawId: 'AAAA', id: 'AAAA' } }), [401, 'passkey_refused']);
+  });
+
+  // notes signs people in as another party's client does.
+  async function notes() {
+    const client = await import('openid-client');
+    const config = await client.discovery(new URL(origin), 'notes', undefined, client.None(), {
+      execute: [client.allowInsecureRequests],
+    });
+    return {
+      refresh: (token) => client.refreshTokenGrant(config, token),
+      // begin opens a request in a browser; its answer is exchanged by finish.
+      async begin(page, scope = 'openid profile offline_access', parameters = {}) {
+        const pkceCodeVerifier = client.randomPKCECodeVerifier();
+        const checks = {
+          pkceCodeVerifier, expectedState: client.randomState(), expectedNonce: client.randomNonce(), idTokenExpected: true,
+        };
+        await page.goto(client.buildAuthorizationUrl(config, {
+          redirect_uri: `${site}/callback`, scope, code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+          code_challenge_method: 'S256', state: checks.expectedState, nonce: checks.expectedNonce, ...parameters,
+        }).href);
+        return {
+          async finish() {
+            await page.waitForURL((url) => url.origin === site && url.searchParams.get('state') === checks.expectedState);
+            return client.authorizationCodeGrant(config, new URL(page.url()), checks);
+          },
+        };
+      },
+    };
+  }
+
+  const asked = (page) => page.getByRole('heading', { name: 'Allow notes to act for you?' }).waitFor();
+  const agent = async (token) =>
+    (await fetch(`${fixture.server.url}/api/auth/me`, { headers: { authorization: `Bearer ${token}` } })).status;
+
+  test('a client that is not the desktop asks for consent, which is remembered and withdrawn: without scripts', async () => {
+    const username = await person();
+    const client = await notes();
+    const page = await open({ javaScriptEnabled: false });
+
+    const refused = await client.begin(page);
+    await signIn(page, username);
+    await asked(page);
+    await page.getByRole('button', { name: 'Refuse' }).click();
+    await assert.rejects(refused.finish(), { error: 'access_denied' }, 'state and issuer are those of the request');
+
+    const allowed = await client.begin(page);
+    await asked(page);
+    await page.getByText(site, { exact: true }).waitFor();
+    await page.getByText(username, { exact: true }).waitFor();
+    await page.getByText('Read your name and your user name.').waitFor();
+    await page.getByText('Stay signed in while you do not use it.').waitFor();
+    assert.equal(await page.getByText('Read your e-mail address.').count(), 0);
+    await page.getByRole('button', { name: 'Allow' }).click();
+    const tokens = await allowed.finish();
+    assert.equal(await agent(tokens.access_token), 200);
+
+    await (await client.begin(page)).finish(); // it is not asked again
+    const more = await client.begin(page, 'openid email');
+    await asked(page);
+    await page.getByText('Read your e-mail address.').waitFor();
+    await page.getByRole('button', { name: 'Allow' }).click();
+    await more.finish();
+    await client.begin(page, 'openid', { prompt: 'consent' });
+    await asked(page);
+
+    await page.getByRole('link', { name: 'your account page' }).click();
+    await account(page);
+    await page.getByRole('button', { name: 'Withdraw the consent to notes' }).click();
+    await page.getByText('The client may act for you no longer').waitFor();
+    assert.equal(await page.getByRole('heading', { name: 'Clients that may act for you' }).count(), 0);
+    await assert.rejects(client.refresh(tokens.refresh_token), { error: 'invalid_grant' });
+    const silent = await client.begin(page, 'openid', { prompt: 'none' });
+    await assert.rejects(silent.finish(), { error: 'consent_required' });
+    await client.begin(page);
+    await asked(page);
+    assert.deepEqual(faults, []);
+  });
+
+  test('consent is given with another account, and pages of other sites give none', async () => {
+    const [first, second] = [await person(), await person()];
+    const client = await notes();
+    const page = await open();
+    await signIn(page, first);
+    await account(page);
+    await client.begin(page);
+    await asked(page);
+    await page.getByRole('link', { name: 'Use another account' }).click();
+    await signIn(page, second);
+    await asked(page);
+    await page.getByText(second, { exact: true }).waitFor();
+
+    // The form as another site has it, which has even found out its ticket.
+    const form = await page.locator('form').evaluate((it) => it.outerHTML.replace('action="', `action="${location.origin}`));
+    const address = page.url();
+    await page.goto(`${site}/`);
+    await page.setContent(form);
+    const [answer] = await Promise.all([
+      page.waitForResponse((response) => response.url() === `${origin}/consent`),
+      page.getByRole('button', { name: 'Allow' }).click(),
+    ]);
+    assert.equal(answer.status(), 403);
+    await page.getByRole('alert').waitFor();
+    await page.goto(`${site}/`);
+    await page.setContent(`<iframe src="${address}"></iframe>`);
+    await page.waitForFunction(() => document.readyState === 'complete');
+    await assert.rejects(page.frameLocator('iframe').getByRole('button', { name: 'Allow' }).waitFor({ timeout: 3000 }), /Timeout/,
+      'no page can frame it');
+
+    const again = await client.begin(page);
+    await asked(page);
+    await page.getByRole('button', { name: 'Allow' }).click();
+    const tokens = await again.finish();
+    const me = await fetch(`${origin}/api/v1/auth/me`, { headers: { authorization: `Bearer ${tokens.access_token}` } });
+    assert.equal((await me.json()).username, second);
+    faults.length = 0;
+  });
+
+  test('the pages about consent are accessible and narrow', async () => {
+    const username = await person();
+    const client = await notes();
+    const page = await open();
+    const begun = await client.begin(page, 'openid profile email offline_access');
+    await signIn(page, username);
+    await asked(page);
+    await clean(page, 'consent');
+    await page.getByRole('button', { name: 'Allow' }).click();
+    await begun.finish();
+    await page.goto(`${origin}/account`);
+    await page.getByRole('button', { name: 'Withdraw the consent to notes' }).waitFor();
+    await clean(page, 'account-consents');
   });
 
   test('a client of the provider goes on after the sign-in', async () => {
