@@ -215,8 +215,14 @@ func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Nullable: true, AdditionalProperties: true}
 }
 
-// read implements reader.
+// read implements reader. The object is kept as it was sent, and the database does not
+// take all JSON.
 func (o *Object) read(at string, raw json.RawMessage) error {
+	if wrong := domain.UnstorableIn(at, raw); len(wrong) > 0 {
+		return domain.Invalidf(wrong[0], domain.TextRule)
+	}
+
 	*o = Object(raw)
+
 	return readObject(at, raw, &map[string]json.RawMessage{})
 }

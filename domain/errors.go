@@ -151,10 +151,15 @@ func NewFailure(err error) Failure {
 }
 
 // AsError gives the domain error inside err, or an internal one that gives a
-// client nothing of the cause.
+// client nothing of the cause. Text that PostgreSQL does not take is the client's
+// fault, whichever store wrote it.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
+	}
+
+	if isUnstorableText(err) {
+		return UnstorableText(err)
 	}
 
 	return &Error{Kind: Internal, Code: CodeInternal, Message: "something went wrong on our side", Err: err}

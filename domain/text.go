@@ -1,6 +1,18 @@
 package domain
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// TextRule is what PostgreSQL demands of text, for the message of a refusal.
+const TextRule = "may hold neither NUL characters, nor halves of surrogate pairs, nor bytes that are not UTF-8"
 
 // CleanText makes text fit for the database: valid UTF-8 without U+0000, which
 // PostgreSQL cannot keep. Both are replaced by U+FFFD.
@@ -24,4 +36,166 @@ func FirstRunes(text string, n int) string {
 	}
 
 	return text
+}
+
+// IsTextState reports whether a SQLSTATE means that PostgreSQL does not take a text:
+// bytes that are not UTF-8 (22021), an escape that has no character (22P05), or no
+// value of the type, such as JSON with half of a surrogate pair (22P02).
+func IsTextState(state string) bool {
+	return state == "22021" || state == "22P05" || state == "22P02"
+}
+
+// UnstorableText is the refusal of text that PostgreSQL does not take.
+func UnstorableText(err error) *Error {
+	return &Error{Kind: Invalid, Code: CodeInvalidRequest, Message: "text " + TextRule, Err: err}
+}
+
+// isUnstorableText reports whether a statement failed because of a text.
+func isUnstorableText(err error) bool {
+	type stated interface {
+		error
+		SQLState() string
+	}
+
+	failed, ok := errors.AsType[stated](err)
+
+	return ok && IsTextState(failed.SQLState())
+}
+
+// UnstorableIn returns the locations of the first texts in a JSON document that
+// PostgreSQL does not take (see TextRule), below the location of the document. A name is
+// located by its object. A document that is not JSON has none.
+func UnstorableIn(at string, document []byte) (locations []string) {
+	const most = 20
+
+	if !json.Valid(document) {
+		return nil
+	}
+
+	var place jsonPlace
+
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+
+	for before := int64(0); len(locations) < most; before = decoder.InputOffset() {
+		token, err := decoder.Token()
+		if err != nil {
+			return locations
+		}
+
+		if token == json.Delim('}') || token == json.Delim(']') {
+			place = place[:len(place)-1]
+			continue
+		}
+
+		text, isText := token.(string)
+		wrong := isText && !storable(text, document[before:decoder.InputOffset()])
+
+		if isName := place.next(text); isName {
+			if wrong {
+				locations = append(locations, place[:len(place)-1].below(at))
+			}
+
+			continue
+		}
+
+		if wrong {
+			locations = append(locations, place.below(at))
+		}
+
+		if opens, ok := token.(json.Delim); ok {
+			place = append(place, jsonLevel{object: opens == '{', n: -1})
+		}
+	}
+
+	return locations
+}
+
+// jsonPlace is a place in a JSON document: the objects and arrays around it, the
+// outermost first.
+type jsonPlace []jsonLevel
+
+type jsonLevel struct {
+	object bool
+	name   string // of the value, in an object
+	named  bool   // the name was read, and its value comes
+	n      int    // index of the value, in an array
+}
+
+// next goes on to the next token, which is the name of a value or a value.
+func (p jsonPlace) next(text string) (isName bool) {
+	if len(p) == 0 {
+		return false
+	}
+
+	top := &p[len(p)-1]
+	if !top.object {
+		top.n++
+		return false
+	}
+
+	if top.named = !top.named; top.named {
+		top.name = text
+	}
+
+	return top.named
+}
+
+// below returns the location of the place, as body.list[2].name.
+func (p jsonPlace) below(at string) string {
+	var out strings.Builder
+	out.WriteString(at)
+
+	for _, level := range p {
+		if level.object {
+			out.WriteString("." + level.name)
+		} else {
+			fmt.Fprintf(&out, "[%d]", level.n)
+		}
+	}
+
+	return out.String()
+}
+
+// storable reports whether PostgreSQL takes a text, which stands in a JSON document in
+// this encoded form.
+func storable(text string, encoded []byte) bool {
+	return strings.IndexByte(text, 0) < 0 && utf8.Valid(encoded) && !hasLoneSurrogate(encoded)
+}
+
+// hasLoneSurrogate reports whether valid JSON has an escape of half of a surrogate pair.
+func hasLoneSurrogate(encoded []byte) bool {
+	const size = len(`\uffff`)
+
+	for i := 0; i < len(encoded); i++ {
+		if encoded[i] != '\\' {
+			continue
+		}
+
+		first, ok := escaped(encoded[i:])
+		if !ok || !utf16.IsSurrogate(first) {
+			i++ // behind the escaped character
+			continue
+		}
+
+		second, ok := escaped(encoded[i+size:])
+		if !ok || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+
+		i += 2*size - 1
+	}
+
+	return false
+}
+
+// escaped reads an escape of a UTF-16 code unit.
+func escaped(encoded []byte) (rune, bool) {
+	if len(encoded) < 6 || encoded[0] != '\\' || encoded[1] != 'u' {
+		return 0, false
+	}
+
+	unit, err := strconv.ParseUint(string(encoded[2:6]), 16, 16)
+
+	return rune(unit), err == nil
 }

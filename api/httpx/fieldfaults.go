@@ -1,8 +1,6 @@
 package httpx
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,16 +25,15 @@ func At(location string, err error) error {
 	return &named
 }
 
-// unkeepable finds the text of a request that the database cannot keep: one with a
-// NUL character, or with bytes that are not UTF-8. They refuse it without knowing
-// where it came from.
+// unkeepable finds the texts of a request that the database does not take
+// (domain.TextRule). It refuses them without knowing where they came from.
 func unkeepable(c *fiber.Ctx) []domain.Field {
 	bad := func(text string) bool { return strings.Contains(text, "\x00") || !utf8.ValidString(text) }
 
 	var out []domain.Field
 
 	found := func(location string) {
-		out = append(out, domain.Field{Location: location, Message: "may hold neither NUL characters nor bytes that are not UTF-8"})
+		out = append(out, domain.Field{Location: location, Message: domain.TextRule})
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(c.Queries())) {
@@ -55,35 +52,9 @@ func unkeepable(c *fiber.Ctx) []domain.Field {
 		return out // a form, which its handler has read
 	}
 
-	var body any
-	if json.Unmarshal(c.Request().Body(), &body) != nil {
-		return out
+	for _, location := range domain.UnstorableIn("body", c.Request().Body()) {
+		found(location)
 	}
-
-	var look func(location string, value any)
-
-	look = func(location string, value any) {
-		switch v := value.(type) {
-		case string:
-			if bad(v) {
-				found(location)
-			}
-		case []any:
-			for i, element := range v {
-				look(fmt.Sprintf("%s[%d]", location, i), element)
-			}
-		case map[string]any:
-			if slices.ContainsFunc(slices.Collect(maps.Keys(v)), bad) {
-				found(location)
-				return
-			}
-
-			for _, name := range slices.Sorted(maps.Keys(v)) {
-				look(location+"."+name, v[name])
-			}
-		}
-	}
-	look("body", body)
 
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -252,7 +251,7 @@ func QueueMessage(
 	}
 
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return ack, fmt.Errorf("queue chat: %w", err)
+		return ack, pg.Fault("queue chat", err)
 	}
 
 	if decision.Applied != domain.DeliverRun {
@@ -272,7 +271,7 @@ func steerMessage(ctx context.Context, tx *pg.Tx, chatID domain.ChatID, send dom
 	}
 
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return ack, fmt.Errorf("write inbox: %w", err)
+		return ack, pg.Fault("write inbox", err)
 	}
 
 	return ack, nil

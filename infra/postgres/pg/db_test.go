@@ -2,7 +2,9 @@ package pg_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,6 +133,11 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 	db := pgtest.Open(t)
 
 	user := pgtest.User(t, db, "u", false)
+	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
+	require.NoError(t, err)
+
+	store := postgres.NewStore(db, &pgtest.Log{}, slog.New(slog.DiscardHandler))
+
 	for name, call := range map[string]func() error{
 		"NUL in text": func() error {
 			_, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Intent: "a\x00b"})
@@ -144,16 +151,32 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 			_, err := db.Sessions(t.Context(), domain.SessionQuery{OwnerID: user.ID, Search: "\xff\xfe", Limit: 1})
 			return err
 		},
+		"half of a surrogate pair in JSON": func() error {
+			_, err := db.MergeExtraInfo(t.Context(), session.ID, map[string]json.RawMessage{"n": json.RawMessage(`"\ud800"`)})
+			return err
+		},
+		"half of a surrogate pair in JSON of a batch": func() error {
+			_, err := store.Enqueue(t.Context(), user.ID, domain.Send{
+				SessionID: session.ID, Message: []domain.ContentPart{{Type: "text", Text: "x"}}, Trigger: domain.TriggerUser,
+				Delivery: domain.DeliverEnqueue, OutputSchema: json.RawMessage(`{"description":"\ud800"}`),
+			})
+
+			return err
+		},
 		"outside a CHECK": func() error {
 			_, err := db.CreateKey(t.Context(), domain.APIKey{ID: "x", UserID: user.ID}, make([]byte, 32))
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, domain.Invalid, domain.AsError(call()).Kind) })
+		t.Run(name, func(t *testing.T) {
+			refused, ok := errors.AsType[*domain.Error](call())
+			require.True(t, ok, "no domain error")
+			require.Equal(t, domain.Invalid, refused.Kind)
+		})
 	}
 
 	db.Close()
-	_, err := db.Users(context.Background())
+	_, err = db.Users(context.Background())
 	require.Error(t, err)
 }
 

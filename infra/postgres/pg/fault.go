@@ -29,11 +29,8 @@ func Fault(doing string, err error) error {
 
 	pgErr, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case answered && (pgErr.Code == "22021" || pgErr.Code == "22P05"):
-		return &domain.Error{
-			Kind: domain.Invalid, Code: domain.CodeInvalidRequest,
-			Message: "text may hold neither NUL characters nor bytes that are not UTF-8", Err: wrapped,
-		}
+	case answered && domain.IsTextState(pgErr.Code):
+		return domain.UnstorableText(wrapped)
 	case answered && (pgErr.Code == "23514" || pgErr.Code == "22001" || pgErr.Code == "22003"):
 		return &domain.Error{
 			Kind: domain.Invalid, Code: domain.CodeInvalidRequest,
