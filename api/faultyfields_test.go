@@ -25,6 +25,10 @@ func TestRefusalsNameTheirField(t *testing.T) {
 		{"POST", session + "/chat", `{"message":"x","output_schema":{"description":"\ud800"}}`, "body.output_schema.description"},
 		{"POST", session + "/chat", `{"message":"x","output_schema":{"properties":{"\ud800":{}}}}`, "body.output_schema.properties"},
 		{"POST", session + "/chat", `{"message":"x","output_schema":{"title":"a\u0000b"}}`, "body.output_schema.title"},
+		{
+			"POST", session + "/chat", `{"askuser_answer":{"tool_call_id":"a\u0000b","selections":{"0":[0]}}}`,
+			"body.askuser_answer.tool_call_id",
+		},
 		{"GET", "/api/sessions?q=%00", "", "query.q"},
 		{"GET", "/api/sessions?template_id_prefix=%FF", "", "query.template_id_prefix"},
 		{"GET", "/api/sessions/a%00b", "", "path.session_id"},

@@ -386,6 +386,7 @@ func TestRefusals(t *testing.T) {
 		{"chat:send", s.about(`,"message":"x","output_schema":{"description":"\ud800"}`), "invalid_request"},
 		{"chat:send", s.about(`,"message":"x","output_schema":{"\ud800":1}`), "invalid_request"},
 		{"chat:send", s.about(`,"message":"x","output_schema":{"title":"\u0000"}`), "invalid_request"},
+		{"chat:send", s.about(`,"message":"","askuser_answer":{"tool_call_id":"\u0000","selections":{"0":[0]}}`), "invalid_answer"},
 		{"chat:send", about(theirs, `,"message":"hi"`), "session_not_found"},
 		{"chat:send", about(shared, `,"message":"hi"`), "forbidden"},
 		{"chat:stop", `{}`, "invalid_request"},

@@ -46,7 +46,7 @@ func (db *Base) Question(
 		return q, false, none
 	}
 
-	return q, open, err
+	return q, open, pg.Fault("read question", err)
 }
 
 // ResolveQuestion records the answer of the one call that wins, lets the chat go

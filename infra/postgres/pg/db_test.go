@@ -163,6 +163,10 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 
 			return err
 		},
+		"NUL in the id of a tool call": func() error {
+			_, _, err := db.Question(t.Context(), user.ID, session.ID, "a\x00b")
+			return err
+		},
 		"outside a CHECK": func() error {
 			_, err := db.CreateKey(t.Context(), domain.APIKey{ID: "x", UserID: user.ID}, make([]byte, 32))
 			return err
