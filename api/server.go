@@ -174,7 +174,9 @@ func areas(cfg Config, server *httpx.Server) []area {
 		ToolServers: servers, Context: cfg.Context, Setup: cfg.Setup, Profile: cfg.Profile, ModelFinder: cfg.ModelFinder,
 		Solutions: cfg.Solutions, Skills: cfg.Skills, Logger: cfg.Logger,
 	}
-	designed := production.ProdSolutionsAPI{Sessions: sessions, ProdSolutions: cfg.ProdSolutions, Production: cfg.Production}
+	designed := production.ProdSolutionsAPI{
+		Sessions: sessions, ProdSolutions: cfg.ProdSolutions, Production: cfg.Production, Runs: cfg.DAGRuns,
+	}
 
 	return []area{
 		&metaAPI{cfg.Version, cfg.Client, cfg.Setup.DefaultModel, cfg.Models, cfg.ModelFinder, cfg.Readiness, cfg.Metrics},

@@ -17,12 +17,14 @@ import (
 	"everloop/domain/dagrun"
 )
 
-// DAGRuns begin, cancel and retry runs of DAGs. service/dagruns implements it.
+// DAGRuns begin, cancel, retry and delete runs of DAGs. service/dagruns implements it.
 type DAGRuns interface {
 	// Start begins a run of a version; 0: the published one.
 	Start(ctx context.Context, caller domain.User, solutionID string, version int, inputs json.RawMessage) (dagrun.RunRecord, error)
 	Cancel(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
 	Retry(ctx context.Context, caller domain.User, solutionID, runID string, how dagrun.Resumption) (dagrun.RunRecord, error)
+	// DeleteSolution ends the runs of a production solution, and deletes it with them.
+	DeleteSolution(ctx context.Context, caller domain.User, id string) error
 }
 
 // DAGRunRecords are the runs of DAGs. Those of solutions that a caller cannot see do not

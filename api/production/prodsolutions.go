@@ -22,7 +22,6 @@ type ProdSolutions interface {
 	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 	ChangeProdSolution(ctx context.Context, caller domain.User, id string,
 		change func(production.Solution) (production.SolutionChange, error)) (production.Solution, error)
-	DeleteProdSolution(ctx context.Context, caller domain.User, id string) error
 
 	// Document reads a version; 0: the newest.
 	Document(
@@ -98,6 +97,7 @@ type ProdSolutionsAPI struct {
 	access.Sessions
 	ProdSolutions ProdSolutions
 	Production    Production
+	Runs          DAGRuns
 }
 
 const prodTag = "Production solutions"
@@ -144,12 +144,13 @@ func (a *ProdSolutionsAPI) Register(r *httpx.Server) {
 	}, a.changeProdSolution)
 	httpx.Register(r, httpx.Operation{
 		ID: "delete-prod-solution", Method: fiber.MethodDelete, Path: "/api/prod_solution/{prod_solution_id}", Tag: prodTag,
-		Summary:     "Delete a production solution",
-		Description: "All versions of its documents are deleted with it; its sessions stay.",
-		Scope:       auth.Solutions, Audit: "prod_solution.delete",
+		Summary: "Delete a production solution",
+		Description: "All versions of its documents and its runs are deleted with it; its sessions stay. Runs that are not over " +
+			"are cancelled first.",
+		Scope: auth.Solutions, Audit: "prod_solution.delete",
 		Errors: httpx.Codes{404: "prod_solution_not_found"},
 	}, func(ctx context.Context, in *ProdSolutionRef) (*httpx.Body[fields.OkBody], error) {
-		return httpx.Answer(fields.OkBody{OK: true}, a.ProdSolutions.DeleteProdSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
+		return httpx.Answer(fields.OkBody{OK: true}, a.Runs.DeleteSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "bind-prod-solution-session", Method: fiber.MethodPut, Path: "/api/prod_solution/{prod_solution_id}/session", Tag: prodTag,

@@ -80,6 +80,12 @@ func newRepair(t *testing.T, s *stack, engine temporal.Runs) *maintenance.Schedu
 // play publishes a DAG, runs it and waits for its end.
 func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 	s.t.Helper()
+	return s.over(s.begin(nodes, edges, inputs))
+}
+
+// begin publishes a DAG and runs it.
+func (s *works) begin(nodes, edges, inputs string) dagrun.RunRecord {
+	s.t.Helper()
 
 	var g dag.Graph
 	require.NoError(
@@ -94,7 +100,7 @@ func (s *works) play(nodes, edges, inputs string) dagrun.RunRecord {
 	run, err := s.runs.Start(s.t.Context(), user, solution.ID, 0, json.RawMessage(inputs))
 	require.NoError(s.t, err)
 
-	return s.over(run)
+	return run
 }
 
 // over waits for the end of a run.
@@ -229,4 +235,115 @@ func TestDAGRun_large(t *testing.T) {
 	require.NoError(t, json.Unmarshal(run.Outputs, &outputs))
 	require.Len(t, outputs, 1000)
 	require.Equal(t, 999, outputs[999].Item)
+}
+
+// asksAndWorks is a DAG of which one node asks a user and one runs a command without an end.
+const asksAndWorks = `{"id":"h","type":"human","config":{"prompt":"Which?","options":["a","b"]}},
+	{"id":"t","type":"tool","config":{"tool":"Bash","arguments":{"command":"sleep 1000"}}}`
+
+// working waits until both nodes of asksAndWorks are at work, and returns their sessions.
+func (s *works) working(run dagrun.RunRecord) (asks, works domain.SessionID) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		s.repair()
+
+		human, tool := s.node(run, "h"), s.node(run, "t")
+		if human.SessionID == nil || tool.SessionID == nil {
+			return false
+		}
+
+		asks, works = *human.SessionID, *tool.SessionID
+
+		return s.inbox() == 1 && s.status(works) == domain.SessionRunning
+	}, patience, 50*time.Millisecond, "the nodes did not begin")
+
+	return asks, works
+}
+
+func (s *works) inbox() (total int) {
+	s.t.Helper()
+
+	_, total, err := s.db.OpenQuestions(s.t.Context(), s.caller.User.ID, 0, 10)
+	require.NoError(s.t, err)
+
+	return total
+}
+
+// rests reports whether nothing of a session runs or waits.
+func (s *works) rests(session domain.SessionID) bool {
+	return !slices.Contains([]domain.SessionStatus{domain.SessionRunning, domain.SessionWaitingForInput}, s.status(session))
+}
+
+// Nothing of the runs of a deleted production solution works on, asks or is listed.
+func TestDAGRun_deletedSolution(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	user := s.caller.User
+
+	inner := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
+	_, err := s.runs.Cancel(t.Context(), user, inner.ProdSolutionID, inner.ID)
+	require.NoError(t, err)
+	s.over(inner)
+
+	// The open run is a subflow: of another solution, but deleted with the run that began it.
+	run := s.begin(`{"id":"f","type":"subflow","config":{"prod_solution_id":"`+inner.ProdSolutionID+`"}}`,
+		edge("e1", "s", "f")+","+edge("e2", "f", "z"), `{}`)
+
+	child := dagrun.RunRecord{ProdSolutionID: inner.ProdSolutionID}
+
+	require.Eventually(t, func() bool {
+		s.repair()
+		return s.db.Pool.QueryRow(t.Context(), `SELECT id FROM dag_runs WHERE parent_run = $1`, run.ID).Scan(&child.ID) == nil
+	}, patience, 50*time.Millisecond, "the subflow did not begin")
+
+	asks, works := s.working(child)
+
+	require.NoError(t, s.runs.DeleteSolution(t.Context(), user, run.ProdSolutionID))
+	require.Zero(t, s.inbox())
+
+	_, err = s.db.ProdSolution(t.Context(), user, run.ProdSolutionID)
+	require.True(t, domain.HasCode(err, "prod_solution_not_found"), err)
+
+	for _, session := range []domain.SessionID{asks, works} {
+		require.Eventually(t, func() bool { return s.rests(session) }, patience, 50*time.Millisecond)
+	}
+
+	for _, r := range []dagrun.RunRecord{run, child} {
+		s.histories(durable.DAGRunWorkflowID(r.ProdSolutionID, r.ID)) // waits for the end of the workflow
+	}
+
+	require.True(t, domain.HasCode(s.runs.DeleteSolution(t.Context(), user, run.ProdSolutionID), "prod_solution_not_found"))
+}
+
+// A process that dies while it deletes a production solution leaves a solution that no run
+// begins in, and the repair ends the runs that were open.
+func TestDAGRun_deletionCutOff(t *testing.T) {
+	t.Parallel()
+	s := newWorks(t)
+	user := s.caller.User
+	run := s.begin(asksAndWorks, edge("e1", "s", "h")+","+edge("e2", "s", "t")+","+edge("e3", "h", "z")+","+edge("e4", "t", "z"), `{}`)
+	asks, works := s.working(run)
+
+	open, err := s.db.CancelDAGRunsOf(t.Context(), user, run.ProdSolutionID)
+	require.NoError(t, err)
+	require.Equal(t, []dagrun.Ref{{RunID: run.ID, SolutionID: run.ProdSolutionID}}, open)
+
+	deleted, err := s.db.DeleteProdSolution(t.Context(), user, run.ProdSolutionID)
+	require.NoError(t, err)
+	require.False(t, deleted, "before its run is over")
+
+	_, err = s.runs.Start(t.Context(), user, run.ProdSolutionID, 0, json.RawMessage(`{}`))
+	require.True(t, domain.HasCode(err, "prod_solution_archived"), err)
+
+	s.exec(`UPDATE dag_runs SET created_at = created_at - interval '1 minute'`) // for the repair
+	require.Equal(t, dagrun.Cancelled, s.over(run).Status)
+
+	for _, session := range []domain.SessionID{asks, works} {
+		require.Eventually(t, func() bool {
+			s.repair()
+			return s.rests(session)
+		}, patience, 50*time.Millisecond)
+	}
+
+	require.NoError(t, s.runs.DeleteSolution(t.Context(), user, run.ProdSolutionID))
 }

@@ -23,6 +23,8 @@ type Store interface {
 	DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
 	CancelDAGRun(ctx context.Context, runID string) (bool, error)
 	RetryDAGRun(ctx context.Context, runID string, retry dagrun.Retry) error
+	CancelDAGRunsOf(ctx context.Context, caller domain.User, solutionID string) (open []dagrun.Ref, err error)
+	DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error)
 
 	AdvanceDAGRun(ctx context.Context, runID string) (dagrun.Step, error)
 	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.UnitWork, bool, error)

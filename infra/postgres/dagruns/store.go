@@ -197,6 +197,40 @@ func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
 	return err == nil && tag.RowsAffected() == 1, pg.Fault("cancel a DAG run", err)
 }
 
+// CancelDAGRunsOf asks for the end of all runs of a production solution, with the subflows
+// in them, and archives it, so that no other begins. It returns those that are not over, and
+// those that have yet to stop something, the outermost first.
+func (s *Store) CancelDAGRunsOf(ctx context.Context, caller domain.User, solutionID string) (open []dagrun.Ref, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE prod_solutions SET status = 'archived' WHERE id = $1 AND (owner_id = $2 OR $3)`,
+			solutionID, caller.ID, caller.Administrator)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return production.NotFound(solutionID)
+		}
+
+		rows, _ := tx.Query(ctx, pg.UnfinishedRuns+`SELECT id, solution_id FROM unfinished ORDER BY depth, id`, solutionID)
+		if open, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref]); err != nil || len(open) == 0 {
+			return err
+		}
+
+		ids := make([]string, len(open))
+		for i, run := range open {
+			ids[i] = run.RunID
+		}
+
+		_, err = tx.Exec(ctx, `UPDATE dag_runs SET cancel = true WHERE id = ANY ($1) AND finished_at IS NULL`, ids)
+
+		return err
+	})
+
+	return open, pg.Fault("cancel the DAG runs of a production solution", err)
+}
+
 // FailDAGRun ends a run as failed, whatever its nodes do, for an administrator. What they
 // have begun is yet to be stopped. With false it is over already.
 func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {

@@ -208,15 +208,28 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 	return changed, pg.Fault("change production solution", err)
 }
 
-// DeleteProdSolution removes a solution with all versions of its documents.
-func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) error {
-	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM prod_solutions WHERE id = $1
-		AND (owner_id = $2 OR $3)`, id, caller.ID, caller.Administrator)
-	if err == nil && tag.RowsAffected() == 0 {
-		return production.NotFound(id)
-	}
+// DeleteProdSolution removes a solution with all versions of its documents and with its
+// runs. While one of these is not over, it stays: with false.
+func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		// No run begins under this lock.
+		tag, err := tx.Exec(ctx, `SELECT 1 FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3) FOR UPDATE`,
+			id, caller.ID, caller.Administrator)
+		if err != nil {
+			return err
+		}
 
-	return pg.Fault("delete production solution", err)
+		if tag.RowsAffected() == 0 {
+			return production.NotFound(id)
+		}
+
+		tag, err = tx.Exec(ctx, pg.UnfinishedRuns+`DELETE FROM prod_solutions WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM unfinished)`, id)
+		deleted = err == nil && tag.RowsAffected() == 1
+
+		return err
+	})
+
+	return deleted, pg.Fault("delete production solution", err)
 }
 
 // lockUser serialises what counts against the limits of one user.

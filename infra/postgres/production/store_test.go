@@ -106,7 +106,8 @@ func TestStore_documents(t *testing.T) {
 	requireCode(t, "prod_solution_not_found", err)
 	_, _, err = db.DocumentVersions(ctx, ben, made.ID, domain.DocumentDAG, 1, 0)
 	requireCode(t, "prod_solution_not_found", err)
-	requireCode(t, "prod_solution_not_found", db.DeleteProdSolution(ctx, ben, made.ID))
+	_, err = db.DeleteProdSolution(ctx, ben, made.ID)
+	requireCode(t, "prod_solution_not_found", err)
 
 	archived := production.SolutionArchived
 	_, err = db.ChangeProdSolution(ctx, ann, made.ID, func(s production.Solution) (production.SolutionChange, error) {
@@ -116,7 +117,9 @@ func TestStore_documents(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 4, content(ann, "x"))
 	requireCode(t, "prod_solution_archived", err)
-	require.NoError(t, db.DeleteProdSolution(ctx, root, made.ID))
+	deleted, err := db.DeleteProdSolution(ctx, root, made.ID)
+	require.NoError(t, err)
+	require.True(t, deleted)
 
 	var left int
 	require.NoError(t, db.Pool.QueryRow(ctx, `SELECT count(*) FROM prod_document_versions`).Scan(&left))

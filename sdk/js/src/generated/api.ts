@@ -931,7 +931,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a production solution
-         * @description All versions of its documents are deleted with it; its sessions stay.
+         * @description All versions of its documents and its runs are deleted with it; its sessions stay. Runs that are not over are cancelled first.
          */
         delete: operations["delete-prod-solution"];
         options?: never;

@@ -1,0 +1,58 @@
+package dagruns
+
+import (
+	"context"
+	"fmt"
+
+	"everloop/domain"
+	"everloop/domain/dagrun"
+)
+
+// deletePasses is how often DeleteSolution looks for runs that began meanwhile. No run
+// begins any more once it has looked for the first time, but for requests that are served
+// at that moment.
+const deletePasses = 10
+
+// DeleteSolution deletes a production solution. First its runs are cancelled, and what their
+// nodes do is stopped: cut off before the end, the solution is still there, the repair ends
+// the runs, and the request can be repeated.
+func (s *Service) DeleteSolution(ctx context.Context, caller domain.User, id string) error {
+	for range deletePasses {
+		open, err := s.cfg.Store.CancelDAGRunsOf(ctx, caller, id)
+		if err != nil {
+			return err
+		}
+
+		for _, run := range open {
+			if err := s.end(ctx, run); err != nil {
+				return err
+			}
+		}
+
+		if deleted, err := s.cfg.Store.DeleteProdSolution(ctx, caller, id); deleted || err != nil {
+			return err
+		}
+	}
+
+	return fmt.Errorf("delete production solution %s: its runs do not end", id)
+}
+
+// end takes a cancelled run to its end, and has its workflow see it.
+func (s *Service) end(ctx context.Context, run dagrun.Ref) error {
+	for {
+		step, err := s.Advance(ctx, run.RunID)
+		if err != nil {
+			return err
+		}
+
+		for _, node := range step.Stop {
+			if _, err := s.StopUnit(ctx, node.ID); err != nil {
+				return err
+			}
+		}
+
+		if len(step.Stop) == 0 {
+			return s.cfg.Runs.ResumeDAGRun(ctx, run.SolutionID, run.RunID)
+		}
+	}
+}
