@@ -38,6 +38,8 @@ func TestRefusalsNameTheirField(t *testing.T) {
 		{"GET", session + "/download-dir/dir/file", "", "path.dir_path"},
 		{"GET", session + "/files/dir", "", "path.file_path"},
 		{"PUT", session + "/files/dir", `{"content":"x"}`, "path.file_path"},
+		{"PUT", session + "/files/%ff.txt", `{"content":"x"}`, "path.file_path"},
+		{"PUT", session + "/files/%ff/new.txt", `{"content":"x"}`, "path.file_path"},
 		{"DELETE", session + "/files/.", "", "path.file_path"},
 		{"POST", session + "/files/dir/copy", `{"target_path":"dir/in"}`, "path.file_path"},
 		{"POST", session + "/files/./rename", `{"new_name":"n"}`, "path.file_path"},

@@ -125,7 +125,7 @@ func (a *WorkspaceAPI) Register(r *httpx.Server) {
 			404: "file_not_found",
 			409: "stale_file file_exists",
 			413: httpx.OnDisk,
-			422: httpx.OnRead,
+			422: httpx.OnRead + " invalid_path",
 			503: "disk_full",
 		},
 		Headers: map[string]string{"ETag": "The version of the file that was written."},

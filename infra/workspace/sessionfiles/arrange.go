@@ -3,6 +3,7 @@
 package sessionfiles
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"path/filepath"
@@ -14,6 +15,10 @@ import (
 // Rename gives a file, a directory or a link itself another name in its
 // directory. name is a bare one; a taken one is file_exists.
 func (f Files) Rename(ctx context.Context, session domain.Session, from, name string) (to string, changes []domain.FileChange, err error) {
+	if err := checkUTF8(name); err != nil {
+		return "", nil, err
+	}
+
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		rel, err := w.Clean(from)
 		if err != nil {
@@ -36,6 +41,10 @@ func (f Files) Rename(ctx context.Context, session domain.Session, from, name st
 // Copy copies a file or a directory. Without a target it is "name copy.ext"
 // beside it; a taken target is file_exists unless overwrite is set.
 func (f Files) Copy(ctx context.Context, session domain.Session, from, to string, overwrite bool) (change domain.FileChange, err error) {
+	if err := checkUTF8(cmp.Or(to, path.Base(from))); err != nil {
+		return change, err
+	}
+
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite})
 		change = changed(copied)
@@ -72,6 +81,10 @@ func (f Files) Share(
 
 		if name == "." {
 			return domain.Invalidf("body.link_name", "is required for the workspace itself")
+		}
+
+		if err := checkUTF8(path.Join(folder, name)); err != nil {
+			return err
 		}
 
 		at, err := w.LinkTo(target, path.Join(shareDir, folder), name)

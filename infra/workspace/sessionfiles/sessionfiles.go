@@ -89,6 +89,10 @@ func (f Files) Open(ctx context.Context, session domain.Session, path string) (i
 func (f Files) Write(ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition) (
 	info domain.FileInfo, change domain.FileChange, err error,
 ) {
+	if err := checkUTF8(path); err != nil {
+		return info, change, err
+	}
+
 	err = f.in(ctx, session, func(w *workspace.Workspace) error {
 		_, tag, err := current(w, path, only.IfMatch)
 		if err != nil {

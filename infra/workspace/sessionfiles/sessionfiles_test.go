@@ -352,3 +352,34 @@ func TestRenameAndShareStayInside(t *testing.T) {
 	require.Equal(t, domain.FileLink{Path: ".share/f", Target: "dir/f"}, link)
 	require.Equal(t, domain.FileChange{Path: ".share/f", Change: "created"}, change)
 }
+
+// A name that is not UTF-8 cannot be given; a file that a command gave one can be renamed.
+func TestFiles_namesAreUTF8(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1<<20)
+	b.put(t, "a", "x")
+	require.NoError(t, os.WriteFile(filepath.Join(b.host, "\xff"), nil, 0o644))
+
+	_, _, err := b.Write(t.Context(), b.session, "d\xff/b", nil, domain.FileCondition{})
+	refused(t, workspace.CodeBadPath, err)
+	_, _, err = b.Rename(t.Context(), b.session, "a", "\xff")
+	refused(t, workspace.CodeBadPath, err)
+	_, err = b.Copy(t.Context(), b.session, "a", "c\xff", false)
+	refused(t, workspace.CodeBadPath, err)
+	_, err = b.Copy(t.Context(), b.session, "\xff", "", false)
+	refused(t, workspace.CodeBadPath, err)
+	_, _, err = b.Share(t.Context(), b.session, "a", "l\xff", "")
+	refused(t, workspace.CodeBadPath, err)
+	_, _, err = b.Share(t.Context(), b.session, "\xff", "", "")
+	refused(t, workspace.CodeBadPath, err)
+
+	outcomes, err := b.upload(t, 1<<20, []io.Reader{strings.NewReader("x")}, "u\xff")
+	require.NoError(t, err)
+	refused(t, workspace.CodeBadPath, outcomes[0].Err)
+	require.Equal(t, domain.Invalid, domain.AsError(outcomes[0].Err).Kind)
+	_, err = b.Upload(t.Context(), b.session, "up\xff", 1<<20, func(func(io.Reader) error) ([]string, error) { return nil, nil })
+	refused(t, workspace.CodeBadPath, err)
+
+	_, _, err = b.Rename(t.Context(), b.session, "\xff", "good")
+	require.NoError(t, err)
+}

@@ -61,6 +61,10 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 
 // directory checks the place of an upload, which may be missing.
 func directory(w *workspace.Workspace, dir string) (string, error) {
+	if err := checkUTF8(dir); err != nil {
+		return "", err
+	}
+
 	base, err := w.Clean(dir)
 	if err != nil {
 		return "", err
@@ -137,10 +141,18 @@ func checkName(name string) error {
 	switch {
 	case name == "" || strings.HasSuffix(name, "/") || path.Clean(name) == ".":
 		return domain.Newf(domain.Malformed, workspace.CodeBadPath, "the file has no name")
-	case !utf8.ValidString(name):
-		return domain.Newf(domain.Malformed, workspace.CodeBadPath, "the name is not UTF-8")
 	case !filepath.IsLocal(name):
 		return domain.Newf(domain.Malformed, domain.CodePathOutside, "the path leaves the upload's directory")
+	}
+
+	return checkUTF8(name)
+}
+
+// checkUTF8 refuses to give a file a name that is not UTF-8: no JSON holds such a name, and
+// an export loses the file.
+func checkUTF8(p string) error {
+	if !utf8.ValidString(p) {
+		return domain.Newf(domain.Invalid, workspace.CodeBadPath, "the name is not UTF-8")
 	}
 
 	return nil
