@@ -14,8 +14,7 @@ func TestIssues_assigneeTypeAlone(t *testing.T) {
 
 	for _, kind := range []string{"member", "agent", "squad"} { // it names no assignee
 		r := w.do("POST", at, w.ann, `{"title":"Typed","assignee_type":"`+kind+`"}`)
-		require.Equal(t, 200, r.status, r.text)
-		require.Nil(t, r.json()["assignee_id"])
+		require.Equal(t, []string{"body.assignee_id"}, r.fields())
 	}
 
 	require.Equal(t, 200, w.do("PUT", at+"/"+id, w.ann, `{"assignee":"ann"}`).status)
@@ -23,4 +22,19 @@ func TestIssues_assigneeTypeAlone(t *testing.T) {
 	require.Equal(t, []any{"member", w.annID}, []any{kept["assignee_type"], kept["assignee_id"]})
 	cleared := w.do("PUT", at+"/"+id, w.ann, `{"assignee_type":null}`).json()
 	require.Nil(t, cleared["assignee_id"])
+	require.Equal(t, 200, w.do("POST", at, w.ann, `{"title":"Typed","assignee_type":null}`).status)
+}
+
+func TestIssues_timelineCursors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := "/api/prod_workspaces/" + w.boardOfAnn().workspace + "/issues"
+	at += "/" + w.do("POST", at, w.ann, `{"title":"x"}`).json()["id"].(string) + "/timeline"
+
+	page := w.do("GET", at, w.ann, "").json()
+	require.Equal(t, 200, w.do("GET", at+"?after="+page["after"].(string), w.ann, "").status)
+
+	for _, name := range []string{"before", "after"} {
+		require.Equal(t, []string{"query." + name}, w.do("GET", at+"?"+name+"=zz", w.ann, "").fields())
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/google/uuid"
 
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
+	"everloop/domain"
 	"everloop/domain/board"
 )
 
@@ -219,6 +221,12 @@ func (a *IssuesAPI) timeline(ctx context.Context, in *struct {
 	Limit  int      `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[timelinePage], error) {
+	for _, cursor := range []struct{ at, id string }{{"query.before", in.Before}, {"query.after", in.After}} {
+		if cursor.id != "" && uuid.Validate(cursor.id) != nil {
+			return nil, domain.Invalidf(cursor.at, "is no cursor of a timeline")
+		}
+	}
+
 	page, err := a.Boards.Timeline(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, board.TimelineQuery{
 		Before: in.Before, After: in.After, Kinds: in.Kinds, Limit: in.Limit,
 	})

@@ -27,7 +27,7 @@ type IssueOptions struct {
 	Priority     *board.IssuePriority            `json:"priority,omitempty" nullable:"true" enum:"urgent,high,medium,low,none" doc:"The priority; default none."`
 	Status       *board.IssueStatus              `json:"status,omitempty" nullable:"true" enum:"backlog,todo,in_progress,in_review,done,blocked,cancelled" doc:"The status; default todo."`
 	Assignee     *string                         `json:"assignee,omitempty" nullable:"true" maxLength:"128" doc:"The name of a member, an agent instance or a squad, instead of assignee_id." example:"bob"`
-	AssigneeType httpx.Nullable[board.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name."`
+	AssigneeType httpx.Nullable[board.ActorType] `json:"assignee_type,omitempty" nullable:"true" enum:"member,agent,squad" doc:"What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the id or the name."`
 	AssigneeID   httpx.Nullable[string]          `json:"assignee_id,omitempty" nullable:"true" maxLength:"128" doc:"The user, agent instance or squad; null: not assigned."`
 	Project      httpx.Nullable[string]          `json:"project,omitempty" nullable:"true" maxLength:"200" doc:"The project; null: none." example:"search"`
 	Parent       httpx.Nullable[string]          `json:"parent_issue_id,omitempty" nullable:"true" maxLength:"128" doc:"The issue that it is a part of; null: none."`
@@ -191,6 +191,10 @@ func (a *IssuesAPI) create(ctx context.Context, in *struct {
 	issue, err := in.Body.fields()
 	if err != nil {
 		return nil, err
+	}
+
+	if in.Body.AssigneeType.Value != nil && issue.Assignee == nil {
+		return nil, domain.Invalidf("body.assignee_id", "is required with assignee_type, or assignee is")
 	}
 
 	issue.Title = fields.Cleaned(&in.Body.Title)

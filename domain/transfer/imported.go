@@ -34,9 +34,9 @@ type ImportPreview struct {
 
 // ImportSummary names the session of an archive.
 type ImportSummary struct {
-	Intent    string    `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
-	Model     string    `json:"model" doc:"The model."`
-	CreatedAt time.Time `json:"created_at" doc:"Creation time."`
+	Intent    string     `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
+	Model     string     `json:"model" doc:"The model."`
+	CreatedAt *time.Time `json:"created_at" nullable:"true" doc:"Creation time; null: the archive cannot be read."`
 }
 
 // ImportCounts say how much an archive holds.

@@ -44,7 +44,9 @@ func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, si
 
 	out.FormatVersion, out.Compatible = p.m.FormatVersion, true
 
-	out.Session = transfer.ImportSummary{Intent: p.session.Intent, CreatedAt: later(p.session.CreatedAt)}
+	created := later(p.session.CreatedAt)
+
+	out.Session = transfer.ImportSummary{Intent: p.session.Intent, CreatedAt: &created}
 	if p.session.Model != nil {
 		out.Session.Model = *p.session.Model
 	}

@@ -652,6 +652,17 @@ func (h *house) traces() string {
 	return out.String() + strings.Join(keys, "\n")
 }
 
+// What cannot be read has no time at which its session was made.
+func TestService_Preview_ofJunk(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+
+	preview, err := h.service.Preview(t.Context(), h.owner, strings.NewReader("junk"), 4)
+	require.NoError(t, err)
+	require.NotEmpty(t, preview.Errors)
+	require.Nil(t, preview.Session.CreatedAt)
+}
+
 func TestASessionComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

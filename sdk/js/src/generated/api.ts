@@ -6125,9 +6125,9 @@ export interface components {
         ImportSummary: {
             /**
              * Format: date-time
-             * @description Creation time.
+             * @description Creation time; null: the archive cannot be read.
              */
-            created_at: string;
+            created_at: string | null;
             /** @description The purpose of the session. */
             intent: string;
             /** @description The model. */
@@ -6402,7 +6402,7 @@ export interface components {
             /** @description The user, agent instance or squad; null: not assigned. */
             assignee_id?: string | null;
             /**
-             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name.
+             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the id or the name.
              * @enum {string|null}
              */
             assignee_type?: "member" | "agent" | "squad" | null;
@@ -7500,7 +7500,7 @@ export interface components {
             /** @description The user, agent instance or squad; null: not assigned. */
             assignee_id?: string | null;
             /**
-             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the id or the name.
+             * @description What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the id or the name.
              * @enum {string|null}
              */
             assignee_type?: "member" | "agent" | "squad" | null;

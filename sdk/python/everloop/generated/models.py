@@ -1656,8 +1656,8 @@ class ImportPreview(TypedDict):
 
 
 class ImportSummary(TypedDict):
-    created_at: str
-    """Creation time."""
+    created_at: str | None
+    """Creation time; null: the archive cannot be read."""
     intent: str
     """The purpose of the session."""
     model: str
@@ -1916,7 +1916,7 @@ class IssueChangeBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the
     id or the name.
     """
     description: NotRequired[str | None]
@@ -2635,7 +2635,7 @@ class NewIssueBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing. null: not assigned. Left out: whatever has the
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the
     id or the name.
     """
     description: NotRequired[str | None]
