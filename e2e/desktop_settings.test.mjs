@@ -157,7 +157,7 @@ describe('desktop settings', {
     await page.context().close();
   });
 
-  // person makes somebody who signs in with the password.
+  // person makes a user who signs in with the password.
   const person = async (username) => {
     const answer = await fetch(`${fixture.server.identityURL}/api/v1/users`, {
       method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },

@@ -275,7 +275,7 @@ func TestService_anAnswerThatIsNoObject(t *testing.T) {
 	}
 }
 
-// Who has used nothing is told so.
+// The usage of a key that was not used is empty.
 func TestService_usage_none(t *testing.T) {
 	t.Parallel()
 	s := start(t, one(upstream(t, http.NotFound), "")+"keys: [{name: free, key: key-that-is-not-used}]\n", 0)

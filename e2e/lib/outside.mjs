@@ -29,13 +29,13 @@ export async function expose(port) {
   if (!given || ports.has(port)) return;
   const directory = mkdtempSync(join(tmpdir(), 'everloop-e2e-'));
   const path = join(directory, 'relay');
-  const door = createServer((from) => {
+  const entrance = createServer((from) => {
     const to = connect(port, '127.0.0.1');
     pipeline(from, to, () => {});
     pipeline(to, from, () => {});
   });
-  await new Promise((resolve) => door.listen(path, resolve));
-  door.unref();
+  await new Promise((resolve) => entrance.listen(path, resolve));
+  entrance.unref();
   process.once('exit', () => rmSync(directory, { recursive: true }));
   ports.set(port, { path, relays: [] });
   await relay(port);

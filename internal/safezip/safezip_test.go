@@ -336,7 +336,7 @@ func TestLocalHeadersAreThoseOfTheDirectory(t *testing.T) {
 	}
 }
 
-// moved puts bytes into an archive, and mends the offsets of its directory.
+// moved puts bytes into an archive, and corrects the offsets of its directory.
 func moved(t *testing.T, archive []byte, place int, more []byte) []byte {
 	t.Helper()
 
