@@ -1916,8 +1916,8 @@ class IssueChangeBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the
-    id or the name.
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not
+    assigned. Left out: whatever has the id or the name.
     """
     description: NotRequired[str | None]
     """The description."""
@@ -2635,8 +2635,8 @@ class NewIssueBody(TypedDict):
     assignee_id: NotRequired[str | None]
     """The user, agent instance or squad; null: not assigned."""
     assignee_type: NotRequired[Literal["member", "agent", "squad", None]]
-    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not assigned. Left out: whatever has the
-    id or the name.
+    """What it is assigned to, beside assignee_id or assignee: alone it changes nothing, and is rejected for a new issue. null: not
+    assigned. Left out: whatever has the id or the name.
     """
     description: NotRequired[str | None]
     """The description."""
