@@ -2,13 +2,13 @@ package dagruns
 
 import (
 	"context"
-	"fmt"
 
 	"everloop/domain"
 	"everloop/domain/dagrun"
 )
 
-// deletePasses is how often DeleteSolution looks for runs that began meanwhile. No run
+// deletePasses is how often DeleteSolution looks for runs that began meanwhile, and for
+// nodes of one run that are to be stopped. No run
 // begins any more once it has looked for the first time, but for requests that are served
 // at that moment.
 const deletePasses = 10
@@ -34,12 +34,12 @@ func (s *Service) DeleteSolution(ctx context.Context, caller domain.User, id str
 		}
 	}
 
-	return fmt.Errorf("delete production solution %s: its runs do not end", id)
+	return domain.Newf(domain.Conflict, "prod_solution_running", "runs of production solution %s have not ended yet: try again", id)
 }
 
 // end takes a cancelled run to its end, and has its workflow see it.
 func (s *Service) end(ctx context.Context, run dagrun.Ref) error {
-	for {
+	for range deletePasses {
 		step, err := s.Advance(ctx, run.RunID)
 		if err != nil {
 			return err
@@ -55,4 +55,6 @@ func (s *Service) end(ctx context.Context, run dagrun.Ref) error {
 			return s.cfg.Runs.ResumeDAGRun(ctx, run.SolutionID, run.RunID)
 		}
 	}
+
+	return nil // a later look finds it open
 }
