@@ -139,7 +139,7 @@ func (a *AgentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgen
 func (a *AgentInstancesAPI) list(ctx context.Context, in *struct {
 	Archived bool `query:"include_archived" default:"false" doc:"Whether archived ones are listed too."`
 	Offset   int  `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
-	Limit    int  `query:"limit" default:"100" minimum:"1" maximum:"100" doc:"Maximum number of entries." example:"20"`
+	Limit    int  `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.List[prodagent.Instance]], error) {
 	page, total, err := a.Agents.Instances(ctx, httpx.CallerOf(ctx).User.ID, in.Archived, in.Limit, in.Offset)

@@ -234,7 +234,7 @@ func (a *AgentsAPI) create(ctx context.Context, in *struct{ Body newProdAgent })
 
 func (a *AgentsAPI) list(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.List[prodagent.Summary]], error) {
 	page, total, err := a.Agents.List(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)

@@ -185,7 +185,7 @@ func (a *IssuesAPI) page(ctx context.Context, workspaceID string, q board.IssueQ
 func (a *IssuesAPI) list(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[issuePage], error) {
 	return a.page(ctx, in.WorkspaceID, board.IssueQuery{Limit: in.Limit, Offset: in.Offset})

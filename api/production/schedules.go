@@ -353,7 +353,7 @@ func (a *SchedulesAPI) preview(_ context.Context, in *struct {
 func (a *SchedulesAPI) runs(ctx context.Context, in *struct {
 	ScheduledTaskRef
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[[]schedule.Run], error) {
 	runs, err := a.Schedules.History(ctx, httpx.CallerOf(ctx).User.ID, in.ID, in.Offset, in.Limit)
