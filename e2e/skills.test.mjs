@@ -224,16 +224,18 @@ describe('skills of the service', () => {
 
 describe('skills of the registry', () => {
   let registry;
+  let partner;
   let common;
   before(async () => {
-    registry = await Registry.start();
+    [registry, partner] = [await Registry.start(), await Registry.start()];
     common = fixture;
-    fixture = await Fixture.start({ REGISTRY_URL: registry.url });
+    fixture = await Fixture.start({ REGISTRY_URL: registry.url, PARTNER_REGISTRIES: `partner=${partner.url}` });
   });
   after(async () => {
     if (fixture !== common) await fixture.close();
     fixture = common;
     registry.close();
+    partner.close();
   });
 
   test('are installed, listed with their updates, and survive a restart', async () => {
@@ -274,6 +276,24 @@ describe('skills of the registry', () => {
     assert.match((await run(again, load('tables')))[0].result, /has changed[\s\S]*version two/);
   });
 
+  test('an organisation of a partner has a registry of its own', async () => {
+    registry.publish('partner/charts', '9.0.0', { 'SKILL.md': document('charts', '9.0.0', 'of somewhere else') });
+    partner.publish('partner/charts', '1.0.0', { 'SKILL.md': document('charts', '1.0.0', 'of the partner') });
+    partner.publish('acme/forms', '1.0.0', { 'SKILL.md': document('forms', '1.0.0', 'x') });
+    const view = await fixture.session();
+    const install = (org, name) => fixture.rest.call('POST', `/api/sessions/${view.session}/skills/install`, { org, name });
+    assert.equal((await install('partner', 'charts')).body.version, '1.0.0');
+    assert.match((await run(view, load('charts')))[0].result, /of the partner/);
+    assert.equal((await install('acme', 'forms')).status, 404);
+
+    partner.publish('partner/charts', '1.1.0', { 'SKILL.md': document('charts', '1.1.0', 'newer') });
+    const listed = await eventually('the update is known', async () => {
+      const found = (await skills(view)).get('charts');
+      return found.update_available && found;
+    });
+    assert.equal(listed.release_version, '1.1.0');
+  });
+
   test('hostile packages are refused', async () => {
     registry.publish('acme/evil', '1.0.0', { 'SKILL.md': document('evil', '1.0.0', 'x'), '../../evil': 'x' });
     registry.publish('acme/wrong', '1.0.0', { 'SKILL.md': document('right', '1.0.0', 'x') });
@@ -283,6 +303,6 @@ describe('skills of the registry', () => {
       assert.deepEqual([status, body.code], [422, code]);
     }
     assert.ok(!(await skills({ session })).has('evil'));
-    assert.deepEqual((await fixture.rest.get('/api/skills/installed')).items.map((s) => s.name), ['tables']);
+    assert.deepEqual((await fixture.rest.get('/api/skills/installed')).items.map((s) => s.name).sort(), ['charts', 'tables']);
   });
 });

@@ -2,41 +2,61 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
+	"strings"
 
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
 	"everloop/infra/skillregistry"
+	"everloop/internal/app/flags"
 	"everloop/service/skills"
 )
 
 // skillSettings say where skills come from.
 type skillSettings struct {
-	RegistryURL string `name:"registry-url" env:"REGISTRY_URL" help:"The skill registry that skills are installed from."`
+	RegistryURL string   `name:"registry-url" env:"REGISTRY_URL" help:"The skill registry that skills are installed from."`
+	Partners    []string `name:"partner-registries" env:"PARTNER_REGISTRIES" help:"Registries of partners, as ORGANISATION=URL, separated by commas: skills of that organisation are installed from there."`
 }
 
 func (s *skillSettings) check() error {
-	if s.RegistryURL == "" {
-		return nil
+	_, err := s.partners()
+	return errors.Join(flags.CheckURL("REGISTRY_URL", s.RegistryURL), err)
+}
+
+// partners are the addresses of the registries by organisation.
+func (s *skillSettings) partners() (map[string]string, error) {
+	addresses := map[string]string{}
+
+	for _, text := range s.Partners {
+		org, address, _ := strings.Cut(text, "=")
+		if addresses[org] != "" || !skills.IsOrganisation(org) || !flags.IsWeb(address) {
+			return nil, fmt.Errorf(
+				"PARTNER_REGISTRIES: %q is not ORGANISATION=URL, with http:// or https:// and each organisation once",
+				text,
+			)
+		}
+
+		addresses[org] = address
 	}
 
-	at, err := url.Parse(s.RegistryURL)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return fmt.Errorf("REGISTRY_URL must start with http:// or https://")
-	}
-
-	return nil
+	return addresses, nil
 }
 
 // newSkills gives the skills of this role, and provides its tools with the one
 // that loads them. oneUser says that sessions have no users of their own.
 func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Service, error) {
+	partners, err := b.settings.partners()
+	if err != nil {
+		return nil, err
+	}
+
 	s, err := skills.New(skills.Config{
 		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser, Store: b.DB,
-		Registry: skillregistry.New(b.settings.RegistryURL), Logger: b.logger, Room: b.settings.Room(b.settings.DataDir),
+		Registry: skillregistry.NewRegistries(b.settings.RegistryURL, partners), Logger: b.logger,
+		Room:   b.settings.Room(b.settings.DataDir),
 		Wanted: func(session domain.Session) []string { return b.Profile(session).Skills },
 	})
 	if err != nil {

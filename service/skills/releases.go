@@ -29,6 +29,9 @@ const (
 	releasesAtATime = 8
 )
 
+// IsOrganisation reports whether a text can be the name of an organisation of a registry.
+func IsOrganisation(text string) bool { return orgForm.MatchString(text) }
+
 // addReleases adds the version that the registry recommends to each of its skills, as
 // far as the registry answers within releasesWithin.
 func (s *Service) addReleases(ctx context.Context, list []skill.Skill) {

@@ -37,7 +37,7 @@ func (s *Service) Search(ctx context.Context, user domain.User, q string, limit 
 	if s.Registry != nil {
 		found, err := s.Registry.Search(ctx, q, limit)
 		if err != nil {
-			s.Logger.Warn("failed to search the skill registry", "error", err)
+			s.Logger.Warn("failed to search a skill registry", "error", err)
 		}
 
 		for _, r := range found {

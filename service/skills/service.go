@@ -39,7 +39,7 @@ type Config struct {
 	// OneUser says that sessions have no users of their own on this machine.
 	OneUser  bool
 	Store    Store
-	Registry *skillregistry.Client // nil: none is configured
+	Registry *skillregistry.Registries // nil: none is configured
 	// Room fails while there is no room for a package; nil: there is always.
 	Room func() error
 	// Wanted lists the skills that the solution of a session names; nil: none.
