@@ -5,6 +5,7 @@
 package kernelfile
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,15 +13,39 @@ import (
 
 // Write writes a kernel file, which must exist, in one call.
 func Write(path, content string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	var fd int
+
+	err := again(func() (err error) {
+		fd, err = unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
 
-	if _, err := unix.Write(fd, []byte(content)); err != nil {
+	err = again(func() error {
+		_, err := unix.Write(fd, []byte(content))
+		return err
+	})
+	if err != nil {
 		return &os.PathError{Op: "write", Path: path, Err: err}
 	}
 
 	return nil
+}
+
+// tries bounds how often an interrupted call is made.
+const tries = 100
+
+// again makes a call that the kernel gives up when a signal arrives, as it does with the
+// change of a limit, until it has an outcome.
+func again(call func() error) error {
+	for range tries - 1 {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+
+	return call()
 }
