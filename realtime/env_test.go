@@ -105,13 +105,20 @@ type fakeState struct {
 	mu       sync.Mutex
 	sessions map[domain.SessionID]domain.LiveState
 	err      error
+	read     func() // is called once, after the state was read and before its reader has it
 }
 
 func (r *fakeState) Live(_ context.Context, sessionID domain.SessionID) (domain.LiveState, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	live, err, read := r.sessions[sessionID], r.err, r.read
+	r.read = nil
+	r.mu.Unlock()
 
-	return r.sessions[sessionID], r.err
+	if read != nil {
+		read()
+	}
+
+	return live, err
 }
 
 func (r *fakeState) set(sessionID domain.SessionID, live domain.LiveState) {

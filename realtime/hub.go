@@ -132,6 +132,14 @@ func (h *Hub) advance(seq uint64) {
 	h.waiters = waiting
 }
 
+// at is the hub's position.
+func (h *Hub) at() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return h.position
+}
+
 // await waits until the hub has reached seq, and gives its position then. It
 // waits FlushWait at most: a log that lost its tail may never get there, and
 // then what the database flushed beyond it is read from the log or left out.

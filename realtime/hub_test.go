@@ -237,6 +237,33 @@ func TestSubscribe_turnEndedBeforeItsEvent(t *testing.T) {
 	require.Empty(t, s.subscribe(a.session, nil).Snapshot().OpenTurns)
 }
 
+// Events come between the read of the state and that of the position: they do not
+// follow the snapshot, so the snapshot has to have what they say.
+func TestSubscribe_eventsWhileTheStateIsRead(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
+	a := s.author(domain.NewID(), 1)
+	a.publish(domain.EventTurnStart, map[string]any{"turn_id": "t1", "role": "assistant", "status": "streaming"})
+	s.reached(a.events[0].Seq)
+	s.state.set(a.session, domain.LiveState{
+		Status: domain.SessionRunning, OpenTurns: []domain.OpenTurn{{Turn: domain.Turn{TurnID: "t1", Status: domain.TurnStreaming}}},
+	})
+
+	asked := domain.LiveState{Status: domain.SessionRunning, Questions: []domain.Question{{ID: "q1"}}}
+	s.state.read = func() {
+		s.state.set(a.session, asked) // the store has it before its events are published
+		a.publish(domain.EventTurnPatch, map[string]any{
+			"turn_id": "t1", "patch_type": domain.PatchAddToolCall, "tool_call": domain.PatchedToolCall{ID: "call_1"},
+		})
+		a.publish(domain.EventTurnEnd, map[string]any{"turn_id": "t1", "status": "completed"})
+		s.reached(a.events[2].Seq)
+	}
+
+	snapshot := s.subscribe(a.session, nil).Snapshot()
+	require.Equal(t, a.events[2].Seq, snapshot.Seq)
+	require.Empty(t, snapshot.OpenTurns)
+	require.Equal(t, asked.Questions, snapshot.PendingQuestions)
+}
+
 func TestSubscribe_storeBehindLog(t *testing.T) {
 	s := newEnv(t, realtime.HubConfig{FlushWait: 50 * time.Millisecond})
 	a := s.author(domain.NewID(), 1)

@@ -63,6 +63,8 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 		return err
 	}
 
+	before := h.at()
+
 	live, err := h.cfg.State.Live(ctx, s.sessionID)
 	if err != nil {
 		return err
@@ -82,6 +84,13 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 	turns := []domain.Turn{}
 	if openTurns {
 		if turns, err = h.openTurns(ctx, s.sessionID, max(from.seq, from.turnsAt), live.OpenTurns); err != nil {
+			return err
+		}
+	}
+
+	// What an event at or before the position says must be in the state, as the event does not follow.
+	if after == nil && from.last > before {
+		if live, err = h.cfg.State.Live(ctx, s.sessionID); err != nil {
 			return err
 		}
 	}
