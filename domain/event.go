@@ -14,6 +14,7 @@ const (
 	EventTurnEnd          = "turn:end"
 	EventSessionUpdated   = "session:updated"
 	EventSessionCompacted = "session:compacted"
+	EventCompactionSkip   = "session:compaction_skipped"
 	EventQuestionResolved = "question:resolved"
 	EventTaskUpdated      = "background_task:updated"
 	EventFileChanged      = "file:changed"
@@ -53,6 +54,10 @@ func DeclaredEvents() []DeclaredEvent {
 		{Name: EventTurnEnd, Meaning: "A turn ends, or waits for an answer.", OfChat: true, Payloads: []any{TurnEnded{}}},
 		{Name: EventSessionUpdated, Meaning: "The summary of the session changed.", Payloads: []any{SessionUpdated{}}},
 		{Name: EventSessionCompacted, Meaning: "A part of the history was summarised.", Payloads: []any{SessionCompacted{}}},
+		{
+			Name: EventCompactionSkip, Meaning: "A summary that was asked for was not made.",
+			Payloads: []any{SkippedCompaction{}},
+		},
 		{Name: EventQuestionResolved, Meaning: "A question was answered or cancelled.", OfChat: true, Payloads: []any{QuestionResolved{}}},
 		{Name: EventTaskUpdated, Meaning: "A background task started, stopped or ended.", Payloads: []any{TaskUpdated{}}},
 		{Name: EventFileChanged, Meaning: "A file of the workspace changed.", Payloads: []any{FileChange{}}},

@@ -178,6 +178,12 @@ type SessionCompacted struct {
 	Turn Turn `json:"turn" doc:"The turn of kind compaction that stands for the archived part of the history."`
 }
 
+// SkippedCompaction is the payload of session:compaction_skipped.
+type SkippedCompaction struct {
+	CompactionID string `json:"compaction_id" doc:"The compaction, as the request for it named it."`
+	Reason       string `json:"reason" doc:"Why nothing was summarised."`
+}
+
 // QuestionResolved is the payload of question:resolved.
 type QuestionResolved struct {
 	QuestionID string `json:"question_id" doc:"The question."`

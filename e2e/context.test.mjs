@@ -205,6 +205,16 @@ describe('compaction by hand', () => {
     assert.equal((await fixture.rest.detail(view.session)).status, 'completed');
   });
 
+  test('over the socket reports that there was nothing to summarise', async () => {
+    const view = await small({ keep_last: 2 });
+    await grow(view, 1, 10);
+    const ack = await view.client.emit('chat:compact', { session_id: view.session });
+    const { data } = await view.wait('session:compaction_skipped', (e) => e.name === 'session:compaction_skipped');
+    assert.equal(data.compaction_id, ack.compaction_id);
+    assert.match(data.reason, /nothing to summarise/);
+    assert.deepEqual(await entries(view), []);
+  });
+
   test('beside a running chat leaves the chat alone', async () => {
     const view = await small({ keep_last: 2 });
     await grow(view, 4, 300);

@@ -26,7 +26,7 @@ type compacting struct {
 }
 
 // CloseCompaction ends a compaction once: with its entry on the
-// branch and its event, or skipped without one. Exhausted says
+// branch and its event, or skipped without an entry. Exhausted says
 // that it is the second of a chat's in a row that did not bring the context below
 // its threshold.
 func (s *Store) CloseCompaction(
@@ -58,8 +58,12 @@ func (s *Store) CloseCompaction(
 		}
 
 		result = resultOf(done)
-		if exhausted, err = endCompaction(ctx, tx, row, done, result); err != nil || done.Status == domain.CompactionSkipped {
+		if exhausted, err = endCompaction(ctx, tx, row, done, result); err != nil {
 			return err
+		}
+
+		if done.Status == domain.CompactionSkipped {
+			return emitSkipped(tx, row, done)
 		}
 
 		return emitCompaction(ctx, tx, row, done, result)
@@ -184,6 +188,16 @@ func endCompaction(
 	}
 
 	return exhausted, tx.SendBatch(ctx, &batch).Close()
+}
+
+// emitSkipped ends the wait of a client that asked for a compaction. Those that a chat
+// needs are seen by its next model call.
+func emitSkipped(tx *pg.Tx, row compacting, done domain.ClosingCompaction) error {
+	if row.Trigger != domain.CompactManual {
+		return nil
+	}
+
+	return tx.Emit(done.SessionID, "", domain.EventCompactionSkip, domain.SkippedCompaction{CompactionID: done.ID, Reason: done.Reason})
 }
 
 // compactionEntry is what the entry of a compaction holds besides a turn's

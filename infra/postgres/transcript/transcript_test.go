@@ -180,6 +180,38 @@ func TestACompactionThatComesTooLateIsSkipped(t *testing.T) {
 	require.Equal(t, "another compaction was quicker", result.Reason)
 }
 
+// A client that asked for a compaction waits for its event, also when nothing was summarised.
+func TestSkippedCompaction_thatWasAskedFor_isAnnounced(t *testing.T) {
+	t.Parallel()
+	j, log, session := pgtest.Session(t)
+	chat := pgtest.History(t, j, session, 4)
+	require.NoError(t, j.Flush(t.Context()))
+
+	before := len(log.Names())
+
+	ofChat, err := j.OpenCompaction(t.Context(), domain.CompactionRequest{
+		SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1, Trigger: domain.CompactAuto,
+	})
+	require.NoError(t, err)
+
+	var owner string
+
+	require.NoError(t, j.Pool.QueryRow(t.Context(), `SELECT owner_id FROM sessions WHERE id = $1`, session.ID).Scan(&owner))
+
+	ofClient, err := j.RequestCompaction(t.Context(), owner, session.ID)
+	require.NoError(t, err)
+
+	for _, id := range []string{ofChat.ID, ofClient.ID, ofClient.ID} { // the second time it is over
+		_, _, err = j.CloseCompaction(t.Context(), domain.ClosingCompaction{
+			ID: id, SessionID: session.ID, Status: domain.CompactionSkipped, Reason: "there is nothing",
+		})
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, j.Flush(t.Context()))
+	require.Equal(t, []string{domain.EventCompactionSkip}, log.Names()[before:])
+}
+
 func TestTwoCompactionsInARowThatDoNotHelp(t *testing.T) {
 	t.Parallel()
 	j, _, session := pgtest.Session(t)

@@ -265,7 +265,10 @@ class Session:
         return bool(ack["stopped"])
 
     async def compact(self, *, timeout: float | None = None) -> str:
-        """Summarises the history; session:compacted reports its end. It is not repeated when the connection is lost."""
+        """Summarises the history; session:compacted or session:compaction_skipped reports its end.
+
+        It is not repeated when the connection is lost.
+        """
         ack = await self._connection.request("chat:compact", {"session_id": self.id}, False, timeout)
         return str(ack["compaction_id"])
 

@@ -453,6 +453,35 @@ export interface components {
             turn: components["schemas"]["Turn"];
         };
         /**
+         * session:compaction_skipped
+         * @description A summary that was asked for was not made.
+         */
+        session_compaction_skipped: {
+            /** @description The chat; left out where no chat is meant. */
+            chat_id?: string;
+            /** @description The compaction, as the request for it named it. */
+            compaction_id: string;
+            /**
+             * Format: int64
+             * @description seq of the session's event before this one; 0 for the first that is kept.
+             */
+            prev_seq: number;
+            /** @description Why nothing was summarised. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description Grows within the session, not dense; below 2^53.
+             */
+            seq: number;
+            /** @description The session. */
+            session_id: string;
+            /**
+             * Format: date-time
+             * @description When it happened, ISO 8601 in UTC.
+             */
+            ts: string;
+        };
+        /**
          * session:error
          * @description A client event without a callback failed, or a subscription ended.
          */
@@ -995,6 +1024,7 @@ export interface EventMap {
   'turn:end': components['schemas']['turn_end'];
   'session:updated': components['schemas']['session_updated'];
   'session:compacted': components['schemas']['session_compacted'];
+  'session:compaction_skipped': components['schemas']['session_compaction_skipped'];
   'question:resolved': components['schemas']['question_resolved'];
   'background_task:updated': components['schemas']['background_task_updated'];
   'file:changed': components['schemas']['file_changed'];
@@ -1004,4 +1034,4 @@ export interface EventMap {
 }
 
 /** eventNames lists every event that the service sends. */
-export const eventNames = ["chat:start","chat:end","turn:start","turn:patch","turn:end","session:updated","session:compacted","question:resolved","background_task:updated","file:changed","checkpoint:created","session:resync","session:error"] as const;
+export const eventNames = ["chat:start","chat:end","turn:start","turn:patch","turn:end","session:updated","session:compacted","session:compaction_skipped","question:resolved","background_task:updated","file:changed","checkpoint:created","session:resync","session:error"] as const;

@@ -412,6 +412,25 @@ class SessionCompacted(TypedDict):
     """The turn of kind compaction that stands for the archived part of the history."""
 
 
+class SessionCompactionSkipped(TypedDict):
+    """A summary that was asked for was not made."""
+
+    chat_id: NotRequired[str]
+    """The chat; left out where no chat is meant."""
+    compaction_id: str
+    """The compaction, as the request for it named it."""
+    prev_seq: int
+    """seq of the session's event before this one; 0 for the first that is kept."""
+    reason: str
+    """Why nothing was summarised."""
+    seq: int
+    """Grows within the session, not dense; below 2^53."""
+    session_id: str
+    """The session."""
+    ts: str
+    """When it happened, ISO 8601 in UTC."""
+
+
 class SessionError(TypedDict):
     """A client event without a callback failed, or a subscription ended."""
 
@@ -695,6 +714,13 @@ class SessionCompactedEvent(NamedTuple):
     data: SessionCompacted
 
 
+class SessionCompactionSkippedEvent(NamedTuple):
+    """A summary that was asked for was not made."""
+
+    name: Literal["session:compaction_skipped"]
+    data: SessionCompactionSkipped
+
+
 class QuestionResolvedEvent(NamedTuple):
     """A question was answered or cancelled."""
 
@@ -752,6 +778,7 @@ SessionEvent = Union[
     TurnEndEvent,
     SessionUpdatedEvent,
     SessionCompactedEvent,
+    SessionCompactionSkippedEvent,
     QuestionResolvedEvent,
     BackgroundTaskUpdatedEvent,
     FileChangedEvent,
@@ -767,6 +794,7 @@ EVENTS: dict[str, Any] = {
     "turn:end": TurnEndEvent,
     "session:updated": SessionUpdatedEvent,
     "session:compacted": SessionCompactedEvent,
+    "session:compaction_skipped": SessionCompactionSkippedEvent,
     "question:resolved": QuestionResolvedEvent,
     "background_task:updated": BackgroundTaskUpdatedEvent,
     "file:changed": FileChangedEvent,
@@ -782,6 +810,7 @@ EVENT_NAMES = (
     "turn:end",
     "session:updated",
     "session:compacted",
+    "session:compaction_skipped",
     "question:resolved",
     "background_task:updated",
     "file:changed",
