@@ -183,8 +183,8 @@ func (a assistance) readTool(kind domain.DocumentKind, list string) tools.Tool {
 			Name: name, Description: fmt.Sprintf(readDocumentDescription, documentNames[kind].text, list),
 			Parameters: tools.Parameters[documentReadArguments](),
 		},
-		Planning: true, Executing: true,
-		Summary: tools.SummaryBy("solution_id"),
+		Executing: true,
+		Summary:   tools.SummaryBy("solution_id"),
 		Run:     func(ctx context.Context, c *tools.Call) (tools.Result, error) { return a.read(ctx, kind, c) },
 	}
 }

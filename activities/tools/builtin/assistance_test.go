@@ -93,6 +93,9 @@ func TestAssistance_isOfferedForWhatIsBound(t *testing.T) {
 	tool, _ := set.Lookup("EditDAG")
 	require.Contains(t, tool.Spec.Description, "- p: Reports")
 	require.True(t, tool.Acts, "an edit is carried out at most once")
+
+	read, _ := set.Lookup("ReadDAG")
+	require.False(t, read.Planning, "planning mode has its own five tools and no other")
 	require.NotContains(t, namesOf(assistingTools(t, d, "bob")), "ReadDAG")
 }
 
