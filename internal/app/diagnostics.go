@@ -54,10 +54,10 @@ func (b *backend) Checks() []domain.Check {
 		),
 		domain.Check{ID: "disk", Title: "Disk below DATA_DIR", Run: b.checkDisk},
 		domain.Check{ID: "workspaces", Title: "Workspaces below DATA_DIR", Run: b.checkWorkspaces},
-		checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL, ""),
-		checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL, healthPath),
-		checkAddress("identity", "Identity service", "IDENTITY_URL", b.settings.IdentityURL, healthPath),
-		checkAddress("git", "Git hosting", "GIT_URL", b.settings.GitURL, healthPath),
+		checkAddress("search", "Web search", "SEARCH_URL", b.settings.SearchURL, answers),
+		checkAddress("registry", "Skill registry", "REGISTRY_URL", b.settings.RegistryURL, healthy),
+		checkAddress("identity", "Identity service", "IDENTITY_URL", b.settings.IdentityURL, healthy),
+		checkAddress("git", "Git hosting", "GIT_URL", b.settings.GitURL, serves),
 	)
 }
 
@@ -160,15 +160,14 @@ func (b *backend) checkWorkspaces(ctx context.Context) domain.CheckResult {
 // healthPath is where the services of Everloop say how they are.
 const healthPath = "/api/health"
 
-// checkAddress looks whether the service at a configured address answers below path, and
-// not with a fault of its own.
-func checkAddress(id, title, variable, address, path string) domain.Check {
+// checkAddress asks the service at a configured address.
+func checkAddress(id, title, variable, address string, ask func(ctx context.Context, address string) error) domain.Check {
 	return domain.Check{ID: id, Title: title, Run: func(ctx context.Context) domain.CheckResult {
 		if address == "" {
 			return domain.CheckResult{Status: domain.CheckSkipped, Message: variable + " is not set"}
 		}
 
-		if err := answers(ctx, strings.TrimRight(address, "/")+path); err != nil {
+		if err := ask(ctx, address); err != nil {
 			return domain.CheckResult{
 				Status:  domain.CheckFail,
 				Message: err.Error(),
@@ -198,9 +197,28 @@ func (b *backend) Configuration() []domain.ConfigGroup {
 	return []domain.ConfigGroup{service}
 }
 
+// healthy asks a companion for its health, which is status 200.
+func healthy(ctx context.Context, address string) error {
+	return asked(ctx, strings.TrimRight(address, "/")+healthPath, func(status int) bool { return status == http.StatusOK })
+}
+
+// serves asks for the page at an address, which is status 200.
+func serves(ctx context.Context, address string) error {
+	return asked(ctx, strings.TrimRight(address, "/")+"/", func(status int) bool { return status == http.StatusOK })
+}
+
 // answers asks an address for anything. Any answer will do that is no fault of the
 // server: what the address has to offer, and to whom, is not known here.
 func answers(ctx context.Context, address string) error {
+	return asked(ctx, address, func(status int) bool { return status < http.StatusInternalServerError })
+}
+
+// offers asks an address for what it is there for, or where that is.
+func offers(ctx context.Context, address string) error {
+	return asked(ctx, address, func(status int) bool { return status < http.StatusBadRequest })
+}
+
+func asked(ctx context.Context, address string, right func(status int) bool) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return errors.New("the address is not valid")
@@ -215,7 +233,7 @@ func answers(ctx context.Context, address string) error {
 		return err
 	}
 
-	if response.StatusCode >= http.StatusInternalServerError {
+	if !right(response.StatusCode) {
 		return fmt.Errorf("it answers with status %d", response.StatusCode)
 	}
 

@@ -22,7 +22,7 @@ func (b *backend) gis(ctx context.Context) skill.GISStatus {
 		ctx, cancel := context.WithTimeout(ctx, gisTimeout)
 		defer cancel()
 
-		status.Healthy = answers(ctx, b.settings.GISMapURL) == nil
+		status.Healthy = offers(ctx, b.settings.GISMapURL) == nil
 	}
 
 	return status
