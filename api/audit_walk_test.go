@@ -83,6 +83,17 @@ var auditedAs = map[string]string{
 	"POST /api/prod_workspaces/{workspace_id}/issues/{issue_id}/task-runs/{run_id}/cancel": "issue_run.cancel",
 }
 
+// audited are the targets of the records of one action, each with the operation that it
+// names, the oldest first.
+func (w *world) audited(action string) (out []string) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.Pool.QueryRow(w.t.Context(), `
+		SELECT coalesce(array_agg(target || ' ' || coalesce(details->>'operation', '') ORDER BY id), '{}')
+		FROM   audit WHERE action = $1`, action).Scan(&out))
+
+	return out
+}
+
 // TestAuditTrail_operations makes every call and holds the trail to the table:
 // what is listed leaves one record of its caller, and nothing else leaves one.
 func TestAuditTrail_operations(t *testing.T) {

@@ -145,6 +145,13 @@ func TestMemories(t *testing.T) {
 	require.Contains(t, w.do("GET", "/api/memories?status=active", w.ann, "").text, `"total":0`)
 	require.Contains(t, w.do("GET", "/api/memories?status=disabled", w.ann, "").text, `"total":2`)
 
+	require.Empty(t, w.audited("memory.delete"))
+
+	third, _ := keep(`{"content":"sings","type":"experience"}`)
+	batch = w.do("POST", "/api/memories/batch", w.ann, fmt.Sprintf(`{"action":"delete","ids":[%d,%d]}`, second, third))
+	require.JSONEq(t, `{"ok":true,"count":2}`, batch.text)
+	require.Equal(t, []string{fmt.Sprintf("%d %d ", second, third)}, w.audited("memory.delete"))
+
 	require.Equal(t, 404, w.do("GET", one, w.bob, "").status)
 	require.Equal(t, 404, w.do("DELETE", one, w.bob, "").status)
 	require.JSONEq(t, `{"ok":true}`, w.do("DELETE", one, w.ann, "").text)

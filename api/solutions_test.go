@@ -117,6 +117,10 @@ func TestSolutions(t *testing.T) {
 	require.Equal(t, w.annID, roles["user_id"])
 	w.do("GET", "/api/solutions/general/biz-roles?user_id="+w.annID, w.bob, "").code(403, "administrator_required")
 	require.Len(t, w.do("GET", "/api/solutions/general/biz-roles?user_id="+w.annID, w.root, "").json()["items"], 1)
+	require.Contains(t, w.audited("admin.read"), w.annID+" list-biz-roles", "an administrator's look is recorded")
+
+	admin, _ := w.person("second root", true)
+	w.do("GET", "/api/solutions/general/biz-roles?user_id="+w.annID, w.keyOf(admin, "solutions"), "").code(403, "scope_missing")
 	w.do("POST", "/api/sessions", w.ann, `{"solution_id":"general","biz_role_id":"operator"}`).code(403, "biz_role_not_allowed")
 	w.session(`{"solution_id":"general","biz_role_id":"analyst"}`)
 

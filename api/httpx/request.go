@@ -22,6 +22,10 @@ type Request struct {
 
 	target string // id of what the operation is about, for the audit trail
 	detail map[string]string
+	action string // what the trail calls it, where the operation has no name of its own
+
+	asAdministrator bool // it looks at what only administrators see
+
 	body   *incoming // a form that is read as it comes; nil when the body was read already
 }
 

@@ -2,6 +2,9 @@ package library
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -220,5 +223,10 @@ func (a *MemoriesAPI) changeMemories(ctx context.Context, in *struct {
 },
 ) (*httpx.Body[memoriesChanged], error) {
 	n, err := a.Memories.ChangeMemories(ctx, httpx.CallerOf(ctx).User.ID, in.Body.Action, in.Body.IDs)
+	if err == nil && n > 0 && in.Body.Action == "delete" {
+		ids := strings.Trim(fmt.Sprint(in.Body.IDs), "[]")
+		httpx.Acted(ctx, "memory.delete", ids, map[string]string{"count": strconv.Itoa(n)})
+	}
+
 	return httpx.Answer(memoriesChanged{true, n}, err)
 }

@@ -97,12 +97,10 @@ func (a *SolutionsAPI) listRoles(ctx context.Context, in *struct {
 	UserID string `query:"user_id" maxLength:"128" doc:"Another user than the caller, for administrators." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 },
 ) (*httpx.Body[roleList], error) {
-	caller := httpx.CallerOf(ctx).User
-
-	user := caller.ID
-	if in.UserID != "" && in.UserID != caller.ID {
-		if !caller.Administrator {
-			return nil, domain.Newf(domain.Forbidden, "administrator_required", "only administrators ask about other users")
+	user := httpx.CallerOf(ctx).User.ID
+	if in.UserID != "" && in.UserID != user {
+		if err := httpx.AsAdministrator(ctx, in.UserID); err != nil {
+			return nil, err
 		}
 
 		user = in.UserID

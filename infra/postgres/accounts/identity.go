@@ -89,6 +89,7 @@ func provision(ctx context.Context, tx pgx.Tx, p domain.Identity) error {
 	args := pgx.NamedArgs{
 		"id": domain.NewID(), "username": p.Username, "name": p.Name, "email": p.Email, "administrator": p.Administrator,
 		"issuer": p.Issuer, "subject": p.Subject, "version": p.Version, "suffix": p.Subject[max(0, len(p.Subject)-12):],
+		"record": domain.NewID(),
 	}
 	if p.First {
 		tag, err := tx.Exec(ctx, `
@@ -102,10 +103,14 @@ func provision(ctx context.Context, tx pgx.Tx, p domain.Identity) error {
 	}
 	// A user name that is taken gets the end of the subject as its suffix.
 	_, err := tx.Exec(ctx, `
+		WITH made AS (
 		INSERT INTO users (id, username, name, email, administrator, issuer, subject, identity_version, identity_administrator)
 		SELECT @id, CASE WHEN EXISTS (SELECT 1 FROM users WHERE lower(username) = lower(@username) AND deleted_at IS NULL)
 		            THEN left(@username, 100) || '-' || @suffix ELSE @username END,
-		       @name, @email, @administrator, @issuer, @subject, @version, @administrator`, args)
+		       @name, @email, @administrator, @issuer, @subject, @version, @administrator
+		RETURNING id)
+		INSERT INTO audit (id, actor_id, action, target, details)
+		SELECT @record, id, 'user.create', id, jsonb_build_object('issuer', @issuer::text) FROM made`, args)
 
 	return err
 }

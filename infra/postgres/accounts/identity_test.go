@@ -45,6 +45,12 @@ func TestStore_IdentityUser(t *testing.T) {
 	require.NotEqual(t, ids[0], namesake.ID, "the same subject of another issuer is another person")
 	require.Equal(t, "Eve-eve", namesake.Username)
 
+	var made []string
+
+	require.NoError(t, db.Pool.QueryRow(ctx, `
+		SELECT array_agg(target ORDER BY id) FROM audit WHERE action = 'user.create' AND actor_id = target`).Scan(&made))
+	require.Equal(t, []string{ids[0], namesake.ID}, made, "each first sign-in is recorded once")
+
 	changed := person("eve", "eve")
 	changed.Name, changed.Administrator, changed.Version = "Eve", true, 2
 	user, _, err := db.IdentityUser(ctx, changed)
