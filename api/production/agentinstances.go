@@ -67,7 +67,7 @@ func (a *AgentInstancesAPI) Register(r *httpx.Server) {
 		Scope: auth.Workspaces,
 	}, func(ctx context.Context, in *struct {
 		Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
-		Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
+		Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 	},
 	) (*httpx.Body[fields.List[prodagent.Runtime]], error) {
 		page, total, err := a.Agents.Runtimes(ctx, in.Limit, in.Offset)

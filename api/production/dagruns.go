@@ -183,7 +183,7 @@ func inputsOf(given map[string]any) (json.RawMessage, error) {
 func (a *DagRunsAPI) list(ctx context.Context, in *struct {
 	ProdSolutionRef
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"200" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.List[dagrun.RunRecord]], error) {
 	if err := a.Solutions.auditAdministrator(ctx, in.ID); err != nil {

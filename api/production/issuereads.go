@@ -116,10 +116,6 @@ type issueGroups struct {
 	Groups  []board.IssueGroup  `json:"groups" nullable:"false" doc:"The groups, the largest first; at most 200."`
 }
 
-type progressPage struct {
-	Items []board.ChildProgress `json:"items" nullable:"false" doc:"The entries of this page."`
-}
-
 type timelinePage struct {
 	Items     []board.TimelineEntry   `json:"items" nullable:"false" doc:"The entries of this page, oldest first."`
 	Before    *string                 `json:"before" nullable:"true" doc:"Cursor of older entries; null: there are none."`
@@ -206,11 +202,11 @@ func (a *IssuesAPI) progress(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	ParentID string `query:"parent_id" maxLength:"128" doc:"Of this issue alone."`
 	Offset   int    `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit    int    `query:"limit" default:"500" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
+	Limit    int    `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
-) (*httpx.Body[progressPage], error) {
-	page, err := a.Boards.ChildProgress(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.ParentID, in.Limit, in.Offset)
-	return httpx.Answer(progressPage{fields.OrEmpty(page)}, err)
+) (*httpx.Body[fields.Items[board.ChildProgress]], error) {
+	page, total, err := a.Boards.ChildProgress(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.ParentID, in.Limit, in.Offset)
+	return httpx.Answer(fields.Items[board.ChildProgress]{Items: fields.OrEmpty(page), Total: total}, err)
 }
 
 func (a *IssuesAPI) timeline(ctx context.Context, in *struct {

@@ -60,7 +60,7 @@ func (a *IssuesAPI) registerRuns(r *httpx.Server) {
 func (a *IssuesAPI) runs(ctx context.Context, in *struct {
 	IssueRef
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.Items[board.IssueRun]], error) {
 	page, total, err := a.Boards.IssueRuns(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.IssueID, in.Limit, in.Offset)

@@ -110,7 +110,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 	}, func(ctx context.Context, in *struct {
 		ProdSolutionRef
 		Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
-		Limit  int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
+		Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 	},
 	) (*httpx.Body[fields.List[DocumentVersionItem]], error) {
 		if err := a.auditAdministrator(ctx, in.ID); err != nil {

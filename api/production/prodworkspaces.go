@@ -53,7 +53,7 @@ type Boards interface {
 		by board.IssueGrouping,
 		key string,
 	) ([]board.IssueGroup, error)
-	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) ([]board.ChildProgress, error)
+	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) (page []board.ChildProgress, total int, err error)
 	Comments(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.Comment, total int, err error)
 	Timeline(ctx context.Context, userID, workspaceID, issueID string, q board.TimelineQuery) (board.Timeline, error)
 	IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.IssueRun, total int, err error)
@@ -286,7 +286,7 @@ func (a *ProdWorkspacesAPI) createWorkspace(
 
 func (a *ProdWorkspacesAPI) listWorkspaces(ctx context.Context, in *struct {
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.Items[board.Workspace]], error) {
 	page, total, err := a.Boards.Workspaces(ctx, httpx.CallerOf(ctx).User.ID, in.Limit, in.Offset)
@@ -296,7 +296,7 @@ func (a *ProdWorkspacesAPI) listWorkspaces(ctx context.Context, in *struct {
 func (a *ProdWorkspacesAPI) listAgents(ctx context.Context, in *struct {
 	ProdWorkspaceRef
 	Offset int `query:"offset" default:"0" minimum:"0" maximum:"1000000" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"500" doc:"Maximum number of entries." example:"20"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"20"`
 },
 ) (*httpx.Body[fields.Items[prodagent.Instance]], error) {
 	ids, total, err := a.Boards.WorkspaceAgents(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID, in.Limit, in.Offset)

@@ -169,7 +169,7 @@ func (a *AnnotationsAPI) solutionRole(ctx context.Context, id string) (domain.Vi
 func (a *AnnotationsAPI) list(ctx context.Context, in *struct {
 	PayloadRef
 	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
-	Limit  int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
+	Limit  int `query:"limit" default:"1000" minimum:"1" maximum:"1000" doc:"Maximum number of entries." example:"100"`
 },
 ) (*httpx.Body[annotationPage], error) {
 	if _, _, err := a.payload(ctx, in.PayloadID); err != nil {

@@ -207,12 +207,13 @@ func (s *Store) ChildProgress(
 	ctx context.Context,
 	userID, workspaceID, parent string,
 	limit, offset int,
-) (page []board.ChildProgress, err error) {
+) (page []board.ChildProgress, total int, err error) {
 	if _, err := roleOf(ctx, s.db.Pool, userID, workspaceID); err != nil {
-		return nil, pg.Fault("read progress of issues", err)
+		return nil, 0, pg.Fault("read progress of issues", err)
 	}
 
-	rows, _ := s.db.Pool.Query(ctx, `
+	var batch pgx.Batch
+	batch.Queue(`
 		WITH parents AS (
 			SELECT parent_issue_id AS id FROM issues
 			WHERE  workspace_id = $1 AND parent_issue_id IS NOT NULL AND ($2 = '' OR parent_issue_id = $2)
@@ -228,8 +229,15 @@ func (s *Store) ChildProgress(
 		       coalesce(jsonb_agg(jsonb_build_object('stage', stage, 'total', total, 'done', done)
 		           ORDER BY stage) FILTER (WHERE stage IS NOT NULL),
 		                '[]') AS by_stage
-		FROM   stages GROUP BY id ORDER BY id DESC`, workspaceID, parent, limit, offset)
-	page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.ChildProgress])
+		FROM   stages GROUP BY id ORDER BY id DESC`, workspaceID, parent, limit, offset).
+		Query(func(rows pgx.Rows) (err error) {
+			page, err = pgx.CollectRows(rows, pgx.RowToStructByName[board.ChildProgress])
+			return err
+		})
+	batch.Queue(`
+		SELECT count(DISTINCT parent_issue_id) FROM issues
+		WHERE  workspace_id = $1 AND parent_issue_id IS NOT NULL AND ($2 = '' OR parent_issue_id = $2)`, workspaceID, parent).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 
-	return page, pg.Fault("read progress of issues", err)
+	return page, total, pg.Fault("read progress of issues", s.db.Pool.SendBatch(ctx, &batch).Close())
 }

@@ -6749,6 +6749,17 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ItemsChildProgress: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["ChildProgress"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
         ItemsComment: {
             /** @description The entries of this page. */
             items: components["schemas"]["Comment"][];
@@ -8505,12 +8516,6 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
-        } & {
-            [key: string]: unknown;
-        };
-        ProgressPage: {
-            /** @description The entries of this page. */
-            items: components["schemas"]["ChildProgress"][];
         } & {
             [key: string]: unknown;
         };
@@ -14547,7 +14552,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ProgressPage"];
+                    "application/json": components["schemas"]["ItemsChildProgress"];
                 };
             };
         };

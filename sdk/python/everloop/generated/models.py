@@ -2127,6 +2127,13 @@ class ItemsAgentInstance(TypedDict):
     """Total number of entries."""
 
 
+class ItemsChildProgress(TypedDict):
+    items: list[ChildProgress]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
 class ItemsComment(TypedDict):
     items: list[Comment]
     """The entries of this page."""
@@ -3352,11 +3359,6 @@ class ProdWorkspace(TypedDict):
     """A name for URLs, which no other one has."""
     updated_at: str
     """Time of the last change."""
-
-
-class ProgressPage(TypedDict):
-    items: list[ChildProgress]
-    """The entries of this page."""
 
 
 class PublishAppRequest(TypedDict):

@@ -1351,9 +1351,9 @@ class Api:
         parent_id: str | None = None,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> models.ProgressPage:
+    ) -> models.ItemsChildProgress:
         """List how far the parts of issues are, newest issue first. GET /api/prod_workspaces/{workspace_id}/issues/child-progress"""
-        answer: models.ProgressPage = await self._transport.json(
+        answer: models.ItemsChildProgress = await self._transport.json(
             "GET",
             "/api/prod_workspaces/{workspace_id}/issues/child-progress",
             {"workspace_id": workspace_id},
