@@ -56,7 +56,7 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 	}
 
 	if strings.TrimSpace(reply.Text) == "" {
-		return "", domain.Newf(domain.Conflict, CodeModelUnavailable, "the model gave no answer")
+		return "", domain.Newf(domain.Conflict, domain.CodeModelUnavailable, "the model gave no answer")
 	}
 
 	return reply.Text, nil
@@ -82,11 +82,11 @@ func modelTrouble(err error) error {
 	case !ok:
 		return err
 	case fault.Fault == domain.FaultContextOverflow:
-		return domain.Newf(domain.Conflict, CodeContextOverflow, "the text is too long for the model")
+		return domain.Newf(domain.Conflict, domain.CodeContextOverflow, "the text is too long for the model")
 	case fault.Fault == domain.FaultRateLimited:
-		return domain.Newf(domain.Conflict, CodeModelRetry, "the model takes no more calls at the moment")
+		return domain.Newf(domain.Conflict, domain.CodeModelRetry, "the model takes no more calls at the moment")
 	case fault.Retryable():
-		return domain.Newf(domain.Conflict, CodeModelUnavailable, "the model is not available at the moment")
+		return domain.Newf(domain.Conflict, domain.CodeModelUnavailable, "the model is not available at the moment")
 	default:
 		return domain.Newf(domain.Conflict, CodeModelRefused, "the model refused the question")
 	}

@@ -98,7 +98,7 @@ func (c *compaction) failed(ctx context.Context, in contract.CompactIn, cause er
 	v := judge(cause, faults, c.retryLimit(c.Chat, c.Session))
 	if v.final || !in.Waits && lastAttempt(ctx) {
 		out, err := c.close(ctx, domain.CompactionFailed, v.reason)
-		if v.code == CodeModelUnavailable {
+		if v.code == domain.CodeModelUnavailable {
 			out.Code = v.code
 		}
 

@@ -235,7 +235,7 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 		return m.interrupted(keep, blocks)
 	case errors.Is(err, domain.ErrFenced):
 		return m.fenced()
-	case !m.overflowed && finalCode(err) == CodeContextOverflow:
+	case !m.overflowed && finalCode(err) == domain.CodeContextOverflow:
 		m.Metrics.ModelCalled("failed", took)
 		return m.tooLong(keep, err, blocks)
 	default:
@@ -410,7 +410,7 @@ func (m *modelCall) planQuestion(call *domain.PlannedCall, arguments json.RawMes
 // any more: the chat has ended or was stopped, or an activity of a run that was lost
 // opened the turn behind this one.
 func (m *modelCall) fenced() (contract.CallModelOut, error) {
-	return contract.CallModelOut{}, durable.Retry(CodeModelRetry, "the turn was closed or taken over", durable.DrainPause)
+	return contract.CallModelOut{}, durable.Retry(domain.CodeModelRetry, "the turn was closed or taken over", durable.DrainPause)
 }
 
 // interrupted closes the turn of a stopped chat with the text so far.

@@ -14,13 +14,8 @@ import (
 	"everloop/internal/retry"
 )
 
-// Codes of model calls that fail a chat.
-const (
-	CodeModelUnavailable = "model_unavailable"
-	CodeModelRefused     = "model_refused"
-	CodeModelRetry       = "model_retry" // of an attempt whose worker was shut down
-	CodeContextOverflow  = "context_overflow"
-)
+// CodeModelRefused is the code of a chat whose model call was refused.
+const CodeModelRefused = "model_refused"
 
 // maxInternalFaults bounds the tries of a call that fails for a reason which is
 // neither the model's nor an engine's: each try costs a model call.
@@ -44,7 +39,7 @@ type verdict struct {
 func judge(cause error, faults domain.ModelFaults, limit time.Duration) verdict {
 	v := verdict{reason: domain.CleanText(reasonOf(cause)), waiting: domain.WaitingModel, code: finalCode(cause)}
 	if errors.Is(cause, durable.ErrDraining) {
-		v.code, v.wait = CodeModelRetry, durable.DrainPause
+		v.code, v.wait = domain.CodeModelRetry, durable.DrainPause
 		return v
 	}
 
@@ -264,7 +259,7 @@ func finalCode(cause error) string {
 	if fault, ok := errors.AsType[*domain.ModelError](cause); ok {
 		switch fault.Fault {
 		case domain.FaultContextOverflow:
-			return CodeContextOverflow
+			return domain.CodeContextOverflow
 		case domain.FaultUnknownModel:
 			return domain.CodeUnknownModel
 		case domain.FaultRefused:
@@ -272,7 +267,7 @@ func finalCode(cause error) string {
 		case domain.FaultTransient, domain.FaultRateLimited:
 		}
 
-		return CodeModelUnavailable
+		return domain.CodeModelUnavailable
 	}
 
 	if e, ok := errors.AsType[*domain.Error](cause); ok {

@@ -80,7 +80,7 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	case errors.Is(err, errStopped), errors.Is(err, domain.ErrFenced):
 		return contract.TranscribeOut{Stopped: true}, nil
 	case errors.Is(err, durable.ErrDraining):
-		return contract.TranscribeOut{}, durable.Retry(CodeModelRetry, err.Error(), durable.DrainPause)
+		return contract.TranscribeOut{}, durable.Retry(domain.CodeModelRetry, err.Error(), durable.DrainPause)
 	default:
 		return contract.TranscribeOut{}, err
 	}

@@ -89,6 +89,14 @@ const (
 	CodeHostNotAllowed  = "host_not_allowed"
 )
 
+// Codes of failed work, which are stored and decide what becomes of it.
+const (
+	CodeModelUnavailable = "model_unavailable"
+	CodeModelRetry       = "model_retry" // of an attempt whose worker was shut down
+	CodeContextOverflow  = "context_overflow"
+	CodeRunLost          = "run_lost" // its workflow was lost repeatedly, or an administrator failed it
+)
+
 // ErrFenced says that another worker has taken the work over, or that its chat
 // has ended: the caller stops and publishes nothing more.
 var ErrFenced = &Error{Kind: Conflict, Code: "fenced", Message: "this work was taken over"}

@@ -69,12 +69,14 @@ func (l *loop) compactContext(
 	case out.Stopped:
 		return call, true, nil
 	case out.Exhausted:
-		return call, false, durable.Final("context_overflow", "two compactions in a row did not bring the context below its threshold")
+		return call, false, durable.Final(
+			domain.CodeContextOverflow, "two compactions in a row did not bring the context below its threshold",
+		)
 	case trigger == domain.CompactOverflow && out.Code != "":
 		return call, false, durable.Final(out.Code, out.Reason)
 	case trigger == domain.CompactOverflow && out.Status == domain.CompactionFailed:
 		return call, false, durable.Final(
-			"context_overflow", "the context is too long for the model, and could not be compacted: "+out.Reason,
+			domain.CodeContextOverflow, "the context is too long for the model, and could not be compacted: "+out.Reason,
 		)
 	}
 

@@ -57,7 +57,7 @@ func (l *loop) runFork(ctx workflow.Context, call contract.ToolCall) error {
 		return nil
 	}
 	// Its run could not report, so this one does.
-	end := loopEnd{reason: domain.FinishFailed, code: "run_lost", message: "its run was lost"}
+	end := loopEnd{reason: domain.FinishFailed, code: domain.CodeRunLost, message: "its run was lost"}
 	if temporal.IsCanceledError(err) {
 		end = loopEnd{reason: domain.FinishInterrupted}
 	}

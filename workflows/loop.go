@@ -217,12 +217,12 @@ func (l *loop) failure(err error) loopEnd {
 	}
 
 	code := durable.Code(err)
-	if code == "context_overflow" {
+	if code == domain.CodeContextOverflow {
 		return loopEnd{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
 	}
 
 	if code == "" {
-		code = "internal_error"
+		code = domain.CodeInternal
 	}
 
 	return loopEnd{reason: domain.FinishFailed, code: code, message: durable.Message(err)}

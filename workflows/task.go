@@ -35,7 +35,7 @@ func Task(ctx workflow.Context, in contract.TaskInput) (domain.TaskStatus, error
 
 func lostReason(err error) string {
 	switch durable.Code(err) {
-	case "timeout":
+	case durable.CodeTimeout:
 		return "its worker did not report its end in time"
 	case "":
 		return "its run was ended"

@@ -64,6 +64,34 @@ func TestErrors_everyCodeIsExplained(t *testing.T) {
 	require.Empty(t, missing, "docs/errors.md does not explain these codes")
 }
 
+// Codes that decide what becomes of failed work are written once, in the domain:
+// a package that spelt one differently would act on another code.
+func TestErrors_sharedCodesAreConstants(t *testing.T) {
+	t.Parallel()
+
+	var spelt []string
+
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "domain" || strings.HasPrefix(d.Name(), ".") && d.Name() != "..") {
+			return filepath.SkipDir
+		}
+
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+
+		source, err := os.ReadFile(path)
+		for _, code := range []string{"model_unavailable", "model_retry", "context_overflow", "run_lost"} {
+			if strings.Contains(string(source), `"`+code+`"`) {
+				spelt = append(spelt, path+": "+code)
+			}
+		}
+
+		return err
+	}))
+	require.Empty(t, spelt, "use the constants of package domain")
+}
+
 // Each claim of docs/security.md names the test that holds it.
 func TestSecurity_claimsNameTests(t *testing.T) {
 	t.Parallel()

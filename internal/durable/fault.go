@@ -37,7 +37,10 @@ func Fault(err error) error {
 // to its worker or its time being lost.
 func Cancelled(err error) bool { return temporal.IsCanceledError(err) }
 
-// Code returns the code of an activity's error: "" for none, "timeout" when its
+// CodeTimeout is the code of an activity whose worker was lost.
+const CodeTimeout = "timeout"
+
+// Code returns the code of an activity's error: "" for none, CodeTimeout when its
 // worker was lost.
 func Code(err error) string {
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
@@ -45,7 +48,7 @@ func Code(err error) string {
 	}
 
 	if _, ok := errors.AsType[*temporal.TimeoutError](err); ok {
-		return "timeout"
+		return CodeTimeout
 	}
 
 	return ""

@@ -78,11 +78,11 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 
 	switch {
 	case restart.ForceFailed != "":
-		return r.end(ctx, chat, "run_lost", restart.ForceFailed)
+		return r.end(ctx, chat, domain.CodeRunLost, restart.ForceFailed)
 	case look.Finishing:
 		return r.end(ctx, chat, domain.CodeInternal, "the chat could not be finished: "+look.Cause)
 	case restart.Count > mostRestarts:
-		return r.end(ctx, chat, "run_lost", look.Cause)
+		return r.end(ctx, chat, domain.CodeRunLost, look.Cause)
 	}
 
 	if _, due := r.wakes.Try(string(chat.SessionID)); !due && !restart.Counted {

@@ -12,9 +12,6 @@ import (
 	"everloop/internal/durable"
 )
 
-// codeLost is the code of work that failed because its workflow was lost repeatedly.
-const codeLost = "run_lost"
-
 // lostAfter is how long the start of a workflow may take before it is looked for.
 const lostAfter = 5 * time.Second
 
@@ -145,7 +142,7 @@ func (c *WorkChecker) DAGRuns(store DAGRunStore, runs DAGRunWorkflows, waiting b
 		workflowID: func(r dagrun.Ref) string { return durable.DAGRunWorkflowID(r.SolutionID, r.RunID) },
 		start:      func(ctx context.Context, r dagrun.Ref) error { return runs.ResumeDAGRun(ctx, r.SolutionID, r.RunID) },
 		fail: func(ctx context.Context, r dagrun.Ref, reason string) error {
-			if _, err := store.FailDAGRun(ctx, r.RunID, codeLost, reason); err != nil {
+			if _, err := store.FailDAGRun(ctx, r.RunID, domain.CodeRunLost, reason); err != nil {
 				return err
 			}
 
@@ -193,7 +190,9 @@ func (c *WorkChecker) IssueRuns(
 }
 
 func failRun(of RunFailer) func(ctx context.Context, runID, reason string) error {
-	return func(ctx context.Context, runID, reason string) error { return of.FailRun(ctx, runID, codeLost, reason) }
+	return func(ctx context.Context, runID, reason string) error {
+		return of.FailRun(ctx, runID, domain.CodeRunLost, reason)
+	}
 }
 
 // ScheduledRunStore keeps the runs of scheduled tasks.

@@ -246,9 +246,6 @@ func (s *Service) Cancel(ctx context.Context, workflowID string) error {
 	return unavailable(err)
 }
 
-// codeForced is the code of work that an administrator has failed.
-const codeForced = "run_lost"
-
 // ForceFail ends a run that cannot end by itself, with its work as failed.
 func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) error {
 	run, id, err := s.find(ctx, workflowID, operator.RunForceFail)
@@ -264,11 +261,11 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 	case operator.RunKindCompaction:
 		_, err = s.cfg.Store.EndCompaction(ctx, id, reason)
 	case operator.RunKindSchedule:
-		err = s.cfg.Schedules.FailRun(ctx, id, codeForced, reason)
+		err = s.cfg.Schedules.FailRun(ctx, id, domain.CodeRunLost, reason)
 	case operator.RunKindIssue:
-		err = s.cfg.Board.FailRun(ctx, id, codeForced, reason)
+		err = s.cfg.Board.FailRun(ctx, id, domain.CodeRunLost, reason)
 	case operator.RunKindDAG:
-		_, err = s.cfg.Store.FailDAGRun(ctx, id, codeForced, reason)
+		_, err = s.cfg.Store.FailDAGRun(ctx, id, domain.CodeRunLost, reason)
 	}
 
 	if err == nil {

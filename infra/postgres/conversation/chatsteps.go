@@ -365,7 +365,8 @@ func endChat(
 // passing are the codes of chats that failed for reasons which may pass: the
 // same message may succeed later.
 var passing = []string{
-	"model_unavailable", "model_retry", "timeout", "run_lost", speech.CodeDown, domain.CodeServiceDown, domain.CodeInternal,
+	domain.CodeModelUnavailable, domain.CodeModelRetry, durable.CodeTimeout, domain.CodeRunLost, speech.CodeDown,
+	domain.CodeServiceDown, domain.CodeInternal,
 }
 
 type ending struct {
