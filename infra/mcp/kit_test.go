@@ -32,16 +32,31 @@ type fakeStore struct {
 	mu      sync.Mutex
 	servers []toolserver.Record
 	states  map[string]toolserver.Connection
+	onRead  func() // called once, between a read of the servers and its answer
+	deleted bool   // the session
 }
 
 func (r *fakeStore) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	servers, onRead := r.servers, r.onRead
+	r.onRead = nil
+	r.mu.Unlock()
 
-	return r.servers, nil
+	if onRead != nil {
+		onRead()
+	}
+
+	return servers, nil
 }
 
 func (r *fakeStore) MCPSession(_ context.Context, id domain.SessionID) (domain.Session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.deleted {
+		return domain.Session{}, domain.SessionNotFound(id)
+	}
+
 	return domain.Session{ID: id, OwnerID: "ann"}, nil
 }
 

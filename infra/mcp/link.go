@@ -63,7 +63,9 @@ type link struct {
 	offer    []tools.Tool // made of catalog; nil: not yet
 	used     time.Time
 	calls    int
-	relist   *time.Timer
+	stale    bool        // the server has changed its list since it was last asked for
+	relist   *time.Timer // until the list is asked for again
+	listing  bool        // it is asked for again: one at a time, so that no older answer comes last
 
 	saving sync.Mutex
 }
@@ -118,6 +120,9 @@ func (l *link) connect(ctx context.Context, t target) {
 	default:
 		l.state, l.conn, l.err = linkUp, conn, note
 		l.catalog, l.listed, l.offer = list, true, nil
+		if l.stale {
+			l.listAgain()
+		}
 	}
 	l.mu.Unlock()
 
@@ -153,6 +158,10 @@ func (l *link) open(ctx context.Context, t target) (*connection, []toolserver.To
 	if err != nil {
 		return nil, nil, "", err
 	}
+
+	l.mu.Lock()
+	l.stale = false // a notice from now on means another list
+	l.mu.Unlock()
 
 	list, note, err := conn.list(ctx)
 	if err != nil {
@@ -227,6 +236,7 @@ func (l *link) rest(state linkState) {
 	l.state, l.conn = state, nil
 	if l.relist != nil {
 		l.relist.Stop()
+		l.relist = nil
 	}
 	l.mu.Unlock()
 
@@ -235,28 +245,49 @@ func (l *link) rest(state linkState) {
 	}
 }
 
-// changed is called when the server says that its list of tools is another.
+// changed is called when the server says that its list of tools is another. While the
+// link connects, that is noted for when it is up.
 func (l *link) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.state == linkUp && l.relist == nil {
-		conn := l.conn
-		l.relist = time.AfterFunc(relistPause, func() { l.manager.spawn(func() { l.refresh(conn) }) })
+	l.stale = true
+	l.listAgain()
+}
+
+// listAgain has the list read again soon, unless that is due anyway or is under way:
+// then it is repeated at its end. l.mu is held.
+func (l *link) listAgain() {
+	if l.state == linkUp && l.relist == nil && !l.listing {
+		l.relist = time.AfterFunc(relistPause, func() { l.manager.spawn(l.refresh) })
 	}
 }
 
-func (l *link) refresh(conn *connection) {
+func (l *link) refresh() {
 	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
 	defer cancel()
 
 	l.mu.Lock()
-	l.relist = nil // a notice from now on means another list again
+	l.relist = nil
+
+	conn := l.conn
+	if conn == nil || l.listing { // the next connection reads it, or the reading that is under way is repeated
+		l.mu.Unlock()
+		return
+	}
+
+	l.stale, l.listing = false, true // a notice from now on means another list again
 	l.mu.Unlock()
 
 	list, note, err := conn.list(ctx)
 
 	l.mu.Lock()
+
+	l.listing = false
+	if l.stale {
+		l.listAgain()
+	}
+
 	if l.conn != conn {
 		l.mu.Unlock()
 		return

@@ -63,10 +63,11 @@ type Manager struct {
 	ending   bool
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	links  map[linkKey]*link
-	known  map[domain.SessionID]*known // by session
-	closed bool
+	mu      sync.Mutex
+	links   map[linkKey]*link
+	known   map[domain.SessionID]*known // by session
+	forgets int                         // counted: what was read before the last one is neither kept nor connected
+	closed  bool
 }
 
 type linkKey struct {
@@ -87,6 +88,9 @@ const (
 	idleCheckEvery = 15 * time.Second
 	// forgetAfter is how long a link without a connection keeps what it knows.
 	forgetAfter = 30 * time.Minute
+	// maxReads bounds how often servers are read for one use, when every read meets a
+	// change of some server.
+	maxReads = 10
 )
 
 // NewManager makes a Manager; Close ends it.
@@ -160,18 +164,24 @@ func (m *Manager) drop(match func(linkKey, *link) bool) {
 
 // ForgetSession ends everything of a session.
 func (m *Manager) ForgetSession(sessionID domain.SessionID) {
-	m.mu.Lock()
-	delete(m.known, sessionID)
-	m.mu.Unlock()
+	m.forgetKnown()
 	m.drop(func(key linkKey, _ *link) bool { return key.session == sessionID })
+}
+
+// forgetKnown has every session's servers read again, also where a read that began
+// before is under way.
+func (m *Manager) forgetKnown() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.forgets++
+	clear(m.known)
 }
 
 // ForgetServer ends every connection with a server that was changed or removed,
 // and has every session's servers read again.
 func (m *Manager) ForgetServer(serverID string) {
-	m.mu.Lock()
-	clear(m.known)
-	m.mu.Unlock()
+	m.forgetKnown()
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -182,9 +192,7 @@ func (m *Manager) ForgetServer(serverID string) {
 
 // ForgetUser ends everything of a user's sessions.
 func (m *Manager) ForgetUser(userID string) {
-	m.mu.Lock()
-	clear(m.known)
-	m.mu.Unlock()
+	m.forgetKnown()
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -193,29 +201,30 @@ func (m *Manager) ForgetUser(userID string) {
 	})
 }
 
-// servers gives the servers that count for a session.
-func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error) {
+// servers gives the servers that count for a session, and how much had been forgotten
+// when they were read.
+func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list []toolserver.Record, forgets int, err error) {
 	m.mu.Lock()
-	k := m.known[sessionID]
+	k, forgets := m.known[sessionID], m.forgets
 	m.mu.Unlock()
 
 	if k != nil && time.Now().Before(k.until) {
-		return k.servers, nil
+		return k.servers, forgets, nil
 	}
 
 	k = &known{until: time.Now().Add(knownFor)}
-
-	var err error
 	if k.servers, err = m.Store.SessionMCPServers(ctx, sessionID); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.known[sessionID] = k
+	if m.forgets == forgets {
+		m.known[sessionID] = k
+	}
 
-	return k.servers, nil
+	return k.servers, forgets, nil
 }
 
 // configHash distinguishes configurations of a server in the store. Its secrets are
@@ -242,18 +251,38 @@ func fingerprint(session domain.Session, s toolserver.Record) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// link gives the link of a session with a server, marked as used. One that was
-// made for another configuration is ended.
-func (m *Manager) link(session domain.Session, server toolserver.Record) (l *link, fresh bool) {
-	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
-	key := linkKey{session.ID, server.Name}
-
+// linkAll gives the links of a session with its servers, and which of them are new. It
+// reports false, and makes none, when something was forgotten since the servers were
+// read: a link that is made after its server was dropped would stay.
+func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, forgets int) (links, fresh []*link, current bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	if m.closed {
-		return nil, false
+		return nil, nil, true
 	}
+
+	if m.forgets != forgets {
+		return nil, nil, false
+	}
+
+	for _, server := range servers {
+		l, isNew := m.link(session, server)
+
+		links = append(links, l)
+		if isNew {
+			fresh = append(fresh, l)
+		}
+	}
+
+	return links, fresh, true
+}
+
+// link gives the link of a session with a server, marked as used. One that was
+// made for another configuration is ended. m.mu is held.
+func (m *Manager) link(session domain.Session, server toolserver.Record) (l *link, fresh bool) {
+	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
+	key := linkKey{session.ID, server.Name}
 
 	if l = m.links[key]; l != nil {
 		l.mu.Lock()

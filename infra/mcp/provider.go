@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"everloop/activities/tools"
@@ -49,26 +50,10 @@ func (m *Manager) Look(ctx context.Context, sessionID domain.SessionID) error {
 // connect starts what is not connected and waits for each link until its
 // deadline.
 func (m *Manager) connect(ctx context.Context, session domain.Session, configured []domain.MCPServer, until func(*link) time.Time) []*link {
-	servers, err := m.servers(ctx, session.ID)
+	links, fresh, err := m.linksOf(ctx, session, configured)
 	if err != nil {
 		m.Logger.Warn("failed to read the tool servers of a session", "session_id", session.ID, "error", err)
 		return nil
-	}
-
-	used, _ := toolserver.Used(toolserver.WithConfigured(servers, configured))
-
-	var links, fresh []*link
-
-	for _, server := range used {
-		l, isNew := m.link(session, server)
-		if l == nil {
-			return nil // closing
-		}
-
-		links = append(links, l)
-		if isNew {
-			fresh = append(fresh, l)
-		}
 	}
 
 	if len(fresh) > 0 {
@@ -86,6 +71,33 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 	}
 
 	return links
+}
+
+var errChanging = errors.New("tool servers change faster than they are read")
+
+// linksOf gives a session's links, made of servers that are still those of the session.
+func (m *Manager) linksOf(
+	ctx context.Context, session domain.Session, configured []domain.MCPServer,
+) (links, fresh []*link, err error) {
+	for range maxReads {
+		servers, forgets, err := m.servers(ctx, session.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		used, _ := toolserver.Used(toolserver.WithConfigured(servers, configured))
+
+		links, fresh, current := m.linkAll(session, used, forgets)
+		if current {
+			return links, fresh, nil
+		}
+		// The session itself may be gone, which the servers of its profile do not show.
+		if _, err := m.Store.MCPSession(ctx, session.ID); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	return nil, nil, errChanging
 }
 
 // remember gives new links the tools that were known of their servers earlier,
