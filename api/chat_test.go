@@ -226,6 +226,26 @@ func TestAStreamEnds(t *testing.T) {
 		w.streams.publish("e1", "", `{}`)
 		require.Equal(t, "e1", own.event().name, "streams of other keys go on")
 	})
+	t.Run("at once when the right ends while the stream is made", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, never)
+		id := w.session(`{}`)
+		w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":true}`)
+		w.streams.meets = func() { w.do("PATCH", "/api/sessions/"+id+"/sharing", w.ann, `{"shared":false}`) }
+
+		require.Equal(t, "session:error", w.stream("GET", "/api/sessions/"+id+"/events", w.bob, "").event().name)
+		drained(t, w)
+
+		made := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()
+		w.streams.meets = func() {
+			w.do("DELETE", "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "")
+		}
+
+		e := w.stream("POST", "/api/sessions/"+id+"/chat", made["plaintext"].(string), `{"message":"hi"}`).event()
+		require.Equal(t, "session:error", e.name)
+		require.Contains(t, e.data, domain.CodeUnauthorized)
+		drained(t, w)
+	})
 	t.Run("at once when the session is deleted", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, never, func(c *api.Config) { c.Deleter = c.Store.(*postgres.Store) })

@@ -4,12 +4,14 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/api/production"
 	"everloop/domain"
 	"everloop/domain/dagrun"
 	"everloop/domain/schedule"
@@ -176,4 +178,44 @@ func TestDAGRuns_streamEndsWithTheRight(t *testing.T) {
 	require.Equal(t, 200, w.do(http.MethodDelete, "/api/admin/admins/"+deputy, w.root, "").status)
 	ends(lost)
 	w.do(http.MethodGet, at, key, "").code(404, "prod_solution_not_found")
+}
+
+// overtaken is met by a change between the first read of a run and its answer.
+type overtaken struct {
+	production.DAGRunRecords
+	meets func()
+	once  sync.Once
+}
+
+func (o *overtaken) DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error) {
+	run, err := o.DAGRunRecords.DAGRun(ctx, caller, solutionID, runID)
+	o.once.Do(o.meets)
+
+	return run, err
+}
+
+func TestDAGRuns_streamOfKeyRevokedMeanwhile(t *testing.T) {
+	t.Parallel()
+
+	records := &overtaken{}
+	w := newWorld(t, func(c *api.Config) {
+		c.StreamPulse = time.Hour
+		records.DAGRunRecords, c.DAGRunRecords = c.DAGRunRecords, records
+	})
+	solution := w.prodSolution(w.ann)
+	run := w.dagRun(solution)
+	_, err := w.db.Pool.Exec(t.Context(), `UPDATE dag_runs SET status = 'running', finished_at = NULL WHERE id = $1`, run)
+	require.NoError(t, err)
+
+	made := w.do(http.MethodPost, "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()
+	records.meets = func() {
+		w.do(http.MethodDelete, "/api/user/api-keys/"+made["key"].(map[string]any)["id"].(string), w.ann, "")
+	}
+
+	at := strings.ReplaceAll(runsOf, "{p}", solution) + "/" + run + "/events"
+
+	s := w.stream(http.MethodGet, at, made["plaintext"].(string), "")
+	for more := true; more; {
+		_, more = s.next()
+	}
 }

@@ -129,6 +129,7 @@ type streams struct {
 	changed chan struct{} // closed and replaced at every event
 	open    int
 	broken  bool
+	meets   func() // called once, while a subscription is made
 }
 
 func newStreams() *streams { return &streams{changed: make(chan struct{})} }
@@ -154,6 +155,15 @@ func (s *streams) publish(name string, chatID domain.ChatID, data string) {
 }
 
 func (s *streams) subscribe(_ context.Context, _ domain.SessionID, after *uint64) (session.Subscription, error) {
+	s.mu.Lock()
+	meets := s.meets
+	s.meets = nil
+	s.mu.Unlock()
+
+	if meets != nil {
+		meets()
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

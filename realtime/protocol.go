@@ -91,9 +91,13 @@ func (p *Protocol) Connected(conn Conn) {
 	c := newClient(conn, caller)
 	conn.OnDrained(c.drain)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-
 	p.clients[conn.ID()] = c
+	p.mu.Unlock()
+	// RightsChanged did not find the connection between its authentication and here. The
+	// authenticator has just looked the credential up, so this is seldom a query.
+	if !p.alive(conn.Context(), c) {
+		conn.Close()
+	}
 }
 
 // Disconnected ends what the connection followed.

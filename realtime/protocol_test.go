@@ -602,6 +602,33 @@ func TestProtocol_RightsChanged_closes_connections_of_a_revoked_key(t *testing.T
 	require.False(t, other.isClosed(), "no other connection is checked")
 }
 
+// The right ends after it was checked and before the subscription is known.
+func TestProtocol_RightsChanged_whileSubscribing(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+	w := s.client("u")
+	s.state.read = func() {
+		s.chats.change(func() { delete(s.chats.roles, s.mine) })
+		s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: domain.SessionID(s.mine)})
+	}
+
+	s.ask(w, "session:subscribe", s.about(""))
+	require.Zero(t, s.hub.Stats().Subscriptions)
+
+	got := w.events()
+	require.Len(t, got, 1)
+	require.Equal(t, "session:error", got[0].Name)
+	require.Equal(t, "session_not_found", got[0].Data["error"].(map[string]any)["code"])
+}
+
+// The credential ends after the handshake checked it and before the connection is known.
+func TestProtocol_RightsChanged_whileConnecting(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+	s.chats.dead["u"] = true
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{UserID: "u"})
+	require.True(t, s.client("u").isClosed())
+	require.False(t, s.client("v").isClosed())
+}
+
 func TestProtocol_disconnect(t *testing.T) {
 	s := newScene(t, realtime.HubConfig{}, 0)
 	w := s.client("u")

@@ -34,7 +34,7 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 		return nil, nil, err
 	}
 
-	sessionID := body.SessionID
+	sessionID, connected := body.SessionID, ctx
 
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -56,7 +56,12 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 		return nil, nil, err
 	}
 
-	return subscribed{true, sub.Snapshot()}, func() { c.follow(sub) }, nil
+	return subscribed{true, sub.Snapshot()}, func() {
+		c.follow(sub)
+		// RightsChanged found no subscription while this one was made: one more read of
+		// the role, beside those of the snapshot, sees what it was called for.
+		p.recheckFollow(connected, c, sessionID)
+	}, nil
 }
 
 type unsubscribed struct {

@@ -300,6 +300,10 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 
 		return nil
 	}
+	// A key that was revoked between its admission and Watch; the run itself is read below.
+	if err := stay(); err != nil {
+		return err
+	}
 
 	poll, pulse := time.NewTicker(runPoll), time.NewTicker(a.Streams.Pulse())
 	defer poll.Stop()

@@ -33,6 +33,12 @@ func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 	changed, leave := f.Streams.Watch(httpx.CallerOf(ctx), sessionID)
 	defer leave()
 
+	// A change of rights between the caller's admission and Watch reached no channel: one
+	// read of the session sees it, where the next pulse would be seconds away.
+	if err := stay(ctx); err != nil {
+		return endStream(out, sessionID, 0, err)
+	}
+
 	events, failed := make(chan domain.LoggedEvent, 64), make(chan error, 1)
 	go func() {
 		defer close(events)
