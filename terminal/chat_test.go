@@ -184,6 +184,50 @@ func TestRun_answerTooLate(t *testing.T) {
 	require.Contains(t, notes, "resolved elsewhere; the session is completed")
 }
 
+// The question was resolved by another client, and the session runs: this chat, or the
+// next one of its queue.
+func TestRun_answerTooLate_sessionRuns(t *testing.T) {
+	ended := func(chat, status, reason string) map[string]any {
+		return map[string]any{"chat_id": chat, "status": status, "finish_reason": reason, "error": map[string]any{"message": "broken"}}
+	}
+
+	for _, c := range []struct {
+		name    string
+		lastEnd map[string]any
+		newest  string // chat of the newest turn
+		follows bool
+		code    int
+		notes   string
+	}{
+		{"this chat", ended("c1", "completed", "awaiting_answer"), "c1", true, ExitCompleted, "completed"},
+		{"this chat, a queued one was cancelled", ended("c2", "interrupted", "interrupted"), "c1", true, ExitCompleted, "completed"},
+		{"the next chat", ended("c1", "failed", "failed"), "c2", false, ExitFailed, "broken"},
+		{"a chat after the next", ended("c2", "completed", "completed"), "c3", false, ExitCompleted, "the session is running"},
+		{"another branch", nil, "c2", false, ExitCompleted, "the session is running"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t)
+			f.turns, f.status = askedOnce, "waiting_for_input"
+			f.onPost = func(map[string]any) (int, any) {
+				f.mu.Lock()
+				f.status, f.lastEnd, f.turns = "running", c.lastEnd, `[{"chat_id":"`+c.newest+`"}]`
+				f.mu.Unlock()
+
+				if c.follows {
+					f.text("Thanks.")
+					f.end("completed")
+				}
+
+				return 202, map[string]any{"resolved": false, "question_id": "qq", "chat_id": "c1"}
+			}
+			code, out, notes := f.run(Options{Session: "s1", Answers: []string{"1", "1"}})
+			require.Equal(t, c.code, code, notes)
+			require.Contains(t, notes, c.notes)
+			require.Equal(t, c.follows, strings.Contains(out, "Thanks."))
+		})
+	}
+}
+
 func TestRun_firstInterruptStopsSecondLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -22,6 +22,7 @@ type fake struct {
 	grown   *sync.Cond
 	events  []string // as sent, seq = 10 * (index + 1)
 	status  string
+	lastEnd any    // of the session
 	turns   string // answer of GET …/messages
 	posts   []map[string]any
 	stops   int
@@ -54,7 +55,7 @@ func newFake(t *testing.T) *fake {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 
-		answer(w, 200, map[string]any{"id": "s1", "status": f.status})
+		answer(w, 200, map[string]any{"id": "s1", "status": f.status, "last_end": f.lastEnd})
 	})
 	mux.HandleFunc("GET /api/sessions/s1/messages", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()

@@ -199,20 +199,45 @@ func (c *conversation) answerAll(ctx context.Context) (goesOn bool, err error) {
 }
 
 // answeredElsewhere finds out what became of a chat whose questions another client
-// resolved.
+// resolved. It goes on only if it runs itself: its end comes then. It may have ended
+// before the stream began, and the session run the next chat of its queue.
 func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err error) {
 	session, err := c.client.Session(ctx, c.session)
 	if err != nil {
 		return false, err
 	}
 
-	if session.Status == "running" && c.chat != "" {
-		return true, nil
+	running := session.Status == "running" && c.chat != ""
+
+	if end := session.LastEnd; end != nil && end.ChatID == c.chat {
+		if end.FinishReason != "awaiting_answer" {
+			return false, c.endedElsewhere(*end)
+		}
+
+		if running {
+			return true, nil
+		}
+	} else if running { // a chat that was taken off the queue has ended since
+		newest, err := c.client.lastChat(ctx, c.session)
+		if err != nil || newest == c.chat {
+			return err == nil, err
+		}
 	}
 
 	c.printer.notify(dim, "the question was resolved elsewhere; the session is "+Clean(session.Status))
 
 	return false, nil
+}
+
+// endedElsewhere shows the end of a chat of which nothing else came.
+func (c *conversation) endedElsewhere(end Event) error {
+	end.Name = eventChatEnd
+	if !c.Headless {
+		c.printer.notify(dim, "the question was resolved elsewhere, and the chat has ended")
+		c.printer.event(&end)
+	}
+
+	return c.ended(end)
 }
 
 // answer asks for the answers to one call until the service takes them. It reports

@@ -13,6 +13,7 @@ type Session struct {
 	WaitingReason string          `json:"waiting_reason"`
 	UpdatedAt     time.Time       `json:"updated_at"`
 	ReplayState   json.RawMessage `json:"replay_state"`
+	LastEnd       *Event          `json:"last_end"` // how its last chat ended; nil: none has, or it is a summary
 }
 
 // Send is the body of POST /api/sessions/{id}/chat for a message.
