@@ -22,6 +22,7 @@ const (
 // listing is the model list as last seen. After a failure the entries of the
 // last success stay, as the best knowledge of context windows.
 type listing struct {
+	asked   time.Time
 	at      time.Time
 	entries []entry
 	err     error
@@ -49,7 +50,7 @@ type entry struct {
 // Models gives the server's models in its order. The list is cached for the
 // configured time, and so is a failure.
 func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
-	seen, err := c.entries(ctx, c.cfg.ListTTL)
+	seen, err := c.entries(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +76,8 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 // A list that is older than the configured time is used as it is and fetched in
 // the background: model calls do not wait for it.
 func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, error) {
+	began := time.Now()
+
 	seen, err := c.known(ctx)
 	if err != nil {
 		return domain.Model{}, err
@@ -91,7 +94,7 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 
 	e, known := seen.named(name)
 	if !known && seen.err == nil {
-		if seen, err = c.entries(ctx, 0); err != nil {
+		if seen, err = c.askedSince(ctx, began); err != nil {
 			return domain.Model{}, err
 		}
 
@@ -190,7 +193,7 @@ func (c *Client) known(ctx context.Context) (listing, error) {
 	c.mu.Unlock()
 
 	if len(seen.entries) == 0 {
-		return c.entries(ctx, c.cfg.ListTTL)
+		return c.entries(ctx)
 	}
 
 	if time.Since(seen.at) >= c.cfg.ListTTL {
@@ -200,13 +203,33 @@ func (c *Client) known(ctx context.Context) (listing, error) {
 	return seen, nil
 }
 
-// entries gives the cached list, fetched again when it is older than maxAge.
-func (c *Client) entries(ctx context.Context, maxAge time.Duration) (listing, error) {
+// askedSince gives a list that the server was asked for at t or later. One that is under
+// way may have been asked for before a model was loaded, so it is not enough.
+func (c *Client) askedSince(ctx context.Context, t time.Time) (listing, error) {
+	for {
+		c.mu.Lock()
+		seen := c.list
+		c.mu.Unlock()
+
+		if !seen.asked.Before(t) {
+			return seen, nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return listing{}, context.Cause(ctx)
+		case <-c.refresh(ctx):
+		}
+	}
+}
+
+// entries gives the cached list, fetched again when it is older than the configured time.
+func (c *Client) entries(ctx context.Context) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
 	c.mu.Unlock()
 
-	if !seen.at.IsZero() && time.Since(seen.at) < maxAge {
+	if !seen.at.IsZero() && time.Since(seen.at) < c.cfg.ListTTL {
 		return seen, nil
 	}
 
@@ -226,11 +249,13 @@ func (c *Client) refresh(ctx context.Context) <-chan singleflight.Result {
 		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 		defer cancel()
 
+		asked := time.Now()
 		fresh, err := c.fetch(fetch)
+
 		c.mu.Lock()
 		defer c.mu.Unlock()
 
-		c.list.at, c.list.err = time.Now(), err
+		c.list.asked, c.list.at, c.list.err = asked, time.Now(), err
 		if err == nil {
 			c.list.entries = fresh
 		}

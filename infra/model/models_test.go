@@ -3,11 +3,14 @@ package model_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -266,4 +269,55 @@ func TestModels_oneCallerCancels(t *testing.T) {
 
 	_, err := c.Models(t.Context())
 	require.NoError(t, err)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A list that was asked for before the model was loaded does not say that it is unknown.
+func TestResolve_loadedWhileListIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list, fetches, late := `{"data":[{"id":"old"}]}`, 0, make(chan struct{})
+		c := model.New(model.Config{BaseURL: "http://models", ListTTL: time.Nanosecond, Transport: roundTrip(
+			func(*http.Request) (*http.Response, error) {
+				answer := list
+				if fetches++; fetches == 2 {
+					<-late
+				}
+
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer))}, nil
+			})})
+
+		models := func() {
+			if _, err := c.Models(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+
+		models()
+		time.Sleep(time.Second)
+
+		go models()
+
+		synctest.Wait() // the second list is under way
+
+		list = `{"data":[{"id":"old"},{"id":"new"}]}`
+
+		time.Sleep(time.Second)
+
+		resolved := make(chan error, 1)
+		go func() {
+			_, err := c.Resolve(t.Context(), "new")
+			resolved <- err
+		}()
+
+		synctest.Wait() // it has joined
+		close(late)
+		require.NoError(t, <-resolved)
+		require.Equal(t, 3, fetches)
+
+		_, err := c.Resolve(t.Context(), "nope")
+		require.True(t, domain.HasCode(err, domain.CodeUnknownModel))
+	})
 }
