@@ -11,8 +11,9 @@ type memo[K comparable, V any] struct {
 	most int
 	keep time.Duration // 0: as long as there is room
 
-	mu     sync.Mutex
-	values map[K]remembered[V]
+	mu      sync.Mutex
+	values  map[K]remembered[V]
+	forgets int // counted: what was read before the last one is not kept
 }
 
 type remembered[V any] struct {
@@ -38,12 +39,40 @@ func (m *memo[K, V]) get(key K) (V, bool) {
 	return found.value, ok
 }
 
+// read gives a remembered value, or reads it.
+func (m *memo[K, V]) read(key K, read func() (V, error)) (V, error) {
+	m.mu.Lock()
+	forgets := m.forgets
+	m.mu.Unlock()
+
+	value, known := m.get(key)
+	if known {
+		return value, nil
+	}
+
+	value, err := read()
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if err == nil && m.forgets == forgets {
+		m.keepFor(key, value, m.keep)
+	}
+
+	return value, err
+}
+
 func (m *memo[K, V]) put(key K, value V) { m.putFor(key, value, m.keep) }
 
 func (m *memo[K, V]) putFor(key K, value V, keep time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
+	m.keepFor(key, value, keep)
+}
+
+// keepFor remembers a value; m.mu is held.
+func (m *memo[K, V]) keepFor(key K, value V, keep time.Duration) {
 	if len(m.values) >= m.most {
 		clear(m.values) // what is in use comes back at once
 	}
@@ -55,6 +84,7 @@ func (m *memo[K, V]) forget(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
+	m.forgets++
 	delete(m.values, key)
 }
 

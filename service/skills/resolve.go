@@ -30,14 +30,9 @@ func (s *Service) installedBy(ctx context.Context, ownerID string) ([]*entry, er
 		return nil, nil
 	}
 
-	records, known := s.installed.get(ownerID)
-	if !known {
-		var err error
-		if records, err = s.Store.InstalledSkills(ctx, ownerID); err != nil {
-			return nil, err
-		}
-
-		s.installed.put(ownerID, records)
+	records, err := s.installed.read(ownerID, func() ([]skill.Installed, error) { return s.Store.InstalledSkills(ctx, ownerID) })
+	if err != nil {
+		return nil, err
 	}
 
 	list := make([]*entry, len(records))
