@@ -138,7 +138,9 @@ func (m *Manager) forget(n notice) {
 	case n.SessionID != "":
 		m.spawn(func() { m.ForgetSession(n.SessionID) })
 	case n.ServerID != "":
-		m.forgetKnown()
+		m.mu.Lock()
+		clear(m.known)
+		m.mu.Unlock()
 		m.spawn(func() { m.ForgetServer(n.ServerID) })
 	case n.UserID != "":
 		m.spawn(func() { m.ForgetUser(n.UserID) })

@@ -63,11 +63,10 @@ type Manager struct {
 	ending   bool
 	running  sync.WaitGroup
 
-	mu      sync.Mutex
-	links   map[linkKey]*link
-	known   map[domain.SessionID]*known // by session
-	forgets int                         // counted: what was read before the last one is neither kept nor connected
-	closed  bool
+	mu     sync.Mutex
+	links  map[linkKey]*link
+	known  map[domain.SessionID]*known // by session
+	closed bool
 }
 
 type linkKey struct {
@@ -75,10 +74,11 @@ type linkKey struct {
 	server  string
 }
 
-// known is what was read of a session's servers lately.
+// known is what was read of a session's servers lately, or is being read. Forgetting
+// removes it from its map: servers of one that was removed are not connected.
 type known struct {
 	servers []toolserver.Record
-	until   time.Time
+	until   time.Time // zero: not read yet
 }
 
 const (
@@ -164,24 +164,18 @@ func (m *Manager) drop(match func(linkKey, *link) bool) {
 
 // ForgetSession ends everything of a session.
 func (m *Manager) ForgetSession(sessionID domain.SessionID) {
-	m.forgetKnown()
-	m.drop(func(key linkKey, _ *link) bool { return key.session == sessionID })
-}
-
-// forgetKnown has every session's servers read again, also where a read that began
-// before is under way.
-func (m *Manager) forgetKnown() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	m.forgets++
-	clear(m.known)
+	delete(m.known, sessionID)
+	m.mu.Unlock()
+	m.drop(func(key linkKey, _ *link) bool { return key.session == sessionID })
 }
 
 // ForgetServer ends every connection with a server that was changed or removed,
 // and has every session's servers read again.
 func (m *Manager) ForgetServer(serverID string) {
-	m.forgetKnown()
+	m.mu.Lock()
+	clear(m.known)
+	m.mu.Unlock()
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -192,7 +186,9 @@ func (m *Manager) ForgetServer(serverID string) {
 
 // ForgetUser ends everything of a user's sessions.
 func (m *Manager) ForgetUser(userID string) {
-	m.forgetKnown()
+	m.mu.Lock()
+	clear(m.known)
+	m.mu.Unlock()
 	m.drop(func(_ linkKey, l *link) bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -201,30 +197,36 @@ func (m *Manager) ForgetUser(userID string) {
 	})
 }
 
-// servers gives the servers that count for a session, and how much had been forgotten
-// when they were read.
-func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list []toolserver.Record, forgets int, err error) {
-	m.mu.Lock()
-	k, forgets := m.known[sessionID], m.forgets
-	m.mu.Unlock()
+// servers gives the servers that count for a session, and where they are kept until they
+// are forgotten.
+func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list []toolserver.Record, k *known, err error) {
+	now := time.Now()
 
-	if k != nil && time.Now().Before(k.until) {
-		return k.servers, forgets, nil
+	m.mu.Lock()
+
+	k = m.known[sessionID]
+	if k == nil {
+		k = &known{}
+		m.known[sessionID] = k
 	}
 
-	k = &known{until: time.Now().Add(knownFor)}
-	if k.servers, err = m.Store.SessionMCPServers(ctx, sessionID); err != nil {
-		return nil, 0, err
+	list, current := k.servers, now.Before(k.until)
+	m.mu.Unlock()
+
+	if current {
+		return list, k, nil
+	}
+
+	if list, err = m.Store.SessionMCPServers(ctx, sessionID); err != nil {
+		return nil, nil, err
 	}
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if m.forgets == forgets {
-		m.known[sessionID] = k
-	}
+	k.servers, k.until = list, now.Add(knownFor)
 
-	return k.servers, forgets, nil
+	return list, k, nil
 }
 
 // configHash distinguishes configurations of a server in the store. Its secrets are
@@ -252,9 +254,9 @@ func fingerprint(session domain.Session, s toolserver.Record) string {
 }
 
 // linkAll gives the links of a session with its servers, and which of them are new. It
-// reports false, and makes none, when something was forgotten since the servers were
-// read: a link that is made after its server was dropped would stay.
-func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, forgets int) (links, fresh []*link, current bool) {
+// reports false, and makes none, when k was forgotten since the servers were read: a link
+// that is made after its server was dropped would stay.
+func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, k *known) (links, fresh []*link, current bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -262,7 +264,7 @@ func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, f
 		return nil, nil, true
 	}
 
-	if m.forgets != forgets {
+	if m.known[session.ID] != k {
 		return nil, nil, false
 	}
 

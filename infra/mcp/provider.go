@@ -80,14 +80,14 @@ func (m *Manager) linksOf(
 	ctx context.Context, session domain.Session, configured []domain.MCPServer,
 ) (links, fresh []*link, err error) {
 	for range maxReads {
-		servers, forgets, err := m.servers(ctx, session.ID)
+		servers, k, err := m.servers(ctx, session.ID)
 		if err != nil {
 			return nil, nil, err
 		}
 
 		used, _ := toolserver.Used(toolserver.WithConfigured(servers, configured))
 
-		links, fresh, current := m.linkAll(session, used, forgets)
+		links, fresh, current := m.linkAll(session, used, k)
 		if current {
 			return links, fresh, nil
 		}

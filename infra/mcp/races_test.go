@@ -98,6 +98,31 @@ func TestManager_forgetDuringEveryRead(t *testing.T) {
 	w.tool("mcp__every__echo")
 }
 
+// Sessions are deleted often: one that is does not have the servers of others read again.
+func TestManager_otherSessionDeletedDuringRead(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.stdio("every", serving(everything()))
+
+	reads := 0
+
+	var remove func()
+
+	remove = func() {
+		reads++
+
+		w.store.mu.Lock()
+		w.store.onRead = remove
+		w.store.mu.Unlock()
+		w.manager.ForgetSession("s-2")
+	}
+	w.store.onRead = remove
+
+	_, _, err := w.manager.linksOf(t.Context(), session, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, reads)
+}
+
 // only gives the list of one tool.
 func only(name string) string {
 	return `{"tools":[{"name":"` + name + `","inputSchema":{"type":"object"}}]}`
