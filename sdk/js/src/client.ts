@@ -30,13 +30,15 @@ export interface ServiceVersion {
 export class Everloop {
   /** api has every operation of the REST interface. */
   readonly api: Api;
+  private readonly transport: Transport;
   private readonly connection: Connection;
 
   constructor(options: ClientOptions = {}) {
     const baseUrl = (options.baseUrl ?? '').replace(/\/+$/, '');
     const timeoutMs = options.timeoutMs ?? 60_000;
     const call = options.fetch ?? ((input, init) => fetch(input, init));
-    this.api = new Api(new Transport({ baseUrl, credential: options.token, timeoutMs, fetch: call }));
+    this.transport = new Transport({ baseUrl, credential: options.token, timeoutMs, fetch: call });
+    this.api = new Api(this.transport);
     this.connection = new Connection({
       baseUrl, credential: options.token, timeoutMs, transports: options.transports ?? ['websocket', 'polling'],
       check: async () => void (await this.checkVersion()),
@@ -55,7 +57,7 @@ export class Everloop {
 
   /** session follows an existing session. */
   session(id: string, options: SessionOptions = {}): Promise<Session> {
-    return Session.open(id, this.api, this.connection, options);
+    return Session.open(id, this.api, this.transport, this.connection, options);
   }
 
   /** createSession makes a session and follows it. */

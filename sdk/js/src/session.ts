@@ -4,6 +4,7 @@ import { aborted, EverloopError } from './errors.js';
 import type { EventMap, Question, SessionEvent, Subscribed } from './events.js';
 import type { Api } from './generated/operations.js';
 import { SessionStream } from './stream.js';
+import type { Transport } from './transport.js';
 import { ChatView } from './view.js';
 
 /** SessionOptions say where a session's stream begins. */
@@ -80,7 +81,8 @@ export class Session {
   private settle: { resolve: () => void; reject: (error: EverloopError) => void } | undefined;
 
   private constructor(
-    readonly id: string, private readonly api: Api, private readonly connection: Connection, private readonly options: SessionOptions,
+    readonly id: string, private readonly api: Api, private readonly transport: Transport, private readonly connection: Connection,
+    private readonly options: SessionOptions,
   ) {
     this.view = new ChatView(options.schedule);
     if (options.after !== undefined) this.backlog = [];
@@ -93,8 +95,10 @@ export class Session {
   }
 
   /** open follows a session; it resolves when the stream is joined. */
-  static async open(id: string, api: Api, connection: Connection, options: SessionOptions = {}): Promise<Session> {
-    const session = new Session(id, api, connection, options);
+  static async open(
+    id: string, api: Api, transport: Transport, connection: Connection, options: SessionOptions = {},
+  ): Promise<Session> {
+    const session = new Session(id, api, transport, connection, options);
     await new Promise<void>((resolve, reject) => {
       const { signal } = options;
       const stop = () => session.stream.close(aborted(signal as AbortSignal));
@@ -285,10 +289,16 @@ export class Session {
     return (await this.api.readFile(this.id, path, options)).text();
   }
 
-  /** writeFile writes a text file; `etag` of an earlier read makes it fail when the file has changed since. */
-  async writeFile(path: string, content: string, options: CallOptions & { etag?: string } = {}): Promise<void> {
+  /**
+   * writeFile writes a text file and gives its ETag. `etag`, of an earlier read or write, makes it fail when the file has
+   * changed since.
+   */
+  async writeFile(path: string, content: string, options: CallOptions & { etag?: string } = {}): Promise<string> {
     const headers = { ...options.headers, ...(options.etag === undefined ? {} : { 'if-match': options.etag }) };
-    await this.api.writeFile(this.id, path, { content }, { ...options, headers });
+    const answer = await this.transport.headers(
+      'PUT', '/api/sessions/{session_id}/files/{file_path}', { session_id: this.id, file_path: path }, { content }, { ...options, headers },
+    );
+    return answer.get('etag') ?? '';
   }
 
   /** upload stores files below a directory ('' is the workspace); their names may have directories. */

@@ -29,6 +29,14 @@ export class Transport {
     return this.timed(method, path, values, body, options, async (answer) => void (await answer.arrayBuffer()));
   }
 
+  /** headers gives the headers of an answer, for what its body does not say. */
+  async headers(method: string, path: string, values: Values, body: unknown, options: Options): Promise<Headers> {
+    return this.timed(method, path, values, body, options, async (answer) => {
+      await answer.arrayBuffer();
+      return answer.headers;
+    });
+  }
+
   /** response gives the answer itself, whose body the caller reads; the time limit ends with its headers. */
   async response(method: string, path: string, values: Values, body: unknown, options: Options): Promise<Response> {
     return this.timed(method, path, values, body, options, async (answer) => answer);

@@ -256,6 +256,22 @@ describe('a client', () => {
     assert.deepEqual(paths, ['/api/sessions/s/files/a%20b/%C3%BC%3F%23%25.txt', '/api/admin/runs/session%2F1/cancel']);
   });
 
+  test('writes a file and gives the ETag of what it wrote', async () => {
+    const session = await client.session('s');
+    const requests = [];
+    fake.rest = async (request, response) => {
+      let body = '';
+      for await (const part of request) body += part;
+      requests.push([request.method, request.url, request.headers['if-match'], JSON.parse(body).content]);
+      response.writeHead(200, { 'content-type': 'application/json', etag: `"${requests.length}"` }).end('{"success":true}');
+    };
+    const etag = await session.writeFile('a b/c.txt', 'one');
+    assert.equal(await session.writeFile('a b/c.txt', 'two', { etag }), '"2"');
+    assert.deepEqual(requests, [
+      ['PUT', '/api/sessions/s/files/a%20b/c.txt', undefined, 'one'], ['PUT', '/api/sessions/s/files/a%20b/c.txt', '"1"', 'two'],
+    ]);
+  });
+
   test('reads streams of server-sent events', async () => {
     fake.rest = (_, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });

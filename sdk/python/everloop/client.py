@@ -68,7 +68,7 @@ class Everloop:
         `after` is the seq of the last event that an earlier stream has seen, 0 for all that is kept, None for from now on.
         `history` says whether the view reads the messages that were there before; `schedule` batches its notifications.
         """
-        session = Session(session_id, self.api, self._connection, after=after, history=history, schedule=schedule)
+        session = Session(session_id, self.api, self._transport, self._connection, after=after, history=history, schedule=schedule)
         await session._open()  # noqa: SLF001 - not for callers
         return session
 

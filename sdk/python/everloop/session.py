@@ -19,7 +19,7 @@ from .generated import events as generated
 from .generated import models
 from .generated.operations import Api
 from .stream import SessionStream
-from .transport import Content, Form
+from .transport import Content, Form, Transport
 from .view import ChatView
 
 Message = Union[str, list[Union[models.TextPart, models.ImagePart]]]
@@ -91,6 +91,7 @@ class Session:
         self,
         session_id: str,
         api: Api,
+        transport: Transport,
         connection: Connection,
         *,
         after: int | None,
@@ -101,6 +102,7 @@ class Session:
         self.view = ChatView(schedule)
         """Assembles turns, calls and questions."""
         self._api = api
+        self._transport = transport
         self._connection = connection
         self._from_start = after == 0
         self._history = history
@@ -276,10 +278,15 @@ class Session:
         """Gives a file of the workspace as text."""
         return await (await self._api.read_file(self.id, path, timeout=timeout)).text()
 
-    async def write_file(self, path: str, content: str, *, etag: str | None = None, timeout: float | None = None) -> None:
-        """Writes a text file; `etag` of an earlier read makes it fail when the file has changed since."""
+    async def write_file(self, path: str, content: str, *, etag: str | None = None, timeout: float | None = None) -> str:
+        """Writes a text file and gives its ETag.
+
+        `etag`, of an earlier read or write, makes it fail when the file has changed since.
+        """
+        url, values = "/api/sessions/{session_id}/files/{file_path}", {"session_id": self.id, "file_path": path}
         headers = None if etag is None else {"if-match": etag}
-        await self._api.write_file(self.id, path, {"content": content}, headers=headers, timeout=timeout)
+        answer = await self._transport.headers("PUT", url, values, {"content": content}, {}, timeout, headers)
+        return answer.get("etag", "")
 
     async def upload(
         self, directory: str, files: Mapping[str, Content], *, idempotency_key: str | None = None, timeout: float | None = None

@@ -142,6 +142,19 @@ class Transport:
         """Makes a call whose answer has no body."""
         await self._request(method, path, values, body, query, timeout, headers, idempotency_key, read=True)
 
+    async def headers(
+        self,
+        method: str,
+        path: str,
+        values: Mapping[str, str],
+        body: object,
+        query: Mapping[str, object],
+        timeout: float | None,
+        headers: Mapping[str, str] | None,
+    ) -> Mapping[str, str]:
+        """Gives the headers of an answer, for what its body does not say."""
+        return (await self._request(method, path, values, body, query, timeout, headers, None, read=True)).headers
+
     async def response(
         self,
         method: str,

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from unittest import IsolatedAsyncioTestCase
 
+from aiohttp import web
 from everloop import Everloop, EverloopError, Session, SessionEvent
 
 from .fake import Event, Fake, until
@@ -77,6 +78,19 @@ class StreamTest(StreamCase):
             sent,
             [{"tool_call_id": "call", "selections": {"0": [0], "1": [1, 2], "3": [1]}, "custom": {"2": "text", "3": "besides"}}],
         )
+
+    async def test_writes_a_file_and_gives_the_etag_of_what_it_wrote(self) -> None:
+        session = await self.follow()
+
+        async def write(request: web.Request) -> web.Response:
+            self.assertEqual(request.method, "PUT")
+            return web.json_response({"success": True}, headers={"ETag": f'"{len(self.fake.requests)}"'})
+
+        self.fake.rest = write
+        etag = await session.write_file("a/b.txt", "one")
+        self.assertEqual(await session.write_file("a/b.txt", "two", etag=etag), '"2"')
+        self.assertEqual([one.headers.get("if-match") for one in self.fake.requests], [None, '"1"'])
+        self.assertEqual([one.path for one in self.fake.requests], ["/api/sessions/s/files/a/b.txt"] * 2)
 
     async def test_drops_repeats_and_what_comes_out_of_order(self) -> None:
         await self.follow()
