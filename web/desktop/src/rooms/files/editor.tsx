@@ -46,7 +46,7 @@ const theme = EditorView.theme({
 
 /** Editor edits a text. `text` replaces what it has when `version` changes; Tab leaves it after Escape. */
 export function Editor({ path, text, version, readOnly, change, save }: {
-  path: string; text: string; version: string; readOnly: boolean; change: (text: string) => void; save: () => void;
+  path: string; text: string; version: number; readOnly: boolean; change: (text: string) => void; save: () => void;
 }) {
   const place = useRef<HTMLDivElement>(null);
   const calls = useRef({ change, save });

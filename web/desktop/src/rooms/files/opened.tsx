@@ -16,6 +16,13 @@ import { download } from './download';
 
 const maxEdited = 2_000_000; // bytes that the editor opens
 
+interface Read {
+  text: string;
+  etag: string;
+  whole: number; // bytes
+  binary: boolean;
+}
+
 /** Opened is an open file: its editor or a preview. */
 export function Opened({
   id,
@@ -31,10 +38,11 @@ export function Opened({
   close: () => void;
 }) {
   const kind = kindOf(path);
+  const key = ['files', id, 'text', path];
   const file = useQuery({
-    queryKey: ['files', id, 'text', path],
+    queryKey: key,
     enabled: kind === 'text',
-    queryFn: async ({ signal }) => {
+    queryFn: async ({ signal }): Promise<Read> => {
       const answer = await api().readFile(id, path, { signal, headers: { range: `bytes=0-${maxEdited - 1}` } });
       const text = await answer.text();
       const whole = Number(/\/(\d+)$/.exec(answer.headers.get('content-range') ?? '')?.[1] ?? text.length);
@@ -44,21 +52,24 @@ export function Opened({
   });
   const [base, setBase] = useState<{ text: string; etag: string }>(); // what is edited
   const [draft, setDraft] = useState<string>();
+  const [shown, setShown] = useState(0); // counts the texts that replaced what the editor had
   const [conflict, setConflict] = useState(false);
   const [preview, setPreview] = useState(hasPreview(path));
   const [comparing, setComparing] = useState(false);
   const client = useQueryClient();
   const dirty = base !== undefined && draft !== undefined && draft !== base.text;
 
+  const take = (read: Read) => {
+    setBase({ text: read.text, etag: read.etag });
+    setDraft(read.text);
+    setShown((count) => count + 1);
+    setConflict(false);
+  };
   // What others wrote is taken over, unless there is something of one's own.
   useEffect(() => {
     if (!file.data || file.data.etag === base?.etag) return;
     if (dirty) setConflict(true);
-    else {
-      setBase({ text: file.data.text, etag: file.data.etag });
-      setDraft(file.data.text);
-      setConflict(false);
-    }
+    else take(file.data);
   }, [file.data, base?.etag, dirty]);
   useEffect(() => {
     if (!dirty) return undefined;
@@ -69,25 +80,22 @@ export function Opened({
 
   const save = useAction(async (etag: string | undefined) => {
     if (!session || draft === undefined) return;
+    let written: string;
     try {
-      await session.writeFile(path, draft, etag === undefined ? {} : { etag });
+      written = await session.writeFile(path, draft, etag === undefined ? {} : { etag });
     } catch (error) {
       if (!(error instanceof EverloopError) || error.code !== 'stale_file') throw error;
       setConflict(true);
       return;
     }
-    const answer = await api().readFile(id, path, { headers: { range: 'bytes=0-0' } });
-    setBase({ text: draft, etag: answer.headers.get('etag') ?? '' });
+    // A read that began before the write would bring the old text back.
+    await client.cancelQueries({ queryKey: key });
+    client.setQueryData<Read>(key, { text: draft, etag: written, whole: new Blob([draft]).size, binary: false });
+    setBase({ text: draft, etag: written });
     setConflict(false);
     toast(t('The file was saved.'));
     await client.invalidateQueries({ queryKey: ['files', id] });
   });
-  const reload = () => {
-    if (!file.data) return;
-    setBase({ text: file.data.text, etag: file.data.etag });
-    setDraft(file.data.text);
-    setConflict(false);
-  };
 
   const cut = file.data !== undefined && file.data.whole > maxEdited;
   const editable = writable && !cut;
@@ -123,7 +131,7 @@ export function Opened({
       {conflict && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
           <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or another user.')}</span>
-          <Button small onClick={() => void file.refetch().then(reload)}>
+          <Button small onClick={() => void file.refetch().then(({ data, isSuccess }) => isSuccess && take(data))}>
             {t('Take theirs')}
           </Button>
           <Button small look="danger" busy={save.isPending} onClick={() => save.mutate(undefined)}>
@@ -160,8 +168,8 @@ export function Opened({
                     {base && (
                       <Editor
                         path={path}
-                        text={base.text}
-                        version={base.etag}
+                        text={draft ?? base.text}
+                        version={shown}
                         readOnly={!editable}
                         change={setDraft}
                         save={() => {
