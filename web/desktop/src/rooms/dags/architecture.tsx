@@ -59,7 +59,7 @@ export function Architecture({
   const save = useAction(
     async (base: number) => {
       const saved = await api().saveArchitecture(solution, { base_version: base, architecture: content });
-      draft.saved(saved.version);
+      draft.saved(saved.version, content);
       return saved;
     },
     { done: (saved) => t('Version {version} was saved.', { version: saved.version }), refresh: [['dags', solution]] },

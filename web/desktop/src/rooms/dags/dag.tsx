@@ -171,7 +171,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
 
   const save = useAction(async (base: number) => {
     const saved = await api().saveDag(solution, { base_version: base, dag: graph });
-    draft.saved(saved.version);
+    draft.saved(saved.version, graph);
     return saved;
   }, { done: (saved) => t('Version {version} was saved.', { version: saved.version }), refresh: [['dags', solution]] });
   const store = () =>

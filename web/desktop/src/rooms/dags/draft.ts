@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useSyncExternalStore } from 'react';
 
 interface Kept<Content> {
   base: number; // the version that it was made from
@@ -11,26 +11,29 @@ export interface Draft<Content> extends Kept<Content> {
   stale: boolean; // a version was saved since
   change: (content: Content) => void;
   discard: () => void; // shows what the service has
-  saved: (version: number) => void;
+  saved: (version: number, sent: Content) => void; // keeps what was changed since `sent`
 }
 
-// What is edited and not saved; it stays while other parts of the page are looked at.
-const drafts = new Map<string, Kept<unknown>>();
+// What is edited; it stays while other parts of the page are looked at. What was saved stays until the document is read again.
+const drafts = new Map<string, Kept<unknown> & { dirty: boolean }>();
+const listeners = new Set<() => void>();
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
 
 /** useDraft keeps what is edited of a document, by its key. Without changes of one's own it follows the newest version. */
 export function useDraft<Content>(key: string, version: number, content: Content): Draft<Content> {
-  const [kept, setKept] = useState(() => (drafts.get(key) as Kept<Content> | undefined) ?? { base: version, content });
-  const dirty = drafts.has(key);
-  const stale = version > kept.base;
-  const put = (next: Kept<Content>, changed: boolean) => {
-    if (changed) drafts.set(key, next);
-    else drafts.delete(key);
-    setKept(next);
+  const newest = () => drafts.get(key) as (Kept<Content> & { dirty: boolean }) | undefined;
+  const kept = useSyncExternalStore(subscribe, newest);
+  const put = (next: Kept<Content>, dirty: boolean) => {
+    drafts.set(key, { ...next, dirty });
+    for (const listener of listeners) listener();
   };
+  const dirty = kept?.dirty ?? false;
+  const shown = kept && (dirty || kept.base > version) ? kept : { base: version, content };
 
-  useEffect(() => {
-    if (stale && !drafts.has(key)) setKept({ base: version, content });
-  }, [stale, key, version, content]);
   useEffect(() => {
     if (!dirty) return undefined;
     const warn = (event: BeforeUnloadEvent) => event.preventDefault();
@@ -39,11 +42,16 @@ export function useDraft<Content>(key: string, version: number, content: Content
   }, [dirty]);
 
   return {
-    ...kept,
+    base: shown.base,
+    content: shown.content,
     dirty,
-    stale,
-    change: (next) => put({ base: kept.base, content: next }, true),
+    stale: version > shown.base,
+    // A change of a view from before a save is made from the version that was saved.
+    change: (next) => put({ base: Math.max(shown.base, newest()?.base ?? 0), content: next }, true),
     discard: () => put({ base: version, content }, false),
-    saved: (made) => put({ base: made, content: kept.content }, false),
+    saved: (made, sent) => {
+      const edited = newest();
+      if (edited?.dirty) put({ base: made, content: edited.content }, edited.content !== sent);
+    },
   };
 }
