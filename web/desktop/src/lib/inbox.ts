@@ -1,6 +1,6 @@
 import { answerFields, type Question, type QuestionItem, type Schemas, type Session } from '@everloop/sdk';
 import { useQuery } from '@tanstack/react-query';
-import { api, queryClient } from './query';
+import { api, invalidate, queryClient } from './query';
 
 export type InboxItem = Schemas['InboxItem'];
 
@@ -38,7 +38,7 @@ export const answering = (refresh: readonly (readonly unknown[])[] = []): Pick<S
   answer: async (question, answer) => {
     const { question_id } = question as Question;
     const answered = await api().answerInbox(question_id, answerFields(answer));
-    await Promise.all([inboxKey, ...refresh].map((queryKey) => queryClient.invalidateQueries({ queryKey })));
+    await Promise.all([inboxKey, ...refresh].map((key) => invalidate(queryClient, key)));
     return answered;
   },
 });

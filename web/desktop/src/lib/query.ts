@@ -1,5 +1,5 @@
 import { EverloopError, type Api } from '@everloop/sdk';
-import { QueryCache, QueryClient, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
+import { type Query, QueryCache, QueryClient, type QueryKey, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { t } from './i18n';
 import { toast } from '../ui/toast';
 import { account, signOut } from './auth';
@@ -27,6 +27,27 @@ export const queryClient = new QueryClient({
     },
   },
 });
+
+const repeats = new WeakMap<Query, Promise<void>>(); // of first fetches that are under way
+
+// repeat reads a query again when its first fetch has succeeded; one that failed is outdated without it.
+function repeat(client: QueryClient, query: Query): Promise<void> {
+  const again = repeats.get(query) ?? Promise.resolve(query.promise).then(() => {
+    repeats.delete(query);
+    return client.invalidateQueries({ queryKey: query.queryKey, exact: true });
+  }, () => void repeats.delete(query));
+  repeats.set(query, again);
+  return again;
+}
+
+/**
+ * invalidate makes the queries whose keys begin with `queryKey` outdated, and reads those that are shown again. The query client
+ * keeps a first fetch that is under way, and takes its answer as new, though it may be older than the change: it is repeated.
+ */
+export async function invalidate(client: QueryClient, queryKey: QueryKey): Promise<void> {
+  const first = client.getQueryCache().findAll({ queryKey, fetchStatus: 'fetching', predicate: ({ state }) => state.data === undefined });
+  await Promise.all([client.invalidateQueries({ queryKey }), ...first.map((query) => repeat(client, query))]);
+}
 
 /** Page is a part of a list that grows. */
 export interface Page<Item> {
@@ -56,7 +77,7 @@ export function usePages<Item>(
  */
 export function useAction<Input = void, Output = unknown>(
   act: (input: Input) => Promise<Output>,
-  options: { done?: string | ((output: Output, input: Input) => string | undefined); refresh?: readonly (readonly unknown[])[] } = {},
+  options: { done?: string | ((output: Output, input: Input) => string | undefined); refresh?: readonly QueryKey[] } = {},
 ) {
   const client = useQueryClient();
   return useMutation({
@@ -64,7 +85,7 @@ export function useAction<Input = void, Output = unknown>(
     onSuccess: async (output, input) => {
       const text = typeof options.done === 'function' ? options.done(output, input) : options.done;
       if (text) toast(text);
-      await Promise.all((options.refresh ?? []).map((queryKey) => client.invalidateQueries({ queryKey })));
+      await Promise.all((options.refresh ?? []).map((key) => invalidate(client, key)));
     },
     onError: (error) => {
       ended(error);

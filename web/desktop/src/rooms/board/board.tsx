@@ -5,7 +5,7 @@ import { Bot, CircleHelp, Ellipsis, Plus, Trash2, User, Users } from 'lucide-rea
 import { type DragEvent, type KeyboardEvent, useDeferredValue, useEffect, useRef, useState } from 'react';
 import { cn } from '../../lib/cn';
 import { t } from '../../lib/i18n';
-import { api, errorText, useAction } from '../../lib/query';
+import { api, errorText, invalidate, useAction } from '../../lib/query';
 import { word } from '../../lib/words';
 import { Button, IconButton } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
@@ -95,7 +95,7 @@ export default function Board() {
       client.setQueryData(key, before);
       toast(errorText(error), 'bad');
     }
-    await client.invalidateQueries({ queryKey: ['board', id] });
+    await invalidate(client, ['board', id]);
   };
 
   // An issue that is held is left where it was when the focus goes elsewhere.

@@ -5,7 +5,7 @@ import { useRef, useState } from 'react';
 import { account } from '../../lib/auth';
 import { t } from '../../lib/i18n';
 import { usePreferences } from '../../lib/preferences';
-import { api, useAction } from '../../lib/query';
+import { api, invalidate, useAction } from '../../lib/query';
 import { Select } from '../../ui/field';
 import { toast } from '../../ui/toast';
 import { Composer, messageOf, type Outgoing, wantedOptions } from './composer';
@@ -47,7 +47,7 @@ export default function NewChat() {
     } finally {
       void session.close(); // the room of the session opens it again, with its history
     }
-    void client.invalidateQueries({ queryKey: ['sessions'] });
+    void invalidate(client, ['sessions']);
     await navigate({ to: '/s/$sessionId', params: { sessionId: session.id } });
   };
 

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useState } from 'react';
 import { dateTime, duration } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
 import { answering, questionOf, useInbox } from '../../lib/inbox';
-import { api, useAction } from '../../lib/query';
+import { api, invalidate, useAction } from '../../lib/query';
 import { word } from '../../lib/words';
 import { Button, IconButton } from '../../ui/button';
 import { Code } from '../../ui/code';
@@ -129,8 +129,8 @@ function useProgress(dag: string, run: string, open: boolean): void {
     const changed = () => {
       timer ??= setTimeout(() => {
         timer = undefined;
-        void client.invalidateQueries({ queryKey: ['dags', dag, 'run', run] });
-        void client.invalidateQueries({ queryKey: ['inbox'] });
+        void invalidate(client, ['dags', dag, 'run', run]);
+        void invalidate(client, ['inbox']);
       }, 150);
     };
     const follow = async () => {

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'react';
 import { bytes } from '../../lib/format';
 import { t } from '../../lib/i18n';
 import { visible } from '../../lib/visible';
-import { api, useAction } from '../../lib/query';
+import { api, invalidate, useAction } from '../../lib/query';
 import { Button, IconButton } from '../../ui/button';
 import { Empty, Loaded } from '../../ui/page';
 import { toast } from '../../ui/toast';
@@ -94,7 +94,7 @@ export function Opened({
     setBase({ text: draft, etag: written });
     setConflict(false);
     toast(t('The file was saved.'));
-    await client.invalidateQueries({ queryKey: ['files', id] });
+    await invalidate(client, ['files', id]);
   });
 
   const cut = file.data !== undefined && file.data.whole > maxEdited;
