@@ -2,7 +2,11 @@ import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-quer
 import { act, cleanup, renderHook } from '@testing-library/react';
 import type { ReactNode } from 'react';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { usePreferences, useSetPreferences } from '../src/lib/preferences';
 import { invalidate, useAction } from '../src/lib/query';
+
+const api = vi.hoisted(() => ({ getPreference: vi.fn(), setPreference: vi.fn() }));
+vi.mock('../src/lib/auth', () => ({ account: () => ({ client: { api } }), signOut: () => undefined }));
 
 const until = <T,>(check: () => T) => vi.waitFor(check, { timeout: 30_000 });
 
@@ -57,5 +61,17 @@ describe('invalidate', { timeout: 90_000 }, () => {
     await answer('old');
     await answer('new');
     await until(() => expect(result.current.data).toBe('new'));
+  });
+});
+
+describe('usePreferences', { timeout: 90_000 }, () => {
+  test('an answer from before a change does not bring the old preference back', async () => {
+    let before: (stored: { value: string }) => void = () => {};
+    api.getPreference.mockReturnValueOnce(new Promise((resolve) => { before = resolve; }));
+    api.setPreference.mockImplementation(async (_name: string, body: { value: string }) => body);
+    const { result } = renderHook(() => ({ read: usePreferences(), set: useSetPreferences() }), { wrapper });
+    await act(() => result.current.set.mutateAsync({ mode: 'planning', model: 'm', send: 'enter' }));
+    await act(async () => before({ value: '{"mode":"executing"}' }));
+    await until(() => expect(result.current.read.preferences).toEqual({ mode: 'planning', model: 'm', send: 'enter' }));
   });
 });

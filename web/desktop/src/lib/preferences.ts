@@ -40,7 +40,11 @@ export function usePreferences() {
 export function useSetPreferences() {
   const client = useQueryClient();
   return useAction(
-    async (next: Preferences) => client.setQueryData(key, await api().setPreference(name, { value: JSON.stringify(next) })),
+    async (next: Preferences) => {
+      const stored = await api().setPreference(name, { value: JSON.stringify(next) });
+      await client.cancelQueries({ queryKey: key }); // an answer from before must not replace it
+      client.setQueryData(key, stored);
+    },
     { done: t('The preference was saved.') },
   );
 }
