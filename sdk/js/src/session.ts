@@ -15,6 +15,12 @@ export interface SessionOptions {
   history?: boolean;
   /** Batches notifications of the view; a front end passes requestAnimationFrame. */
   schedule?: (flush: () => void) => void;
+  /**
+   * Called when the stream is joined, before its first event, and again when it is joined at a later position because events
+   * are no longer kept. What was read of the session before then may be out of date. Listeners that are attached in the first
+   * call miss no event.
+   */
+  onJoined?: (session: Session) => void;
   signal?: AbortSignal;
 }
 
@@ -324,6 +330,7 @@ export class Session {
   private joined(ack: Subscribed, fresh: boolean): void {
     this.view.joined(ack, fresh);
     if (ack.truncated) this.loseWaiters(ack);
+    if (fresh && this.options.onJoined) call(this.options.onJoined, this);
     this.settle?.resolve();
     if (!fresh) return;
     // A stream from the very beginning brings all turns itself.
@@ -375,14 +382,7 @@ export class Session {
     if (this.backlog && this.backlog.push(event) > maxPending) {
       return this.stream.close(new EverloopError('consumer_too_slow', `no listener for more than ${maxPending} events`));
     }
-    for (const listener of [...this.listeners]) {
-      try {
-        listener(event);
-      } catch (error) {
-        // A listener must not keep the others from an event; what it threw goes where such errors go.
-        queueMicrotask(() => { throw error; });
-      }
-    }
+    for (const listener of [...this.listeners]) call(listener, event);
   }
 
   private ended_(end: ChatEnd): void {
@@ -417,6 +417,15 @@ export function answerFields(answer: Answer): { selections: Record<string, numbe
     }
   }
   return { selections, custom };
+}
+
+// call calls a listener, which must not keep others from an event; what it threw goes where such errors go.
+function call<Value>(listener: (value: Value) => void, value: Value): void {
+  try {
+    listener(value);
+  } catch (error) {
+    queueMicrotask(() => { throw error; });
+  }
 }
 
 function given(fields: Record<string, unknown>): Record<string, unknown> {

@@ -13,6 +13,7 @@ export class Fake {
   refuse = undefined; // a token that is refused
   keptFrom = 0; // events before this seq are gone
   spoil = (events) => events; // what a subscriber gets of the events
+  onSubscribe = () => {}; // called with the socket before the acknowledgement
   onSend = () => ({ ok: true, chat_id: 'c1', turn_id: 't1', delivery_applied: 'run', position: 0, duplicate: false });
 
   static async start() {
@@ -54,6 +55,7 @@ export class Fake {
   #serve(socket) {
     socket.on('session:subscribe', (request, ack) => {
       this.subscriptions.push(request.after_seq);
+      this.onSubscribe(socket);
       const after = request.after_seq ?? this.events.at(-1)?.data.seq ?? 0;
       const kept = this.events.filter((event) => event.data.seq > after);
       const missing = kept.filter((event) => event.data.seq < this.keptFrom);

@@ -102,6 +102,35 @@ describe('the stream of a session', () => {
     assert.deepEqual(seen, [3, 12, 15]);
   });
 
+  test('calls onJoined when the stream is joined, and again when events are missing', async () => {
+    let joins = 0;
+    await follow({ onJoined: () => { joins++; } });
+    assert.equal(joins, 1);
+    fake.cut();
+    fake.add('file:changed', { path: 'a', change: 'created' });
+    await until('what came meanwhile', () => seen.length === 1);
+    assert.equal(joins, 1);
+    fake.cut();
+    for (let i = 0; i < 3; i++) fake.add('file:changed', { path: `${i}`, change: 'created' });
+    fake.keptFrom = 9;
+    await until('what is kept', () => seen.at(-1) === 12);
+    assert.deepEqual([seen, joins], [[3, 9, 12], 2]);
+  });
+
+  test('misses no event with a listener that onJoined attaches', async () => {
+    const polling = new Everloop({ baseUrl: fake.url, token: 'el_test', transports: ['polling'] });
+    // The first packet is sent at once: the acknowledgement and the events behind it come in the next one, together.
+    fake.onSubscribe = (socket) => socket.emit('other');
+    fake.spoil = () => ['a', 'b'].map((path) => fake.add('file:changed', { path, change: 'created' }));
+    try {
+      await polling.session('s', { onJoined: (session) => session.on((event) => seen.push(event.data.seq)) });
+      await whole();
+      assert.deepEqual(seen, [3, 6]);
+    } finally {
+      polling.close();
+    }
+  });
+
   test('reads the newest messages first, and the others behind them', async () => {
     let proceed;
     fake.hold = new Promise((resolve) => { proceed = resolve; });

@@ -62,13 +62,26 @@ class Everloop:
         after: int | None = None,
         history: bool = True,
         schedule: Callable[[Callable[[], None]], None] | None = None,
+        on_joined: Callable[[Session], None] | None = None,
     ) -> Session:
         """Follows an existing session; returns when its stream is joined.
 
         `after` is the seq of the last event that an earlier stream has seen, 0 for all that is kept, None for from now on.
         `history` says whether the view reads the messages that were there before; `schedule` batches its notifications.
+        `on_joined` is called when the stream is joined, before its first event, and again when it is joined at a later position
+        because events are no longer kept. What was read of the session before then may be out of date. Listeners that are
+        attached in the first call miss no event.
         """
-        session = Session(session_id, self.api, self._transport, self._connection, after=after, history=history, schedule=schedule)
+        session = Session(
+            session_id,
+            self.api,
+            self._transport,
+            self._connection,
+            after=after,
+            history=history,
+            schedule=schedule,
+            on_joined=on_joined,
+        )
         await session._open()  # noqa: SLF001 - not for callers
         return session
 
@@ -78,10 +91,11 @@ class Everloop:
         *,
         history: bool = True,
         schedule: Callable[[Callable[[], None]], None] | None = None,
+        on_joined: Callable[[Session], None] | None = None,
     ) -> Session:
         """Makes a session and follows it. A lost answer makes no second session."""
         made = await self.api.create_session(settings if settings is not None else {}, idempotency_key=secrets.token_hex(16))
-        return await self.session(made["session_id"], history=history, schedule=schedule)
+        return await self.session(made["session_id"], history=history, schedule=schedule, on_joined=on_joined)
 
     async def close(self) -> None:
         """Ends the connection and all sessions on it; what runs in the service goes on."""

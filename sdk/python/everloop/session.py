@@ -97,6 +97,7 @@ class Session:
         after: int | None,
         history: bool,
         schedule: Callable[[Callable[[], None]], None] | None,
+        on_joined: Callable[[Session], None] | None,
     ) -> None:
         self.id = session_id
         self.view = ChatView(schedule)
@@ -107,6 +108,7 @@ class Session:
         self._from_start = after == 0
         self._history = history
         self._stream = SessionStream(connection, session_id, after, _Handler(self))
+        self._on_joined = [on_joined] if on_joined else []
         self._listeners: list[Callable[[SessionEvent], None]] = []
         self._closers: list[Callable[[EverloopError], None]] = []
         self._ends: dict[str, generated.ChatEnd] = {}  # the newest ones
@@ -312,6 +314,8 @@ class Session:
         self.view.joined(ack, fresh)
         if ack["truncated"]:
             self._lose_waiters(ack)
+        if fresh:
+            _call_all(self._on_joined, self)
         if not self._ready.done():
             self._ready.set_result(None)
         if not fresh:

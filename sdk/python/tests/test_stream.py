@@ -183,6 +183,30 @@ class StreamTest(StreamCase):
         self.assertEqual(self.seen, [3, 12, 15])
         await self.assert_code("truncated", waiting)
 
+    async def test_calls_on_joined_before_the_first_event_and_again_when_events_are_missing(self) -> None:
+        joins: list[int] = []
+
+        def joined(session: Session) -> None:
+            joins.append(session.seq)
+            if len(joins) == 1:
+                session.on(lambda event: self.seen.append(event.data["seq"]))
+                session._stream.received(*self.kept("a"))  # noqa: SLF001 - right behind the acknowledgement
+
+        await self.client.session("s", on_joined=joined)
+        self.assertEqual((joins, self.seen), ([0], [3]))
+        await until("the room", lambda: self.fake.io.manager.rooms.get("/", {}).get("s"))
+        await self.fake.cut()
+        self.kept("b")
+        await until("what came meanwhile", lambda: len(self.seen) == 2)
+        self.assertEqual(joins, [0])
+        await until("the room", lambda: self.fake.io.manager.rooms.get("/", {}).get("s"))
+        await self.fake.cut()
+        for number in range(3):
+            self.kept(f"{number}")
+        self.fake.kept_from = 12
+        await until("what is kept", lambda: self.seen[-1] == 15)
+        self.assertEqual((joins, self.seen), ([0, 9], [3, 6, 12, 15]))
+
     async def test_does_not_loop_over_a_gap_that_the_service_itself_has(self) -> None:
         session = await self.follow()
         self.kept("gone")
