@@ -2,7 +2,7 @@ import { type EverloopError, type EventMap, type Session, type Snapshot } from '
 import { useQuery, useQueryClient, type QueryClient } from '@tanstack/react-query';
 import { useEffect, useState, useSyncExternalStore } from 'react';
 import { account } from './auth';
-import { api } from './query';
+import { api, invalidate } from './query';
 
 interface Open {
   session: Promise<Session>;
@@ -17,13 +17,10 @@ const lingerMs = 30_000;
 function acquire(id: string, client: QueryClient): Promise<Session> {
   let entry = open.get(id);
   if (!entry) {
-    const session = account().client.session(id, { schedule: (flush) => requestAnimationFrame(flush) });
+    const session = account().client.session(id, { schedule: (flush) => requestAnimationFrame(flush), onJoined: refresher(client) });
     entry = { session, users: 0 };
     open.set(id, entry);
-    session.then((ready) => {
-      refreshOnEvents(ready, client);
-      ready.onClose(() => open.delete(id));
-    }, () => open.delete(id));
+    session.then((ready) => void ready.onClose(() => open.delete(id)), () => open.delete(id));
   }
   entry.users++;
   clearTimeout(entry.timer);
@@ -39,10 +36,23 @@ function release(id: string): void {
   }, lingerMs);
 }
 
+const ofSession = ['session', 'history', 'files', 'context', 'usage', 'tasks']; // keys of what is read of a session
+
+// refresher is called when a stream is joined. What was read before, or is being read, may lack events before the position
+// where the stream begins; from there on events say what is outdated.
+function refresher(client: QueryClient): (session: Session) => void {
+  let off = () => {};
+  return (session) => {
+    off();
+    off = refreshOnEvents(session, client);
+    for (const name of ofSession) void invalidate(client, [name, session.id]);
+  };
+}
+
 // What events say to be outdated is read again.
-function refreshOnEvents(session: Session, client: QueryClient): void {
-  const stale = (...queryKey: unknown[]) => void client.invalidateQueries({ queryKey });
-  session.on((event) => {
+function refreshOnEvents(session: Session, client: QueryClient): () => void {
+  const stale = (...queryKey: unknown[]) => void invalidate(client, queryKey);
+  return session.on((event) => {
     switch (event.name) {
       case 'session:updated':
         stale('sessions');
