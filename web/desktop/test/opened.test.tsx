@@ -9,8 +9,8 @@ const api = vi.hoisted(() => ({ readFile: vi.fn() }));
 vi.mock('../src/lib/auth', () => ({ account: () => ({ client: { api } }), signOut: () => undefined }));
 // As the editor: `text` is taken when `version` changes.
 vi.mock('../src/rooms/files/editor', () => ({
-  Editor: ({ text, version, change }: { text: string; version: number; change: (text: string) => void }) =>
-    <textarea key={version} aria-label="text" defaultValue={text} onChange={(event) => change(event.target.value)} />,
+  Editor: ({ text, version, change, save }: { text: string; version: number; change: (text: string) => void; save: () => void }) =>
+    <textarea key={version} aria-label="text" defaultValue={text} onChange={(event) => change(event.target.value)} onKeyDown={save} />,
 }));
 
 const until = <T,>(check: () => T) => vi.waitFor(check, { timeout: 30_000 });
@@ -63,6 +63,17 @@ describe('Opened', { timeout: 90_000 }, () => {
     fireEvent.click(screen.getByRole('button', { name: 'Take theirs' }));
     await until(() => expect(text()).toBe('theirs'));
     expect(screen.queryByRole('alert')).toBeNull();
+  });
+
+  test('the save key sends nothing while a save is under way', async () => {
+    await save('mine', () => {
+      type('mine, more');
+      fireEvent.keyDown(screen.getByLabelText('text'), { key: 's', ctrlKey: true });
+    });
+    await until(() => expect((screen.getByRole('button', { name: 'Save' }) as HTMLButtonElement).disabled).toBe(false));
+    expect(write).toHaveBeenCalledTimes(1);
+    fireEvent.keyDown(screen.getByLabelText('text'), { key: 's', ctrlKey: true });
+    await until(() => expect(write).toHaveBeenLastCalledWith('a.txt', 'mine, more', { etag: '"2"' }));
   });
 
   test('what was typed during a save stays and is saved over the own version', async () => {

@@ -173,7 +173,7 @@ export function Opened({
                         readOnly={!editable}
                         change={setDraft}
                         save={() => {
-                          if (dirty && !conflict) save.mutate(base.etag);
+                          if (dirty && !conflict && !save.isPending) save.mutate(base.etag);
                         }}
                       />
                     )}
