@@ -26,7 +26,7 @@ type Request struct {
 
 	asAdministrator bool // it looks at what only administrators see
 
-	body   *incoming // a form that is read as it comes; nil when the body was read already
+	body *incoming // a form that is read as it comes; nil when the body was read already
 }
 
 type requestKey struct{}

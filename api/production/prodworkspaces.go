@@ -53,7 +53,11 @@ type Boards interface {
 		by board.IssueGrouping,
 		key string,
 	) ([]board.IssueGroup, error)
-	ChildProgress(ctx context.Context, userID, workspaceID, parent string, limit, offset int) (page []board.ChildProgress, total int, err error)
+	ChildProgress(
+		ctx context.Context,
+		userID, workspaceID, parent string,
+		limit, offset int,
+	) (page []board.ChildProgress, total int, err error)
 	Comments(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.Comment, total int, err error)
 	Timeline(ctx context.Context, userID, workspaceID, issueID string, q board.TimelineQuery) (board.Timeline, error)
 	IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.IssueRun, total int, err error)

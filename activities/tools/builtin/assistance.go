@@ -185,7 +185,7 @@ func (a assistance) readTool(kind domain.DocumentKind, list string) tools.Tool {
 		},
 		Executing: true,
 		Summary:   tools.SummaryBy("solution_id"),
-		Run:     func(ctx context.Context, c *tools.Call) (tools.Result, error) { return a.read(ctx, kind, c) },
+		Run:       func(ctx context.Context, c *tools.Call) (tools.Result, error) { return a.read(ctx, kind, c) },
 	}
 }
 
