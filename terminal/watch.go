@@ -232,6 +232,7 @@ func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err 
 // endedElsewhere shows the end of a chat of which nothing else came.
 func (c *conversation) endedElsewhere(end Event) error {
 	end.Name = eventChatEnd
+
 	if !c.Headless {
 		c.printer.notify(dim, "the question was resolved elsewhere, and the chat has ended")
 		c.printer.event(&end)

@@ -120,6 +120,7 @@ func (l *link) connect(ctx context.Context, t target) {
 	default:
 		l.state, l.conn, l.err = linkUp, conn, note
 		l.catalog, l.listed, l.offer = list, true, nil
+
 		if l.stale {
 			l.listAgain()
 		}

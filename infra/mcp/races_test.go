@@ -128,6 +128,11 @@ func only(name string) string {
 	return `{"tools":[{"name":"` + name + `","inputSchema":{"type":"object"}}]}`
 }
 
+// pause lets the time pass after which a changed list is read again.
+func pause() {
+	time.Sleep(2 * relistPause) //nolint:forbidigo // in a synctest bubble
+}
+
 // linkOf gives the session's link with a server.
 func (w *env) linkOf(server string) *link {
 	w.manager.mu.Lock()
@@ -158,7 +163,7 @@ func TestLink_changeWhileConnecting(t *testing.T) {
 		}))
 
 		require.Contains(t, w.offered(), "mcp__moving__old")
-		time.Sleep(2 * relistPause)
+		pause()
 		synctest.Wait()
 		require.Contains(t, w.offered(), "mcp__moving__new")
 		require.Equal(t, 2, lists, "it was read once more")
@@ -197,11 +202,11 @@ func TestLink_oneReadingAtATime(t *testing.T) {
 
 		require.Contains(t, w.offered(), "mcp__moving__first")
 		w.linkOf("moving").changed()
-		time.Sleep(2 * relistPause) // the second list was asked for
+		pause() // the second list was asked for
 		w.linkOf("moving").changed()
-		time.Sleep(2 * relistPause)
+		pause()
 		close(late)
-		time.Sleep(2 * relistPause)
+		pause()
 		synctest.Wait()
 		require.Contains(t, w.offered(), "mcp__moving__new")
 		require.Equal(t, 3, lists)
@@ -236,7 +241,7 @@ func TestLink_changeAfterRest(t *testing.T) {
 		list = "new"
 
 		l.changed()
-		time.Sleep(2 * relistPause)
+		pause()
 		synctest.Wait()
 		require.Contains(t, w.offered(), "mcp__moving__new")
 	})

@@ -282,7 +282,9 @@ func TestResolve_loadedWhileListIsFetched(t *testing.T) {
 		c := model.New(model.Config{BaseURL: "http://models", ListTTL: time.Nanosecond, Transport: roundTrip(
 			func(*http.Request) (*http.Response, error) {
 				answer := list
-				if fetches++; fetches == 2 {
+				fetches++
+
+				if fetches == 2 {
 					<-late
 				}
 
@@ -296,7 +298,7 @@ func TestResolve_loadedWhileListIsFetched(t *testing.T) {
 		}
 
 		models()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 
 		go models()
 
@@ -304,9 +306,10 @@ func TestResolve_loadedWhileListIsFetched(t *testing.T) {
 
 		list = `{"data":[{"id":"old"},{"id":"new"}]}`
 
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 
 		resolved := make(chan error, 1)
+
 		go func() {
 			_, err := c.Resolve(t.Context(), "new")
 			resolved <- err
