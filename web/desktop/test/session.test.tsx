@@ -14,6 +14,7 @@ let options: SessionOptions;
 let session: Session;
 let ready: (session: Session) => void;
 let listeners: Set<(event: SessionEvent) => void>;
+let closers: Set<(why: { code: string }) => void>;
 let answers: ((intent: string) => void)[]; // to the requests that were made
 let sessions = 0;
 let client: QueryClient;
@@ -23,8 +24,14 @@ beforeEach(() => {
   client = new QueryClient({ defaultOptions: { queries: { staleTime: 10_000 } } });
   answers = [];
   listeners = new Set();
+  closers = new Set();
   session = {
-    id: `s${sessions++}`, view: { subscribe: () => () => {}, snapshot: () => state }, onClose: () => () => {}, close: async () => {},
+    id: `s${sessions++}`, view: { subscribe: () => () => {}, snapshot: () => state },
+    onClose: (listener: (why: { code: string }) => void) => {
+      closers.add(listener);
+      return () => closers.delete(listener);
+    },
+    close: async () => closers.forEach((listener) => listener({ code: 'closed' })),
     on: (listener: (event: SessionEvent) => void) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
@@ -38,17 +45,18 @@ beforeEach(() => {
 });
 afterEach(() => {
   cleanup();
+  vi.useRealTimers();
   vi.resetAllMocks();
 });
 
 const wrapper = ({ children }: { children: ReactNode }) => <QueryClientProvider client={client}>{children}</QueryClientProvider>;
 // show opens the session and gives what the room sees of its detail.
 function show() {
-  const { result, rerender } = renderHook(({ shown }: { shown: boolean }) => {
+  const { result, rerender, unmount } = renderHook(({ shown }: { shown: boolean }) => {
     useSession(session.id);
     return useDetail(shown ? session.id : 'other').data?.intent;
   }, { wrapper, initialProps: { shown: true } });
-  return { sees: (intent: string) => until(() => expect(result.current).toBe(intent)), rerender };
+  return { sees: (intent: string) => until(() => expect(result.current).toBe(intent)), rerender, unmount };
 }
 const join = () => act(async () => options.onJoined?.(session));
 const take = (name: string) => act(async () => listeners.forEach((listener) => listener({ name, data: {} } as SessionEvent)));
@@ -108,5 +116,16 @@ describe('useSession', { timeout: 90_000 }, () => {
     await answer('after the join');
     await sees('after the join');
     expect(reads()).toBe(3);
+  });
+  test('a session that is opened again while its stream was still being made keeps the new stream', async () => {
+    vi.useFakeTimers();
+    show().unmount();
+    const first = ready;
+    await act(async () => vi.advanceTimersByTime(30_000)); // the stream is closed when it is made
+    show();
+    expect(service.session).toHaveBeenCalledTimes(2);
+    await act(async () => first(session));
+    show();
+    expect(service.session).toHaveBeenCalledTimes(2);
   });
 });

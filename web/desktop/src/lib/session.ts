@@ -14,24 +14,30 @@ interface Open {
 const open = new Map<string, Open>();
 const lingerMs = 30_000;
 
-function acquire(id: string, client: QueryClient): Promise<Session> {
-  let entry = open.get(id);
-  if (!entry) {
-    const session = account().client.session(id, { schedule: (flush) => requestAnimationFrame(flush), onJoined: refresher(client) });
-    entry = { session, users: 0 };
-    open.set(id, entry);
-    session.then((ready) => void ready.onClose(() => open.delete(id)), () => open.delete(id));
-  }
+function acquire(id: string, client: QueryClient): Open {
+  const entry = open.get(id) ?? start(id, client);
   entry.users++;
   clearTimeout(entry.timer);
-  return entry.session;
+  return entry;
 }
 
-function release(id: string): void {
-  const entry = open.get(id);
-  if (!entry || --entry.users > 0) return;
+function start(id: string, client: QueryClient): Open {
+  const session = account().client.session(id, { schedule: (flush) => requestAnimationFrame(flush), onJoined: refresher(client) });
+  const entry: Open = { session, users: 0 };
+  open.set(id, entry);
+  session.then((ready) => void ready.onClose(() => forget(id, entry)), () => forget(id, entry));
+  return entry;
+}
+
+// forget has the next room open the session anew, unless that was done already.
+function forget(id: string, entry: Open): void {
+  if (open.get(id) === entry) open.delete(id);
+}
+
+function release(id: string, entry: Open): void {
+  if (--entry.users > 0) return;
   entry.timer = setTimeout(() => {
-    open.delete(id);
+    forget(id, entry);
     void entry.session.then((session) => session.close(), () => {});
   }, lingerMs);
 }
@@ -91,7 +97,8 @@ export function useSession(id: string): { followed: Followed | undefined; error:
     let off = () => {};
     setSession(undefined);
     setError(undefined);
-    acquire(id, client).then((ready) => {
+    const entry = acquire(id, client);
+    entry.session.then((ready) => {
       if (left) return;
       setSession(ready);
       off = ready.onClose((why) => { if (why.code !== 'closed') setError(why); });
@@ -99,7 +106,7 @@ export function useSession(id: string): { followed: Followed | undefined; error:
     return () => {
       left = true;
       off();
-      release(id);
+      release(id, entry);
     };
   }, [id, client]);
   const current = session?.id === id ? session : undefined;
