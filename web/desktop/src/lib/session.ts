@@ -29,7 +29,7 @@ function start(id: string, client: QueryClient): Open {
   return entry;
 }
 
-// forget has the next room open the session anew, unless that was done already.
+// forget has the next room open the session again, unless that was done already.
 function forget(id: string, entry: Open): void {
   if (open.get(id) === entry) open.delete(id);
 }
