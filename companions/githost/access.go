@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"everloop/companions/credentials"
 	"everloop/companions/edge"
@@ -65,7 +66,7 @@ func writeGitProblem(w http.ResponseWriter, r *http.Request, err error) {
 	}
 
 	if p.RetryAfter > 0 {
-		header.Set("Retry-After", "1")
+		header.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 
 	header.Set("Content-Type", "text/plain; charset=utf-8")

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -184,7 +186,8 @@ func (s *Service) room() error {
 	return nil
 }
 
-// checkRefs checks the names of references, and how many there are afterwards.
+// checkRefs checks the names of references, how many there are afterwards, and that git
+// will store them: what main publishes stays published.
 func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 	count := 0
 
@@ -204,16 +207,69 @@ func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 		}
 	}
 
-	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=x")
+	there, err := p.refs(ctx)
 	if err != nil {
 		return err
 	}
 
-	if count > 0 && count+len(out)/2 > maxRefs {
+	if count > 0 && count+len(there) > maxRefs {
 		return refusef("a repository has at most %d branches and tags: delete some first", maxRefs)
 	}
 
+	return fits(there, updates)
+}
+
+// refs are the references of the repository, and what they name.
+func (p *push) refs(ctx context.Context) (map[string]string, error) {
+	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=%(objectname) %(refname)")
+	if err != nil {
+		return nil, err
+	}
+
+	refs := map[string]string{}
+
+	for line := range strings.Lines(string(out)) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		refs[name] = id
+	}
+
+	return refs, nil
+}
+
+// fits refuses updates that git cannot store beside the references that are there: of one
+// that has moved, and of names of which one is the directory of another.
+func fits(there map[string]string, updates []hook.Update) error {
+	names := maps.Clone(there)
+
+	for _, u := range updates {
+		now := there[u.Ref]
+		if now == "" {
+			now = zeroID
+		}
+
+		if u.Old != now {
+			return refusef("%s has changed meanwhile: fetch, merge and push again", shortName(u.Ref))
+		}
+
+		if u.New != zeroID {
+			names[u.Ref] = u.New
+		}
+	}
+
+	for name := range names {
+		for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+			if _, taken := names[parent]; taken {
+				return refusef("%s and %s cannot be there at once: rename one of them", shortName(parent), shortName(name))
+			}
+		}
+	}
+
 	return nil
+}
+
+// shortName is the name of a branch or tag as people write it.
+func shortName(ref string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(ref, "refs/heads/"), "refs/tags/")
 }
 
 // checkFiles bounds the files of what a reference would name.
@@ -230,6 +286,17 @@ func (p *push) checkFiles(ctx context.Context, at place, u hook.Update) error {
 
 	if err != nil {
 		return err
+	}
+
+	if strings.HasPrefix(u.Ref, "refs/heads/") {
+		kind, err := p.service.store.git.output(ctx, at, 100, "cat-file", "-t", u.New)
+		if err != nil {
+			return err
+		}
+
+		if strings.TrimSpace(string(kind)) != "commit" {
+			return refusef("%s names no commit, as a branch has to", shortName(u.Ref))
+		}
 	}
 
 	for _, e := range list {

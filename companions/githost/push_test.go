@@ -111,6 +111,25 @@ func TestPush_rulesOfBranches(t *testing.T) {
 	require.Empty(t, w.head("acme/tables", "topic"))
 }
 
+// What git itself would refuse after the check must not have been published.
+func TestPush_thatGitCannotStore_publishesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	c := w.skill("acme/tables", "ann", "1.0.0")
+	c.must("tag", "-a", "v1", "-m", "one")
+	c.refused("main names no commit", "push", "origin", "refs/tags/v1:refs/heads/main")
+
+	c.must("push", "origin", "HEAD:refs/heads/main/topic")
+	c.refused("main and main/topic cannot be there at once", "push", "origin", "main")
+	c.must("push", "origin", ":refs/heads/main/topic", "HEAD:refs/heads/topic")
+	c.refused("topic and topic/a cannot be there at once", "push", "--atomic", "origin", "main", "HEAD:refs/heads/topic/a")
+	c.refused("new and new/a cannot be there at once", "push", "--atomic", "origin", "main", "HEAD:refs/heads/new", "HEAD:refs/heads/new/a")
+	require.Equal(t, 404, w.version("acme/tables", "1.0.0").status)
+
+	c.must("push", "--atomic", "origin", "main", "refs/tags/v1")
+	require.Equal(t, 200, w.version("acme/tables", "1.0.0").status)
+}
+
 func TestPush_credentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
