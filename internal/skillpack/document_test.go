@@ -74,6 +74,10 @@ func TestForms(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2.0.1", d.Version)
 	require.Len(t, d.Warnings, 3)
+
+	d, err = skillpack.Parse([]byte("---\nname: a\ndescription: b\nmetadata: {a: 1e-999999, b: 1e9, c: 1e99999999999999999999}\n---\n"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"a": "1e-999999", "b": json.Number("1e9"), "c": "1e99999999999999999999"}, d.FrontMatter["metadata"])
 }
 
 func TestWhatIsRefused(t *testing.T) {
@@ -120,6 +124,8 @@ func TestWhatIsRefused(t *testing.T) {
 		"a key twice":        {with("name: a", "name: b", "description: b"), `line 3: "name" comes twice`},
 		"a deep key twice":   {with("name: a", "description: b", "metadata:", "  x: 1", "  x: 2"), `line 6: "x" comes twice`},
 		"a bomb":             {with(bomb...), "anchors and aliases"},
+		"a NUL in a text":    {with("name: a", `description: "b\0c"`), "line 3: a text holds a NUL character"},
+		"a NUL in a name":    {with("name: a", "description: b", `metadata: {"x\0y": 1}`), "line 4: a name holds a NUL character"},
 		"a merge":            {with("name: a", "description: b", "metadata: {<<: {x: 1}}"), "plain word"},
 		"a type of its own":  {with("name: !!binary aGk=", "description: b"), "type"},
 		"an object":          {with("name: a", "description: b", "metadata: !!python/object {a: b}"), "type"},

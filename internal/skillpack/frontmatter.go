@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -113,6 +114,11 @@ func mapping(n *yaml.Node, depth int, wrong *problems) any {
 			continue
 		}
 
+		if strings.ContainsRune(key.Value, 0) {
+			wrong.addf("line %d: a name holds a NUL character", key.Line+1)
+			continue
+		}
+
 		fields[key.Value] = convert(value, depth+1, wrong)
 	}
 
@@ -122,13 +128,17 @@ func mapping(n *yaml.Node, depth int, wrong *problems) any {
 func scalar(n *yaml.Node, line int, wrong *problems) any {
 	switch n.Tag {
 	case "!!str", "!!timestamp":
+		if strings.ContainsRune(n.Value, 0) { // as "\0", which the text of the file does not show
+			wrong.addf("line %d: a text holds a NUL character", line)
+		}
+
 		return n.Value
 	case "!!null":
 		return nil
 	case "!!bool":
 		return strings.EqualFold(n.Value, "true") || strings.EqualFold(n.Value, "yes") || strings.EqualFold(n.Value, "on")
 	case "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
+		if json.Valid([]byte(n.Value)) && !absurd(n.Value) {
 			return json.Number(n.Value)
 		}
 
@@ -137,4 +147,19 @@ func scalar(n *yaml.Node, line int, wrong *problems) any {
 		wrong.addf("line %d: the type %s is not allowed", line, shown(n.Tag))
 		return nil
 	}
+}
+
+// maxExponent bounds the powers of ten of numbers; databases take no large ones.
+const maxExponent = 1000
+
+// absurd reports whether a number has so large an exponent that it is better kept as text.
+func absurd(number string) bool {
+	at := strings.IndexAny(number, "eE")
+	if at < 0 {
+		return false
+	}
+
+	exponent, err := strconv.Atoi(number[at+1:])
+
+	return err != nil || exponent > maxExponent || exponent < -maxExponent
 }
