@@ -345,6 +345,36 @@ func TestTarget_linksLeadNowhere(t *testing.T) {
 	}
 }
 
+// A repository that is repacked is read again, and what is held twice counts as it was last:
+// a branch may have become a directory of branches meanwhile, or the other way round.
+func TestTarget_entriesOfAnotherKindComeLater(t *testing.T) {
+	t.Parallel()
+
+	directory := func(name string) *tar.Header {
+		return &tar.Header{
+			Name: "files/workspace/" + name, Typeflag: tar.TypeDir, Mode: 0o700, Uid: os.Getuid(), Gid: os.Getgid(),
+		}
+	}
+	file := func(name string) *tar.Header {
+		return &tar.Header{
+			Name: "files/workspace/" + name, Typeflag: tar.TypeReg, Mode: 0o640, Size: 7, Uid: os.Getuid(), Gid: os.Getgid(),
+		}
+	}
+	link := &tar.Header{Name: "files/workspace/c", Typeflag: tar.TypeSymlink, Linkname: "a", Uid: os.Getuid(), Gid: os.Getgid()}
+
+	archive := forged(t, Head{Format: format, Version: release.Version}, true,
+		directory(""), file("a"), directory("b/"), directory("b/deep/"), file("b/deep/b"), link,
+		directory("a/"), file("a/a"), file("b"), directory("c/"), file("c/c"))
+	dir := filepath.Join(t.TempDir(), "new")
+	require.NoError(t, restored(t, archive, "workspace", dir))
+
+	for _, name := range []string{"a/a", "b", "c/c"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o640), info.Mode(), name)
+	}
+}
+
 // A file that a command cuts off while it is read does not spoil the backup.
 func TestArchive_add_fileBecomesShorter(t *testing.T) {
 	t.Parallel()

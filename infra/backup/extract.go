@@ -56,7 +56,7 @@ func (t *target) take(header *tar.Header, name, prefix string, body io.Reader) e
 		t.dirs = append(t.dirs, &local)
 
 		if name != "." {
-			err = t.root.MkdirAll(name, 0o700)
+			err = errors.Join(t.removeFile(name), t.root.MkdirAll(name, 0o700))
 		}
 	case tar.TypeReg:
 		err = t.file(&local, body)
@@ -80,13 +80,18 @@ func (t *target) take(header *tar.Header, name, prefix string, body io.Reader) e
 	return nil
 }
 
-// remove makes place for an entry that the backup holds twice: the last one counts.
-func (t *target) remove(name string) error {
-	if err := t.root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// remove makes place for an entry that the backup holds twice: the last one counts. It may
+// have been a directory before, as a branch that became one with a slash in its name.
+func (t *target) remove(name string) error { return t.root.RemoveAll(name) }
+
+// removeFile makes place for a directory where the backup had something else before.
+func (t *target) removeFile(name string) error {
+	info, err := t.root.Lstat(name)
+	if err != nil || info.IsDir() {
+		return nil //nolint:nilerr // there is nothing, or MkdirAll says what is wrong
 	}
 
-	return nil
+	return t.root.Remove(name)
 }
 
 func (t *target) file(header *tar.Header, body io.Reader) error {
@@ -142,12 +147,26 @@ func (t *target) close() error {
 	defer t.root.Close()
 
 	for _, header := range slices.Backward(t.dirs) {
+		if !t.isThere(header.Name) {
+			continue // something else took its place, or that of one above it, later
+		}
+
 		if err := t.attributes(header); err != nil {
 			return fmt.Errorf("restore %q: %w", header.Name, err)
 		}
 	}
 
 	return nil
+}
+
+// isThere reports whether a directory that was made is still one.
+func (t *target) isThere(dir string) bool {
+	info, err := t.root.Lstat(dir)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+	}
+
+	return info.IsDir()
 }
 
 // keep writes a single file, which must not exist. Root gives it to the owner of its
