@@ -160,19 +160,8 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 	clock := time.AfterFunc(limits.Time, func() { kill(errTaskTime) })
 	defer clock.Stop()
 
-	session := task.Session
-	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
-
-	var err error
-	if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
-		return t.notStarted(task, err)
-	}
-
-	if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
-		return t.notStarted(task, err)
-	}
-
-	if err := t.writeScript(ctx, view, task); err != nil {
+	view, err := t.prepare(ctx, task)
+	if err != nil {
 		return t.notStarted(task, err)
 	}
 
@@ -205,13 +194,36 @@ func (t *Tasks) execute(ctx context.Context, task contract.ClaimedTask, stop <-c
 
 	end := ended(exit, err, cause, limits)
 	if domain.AsError(err).Kind == domain.Internal && err != nil && cause == nil {
-		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", session.ID, "error", err)
+		t.Logger.Error("the sandbox failed under a background task", "task_id", task.ID, "session_id", task.Session.ID, "error", err)
 	}
 
 	end.OutputBytes, end.LastOutputAt = log.Written()
 	end.Connections = exit.Connections
 
 	return end
+}
+
+// prepare makes what a task needs before its command starts. An engine that is away for a
+// moment does not end the task: nothing has run, and the lease holds for twice as long.
+func (t *Tasks) prepare(ctx context.Context, task contract.ClaimedTask) (tools.SessionView, error) {
+	session := task.Session
+	view := tools.SessionView{ID: session.ID, OwnerID: session.OwnerID, SandboxUID: session.SandboxUID}
+
+	attempt := func() (err error) {
+		if view.Env, err = t.Environment.ToolEnv(ctx, session); err != nil {
+			return err
+		}
+
+		if view.Root, err = t.Roots.Root(ctx, session.ID, session.SandboxUID); err != nil {
+			return err
+		}
+
+		return t.writeScript(ctx, view, task)
+	}
+
+	err := retry.Writes(taskAlone/2).Do(ctx, attempt, func(err error) bool { return domain.AsError(err).Kind == domain.Unavailable })
+
+	return view, err
 }
 
 // writeScript writes the script of a task to the file that its command runs. As an

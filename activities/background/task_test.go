@@ -4,11 +4,13 @@ package background_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,6 +229,34 @@ func (p *place) untilSays(id, line string) {
 		out, err := p.Output(p.t.Context(), p.session.ID, id, 100)
 		return err == nil && strings.Contains(strings.Join(out.Lines, "\n"), line)
 	}, patience, 20*time.Millisecond)
+}
+
+// away is an environment whose store does not answer at first.
+type away struct {
+	background.Environment
+	left atomic.Int32
+}
+
+func (a *away) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
+	if a.left.Add(-1) >= 0 {
+		return nil, domain.Unavailablef("PostgreSQL", errors.New("connection refused"))
+	}
+
+	return a.Environment.ToolEnv(ctx, session)
+}
+
+// A store that is away between the claim and the start of the command ends no task.
+func TestRunTask_storeAwayBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, background.TaskLimits{})
+	environment := &away{Environment: p.tasks.Environment}
+	environment.left.Store(2)
+	p.tasks.Environment = environment
+	p.work()
+
+	task := p.start(`test "$GREETING" = "good day"`)
+	require.Equal(t, domain.TaskCompleted, p.untilEnded(task.TaskID).Status)
+	require.Negative(t, environment.left.Load(), "it was read again")
 }
 
 func TestRunTask_runsToEnd(t *testing.T) {
