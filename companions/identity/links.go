@@ -30,14 +30,17 @@ type linkView struct {
 
 // admit finds the user of a person whom another provider has signed in, by issuer and
 // subject alone. A first sign-in makes an account where the configuration allows it.
-func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.ExternalUser) (user, error) {
-	var u user
+func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.ExternalUser) (user, proof, error) {
+	var (
+		u    user
+		hash string // of the password; a new account has none
+	)
 
 	ctx := r.Context()
 	address := map[string]string{"address": edge.Client(r).String(), "provider": f.Provider.ID}
 
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		found, err := s.linked(ctx, tx, who, &u)
+		found, err := s.linked(ctx, tx, who, &u, &hash)
 		if err != nil || found {
 			return err
 		}
@@ -63,17 +66,18 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.External
 		err = errors.Join(accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, address), f)
 	}
 
-	return u, err
+	return u, proof{AMR: byProvider, Password: accounts.Hash(hash), Issuer: who.Issuer, Subject: who.Subject}, err
 }
 
-// linked finds the user of an account elsewhere, and notes its use.
-func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser, u *user) (bool, error) {
+// linked finds the user of an account elsewhere with the hash of their password, and notes its use.
+func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser, u *user, hash *string) (bool, error) {
 	var open bool
 
 	err := tx.QueryRow(ctx, `
 		UPDATE identity.external_accounts e SET last_used_at = now(), email = $3
 		FROM   identity.users u WHERE u.id = e.user_id AND e.issuer = $1 AND e.subject = $2
-		RETURNING `+accounts.Columns+`, u.deleted_at IS NULL`, who.Issuer, who.Subject, who.Email).Scan(append(u.Columns(), &open)...)
+		RETURNING `+accounts.Columns+`, u.password_hash, u.deleted_at IS NULL`, who.Issuer, who.Subject, who.Email).Scan(
+		append(u.Columns(), hash, &open)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

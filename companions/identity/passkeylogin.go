@@ -224,7 +224,7 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	u, err := s.acceptPasskey(r.Context(), party, begun, in.Credential)
+	u, key, err := s.acceptPasskey(r.Context(), party, begun, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
 		err := accounts.Audit(r.Context(), s.db, "", "auth.passkey_refused", "", map[string]string{"address": edge.Client(r).String()})
 		return errors.Join(err, passkeyRefused())
@@ -238,14 +238,15 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return s.start(w, r, u, byPasskey)
+	return s.start(w, r, u, proof{AMR: byPasskey, Passkey: key})
 }
 
-// acceptPasskey checks an answer and keeps the key's counter. The challenge is spent.
-func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begun ceremony, answer []byte) (user, error) {
-	var u user
-
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+// acceptPasskey checks an answer and keeps the key's counter. The challenge is spent. It
+// returns the id of the key's credential, too.
+func (s *Service) acceptPasskey(
+	ctx context.Context, party *passkeys.Party, begun ceremony, answer []byte,
+) (u user, keyID []byte, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		key, err := party.Login(begun.State, answer, func(keyID []byte, userID string) (passkeys.User, error) {
 			if len(sane([]string{userID})) == 0 {
 				return passkeys.User{}, passkeys.ErrRefused
@@ -281,9 +282,10 @@ func (s *Service) acceptPasskey(ctx context.Context, party *passkeys.Party, begu
 
 		_, err = tx.Exec(ctx, `UPDATE identity.passkeys SET credential = $2, last_used_at = now() WHERE credential_id = $1`,
 			key.ID, string(key.Data))
+		keyID = key.ID
 
 		return err
 	})
 
-	return u, err
+	return u, keyID, err
 }

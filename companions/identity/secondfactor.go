@@ -195,7 +195,7 @@ func (s *Service) checkCurrent(r *http.Request, c caller, password string) error
 		return invalid("body.current_password", "must have 1 to %d bytes", passwords.Max)
 	}
 
-	_, err := s.checkLogin(r, c.user.Username, password)
+	_, _, err := s.checkLogin(r, c.user.Username, password)
 	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
 		return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
 	}

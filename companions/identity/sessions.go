@@ -28,44 +28,43 @@ type tokenAnswer struct {
 	ExpiresIn   int    `json:"expires_in"`
 }
 
-// checkLogin finds the user with that password. Guesses are counted by user name and by
-// address, and every wrong one costs the same time.
-func (s *Service) checkLogin(r *http.Request, username, password string) (user, error) {
+// checkLogin finds the user with that password, and returns the hash that the password was
+// compared with. Guesses are counted by user name and by address, and every wrong one costs
+// the same time.
+func (s *Service) checkLogin(r *http.Request, username, password string) (u user, hash string, err error) {
 	ctx := r.Context()
 
 	if username == "" || utf8.RuneCountInString(username) > 128 || strings.ContainsRune(username, 0) || !utf8.ValidString(username) {
-		return user{}, invalid("body.username", "must have 1 to 128 characters")
+		return user{}, "", invalid("body.username", "must have 1 to 128 characters")
 	}
 
 	if password == "" || len(password) > passwords.Max {
-		return user{}, invalid("body.password", "must have 1 to %d bytes", passwords.Max)
+		return user{}, "", invalid("body.password", "must have 1 to %d bytes", passwords.Max)
 	}
 
 	allowances := s.passwordAllowances(r, username)
 	if err := s.spendGuess(ctx, allowances); err != nil {
-		return user{}, err
+		return user{}, "", err
 	}
 
-	var hash string
-
-	u, err := s.oneUser(ctx, `, u.password_hash FROM identity.users u
+	u, err = s.oneUser(ctx, `, u.password_hash FROM identity.users u
 		WHERE lower(u.username) = lower($1) AND u.deleted_at IS NULL`, &hash, username)
 	if _, missing := errors.AsType[*Fault](err); err != nil && !missing {
-		return user{}, err
+		return user{}, "", err
 	}
 
 	held, err := s.hasher.Matches(ctx, password, hash)
 	if err != nil {
-		return user{}, err
+		return user{}, "", err
 	}
 
 	if !held {
 		err := accounts.Audit(ctx, s.db, u.ID, "auth.refused", u.ID, map[string]string{"address": edge.Client(r).String()})
-		return user{}, errors.Join(err, unauthorized())
+		return user{}, "", errors.Join(err, unauthorized())
 	}
 
 	if err := s.returnGuess(ctx, allowances); err != nil {
-		return user{}, err
+		return user{}, "", err
 	}
 
 	if u.Disabled { // said only to those who know the password
@@ -73,10 +72,10 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (user, 
 			"address": edge.Client(r).String(), "reason": "disabled",
 		})
 
-		return user{}, errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
+		return user{}, "", errors.Join(err, fault(http.StatusForbidden, "account_disabled", "an administrator has disabled this account"))
 	}
 
-	return u, nil
+	return u, hash, nil
 }
 
 // login starts a session. Where the user has a second factor it needs a code, too.
@@ -90,10 +89,12 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	u, err := s.checkLogin(r, in.Username, in.Password)
+	u, hash, err := s.checkLogin(r, in.Username, in.Password)
 	if err != nil {
 		return err
 	}
+
+	by := proof{AMR: byPassword, Password: accounts.Hash(hash)}
 
 	second, err := s.hasSecondFactor(r.Context(), u.ID)
 	if err != nil {
@@ -101,7 +102,7 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	if !second {
-		return s.start(w, r, u, byPassword)
+		return s.start(w, r, u, by)
 	}
 
 	if in.Code == "" {
@@ -112,7 +113,9 @@ func (s *Service) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	return s.start(w, r, u, byCode)
+	by.AMR = byCode
+
+	return s.start(w, r, u, by)
 }
 
 // signIn is a session that was made for a browser or a program.
@@ -123,8 +126,8 @@ type signIn struct {
 
 // start makes the session of a user who has proved who they are, and answers with its
 // access token and cookies.
-func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, amr string) error {
-	made, err := s.openSession(r, u, amr)
+func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof) error {
+	made, err := s.openSession(r, u, by)
 	if err != nil {
 		return err
 	}
@@ -134,8 +137,9 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, amr stri
 	return s.answerToken(w, r, u, made.id, made.refresh, made.expires)
 }
 
-// openSession makes the session of a user; amr says how they have proved who they are.
-func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, error) {
+// openSession makes the session of a user, unless the credential by which they have proved
+// who they are was replaced or removed after its check.
+func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error) {
 	ctx := r.Context()
 	in := signIn{
 		id: accounts.NewID(), cookie: cookiePrefix + rand.Text() + rand.Text(), refresh: refreshPrefix + rand.Text() + rand.Text(),
@@ -144,18 +148,25 @@ func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, erro
 	agent := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
 	agent = strings.ToValidUTF8(agent[:min(len(agent), 200)], "") // the cut may be within a character
 
-	return in, pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		// The lock orders the sign-in with the end of the account.
-		var alive bool
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		var (
+			alive bool
+			hash  string
+		)
 
-		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled FROM identity.users WHERE id = $1 FOR UPDATE`,
-			u.ID).Scan(&alive)
+		// The lock orders the sign-in with the end of the account and with changes of its password.
+		err := tx.QueryRow(ctx, `SELECT deleted_at IS NULL AND NOT disabled, password_hash FROM identity.users WHERE id = $1 FOR UPDATE`,
+			u.ID).Scan(&alive, &hash)
 		if err != nil {
 			return err
 		}
 
 		if !alive {
 			return unauthorized()
+		}
+
+		if err := by.check(ctx, tx, u.ID, hash); err != nil {
+			return err
 		}
 
 		if _, err := tx.Exec(ctx, `
@@ -168,7 +179,7 @@ func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, erro
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO identity.sessions (id, user_id, cookie_hash, address, user_agent, amr, expires_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			in.id, u.ID, accounts.Hash(in.cookie), edge.Client(r).String(), agent, amr, in.expires); err != nil {
+			in.id, u.ID, accounts.Hash(in.cookie), edge.Client(r).String(), agent, by.AMR, in.expires); err != nil {
 			return err
 		}
 
@@ -177,8 +188,13 @@ func (s *Service) openSession(r *http.Request, u user, amr string) (signIn, erro
 			return err
 		}
 
-		return accounts.Audit(ctx, tx, u.ID, "auth.sign_in", in.id, map[string]string{"address": edge.Client(r).String(), "by": amr})
+		return accounts.Audit(ctx, tx, u.ID, "auth.sign_in", in.id, map[string]string{"address": edge.Client(r).String(), "by": by.AMR})
 	})
+	if f, refused := errors.AsType[*Fault](err); refused {
+		err = errors.Join(s.auditRefused(r, u, by), f)
+	}
+
+	return in, err
 }
 
 func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, sessionID, refresh string, expires time.Time) error {

@@ -131,35 +131,35 @@ func (s *Service) submitSignIn(w http.ResponseWriter, r *http.Request) error {
 
 	view := pages.View{Username: values.Get("username"), Authorize: waitingRequest(values.Get("authorize"))}
 
-	u, err := s.checkLogin(r, view.Username, values.Get("password"))
-	if err != nil {
-		status, text, known := pageFault(err)
-		if !known {
-			return err
-		}
-
-		if view.Error = text; status == http.StatusUnauthorized {
-			view.Error = "User name or password is wrong."
-		}
-
-		return s.showSignIn(w, status, view)
+	u, hash, err := s.checkLogin(r, view.Username, values.Get("password"))
+	if err == nil {
+		err = s.proceed(w, r, u, proof{AMR: byPassword, Password: accounts.Hash(hash)}, view.Authorize)
 	}
 
-	return s.proceed(w, r, u, byPassword, view.Authorize)
+	status, text, known := pageFault(err)
+	if !known {
+		return err
+	}
+
+	if view.Error = text; status == http.StatusUnauthorized {
+		view.Error = "User name or password is wrong."
+	}
+
+	return s.showSignIn(w, status, view)
 }
 
 // proceed signs a person in who has proved who they are, or asks for the code first.
-func (s *Service) proceed(w http.ResponseWriter, r *http.Request, u user, amr, waiting string) error {
+func (s *Service) proceed(w http.ResponseWriter, r *http.Request, u user, by proof, waiting string) error {
 	second, err := s.hasSecondFactor(r.Context(), u.ID)
 	if err != nil {
 		return err
 	}
 
 	if !second {
-		return s.enter(w, r, u, amr, waiting)
+		return s.enter(w, r, u, by, waiting)
 	}
 
-	challenge, err := s.sealChallenge(r, u.ID, amr)
+	challenge, err := s.sealChallenge(u.ID, by)
 	if err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func (s *Service) showCode(w http.ResponseWriter, status int, v pages.View) erro
 }
 
 // enter makes the session of a browser and leads on.
-func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, amr, waiting string) error {
-	made, err := s.openSession(r, u, amr)
+func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, by proof, waiting string) error {
+	made, err := s.openSession(r, u, by)
 	if err != nil {
 		return err
 	}
@@ -190,10 +190,10 @@ func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, amr, wai
 // codeChallenge says who has to enter a code. It is sealed into the page that asks for
 // it, and counts for as long as the password stays.
 type codeChallenge struct {
-	UserID   string    `json:"u"`
-	AMR      string    `json:"a"`
-	Password []byte    `json:"p"` // hash of the password's hash
-	At       time.Time `json:"t"`
+	UserID string    `json:"u"`
+	At     time.Time `json:"t"`
+
+	proof
 }
 
 const (
@@ -201,15 +201,8 @@ const (
 	challengeLife    = 5 * time.Minute
 )
 
-func (s *Service) sealChallenge(r *http.Request, userID, amr string) (string, error) {
-	var hash string
-
-	err := s.db.QueryRow(r.Context(), `SELECT password_hash FROM identity.users WHERE id = $1`, userID).Scan(&hash)
-	if err != nil {
-		return "", err
-	}
-
-	text, err := json.Marshal(codeChallenge{userID, amr, accounts.Hash(hash), time.Now()})
+func (s *Service) sealChallenge(userID string, by proof) (string, error) {
+	text, err := json.Marshal(codeChallenge{userID, time.Now(), by})
 	if err != nil {
 		return "", err
 	}
@@ -274,12 +267,16 @@ func (s *Service) submitCode(w http.ResponseWriter, r *http.Request) error {
 		return s.showCode(w, status, view)
 	}
 
-	amr := byCode
-	if challenge.AMR != byPassword {
-		amr = byProviderCode
+	by := challenge.proof
+	if by.AMR = byProviderCode; challenge.AMR == byPassword {
+		by.AMR = byCode
 	}
 
-	return s.enter(w, r, u, amr, view.Authorize)
+	if err := s.enter(w, r, u, by, view.Authorize); err != nil {
+		return s.failPage(w, err)
+	}
+
+	return nil
 }
 
 // failPage shows an error as a page.

@@ -169,12 +169,12 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 		return s.linkArrival(w, r, f, gone.LinkTo, who)
 	}
 
-	u, err := s.admit(r, f, who)
+	u, by, err := s.admit(r, f, who)
 	if err != nil {
 		return err
 	}
 
-	return s.proceed(w, r, u, byProvider, gone.Authorize)
+	return s.proceed(w, r, u, by, gone.Authorize)
 }
 
 // finish asks the provider who has come back. What it refuses is counted as a guess of the

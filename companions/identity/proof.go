@@ -1,0 +1,65 @@
+package identity
+
+import (
+	"context"
+	"crypto/subtle"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/companions/edge"
+	"everloop/companions/identity/accounts"
+)
+
+// proof says how a person has proved who they are, and by which credential. A check takes
+// until the hasher or the person is ready; the credential may be replaced or removed
+// meanwhile, so that a session is opened only while it is still there.
+type proof struct {
+	AMR      string `json:"a"`           // as ID tokens have it
+	Password []byte `json:"p,omitempty"` // hash of the password's hash at the check; nil: any
+	Passkey  []byte `json:"k,omitempty"` // id of the credential
+	Issuer   string `json:"i,omitempty"` // of the account elsewhere
+	Subject  string `json:"s,omitempty"`
+}
+
+// check rejects a proof whose credential is no more that of the user. The caller has the
+// user locked, which orders this with changes of the credential; hash is the password's hash.
+func (p proof) check(ctx context.Context, tx pgx.Tx, userID, hash string) error {
+	if p.Password != nil && subtle.ConstantTimeCompare(accounts.Hash(hash), p.Password) != 1 {
+		return unauthorized()
+	}
+
+	if p.Passkey != nil {
+		// People remove their passkeys without the lock of the user: the lock of the row orders that.
+		tag, err := tx.Exec(ctx, `SELECT 1 FROM identity.passkeys WHERE credential_id = $1 AND user_id = $2 FOR KEY SHARE`,
+			p.Passkey, userID)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return passkeyRefused()
+		}
+	}
+
+	if p.Issuer != "" {
+		tag, err := tx.Exec(ctx, `SELECT 1 FROM identity.external_accounts WHERE issuer = $1 AND subject = $2 AND user_id = $3`,
+			p.Issuer, p.Subject, userID)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return unauthorized()
+		}
+	}
+
+	return nil
+}
+
+// auditRefused records that a sign-in was refused after its credential had been accepted.
+func (s *Service) auditRefused(r *http.Request, u user, p proof) error {
+	details := map[string]string{"address": edge.Client(r).String(), "by": p.AMR, "reason": "changed meanwhile"}
+
+	return accounts.Audit(r.Context(), s.db, u.ID, "auth.refused", u.ID, details)
+}

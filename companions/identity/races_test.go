@@ -1,0 +1,197 @@
+package identity_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/stretchr/testify/require"
+
+	"everloop/companions/identity"
+)
+
+// onRightGuess makes the database run a statement when a guess is returned: a password,
+// code or passkey was right, and the request has not done yet what it needs that for.
+func (p *place) onRightGuess(statement string) {
+	p.t.Helper()
+	p.exec(`
+		CREATE FUNCTION identity.on_right_guess() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + statement + `; RETURN NULL; END $$;
+		CREATE TRIGGER on_right_guess AFTER UPDATE ON identity.guesses
+		FOR EACH ROW WHEN (NEW.at = OLD.at) EXECUTE FUNCTION identity.on_right_guess()`)
+}
+
+// resetEve is what the database does when an administrator sets a password of eve: that of
+// the user later. It ends the sessions.
+const resetEve = `
+	UPDATE identity.users SET password_hash = (SELECT password_hash FROM identity.users WHERE username = 'later') WHERE username = 'eve';
+	UPDATE identity.sessions SET ended_at = now() WHERE user_id = (SELECT id FROM identity.users WHERE username = 'eve')`
+
+const sessionsOfEve = `
+	SELECT count(*) FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id WHERE u.username = 'eve' AND s.ended_at IS NULL`
+
+// newReset is a place with the users eve and later, whose passwords differ.
+func newReset(t *testing.T) *place {
+	t.Helper()
+
+	p := newPlace(t, nil)
+	p.user("eve", nil)
+	p.user("later", map[string]any{"password": "a later password"})
+
+	return p
+}
+
+func TestService_login_passwordSetMeanwhile(t *testing.T) {
+	t.Parallel()
+
+	t.Run("by a program", func(t *testing.T) {
+		t.Parallel()
+		p := newReset(t)
+		p.onRightGuess(resetEve)
+
+		in := p.login("eve", password)
+		require.Equal(t, http.StatusUnauthorized, in.status, in.body)
+		require.Equal(t, "unauthorized", in.body["code"])
+		require.Zero(t, p.count(sessionsOfEve))
+		require.Contains(t, p.actions(), "auth.refused")
+		require.Equal(t, http.StatusOK, p.login("eve", "a later password").status)
+	})
+
+	t.Run("by a page", func(t *testing.T) {
+		t.Parallel()
+		p := newReset(t)
+		p.onRightGuess(resetEve)
+
+		in := newVisitor(t, p.server).signIn("eve")
+		require.Equal(t, http.StatusUnauthorized, in.status)
+		require.Contains(t, in.text, "User name or password is wrong.")
+		require.Zero(t, p.count(sessionsOfEve))
+	})
+
+	t.Run("before the code is asked for", func(t *testing.T) {
+		t.Parallel()
+		p := newReset(t)
+		secret, _ := p.protect(p.login("eve", password))
+		p.onRightGuess(resetEve)
+
+		v := newVisitor(t, p.server)
+		challenge := v.signIn("eve").hidden(t, "challenge")
+		in := v.post("/signin/code", url.Values{"challenge": {challenge}, "code": {codeOf(t, secret, 1)}})
+		require.Equal(t, http.StatusUnauthorized, in.status)
+		require.Zero(t, p.count(sessionsOfEve))
+	})
+
+	t.Run("while the code is checked", func(t *testing.T) {
+		t.Parallel()
+		p := newReset(t)
+		secret, _ := p.protect(p.login("eve", password))
+		v := newVisitor(t, p.server)
+		challenge := v.signIn("eve").hidden(t, "challenge")
+
+		p.onRightGuess(resetEve)
+
+		in := v.post("/signin/code", url.Values{"challenge": {challenge}, "code": {codeOf(t, secret, 1)}})
+		require.Equal(t, http.StatusUnauthorized, in.status)
+		require.Zero(t, p.count(sessionsOfEve))
+	})
+}
+
+// authenticator holds one passkey.
+type authenticator struct {
+	key    *ecdsa.PrivateKey
+	id     []byte
+	userID string
+}
+
+// newAuthenticator registers a passkey of a user in the database, as the library keeps it.
+func newAuthenticator(p *place, userID string) authenticator {
+	p.t.Helper()
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(p.t, err)
+
+	point, err := key.PublicKey.Bytes() // 4, x, y
+	require.NoError(p.t, err)
+
+	// A COSE key (RFC 9053): {1: EC2, 3: ES256, -1: P-256, -2: x, -3: y}.
+	public := slices.Concat([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, point[1:33], []byte{0x22, 0x58, 32}, point[33:])
+	a := authenticator{key, []byte("the id of the key"), userID}
+
+	credential, err := json.Marshal(webauthn.Credential{ID: a.id, PublicKey: public})
+	require.NoError(p.t, err)
+	p.exec(`INSERT INTO identity.passkeys (id, user_id, credential_id, name, credential) VALUES ('k', $1, $2, 'key', $3)`,
+		userID, a.id, string(credential))
+
+	return a
+}
+
+// login signs the user in with the passkey.
+func (a authenticator) login(p *place) reply {
+	p.t.Helper()
+
+	begun := send(p.t, http.MethodPost, p.server.URL+"/api/v1/auth/passkeys/login/begin", map[string]any{}, nil)
+	require.Equal(p.t, http.StatusOK, begun.status, begun.body)
+
+	options, _ := begun.body["options"].(map[string]any)
+	public, _ := options["publicKey"].(map[string]any)
+
+	client, err := json.Marshal(map[string]any{"type": "webauthn.get", "challenge": public["challenge"], "origin": "http://localhost"})
+	require.NoError(p.t, err)
+
+	site, clientHash := sha256.Sum256([]byte("localhost")), sha256.Sum256(client)
+	data := append(site[:], 1|4, 0, 0, 0, 0) // the person was present and verified; no counter
+	digest := sha256.Sum256(append(slices.Clone(data), clientHash[:]...))
+
+	signature, err := ecdsa.SignASN1(rand.Reader, a.key, digest[:])
+	require.NoError(p.t, err)
+
+	text := base64.RawURLEncoding.EncodeToString
+
+	return send(p.t, http.MethodPost, p.server.URL+"/api/v1/auth/passkeys/login", map[string]any{
+		"challenge": begun.body["challenge"],
+		"credential": map[string]any{"id": text(a.id), "rawId": text(a.id), "type": "public-key", "response": map[string]string{
+			"clientDataJSON": text(client), "authenticatorData": text(data), "signature": text(signature),
+			"userHandle": text([]byte(a.userID)),
+		}},
+	}, nil)
+}
+
+func TestService_passkeyLogin_removedMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, func(c *identity.Config) { c.Issuer = "http://localhost" })
+	a := newAuthenticator(p, p.user("eve", nil))
+
+	in := a.login(p)
+	require.Equal(t, http.StatusOK, in.status, in.body)
+	require.Equal(t, 1, p.count(sessionsOfEve))
+
+	p.onRightGuess(`DELETE FROM identity.passkeys`)
+
+	in = a.login(p)
+	require.Equal(t, http.StatusUnauthorized, in.status, in.body)
+	require.Equal(t, "passkey_refused", in.body["code"])
+	require.Equal(t, 1, p.count(sessionsOfEve))
+}
+
+func TestUpstream_linkRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	e := newElsewhere(t)
+	p := newPlace(t, e.with(nil))
+	require.Equal(t, http.StatusSeeOther, e.signIn(newVisitor(t, p.server)).status)
+
+	// The account is found, and the link is removed before the session is made.
+	p.exec(`
+		CREATE FUNCTION identity.unlink() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN DELETE FROM identity.external_accounts; RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER unlink AFTER UPDATE ON identity.external_accounts
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION identity.unlink()`)
+	require.Equal(t, http.StatusUnauthorized, e.signIn(newVisitor(t, p.server)).status)
+	require.Equal(t, 1, p.count(sessionsOfEve))
+}
