@@ -103,6 +103,48 @@ func TestService_login_passwordSetMeanwhile(t *testing.T) {
 	})
 }
 
+func TestService_changePassword_setMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := newReset(t)
+	in := p.login("eve", password)
+	p.onRightGuess(resetEve)
+
+	changed := p.as(in, http.MethodPost, "/api/v1/auth/password",
+		map[string]string{"current_password": password, "new_password": "a password of eve"})
+	require.Equal(t, http.StatusUnauthorized, changed.status, changed.body)
+	require.Equal(t, "password_wrong", changed.body["code"])
+	require.NotContains(t, p.actions(), "user.password")
+	require.Equal(t, http.StatusUnauthorized, p.login("eve", "a password of eve").status)
+	require.Equal(t, http.StatusOK, p.login("eve", "a later password").status, "what the administrator has set holds")
+}
+
+func TestService_changePassword_sessionEndedMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil)
+	p.user("eve", nil)
+	in := p.login("eve", password)
+	token, _ := p.as(in, http.MethodGet, "/api/v1/pat/v3/default", nil).body["token"].(string)
+	require.NotEmpty(t, token)
+	p.onRightGuess(`
+		UPDATE identity.sessions SET ended_at = now() WHERE user_id = (SELECT id FROM identity.users WHERE username = 'eve');
+		UPDATE identity.personal_tokens SET revoked_at = now()`)
+
+	for credential, headers := range map[string]map[string]string{
+		"session": bearer(in), "personal token": {"Authorization": "Bearer " + token},
+	} {
+		p.exec(`UPDATE identity.sessions SET ended_at = NULL`)
+		p.exec(`UPDATE identity.personal_tokens SET revoked_at = NULL`)
+
+		changed := send(t, http.MethodPost, p.server.URL+"/api/v1/auth/password",
+			map[string]string{"current_password": password, "new_password": "a password of eve"}, headers)
+		require.Equal(t, http.StatusUnauthorized, changed.status, credential)
+		require.Equal(t, "unauthorized", changed.body["code"], credential)
+	}
+
+	require.NotContains(t, p.actions(), "user.password")
+	require.Equal(t, http.StatusUnauthorized, p.login("eve", "a password of eve").status)
+}
+
 // authenticator holds one passkey.
 type authenticator struct {
 	key    *ecdsa.PrivateKey

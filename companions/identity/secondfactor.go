@@ -185,22 +185,30 @@ func (s *Service) confirmPassword(r *http.Request, c caller, password string) er
 		return nil
 	}
 
-	return s.checkCurrent(r, c, password)
-}
-
-// checkCurrent checks the password by which a caller confirms a change. That it is wrong
-// must not look like the end of the sign-in.
-func (s *Service) checkCurrent(r *http.Request, c caller, password string) error {
-	if password == "" || len(password) > passwords.Max {
-		return invalid("body.current_password", "must have 1 to %d bytes", passwords.Max)
-	}
-
-	_, _, err := s.checkLogin(r, c.user.Username, password)
-	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
-		return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
-	}
+	_, err = s.checkCurrent(r, c, password)
 
 	return err
+}
+
+// passwordWrong is the answer to a wrong password of a caller who has signed in. It must not
+// look like the end of the sign-in.
+func passwordWrong() *Fault {
+	return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")
+}
+
+// checkCurrent checks the password by which a caller confirms a change, and returns the
+// hash that it was compared with.
+func (s *Service) checkCurrent(r *http.Request, c caller, password string) (string, error) {
+	if password == "" || len(password) > passwords.Max {
+		return "", invalid("body.current_password", "must have 1 to %d bytes", passwords.Max)
+	}
+
+	_, hash, err := s.checkLogin(r, c.user.Username, password)
+	if f, known := errors.AsType[*Fault](err); known && f.Status == http.StatusUnauthorized {
+		return "", passwordWrong()
+	}
+
+	return hash, err
 }
 
 // beginTOTP makes the secret of an app. It is not asked for until it is confirmed.

@@ -181,13 +181,15 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 }
 
 // replacePassword changes the caller's password, with the one before. A user who has none
-// gets one from an administrator.
+// gets one from an administrator. Both hashes take a while: a password that was set and a
+// sign-in that was ended meanwhile stay so.
 func (s *Service) replacePassword(r *http.Request, c caller, current, next string) error {
 	if err := checkPassword("body.new_password", next); err != nil {
 		return err
 	}
 
-	if err := s.checkCurrent(r, c, current); err != nil {
+	before, err := s.checkCurrent(r, c, current)
+	if err != nil {
 		return err
 	}
 
@@ -196,16 +198,51 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 		return err
 	}
 
-	return pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(r.Context(), `UPDATE identity.users SET password_hash = $2 WHERE id = $1 AND deleted_at IS NULL`,
-			c.user.ID, hash); err != nil {
+	ctx := r.Context()
+
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE identity.users SET password_hash = $2
+			WHERE  id = $1 AND password_hash = $3 AND deleted_at IS NULL AND NOT disabled`, c.user.ID, hash, before)
+		if err != nil {
 			return err
 		}
 
-		if err := accounts.EndSessions(r.Context(), tx, c.user.ID, c.sessionID, "password changed"); err != nil {
+		if tag.RowsAffected() == 0 {
+			return passwordWrong()
+		}
+
+		if err := checkAlive(ctx, tx, c); err != nil {
 			return err
 		}
 
-		return accounts.Audit(r.Context(), tx, c.user.ID, "user.password", c.user.ID, nil)
+		if err := accounts.EndSessions(ctx, tx, c.user.ID, c.sessionID, "password changed"); err != nil {
+			return err
+		}
+
+		return accounts.Audit(ctx, tx, c.user.ID, "user.password", c.user.ID, nil)
 	})
+}
+
+// checkAlive rejects a caller whose session or personal token has ended since it was looked
+// at. An API key is the agent's to know.
+func checkAlive(ctx context.Context, tx pgx.Tx, c caller) error {
+	if c.credential() == "" {
+		return nil
+	}
+
+	var alive bool
+
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM identity.sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > now())
+		    OR EXISTS (SELECT 1 FROM identity.personal_tokens WHERE id = $2 AND revoked_at IS NULL)`, c.sessionID, c.tokenID).Scan(&alive)
+	if err != nil {
+		return err
+	}
+
+	if !alive {
+		return unauthorized()
+	}
+
+	return nil
 }
