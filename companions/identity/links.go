@@ -50,6 +50,17 @@ func (s *Service) admit(r *http.Request, f *upstream.Flow, who upstream.External
 				"no account here belongs to this sign-in: sign in with your password, then link it on your account page")
 		}
 
+		// Two first sign-ins of one address are made one after the other.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('identity/email/' || lower($1), 0))`,
+			who.Email); err != nil {
+			return err
+		}
+
+		// Another tab of the same person may have made the account before the lock was free.
+		if found, err := s.linked(ctx, tx, who, &u, &hash); err != nil || found {
+			return err
+		}
+
 		u, err = s.createLinked(ctx, tx, who)
 		if err != nil {
 			return err
@@ -95,13 +106,9 @@ func (s *Service) linked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUs
 }
 
 // createLinked makes an account for a person who signs in elsewhere. An account that has
-// the e-mail address already is not theirs by that: they must prove it by signing in.
+// the e-mail address already is not theirs by that: they must prove it by signing in. The
+// caller has the address locked.
 func (s *Service) createLinked(ctx context.Context, tx pgx.Tx, who upstream.ExternalUser) (user, error) {
-	// Two first sign-ins of one address are made one after the other.
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('identity/email/' || lower($1), 0))`, who.Email); err != nil {
-		return user{}, err
-	}
-
 	var emailTaken bool
 
 	err := tx.QueryRow(ctx, `

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,8 +12,10 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"everloop/companions/identity"
@@ -220,6 +223,48 @@ func TestService_passkeyLogin_removedMeanwhile(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, in.status, in.body)
 	require.Equal(t, "passkey_refused", in.body["code"])
 	require.Equal(t, 1, p.count(sessionsOfEve))
+}
+
+// Two tabs in which a person signs in for the first time find one account.
+func TestUpstream_firstSignIn_twoTabs(t *testing.T) {
+	t.Parallel()
+	e := newElsewhere(t)
+	p := newPlace(t, e.with(nil))
+
+	conn, err := pgx.Connect(t.Context(), p.database)
+	require.NoError(t, err)
+
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock(hashtextextended('identity/email/eve@example.org', 0))`)
+	require.NoError(t, err)
+
+	tabs := make(chan page, 2)
+
+	for i := range cap(tabs) {
+		v := newVisitor(t, p.server)
+		to := "/signin/callback/corp?" + e.answer(v.get("/signin/with/corp").to).Encode()
+
+		go func() { tabs <- v.get(to) }()
+
+		// Both have found no account by the time that the first makes it.
+		require.Eventually(t, func() bool {
+			return p.count(`
+				SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == i+1
+		}, time.Minute, 10*time.Millisecond)
+	}
+
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`)
+	require.NoError(t, err)
+
+	for range cap(tabs) {
+		in := <-tabs
+		require.Equal(t, http.StatusSeeOther, in.status, in.text)
+	}
+
+	require.Equal(t, 1, p.count(`SELECT count(*) FROM identity.external_accounts`))
+	require.Equal(t, 2, p.count(sessionsOfEve))
 }
 
 func TestUpstream_linkRemovedMeanwhile(t *testing.T) {
