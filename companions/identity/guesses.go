@@ -87,3 +87,11 @@ func (s *Service) returnGuess(ctx context.Context, to []allowance) error {
 
 	return s.db.SendBatch(ctx, &batch).Close()
 }
+
+// tryReturnGuess restores the guess of a code that is spent. An error is logged alone: the
+// client cannot send the code again, and a guess comes back with time.
+func (s *Service) tryReturnGuess(ctx context.Context, to []allowance) {
+	if err := s.returnGuess(ctx, to); err != nil {
+		s.log.Warn("failed to return a guess", "error", err)
+	}
+}

@@ -148,6 +148,33 @@ func TestService_changePassword_sessionEndedMeanwhile(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, p.login("eve", "a password of eve").status)
 }
 
+// A code that is spent does what it is for, whether or not the guess can be returned.
+func TestService_totp_guessNotReturned(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil)
+	p.user("eve", nil)
+	in := p.login("eve", password)
+	begun := p.as(in, http.MethodPost, "/api/v1/auth/totp", map[string]string{"current_password": password})
+	require.Equal(t, http.StatusOK, begun.status, begun.body)
+
+	secret, _ := begun.body["secret"].(string)
+	v := newVisitor(t, p.server)
+	p.exec(`
+		CREATE FUNCTION identity.no_return() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no guess is returned'; END $$;
+		CREATE TRIGGER no_return BEFORE UPDATE ON identity.guesses
+		FOR EACH ROW WHEN (NEW.at = OLD.at AND NEW.key LIKE 'code%') EXECUTE FUNCTION identity.no_return()`)
+
+	confirmed := p.as(in, http.MethodPost, "/api/v1/auth/totp/confirm", map[string]string{"code": codeOf(t, secret, 0)})
+	require.Equal(t, http.StatusOK, confirmed.status, confirmed.body)
+
+	codes, _ := confirmed.body["recovery_codes"].([]any)
+	require.Len(t, codes, 10)
+
+	challenge := v.signIn("eve").hidden(t, "challenge")
+	code, _ := codes[0].(string)
+	require.Equal(t, http.StatusSeeOther, v.post("/signin/code", url.Values{"challenge": {challenge}, "code": {code}}).status)
+}
+
 // authenticator holds one passkey.
 type authenticator struct {
 	key    *ecdsa.PrivateKey

@@ -72,7 +72,9 @@ func (s *Service) useCode(r *http.Request, userID, code string) error {
 		return codeRefused()
 	}
 
-	return s.returnGuess(ctx, allowances)
+	s.tryReturnGuess(ctx, allowances)
+
+	return nil
 }
 
 // takeCode spends a code of a confirmed app, or a recovery code of its user.
@@ -317,7 +319,10 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 		return nil, err
 	}
 
-	return codes, s.returnGuess(ctx, allowances)
+	// The second factor is on: the codes are shown now or never.
+	s.tryReturnGuess(ctx, allowances)
+
+	return codes, nil
 }
 
 // confirmTOTP answers with the recovery codes.
