@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -244,6 +245,21 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key
 	return c, nil
 }
 
+// longestWait bounds the wait that the agent asks for, in seconds.
+const longestWait = 3600
+
+// agentLimits passes on that the agent limits a key or a client's address, with the wait
+// that it asks for.
+func agentLimits(retryAfter string) *Fault {
+	refused := fault(http.StatusTooManyRequests, "rate_limited",
+		"the agent gets too many requests with this key or from this address, retry later")
+	if wait, err := strconv.Atoi(retryAfter); err == nil && wait > 0 {
+		refused.RetryAfter = min(wait, longestWait)
+	}
+
+	return refused
+}
+
 func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key string) (caller, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/api/auth/me", nil)
 	if err != nil {
@@ -262,8 +278,11 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 	}
 	defer response.Body.Close()
 
-	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+	switch response.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return caller{}, unauthorized()
+	case http.StatusTooManyRequests:
+		return caller{}, agentLimits(response.Header.Get("Retry-After"))
 	}
 
 	var me struct {

@@ -335,3 +335,26 @@ func TestService_keys_guesses(t *testing.T) {
 	require.NotEmpty(t, refused.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, list("198.51.100.2", "right").status)
 }
+
+// A limit of the agent is one for the client of this service, too, with the same wait.
+func TestService_keys_limitOfTheAgent(t *testing.T) {
+	t.Parallel()
+
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer wait-"); wait != "unnamed" {
+			w.Header().Set("Retry-After", wait)
+		}
+
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	t.Cleanup(agent.Close)
+
+	server := open(t, testkit.Postgres(t), func(cfg *identity.Config) { cfg.AgentURL = agent.URL })
+
+	for key, wait := range map[string]string{"wait-17": "17", "wait-unnamed": "1", "wait--1": "1", "wait-99999": "3600"} {
+		refused := send(t, http.MethodGet, server.URL+"/api/v1/users", nil, map[string]string{"Authorization": "Bearer " + key})
+		require.Equal(t, http.StatusTooManyRequests, refused.status, "%s: %v", key, refused.body)
+		require.Equal(t, "rate_limited", refused.body["code"], key)
+		require.Equal(t, wait, refused.header.Get("Retry-After"), key)
+	}
+}
