@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-webauthn/webauthn/webauthn"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/oauth2"
 
 	"everloop/companions/identity"
 )
@@ -173,6 +175,78 @@ func TestService_totp_guessNotReturned(t *testing.T) {
 	challenge := v.signIn("eve").hidden(t, "challenge")
 	code, _ := codes[0].(string)
 	require.Equal(t, http.StatusSeeOther, v.post("/signin/code", url.Values{"challenge": {challenge}, "code": {code}}).status)
+}
+
+// withoutSigningKey runs a request while no access token can be signed.
+func (p *place) withoutSigningKey(request func()) {
+	p.t.Helper()
+	p.exec(`UPDATE identity.signing_keys SET retired_at = now()`)
+	request()
+	p.exec(`UPDATE identity.signing_keys SET retired_at = NULL`)
+}
+
+// A refresh that cannot be answered leaves the refresh token as it was.
+func TestService_refresh_retriedAfterAFault(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil)
+	refresh := func(cookie string) reply {
+		return send(t, http.MethodPost, p.server.URL+"/api/v1/auth/refresh", nil, map[string]string{"Cookie": cookie})
+	}
+	refreshCookie := func(r reply) string {
+		for _, line := range r.header.Values("Set-Cookie") {
+			if strings.HasPrefix(line, "everloop_refresh=") {
+				cookie, _, _ := strings.Cut(line, ";")
+				return cookie
+			}
+		}
+
+		return ""
+	}
+	first := refreshCookie(p.admin)
+
+	p.withoutSigningKey(func() {
+		failed := refresh(first)
+		require.Equal(t, http.StatusServiceUnavailable, failed.status, failed.body)
+		require.Empty(t, failed.header.Values("Set-Cookie"))
+	})
+
+	second := refresh(first)
+	require.Equal(t, http.StatusOK, second.status, second.body)
+	require.Equal(t, http.StatusOK, p.me(second))
+	require.Equal(t, "refresh_reused", refresh(first).body["code"])
+	require.Equal(t, http.StatusUnauthorized, p.me(second))
+}
+
+// A code and a refresh token that cannot be answered stay as they were.
+func TestProvider_tokens_retriedAfterAFault(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, withClients)
+	person := newPerson(t, p.server)
+	person.signIn()
+
+	var (
+		token    *oauth2.Token
+		err      error
+		verifier = oauth2.GenerateVerifier()
+		code     = person.authorize(verifier).Get("code")
+	)
+
+	p.withoutSigningKey(func() {
+		_, err = person.oauth.Exchange(t.Context(), code, oauth2.VerifierOption(verifier))
+		refusedWith(t, err, "server_error")
+	})
+
+	token, err = person.oauth.Exchange(t.Context(), code, oauth2.VerifierOption(verifier))
+	require.NoError(t, err)
+
+	p.withoutSigningKey(func() {
+		_, err = person.refresh(token.RefreshToken)
+		refusedWith(t, err, "server_error")
+	})
+
+	next, err := person.refresh(token.RefreshToken)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, person.me(next.AccessToken))
 }
 
 // authenticator holds one passkey.

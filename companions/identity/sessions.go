@@ -132,9 +132,15 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof
 		return err
 	}
 
-	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
+	token, err := s.accessToken(r.Context(), s.db, u, made.id, made.expires)
+	if err != nil {
+		return err
+	}
 
-	return s.answerToken(w, r, u, made.id, made.refresh, made.expires)
+	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
+	s.answerToken(w, r, token, made.refresh, made.expires)
+
+	return nil
 }
 
 // openSession makes the session of a user, unless the credential by which they have proved
@@ -197,20 +203,24 @@ func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error)
 	return in, err
 }
 
-func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, u user, sessionID, refresh string, expires time.Time) error {
-	token, life, err := s.keys.AccessToken(r.Context(), u, sessionID, expires, tokens.ClientClaims{})
-	if err != nil {
-		return err
-	}
+// accessToken signs the access token of a session.
+func (s *Service) accessToken(
+	ctx context.Context, q accounts.Querier, u user, sessionID string, expires time.Time,
+) (tokenAnswer, error) {
+	token, life, err := s.keys.AccessToken(ctx, q, u, sessionID, expires, tokens.ClientClaims{})
 
+	return tokenAnswer{token, "Bearer", int(life.Seconds())}, err
+}
+
+func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, token tokenAnswer, refresh string, expires time.Time) {
 	s.setCookie(w, r, refreshCookie, refreshPath, refresh, expires)
-	answer(w, http.StatusOK, tokenAnswer{token, "Bearer", int(life.Seconds())})
-
-	return nil
+	answer(w, http.StatusOK, token)
 }
 
 // refresh replaces a refresh token and answers with a new access token. A token that was
-// used before ends the session: one of its two holders has stolen it.
+// used before ends the session: one of its two holders has stolen it. The access token is
+// signed in the transaction that replaces the refresh token: an error afterwards would make
+// clients retry with the one that was used.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 	cookie, err := r.Cookie(refreshCookie)
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
@@ -230,6 +240,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		id      string
 		expires time.Time
 		reused  bool
+		token   tokenAnswer
 	)
 
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
@@ -258,7 +269,13 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 			return accounts.Audit(ctx, tx, u.ID, "auth.refresh_reused", id, map[string]string{"address": edge.Client(r).String()})
 		}
 
-		return accounts.ReplaceRefresh(ctx, tx, accounts.Hash(cookie.Value), next, id)
+		if err := accounts.ReplaceRefresh(ctx, tx, accounts.Hash(cookie.Value), next, id); err != nil {
+			return err
+		}
+
+		token, err = s.accessToken(ctx, tx, u, id, expires)
+
+		return err
 	})
 	if err != nil {
 		return err
@@ -269,7 +286,9 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 		return fault(http.StatusUnauthorized, "refresh_reused", "this refresh token was used before: the session has ended, sign in again")
 	}
 
-	return s.answerToken(w, r, u, id, next, expires)
+	s.answerToken(w, r, token, next, expires)
+
+	return nil
 }
 
 // logout ends the caller's session, or with `everywhere` all of the caller's.

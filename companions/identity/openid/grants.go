@@ -41,15 +41,24 @@ type grant struct {
 type refusal struct{ action, description string }
 
 // CodeExchange implements op.Server. A code can be tried once, whatever its result; one
-// that comes again ends the session that was made with it.
+// that comes again ends the session that was made with it. The tokens are signed in the
+// transaction that spends the code: an error afterwards would make clients send it again.
 func (p *Provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.AccessTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID()}
 
-	var refused *refusal
+	var (
+		refused *refusal
+		made    *op.Response
+	)
 
 	err := pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) (err error) {
 		refused, err = p.spendCode(ctx, tx, &g, r.Data)
-		if err != nil || refused == nil {
+		if err != nil {
+			return err
+		}
+
+		if refused == nil {
+			made, err = p.tokens(ctx, tx, g)
 			return err
 		}
 
@@ -66,7 +75,7 @@ func (p *Provider) CodeExchange(ctx context.Context, r *op.ClientRequest[oidc.Ac
 		return nil, oidc.ErrInvalidGrant().WithDescription("%s", refused.description)
 	}
 
-	return p.tokens(ctx, g)
+	return made, nil
 }
 
 func (p *Provider) spendCode(ctx context.Context, tx pgx.Tx, g *grant, in *oidc.AccessTokenRequest) (*refusal, error) {
@@ -196,11 +205,15 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 }
 
 // RefreshToken implements op.Server. A token counts once: one that comes again ends its
-// session, with all tokens that followed it.
+// session, with all tokens that followed it. The new ones are signed in the transaction that
+// replaces it: an error afterwards would make clients send it again.
 func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.RefreshTokenRequest]) (*op.Response, error) {
 	g := grant{clientID: r.Client.GetID(), refresh: clientRefreshPrefix + rand.Text() + rand.Text()}
 
-	var reused bool
+	var (
+		reused bool
+		made   *op.Response
+	)
 
 	err := pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		var (
@@ -247,7 +260,13 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 			g.scopes = r.Data.Scopes
 		}
 
-		return accounts.ReplaceRefresh(ctx, tx, hash, g.refresh, g.sessionID)
+		if err := accounts.ReplaceRefresh(ctx, tx, hash, g.refresh, g.sessionID); err != nil {
+			return err
+		}
+
+		made, err = p.tokens(ctx, tx, g)
+
+		return err
 	})
 	if err != nil {
 		return nil, p.protocolError(ctx, err)
@@ -257,16 +276,16 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 		return nil, oidc.ErrInvalidGrant().WithDescription("this refresh token was used before: the session has ended, sign in again")
 	}
 
-	return p.tokens(ctx, g)
+	return made, nil
 }
 
 // tokens signs the tokens of a grant.
-func (p *Provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
-	access, life, err := p.cfg.Keys.AccessToken(ctx, g.user, g.sessionID, g.expires, tokens.ClientClaims{
+func (p *Provider) tokens(ctx context.Context, tx pgx.Tx, g grant) (*op.Response, error) {
+	access, life, err := p.cfg.Keys.AccessToken(ctx, tx, g.user, g.sessionID, g.expires, tokens.ClientClaims{
 		ClientID: g.clientID, Scope: strings.Join(g.scopes, " "),
 	})
 	if err != nil {
-		return nil, p.protocolError(ctx, err)
+		return nil, err
 	}
 
 	out := &oidc.AccessTokenResponse{
@@ -274,16 +293,16 @@ func (p *Provider) tokens(ctx context.Context, g grant) (*op.Response, error) {
 		ExpiresIn: uint64(max(0, life.Seconds())), Scope: g.scopes,
 	}
 	if slices.Contains(g.scopes, oidc.ScopeOpenID) {
-		if out.IDToken, err = p.idToken(ctx, g, access, life); err != nil {
-			return nil, p.protocolError(ctx, err)
+		if out.IDToken, err = p.idToken(ctx, tx, g, access, life); err != nil {
+			return nil, err
 		}
 	}
 
 	return op.NewResponse(out), nil
 }
 
-func (p *Provider) idToken(ctx context.Context, g grant, access string, life time.Duration) (string, error) {
-	signer, err := p.cfg.Keys.Signer(ctx, "JWT")
+func (p *Provider) idToken(ctx context.Context, tx pgx.Tx, g grant, access string, life time.Duration) (string, error) {
+	signer, err := p.cfg.Keys.Signer(ctx, tx, "JWT")
 	if err != nil {
 		return "", err
 	}

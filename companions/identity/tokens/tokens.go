@@ -100,14 +100,14 @@ func (k *Keys) Rotate(ctx context.Context, age time.Duration) error {
 }
 
 // Signer reads the current key: another process may have rotated it. kind is `typ` of
-// what it signs.
-func (k *Keys) Signer(ctx context.Context, kind jose.ContentType) (jose.Signer, error) {
+// what it signs. In a transaction q is that one, so that it needs no second connection.
+func (k *Keys) Signer(ctx context.Context, q accounts.Querier, kind jose.ContentType) (jose.Signer, error) {
 	var (
 		id     string
 		sealed []byte
 	)
 
-	err := k.DB.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
+	err := q.QueryRow(ctx, `SELECT id, sealed FROM identity.signing_keys WHERE retired_at IS NULL`).Scan(&id, &sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +127,11 @@ func (k *Keys) Signer(ctx context.Context, kind jose.ContentType) (jose.Signer, 
 	)
 }
 
-// AccessToken signs a token for a session of a user.
+// AccessToken signs a token for a session of a user; q as for [Keys.Signer].
 func (k *Keys) AccessToken(
-	ctx context.Context, u accounts.User, sessionID string, expires time.Time, of ClientClaims,
+	ctx context.Context, q accounts.Querier, u accounts.User, sessionID string, expires time.Time, of ClientClaims,
 ) (string, time.Duration, error) {
-	signer, err := k.Signer(ctx, TokenType)
+	signer, err := k.Signer(ctx, q, TokenType)
 	if err != nil {
 		return "", 0, err
 	}
