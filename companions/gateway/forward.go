@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -24,7 +25,9 @@ const (
 	retryPause = 100 * time.Millisecond
 	maxAnswer  = 64 << 20 // bytes of an answer that is not streamed
 	maxRefusal = 1 << 20  // bytes of a source's error
-	prefix     = 2048     // bytes of the messages that choose the source
+
+	refusalTime = 5 * time.Second // to read an error that another source may replace
+	prefix      = 2048            // bytes of the messages that choose the source
 
 	transcriptions = "/audio/transcriptions"
 )
@@ -40,6 +43,8 @@ type call struct {
 	asked   string // the name in the request, which the answer repeats
 	target  target
 	meter   meter
+
+	refused *refusal // of the last source that another one was to replace; nil: there is none
 }
 
 // forward answers requests that go to the same path of a source.
@@ -139,9 +144,19 @@ func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 		if again == never {
 			return last
 		}
+
+		if again == notSent {
+			break
+		}
 	}
 
-	return last
+	if c.refused == nil {
+		return last
+	}
+
+	c.refuse(w, c.refused) // it says more than that the other sources cannot be asked
+
+	return nil
 }
 
 // again says where a request that failed may be sent once more.
@@ -149,6 +164,7 @@ type again int
 
 const (
 	never       again = iota
+	notSent           // to none, and the source did not get it
 	otherSource       // not to the same one
 	sameAgain         // to the same one too
 )
@@ -174,7 +190,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 		case errors.Is(err, errFull):
 			return tooMany("queue_full", "the queue of the source "+to.Name+" is full; try again"), otherSource
 		case errors.Is(err, errWaited):
-			return tooMany("queue_timeout", "the source "+to.Name+" had no place in time; try again"), never
+			return tooMany("queue_timeout", "the source "+to.Name+" had no place in time; try again"), notSent
 		}
 
 		return sourceFault(499, "client_gone", "the client left"), never
@@ -198,15 +214,20 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	to.answered(time.Since(began))
 
 	if others && slices.Contains([]int{429, 502, 503, 504}, res.StatusCode) {
+		timer.Reset(min(refusalTime, to.timeout())) // the next source is not kept waiting
+		c.refused = refusalOf(res, to)
+
 		return unavailable(fmt.Sprintf("the source %s has status %d", to.Name, res.StatusCode)), otherSource
+	}
+
+	if res.StatusCode != http.StatusOK {
+		c.refuse(w, refusalOf(res, to))
+		return nil, never
 	}
 
 	defer func() { c.service.usage.add(c.by.name, c.target.model, c.meter.tally()) }()
 
 	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); {
-	case res.StatusCode != http.StatusOK:
-		c.meter.reported = &tally{Requests: 1} // it used nothing
-		c.refuse(w, res, to)
 	case kind == "text/event-stream":
 		(&relay{call: c, to: to, w: w, cancel: cancel, timer: timer}).run(ctx, res)
 	default:
@@ -249,33 +270,45 @@ func (c *call) failed(ctx context.Context, to *source, err error) (*apiError, ag
 	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), sameAgain
 }
 
-// refuse passes on what a source says instead of an answer.
-func (c *call) refuse(w http.ResponseWriter, res *http.Response, to *source) {
+// refusal is what a source says instead of an answer.
+type refusal struct {
+	status int
+	header http.Header // when to come again
+	text   []byte
+}
+
+func refusalOf(res *http.Response, from *source) *refusal {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what was read is passed on
-	if to.APIKey != "" {
-		text = bytes.ReplaceAll(text, []byte(to.APIKey), []byte("***"))
+	if from.APIKey != "" {
+		text = bytes.ReplaceAll(text, []byte(from.APIKey), []byte("***"))
 	}
 
-	status := res.StatusCode
-	if status < 400 {
-		status = http.StatusBadGateway
+	r := &refusal{status: res.StatusCode, header: http.Header{}, text: text}
+	if r.status < 400 {
+		r.status = http.StatusBadGateway
 	}
 
 	for _, name := range []string{"Retry-After", "Retry-After-Ms"} {
 		if value := res.Header.Get(name); value != "" {
-			w.Header().Set(name, value)
+			r.header.Set(name, value)
 		}
 	}
 
-	if !json.Valid(text) || !gjson.ParseBytes(text).IsObject() || status != res.StatusCode {
-		message := to.clean(strings.TrimSpace(strings.ToValidUTF8(string(text), "")))
-		message = fmt.Sprintf("the source %s has status %d: %s", to.Name, res.StatusCode, message)
-		writeBody(w, status, sourceFault(status, "source_error", message).object())
-
-		return
+	if !json.Valid(text) || !gjson.ParseBytes(text).IsObject() || r.status != res.StatusCode {
+		message := from.clean(strings.TrimSpace(strings.ToValidUTF8(string(text), "")))
+		message = fmt.Sprintf("the source %s has status %d: %s", from.Name, res.StatusCode, message)
+		r.text = sourceFault(r.status, "source_error", message).object()
 	}
 
-	writeBody(w, status, text)
+	return r
+}
+
+// refuse passes on a refusal, which used nothing of the source.
+func (c *call) refuse(w http.ResponseWriter, r *refusal) {
+	c.meter.reported = &tally{Requests: 1}
+	c.service.usage.add(c.by.name, c.target.model, c.meter.tally())
+	maps.Copy(w.Header(), r.header)
+	writeBody(w, r.status, r.text)
 }
 
 // whole passes on an answer that is not streamed.

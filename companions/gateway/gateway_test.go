@@ -453,6 +453,38 @@ func TestService_secondSourceTakesOver(t *testing.T) {
 	}
 }
 
+// The answer of a source that is busy is passed on when the others cannot be asked.
+func TestService_busySourceAndNoOther(t *testing.T) {
+	t.Parallel()
+
+	dead := httptest.NewServer(nil)
+	dead.Close()
+
+	for _, status := range []int{429, 503} {
+		busy := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"error":{"message":"busy"}}`)
+		})
+		s := start(t, fmt.Sprintf(`sources:
+  - {name: a, kind: openai, base_url: %s, models: [{id: m}]}
+  - {name: b, kind: openai, base_url: %s, models: [{id: m}]}
+`, busy, dead.URL), 0)
+
+		for range 8 { // until the breaker of b is open
+			res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+			text := read(t, res)
+			require.Equal(t, status, res.StatusCode, text)
+			require.Equal(t, "7", res.Header.Get("Retry-After"))
+			require.Equal(t, `{"error":{"message":"busy"}}`, text)
+		}
+
+		usage := read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, ""))
+		require.Equal(t, int64(8), gjson.Get(usage, "usage.operator.m.requests").Int())
+		require.Contains(t, read(t, s.do(t.Context(), "GET", "/health", "", "")), `"healthy":false`)
+	}
+}
+
 func TestService_queueFull(t *testing.T) {
 	t.Parallel()
 
