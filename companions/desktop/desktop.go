@@ -45,7 +45,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 
-	agent := forward(cfg.Agent, cfg.Log)
+	agent := forward(cfg.Agent, edge.BodyStall, cfg.Log)
 	mux := http.NewServeMux()
 	mux.Handle("/api/", agent)
 	mux.Handle("/socket.io/", agent)
@@ -101,5 +101,5 @@ func identity(cfg Config) http.Handler {
 		})
 	}
 
-	return forward(cfg.Identity, cfg.Log)
+	return forward(cfg.Identity, edge.BodyStall, cfg.Log)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -214,6 +215,44 @@ func TestService_forwards(t *testing.T) {
 
 // TestService_openID checks that sign-in by OpenID Connect is offered at the registered
 // address alone, and which paths of the provider pages can call.
+// A client that stops in a body gets an answer, and a body that pauses for less is passed on.
+func TestForward_bodyThatStops(t *testing.T) {
+	t.Parallel()
+
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(text)
+	}))
+	t.Cleanup(agent.Close)
+
+	send := func(stall time.Duration, body string) *http.Response {
+		s := httptest.NewServer(forward(address(t, agent.URL), stall, slog.New(slog.DiscardHandler)))
+		t.Cleanup(s.Close)
+
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+
+		_, err = io.WriteString(conn, "POST /api/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"+body)
+		require.NoError(t, err)
+
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = answer.Body.Close() })
+
+		return answer
+	}
+
+	require.Equal(t, http.StatusRequestTimeout, send(50*time.Millisecond, "a").StatusCode)
+
+	whole := send(time.Minute, "abcd")
+	require.Equal(t, http.StatusOK, whole.StatusCode)
+	text, err := io.ReadAll(whole.Body)
+	require.NoError(t, err)
+	require.Equal(t, "abcd", string(text))
+}
+
 func TestService_openID(t *testing.T) {
 	t.Parallel()
 

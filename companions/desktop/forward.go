@@ -1,6 +1,7 @@
 package desktop
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -12,10 +13,13 @@ import (
 	"everloop/companions/edge"
 )
 
+// lateKey is the key of a request's context that says whether its body came too late.
+type lateKey struct{}
+
 // forward passes requests to a service and its answers back as they come: server-sent
 // events, long-polling and WebSocket. The host stays that of the client, which the service
 // compares with the Origin of the page.
-func forward(to *url.URL, log *slog.Logger) http.Handler {
+func forward(to *url.URL, stall time.Duration, log *slog.Logger) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
@@ -35,7 +39,11 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 		FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
-				return // the client has gone
+				if late, ok := r.Context().Value(lateKey{}).(func() bool); ok && late() {
+					edge.Write(w, edge.Refuse(http.StatusRequestTimeout, "request_timeout", "the body of the request did not come in time"))
+				}
+
+				return // else the client has gone
 			}
 
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -55,11 +63,13 @@ func forward(to *url.URL, log *slog.Logger) http.Handler {
 			w.Header().Del(name)
 		}
 		// How long a request takes is for the service to bound: a stream has no end, and an
-		// upload may be long. When the service gives up, so does this.
+		// upload may be long. When the service gives up, so does this. A client that stops in
+		// a body would otherwise get no answer.
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Time{})
+		late := edge.Watch(w, r, stall)
 
-		proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), lateKey{}, late)))
 	})
 }

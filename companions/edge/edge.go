@@ -85,6 +85,8 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 // not the service's, bounds the time of a request, and answers a panic with a 500.
 func (s Service) Guarded() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Extend(w, requestTime)
+
 		header := w.Header()
 		id := identify(header, r.Header.Get(HeaderRequestID))
 		header.Set(release.Header, release.Version)
@@ -107,8 +109,6 @@ func (s Service) Guarded() http.Handler {
 			}
 			defer conn.Idle()
 		}
-
-		Extend(w, requestTime)
 
 		defer func() {
 			p := recover()

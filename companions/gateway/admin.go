@@ -175,7 +175,15 @@ func (s *Settings) unmask(before Settings) error {
 
 // putConfig replaces the settings, in the file and in effect.
 func (s *Service) putConfig(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxSettings))
+	in := s.bodies.Open(w, r)
+	defer in.Release()
+
+	text, err := io.ReadAll(http.MaxBytesReader(w, in, maxSettings))
+	if edge.Late(err) || errors.Is(err, edge.ErrBusy) {
+		writeError(w, unread(err))
+		return
+	}
+
 	if err != nil {
 		writeError(w, invalid("the body could not be read, or exceeds 4 MiB"))
 		return

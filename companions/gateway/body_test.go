@@ -118,6 +118,43 @@ func TestService_bodyThatStops(t *testing.T) {
 	require.Equal(t, 200, status, text)
 }
 
+// A body that nothing reads, or of which the settings are read, keeps no request open.
+func TestService_bodyThatStops_everywhere(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	settings := one(upstream(t, http.NotFound), "") + "keys: [{name: none, key: key-without-any-model, max_concurrency: 1}]\n"
+	require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+	service, err := gateway.New(gateway.Config{File: file, Key: operatorKey, BodyStall: 50 * time.Millisecond})
+	require.NoError(t, err)
+
+	s := httptest.NewServer(service.Handler())
+	t.Cleanup(s.Close)
+
+	for line, status := range map[string]int{
+		"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost":                             http.StatusUnauthorized,
+		"POST /v1/messages HTTP/1.1\r\nHost: localhost":                                     http.StatusUnauthorized,
+		"POST /v1/responses HTTP/1.1\r\nHost: elsewhere.example":                            http.StatusForbidden,
+		"POST /nowhere HTTP/1.1\r\nHost: localhost":                                         http.StatusNotFound,
+		"GET /health HTTP/1.1\r\nHost: localhost":                                           http.StatusOK,
+		"PUT /admin/config HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: " + operatorKey:        http.StatusRequestTimeout,
+		"PUT /admin/config HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: key-without-any-model": http.StatusForbidden,
+	} {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+
+		_, err = fmt.Fprintf(conn, "%s\r\nContent-Length: 100\r\n\r\n", line)
+		require.NoError(t, err)
+
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, line)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, status, answer.StatusCode, line)
+	}
+}
+
 // One address cannot open connections until no other client can.
 func TestService_Serve_boundsEachClient(t *testing.T) {
 	t.Parallel()

@@ -340,6 +340,7 @@ func unrouted(w http.ResponseWriter, r *http.Request, allowed []string) {
 // Handler serves the whole service.
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		edge.Await(w, r, s.cfg.BodyStall)
 		w.Header().Set("X-Request-Id", rand.Text())
 		w.Header().Set(release.Header, release.Version)
 

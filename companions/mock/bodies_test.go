@@ -107,6 +107,19 @@ func TestService_bodyThatStops(t *testing.T) {
 	}
 }
 
+// A body that nothing reads is given up as well.
+func TestService_bodyThatStops_unread(t *testing.T) {
+	t.Parallel()
+
+	s := httptest.NewServer(mock.New(mock.Config{BodyStall: 50 * time.Millisecond}).Handler())
+	t.Cleanup(s.Close)
+
+	answer, err := http.ReadResponse(bufio.NewReader(begin(t, s, "/nowhere", 100)), nil)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+}
+
 // formHead begins a form, whose file goes on as long as its body.
 const formHead = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 

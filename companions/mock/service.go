@@ -127,6 +127,7 @@ func (s *Service) Handler() http.Handler { return s.checkHost(s.mux) }
 // checkHost rejects pages whose name was made to point at this machine.
 func (s *Service) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		edge.Await(w, r, cmp.Or(s.cfg.BodyStall, edge.BodyStall))
 		w.Header().Set(release.Header, release.Version)
 		w.Header().Set(edge.HeaderRequestID, rand.Text())
 
