@@ -155,6 +155,68 @@ func TestService_bodyThatStops_everywhere(t *testing.T) {
 	}
 }
 
+// A client that does not read its answer keeps neither the source nor its key busy.
+func TestService_clientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+
+	large := `{"choices":[{"message":{"content":"` + strings.Repeat("x", 32<<20) + `"}}]}`
+	url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if text, _ := io.ReadAll(r.Body); strings.Contains(string(text), "large") {
+			fmt.Fprint(w, large)
+			return
+		}
+
+		fmt.Fprint(w, `{"id":"small"}`)
+	})
+	settings := one(url, ", max_concurrency: 1, max_wait_s: 20") + "keys: [{name: a, key: key-of-one-request, max_concurrency: 1}]\n"
+
+	begin := func(stall time.Duration, path string) *server {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(settings), 0o600))
+		service, err := gateway.New(gateway.Config{File: file, Key: operatorKey, WriteStall: stall})
+		require.NoError(t, err)
+
+		s := &server{Server: httptest.NewServer(service.Handler()), t: t, service: service}
+		t.Cleanup(s.Close)
+
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+
+		const body = `{"model":"m","max_tokens":9,"input":"large","messages":[{"role":"user","content":"large"}]}`
+
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-of-one-request\r\n"+
+			"Content-Length: %d\r\n\r\n%s", path, len(body), body)
+		require.NoError(t, err)
+		_, err = io.ReadFull(conn, make([]byte, 12)) // it reads no further
+		require.NoError(t, err)
+
+		return s
+	}
+
+	s := begin(time.Hour, "/v1/chat/completions")
+	status, text := s.chat(`{"model":"m"}`)
+	require.Equal(t, 200, status, text)
+	require.Equal(t, 429, s.do(t.Context(), "POST", "/v1/chat/completions", "key-of-one-request", `{"model":"m"}`).StatusCode)
+
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/responses"} {
+		s := begin(100*time.Millisecond, path)
+		closed := make(chan struct{})
+
+		go func() { // waits for the requests under way, and closes connections that have none
+			s.Server.Close()
+			close(closed)
+		}()
+
+		select {
+		case <-closed:
+		case <-time.After(time.Minute):
+			require.Fail(t, "the request of a client that reads nothing did not end", path)
+		}
+	}
+}
+
 // One address cannot open connections until no other client can.
 func TestService_Serve_boundsEachClient(t *testing.T) {
 	t.Parallel()

@@ -221,7 +221,11 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	}
 
 	if res.StatusCode != http.StatusOK {
-		c.refuse(w, refusalOf(res, to))
+		refused := refusalOf(res, to)
+
+		release() // its client may be slow
+		c.refuse(w, refused)
+
 		return nil, never
 	}
 
@@ -231,7 +235,15 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	case kind == "text/event-stream":
 		(&relay{call: c, to: to, w: w, cancel: cancel, timer: timer}).run(ctx, res)
 	default:
-		return c.whole(ctx, w, res, to), never
+		text, fault := c.whole(ctx, res, to)
+		if fault != nil {
+			return fault, never
+		}
+
+		release() // its client may be slow
+		w.Header().Set("Content-Type", cmp.Or(res.Header.Get("Content-Type"), "application/json"))
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write(text) // the client may be gone
 	}
 
 	return nil, never
@@ -311,35 +323,29 @@ func (c *call) refuse(w http.ResponseWriter, r *refusal) {
 	writeBody(w, r.status, r.text)
 }
 
-// whole passes on an answer that is not streamed.
-func (c *call) whole(ctx context.Context, w http.ResponseWriter, res *http.Response, to *source) *apiError {
+// whole reads an answer that is not streamed.
+func (c *call) whole(ctx context.Context, res *http.Response, to *source) ([]byte, *apiError) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errSlow):
-		return sourceFault(http.StatusGatewayTimeout, "source_timeout", "the source "+to.Name+" did not answer in time")
+		return nil, sourceFault(http.StatusGatewayTimeout, "source_timeout", "the source "+to.Name+" did not answer in time")
 	case err != nil:
-		return sourceFault(http.StatusBadGateway, "source_cut", "the answer of the source "+to.Name+" was cut")
+		return nil, sourceFault(http.StatusBadGateway, "source_cut", "the answer of the source "+to.Name+" was cut")
 	case len(text) > maxAnswer:
-		return sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is too long")
+		return nil, sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is too long")
 	}
-
-	kind := res.Header.Get("Content-Type")
 
 	switch {
 	case json.Valid(text) && gjson.ParseBytes(text).IsObject():
 		c.meter.read(text)
 		text = c.echo(text)
 	case c.path != transcriptions: // which may be plain text
-		return sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is not a JSON object")
+		return nil, sourceFault(http.StatusBadGateway, "source_error", "the answer of the source "+to.Name+" is not a JSON object")
 	}
 
 	c.meter.pieces = int64(len(text) / bytesPerToken)
 
-	w.Header().Set("Content-Type", cmp.Or(kind, "application/json"))
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(text) // the client may be gone
-
-	return nil
+	return text, nil
 }
 
 // echo is an object of the answer with the model's name as it was asked for.

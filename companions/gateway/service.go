@@ -58,6 +58,8 @@ type Config struct {
 	Connections int
 
 	BodyStall time.Duration // silence after which a body is given up; 0: 1 min
+	// WriteStall is how long a client may take to read what was written at once; 0: 2 min.
+	WriteStall time.Duration
 }
 
 // Service is the model gateway.
@@ -106,6 +108,10 @@ func New(cfg Config) (*Service, error) {
 
 	if cfg.BodyStall <= 0 {
 		cfg.BodyStall = edge.BodyStall
+	}
+
+	if cfg.WriteStall <= 0 {
+		cfg.WriteStall = slowClient
 	}
 
 	s := &Service{
@@ -339,7 +345,8 @@ func unrouted(w http.ResponseWriter, r *http.Request, allowed []string) {
 
 // Handler serves the whole service.
 func (s *Service) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(plain http.ResponseWriter, r *http.Request) {
+		w := newTimedWriter(plain, s.cfg.WriteStall)
 		edge.Await(w, r, s.cfg.BodyStall)
 		w.Header().Set("X-Request-Id", rand.Text())
 		w.Header().Set(release.Header, release.Version)

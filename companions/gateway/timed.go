@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+)
+
+// timedWriter gives each write a deadline: a client that reads nothing would keep its
+// request's memory and its place among those of its key.
+type timedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	limit   time.Duration
+}
+
+func newTimedWriter(w http.ResponseWriter, limit time.Duration) *timedWriter {
+	t := &timedWriter{ResponseWriter: w, control: http.NewResponseController(w), limit: limit}
+	t.begin() // the deadline of the request before may have passed
+
+	return t
+}
+
+func (t *timedWriter) begin() {
+	_ = t.control.SetWriteDeadline(time.Now().Add(t.limit)) // recorders of tests have none
+}
+
+// Unwrap gives a response controller the writer below.
+func (t *timedWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *timedWriter) WriteHeader(status int) {
+	t.begin()
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (t *timedWriter) Write(text []byte) (int, error) {
+	t.begin()
+
+	return t.ResponseWriter.Write(text)
+}
+
+// FlushError is what a response controller calls.
+func (t *timedWriter) FlushError() error {
+	t.begin()
+
+	return t.control.Flush()
+}
