@@ -174,6 +174,24 @@ func TestService_messages_stream(t *testing.T) {
 			[]string{`tool_use:f{"a":1}`, "text:x"},
 			"tool_use",
 		},
+		"calls of one index": {
+			[]string{wholeA, wholeB, wholeB2},
+			"tool_calls",
+			[]string{`tool_use:f{"a":1}`, `tool_use:g{"b":2}`, `tool_use:g{"b":2}`},
+			"tool_use",
+		},
+		"calls without index and id": {
+			[]string{bareA, bareA},
+			"tool_calls",
+			[]string{`tool_use:f{"a":1}`, `tool_use:f{"a":1}`},
+			"tool_use",
+		},
+		"an id for each piece": {
+			[]string{callA, `{"tool_calls":[{"index":0,"id":"z","function":{"arguments":"{\"a\":1}"}}]}`},
+			"tool_calls",
+			[]string{`tool_use:f{"a":1}`},
+			"tool_use",
+		},
 		"cut call": {[]string{callA, restA}, "length", []string{`tool_use:f{"a"`}, "max_tokens"},
 		"nothing":  {nil, "stop", nil, "end_turn"},
 	} {
@@ -236,6 +254,10 @@ func TestService_messages_stream_brokenEndsWithAnError(t *testing.T) {
 		"no JSON":   {piece + "data: {\n\n", "api_error", "source_error"},
 		"bad arguments": {
 			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[\"}}]}}]}\n\ndata: [DONE]\n\n",
+			"api_error", "source_error",
+		},
+		"no name": {
+			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n",
 			"api_error", "source_error",
 		},
 		"silence": {piece, "timeout_error", "source_timeout"},

@@ -166,6 +166,23 @@ func TestService_responses_whole(t *testing.T) {
 	require.Equal(t, "source_error", answer.Get("error.code").String())
 }
 
+// A tool call without a name is the source's fault in every interface.
+func TestService_callWithoutName(t *testing.T) {
+	t.Parallel()
+
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`)
+	})
+	s := start(t, one(url, ""), 0)
+
+	for path, body := range map[string]string{"/v1/messages": question, "/v1/responses": `"model":"gpt-x","input":"hi"`} {
+		res := s.do(t.Context(), http.MethodPost, path, operatorKey, "{"+body+"}")
+		text := read(t, res)
+		require.Equal(t, http.StatusBadGateway, res.StatusCode, path+text)
+		require.Contains(t, text, "without a name", path)
+	}
+}
+
 // outline are items as type:content.
 func outline(t *testing.T, output gjson.Result) string {
 	t.Helper()
@@ -255,6 +272,14 @@ func streamed(t *testing.T, pieces ...string) string {
 	return read(t, res)
 }
 
+// Calls as some sources send them: whole in one piece, and not numbered.
+const (
+	wholeA  = `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"a\":1}"}}]}`
+	wholeB  = `{"tool_calls":[{"index":0,"id":"b","function":{"name":"g","arguments":"{\"b\":2}"}}]}`
+	wholeB2 = `{"tool_calls":[{"index":0,"id":"b2","function":{"name":"g","arguments":{"b":2}}}]}`
+	bareA   = `{"tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}`
+)
+
 func delta(text string) string { return `{"choices":[{"delta":` + text + `}]}` }
 
 func TestService_responses_stream(t *testing.T) {
@@ -283,6 +308,16 @@ func TestService_responses_stream(t *testing.T) {
 			[]string{callA, restA, `{"content":"x"}`, callB},
 			"tool_calls",
 			`["function_call:f{\"a\":1}","message:x","function_call:g{\"b\":2}"]`, "completed",
+		},
+		"calls of one index": {
+			[]string{wholeA, wholeB, wholeB2},
+			"tool_calls",
+			`["function_call:f{\"a\":1}","function_call:g{\"b\":2}","function_call:g{\"b\":2}"]`, "completed",
+		},
+		"calls without index and id": {
+			[]string{bareA, bareA},
+			"tool_calls",
+			`["function_call:f{\"a\":1}","function_call:f{\"a\":1}"]`, "completed",
 		},
 		"refusal": {[]string{`{"refusal":"no"}`}, "stop", `["message:no"]`, "completed"},
 		"nothing": {nil, "stop", `[]`, "completed"},
@@ -314,6 +349,7 @@ func TestService_responses_stream_brokenFails(t *testing.T) {
 		"cut":           {[]string{delta(`{"content":"a"}`)}, "source_cut"},
 		"own error":     {[]string{delta(`{"content":"a"}`), `{"error":{"message":"slow down","code":"busy"}}`}, "busy"},
 		"no JSON":       {[]string{"{"}, "source_error"},
+		"no name":       {[]string{delta(`{"tool_calls":[{"function":{"arguments":"{}"}}]}`), "[DONE]"}, "source_error"},
 		"bad arguments": {[]string{delta(`{"tool_calls":[{"function":{"name":"f","arguments":"["}}]}`), "[DONE]"}, "source_error"},
 	} {
 		t.Run(name, func(t *testing.T) {

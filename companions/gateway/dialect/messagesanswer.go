@@ -68,7 +68,11 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 
 	calls := said.Get("tool_calls").Array()
 	for i, one := range calls {
-		arguments := one.Get("function.arguments").String()
+		name, arguments := one.Get("function.name").String(), one.Get("function.arguments").String()
+		if name == "" {
+			return nil, noName
+		}
+
 		if strings.TrimSpace(arguments) == "" {
 			arguments = "{}"
 		}
@@ -83,7 +87,7 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 
 		whole.Content = append(whole.Content, contentBlock{
 			Type: "tool_use", ID: callID(one.Get("id").String()),
-			Name: one.Get("function.name").String(), Input: json.RawMessage(arguments),
+			Name: name, Input: json.RawMessage(arguments),
 		})
 	}
 
@@ -93,8 +97,6 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 
 	return whole, ""
 }
-
-const badArguments = "the source called a tool with arguments that are not a JSON object"
 
 // isObject reports whether a text is a JSON object.
 func isObject(text string) bool {

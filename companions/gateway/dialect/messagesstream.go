@@ -83,7 +83,7 @@ func (s *messageStream) Chunk(text []byte) {
 	s.say("thinking", thinkingOf(said))
 	s.say("text", textOf(said))
 	said.Get("tool_calls").ForEach(func(key, one gjson.Result) bool {
-		s.callPiece(key.Int(), one)
+		s.callPiece(pieceOf(key.Int(), one))
 		return !s.over
 	})
 
@@ -180,44 +180,39 @@ func (s *messageStream) closeBlock() {
 
 // callPiece takes a piece of a tool call. The first call that is not whole is written
 // as it comes; others wait for it.
-func (s *messageStream) callPiece(place int64, piece gjson.Result) {
-	if index := piece.Get("index"); index.Exists() {
-		place = index.Int()
-	}
-
+func (s *messageStream) callPiece(piece callPiece) {
 	var one *streamedCall
 
-	for _, c := range s.calls {
-		if c.index == place {
+	for _, c := range s.calls { // the last one of the place
+		if c.index == piece.place {
 			one = c
 		}
 	}
 
-	if one == nil {
+	if one == nil || piece.begins(one.id, one.arguments.Bytes()) {
 		if len(s.calls) == maxCalls {
 			s.tooLong()
 			return
 		}
 
-		one = &streamedCall{index: place}
+		one = &streamedCall{index: piece.place}
 		s.calls = append(s.calls, one)
 	}
 
 	if one.id == "" {
-		one.id = piece.Get("id").String()
+		one.id = piece.id
 	}
 
 	if one.name == "" {
-		one.name = piece.Get("function.name").String()
+		one.name = piece.name
 	}
 
-	arguments := piece.Get("function.arguments").String()
-	if s.size += len(arguments); s.size > maxArguments {
+	if s.size += len(piece.arguments); s.size > maxArguments {
 		s.tooLong()
 		return
 	}
 
-	one.arguments.WriteString(arguments)
+	one.arguments.WriteString(piece.arguments)
 	s.writeCalls()
 }
 
@@ -263,6 +258,11 @@ func (s *messageStream) End() {
 	cut := s.ended.Get("finish_reason").String() == "length"
 	for ; s.done < len(s.calls); s.done++ {
 		one := s.calls[s.done]
+		if one.name == "" {
+			s.fail("api_error", noName, "source_error")
+			return
+		}
+
 		s.writeCall(one)
 
 		arguments := one.arguments.String()

@@ -119,6 +119,8 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 		}
 
 		switch whole := callArguments(&item.Arguments); {
+		case item.Name == "":
+			return nil, noName
 		case whole:
 		case r.Status == incomplete && i == len(calls)-1: // the limit cut the call
 			item.Status = incomplete

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -38,8 +39,9 @@ type textItem struct {
 
 // callStream is a call of a function that arrives in pieces.
 type callStream struct {
-	place     int64 // among the calls of the source
-	index     int   // of its item; -1: the item waits for the name
+	place     int64  // among the calls of the source
+	index     int    // of its item; -1: the item waits for the name
+	given     string // the id that the source gave; empty: none
 	id, name  string
 	arguments bytes.Buffer
 	sent      int
@@ -88,7 +90,7 @@ func (s *responseStream) Chunk(text []byte) {
 	s.say("text", strings.TrimSuffix(textOf(said), refusal))
 	s.say("refusal", refusal)
 	said.Get("tool_calls").ForEach(func(key, one gjson.Result) bool {
-		s.callPiece(key.Int(), one)
+		s.callPiece(pieceOf(key.Int(), one))
 		return !s.over
 	})
 
@@ -231,39 +233,40 @@ func (t *textItem) place(fields map[string]any) map[string]any {
 }
 
 // callPiece takes a piece of a call of a function.
-func (s *responseStream) callPiece(place int64, piece gjson.Result) {
-	if index := piece.Get("index"); index.Exists() {
-		place = index.Int()
-	}
-
-	one := s.callAt(place)
+func (s *responseStream) callPiece(piece callPiece) {
+	one := s.callOf(piece)
 	if one == nil {
 		return
 	}
 
-	if one.id == "" {
-		one.id = piece.Get("id").String()
+	if one.given == "" {
+		one.given = piece.id
 	}
 
 	if one.name == "" {
-		one.name = piece.Get("function.name").String()
+		one.name = piece.name
 	}
 
-	arguments := piece.Get("function.arguments").String()
-	if !s.holds(len(arguments)) {
+	if !s.holds(len(piece.arguments)) {
 		return
 	}
 
-	one.arguments.WriteString(arguments)
+	one.arguments.WriteString(piece.arguments)
 	s.writeCall(one)
 }
 
-// callAt is the call at a place of the source's; nil: there are too many.
-func (s *responseStream) callAt(place int64) *callStream {
-	for _, one := range s.calls {
-		if one.place == place {
-			return one
+// callOf is the call that a piece belongs to; nil: there are too many.
+func (s *responseStream) callOf(piece callPiece) *callStream {
+	for _, one := range slices.Backward(s.calls) { // the last one of the place
+		if one.place != piece.place {
+			continue
 		}
+
+		if piece.begins(one.given, one.arguments.Bytes()) {
+			break
+		}
+
+		return one
 	}
 
 	if len(s.calls) == maxCalls {
@@ -271,7 +274,7 @@ func (s *responseStream) callAt(place int64) *callStream {
 		return nil
 	}
 
-	one := &callStream{place: place, index: -1}
+	one := &callStream{place: piece.place, index: -1}
 	s.calls = append(s.calls, one)
 
 	return one
@@ -286,7 +289,7 @@ func (s *responseStream) writeCall(one *callStream) {
 	if one.index < 0 {
 		s.closeText(completed)
 
-		one.id = functionCallID(one.id)
+		one.id = functionCallID(one.given)
 		one.index = len(s.response.Output)
 		s.add(s.callItem(one, inProgress, ""))
 	}
@@ -324,7 +327,7 @@ func (s *responseStream) End() {
 
 	for i, one := range s.calls {
 		if one.name == "" {
-			s.fail("source_error", "the source called a tool without a name")
+			s.fail("source_error", noName)
 			return
 		}
 
