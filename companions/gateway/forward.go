@@ -200,10 +200,10 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 
+	began := time.Now()
+
 	timer := time.AfterFunc(to.timeout(), func() { cancel(errSlow) })
 	defer timer.Stop()
-
-	began := time.Now()
 
 	res, err := c.send(ctx, to)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 
 	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); {
 	case kind == "text/event-stream":
-		(&relay{call: c, to: to, w: w, cancel: cancel, timer: timer}).run(ctx, res)
+		(&relay{call: c, to: to, w: w, cancel: cancel, timer: timer, due: began.Add(to.timeout())}).run(ctx, res)
 	default:
 		text, fault := c.whole(ctx, res, to)
 		if fault != nil {

@@ -27,6 +27,7 @@ type relay struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // ends the request of a silent source
+	due    time.Time   // when it does
 
 	begun   bool // there was data
 	ended   bool // there was a finish reason, [DONE] or an error
@@ -48,8 +49,7 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 	y.w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(y.w)
 
-	flush := out.Flush
-	if flush() != nil {
+	if y.write(out.Flush) != nil {
 		y.cancel(nil)
 		return
 	}
@@ -70,28 +70,39 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 			if l.err != nil {
 				y.end(ctx, l.err)
 
-				_ = flush() // the client may be gone
+				_ = out.Flush() // the client may be gone
 
 				return
 			}
 
-			if text := y.take(l.text); text != nil {
-				_, err = y.w.Write(text)
-			}
+			text := y.take(l.text)
+			err = y.write(func() error {
+				if text != nil {
+					if _, err := y.w.Write(text); err != nil {
+						return err
+					}
+				}
 
-			if err == nil && !l.more {
-				err = flush()
-			}
+				if l.more {
+					return nil
+				}
+
+				return out.Flush()
+			})
 		case <-ctx.Done():
 			y.end(ctx, ctx.Err())
 
-			_ = flush() // the client may be gone
+			_ = out.Flush() // the client may be gone
 
 			return
 		case <-quiet.C:
-			if _, err = io.WriteString(y.w, ": keep-alive\n\n"); err == nil {
-				err = flush()
-			}
+			err = y.write(func() error {
+				if _, err := io.WriteString(y.w, ": keep-alive\n\n"); err != nil {
+					return err
+				}
+
+				return out.Flush()
+			})
 		}
 
 		if err != nil { // the client left: so does the request to the source
@@ -99,6 +110,25 @@ func (y *relay) run(ctx context.Context, res *http.Response) {
 			return
 		}
 	}
+}
+
+// write writes to the client. While it blocks, nothing is read of the source, whose silence
+// does not count.
+func (y *relay) write(what func() error) error {
+	y.timer.Stop()
+
+	left := time.Until(y.due)
+	err := what()
+
+	y.silentFor(left)
+
+	return err
+}
+
+// silentFor lets the source be silent for so long from now.
+func (y *relay) silentFor(d time.Duration) {
+	y.due = time.Now().Add(d)
+	y.timer.Reset(d)
 }
 
 // readLines gives the lines of a stream until it ends or the context does.
@@ -152,7 +182,7 @@ func (y *relay) take(text []byte) []byte {
 
 	value, isData := bytes.CutPrefix(bare, []byte("data:"))
 	if !isData {
-		y.timer.Reset(y.patience())
+		y.silentFor(y.patience())
 
 		if y.dropped && len(bare) == 0 {
 			y.dropped = false
@@ -163,7 +193,7 @@ func (y *relay) take(text []byte) []byte {
 	}
 
 	y.begun = true
-	y.timer.Reset(y.patience())
+	y.silentFor(y.patience())
 
 	value = bytes.TrimSpace(value)
 	if string(value) == "[DONE]" {
