@@ -18,27 +18,33 @@ type breaker struct {
 	failed int
 	pause  time.Duration
 	until  time.Time // it is open until then
-	trying bool
+	probe  probe     // that is under way; 0: none
+	probes probe     // so far
 }
 
+// probe is the number of the request that tries an open source again; 0: a request that was
+// allowed while the source was not open.
+type probe int64
+
 // allow reports whether a request may be sent, and else when to come again. Every
-// request that was allowed reports its outcome.
-func (b *breaker) allow(now time.Time) (bool, time.Duration) {
+// request that was allowed reports its outcome, with the probe that it is.
+func (b *breaker) allow(now time.Time) (ok bool, as probe, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	switch {
 	case b.failed < breakAfter:
-		return true, 0
+		return true, 0, 0
 	case now.Before(b.until):
-		return false, b.until.Sub(now)
-	case b.trying:
-		return false, time.Second
+		return false, 0, b.until.Sub(now)
+	case b.probe != 0:
+		return false, 0, time.Second
 	}
 
-	b.trying = true
+	b.probes++
+	b.probe = b.probes
 
-	return true, 0
+	return true, b.probe, 0
 }
 
 // open reports whether requests are kept away.
@@ -46,21 +52,22 @@ func (b *breaker) open(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	return b.failed >= breakAfter && (b.trying || now.Before(b.until))
+	return b.failed >= breakAfter && (b.probe != 0 || now.Before(b.until))
 }
 
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.failed, b.pause, b.trying = 0, 0, false
+	b.failed, b.pause, b.probe = 0, 0, 0
 }
 
-func (b *breaker) failedAt(now time.Time) {
+func (b *breaker) failedAt(now time.Time, as probe) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.trying = false
+	b.ended(as)
+
 	if b.failed++; b.failed >= breakAfter {
 		b.pause = min(max(2*b.pause, breakFirst), breakMost)
 		b.until = now.Add(b.pause)
@@ -68,9 +75,16 @@ func (b *breaker) failedAt(now time.Time) {
 }
 
 // abandoned is the outcome of a request whose client left before the source answered.
-func (b *breaker) abandoned() {
+func (b *breaker) abandoned(as probe) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.trying = false
+	b.ended(as)
+}
+
+// ended lets another request try again, if that which tried has ended.
+func (b *breaker) ended(as probe) {
+	if as != 0 && as == b.probe {
+		b.probe = 0
+	}
 }

@@ -175,7 +175,8 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 		return fault, otherSource
 	}
 
-	if ok, after := to.breaker.allow(time.Now()); !ok {
+	ok, as, after := to.breaker.allow(time.Now())
+	if !ok {
 		e := unavailable("the source " + to.Name + " has failed again and again; it is tried again soon")
 		e.after = after
 
@@ -184,7 +185,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 
 	release, err := to.queue.acquire(r.Context(), c.by.name, to.wait())
 	if err != nil {
-		to.breaker.abandoned()
+		to.breaker.abandoned(as)
 
 		switch {
 		case errors.Is(err, errFull):
@@ -207,7 +208,7 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 
 	res, err := c.send(ctx, to)
 	if err != nil {
-		return c.failed(ctx, to, err)
+		return c.failed(ctx, to, as, err)
 	}
 	defer res.Body.Close()
 
@@ -264,19 +265,19 @@ func (c *call) send(ctx context.Context, to *source) (*http.Response, error) {
 }
 
 // failed is the fault of a request that got no answer.
-func (c *call) failed(ctx context.Context, to *source, err error) (*apiError, again) {
+func (c *call) failed(ctx context.Context, to *source, as probe, err error) (*apiError, again) {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
-		to.unreachable(errSlow)
+		to.unreachable(errSlow, as)
 		return sourceFault(http.StatusGatewayTimeout, "source_timeout", "the source "+to.Name+" did not answer in time"), otherSource
 	case ctx.Err() != nil:
-		to.breaker.abandoned()
+		to.breaker.abandoned(as)
 		c.service.usage.add(c.by.name, c.target.model, c.meter.tally())
 
 		return sourceFault(499, "client_gone", "the client left"), never
 	}
 
-	to.unreachable(err)
+	to.unreachable(err, as)
 	c.service.log.Warn("failed to reach a source", "source", to.Name, "error", to.clean(cause(err)))
 
 	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), sameAgain

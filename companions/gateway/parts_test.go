@@ -77,27 +77,58 @@ func TestBreaker(t *testing.T) {
 
 	b, now := &breaker{}, time.Now()
 	for range breakAfter {
-		ok, _ := b.allow(now)
+		ok, as, _ := b.allow(now)
 		require.True(t, ok)
-		b.failedAt(now)
+		b.failedAt(now, as)
 	}
 
-	ok, after := b.allow(now)
+	ok, _, after := b.allow(now)
 	require.False(t, ok)
 	require.Equal(t, breakFirst, after)
 	now = now.Add(breakFirst)
-	ok, _ = b.allow(now)
+	ok, first, _ := b.allow(now)
 	require.True(t, ok, "one request tries again")
-	ok, _ = b.allow(now)
+	ok, _, _ = b.allow(now)
 	require.False(t, ok, "a second one does not")
-	b.abandoned()
-	ok, _ = b.allow(now)
+	b.abandoned(first)
+	ok, second, _ := b.allow(now)
 	require.True(t, ok)
-	b.failedAt(now)
-	_, after = b.allow(now)
+	b.failedAt(now, second)
+	_, _, after = b.allow(now)
 	require.Equal(t, 2*breakFirst, after)
 	b.succeeded()
 	require.False(t, b.open(now))
+}
+
+// Requests that were allowed before the breaker opened, and an earlier probe, end no probe.
+func TestBreaker_abandoned_keepsTheProbeOfAnother(t *testing.T) {
+	t.Parallel()
+
+	b, now := &breaker{}, time.Now()
+	_, before, _ := b.allow(now)
+
+	for range breakAfter {
+		b.failedAt(now, 0)
+	}
+
+	now = now.Add(breakFirst)
+	ok, first, _ := b.allow(now)
+	require.True(t, ok)
+	b.abandoned(before)
+	ok, _, _ = b.allow(now)
+	require.False(t, ok, "the probe is under way")
+
+	b.abandoned(first)
+	ok, second, _ := b.allow(now)
+	require.True(t, ok)
+	b.abandoned(first)
+	b.failedAt(now, before)
+	ok, _, _ = b.allow(now.Add(breakMost))
+	require.False(t, ok, "the second probe is under way")
+
+	b.abandoned(second)
+	ok, _, _ = b.allow(now.Add(breakMost))
+	require.True(t, ok)
 }
 
 func TestSettings_faults(t *testing.T) {

@@ -213,8 +213,8 @@ func (s *source) answered(took time.Duration) {
 }
 
 // unreachable notes a failed contact.
-func (s *source) unreachable(err error) {
-	s.breaker.failedAt(time.Now())
+func (s *source) unreachable(err error, as probe) {
+	s.breaker.failedAt(time.Now(), as)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
