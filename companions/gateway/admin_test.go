@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -164,4 +166,37 @@ func TestAdmin_page(t *testing.T) {
 	res := start(t, commented, 0).do(t.Context(), "GET", "/admin", "", "")
 	require.Contains(t, res.Header.Get("Content-Security-Policy"), "script-src 'sha256-")
 	require.Contains(t, read(t, res), "Model gateway")
+}
+
+// What a killed process has left of files that it replaced is removed at a start: it holds keys.
+func TestService_Serve_removesUnfinishedFiles(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(one(upstream(t, http.NotFound), "")), 0o600))
+
+	for _, name := range []string{".config.yaml.123456", ".usage.json.4294967295", ".config.yaml.swp", ".other.1"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("keys"), 0o600))
+	}
+
+	service, err := gateway.New(gateway.Config{File: file, Key: operatorKey})
+	require.NoError(t, err)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, service.Serve(ctx, listener))
+
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+
+	require.Equal(t, []string{".config.yaml.swp", ".other.1", "config.yaml"}, names)
 }

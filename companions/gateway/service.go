@@ -271,6 +271,15 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(bound.Listen(listener, clients.Refusal)) }()
+
+	s.files.Lock()
+	err := errors.Join(removeParts(s.cfg.File), removeParts(s.usage.file))
+	s.files.Unlock()
+
+	if err != nil {
+		s.log.Warn("failed to remove unfinished files of the gateway", "error", err)
+	}
+
 	go s.watch(ctx)
 
 	s.starts()

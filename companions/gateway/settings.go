@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -274,7 +275,7 @@ func writeFile(file string, text []byte) error {
 		return err
 	}
 
-	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // mode 0600
+	f, err := os.CreateTemp(dir, partOf(file)+"*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -296,4 +297,23 @@ func writeFile(file string, text []byte) error {
 	defer parent.Close()
 
 	return parent.Sync()
+}
+
+// partOf is what the names of the files begin with that are to replace a file.
+func partOf(file string) string { return "." + filepath.Base(file) + "." }
+
+// removeParts removes what writeFile has left behind where its process was killed. The names
+// end in a number: an editor's files of the same beginning stay.
+func removeParts(file string) error {
+	dir := filepath.Dir(file)
+
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		number, is := strings.CutPrefix(entry.Name(), partOf(file))
+		if _, not := strconv.ParseUint(number, 10, 64); is && not == nil && entry.Type().IsRegular() {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, entry.Name())))
+		}
+	}
+
+	return err
 }
