@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -106,4 +107,28 @@ func TestService_Serve_boundsClientsOfAProxy(t *testing.T) {
 	close(release)
 	require.Equal(t, http.StatusOK, <-first)
 	require.Equal(t, http.StatusOK, <-second)
+}
+
+// deadlines is a writer that notes the deadline of reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.read = at
+
+	return nil
+}
+
+// A request that is rejected for its host has a deadline too: net/http drains its body.
+func TestService_Guarded_rejectsWithADeadline(t *testing.T) {
+	t.Parallel()
+
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequest(http.MethodPost, "http://elsewhere.example/", io.MultiReader())
+	Service{Log: slog.New(slog.DiscardHandler)}.Guarded().ServeHTTP(w, r)
+
+	require.Equal(t, http.StatusForbidden, w.Code)
+	require.False(t, w.read.IsZero())
 }
