@@ -212,7 +212,7 @@ func newCharge(q *Quota, old *Info) *charge {
 		return &charge{quota: q}
 	}
 
-	return &charge{quota: q, credit: old.Size}
+	return &charge{quota: q, credit: min(old.Size, old.blocks*512)} // of a sparse file only what it takes
 }
 
 // entry takes what a new file takes without content. One that is replaced has it.
@@ -226,6 +226,11 @@ func (c *charge) entry(old *Info) error {
 
 func (c *charge) take(n diskspace.Usage) error {
 	free := min(c.credit, n.Bytes)
+	if free > 0 && c.quota != nil { // the old content is on the disk until the new one replaces it
+		if err := c.quota.w.checkReserve(n); err != nil {
+			return err
+		}
+	}
 
 	n.Bytes -= free
 	if err := c.quota.Take(n); err != nil {

@@ -215,6 +215,8 @@ func TestQuota_everyWriterAsks(t *testing.T) {
 			_, err = w.WriteFile(t.Context(), "dir/file", strings.NewReader(strings.Repeat("z", 1000)), WriteOptions{})
 			if c.code == CodeNoSpace {
 				require.NoError(t, err)
+			} else {
+				require.True(t, domain.HasCode(err, c.code), "both contents are on the disk for a moment: %v", err)
 			}
 
 			left, err := os.ReadDir(filepath.Join(w.store.root, stagingDir))
@@ -243,4 +245,19 @@ func TestQuota_growingFileStopsAtTheLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, used.Bytes, w.store.limits.Bytes)
 	require.Greater(t, used.Bytes, int64(900<<10))
+}
+
+// A sparse file takes nothing, so that replacing it credits nothing.
+func TestQuota_sparseFileGivesNoCredit(t *testing.T) {
+	w := open(t)
+	w.put(t, "sparse", "")
+	require.NoError(t, os.Truncate(filepath.Join(w.host, "sparse"), 1<<20))
+	w.room(t, 64<<10).Close()
+
+	_, err := w.WriteFile(t.Context(), "sparse", strings.NewReader(strings.Repeat("x", 1<<20)), WriteOptions{})
+	require.True(t, domain.HasCode(err, CodeNoSpace), "%v", err)
+
+	used, err := diskspace.Measure(t.Context(), w.host, diskspace.Usage{})
+	require.NoError(t, err)
+	require.LessOrEqual(t, used.Bytes, w.store.limits.Bytes)
 }
