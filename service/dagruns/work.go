@@ -25,7 +25,10 @@ func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error
 	}
 
 	if err == nil && step.Ended && step.Parent != "" {
-		_, err = s.cfg.Runs.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)})
+		waiter := schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(step.ParentSolution, step.Parent)}
+		if _, fault := s.cfg.Runs.NotifyWaiter(ctx, waiter); fault != nil {
+			err = domain.Unavailablef("Temporal", fault)
+		}
 	}
 
 	return step, err
@@ -281,7 +284,7 @@ func (s *Service) stop(ctx context.Context, work dagrun.UnitWork) error {
 	if u.ChildID != "" {
 		cancelled, err := s.cfg.Store.CancelDAGRun(ctx, u.ChildID)
 		if err == nil && cancelled {
-			err = s.cfg.Runs.ResumeDAGRun(ctx, work.ChildSolution, u.ChildID)
+			err = s.signal(ctx, work.ChildSolution, u.ChildID)
 		}
 
 		return err
