@@ -102,7 +102,7 @@ func (s *Store) RunNow(ctx context.Context, ownerID, taskID string) (plan schedu
 			return err
 		}
 
-		run, err := t.decide(now, schedule.TickFired, schedule.ReasonRunNow, true)
+		run, _, err := t.decide(now, schedule.TickFired, schedule.ReasonRunNow, true)
 		plan.Run = &run
 
 		if err != nil {
@@ -142,65 +142,83 @@ func (t *taking) take(tick time.Time) error {
 	outcome, runs := t.task.Taken(age)
 	switch {
 	case !runs:
-		_, err := t.insert(tick, "ended", domain.RunFailed, outcome, schedule.ReasonWindowOver, false)
+		_, _, err := t.insert(tick, "ended", domain.RunFailed, outcome, schedule.ReasonWindowOver, false)
 		return err
 	case outcome == schedule.TickCaughtUp:
-		_, err := t.decide(tick, outcome, schedule.ReasonLate, false)
+		_, _, err := t.decide(tick, outcome, schedule.ReasonLate, false)
 		return err
 	default:
-		_, err := t.decide(tick, outcome, "", false)
+		_, _, err := t.decide(tick, outcome, "", false)
 		return err
 	}
 }
 
-// decide records a tick that is to run, by the overlap policy.
-func (t *taking) decide(tick time.Time, outcome schedule.TickOutcome, reason string, manual bool) (schedule.Run, error) {
+// decide records a tick that is to run, by the overlap policy. With false it has a record
+// already, and nothing was done.
+func (t *taking) decide(
+	tick time.Time, outcome schedule.TickOutcome, reason string, manual bool,
+) (run schedule.Run, recorded bool, err error) {
 	decision := t.task.Overlap.Overlapping(t.running, t.waiting)
 	if decision.Outcome != "" {
 		return t.insert(tick, "ended", domain.RunFailed, decision.Outcome, decision.Reason, manual)
 	}
 
 	if decision.Waits {
-		t.waiting++
-		return t.insert(tick, "waiting", domain.RunRunning, outcome, reason, manual)
+		run, recorded, err = t.insert(tick, "waiting", domain.RunRunning, outcome, reason, manual)
+		if recorded {
+			t.waiting++
+		}
+
+		return run, recorded, err
+	}
+
+	run, recorded, err = t.insert(tick, "running", domain.RunRunning, outcome, reason, manual)
+	if err != nil || !recorded {
+		return run, recorded, err
 	}
 
 	if decision.CancelOthers {
-		if err := t.cancelOthers(); err != nil {
-			return schedule.Run{}, err
+		if err := t.cancelOthers(run.ID); err != nil {
+			return run, recorded, err
 		}
 	}
 
-	run, err := t.insert(tick, "running", domain.RunRunning, outcome, reason, manual)
 	t.running++
 	t.plan.Start = append(t.plan.Start, run.ID)
 
-	return run, err
+	return run, recorded, nil
 }
 
+// insert records a tick; with false it has a record already: one that was taken a little
+// early, before a change of the task planned it again.
 func (t *taking) insert(
 	tick time.Time, state string, status domain.RunStatus, outcome schedule.TickOutcome, reason string, manual bool,
-) (schedule.Run, error) {
+) (run schedule.Run, recorded bool, err error) {
 	due := tick
 	if !manual {
 		due = schedule.FireAt(t.task.ID, tick, t.task.JitterS)
 	}
 
-	run, err := oneRun(t.ctx, t.tx, `
+	run, err = oneRun(t.ctx, t.tx, `
 		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, reason_code, scheduled_for, due_at, triggered_at,
 		                            finished_at)
 		VALUES (@id, @task, @manual, @state, @status, @outcome, nullif(@reason, ''), @tick, @due, @now,
 		        CASE WHEN @state = 'ended' THEN @now::timestamptz END)
+		ON CONFLICT (task_id, scheduled_for) WHERE NOT manual DO NOTHING
 		RETURNING `+runColumns,
 		pgx.NamedArgs{
 			"id": domain.NewID(), "task": t.task.ID, "manual": manual, "state": state, "status": status, "outcome": outcome,
 			"reason": reason, "tick": tick, "due": due, "now": t.now,
 		})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return run, false, nil
+	}
+
 	if err == nil && state == "ended" {
 		t.notRun = append(t.notRun, run)
 	}
 
-	return run, err
+	return run, err == nil, err
 }
 
 // notifyMissed reports to webhooks the ticks that did not run, all those of one transaction
@@ -213,8 +231,8 @@ func (t *taking) notifyMissed() error {
 	return webhooks.TaskEvent(t.ctx, t.tx, webhook.RunMissed, t.task, t.notRun)
 }
 
-// cancelOthers ends the runs that wait, and has the others stopped.
-func (t *taking) cancelOthers() error {
+// cancelOthers ends the runs that wait, and has those stopped that run, but for one.
+func (t *taking) cancelOthers(but string) error {
 	end := domain.EndOfRun("", "", "", true)
 	rows, _ := t.tx.Query(t.ctx, `
 		UPDATE scheduled_runs
@@ -229,7 +247,7 @@ func (t *taking) cancelOthers() error {
 	t.notRun = append(t.notRun, cancelled...)
 	rows, _ = t.tx.Query(t.ctx, `
 		UPDATE scheduled_runs SET cancel_requested = true
-		WHERE  task_id = $1 AND state = 'running' AND NOT cancel_requested RETURNING session_id, chat_id`, t.task.ID)
+		WHERE  task_id = $1 AND state = 'running' AND id <> $2 AND NOT cancel_requested RETURNING session_id, chat_id`, t.task.ID, but)
 
 	var (
 		session *domain.SessionID

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -472,4 +473,95 @@ func TestScheduledTasks_ofOthers(t *testing.T) {
 	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
 	s.due(task.ID, 3)
 	require.Empty(t, s.take(task.ID).Start, "nothing works for a user who is gone")
+}
+
+// TestChangeScheduledTask_keepsWhatIsDue holds that only a change of when a task is due
+// plans its ticks again: an overdue tick, or one that waits for its jitter, is not lost.
+func TestChangeScheduledTask_keepsWhatIsDue(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		change func(*schedule.Task)
+		kept   bool
+	}{
+		"title":    {func(task *schedule.Task) { task.Title = "other" }, true},
+		"jitter":   {func(task *schedule.Task) { task.JitterS = 0 }, true},
+		"cron":     {func(task *schedule.Task) { task.Cron = "*/2 * * * *" }, false},
+		"timezone": {func(task *schedule.Task) { task.Timezone = "Europe/Berlin" }, false},
+		"disabled": {func(task *schedule.Task) { task.Enabled = false }, false},
+		"expiry": {func(task *schedule.Task) {
+			end := time.Now().Add(24 * time.Hour)
+			task.ExpiresAt = &end
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(func(spec *schedule.TaskSpec) { spec.JitterS = 3600 })
+			s.due(task.ID, 300)
+
+			before, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+			require.NoError(t, err)
+			changed, err := s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error {
+				c.change(task)
+				return nil
+			})
+			require.NoError(t, err)
+
+			if !c.kept {
+				require.NotEqual(t, before.NextRunAt, changed.NextRunAt)
+				return
+			}
+
+			require.Equal(t, before.NextRunAt, changed.NextRunAt)
+
+			var fire time.Time
+			require.NoError(t, s.db.Pool.QueryRow(t.Context(), `SELECT next_fire_at FROM scheduled_tasks WHERE id = $1`, task.ID).Scan(&fire))
+			require.True(t, fire.Equal(schedule.FireAt(task.ID, *changed.NextRunAt, changed.JitterS)))
+
+			s.take(task.ID)
+			runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
+			require.NoError(t, err)
+			require.NotEmpty(t, runs)
+			require.True(t, runs[len(runs)-1].ScheduledFor.Equal(*before.NextRunAt))
+		})
+	}
+}
+
+// A tick that has a record is neither recorded nor run again, and ends no other run.
+func TestTakeTicks_recordedAlready(t *testing.T) {
+	t.Parallel()
+
+	for _, overlap := range []schedule.Overlap{schedule.OverlapAllowAll, schedule.OverlapCancelOther, schedule.OverlapBufferAll} {
+		t.Run(string(overlap), func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
+
+			again := func() {
+				_, err := s.db.Pool.Exec(t.Context(), `
+					UPDATE scheduled_tasks SET next_run_at = date_trunc('year', now()) WHERE id = $1`, task.ID)
+				require.NoError(t, err)
+				_, err = s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error {
+					task.CatchupWindowS = 2 * 366 * 24 * 3600
+					return nil
+				})
+				require.NoError(t, err)
+			}
+
+			again()
+			require.Len(t, s.take(task.ID).Start, 1)
+
+			all := s.outcomes(task.ID)
+
+			again()
+			require.Empty(t, s.take(task.ID).Start)
+			require.Equal(t, all, s.outcomes(task.ID))
+
+			var cancelled int
+			require.NoError(t, s.db.Pool.QueryRow(t.Context(), `
+				SELECT count(*) FROM scheduled_runs WHERE task_id = $1 AND cancel_requested`, task.ID).Scan(&cancelled))
+			require.Zero(t, cancelled)
+		})
+	}
 }

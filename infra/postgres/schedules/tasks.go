@@ -110,8 +110,9 @@ func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (schedule.
 	return task, pg.Fault("read scheduled task", err)
 }
 
-// ChangeScheduledTask lets change set the fields of a task, and plans its ticks again
-// from now on. Change is called under the lock of the task and checks what it sets.
+// ChangeScheduledTask lets change set the fields of a task. A change of when it is due plans
+// its ticks again from now on; any other keeps those that are due and not taken yet. Change
+// is called under the lock of the task and checks what it sets.
 func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*schedule.Task) error) (
 	changed schedule.Task, err error,
 ) {
@@ -121,21 +122,16 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			return err
 		}
 
-		before := task.WorkspaceID
+		before := task
 		if err := change(&task); err != nil {
 			return err
 		}
 
-		if err := checkNewWorkspace(ctx, tx, ownerID, before, task.WorkspaceID); err != nil {
+		if err := checkNewWorkspace(ctx, tx, ownerID, before.WorkspaceID, task.WorkspaceID); err != nil {
 			return err
 		}
 
-		now, err := clock(ctx, tx)
-		if err != nil {
-			return err
-		}
-
-		fire, err := planNext(&task, now)
+		fire, err := planChanged(ctx, tx, before, &task)
 		if err != nil {
 			return err
 		}
@@ -223,6 +219,26 @@ func planNext(task *schedule.Task, after time.Time) (fire *time.Time, err error)
 	task.NextRunAt = &tick
 
 	return &at, nil
+}
+
+// planChanged sets the next tick of a task after a change: the one that it has, unless the
+// change is one of when ticks are due. Jitter only moves when that tick fires.
+func planChanged(ctx context.Context, tx pgx.Tx, before schedule.Task, task *schedule.Task) (fire *time.Time, err error) {
+	sameEnd := before.ExpiresAt == task.ExpiresAt ||
+		before.ExpiresAt != nil && task.ExpiresAt != nil && before.ExpiresAt.Equal(*task.ExpiresAt)
+	if sameEnd && before.Cron == task.Cron && before.Timezone == task.Timezone && before.Enabled == task.Enabled && before.NextRunAt != nil {
+		at := schedule.FireAt(task.ID, *before.NextRunAt, task.JitterS)
+		task.NextRunAt = before.NextRunAt
+
+		return &at, nil
+	}
+
+	now, err := clock(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+
+	return planNext(task, now)
 }
 
 func specArgs(t schedule.Task, fire *time.Time) pgx.NamedArgs {
