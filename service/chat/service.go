@@ -203,6 +203,12 @@ func (s *Service) answer(
 		return ack, err
 	}
 
+	// Before the answer counts: a repeat of an answered request would find nothing to resolve.
+	run, err := s.cfg.Store.SessionRun(ctx, ownerID, sessionID)
+	if err != nil {
+		return ack, err
+	}
+
 	if ack.Resolved, err = s.cfg.Store.ResolveQuestion(
 		ctx,
 		ownerID,
@@ -214,11 +220,6 @@ func (s *Service) answer(
 	}
 
 	if ack.Resolved {
-		run, err := s.cfg.Store.SessionRun(ctx, ownerID, sessionID)
-		if err != nil {
-			return ack, err
-		}
-
 		run.Open = true
 
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
