@@ -18,14 +18,14 @@ type Budget struct {
 const CodeCheckpointBudget = "checkpoint_budget"
 
 // affords fails when the files of a checkpoint are more than the budget has left.
-func (c *Capturer) affords(ctx context.Context, sessionID domain.SessionID, needs int64) error {
+func (c *Capturer) affords(ctx context.Context, sessionID domain.SessionID, needs int64, retried func(func() error) error) error {
 	if needs == 0 || c.cfg.Budget == (Budget{}) {
 		return nil
 	}
 
 	var session, owner int64
 
-	err := retried(ctx, func() (err error) {
+	err := retried(func() (err error) {
 		session, owner, err = c.cfg.Store.CheckpointBytes(ctx, sessionID)
 		return err
 	})

@@ -31,6 +31,9 @@ type Capturer struct {
 	sessions map[domain.SessionID]*capturing
 	active   int           // looks and uploads under way or waiting for their turn
 	idle     chan struct{} // for who waits until none is; closed then
+	delayed  int           // captures that are kept while the object store refuses them
+	refused  time.Time     // when one was left for a later look
+	draining chan struct{} // closed by Drain
 
 	repairing sync.Mutex
 	repaired  string // the session up to which Repair has come
@@ -42,7 +45,7 @@ func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
 		return nil, errors.New("history: the configuration needs Records, Files, Process and Logger")
 	}
 
-	return &Capturer{cfg: cfg}, nil
+	return &Capturer{cfg: cfg, draining: make(chan struct{})}, nil
 }
 
 // work counts one more look or upload, until done is called.
@@ -192,7 +195,7 @@ func (c *Capturer) capture(ctx context.Context, sessionID domain.SessionID, s *c
 		return due.Held, err
 	}
 
-	before, over := s.begin(due.IDs)
+	before, own := s.begin(due.IDs)
 
 	c.enter(sessionID)
 
@@ -201,23 +204,30 @@ func (c *Capturer) capture(ctx context.Context, sessionID domain.SessionID, s *c
 		defer done()
 		defer c.leave(sessionID, s)
 		defer stop()
-		defer over()
+		defer s.over(due.IDs, own)
 
-		c.store(context.WithoutCancel(ctx), due, pending, before)
+		c.store(context.WithoutCancel(ctx), due, pending, before, own)
 	}()
 
 	return due.Held, nil
 }
 
-// release leaves checkpoints for another try when the caller went away, and
-// gives them up when their files cannot be read.
+// release leaves checkpoints for another try when the caller went away or something that
+// they need is not available, and gives them up when their files cannot be read.
 func (c *Capturer) release(ctx context.Context, sessionID domain.SessionID, ids []string, cause error) {
 	free := context.WithoutCancel(ctx)
 
 	var err error
-	if ctx.Err() != nil {
+
+	switch {
+	case ctx.Err() != nil:
 		err = c.cfg.Store.LeaveCaptures(free, c.cfg.Process, ids)
-	} else {
+	case unavailable(cause):
+		c.cfg.Logger.Warn("failed to read the files of checkpoints, leaving them for a later look", "session_id", sessionID, "error", cause)
+		c.leftForLater()
+
+		err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, ids, cause.Error())
+	default:
 		err = c.cfg.Store.FailCaptures(free, c.cfg.Process, ids, cause.Error())
 	}
 
@@ -243,52 +253,80 @@ func (c *Capturer) keep(ctx context.Context, ids []string) (stop func()) {
 	return cancel
 }
 
-// storeTries is how often the object store is tried before files are given up.
-const storeTries = 4
+const (
+	// storeTries is how often storing is tried before callers stop waiting for it, and
+	// before files are given up when the fault is none of an outage.
+	storeTries = 4
+	// longestPause is that between two tries.
+	longestPause = 15 * time.Second
+	// maxDelayed is of how many captures a process keeps the files during an outage. They
+	// take space on its disk; more are left for a later look.
+	maxDelayed = 32
+	// releaseTimeout bounds the record of what could not be stored.
+	releaseTimeout = 10 * time.Second
+)
 
 // store keeps what was seen and records it, after the capture before: what changed
-// since that one is emitted.
-func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending Pending, before <-chan struct{}) {
+// since that one is emitted. While something is not available it tries again, up to
+// lookTimeout, and leaves the checkpoints for a later look then.
+func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending Pending, before, own *transfer) {
 	defer pending.Discard()
 
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 
+	t := try{c: c, ctx: ctx, due: due, own: own}
+	defer t.end()
+
 	var snapshot history.Snapshot
 
-	err := c.affords(ctx, due.SessionID, pending.Needs())
+	err := c.affords(ctx, due.SessionID, pending.Needs(), t.do)
 	if err == nil {
-		err = retried(ctx, func() (err error) {
+		err = t.do(func() (err error) {
 			snapshot, err = pending.Finish(ctx)
 			return err
 		})
 	}
 
 	if err == nil {
-		select {
-		case <-before:
-		case <-ctx.Done():
-		}
+		err = t.follow(before)
+	}
 
+	if err == nil {
 		snapshot.Complete = snapshot.Complete && !due.Late
-		err = c.record(ctx, due, snapshot)
+		err = c.record(ctx, due, snapshot, t.do)
+	}
+
+	if err == nil {
+		return
+	}
+
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+
+	if ctx.Err() != nil || unavailable(err) {
+		c.cfg.Logger.Warn("failed to store the files of checkpoints, leaving them for a later look",
+			"session_id", due.SessionID, "error", err)
+		c.leftForLater()
+
+		err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, due.IDs, err.Error())
+	} else {
+		c.cfg.Logger.Error("checkpoint snapshot failed permanently", "session_id", due.SessionID, "error", err)
+
+		err = c.cfg.Store.FailCaptures(free, c.cfg.Process, due.IDs, err.Error())
 	}
 
 	if err != nil {
-		c.cfg.Logger.Error("checkpoint snapshot failed permanently", "session_id", due.SessionID, "error", err)
-
-		if err := c.cfg.Store.FailCaptures(ctx, c.cfg.Process, due.IDs, err.Error()); err != nil {
-			c.cfg.Logger.Warn("failed to record that checkpoints failed", "session_id", due.SessionID, "error", err)
-		}
+		c.cfg.Logger.Warn("failed to record that checkpoints failed", "session_id", due.SessionID, "error", err)
 	}
 }
 
 // record writes what the checkpoints hold, and emits what changed since the capture
 // before.
-func (c *Capturer) record(ctx context.Context, due history.DueCaptures, snapshot history.Snapshot) error {
+func (c *Capturer) record(ctx context.Context, due history.DueCaptures, snapshot history.Snapshot, retried func(func() error) error) error {
 	var base history.CaptureBase
 
-	err := retried(ctx, func() (err error) {
+	err := retried(func() (err error) {
 		base, err = c.cfg.Store.RecordCaptures(ctx, c.cfg.Process, due, snapshot)
 		return err
 	})
@@ -299,27 +337,146 @@ func (c *Capturer) record(ctx context.Context, due history.DueCaptures, snapshot
 	return err
 }
 
-// retried tries again for some seconds.
-func retried(ctx context.Context, do func() error) (err error) {
-	for try := 1; ; try++ {
-		if err = do(); err == nil || try == storeTries || ctx.Err() != nil {
+func unavailable(err error) bool { return domain.AsError(err).Kind == domain.Unavailable }
+
+// leftForLater has Repair wait: what was refused now would be refused again.
+func (c *Capturer) leftForLater() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.refused = time.Now()
+}
+
+// try stores one capture.
+type try struct {
+	c       *Capturer
+	ctx     context.Context
+	due     history.DueCaptures
+	own     *transfer
+	delayed bool
+}
+
+// do tries for some seconds, and during an outage until the context ends.
+func (t *try) do(step func() error) error {
+	for n := 1; ; n++ {
+		err := step()
+		if err == nil || t.ctx.Err() != nil || n >= storeTries && (!unavailable(err) || !t.delay(err)) {
 			return err
 		}
 
-		if pause(ctx, time.Duration(try*try)*500*time.Millisecond) != nil {
+		timer := time.NewTimer(min(time.Duration(n*n)*500*time.Millisecond, longestPause))
+		select {
+		case <-timer.C:
+		case <-t.ctx.Done():
+			timer.Stop()
+			return err
+		case <-t.stopped():
+			timer.Stop()
 			return err
 		}
+	}
+}
+
+// stopped is closed when the process ends. Files that only an outage keeps waiting are left
+// to another one then.
+func (t *try) stopped() <-chan struct{} {
+	if !t.delayed {
+		return nil
+	}
+
+	return t.c.draining
+}
+
+// delay lets callers wait no longer for a capture that cannot be stored for the time being:
+// its files were seen, so that tools may change them. With false the process keeps as many
+// already.
+func (t *try) delay(cause error) bool {
+	if t.delayed {
+		return true
+	}
+
+	t.c.mu.Lock()
+	if t.c.delayed < maxDelayed {
+		t.delayed = true
+		t.c.delayed++
+	}
+	t.c.mu.Unlock()
+
+	if !t.delayed {
+		return false
+	}
+
+	t.c.cfg.Logger.Warn("failed to store the files of checkpoints, retrying", "session_id", t.due.SessionID, "error", cause)
+
+	if err := t.c.cfg.Store.DelayCaptures(t.ctx, t.c.cfg.Process, t.due.IDs, cause.Error()); err != nil {
+		t.c.cfg.Logger.Warn("failed to record that checkpoints are delayed", "session_id", t.due.SessionID, "error", err)
+	}
+
+	close(t.own.delayed)
+
+	return true
+}
+
+func (t *try) end() {
+	if !t.delayed {
+		return
+	}
+
+	t.c.mu.Lock()
+	defer t.c.mu.Unlock()
+
+	t.c.delayed--
+}
+
+// errBefore is why a capture is delayed that waits for the one before.
+var errBefore = domain.Newf(domain.Unavailable, "snapshot_failed", "the files of the checkpoint before are not stored yet")
+
+// follow waits for the end of the capture before, and is delayed with it.
+func (t *try) follow(before *transfer) error {
+	if before == nil {
+		return nil
+	}
+
+	select {
+	case <-before.done:
+		return nil
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	case <-before.delayed:
+	}
+
+	if !t.delay(errBefore) {
+		return errBefore
+	}
+
+	select {
+	case <-before.done:
+		return nil
+	case <-t.ctx.Done():
+		return t.ctx.Err()
 	}
 }
 
 // forgottenAfter is how long a checkpoint may be due before Repair captures it.
 const forgottenAfter = 10 * time.Second
 
+// refusedPause is how long Repair waits after something was not available.
+const refusedPause = time.Minute
+
 // Repair captures what processes that died have left: of one page of sessions a
-// call, in turn, so that sessions which take long keep no others from it.
+// call, in turn, so that sessions which take long keep no others from it. During an outage
+// it does nothing: the files that it looked at could not be stored.
 func (c *Capturer) Repair(ctx context.Context) error {
 	c.repairing.Lock()
 	defer c.repairing.Unlock()
+
+	c.mu.Lock()
+	outage := c.delayed > 0 || time.Since(c.refused) < refusedPause
+	c.mu.Unlock()
+
+	if outage {
+		return nil
+	}
 
 	sessions, err := c.cfg.Store.ForgottenCaptures(ctx, forgottenAfter, c.repaired)
 	if err != nil {
@@ -337,9 +494,16 @@ func (c *Capturer) Repair(ctx context.Context) error {
 	return nil
 }
 
-// Drain waits until nothing is looked at or stored any more, or ctx ends.
+// Drain waits until nothing is looked at or stored any more, or ctx ends. What an outage
+// delays is left to other processes.
 func (c *Capturer) Drain(ctx context.Context) {
 	c.mu.Lock()
+	select {
+	case <-c.draining:
+	default:
+		close(c.draining)
+	}
+
 	if c.active == 0 {
 		c.mu.Unlock()
 		return

@@ -14,8 +14,14 @@ type capturing struct {
 	look   chan struct{} // holds one token: who looks at the files has it
 
 	mu     sync.Mutex
-	inHand map[string]chan struct{} // checkpoints being stored; closed when that is over
-	latest chan struct{}            // that of the capture before; nil: there was none
+	inHand map[string]*transfer // checkpoints being stored
+	latest *transfer            // the capture before; nil: there was none
+}
+
+// transfer is a capture that is being stored.
+type transfer struct {
+	done    chan struct{} // closed when that is over
+	delayed chan struct{} // closed when an outage keeps it waiting
 }
 
 func (c *Capturer) enter(sessionID domain.SessionID) *capturing {
@@ -28,7 +34,7 @@ func (c *Capturer) enter(sessionID domain.SessionID) *capturing {
 
 	s := c.sessions[sessionID]
 	if s == nil {
-		s = &capturing{look: make(chan struct{}, 1), inHand: map[string]chan struct{}{}}
+		s = &capturing{look: make(chan struct{}, 1), inHand: map[string]*transfer{}}
 		c.sessions[sessionID] = s
 	}
 
@@ -58,43 +64,32 @@ func (c *Capturer) locked(ctx context.Context, s *capturing, do func() error) er
 	return do()
 }
 
-// begin marks checkpoints as being stored. before is closed when the capture before
-// them is over.
-func (s *capturing) begin(ids []string) (before <-chan struct{}, over func()) {
-	done := make(chan struct{})
+// begin marks checkpoints as being stored, until over. before is the capture before them,
+// nil when there was none.
+func (s *capturing) begin(ids []string) (before, own *transfer) {
+	own = &transfer{done: make(chan struct{}), delayed: make(chan struct{})}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	before = closed
-	if s.latest != nil {
-		before = s.latest
-	}
-
-	s.latest = done
+	before, s.latest = s.latest, own
 	for _, id := range ids {
-		s.inHand[id] = done
+		s.inHand[id] = own
 	}
 
-	return before, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-
-		for _, id := range ids {
-			delete(s.inHand, id)
-		}
-
-		close(done)
-	}
+	return before, own
 }
 
-// closed is what there is to wait for before a first capture: nothing.
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
+func (s *capturing) over(ids []string, own *transfer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	return c
-}()
+	for _, id := range ids {
+		delete(s.inHand, id)
+	}
+
+	close(own.done)
+}
 
 func (s *capturing) hand() []string {
 	s.mu.Lock()
@@ -108,19 +103,20 @@ func (s *capturing) hand() []string {
 	return ids
 }
 
-// stored waits until what is being stored now has been.
+// stored waits until what is being stored now has been, or an outage delays it.
 func (s *capturing) stored(ctx context.Context) error {
 	s.mu.Lock()
 
-	waiting := make([]chan struct{}, 0, len(s.inHand))
-	for _, done := range s.inHand {
-		waiting = append(waiting, done)
+	waiting := make([]*transfer, 0, len(s.inHand))
+	for _, t := range s.inHand {
+		waiting = append(waiting, t)
 	}
 	s.mu.Unlock()
 
-	for _, done := range waiting {
+	for _, t := range waiting {
 		select {
-		case <-done:
+		case <-t.done:
+		case <-t.delayed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

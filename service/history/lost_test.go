@@ -62,10 +62,15 @@ func TestWhatifWithoutFilesIsNotRun(t *testing.T) {
 type refusing struct {
 	snapshots.Objects
 	shut atomic.Bool
+	away error // what it returns then; nil: that it is full
 }
 
 func (r *refusing) Put(ctx context.Context, key string, data []byte) error {
 	if r.shut.Load() {
+		if r.away != nil {
+			return r.away
+		}
+
 		return errors.New("the store is full")
 	}
 
@@ -94,4 +99,38 @@ func TestWhatCannotBeKeptIsNotLeft(t *testing.T) {
 	_, err = w.service.SwitchBranch(t.Context(), w.owner, w.session.ID, moved.PreRewindID)
 	require.NoError(t, err)
 	require.Equal(t, "only here", w.files()["a.txt"])
+}
+
+// During an outage of the object store a move changes nothing, also one to files that are
+// not stored yet; after it, they are there.
+func TestRewind_filesAreNotStoredYet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	store := &refusing{Objects: w.store, away: errAway}
+	w.service = w.process(store)
+	w.write("a.txt", "0")
+	store.shut.Store(true)
+
+	one := w.chat("first", func() {
+		require.NoError(t, w.service.Config().Captures.Settle(t.Context(), w.session.ID))
+		w.write("a.txt", "1")
+	})
+	point := w.before(one.TurnID).ID
+	_, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, point)
+	require.True(t, domain.HasCode(err, "snapshot_failed"), "%v", err)
+
+	// Another process, which reaches the store, finds what this one cannot store yet.
+	w.service = w.process(w.store)
+	_, err = w.service.Rewind(t.Context(), w.owner, w.session.ID, point)
+	require.True(t, domain.HasCode(err, "snapshot_failed"), "%v", err)
+	require.Equal(t, []string{"first", "step", "done"}, w.messages())
+	require.Equal(t, "1", w.files()["a.txt"])
+
+	store.shut.Store(false)
+	require.Eventually(t, func() bool {
+		_, err := w.service.Rewind(t.Context(), w.owner, w.session.ID, point)
+		return err == nil
+	}, waitFor, tick)
+	require.Equal(t, "0", w.files()["a.txt"])
+	require.Empty(t, w.messages())
 }

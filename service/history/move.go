@@ -78,6 +78,11 @@ func (d *Service) wake(ctx context.Context, sessionID domain.SessionID) {
 // be captured.
 var errNotLeft = domain.Newf(domain.Unavailable, "snapshot_failed", "the files as they are now could not be captured; nothing was changed")
 
+// errNotStored is the error of a move to files that an outage of the object store keeps
+// waiting: a later one finds them.
+var errNotStored = domain.Newf(domain.Unavailable, "snapshot_failed",
+	"the files of the checkpoint are not stored yet; nothing was changed")
+
 // errNotKept is the error of a what-if whose files are lost: its acknowledgement
 // was given, and has no room for a list of skipped files.
 var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of this step were not captured or cannot be had any more; "+
@@ -96,6 +101,15 @@ func (d *Service) restore(ctx context.Context, op history.Operation) (history.Re
 	case left == "":
 		return history.RestoredFiles{}, errNotLeft
 	case snapshot == "":
+		pending, err := d.cfg.Store.FilesPending(ctx, op.ID)
+		if err != nil {
+			return history.RestoredFiles{}, err
+		}
+
+		if pending {
+			return history.RestoredFiles{}, errNotStored
+		}
+
 		return filesLost(op, "the files of this checkpoint were not captured")
 	}
 

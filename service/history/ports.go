@@ -21,6 +21,9 @@ type Captures interface {
 	TakeCaptures(ctx context.Context, sessionID domain.SessionID, process string, inHand []string, all bool) (history.DueCaptures, error)
 	KeepCaptures(ctx context.Context, process string, ids []string) error
 	LeaveCaptures(ctx context.Context, process string, ids []string) error
+	// DelayCaptures says that the files cannot be stored for the time being: others do not
+	// wait for them, and take them up once the lease has expired.
+	DelayCaptures(ctx context.Context, process string, ids []string, reason string) error
 	// RecordCaptures says what the recorded captures come after; nothing when another
 	// process has taken them.
 	RecordCaptures(ctx context.Context, process string, due history.DueCaptures, s history.Snapshot) (history.CaptureBase, error)
@@ -45,6 +48,9 @@ type Operations interface {
 	AttemptHistory(ctx context.Context, operationID string) (history.Operation, error)
 	CheckHistory(ctx context.Context, op history.Operation) error
 	HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error)
+	// FilesPending says whether files of checkpoints of the operation's session are still to
+	// be captured or stored, besides those that the operation leaves.
+	FilesPending(ctx context.Context, operationID string) (bool, error)
 	FinishHistory(ctx context.Context, op history.Operation, files history.RestoredFiles) (history.Moved, error)
 	AbortHistory(ctx context.Context, op history.Operation, cause *domain.Error) error
 	HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error)

@@ -28,13 +28,13 @@ const takeCaptures = `
 		AND    (k.lease_until IS NULL OR k.lease_until < now() OR k.lease_owner = @owner) AND k.id <> ALL(@hand)
 		FOR    UPDATE),
 	taken AS (
-		UPDATE checkpoints k SET lease_owner = @owner, lease_until = now() + @lease::interval
+		UPDATE checkpoints k SET lease_owner = @owner, lease_until = now() + @lease::interval, failure = NULL
 		FROM   free WHERE k.id = free.id
 		RETURNING k.id, k.branch_id, k.sequence, k.kind, free.seen)
 	SELECT t.ids, s.sandbox_uid,
 	       (SELECT count(*) FROM checkpoints k
 	        WHERE  k.session_id = @session AND k.state = 'pending' AND (@all OR (` + conversation.CaptureDue + `))
-	        AND    k.id <> ALL(t.ids) AND k.id <> ALL(@hand)),
+	        AND    k.id <> ALL(t.ids) AND k.id <> ALL(@hand) AND k.failure IS NULL),
 	       t.ids <> '{}' AND EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = @session AND b.status = 'running'),
 	       t.ids <> '{}' AND EXISTS (` + ranAfter + `),
 	       CASE WHEN t.ids <> '{}' THEN coalesce((` + beforeCheckpoint + `), '') ELSE '' END
@@ -216,6 +216,16 @@ func (db *Base) LeaveCaptures(ctx context.Context, owner string, ids []string) e
 		WHERE  id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids)
 
 	return pg.Fault("leave checkpoints", err)
+}
+
+// DelayCaptures records why files of checkpoints are not stored yet. Others do not wait for
+// them (they are not held), but take them up only once the lease has expired. The owner of
+// the lease stays, by which a later look knows that tools may have run since.
+func (db *Base) DelayCaptures(ctx context.Context, owner string, ids []string, reason string) error {
+	_, err := db.Pool.Exec(ctx, `
+		UPDATE checkpoints SET failure = left($3, 1000) WHERE id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids, reason)
+
+	return pg.Fault("delay checkpoints", err)
 }
 
 // forgottenBatch is how many sessions ForgottenCaptures returns at most.

@@ -192,6 +192,58 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	require.Equal(t, []string{"right", "captured"}, []string{snapshot, state})
 }
 
+// Nothing waits for files that cannot be stored for the time being, and none takes them
+// up before the lease has expired. A later look at them is a new one.
+func TestDelayCaptures(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+
+	owner := domain.NewID()
+	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
+	require.NoError(t, err)
+	session, err := db.CreateSession(ctx, owner, domain.NewSession{})
+	require.NoError(t, err)
+	_, err = db.Pool.Exec(ctx, `
+		INSERT INTO checkpoints (id, session_id, branch_id, turn_id, kind, sequence) SELECT 'k', id, active_branch_id, '', 'manual', 1
+		    FROM sessions`)
+	require.NoError(t, err)
+
+	take := func(process string) history.DueCaptures {
+		due, err := db.TakeCaptures(ctx, session.ID, process, nil, false)
+		require.NoError(t, err)
+		// The lease lasts, however slow this machine is.
+		_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() + interval '1 hour'`)
+		require.NoError(t, err)
+
+		return due
+	}
+	state := func() (owner, failure string) {
+		require.NoError(t, db.Pool.QueryRow(ctx, `SELECT lease_owner, coalesce(failure, '') FROM checkpoints`).Scan(&owner, &failure))
+		return owner, failure
+	}
+
+	require.Equal(t, []string{"k"}, take("one").IDs)
+	require.Equal(t, 1, take("other").Held)
+	require.NoError(t, db.DelayCaptures(ctx, "other", []string{"k"}, "not its own"))
+	require.NoError(t, db.DelayCaptures(ctx, "one", []string{"k"}, "away"))
+
+	due := take("other")
+	require.Empty(t, due.IDs)
+	require.Zero(t, due.Held)
+
+	process, failure := state()
+	require.Equal(t, []string{"one", "away"}, []string{process, failure})
+
+	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second'`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"k"}, take("other").IDs)
+	require.Equal(t, 1, take("one").Held, "it is looked at")
+
+	process, failure = state()
+	require.Equal(t, []string{"other", ""}, []string{process, failure})
+}
+
 // What a move is about to replace has to be on the disk before it begins: its record
 // would not come back with a PostgreSQL that was killed. Others can be captured again.
 func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {

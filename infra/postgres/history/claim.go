@@ -327,6 +327,16 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 	return snapshot, left, pg.Fault("read what is to be restored", err)
 }
 
+// FilesPending says whether files of checkpoints of the operation's session are still to be
+// captured or stored, besides those that the operation leaves.
+func (db *Base) FilesPending(ctx context.Context, operationID string) (pending bool, err error) {
+	err = db.Pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM history_operations o JOIN checkpoints k ON k.session_id = o.session_id
+		               WHERE o.id = $1 AND k.state = 'pending' AND k.id <> o.left_id)`, operationID).Scan(&pending)
+
+	return pending, pg.Fault("look for files that are not stored yet", err)
+}
+
 // filesBefore gives the snapshot of the files as they were before an entry of a
 // branch came; empty when they were not captured.
 func filesBefore(ctx context.Context, q pg.Queryer, branchID domain.BranchID, sequence int64) (string, error) {
