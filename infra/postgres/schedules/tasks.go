@@ -226,7 +226,8 @@ func planNext(task *schedule.Task, after time.Time) (fire *time.Time, err error)
 func planChanged(ctx context.Context, tx pgx.Tx, before schedule.Task, task *schedule.Task) (fire *time.Time, err error) {
 	sameEnd := before.ExpiresAt == task.ExpiresAt ||
 		before.ExpiresAt != nil && task.ExpiresAt != nil && before.ExpiresAt.Equal(*task.ExpiresAt)
-	if sameEnd && before.Cron == task.Cron && before.Timezone == task.Timezone && before.Enabled == task.Enabled && before.NextRunAt != nil {
+	if sameEnd && before.Cron == task.Cron && before.Timezone == task.Timezone && before.Enabled == task.Enabled &&
+		before.NextRunAt != nil {
 		at := schedule.FireAt(task.ID, *before.NextRunAt, task.JitterS)
 		task.NextRunAt = before.NextRunAt
 
