@@ -224,8 +224,9 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "update-scheduled-task", Method: fiber.MethodPatch, Path: "/api/scheduled-tasks/{id}", Tag: "Scheduled tasks",
 		Summary: "Update a scheduled task",
-		Description: "Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, " +
-			"budget, workspace_id, persistent, skip_confirmations or question_policy the next run begins a new session.",
+		Description: "Fields left out keep their values. After a change of cron, timezone, expires_at or enabled the coming ticks are " +
+			"planned again from now on; else a tick that is due is kept. After a change of model, budget, workspace_id, persistent, " +
+			"skip_confirmations or question_policy the next run begins a new session.",
 		Scope: auth.Schedules, Audit: "scheduled_task.change",
 		Errors: httpx.Codes{
 			403: "forbidden", 404: onTask + " " + onWorkspace, 422: "invalid_cron invalid_timezone invalid_schema unknown_model",

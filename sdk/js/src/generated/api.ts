@@ -1903,7 +1903,7 @@ export interface paths {
         head?: never;
         /**
          * Update a scheduled task
-         * @description Fields left out keep their values. The coming ticks are planned again from now on. After a change of model, budget, workspace_id, persistent, skip_confirmations or question_policy the next run begins a new session.
+         * @description Fields left out keep their values. After a change of cron, timezone, expires_at or enabled the coming ticks are planned again from now on; else a tick that is due is kept. After a change of model, budget, workspace_id, persistent, skip_confirmations or question_policy the next run begins a new session.
          */
         patch: operations["update-scheduled-task"];
         trace?: never;
