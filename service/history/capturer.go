@@ -226,7 +226,7 @@ func (c *Capturer) release(ctx context.Context, sessionID domain.SessionID, ids 
 		c.cfg.Logger.Warn("failed to read the files of checkpoints, leaving them for a later look", "session_id", sessionID, "error", cause)
 		c.leftForLater()
 
-		err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, ids, cause.Error())
+		_, err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, ids, cause.Error())
 	default:
 		err = c.cfg.Store.FailCaptures(free, c.cfg.Process, ids, cause.Error())
 	}
@@ -297,7 +297,7 @@ func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending P
 		err = c.record(ctx, due, snapshot, t.do)
 	}
 
-	if err == nil {
+	if err == nil || errors.Is(err, domain.ErrFenced) {
 		return
 	}
 
@@ -309,7 +309,7 @@ func (c *Capturer) store(ctx context.Context, due history.DueCaptures, pending P
 			"session_id", due.SessionID, "error", err)
 		c.leftForLater()
 
-		err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, due.IDs, err.Error())
+		_, err = c.cfg.Store.DelayCaptures(free, c.cfg.Process, due.IDs, err.Error())
 	} else {
 		c.cfg.Logger.Error("checkpoint snapshot failed permanently", "session_id", due.SessionID, "error", err)
 
@@ -374,7 +374,22 @@ func (t *try) do(step func() error) error {
 			timer.Stop()
 			return err
 		}
+
+		if t.delayed && !t.held(err) {
+			return domain.ErrFenced
+		}
 	}
+}
+
+// held records why the capture is delayed, and says whether it is still this process's:
+// of a deleted session nothing is stored any more.
+func (t *try) held(cause error) bool {
+	held, err := t.c.cfg.Store.DelayCaptures(t.ctx, t.c.cfg.Process, t.due.IDs, cause.Error())
+	if err != nil {
+		t.c.cfg.Logger.Warn("failed to record that checkpoints are delayed", "session_id", t.due.SessionID, "error", err)
+	}
+
+	return held || err != nil
 }
 
 // stopped is closed when the process ends. Files that only an outage keeps waiting are left
@@ -407,11 +422,7 @@ func (t *try) delay(cause error) bool {
 	}
 
 	t.c.cfg.Logger.Warn("failed to store the files of checkpoints, retrying", "session_id", t.due.SessionID, "error", cause)
-
-	if err := t.c.cfg.Store.DelayCaptures(t.ctx, t.c.cfg.Process, t.due.IDs, cause.Error()); err != nil {
-		t.c.cfg.Logger.Warn("failed to record that checkpoints are delayed", "session_id", t.due.SessionID, "error", err)
-	}
-
+	t.held(cause)
 	close(t.own.delayed)
 
 	return true

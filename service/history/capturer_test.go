@@ -29,6 +29,9 @@ type outage struct {
 	state  map[domain.SessionID]string
 	taken  map[domain.SessionID]int
 	calls  []string
+	delays int
+	tries  int  // of Finish
+	gone   bool // the sessions are deleted
 	record time.Time
 }
 
@@ -58,14 +61,20 @@ func (o *outage) end(ids []string, state string) {
 	defer o.mu.Unlock()
 
 	o.calls = append(o.calls, state)
-	if state != "delayed" {
-		o.state[domain.SessionID(ids[0])] = state
-	}
+	o.state[domain.SessionID(ids[0])] = state
 }
 
-func (o *outage) DelayCaptures(_ context.Context, _ string, ids []string, _ string) error {
-	o.end(ids, "delayed")
-	return nil
+func (o *outage) DelayCaptures(_ context.Context, _ string, ids []string, _ string) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	if o.gone || o.state[domain.SessionID(ids[0])] != "" {
+		return false, nil
+	}
+
+	o.delays++
+
+	return true, nil
 }
 
 func (o *outage) FailCaptures(_ context.Context, _ string, ids []string, _ string) error {
@@ -110,6 +119,10 @@ func (o *outage) Needs() int64 { return 0 }
 func (o *outage) Discard() {}
 
 func (o *outage) Finish(context.Context) (domainhistory.Snapshot, error) {
+	o.mu.Lock()
+	o.tries++
+	o.mu.Unlock()
+
 	if time.Now().Before(o.until) {
 		return domainhistory.Snapshot{}, o.reason
 	}
@@ -132,14 +145,15 @@ func TestCapturer_storesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		lasts  time.Duration
-		reason error
-		calls  []string
-		within time.Duration // after the outage
+		lasts   time.Duration
+		reason  error
+		calls   []string
+		delayed bool
+		within  time.Duration // after the outage
 	}{
 		"short":           {lasts: 5 * time.Second, reason: errAway, calls: []string{"captured"}, within: 3 * time.Second},
-		"half a minute":   {lasts: 30 * time.Second, reason: errAway, calls: []string{"delayed", "captured"}, within: 15 * time.Second},
-		"five minutes":    {lasts: 5 * time.Minute, reason: errAway, calls: []string{"delayed", "captured"}, within: 15 * time.Second},
+		"half a minute":   {lasts: 30 * time.Second, reason: errAway, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
+		"five minutes":    {lasts: 5 * time.Minute, reason: errAway, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
 		"of another kind": {lasts: time.Hour, reason: errors.New("the snapshot is damaged"), calls: []string{"failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,6 +171,7 @@ func TestCapturer_storesAfterAnOutage(t *testing.T) {
 				time.Sleep(6 * time.Minute) //nolint:forbidigo // in a synctest bubble
 				synctest.Wait()
 				require.Equal(t, c.calls, o.calls)
+				require.Equal(t, c.delayed, o.delays > 0)
 
 				if c.calls[len(c.calls)-1] == "captured" {
 					require.LessOrEqual(t, o.record.Sub(o.until), c.within)
@@ -206,7 +221,27 @@ func TestCapturer_Drain_outage(t *testing.T) {
 
 		capturer.Drain(t.Context())
 		require.Zero(t, time.Since(began))
-		require.NotContains(t, o.calls, "failed")
-		require.Len(t, o.calls, 50+32, "each was left for another process")
+		require.Empty(t, o.calls, "each was left for another process")
+	})
+}
+
+// Of a session that was deleted during an outage nothing is stored after it.
+func TestCapturer_sessionDeletedInAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutage(time.Minute, errAway)
+		require.NoError(t, o.capturer(t).Settle(t.Context(), "s"))
+		time.Sleep(10 * time.Second) //nolint:forbidigo // in a synctest bubble
+		synctest.Wait()
+
+		o.mu.Lock()
+		o.gone = true
+		tries := o.tries
+		o.mu.Unlock()
+
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // in a synctest bubble
+		synctest.Wait()
+		require.Equal(t, tries, o.tries)
+		require.Empty(t, o.calls)
 	})
 }

@@ -22,8 +22,9 @@ type Captures interface {
 	KeepCaptures(ctx context.Context, process string, ids []string) error
 	LeaveCaptures(ctx context.Context, process string, ids []string) error
 	// DelayCaptures says that the files cannot be stored for the time being: others do not
-	// wait for them, and take them up once the lease has expired.
-	DelayCaptures(ctx context.Context, process string, ids []string, reason string) error
+	// wait for them, and take them up once the lease has expired. With false another process
+	// has, or the session is deleted.
+	DelayCaptures(ctx context.Context, process string, ids []string, reason string) (held bool, err error)
 	// RecordCaptures says what the recorded captures come after; nothing when another
 	// process has taken them.
 	RecordCaptures(ctx context.Context, process string, due history.DueCaptures, s history.Snapshot) (history.CaptureBase, error)

@@ -220,12 +220,15 @@ func (db *Base) LeaveCaptures(ctx context.Context, owner string, ids []string) e
 
 // DelayCaptures records why files of checkpoints are not stored yet. Others do not wait for
 // them (they are not held), but take them up only once the lease has expired. The owner of
-// the lease stays, by which a later look knows that tools may have run since.
-func (db *Base) DelayCaptures(ctx context.Context, owner string, ids []string, reason string) error {
-	_, err := db.Pool.Exec(ctx, `
-		UPDATE checkpoints SET failure = left($3, 1000) WHERE id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids, reason)
+// the lease stays, by which a later look knows that tools may have run since. With false
+// another process has taken them, or the session is deleted.
+func (db *Base) DelayCaptures(ctx context.Context, owner string, ids []string, reason string) (held bool, err error) {
+	tag, err := db.Pool.Exec(ctx, `
+		UPDATE checkpoints k SET failure = left($3, 1000) FROM sessions s
+		WHERE  k.id = ANY($2) AND k.lease_owner = $1 AND k.state = 'pending' AND s.id = k.session_id AND s.deleted_at IS NULL`,
+		owner, ids, reason)
 
-	return pg.Fault("delay checkpoints", err)
+	return tag.RowsAffected() > 0, pg.Fault("delay checkpoints", err)
 }
 
 // forgottenBatch is how many sessions ForgottenCaptures returns at most.

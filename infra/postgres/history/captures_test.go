@@ -225,15 +225,23 @@ func TestDelayCaptures(t *testing.T) {
 
 	require.Equal(t, []string{"k"}, take("one").IDs)
 	require.Equal(t, 1, take("other").Held)
-	require.NoError(t, db.DelayCaptures(ctx, "other", []string{"k"}, "not its own"))
-	require.NoError(t, db.DelayCaptures(ctx, "one", []string{"k"}, "away"))
+
+	delay := func(process string) bool {
+		held, err := db.DelayCaptures(ctx, process, []string{"k"}, "away of "+process)
+		require.NoError(t, err)
+
+		return held
+	}
+
+	require.False(t, delay("other"))
+	require.True(t, delay("one"))
 
 	due := take("other")
 	require.Empty(t, due.IDs)
 	require.Zero(t, due.Held)
 
 	process, failure := state()
-	require.Equal(t, []string{"one", "away"}, []string{process, failure})
+	require.Equal(t, []string{"one", "away of one"}, []string{process, failure})
 
 	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second'`)
 	require.NoError(t, err)
@@ -242,6 +250,10 @@ func TestDelayCaptures(t *testing.T) {
 
 	process, failure = state()
 	require.Equal(t, []string{"other", ""}, []string{process, failure})
+
+	_, err = db.Pool.Exec(ctx, `UPDATE sessions SET deleted_at = now()`)
+	require.NoError(t, err)
+	require.False(t, delay("other"))
 }
 
 // What a move is about to replace has to be on the disk before it begins: its record
