@@ -12,11 +12,12 @@ import (
 
 // AskedInRuns lists the open questions of runs, of one run or of all, after the
 // given question, each with the comment that puts it and the first comment of a member after that.
+// Other chats of the session are private to its owner: only the run's chat counts, with its sub-agents.
 func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT r.id, r.owner_id, r.session_id, q.id, q.tool_call_id, q.questions, q.guards IS NOT NULL, p.id IS NOT NULL,
 		       coalesce(m.id, ''), coalesce(m.content, '')
-		FROM   issue_runs r JOIN questions q ON q.session_id = r.session_id AND q.state = 'open'
+		FROM   issue_runs r JOIN questions q ON q.session_id = r.session_id AND q.chat_id = r.chat_id AND q.state = 'open'
 		LEFT   JOIN issue_comments p ON p.question_id = q.id
 		LEFT   JOIN LATERAL (
 			SELECT c.id, c.content FROM issue_comments c

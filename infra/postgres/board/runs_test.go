@@ -64,7 +64,7 @@ func (d *runFixture) dispatch() []string {
 }
 
 // begin sends the message of a run: its chat runs in a session of ann's.
-func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat string) {
+func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat domain.ChatID) {
 	d.t.Helper()
 	ctx := d.t.Context()
 	claimed, _, err := d.db.ClaimIssueRun(ctx, runID)
@@ -72,18 +72,18 @@ func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat st
 	require.False(d.t, claimed.Ended)
 	require.NoError(d.t, d.db.EnsureSession(ctx, d.ann.ID, domain.NewSession{ID: claimed.SessionID, WorkspaceID: &d.workspace}))
 
-	chat = domain.NewID()
+	chat = domain.ChatID(domain.NewID())
 	_, err = d.db.Pool.Exec(ctx, `
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, input_tokens, output_tokens)
 		SELECT $1, id, active_branch_id, 'issue', 'executing', 'running', 10, 3 FROM sessions WHERE id = $2`, chat, claimed.SessionID)
 	require.NoError(d.t, err)
-	_, err = d.db.IssueRunBegan(ctx, runID, domain.ChatID(chat))
+	_, err = d.db.IssueRunBegan(ctx, runID, chat)
 	require.NoError(d.t, err)
 
 	return claimed, chat
 }
 
-func (d *runFixture) ends(chat, reason string) {
+func (d *runFixture) ends(chat domain.ChatID, reason string) {
 	d.t.Helper()
 	_, err := d.db.Pool.Exec(d.t.Context(), `UPDATE chats SET state = 'ended', finish_reason = $2, error_message = 'broken'
 		WHERE id = $1`, chat, reason)
@@ -291,4 +291,60 @@ func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, claimed.Message,
 		"You lead the squad \"Reviewers\".\n\nLook twice.\n\nIn the squad are:\n- ben (member): tester\n\nEnd with")
+}
+
+// The session of an issue run takes messages of its owner too. What their chat asks is
+// theirs, and is no comment of the issue.
+func TestStore_AskedInRuns_ofTheRunsChatOnly(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	d.dispatch()
+	claimed, chat := d.begin(issue.ActiveRun.ID)
+	own := d.chat(claimed.SessionID, domain.TriggerUser, "queued")
+	d.asks(own, "private", "root")
+	d.asks(chat, "root", "root")
+	d.asks(chat, "sub-agent", "loop_1")
+
+	asked, err := d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	require.NoError(t, err)
+
+	var of []string
+	for _, q := range asked {
+		of = append(of, q.ToolCallID)
+	}
+
+	require.ElementsMatch(t, []string{"root", "sub-agent"}, of)
+}
+
+// chat makes a chat in a session of ann's.
+func (d *runFixture) chat(session domain.SessionID, trigger domain.Trigger, state string) domain.ChatID {
+	d.t.Helper()
+
+	id := domain.ChatID(domain.NewID())
+	_, err := d.db.Pool.Exec(d.t.Context(), `
+		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state)
+		SELECT $1, id, active_branch_id, $3, 'executing', $4 FROM sessions WHERE id = $2`, id, session, trigger, state)
+	require.NoError(d.t, err)
+
+	return id
+}
+
+// asks opens a question of a loop of a chat.
+func (d *runFixture) asks(chat domain.ChatID, call, loop string) {
+	d.t.Helper()
+
+	for _, sql := range []string{
+		`INSERT INTO entries (id, session_id, branch_id, sequence, chat_id, role, status)
+		SELECT $2, session_id, branch_id, (SELECT count(*) FROM entries) + 1, id, 'assistant', 'completed' FROM chats
+		WHERE  id = $1 AND $3 <> ''`,
+		`INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
+		SELECT $2, session_id, id, $2, 0, 'AskUserQuestion', 'Question', '{}', 'awaiting_answer', 'running' FROM chats
+		WHERE  id = $1 AND $3 <> ''`,
+		`INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions)
+		SELECT $2, session_id, id, $2, $2, $3, '[{"question":"?"}]' FROM chats WHERE id = $1`,
+	} {
+		_, err := d.db.Pool.Exec(d.t.Context(), sql, chat, call, loop)
+		require.NoError(d.t, err)
+	}
 }
