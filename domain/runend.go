@@ -61,8 +61,10 @@ func (e RunEnd) Retried() bool {
 	}
 }
 
-// RunSession is the session of a run, with its owner.
-type RunSession struct {
+// RunChat is the chat of a run, with its session and the owner of that. The session may
+// have other chats, of its owner or of other runs.
+type RunChat struct {
 	OwnerID   string
 	SessionID SessionID
+	ChatID    ChatID
 }

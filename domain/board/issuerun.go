@@ -135,9 +135,9 @@ type AgentUsage struct {
 
 // IssueRunPlan is what has to be done after a change of an issue was stored.
 type IssueRunPlan struct {
-	Agents []string            // instances that may take up another run
-	Stop   []domain.RunSession // sessions whose chats are stopped
-	Answer []string            // runs that a comment may answer
+	Agents []string         // instances that may take up another run
+	Stop   []domain.RunChat // chats that are stopped
+	Answer []string         // runs that a comment may answer
 }
 
 // Add joins what two changes leave to do.

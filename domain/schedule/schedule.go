@@ -210,11 +210,11 @@ type Sync struct {
 // TickPlan is what has to be done after ticks were recorded.
 type TickPlan struct {
 	TaskID string
-	Start  []string            // runs
-	Stop   []domain.RunSession // sessions whose chats are stopped for the next run
-	Sync   bool                // the engine's schedule needs an update
-	More   bool                // more ticks are due
-	Run    *Run                // that was asked for
+	Start  []string         // runs
+	Stop   []domain.RunChat // chats that are stopped for the next run
+	Sync   bool             // the engine's schedule needs an update
+	More   bool             // more ticks are due
+	Run    *Run             // that was asked for
 }
 
 // ClaimedRun is a scheduled run to carry out.

@@ -198,3 +198,50 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 	require.Equal(t, []any{false, "broken\n", 3}, []any{run.Checks[1].Met, run.Checks[1].Output, *run.Checks[1].ExitCode})
 	s.replayRun("scheduled_run_checked", durable.ScheduledRunWorkflowID(run.ID))
 }
+
+// The session of a persistent task takes messages of its owner too. Their chat goes on when
+// a run behind it is stopped for the next one.
+func TestScheduledTask_stopOfARunLeavesTheOwnersChat(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Persistent, spec.Overlap = true, schedule.OverlapCancelOther })
+	session := s.ranOnce(task.ID)
+	own := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash(untilGo)}}, {"text": "mine"}}}))
+	s.awaitFile("runs")
+
+	var runs []schedule.Run
+
+	for range 2 {
+		s.runNow(task.ID)
+
+		// The first is queued, and then stopped for the second.
+		require.Eventually(t, func() bool {
+			var err error
+
+			runs, err = s.tasks.History(t.Context(), s.caller.User.ID, task.ID, 0, 1)
+			require.NoError(t, err)
+			live, err := s.journal.Live(t.Context(), session)
+			require.NoError(t, err)
+
+			return runs[0].SessionID != nil && len(live.Queue) == 1
+		}, patience, 50*time.Millisecond)
+	}
+
+	s.write("go")
+	require.Equal(t, "completed", s.awaitEnd(session, own.ChatID)["finish_reason"])
+	require.Equal(t, domain.RunCompleted, s.record(task.ID).Status)
+}
+
+// ranOnce runs a persistent task, and returns the session of its runs.
+func (s *timetable) ranOnce(taskID string) domain.SessionID {
+	s.t.Helper()
+	s.runNow(taskID)
+
+	return *s.record(taskID).SessionID
+}
+
+func (s *timetable) runNow(taskID string) {
+	s.t.Helper()
+	_, err := s.tasks.RunNow(s.t.Context(), s.caller.User.ID, taskID)
+	require.NoError(s.t, err)
+}

@@ -44,7 +44,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 
 	cancelled, err := s.cfg.Store.IssueRunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
-		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
+		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
 
 	return false, err

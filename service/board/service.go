@@ -43,7 +43,7 @@ type Runs interface {
 type Chats interface {
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
 	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
-	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error)
+	StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
 // Agents makes the sessions of agent instances.
@@ -187,9 +187,9 @@ func (s *Service) Dispatch(ctx context.Context, agentID string) error {
 	return err
 }
 
-// Stop stops the chat of a run.
-func (s *Service) Stop(ctx context.Context, run domain.RunSession) error {
-	_, err := s.cfg.Chats.Stop(ctx, caller(run.OwnerID), run.SessionID, false)
+// Stop stops the chat of a run, and no other of its session.
+func (s *Service) Stop(ctx context.Context, run domain.RunChat) error {
+	err := s.cfg.Chats.StopChat(ctx, caller(run.OwnerID), run.SessionID, run.ChatID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}

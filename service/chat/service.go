@@ -23,6 +23,8 @@ type Store interface {
 	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
 	Enqueue(ctx context.Context, ownerID string, send domain.Send) (domain.Enqueued, error)
 	RequestStop(ctx context.Context, ownerID string, sessionID domain.SessionID, andQueue bool) (domain.Stopped, error)
+	// RequestChatStop stops one chat, running, waiting or queued, and no other of its session.
+	RequestChatStop(ctx context.Context, ownerID string, sessionID domain.SessionID, chatID domain.ChatID) (domain.Stopped, error)
 	Question(ctx context.Context, ownerID string, sessionID domain.SessionID, toolCallID string) (q domain.Question, open bool, err error)
 	ResolveQuestion(ctx context.Context, ownerID string, q domain.Question, by, result string) (bool, error)
 	ExpiredQuestions(ctx context.Context, after string, limit int) ([]domain.ExpiredQuestion, error)
@@ -235,6 +237,22 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID doma
 		return false, err
 	}
 
+	return stopped.Stopped, s.followStop(ctx, caller, sessionID, stopped)
+}
+
+// StopChat stops one chat, running, waiting for an answer or queued. Other chats of its
+// session go on.
+func (s *Service) StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error {
+	stopped, err := s.cfg.Store.RequestChatStop(ctx, caller.User.ID, sessionID, chatID)
+	if err != nil {
+		return err
+	}
+
+	return s.followStop(ctx, caller, sessionID, stopped)
+}
+
+// followStop announces a stop that was stored.
+func (s *Service) followStop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, stopped domain.Stopped) error {
 	if stopped.ChatID != "" {
 		// Broadcast first: it is the latency-critical path.
 		if err := s.cfg.Bus.AnnounceStop(ctx, stopped.ChatID, 0); err != nil {
@@ -255,7 +273,7 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID doma
 	if stopped.Wake {
 		run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
 		if err != nil {
-			return true, err
+			return err
 		}
 
 		run.Open = true
@@ -263,7 +281,7 @@ func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID doma
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
 
-	return stopped.Stopped, nil
+	return nil
 }
 
 // Compact requests a compaction of the session's history.

@@ -12,7 +12,7 @@ import (
 
 // IssueRunStore keeps issue runs and their questions.
 type IssueRunStore interface {
-	CancelledIssueRuns(ctx context.Context) ([]domain.RunSession, error)
+	CancelledIssueRuns(ctx context.Context) ([]domain.RunChat, error)
 	WaitingAgents(ctx context.Context, after string, limit int) ([]string, error)
 	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error)
 }
@@ -20,7 +20,7 @@ type IssueRunStore interface {
 // IssueBoard does what was not done in its time.
 type IssueBoard interface {
 	Dispatch(ctx context.Context, agentID string) error
-	Stop(ctx context.Context, run domain.RunSession) error
+	Stop(ctx context.Context, run domain.RunChat) error
 	Settle(ctx context.Context, question board.AskedInRun) error
 }
 
@@ -76,7 +76,7 @@ func (r *IssueRuns) Repair(ctx context.Context) error {
 
 	cancelled, err := r.store.CancelledIssueRuns(ctx)
 	faults.add(err)
-	doAll(ctx, cancelled, atOnce, func(run domain.RunSession) { faults.add(r.board.Stop(ctx, run)) })
+	doAll(ctx, cancelled, atOnce, func(run domain.RunChat) { faults.add(r.board.Stop(ctx, run)) })
 
 	return faults.joined()
 }

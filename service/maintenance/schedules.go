@@ -14,7 +14,7 @@ import (
 type ScheduleStore interface {
 	StaleSchedules(ctx context.Context, after string, limit int) ([]string, error)
 	OverdueTasks(ctx context.Context, after string, limit int) ([]string, error)
-	CancelledRuns(ctx context.Context) ([]domain.RunSession, error)
+	CancelledRuns(ctx context.Context) ([]domain.RunChat, error)
 	ChatWaiters(ctx context.Context, after string, limit int) ([]schedule.ChatWaiter, error)
 	WaiterNotified(ctx context.Context, chatID domain.ChatID) error
 }
@@ -23,7 +23,7 @@ type ScheduleStore interface {
 type ScheduledTasks interface {
 	Sync(ctx context.Context, taskID string) error
 	Tick(ctx context.Context, taskID string) (more bool, err error)
-	Stop(ctx context.Context, run domain.RunSession) error
+	Stop(ctx context.Context, run domain.RunChat) error
 }
 
 // ScheduleRuns reaches the workflows of scheduled runs.
@@ -99,7 +99,7 @@ func (s *Schedules) Repair(ctx context.Context) error {
 
 	cancelled, err := s.store.CancelledRuns(ctx)
 	faults.add(err)
-	doAll(ctx, cancelled, atOnce, func(run domain.RunSession) { faults.add(s.tasks.Stop(ctx, run)) })
+	doAll(ctx, cancelled, atOnce, func(run domain.RunChat) { faults.add(s.tasks.Stop(ctx, run)) })
 
 	return faults.joined()
 }

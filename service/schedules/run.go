@@ -55,7 +55,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 
 	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
-		err = s.Stop(ctx, domain.RunSession{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID})
+		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
 
 	return schedule.RunWaits, err

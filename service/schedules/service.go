@@ -51,7 +51,7 @@ type Runs interface {
 // Chats sends messages and stops chats.
 type Chats interface {
 	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error)
+	StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
 // Models resolves the names of models.
@@ -285,9 +285,9 @@ func (s *Service) FailRun(ctx context.Context, runID, code, message string) erro
 	return err
 }
 
-// Stop stops the chat of a run.
-func (s *Service) Stop(ctx context.Context, run domain.RunSession) error {
-	_, err := s.cfg.Chats.Stop(ctx, caller(run.OwnerID), run.SessionID, false)
+// Stop stops the chat of a run, and no other of its session.
+func (s *Service) Stop(ctx context.Context, run domain.RunChat) error {
+	err := s.cfg.Chats.StopChat(ctx, caller(run.OwnerID), run.SessionID, run.ChatID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}

@@ -84,13 +84,13 @@ func (s *Store) OpenIssueRuns(ctx context.Context, after string, limit int) ([]s
 	return ids, pg.Fault("list open issue runs", err)
 }
 
-// CancelledIssueRuns lists the sessions of runs that were to be stopped and go on.
-func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunSession, error) {
+// CancelledIssueRuns lists the chats of runs that were to be stopped and go on.
+func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT r.owner_id, r.session_id FROM issue_runs r JOIN chats c ON c.id = r.chat_id
+		SELECT r.owner_id, r.session_id, r.chat_id FROM issue_runs r JOIN chats c ON c.id = r.chat_id
 		WHERE  r.cancel_requested AND (r.status = 'running' OR r.finished_at > now() - interval '1 day')
 		AND    c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
-	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunChat])
 
 	return runs, pg.Fault("list cancelled issue runs", err)
 }

@@ -98,7 +98,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 		}
 
 		if session != nil && chat != nil {
-			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: owner, SessionID: *session})
+			plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: owner, SessionID: *session, ChatID: *chat})
 		}
 
 		return nil

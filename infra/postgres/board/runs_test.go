@@ -252,7 +252,14 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	none := &board.AssigneeRef{}
 	_, plan, err := d.db.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, board.IssueFields{Assignee: none})
 	require.NoError(t, err)
-	require.Equal(t, []domain.RunSession{{OwnerID: d.ann.ID, SessionID: claimed.SessionID}}, plan.Stop)
+
+	want := []domain.RunChat{{OwnerID: d.ann.ID, SessionID: claimed.SessionID, ChatID: chat}}
+	require.Equal(t, want, plan.Stop)
+
+	repeated, err := d.db.CancelledIssueRuns(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, repeated)
+
 	_, err = d.db.CancelIssueRun(t.Context(), d.ann.ID, d.workspace, waiting.ID, waiting.ActiveRun.ID)
 	require.NoError(t, err)
 	d.ends(chat, "interrupted")
@@ -265,6 +272,17 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	}
 
 	require.Empty(t, d.dispatch())
+}
+
+func TestStore_DeleteWorkspace_stopsItsRuns(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	d.dispatch()
+	claimed, chat := d.begin(issue.ActiveRun.ID)
+	plan, err := d.db.DeleteWorkspace(t.Context(), d.ann.ID, d.workspace)
+	require.NoError(t, err)
+	require.Equal(t, []domain.RunChat{{OwnerID: d.ann.ID, SessionID: claimed.SessionID, ChatID: chat}}, plan.Stop)
 }
 
 func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {

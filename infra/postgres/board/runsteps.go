@@ -170,7 +170,7 @@ func stopChat(ctx context.Context, tx pgx.Tx, runID string, run openRun, plan *b
 		return nil
 	}
 
-	plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.ownerID, SessionID: *run.sessionID})
+	plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: run.ownerID, SessionID: *run.sessionID, ChatID: *run.chatID})
 	_, err := tx.Exec(ctx, `UPDATE issue_runs SET cancel_requested = true WHERE id = $1`, runID)
 
 	return err

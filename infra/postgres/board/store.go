@@ -127,11 +127,11 @@ func (s *Store) DeleteWorkspace(ctx context.Context, userID, id string) (plan bo
 		}
 
 		rows, _ := tx.Query(ctx, `
-			SELECT r.owner_id, r.session_id FROM issue_runs r JOIN issues i ON i.id = r.issue_id
-			WHERE  i.workspace_id = $1 AND r.status = 'running' AND r.session_id IS NOT NULL`, id)
+			SELECT r.owner_id, r.session_id, r.chat_id FROM issue_runs r JOIN issues i ON i.id = r.issue_id
+			WHERE  i.workspace_id = $1 AND r.status = 'running' AND r.session_id IS NOT NULL AND r.chat_id IS NOT NULL`, id)
 
 		var err error
-		if plan.Stop, err = pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession]); err != nil {
+		if plan.Stop, err = pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunChat]); err != nil {
 			return err
 		}
 

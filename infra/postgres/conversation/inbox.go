@@ -135,7 +135,7 @@ func deliver(ctx context.Context, tx *pg.Tx, in sendState, send domain.Send) (do
 	}
 
 	if decision.CloseWaiting {
-		if err := closeWaitingWith(ctx, tx, session.ID, "Cancelled: the user sent a message instead of answering its "+
+		if err := closeWaitingWith(ctx, tx, session.ID, "", "Cancelled: the user sent a message instead of answering its "+
 			"question."); err != nil {
 			return domain.Enqueued{}, err
 		}
@@ -302,15 +302,15 @@ func queueInbox(batch *pgx.Batch, send domain.Send, kind string, ack domain.Send
 // sub-agents that do. Clients have had their chat:end already. Messages that were to join
 // them after the answer get chats of their own.
 func closeWaitingChats(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
-	return closeWaitingWith(ctx, tx, sessionID, cancelledResult)
+	return closeWaitingWith(ctx, tx, sessionID, "", cancelledResult)
 }
 
-// closeWaitingWith is closeWaitingChats with the result that the model reads of calls
-// that end so.
-func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, result string) error {
+// closeWaitingWith is closeWaitingChats for one chat, or with an empty id for all, with the
+// result that the model reads of calls that end so.
+func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, result string) error {
 	rows, _ := tx.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
-		WHERE  session_id = $1 AND state = 'parked' RETURNING id`, sessionID)
+		WHERE  session_id = $1 AND state = 'parked' AND ($2 = '' OR id = $2) RETURNING id`, sessionID, chatID)
 
 	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -400,6 +400,77 @@ func (s *Store) RequestStop(ctx context.Context, ownerID string, sessionID domai
 	return out, err
 }
 
+// RequestChatStop stops one chat: it flags it if it runs, closes it if it waits for an
+// answer, and ends it in the queue if no run has taken it. Other chats of the session, and
+// messages that were to join this one, go on.
+func (s *Store) RequestChatStop(
+	ctx context.Context,
+	ownerID string,
+	sessionID domain.SessionID,
+	chatID domain.ChatID,
+) (domain.Stopped, error) {
+	var out domain.Stopped
+
+	err := s.Update(ctx, func(tx *pg.Tx) error {
+		out = domain.Stopped{}
+		if _, err := sessions.Lock(ctx, tx, sessionID, ownerID); err != nil {
+			return err
+		}
+
+		var state domain.ChatState
+
+		err := tx.QueryRow(ctx, `SELECT state FROM chats WHERE id = $1 AND session_id = $2`, chatID, sessionID).Scan(&state)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+
+		switch state {
+		case domain.ChatStateRunning:
+			out.Stopped, out.ChatID = true, chatID
+			return requestStop(ctx, tx, sessionID, chatID)
+		case domain.ChatStateWaiting:
+			out.Stopped, out.Wake = true, true
+			return stopWaitingChat(ctx, tx, sessionID, chatID)
+		case domain.ChatStateQueued:
+			if err := requeueSteered(ctx, tx, sessionID, chatID); err != nil {
+				return err
+			}
+
+			dropped, err := dropQueued(ctx, tx, sessionID, chatID)
+			out.Stopped = dropped > 0
+
+			return err
+		case domain.ChatStateEnded:
+		}
+
+		return nil
+	})
+
+	return out, err
+}
+
+// stopWaitingChat closes one chat that waits for an answer, with its questions.
+func stopWaitingChat(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
+	asked, err := openQuestionsOfChat(ctx, tx, chatID)
+	if err != nil {
+		return err
+	}
+
+	if err := cancelQuestions(ctx, tx, sessionID, asked, "stop"); err != nil {
+		return err
+	}
+
+	if err := closeWaitingWith(ctx, tx, sessionID, chatID, cancelledResult); err != nil {
+		return err
+	}
+
+	return sessions.SetStatus(ctx, tx, sessionID, domain.SessionInterrupted)
+}
+
 // dropQueue ends every queued chat of the session with one chat:end. Messages
 // that wait to join a chat go with it.
 func dropQueue(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) (int, error) {
@@ -409,12 +480,18 @@ func dropQueue(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) (int,
 		return 0, err
 	}
 
+	return dropQueued(ctx, tx, sessionID, "")
+}
+
+// dropQueued ends queued chats of the session, one or with an empty id all, each with one
+// chat:end.
+func dropQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID) (int, error) {
 	rows, _ := tx.Query(ctx, `
 		WITH dropped AS (
 			UPDATE inbox SET state = 'cancelled', parts = '[]'
-			WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' RETURNING chat_id)
+			WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' AND ($2 = '' OR chat_id = $2) RETURNING chat_id)
 		UPDATE chats SET state = 'ended', ended_at = now(), finish_reason = 'interrupted', waiting_reason = 'none'
-		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING chats.id`, sessionID)
+		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING chats.id`, sessionID, chatID)
 
 	chats, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -201,5 +201,5 @@ func TestStore_endsOfRuns(t *testing.T) {
 	open, plan, err := db.CancelRun(t.Context(), "r1")
 	require.NoError(t, err)
 	require.True(t, open)
-	require.Equal(t, []domain.RunSession{{OwnerID: user.ID, SessionID: session}}, plan.Stop)
+	require.Equal(t, []domain.RunChat{{OwnerID: user.ID, SessionID: session, ChatID: chat}}, plan.Stop)
 }

@@ -256,7 +256,7 @@ func (t *taking) cancelOthers(but string) error {
 
 	_, err = pgx.ForEachRow(rows, []any{&session, &chat}, func() error {
 		if session != nil && chat != nil {
-			t.plan.Stop = append(t.plan.Stop, domain.RunSession{OwnerID: t.task.OwnerID, SessionID: *session})
+			t.plan.Stop = append(t.plan.Stop, domain.RunChat{OwnerID: t.task.OwnerID, SessionID: *session, ChatID: *chat})
 		}
 
 		return nil

@@ -187,7 +187,7 @@ func (s *Store) BlockRun(ctx context.Context, runID, code, message string) (plan
 		}
 
 		if run.sessionID != nil && run.chatID != nil { // kept, so that the stop is repeated until it was taken
-			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
+			plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID})
 
 			if _, err := tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true WHERE id = $1`, runID); err != nil {
 				return err
@@ -223,7 +223,7 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan sc
 
 		open, plan.TaskID = true, run.task.ID
 		if run.sessionID != nil && run.chatID != nil {
-			plan.Stop = append(plan.Stop, domain.RunSession{OwnerID: run.task.OwnerID, SessionID: *run.sessionID})
+			plan.Stop = append(plan.Stop, domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID})
 		}
 
 		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET cancel_requested = true, error_code = $2 WHERE id = $1`, runID, end.Reason)
@@ -456,14 +456,14 @@ func (s *Store) OpenScheduledRuns(ctx context.Context, after string, limit int) 
 		WHERE  state = 'running' AND triggered_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
 
-// CancelledRuns lists the sessions of runs that were to be stopped and go on.
-func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunSession, error) {
+// CancelledRuns lists the chats of runs that were to be stopped and go on.
+func (s *Store) CancelledRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT t.owner_id, r.session_id
+		SELECT t.owner_id, r.session_id, r.chat_id
 		FROM   scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id JOIN chats c ON c.id = r.chat_id
 		WHERE  r.cancel_requested AND (r.state = 'running' OR r.finished_at > now() - interval '1 day')
 		AND    c.state <> 'ended' AND NOT c.stop_requested LIMIT 200`)
-	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunSession])
+	runs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.RunChat])
 
 	return runs, pg.Fault("list cancelled runs", err)
 }

@@ -90,7 +90,7 @@ func (s timetable) outcomes(taskID string) (all []string) {
 
 // chat gives a run that was started a session and a chat that ended so; an empty reason
 // leaves it running.
-func (s timetable) chat(runID string, reason domain.FinishReason) {
+func (s timetable) chat(runID string, reason domain.FinishReason) domain.RunChat {
 	s.t.Helper()
 	ctx := s.t.Context()
 	claimed, _, err := s.db.ClaimRun(ctx, runID)
@@ -114,6 +114,8 @@ func (s timetable) chat(runID string, reason domain.FinishReason) {
 	require.NoError(s.t, err)
 	_, err = s.db.RunBegan(ctx, runID, domain.ChatID(chatID))
 	require.NoError(s.t, err)
+
+	return domain.RunChat{OwnerID: s.owner, SessionID: claimed.SessionID, ChatID: domain.ChatID(chatID)}
 }
 
 func (s timetable) end(runID string) (bool, schedule.TickPlan) {
@@ -399,6 +401,26 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 	ended, _ = s.end(plan.Run.ID)
 	require.True(t, ended)
 	require.Equal(t, []string{"fired failed run_now session_deleted"}, s.outcomes(task.ID))
+}
+
+// The session of a persistent task has other chats too: what is stopped is named by its chat.
+func TestRunNow_cancelOtherNamesTheChat(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *schedule.TaskSpec) {
+		spec.Cron, spec.Persistent, spec.Overlap = "@yearly", true, schedule.OverlapCancelOther
+	})
+	first, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+
+	want := []domain.RunChat{s.chat(first.Run.ID, "")}
+	second, err := s.db.RunNow(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	require.Equal(t, want, second.Stop)
+
+	repeated, err := s.db.CancelledRuns(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, repeated)
 }
 
 func TestClaimRun_persistent(t *testing.T) {
