@@ -213,8 +213,6 @@ func TestService_forwards(t *testing.T) {
 	require.JSONEq(t, `{"sign_in": ["password", "api_key"]}`, ways)
 }
 
-// TestService_openID checks that sign-in by OpenID Connect is offered at the registered
-// address alone, and which paths of the provider pages can call.
 // A client that stops in a body gets an answer, and a body that pauses for less is passed on.
 func TestForward_bodyThatStops(t *testing.T) {
 	t.Parallel()
@@ -253,6 +251,8 @@ func TestForward_bodyThatStops(t *testing.T) {
 	require.Equal(t, "abcd", string(text))
 }
 
+// TestService_openID checks that sign-in by OpenID Connect is offered at the registered
+// address alone, and which paths of the provider pages can call.
 func TestService_openID(t *testing.T) {
 	t.Parallel()
 
