@@ -46,6 +46,10 @@ const (
 	TriggerAPI      Trigger = "api"
 )
 
+// Unattended reports whether a scheduled task or an issue sent the message: no user chose
+// it, so it does not stand for the answer to a question.
+func (t Trigger) Unattended() bool { return t == TriggerSchedule || t == TriggerIssue }
+
 // FinishReason says why a chat ended.
 type FinishReason string
 

@@ -82,7 +82,7 @@ func TestDeliver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := chat.Deliver(c.session, c.asked)
+			got, err := chat.Deliver(c.session, c.asked, domain.TriggerUser)
 			if c.err != nil {
 				require.Equal(t, c.err, err)
 				return
@@ -92,6 +92,35 @@ func TestDeliver(t *testing.T) {
 			require.Equal(t, c.want, got)
 		})
 	}
+}
+
+// A message of a scheduled task or an issue neither answers nor cancels a question.
+func TestDeliver_unattended(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		session chat.Session
+		want    chat.Delivery
+	}{
+		"idle":           {want: chat.Delivery{Applied: domain.DeliverRun}},
+		"running":        {chat.Session{Active: true}, chat.Delivery{Applied: domain.DeliverEnqueue, Position: 1}},
+		"asking":         {chat.Session{Active: true, Questions: 1}, chat.Delivery{Applied: domain.DeliverEnqueue, Position: 1}},
+		"waiting":        {chat.Session{Questions: 2}, chat.Delivery{Applied: domain.DeliverEnqueue, Position: 1}},
+		"waiting behind": {chat.Session{Questions: 1, Queued: 2}, chat.Delivery{Applied: domain.DeliverEnqueue, Position: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerIssue} {
+				got, err := chat.Deliver(c.session, domain.DeliverEnqueue, trigger)
+				require.NoError(t, err)
+				require.Equal(t, c.want, got)
+			}
+		})
+	}
+
+	_, err := chat.Deliver(chat.Session{Questions: 1, Replaying: true}, domain.DeliverEnqueue, domain.TriggerSchedule)
+	require.Equal(t, chat.Replaying(), err)
 }
 
 func TestSession_Current(t *testing.T) {

@@ -14,8 +14,10 @@ type Delivery struct {
 }
 
 // Deliver decides whether a message starts a chat, waits in the queue, joins the
-// current chat (see Join, which decides the rest), interrupts it, or is rejected.
-func Deliver(s Session, asked domain.Delivery) (Delivery, error) {
+// current chat (see Join, which decides the rest), interrupts it, or is rejected. While a
+// question is open, a message of a user comes instead of its answer; one that a scheduled
+// task or an issue sends waits, because the question is not its own.
+func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery, error) {
 	current := s.Current()
 
 	waiting := s.Queued
@@ -30,6 +32,8 @@ func Deliver(s Session, asked domain.Delivery) (Delivery, error) {
 		return Delivery{}, Moving()
 	case current != None && asked == domain.DeliverReject:
 		return Delivery{}, Busy()
+	case s.Questions > 0 && trigger.Unattended():
+		return Delivery{Applied: domain.DeliverEnqueue, Position: waiting + 1}, nil
 	case current != None && asked == domain.DeliverInterrupt:
 		return Delivery{Applied: domain.DeliverInterrupt, Front: true, StopCurrent: true}, nil
 	case current != None && (asked == domain.DeliverSteer || s.Questions > 0):

@@ -245,3 +245,30 @@ func (s *timetable) runNow(taskID string) {
 	_, err := s.tasks.RunNow(s.t.Context(), s.caller.User.ID, taskID)
 	require.NoError(s.t, err)
 }
+
+// A run does not come instead of the answer to a question of the owner's chat: it begins
+// when that chat has ended.
+func TestScheduledTask_runWaitsBehindTheOwnersQuestion(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Persistent = true })
+	session := s.ranOnce(task.ID)
+	own := s.send(session, script(obj{"steps": []obj{{"calls": []obj{ask()}}, {"text": "mine"}}}))
+	s.asked(session, 1)
+	s.awaitEnds(session, own.ChatID, 1)
+
+	s.runNow(task.ID)
+	require.Eventually(t, func() bool {
+		live, err := s.journal.Live(t.Context(), session)
+		require.NoError(t, err)
+
+		return len(live.Queue) == 1 && len(live.Questions) == 1
+	}, patience, 50*time.Millisecond)
+
+	s.answer(session, 0)
+	s.awaitEnds(session, own.ChatID, 2)
+	require.Equal(t, domain.RunCompleted, s.record(task.ID).Status)
+
+	turns := s.messages(session)
+	require.Equal(t, "mine", turns[len(turns)-3].Blocks[0].Content, "before the run's message and its answer")
+}
