@@ -34,14 +34,21 @@ func TestStore_RequestChatStop(t *testing.T) {
 			running, true, domain.Stopped{Stopped: true}, chatNow{state: "running"}, chatNow{"ended", "interrupted", false},
 		},
 		"queued behind a waiting chat": {
-			waiting, true, domain.Stopped{Stopped: true}, chatNow{"parked", "awaiting_answer", false},
+			waiting, true,
+			domain.Stopped{Stopped: true},
+			chatNow{"parked", "awaiting_answer", false},
 			chatNow{"ended", "interrupted", false},
 		},
 		"queued, and next": {
 			ended, true, domain.Stopped{Stopped: true}, chatNow{"ended", "completed", false}, chatNow{"ended", "interrupted", false},
 		},
-		"running":       {running, false, domain.Stopped{Stopped: true}, chatNow{"running", "", true}, chatNow{state: "queued"}},
-		"waiting":       {waiting, false, domain.Stopped{Stopped: true, Wake: true}, chatNow{"ended", "awaiting_answer", false}, chatNow{state: "queued"}},
+		"running": {running, false, domain.Stopped{Stopped: true}, chatNow{"running", "", true}, chatNow{state: "queued"}},
+		"waiting": {
+			waiting, false,
+			domain.Stopped{Stopped: true, Wake: true},
+			chatNow{"ended", "awaiting_answer", false},
+			chatNow{state: "queued"},
+		},
 		"ended already": {ended, false, domain.Stopped{}, chatNow{"ended", "completed", false}, chatNow{state: "queued"}},
 	} {
 		t.Run(name, func(t *testing.T) {

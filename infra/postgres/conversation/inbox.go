@@ -413,6 +413,7 @@ func (s *Store) RequestChatStop(
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		out = domain.Stopped{}
+
 		if _, err := sessions.Lock(ctx, tx, sessionID, ownerID); err != nil {
 			return err
 		}
