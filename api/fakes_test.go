@@ -115,6 +115,10 @@ func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ domain.SessionID,
 	return true, nil
 }
 
+func (*fakeChats) StopChat(context.Context, domain.Caller, domain.SessionID, domain.ChatID) error {
+	return nil
+}
+
 func (d *fakeChats) messages() []domain.Send {
 	d.mu.Lock()
 	defer d.mu.Unlock()
