@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,6 +183,49 @@ func TestClean(t *testing.T) {
 		_, err := w.Clean(in)
 		code(t, CodeBadPath, err)
 	}
+}
+
+// A command that runs while a directory is made can write into it from the moment it is there.
+func TestWorkspace_mkdir_belongsToTheUserAtOnce(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root gives directories away")
+	}
+
+	w := open(t)
+	w.put(t, "first", "x")
+
+	const made = 500
+
+	seen := make(chan int, made)
+
+	go func() {
+		defer close(seen)
+
+		for i := range made {
+			var st unix.Stat_t
+			for unix.Lstat(filepath.Join(w.HostPath(), strconv.Itoa(i)), &st) != nil { // until it is there
+				if t.Context().Err() != nil {
+					return
+				}
+			}
+
+			seen <- int(st.Uid)
+		}
+	}()
+
+	for i := range made {
+		require.NoError(t, w.mkdir(strconv.Itoa(i)))
+	}
+
+	for uid := range seen {
+		require.Equal(t, testUID, uid)
+	}
+
+	require.ErrorIs(t, w.mkdir("0"), unix.EEXIST)
+
+	left, err := filepath.Glob(filepath.Join(w.HostPath(), tempPrefix+"*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestWriteAndRead(t *testing.T) {

@@ -290,11 +290,22 @@ func (w *Workspace) mkdir(rel string) error {
 		return err
 	}
 
-	if err := unix.Mkdirat(dir, name, 0o755); err != nil {
+	// It has its name only once it is the user's: commands that run meanwhile write into it.
+	temp := tempPrefix + rand.Text()
+	if err := unix.Mkdirat(dir, temp, 0o755); err != nil {
 		return err
 	}
 
-	return w.own(dir, name)
+	err = w.own(dir, temp)
+	if err == nil {
+		err = sharedfs.RenameNoReplace(-1, dir, temp, dir, name)
+	}
+
+	if err != nil {
+		_ = unix.Unlinkat(dir, temp, unix.AT_REMOVEDIR)
+	}
+
+	return err
 }
 
 // Symlink makes a link. The target may be anything; whether it leads outside
