@@ -284,7 +284,10 @@ export class Session {
     return (await this.connection.request<{ stopped: boolean }>('chat:stop', body, true, options)).stopped;
   }
 
-  /** compact summarises the history; session:compacted or session:compaction_skipped reports its end. It is not repeated when the connection is lost. */
+  /**
+   * compact summarises the history; session:compacted or session:compaction_skipped reports its end. It is not repeated when
+   * the connection is lost.
+   */
   async compact(options: RequestOptions = {}): Promise<string> {
     const body = { session_id: this.id };
     return (await this.connection.request<{ compaction_id: string }>('chat:compact', body, false, options)).compaction_id;
