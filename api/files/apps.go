@@ -104,6 +104,7 @@ func (a *AppsAPI) Register(r *httpx.Server) {
 			400: httpx.OnPath,
 			403: "forbidden file_permission_denied",
 			404: "session_not_found file_not_found",
+			409: "session_busy",
 			413: "app_too_large app_budget no_space",
 			422: "no_index_page " + httpx.OnRead,
 			503: "disk_full",

@@ -171,7 +171,7 @@ func (a *SkillsAPI) Register(r *httpx.Server) {
 		ID: "upload-skill", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/skills:upload", Tag: "Skills",
 		Summary: "Upload a skill to a session's workspace",
 		Scope:   auth.SessionsWrite,
-		Errors:  httpx.Codes{413: httpx.OnDisk, 422: onPackage, 503: "disk_full"},
+		Errors:  httpx.Codes{409: "session_busy", 413: httpx.OnDisk, 422: onPackage, 503: "disk_full"},
 		Example: `{"name": "release-notes", "files": [{"path": "SKILL.md", ` +
 			`"content": "---\nname: release-notes\n---\n# Release notes"}]}`,
 	}, a.uploadSkill)
@@ -181,7 +181,7 @@ func (a *SkillsAPI) Register(r *httpx.Server) {
 		Scope:   auth.SessionsWrite,
 		Errors: httpx.Codes{
 			404: "skill_not_found skill_not_released skill_version_not_found",
-			409: "digest_mismatch",
+			409: "digest_mismatch session_busy",
 			413: "invalid_skill_archive no_space zip_too_large",
 			422: onPackage + " " + httpx.OnArchive,
 			503: "disk_full registry_not_configured",

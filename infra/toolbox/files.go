@@ -53,6 +53,17 @@ func (f Files) Fits(ctx context.Context, sessionID domain.SessionID, uid int, gr
 	return w.Fits(ctx, grows)
 }
 
+// AwaitWrites waits for writes of clients that were admitted before.
+func (f Files) AwaitWrites(ctx context.Context, sessionID domain.SessionID, uid int) error {
+	w, err := f.Store.Open(ctx, sessionID, f.owner(uid))
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+
+	return w.AwaitWrites(ctx)
+}
+
 // Open implements tools.Workspaces.
 func (f Files) Open(ctx context.Context, s tools.SessionView) (tools.Files, error) {
 	w, err := f.Store.Open(ctx, s.ID, f.owner(s.SandboxUID))

@@ -35,7 +35,8 @@ const stagingDir = ".everloop-staging"
 type Store struct {
 	root   string
 	limits Limits
-	locks  *locks // of writes with a condition
+	locks  *locks                                        // of writes with a condition
+	admit  func(context.Context, domain.SessionID) error // see AdmitWrites; nil: all
 	usage  usage
 
 	look   sync.Once

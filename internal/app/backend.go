@@ -110,6 +110,8 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b.workspace = workspace.NewLimited(filepath.Join(s.DataDir, "workspace"), workspace.Limits{
 		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.Reserve(),
 	})
+	b.workspace.AdmitWrites(b.DB.Free)
+
 	if b.services, err = b.newServices(); err != nil {
 		return nil, err
 	}

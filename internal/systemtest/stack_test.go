@@ -453,6 +453,8 @@ func (w plainWorkspaces) Root(context.Context, domain.SessionID, int) (string, e
 	return w.dir, nil
 }
 
+func (w plainWorkspaces) AwaitWrites(context.Context, domain.SessionID, int) error { return nil }
+
 func (w plainWorkspaces) Fits(context.Context, domain.SessionID, int, diskspace.Usage) error {
 	return nil
 }

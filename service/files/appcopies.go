@@ -30,6 +30,12 @@ func (c AppCopies) Begin(ctx context.Context, name string, session domain.Sessio
 	}
 	defer func() { _ = w.Close() }()
 
+	release, err := w.LockWrites(ctx) // files that an operation replaces are a mixture
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
 	if err := publishable(ctx, w, dir); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,10 @@ func (c Carrier) CopyFiles(ctx context.Context, from, to domain.Session, snapsho
 	}
 	defer target.Close()
 
+	if err := target.AwaitWrites(ctx); err != nil {
+		return err
+	}
+
 	_, err = c.Snapshots.Restore(ctx, snapshots.RestoreIn{
 		SnapshotID: snapshotID, SessionID: to.ID, Root: target.HostPath(), UID: owner(to), GID: owner(to), Fits: target.Fits,
 	})

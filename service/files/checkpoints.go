@@ -28,6 +28,13 @@ type Roots interface {
 	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 	// Fits fails when the workspace may not grow by so much.
 	Fits(ctx context.Context, sessionID domain.SessionID, uid int, grows diskspace.Usage) error
+	// AwaitWrites waits for writes of clients that were admitted before.
+	AwaitWrites(ctx context.Context, sessionID domain.SessionID, uid int) error
+}
+
+// AwaitWrites implements history.Files.
+func (f Checkpoints) AwaitWrites(ctx context.Context, sessionID domain.SessionID, sandboxUID int) error {
+	return f.Roots.AwaitWrites(ctx, sessionID, sandboxUID)
 }
 
 // Begin implements history.Files.

@@ -22,7 +22,8 @@ import (
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/snapshots"
-	"everloop/internal/diskspace"
+	"everloop/infra/toolbox"
+	"everloop/infra/workspace"
 	"everloop/internal/testkit"
 	"everloop/service/files"
 	"everloop/service/history"
@@ -176,21 +177,11 @@ type world struct {
 	session domain.Session
 	dir     string
 	root    string
+	wrap    func(history.Files) history.Files // of later processes; nil: as they are
 
 	tool, arguments string // of the calls of steps; empty: Bash
 	seenChanges     int    // changes of files that requireChanges has seen
 }
-
-// rootDir puts the workspace of every session below one directory.
-type rootDir string
-
-func (r rootDir) Root(_ context.Context, sessionID domain.SessionID, _ int) (string, error) {
-	dir := filepath.Join(string(r), string(sessionID))
-	return dir, os.MkdirAll(dir, 0o755)
-}
-
-// Fits implements files.Roots.
-func (rootDir) Fits(context.Context, domain.SessionID, int, diskspace.Usage) error { return nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -215,10 +206,18 @@ func newWorld(t *testing.T) *world {
 	w.service = w.process(store)
 	w.session, err = db.CreateSession(t.Context(), w.owner.ID, domain.NewSession{})
 	require.NoError(t, err)
-	w.root, err = rootDir(w.dir).Root(t.Context(), w.session.ID, 0)
+	w.root, err = w.workspaces().Root(t.Context(), w.session.ID, 0)
 	require.NoError(t, err)
 
 	return w
+}
+
+// workspaces are those of a process of the service.
+func (w *world) workspaces() toolbox.Files {
+	store := workspace.New(w.dir)
+	store.AdmitWrites(w.j.Free)
+
+	return toolbox.Files{Store: store, OneUser: true}
 }
 
 func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.t.Output(), nil)) }
@@ -226,10 +225,15 @@ func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.t.
 // process makes what one process of the service has.
 func (w *world) process(store snapshots.Objects) *history.Service {
 	spool := w.t.TempDir()
-	snapshotted := files.Checkpoints{
+
+	var snapshotted history.Files = files.Checkpoints{
 		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: spool, Logger: w.logger()}),
-		Roots: rootDir(w.dir),
+		Roots: w.workspaces(),
 	}
+	if w.wrap != nil {
+		snapshotted = w.wrap(snapshotted)
+	}
+
 	captures, err := history.NewCapturer(
 		history.CapturerConfig{Store: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()},
 	)

@@ -27,6 +27,11 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 	ctx, release := d.fence(ctx, op)
 	defer release()
 
+	// What a client was told is written is captured before it is replaced.
+	if err := d.cfg.Files.AwaitWrites(ctx, op.SessionID, op.SandboxUID); err != nil {
+		return op.State, fencing.Cause(ctx, err)
+	}
+
 	files, err := d.restore(ctx, op)
 	if err != nil {
 		return d.giveUp(ctx, op, err)

@@ -77,6 +77,9 @@ type Views interface {
 
 // Files makes, restores and compares snapshots of workspaces.
 type Files interface {
+	// AwaitWrites waits until the writes into a workspace that were admitted before the
+	// session was claimed have finished.
+	AwaitWrites(ctx context.Context, sessionID domain.SessionID, sandboxUID int) error
 	// Begin reads the workspace. When it returns, commands may write again.
 	Begin(ctx context.Context, in CaptureIn) (Pending, error)
 	// Restore makes a workspace what it was. It may be broken off at any point and

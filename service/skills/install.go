@@ -43,6 +43,12 @@ func (s *Service) Install(ctx context.Context, session domain.Session, in skill.
 	}
 	defer w.Close()
 
+	release, err := w.LockWrites(ctx)
+	if err != nil {
+		return skill.InstallResult{}, err
+	}
+	defer release()
+
 	dir := path.Join(SessionDir, in.Name)
 	if _, err := s.place(ctx, w, dir, p); err != nil {
 		return skill.InstallResult{}, err

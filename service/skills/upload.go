@@ -32,6 +32,12 @@ func (s *Service) Upload(
 	}
 	defer w.Close()
 
+	release, err := w.LockWrites(ctx)
+	if err != nil {
+		return skill.Upload{}, err
+	}
+	defer release()
+
 	dir := path.Join(SessionDir, name)
 
 	replaced, err := s.place(ctx, w, dir, p)

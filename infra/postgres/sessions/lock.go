@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/chat"
+	"everloop/infra/postgres/pg"
 )
 
 // Locked is a session whose row the transaction has locked: what decisions about its
@@ -83,3 +84,22 @@ func (s Locked) Chats() chat.Session {
 // that it takes no messages.
 const isReplaying = `
 	EXISTS (SELECT 1 FROM replays r WHERE r.session_id = sessions.id AND (r.status IN ('playing', 'paused') OR r.files_owed))`
+
+// Free returns an error while a replay or an operation on the history has the session, so
+// that its files may be replaced. A session that does not exist is not_found.
+func (db *Base) Free(ctx context.Context, sessionID domain.SessionID) error {
+	rows, _ := db.Pool.Query(ctx, `
+		SELECT operation_id IS NOT NULL AS moving, `+isReplaying+` AS replaying
+		FROM   sessions WHERE id = $1 AND deleted_at IS NULL`, sessionID)
+
+	state, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[chat.Session])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return domain.SessionNotFound(sessionID)
+	}
+
+	if err != nil {
+		return pg.Fault("look for an operation on a session", err)
+	}
+
+	return state.Free()
+}

@@ -19,7 +19,7 @@ func (f Files) Rename(ctx context.Context, session domain.Session, from, name st
 		return "", nil, err
 	}
 
-	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		rel, err := w.Clean(from)
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (f Files) Copy(ctx context.Context, session domain.Session, from, to string
 		return change, err
 	}
 
-	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		copied, err := w.Copy(ctx, from, to, workspace.CopyOptions{Overwrite: overwrite})
 		change = changed(copied)
 
@@ -65,7 +65,7 @@ func (f Files) Share(
 	session domain.Session,
 	source, name, folder string,
 ) (link domain.FileLink, change domain.FileChange, err error) {
-	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		if folder != "" && !filepath.IsLocal(folder) {
 			return domain.Newf(domain.Malformed, domain.CodePathOutside, "the share folder leaves %s", shareDir)
 		}

@@ -31,6 +31,19 @@ func (f Files) in(ctx context.Context, session domain.Session, do func(*workspac
 	return do(w)
 }
 
+// change is in for a write, which no operation on the session's history overwrites.
+func (f Files) change(ctx context.Context, session domain.Session, do func(*workspace.Workspace) error) error {
+	return f.in(ctx, session, func(w *workspace.Workspace) error {
+		release, err := w.LockWrites(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+
+		return do(w)
+	})
+}
+
 // List returns a directory's entries, directories first. A link is shown as what it
 // leads to, as reading shows it; one that leads nowhere, or out, as itself. It fails
 // with too_many_entries when there are more than workspace.MaxListed.
@@ -93,7 +106,7 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 		return info, change, err
 	}
 
-	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		_, tag, err := current(w, path, only.IfMatch)
 		if err != nil {
 			return err
@@ -156,7 +169,7 @@ func changed(i workspace.Info) domain.FileChange {
 // Delete removes a file, a link itself, or a directory with all that is in it.
 // With ETags it must be a file that is still one of these versions.
 func (f Files) Delete(ctx context.Context, session domain.Session, path, ifMatch string) (change domain.FileChange, err error) {
-	err = f.in(ctx, session, func(w *workspace.Workspace) error {
+	err = f.change(ctx, session, func(w *workspace.Workspace) error {
 		rel, err := w.Clean(path)
 		if err != nil {
 			return err

@@ -49,6 +49,12 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 			return err
 		}
 
+		release, err := w.LockWrites(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+
 		for i, name := range names {
 			outcomes = append(outcomes, u.place(ctx, i, name))
 		}
