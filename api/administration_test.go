@@ -57,6 +57,20 @@ var administrationWalk = []call{
 	},
 }
 
+func TestCreateUser_keyHasTheScopesOfTheCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rootID := w.do("GET", "/api/auth/me", w.root, "").json()["id"].(string)
+
+	scopesOf := func(who, body string) any {
+		made := w.do("POST", "/api/admin/users", who, body).json()["api_key"].(map[string]any)
+		return w.do("GET", "/api/auth/me", made["plaintext"].(string), "").json()["scopes"]
+	}
+	require.Equal(t, []any{"admin"}, scopesOf(w.keyOf(rootID, "admin"), `{"username":"eve","administrator":true}`))
+	require.Equal(t, []any{"chat", "admin"}, scopesOf(w.keyOf(rootID, "chat", "admin"), `{"username":"fay"}`))
+	require.Nil(t, scopesOf(w.root, `{"username":"gil"}`))
+}
+
 func TestAdministration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

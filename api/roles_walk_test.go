@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,43 @@ func TestEveryOperationAsksForItsScope(t *testing.T) {
 			}
 		})
 	}
+}
+
+// status is the status of a response, which need not end.
+func (w *world) status(method, path, key, body string) int {
+	w.t.Helper()
+	response, err := http.DefaultTransport.RoundTrip(w.request(method, path, key, body))
+	require.NoError(w.t, err)
+	require.NoError(w.t, response.Body.Close())
+
+	return response.StatusCode
+}
+
+// TestScopesBoundAdministrators tries each operation on what belongs to another user with an
+// administrator's key that has each scope but admin: it reaches no further than the key of a
+// stranger.
+func TestScopesBoundAdministrators(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rootID := w.do("GET", "/api/auth/me", w.root, "").json()["id"].(string)
+	restricted := w.keyOf(rootID, allBut("admin")...)
+
+	for _, c := range walk {
+		if !c.owned() || c.scope == "unrestricted" {
+			continue
+		}
+
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			w := *w
+			w.t = t
+			c, _ := w.ready(c)
+
+			require.Equal(t, 404, w.status(c.method, c.url, restricted, c.body))
+		})
+	}
+
+	require.Equal(t, false, w.do("GET", "/api/auth/me", restricted, "").json()["administrator"], "companions believe this field")
+	require.Equal(t, true, w.do("GET", "/api/auth/me", w.keyOf(rootID, "admin"), "").json()["administrator"])
 }
 
 // looking are the operations on a session that only look at it, though their

@@ -497,12 +497,17 @@ func (w *world) ready(c call) (named call, who string) {
 	return c, w.ann
 }
 
+// owned reports whether a call names something that belongs to one user.
+func (c call) owned() bool {
+	return slices.ContainsFunc([]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{w}"}, func(name string) bool {
+		return strings.Contains(c.url, name)
+	})
+}
+
 // step makes one operation in every way that the walk knows.
 func (w *world) step(c call) {
 	t := w.t
-	owned := slices.ContainsFunc([]string{"{s}", "{k}", "{m}", "{r}", "{p}", "{t}", "{g}", "{i}", "{hook}", "{w}"}, func(name string) bool {
-		return strings.Contains(c.url, name)
-	})
+	owned := c.owned()
 	c, who := w.ready(c)
 	url := c.url
 

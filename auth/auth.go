@@ -146,6 +146,7 @@ func (a *Authenticator) byVerifier(ctx context.Context, c Credentials) (domain.C
 	for _, v := range a.verifiers {
 		caller, err := v.Verify(ctx, c)
 		if err == nil {
+			caller = bounded(caller)
 			a.cache.put(hash, caller, caller.ExpiresAt, now, epoch)
 		}
 
@@ -177,11 +178,19 @@ func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain
 		return domain.Caller{}, Unauthorized()
 	}
 
-	caller := domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt}
+	caller := bounded(domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
 	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
 	a.uses.note(key.ID, domain.KeyUse{At: now, IP: ip})
 
 	return caller, nil
+}
+
+// bounded returns a caller who administers only as far as the scopes of the credential
+// allow it. Everything after the edge looks at the user, not at the scopes.
+func bounded(caller domain.Caller) domain.Caller {
+	caller.User.Administrator = caller.User.Administrator && Allows(caller, Admin)
+
+	return caller
 }
 
 // Alive says whether a caller who came in earlier may stay: long-lived

@@ -290,6 +290,42 @@ func TestAuthenticator_Alive_administratorWhoIsNoneAnyMore(t *testing.T) {
 	require.False(t, a.Alive(t.Context(), caller))
 }
 
+// scoped accepts every token as an administrator's, with the token as its scope.
+type scoped struct{}
+
+func (scoped) Verify(_ context.Context, c auth.Credentials) (domain.Caller, error) {
+	return domain.Caller{User: domain.User{ID: "a", Administrator: true}, Scopes: strings.Fields(c.Bearer)}, nil
+}
+
+func TestAuthenticator_Authenticate_scopesBoundAdministrators(t *testing.T) {
+	t.Parallel()
+	a, r, _ := set(t, scoped{})
+	r.administrator = true
+
+	for name, tc := range map[string]struct {
+		scopes []string
+		want   bool
+	}{
+		"unrestricted": {nil, true}, "reading": {[]string{"sessions:read"}, false}, "all but admin": {[]string{"chat", "solutions"}, false},
+		"admin": {[]string{"admin"}, true}, "admin and another": {[]string{"chat", "admin"}, true},
+	} {
+		plaintext, key := r.issue("root")
+		key.Scopes = tc.scopes
+		r.byHash[auth.Hash(plaintext)] = key
+
+		for range 2 { // the second time from the cache
+			caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, caller.User.Administrator, name)
+			require.True(t, a.Alive(t.Context(), caller))
+
+			caller, err = a.Authenticate(t.Context(), bearer(strings.Join(tc.scopes, " ")+" "))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, caller.User.Administrator, "by a verifier: %s", name)
+		}
+	}
+}
+
 func TestAuthenticator_Authenticate_storeUnavailable(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)

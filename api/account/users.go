@@ -43,7 +43,7 @@ func (a *UsersAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "create-user", Method: fiber.MethodPost, Path: "/api/admin/users", Tag: "Administration",
 		Summary:     "Create a user with an initial API key",
-		Description: "Only this response returns the API key.",
+		Description: "Only this response returns the API key. It has the scopes of the key that the caller uses.",
 		Scope:       auth.Admin, Audit: "user.create", Status: fiber.StatusCreated, Secret: true,
 		Errors:  httpx.Codes{409: "username_taken"},
 		Example: `{"username": "eve", "name": "Eve", "email": "eve@example.org"}`,
@@ -72,6 +72,7 @@ func (a *UsersAPI) createUser(ctx context.Context, in *struct {
 		AvatarURL: in.Body.AvatarURL, Administrator: fields.Value(in.Body.Administrator),
 	}
 	key, plaintext, hash := auth.NewKey(user.ID, "first key")
+	key.Scopes = httpx.CallerOf(ctx).Scopes // a restricted key cannot make one that may do more
 
 	user, key, err := a.Store.CreateUser(ctx, user, key, hash[:])
 	if err != nil {

@@ -44,12 +44,12 @@ func Acted(ctx context.Context, action, target string, details map[string]string
 // operation that is not theirs alone, and names what it looks at for the audit trail.
 func AsAdministrator(ctx context.Context, target string) error {
 	r := RequestOf(ctx)
-	if !r.Caller.User.Administrator {
-		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators ask about other users")
-	}
-
 	if err := auth.Check(r.Caller, auth.Admin); err != nil {
 		return err
+	}
+
+	if !r.Caller.User.Administrator {
+		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators ask about other users")
 	}
 
 	r.target, r.asAdministrator = target, true

@@ -175,7 +175,7 @@ func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	record.TrustHints = caller.User.Administrator && auth.Allows(caller, auth.Admin)
+	record.TrustHints = caller.User.Administrator
 	if record.Scope == toolserver.OfSession {
 		if _, err := a.Store.OwnSession(ctx, caller.User, *record.SessionID); err != nil {
 			return nil, err
@@ -223,10 +223,10 @@ func placeMCPServer(r *toolserver.Record) error {
 // server: administrators those of the service, users their own.
 func mayChangeMCPServer(caller domain.Caller, r toolserver.Record) error {
 	switch {
-	case r.Scope == toolserver.OfService && !caller.User.Administrator:
-		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this")
 	case r.Scope == toolserver.OfService && !auth.Allows(caller, auth.Admin):
 		return auth.Check(caller, auth.Admin)
+	case r.Scope == toolserver.OfService && !caller.User.Administrator:
+		return domain.Newf(domain.Forbidden, "administrator_required", "only administrators may do this")
 	case r.Scope != toolserver.OfService && r.OwnerID != caller.User.ID:
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the tool server may change it")
 	}
