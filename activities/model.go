@@ -380,10 +380,10 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 		return []domain.PlannedCall{call}, &domain.Block{Type: domain.BlockPlan, Content: string(arguments)}
 	case tool.Name == agents.Agent:
 		if m.planFork(ctx, &call, arguments); call.Settled == nil {
-			return m.permit(call, arguments), nil
+			return m.permit(ctx, call, arguments), nil
 		}
 	default:
-		return m.permit(call, arguments), nil
+		return m.permit(ctx, call, arguments), nil
 	}
 
 	return []domain.PlannedCall{call}, nil

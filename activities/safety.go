@@ -80,20 +80,20 @@ func (m *modelCall) stuck(calls []domain.RequestedCall) string {
 // permit applies the permission rules to a call that could be carried out. One that
 // the user has to allow is held back by a question, which is a call beside it; in
 // headless chats it is rejected.
-func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
+func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
 	rules := m.scope.Profile.Permissions
 	decision := domain.Decide(rules, call.ToolName, arguments)
 
-	access := call.ToolName == questions.RequestAccess
-	if access && decision == domain.PermissionAllow {
-		decision = domain.PermissionAsk // what it asks for is never taken for granted
+	access := m.neededAccess(ctx, call.ToolName, arguments)
+	if access != nil && decision == domain.PermissionAllow {
+		decision = domain.PermissionAsk // a new domain is never taken for granted
 	}
 
 	if decision == domain.PermissionAllow {
 		return []domain.PlannedCall{call}
 	}
 
-	if decision == domain.PermissionAsk && m.skipsConfirmations() && !access {
+	if decision == domain.PermissionAsk && m.skipsConfirmations() && access == nil {
 		return []domain.PlannedCall{call, m.granted(call, arguments)}
 	}
 
@@ -103,8 +103,8 @@ func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) [
 			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and no user is there to answer."
 		}
 
-		if access && decision == domain.PermissionAsk {
-			refusal = "Denied: no user is there to allow it. Go on without these domains."
+		if access != nil && decision == domain.PermissionAsk {
+			refusal = "Denied: no user is there to allow it, and no network rule does. Go on without these domains."
 		}
 
 		call.Settled, call.Fork = &domain.Settlement{Status: domain.CallError, Result: refusal}, nil
@@ -115,8 +115,8 @@ func (m *modelCall) permit(call domain.PlannedCall, arguments json.RawMessage) [
 	allows := domain.AllowingRules(rules, call.ToolName, arguments)
 
 	asked := questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
-	if access {
-		allows, asked = m.askAccess(call.ID, arguments)
+	if access != nil {
+		allows, asked = networkRules(access.Rules), questions.AccessQuestion(call.ID, access)
 	}
 
 	question := domain.PlannedCall{
@@ -146,14 +146,22 @@ func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) 
 	}
 }
 
-// askAccess gives the question for domains, and the rules that a yes to it adds.
-func (m *modelCall) askAccess(callID string, arguments json.RawMessage) ([]domain.PermissionRule, json.RawMessage) {
-	rules, reason, _ := questions.ParseAccess(arguments) // they were checked when the call was admitted
+// neededAccess returns the domains that the user must allow before a call is carried out;
+// nil: none.
+func (m *modelCall) neededAccess(ctx context.Context, name string, arguments json.RawMessage) *tools.Access {
+	tool, _ := m.tools.Lookup(name)
+	if tool.Access == nil {
+		return nil
+	}
 
-	var allows []domain.PermissionRule
+	return tool.Access(ctx, m.key.SessionID, arguments)
+}
+
+// networkRules returns the rules that a yes to a question for domains adds.
+func networkRules(rules []domain.NetworkRule) (allows []domain.PermissionRule) {
 	for _, rule := range rules {
 		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
 	}
 
-	return allows, questions.AccessQuestion(callID, rules, reason)
+	return allows
 }

@@ -172,7 +172,7 @@ func (r NetworkRule) Matches(host string, port uint16) bool {
 	}
 }
 
-// NetworkPolicy decides where the commands of a session may connect to. The zero
+// NetworkPolicy decides where a session may connect to: its commands and its tools. The zero
 // value is no network.
 type NetworkPolicy struct {
 	Mode        NetworkMode
@@ -216,8 +216,8 @@ func (p NetworkPolicy) Refusal(host string, port uint16) string {
 
 	_, literal := netip.ParseAddr(host)
 	switch {
-	case p.Mode != NetworkRules && p.Mode != NetworkPublic:
-		return "commands of this session have no network"
+	case !p.Mode.Open():
+		return "this session has no network"
 	case slices.ContainsFunc(p.deny, func(r NetworkRule) bool {
 		// A domain is denied on all its ports unless one is named.
 		return matches(r) || r.Port == 0 && NetworkRule{Host: r.Host, Below: r.Below, Port: port}.Matches(host, port)
@@ -233,6 +233,31 @@ func (p NetworkPolicy) Refusal(host string, port uint16) string {
 		return fmt.Sprintf("port %d is not one that commands may connect to", port)
 	}
 }
+
+// Decide returns what the rules say of a port of a canonical host: ask means that a
+// further rule would allow it.
+func (p NetworkPolicy) Decide(host string, port uint16) PermissionDecision {
+	switch p.Refusal(host, port) {
+	case "":
+		return PermissionAllow
+	case NoNetworkRule:
+		return PermissionAsk
+	default:
+		return PermissionDeny
+	}
+}
+
+// RuleFor returns the narrowest rule that allows a port of a canonical host.
+func RuleFor(host string, port uint16) NetworkRule {
+	if slices.Contains(networkPorts, port) {
+		port = 0
+	}
+
+	return NetworkRule{Host: host, Port: port}
+}
+
+// Open reports whether the mode lets anything out.
+func (m NetworkMode) Open() bool { return m == NetworkRules || m == NetworkPublic }
 
 // Grants reports whether connections that a rule speaks of are allowed by a rule for
 // the same domain, or one above it, and denied by none.
@@ -252,7 +277,7 @@ func (p NetworkPolicy) Grants(rule NetworkRule) bool {
 	}
 
 	denied := func(r NetworkRule) bool { return within(NetworkRule{Host: r.Host, Below: r.Below, Port: rule.Port}) }
-	if p.Mode != NetworkRules && p.Mode != NetworkPublic || slices.ContainsFunc(p.deny, denied) {
+	if !p.Mode.Open() || slices.ContainsFunc(p.deny, denied) {
 		return false
 	}
 

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"maps"
 	"strings"
@@ -108,9 +109,19 @@ type Exit struct {
 	Connections []domain.Connection
 }
 
-// NetworkPolicies returns what the commands of a session may connect to at the moment.
+// NetworkPolicies returns what a session may connect to at the moment.
 type NetworkPolicies interface {
 	NetworkPolicy(ctx context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error)
+}
+
+// WebPolicies decides about the pages that a session may fetch.
+type WebPolicies interface {
+	NetworkPolicies
+	// AddressNamed reports whether the user wrote the web address in the session, or a
+	// search of the session returned it, as a whole.
+	AddressNamed(ctx context.Context, sessionID domain.SessionID, address string) (bool, error)
+	// ToolDecision returns what the permission rules of the session say of a call.
+	ToolDecision(ctx context.Context, sessionID domain.SessionID, tool string, arguments json.RawMessage) (domain.PermissionDecision, error)
 }
 
 // TaskList keeps the agent's own list of tasks (tool TaskCreate).
@@ -158,7 +169,8 @@ type Deps struct {
 	Search     Searcher   // nil: WebSearch is not offered
 
 	Network  domain.NetworkMode // of commands; empty: none
-	Policies NetworkPolicies    // with NetworkRules; what RequestAccess reads
+	Outbound domain.NetworkMode // of the tools that reach the web themselves; empty: none
+	Policies WebPolicies        // with any network
 
 	Limits Limits
 }

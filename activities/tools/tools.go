@@ -52,6 +52,10 @@ type Tool struct {
 	// the result then holds what is known all the same, if anything.
 	Run func(ctx context.Context, c *Call) (Result, error)
 
+	// Access returns the domains that the user must allow before a call is carried out;
+	// nil: none. It may be nil. Run checks again.
+	Access func(ctx context.Context, s domain.SessionID, arguments json.RawMessage) *Access
+
 	// Withhold says why the tool is not offered to a loop; empty: it is. It may be nil.
 	Withhold func(s Scope) string
 
@@ -75,6 +79,12 @@ type Tool struct {
 // Limit is the time that one call may take.
 func (t Tool) Limit() time.Duration {
 	return min(cmp.Or(t.TimeLimit, DefaultTimeLimit), MaxTimeLimit)
+}
+
+// Access is a question whether a session may connect to domains.
+type Access struct {
+	Rules []domain.NetworkRule // that a yes adds
+	About string               // what they are needed for
 }
 
 // Call is one call of a tool whose arguments were checked.

@@ -9,8 +9,12 @@ import (
 // Web fetches pages of the public Internet.
 type Web interface {
 	// Fetch reads one page by GET. Refused and failed fetches are domain errors
-	// with words for the model.
-	Fetch(ctx context.Context, url string) (WebPage, error)
+	// with words for the model. A redirect to another host ends the fetch with a refusal
+	// that names the new address; so does one that follow rejects. A nil follow rejects none.
+	Fetch(ctx context.Context, url string, follow func(next string) bool) (WebPage, error)
+	// Destination returns the canonical host and the port of a URL. It refuses a URL that
+	// Fetch refuses whatever address its host has, and connects to nothing.
+	Destination(url string) (host string, port uint16, err error)
 }
 
 // WebPage is what a fetch gave. Text is valid UTF-8: Markdown where the page is

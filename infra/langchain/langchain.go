@@ -32,6 +32,9 @@ type Config struct {
 
 const identity = "Everloop/1.0 (langchain tools)"
 
+// Wikipedia names the tool that reaches the network.
+const Wikipedia = "Wikipedia"
+
 // available makes each tool that may be used.
 var available = map[string]func(Config) (adapted, error){
 	"calculator": func(Config) (adapted, error) {
@@ -48,7 +51,7 @@ var available = map[string]func(Config) (adapted, error){
 		}
 
 		return adapted{
-			Tool: wikipedia.New(identity, wikipedia.WithHTTPClient(client)), name: "Wikipedia", example: "Ada Lovelace",
+			Tool: wikipedia.New(identity, wikipedia.WithHTTPClient(client)), name: Wikipedia, example: "Ada Lovelace",
 			about: "Looks a subject up in Wikipedia and returns the beginnings of the two articles that fit best.",
 		}, nil
 	},

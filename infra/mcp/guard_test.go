@@ -80,7 +80,7 @@ func TestGuard_Transport_refusesWhatWebFetchRefuses(t *testing.T) {
 	servers := NewGuard(checks).Transport(false)
 
 	for _, address := range addresses {
-		_, err := client.Fetch(t.Context(), "http://"+address+"/")
+		_, err := client.Fetch(t.Context(), "http://"+address+"/", nil)
 		require.True(t, domain.HasCode(err, "web_refused"), "WebFetch of %s: %v", address, err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
 		require.NoError(t, err)

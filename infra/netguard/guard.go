@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -132,6 +134,36 @@ func (g *Guard) Check(host string, to netip.AddrPort, path string) error {
 func (g *Guard) CheckAddress(host string, to netip.AddrPort) error {
 	_, err := g.check(host, to, "")
 	return err
+}
+
+// CheckName returns a *Refusal when a host is refused whatever address it has: it is an
+// address itself, the name of this machine, or a name that the public DNS does not have.
+// It looks nothing up, because a lookup would already send the name to its owner.
+func (g *Guard) CheckName(host string, port uint16, path string) error {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return g.Check(host, netip.AddrPortFrom(addr, port), path)
+	}
+
+	local := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return g.Check(host, local, path)
+	}
+
+	named := g.exceptions.exactly(host, local.Addr(), port, path) || g.exceptions.admit(host, netip.Addr{})
+	if !named && !publicName(host) {
+		return refusef("%s is not on the public Internet: the public DNS does not have such names", host)
+	}
+
+	return nil
+}
+
+// notPublicDomains are top-level domains that are reserved or used in private networks only.
+var notPublicDomains = []string{"internal", "local", "lan", "home", "corp", "intranet", "arpa", "onion", "test", "invalid"}
+
+func publicName(host string) bool {
+	at := strings.LastIndexByte(host, '.')
+
+	return at > 0 && !slices.Contains(notPublicDomains, host[at+1:])
 }
 
 // check judges the address; named: the operator allows it, whatever its port.

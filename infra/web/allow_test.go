@@ -46,7 +46,7 @@ func TestWhatAnOperatorAllows(t *testing.T) {
 	} {
 		c := newClient(t, Config{Allow: test.allow, Own: test.own, Resolver: resolver, Timeout: time.Minute})
 
-		page, err := c.Fetch(t.Context(), "http://"+test.host+":"+s.port+"/")
+		page, err := c.Fetch(t.Context(), "http://"+test.host+":"+s.port+"/", nil)
 		if test.want {
 			require.NoError(t, err, "%v", test)
 			require.Equal(t, "ok", page.Text)
@@ -71,7 +71,7 @@ func TestAnExceptionForAPath(t *testing.T) {
 	resolver := dns.resolver(t)
 	for _, allowed := range []string{"127.0.0.1:" + s.port, "demo.test:" + s.port} {
 		c := newClient(t, Config{Allow: []string{allowed + "/pages/"}, Own: []string{"0.0.0.0:" + s.port}, Resolver: resolver})
-		page, err := c.Fetch(t.Context(), "http://"+allowed+"/pages/one?x=1")
+		page, err := c.Fetch(t.Context(), "http://"+allowed+"/pages/one?x=1", nil)
 		require.NoError(t, err)
 		require.Equal(t, "/pages/one", page.Text)
 
@@ -82,14 +82,14 @@ func TestAnExceptionForAPath(t *testing.T) {
 			"/pages/..%2fcontrol",
 			"/pages//../control", "//pages/one",
 		} {
-			_, err = c.Fetch(t.Context(), "http://"+allowed+path)
+			_, err = c.Fetch(t.Context(), "http://"+allowed+path, nil)
 			refusal(t, err)
 		}
 
-		_, err = c.Fetch(t.Context(), "http://localhost:"+s.port+"/control/requests")
+		_, err = c.Fetch(t.Context(), "http://localhost:"+s.port+"/control/requests", nil)
 		refusal(t, err)
 		require.Equal(t, before, s.hits.Load())
-		_, err = c.Fetch(t.Context(), "http://"+allowed+"/pages/away")
+		_, err = c.Fetch(t.Context(), "http://"+allowed+"/pages/away", nil)
 		refusal(t, err)
 		require.Equal(t, before+1, s.hits.Load())
 	}

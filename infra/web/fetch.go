@@ -19,13 +19,13 @@ import (
 // Fetch implements tools.Web: it reads one page. Refusals and failures of the
 // page are domain errors for the model; the context's own error is given when
 // that ended.
-func (c *Client) Fetch(ctx context.Context, rawURL string) (tools.WebPage, error) {
+func (c *Client) Fetch(ctx context.Context, rawURL string, follow func(next string) bool) (tools.WebPage, error) {
 	u, err := c.target(rawURL)
 	if err != nil {
 		return tools.WebPage{}, err
 	}
 
-	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	limited, cancel := context.WithTimeout(context.WithValue(ctx, followKey{}, follow), c.cfg.Timeout)
 	defer cancel()
 
 	page, err := c.get(limited, u)

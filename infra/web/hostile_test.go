@@ -74,7 +74,7 @@ func fetch(t testing.TB, s *site, path string, cfg Config) (tools.WebPage, error
 
 	cfg.Allow = append(cfg.Allow, s.Listener.Addr().String())
 
-	return newClient(t, cfg).Fetch(t.Context(), s.URL+path)
+	return newClient(t, cfg).Fetch(t.Context(), s.URL+path, nil)
 }
 
 // refusal asserts that the model may see the error, and returns its text.
@@ -98,7 +98,7 @@ func TestFetch_ownAddresses(t *testing.T) {
 		"[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "127.1", "127.0.1", "0", "0x7f.1", "0x7f000001", "2130706433",
 		"017700000001", "0177.0.0.1", "127.0.0.1.", "１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1", "%31%32%37.0.0.1",
 	} {
-		_, err := c.Fetch(t.Context(), "http://"+host+":"+victim.port+"/")
+		_, err := c.Fetch(t.Context(), "http://"+host+":"+victim.port+"/", nil)
 		require.Error(t, err, host)
 		refusal(t, err)
 	}
@@ -116,7 +116,7 @@ func TestFetch_privateNetworksAndMetadataServices(t *testing.T) {
 		"[fd00:ec2::254]",
 		"[ff02::1]", "[2001::1]", "[2001:db8::1]", "[64:ff9b::a00:1]", "[64:ff9b:1::1]", "[4000::1]", "[fec0::1]",
 	} {
-		_, err := c.Fetch(t.Context(), "http://"+host+"/latest/meta-data/")
+		_, err := c.Fetch(t.Context(), "http://"+host+"/latest/meta-data/", nil)
 		require.Contains(t, refusal(t, err), "is not on the public Internet", host)
 	}
 }
@@ -132,7 +132,7 @@ func TestFetch_otherSchemesAndCredentials(t *testing.T) {
 		"http://example.com:99999/",
 		"http://exa mple.com/", "http:\n//example.com", "//example.com/", "http://[::1", strings.Repeat("https://example.com/", 1000),
 	} {
-		_, err := c.Fetch(t.Context(), raw)
+		_, err := c.Fetch(t.Context(), raw, nil)
 		require.NotContains(t, refusal(t, err), "secret-71", raw)
 	}
 }
@@ -254,16 +254,16 @@ func TestFetch_dnsRebinding(t *testing.T) {
 	c := newClient(t, Config{Allow: []string{"127.0.0.2"}, Resolver: dns.resolver(t), Timeout: time.Minute})
 	at := func(host, path string) string { return "http://" + host + ":" + good.port + path }
 
-	_, err := c.Fetch(t.Context(), at("inside.test", "/"))
+	_, err := c.Fetch(t.Context(), at("inside.test", "/"), nil)
 	require.Contains(t, refusal(t, err), "inside.test is not on the public Internet")
-	page, err := c.Fetch(t.Context(), at("flip.test", "/"))
+	page, err := c.Fetch(t.Context(), at("flip.test", "/"), nil)
 	require.NoError(t, err)
 	require.Equal(t, "good", page.Text)
-	_, err = c.Fetch(t.Context(), at("flip.test", "/"))
+	_, err = c.Fetch(t.Context(), at("flip.test", "/"), nil)
 	require.Contains(t, refusal(t, err), "flip.test is not on the public Internet", "the second answer is another address")
-	_, err = c.Fetch(t.Context(), at("first.test", "/again?port="+good.port))
+	_, err = c.Fetch(t.Context(), at("first.test", "/again?port="+good.port), nil)
 	require.Contains(t, refusal(t, err), "flip.test is not on the public Internet", "a redirect is looked at like a URL")
-	_, err = c.Fetch(t.Context(), at("missing.test", "/"))
+	_, err = c.Fetch(t.Context(), at("missing.test", "/"), nil)
 	require.Contains(t, refusal(t, err), "there is no host named missing.test")
 	require.Zero(t, victim.hits.Load())
 	require.NotContains(t, refusal(t, err), "127.0.0", "inner addresses are not shown")
@@ -317,17 +317,77 @@ func TestRedirects(t *testing.T) {
 	require.Zero(t, inner.hits.Load())
 }
 
+func TestFetch_redirectToAnotherHost(t *testing.T) {
+	t.Parallel()
+
+	other := newSite(t, func(http.ResponseWriter, *http.Request) {})
+	target := ""
+	s := newSite(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/page" {
+			fmt.Fprint(w, "here")
+			return
+		}
+
+		http.Redirect(w, r, target, http.StatusFound)
+	})
+	c := newClient(t, Config{Allow: []string{"127.0.0.1", "localhost"}})
+
+	for _, target = range []string{other.URL + "/?d=1", "http://localhost:" + s.port + "/page", "https://example.org/", "//example.org/x"} {
+		_, err := c.Fetch(t.Context(), s.URL+"/away", nil)
+		text := refusal(t, err)
+		require.Contains(t, text, "redirects to another host", target)
+		require.Contains(t, text, strings.TrimPrefix(target, "//"), "the model reads the new address")
+	}
+
+	require.Zero(t, other.hits.Load())
+
+	target = "/page"
+	page, err := c.Fetch(t.Context(), s.URL+"/away", func(next string) bool { return next == s.URL+"/page" })
+	require.NoError(t, err)
+	require.Equal(t, "here", page.Text)
+
+	before := s.hits.Load()
+	_, err = c.Fetch(t.Context(), s.URL+"/away", func(string) bool { return false })
+	require.Contains(t, refusal(t, err), "that a permission rule is about")
+	require.Equal(t, before+1, s.hits.Load(), "a rejected redirect is not requested")
+}
+
+func TestClient_Destination(t *testing.T) {
+	t.Parallel()
+
+	c := newClient(t, Config{Allow: []string{"wiki.corp", "127.0.0.1:8080/pages/", "10.1.0.0/16"}})
+
+	for raw, want := range map[string]string{
+		"https://Example.org./x": "example.org:443", "http://example.org:8080": "example.org:8080", "http://wiki.corp/": "wiki.corp:80",
+		"http://127.0.0.1:8080/pages/a": "127.0.0.1:8080", "http://10.1.2.3/": "10.1.2.3:80", "https://[2606:4700::1111]/": "2606:4700::1111:443",
+	} {
+		host, port, err := c.Destination(raw)
+		require.NoError(t, err, raw)
+		require.Equal(t, want, fmt.Sprintf("%s:%d", host, port))
+	}
+
+	for _, raw := range []string{
+		"http://127.0.0.1/", "http://127.0.0.1:8080/control", "http://localhost/", "http://a.localhost:8080/", "http://10.2.0.1/",
+		"http://169.254.169.254/latest/", "http://[::1]/", "http://metadata.google.internal/", "http://printer/", "http://nas.local/",
+		"ftp://example.org/", "http://user:pass@example.org/", "http://0x7f.1/",
+	} {
+		_, _, err := c.Destination(raw)
+		require.Error(t, err, raw)
+		refusal(t, err)
+	}
+}
+
 func TestFetch_redirectFromHTTPSToHTTP(t *testing.T) {
 	t.Parallel()
 	plain := newSite(t, func(http.ResponseWriter, *http.Request) {})
 	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
 	t.Cleanup(secure.Close)
 	c := newClient(t, Config{Allow: []string{"127.0.0.1"}})
-	_, err := c.Fetch(t.Context(), secure.URL)
+	_, err := c.Fetch(t.Context(), secure.URL, nil)
 	require.Contains(t, refusal(t, err), "has no valid certificate")
 
 	c.http.Transport.(bounded).next.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
-	_, err = c.Fetch(t.Context(), secure.URL)
+	_, err = c.Fetch(t.Context(), secure.URL, nil)
 	require.Contains(t, refusal(t, err), "from https to http")
 	require.Zero(t, plain.hits.Load())
 }
@@ -385,7 +445,7 @@ func TestSlowServersAreGivenUp(t *testing.T) {
 	}()
 
 	c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: 2 * time.Second})
-	_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String())
+	_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String(), nil)
 	require.Contains(t, refusal(t, err), "took longer than")
 }
 
@@ -405,7 +465,7 @@ func TestFetch_cancelled(t *testing.T) {
 		cancel(stopped)
 	}()
 
-	_, err := newClient(t, Config{Allow: []string{"127.0.0.1"}, Timeout: time.Hour, HeaderTimeout: time.Hour}).Fetch(ctx, s.URL)
+	_, err := newClient(t, Config{Allow: []string{"127.0.0.1"}, Timeout: time.Hour, HeaderTimeout: time.Hour}).Fetch(ctx, s.URL, nil)
 	require.ErrorIs(t, err, stopped)
 }
 
@@ -512,12 +572,12 @@ func TestAnswersThatAreNoHTTP(t *testing.T) {
 			}()
 
 			c := newClient(t, Config{Allow: []string{listener.Addr().String()}, Timeout: time.Minute})
-			_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String())
+			_, err = c.Fetch(t.Context(), "http://"+listener.Addr().String(), nil)
 			require.Contains(t, refusal(t, err), "broke off or could not be understood")
 		})
 	}
 
 	c := newClient(t, Config{Allow: []string{"127.0.0.1"}})
-	_, err := c.Fetch(t.Context(), "http://127.0.0.1:1/")
+	_, err := c.Fetch(t.Context(), "http://127.0.0.1:1/", nil)
 	require.Contains(t, refusal(t, err), "no connection to 127.0.0.1:1 could be made")
 }

@@ -32,6 +32,51 @@ func (c *Client) target(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// Destination implements tools.Web.
+func (c *Client) Destination(raw string) (host string, port uint16, err error) {
+	u, err := c.target(raw)
+	if err != nil {
+		return "", 0, err
+	}
+
+	if host, err = domain.CanonicalHost(u.Hostname()); err != nil {
+		return "", 0, malformedf("the URL's host is not a valid name")
+	}
+
+	port = portOf(u)
+	if err := c.guard.CheckName(host, port, u.Path); err != nil {
+		return "", 0, refusef("%s", err)
+	}
+
+	return host, port, nil
+}
+
+// portOf returns the port of a URL that was checked.
+func portOf(u *url.URL) uint16 {
+	number, err := strconv.ParseUint(u.Port(), 10, 16)
+
+	switch {
+	case err == nil:
+		return uint16(number)
+	case u.Scheme == "http":
+		return 80
+	default:
+		return 443
+	}
+}
+
+// sameHost reports whether a redirect stays with its host, which may move from http to
+// https.
+func sameHost(from, to *url.URL) bool {
+	if !strings.EqualFold(strings.TrimSuffix(from.Hostname(), "."), strings.TrimSuffix(to.Hostname(), ".")) {
+		return false
+	}
+
+	upgraded := from.Scheme == "http" && to.Scheme == "https" && portOf(from) == 80 && portOf(to) == 443
+
+	return upgraded || from.Scheme == to.Scheme && portOf(from) == portOf(to)
+}
+
 // checkURL refuses what can be refused by its words. It stands before the check
 // of the address and does not replace it.
 func (c *Client) checkURL(u *url.URL) error {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"everloop/domain"
@@ -87,8 +88,9 @@ func (c *Client) HTTP() *http.Client {
 	}
 }
 
-// redirect bounds the hops. Where one leads is checked when it is sent and
-// dialled, as for any request.
+// redirect bounds the hops and keeps them on the host that was asked for: another host has
+// rules of its own, by which the model can ask for it. Where a hop leads is checked when it
+// is sent and dialled, as for any request.
 func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return refusef("the page redirects more than %d times", maxRedirects)
@@ -98,10 +100,39 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 		return refusef("the page redirects from https to %s, which is not followed", next.URL.Scheme)
 	}
 
+	if _, _, err := c.Destination(next.URL.String()); err != nil {
+		return err
+	}
+
+	follow, _ := next.Context().Value(followKey{}).(func(string) bool)
+	if !sameHost(via[len(via)-1].URL, next.URL) {
+		return redirected("another host", next.URL)
+	}
+
+	if follow != nil && !follow(next.URL.String()) {
+		return redirected("an address that a permission rule is about", next.URL)
+	}
+
 	next.Header.Del("Referer") // the origin of the request is private
 
 	return nil
 }
+
+// maxRedirectTarget is how much of the address of a redirect is shown, in bytes.
+const maxRedirectTarget = 2000
+
+// redirected returns the refusal that reports where a page redirects to.
+func redirected(where string, to *url.URL) error {
+	address := to.String()
+	if len(address) > maxRedirectTarget {
+		return refusef("the page redirects to %s, %s, with an address that is too long", where, to.Host)
+	}
+
+	return refusef("the page redirects to %s: %s . Call WebFetch with that address if it is needed", where, address)
+}
+
+// followKey finds in a context what decides about a redirect within the host.
+type followKey struct{}
 
 // pathKey finds in a context the path that a connection is made for: connections
 // are not shared, so it has one.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 // networkSettings say how far commands reach into the network.
 type networkSettings struct {
-	SandboxNetwork domain.NetworkMode `name:"sandbox-network" default:"rules" enum:"none,rules,public" env:"SANDBOX_NETWORK" help:"Network of commands and stdio tool servers: none, rules (the domains that rules of the session, its user or its solution allow) or public. A session can narrow it."`
+	SandboxNetwork domain.NetworkMode `name:"sandbox-network" default:"rules" enum:"none,rules,public" env:"SANDBOX_NETWORK" help:"Network of commands, stdio tool servers and the tools for the web: none, rules (the domains that rules of the session, its user or its solution allow) or public. A session can narrow it."`
 	NetworkAllow   []string           `name:"sandbox-network-allow" env:"SANDBOX_NETWORK_ALLOW" help:"Non-public hosts that commands may reach where rules allow it: host, host:port, *.domain, a network."`
 }
 
@@ -60,7 +61,7 @@ func (b *backend) connectCommands(shell *toolbox.Shell, deps *tools.Deps, box *s
 	}
 
 	shell.Proxy, shell.Policies = egress.New(egress.Config{Guard: guard}), b
-	deps.Network, deps.Policies = mode, b
+	deps.Network = mode
 
 	return nil
 }
@@ -77,4 +78,21 @@ func (b *backend) NetworkPolicy(ctx context.Context, sessionID domain.SessionID)
 	mode := b.settings.SandboxNetwork.Narrowed(session.Setup.Network)
 
 	return domain.NewNetworkPolicy(mode, slices.Concat(b.Profile(session).Permissions, rules)), nil
+}
+
+// ToolDecision implements tools.WebPolicies.
+func (b *backend) ToolDecision(
+	ctx context.Context, sessionID domain.SessionID, tool string, arguments json.RawMessage,
+) (domain.PermissionDecision, error) {
+	session, _, _, err := b.DB.NetworkSession(ctx, sessionID)
+	if err != nil {
+		return domain.PermissionDeny, err
+	}
+
+	return domain.Decide(b.Profile(session).Permissions, tool, arguments), nil
+}
+
+// AddressNamed implements tools.WebPolicies.
+func (b *backend) AddressNamed(ctx context.Context, sessionID domain.SessionID, address string) (bool, error) {
+	return b.DB.AddressNamed(ctx, sessionID, address)
 }

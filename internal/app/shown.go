@@ -21,7 +21,7 @@ type shownTools struct {
 }
 
 func (b *backend) newShownTools() (shownTools, error) {
-	registry, err := b.newTools(tools.Deps{Network: b.settings.SandboxNetwork, Policies: b})
+	registry, err := b.newTools(tools.Deps{Network: b.settings.SandboxNetwork})
 	if err != nil {
 		return shownTools{}, err
 	}

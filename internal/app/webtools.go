@@ -69,6 +69,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 		Logger:   b.logger,
 	}
 
+	d.Outbound, d.Policies = s.SandboxNetwork, b
 	d.Limits = s.toolLimits()
 	if s.SearchURL != "" {
 		if d.Search, err = search.New(search.Config{BaseURL: s.SearchURL, Demo: s.demoSearch}); err != nil {
@@ -87,6 +88,10 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 	}
 
 	for _, tool := range adapted {
+		if tool.Name == langchain.Wikipedia {
+			tool = builtin.OfNetwork(tool, d)
+		}
+
 		if err := registry.Add(tool); err != nil {
 			return nil, err
 		}

@@ -20,6 +20,23 @@ func (p policy) NetworkPolicy(context.Context, domain.SessionID) (domain.Network
 	return domain.NetworkPolicy(p), nil
 }
 
+func (p policy) AddressNamed(_ context.Context, _ domain.SessionID, address string) (bool, error) {
+	return address == namedPage, nil
+}
+
+func (p policy) ToolDecision(_ context.Context, _ domain.SessionID, _ string, arguments json.RawMessage) (
+	domain.PermissionDecision, error,
+) {
+	if strings.Contains(string(arguments), "/private/") {
+		return domain.PermissionDeny, nil
+	}
+
+	return domain.PermissionAllow, nil
+}
+
+// namedPage is the address that the user of a test wrote.
+const namedPage = "https://named.example/page"
+
 func networkTools(t *testing.T, mode domain.NetworkMode, rules ...domain.PermissionRule) *tools.Registry {
 	t.Helper()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,7 +18,16 @@ import (
 // pages is a web of one page; a nil function has none.
 type pages func(ctx context.Context, url string) (tools.WebPage, error)
 
-func (p pages) Fetch(ctx context.Context, url string) (tools.WebPage, error) { return p(ctx, url) }
+func (p pages) Fetch(ctx context.Context, url string, _ func(string) bool) (tools.WebPage, error) { return p(ctx, url) }
+
+func (p pages) Destination(raw string) (host string, port uint16, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "inside.test" {
+		return "", 0, domain.Newf(domain.Forbidden, "web_refused", "%s is not on the public Internet", raw)
+	}
+
+	return u.Hostname(), 443, nil
+}
 
 type engine func(query string) (tools.WebResults, error)
 
@@ -32,6 +42,10 @@ func callWeb(t *testing.T, d tools.Deps, name string, arguments toolstest.Args) 
 	t.Helper()
 
 	d.Workspaces = toolstest.Directory{}
+	if d.Outbound == "" {
+		d.Outbound, d.Policies = domain.NetworkPublic, policy(domain.NewNetworkPolicy(domain.NetworkPublic, nil))
+	}
+
 	registry, err := New(d)
 	require.NoError(t, err)
 	text, err := json.Marshal(arguments)
@@ -61,6 +75,7 @@ func TestWebTools_offered(t *testing.T) {
 	t.Parallel()
 
 	offered := func(d tools.Deps, mode domain.Mode) string {
+		d.Outbound = domain.NetworkRules
 		registry, err := New(d)
 		require.NoError(t, err)
 
@@ -74,7 +89,7 @@ func TestWebTools_offered(t *testing.T) {
 
 		return strings.Join(names, " ")
 	}
-	both := tools.Deps{Web: webOf(anyPage), Search: engine(nil)}
+	both := tools.Deps{Web: webOf(anyPage), Search: engine(nil), Outbound: domain.NetworkRules}
 	require.Equal(t, "WebFetch WebSearch", offered(both, domain.ModeExecuting))
 	require.Empty(t, offered(both, domain.ModePlanning))
 	require.Equal(t, "WebFetch", offered(tools.Deps{Web: webOf(anyPage)}, domain.ModeExecuting))
@@ -91,6 +106,76 @@ func TestWebTools_offered(t *testing.T) {
 
 	require.Equal(t, "WebFetch: https://x.test/?key=***", set.Summary("WebFetch", `{"url": "https://x.test/?key=***"}`))
 	require.NotContains(t, set.Summary("WebFetch", `{"url": "https://x.test/?api_key=verysecret"}`), "verysecret")
+}
+
+func TestWebTools_followNetworkPolicy(t *testing.T) {
+	t.Parallel()
+
+	rules := func(decision domain.PermissionDecision, patterns ...string) (all []domain.PermissionRule) {
+		for _, pattern := range patterns {
+			all = append(all, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: pattern, Decision: decision})
+		}
+
+		return all
+	}
+	allow, deny := rules(domain.PermissionAllow, "new.example"), rules(domain.PermissionDeny, "new.example", "named.example")
+
+	for name, c := range map[string]struct {
+		mode    domain.NetworkMode // of the service
+		narrow  domain.NetworkMode // of the session
+		rules   []domain.PermissionRule
+		url     string
+		asks    string // domain; empty: no question
+		refused string // words of the result; empty: fetched
+	}{
+		"service without network":     {mode: domain.NetworkNone, url: namedPage, refused: "no network"},
+		"session without network":     {mode: domain.NetworkPublic, narrow: domain.NetworkNone, url: namedPage, refused: "no network"},
+		"new domain":                  {mode: domain.NetworkRules, url: "https://new.example/", asks: "new.example", refused: "no network rule"},
+		"allowed domain":              {mode: domain.NetworkRules, rules: allow, url: "https://new.example/"},
+		"denied domain":               {mode: domain.NetworkPublic, rules: deny, url: "https://new.example/", refused: "do not allow"},
+		"named address, denied":       {mode: domain.NetworkRules, rules: deny, url: namedPage, refused: "do not allow"},
+		"denied everything":           {mode: domain.NetworkPublic, rules: rules(domain.PermissionDeny, ""), url: namedPage, refused: "do not allow"},
+		"named address":               {mode: domain.NetworkRules, url: namedPage},
+		"named address with a suffix": {mode: domain.NetworkRules, url: namedPage + "?d=x", asks: "named.example", refused: "no network rule"},
+		"public":                      {mode: domain.NetworkPublic, url: "https://new.example/"},
+		"not public":                  {mode: domain.NetworkRules, rules: allow, url: "https://inside.test/", refused: "not on the public"},
+	} {
+		fetched := false
+		web := pages(func(context.Context, string) (tools.WebPage, error) { fetched = true; return anyPage, nil })
+		session := domain.Session{Setup: domain.SessionSetup{Network: c.narrow}}
+		effective := c.mode.Narrowed(c.narrow)
+		registry, err := New(tools.Deps{
+			Workspaces: toolstest.Directory{}, Web: web, Search: engine(func(string) (tools.WebResults, error) { return results(namedPage), nil }),
+			Outbound: c.mode, Policies: policy(domain.NewNetworkPolicy(effective, c.rules)),
+		})
+		require.NoError(t, err)
+
+		set := registry.For(t.Context(), tools.Scope{Session: session, Mode: domain.ModeExecuting})
+		text, _ := json.Marshal(map[string]string{"url": c.url})
+
+		tool, arguments, withheld := set.Admit("WebFetch", string(text))
+		if withheld != nil {
+			require.Contains(t, withheld.Output, c.refused, name)
+			_, _, withheld = set.Admit("WebSearch", `{"query": "tea"}`)
+			require.Contains(t, withheld.Output, c.refused, name)
+
+			continue
+		}
+
+		if access := tool.Access(t.Context(), "session-1", arguments); c.asks == "" {
+			require.Nil(t, access, name)
+		} else {
+			require.Equal(t, c.asks, access.Rules[0].String(), name)
+			require.Contains(t, access.About, c.url, "the person sees the whole address")
+		}
+
+		result, err := registry.Run(t.Context(), tool, &tools.Call{
+			ID: "call", Session: tools.SessionView{ID: "session-1", Root: t.TempDir()}, Arguments: arguments,
+		})
+		require.NoError(t, err)
+		require.Equal(t, c.refused == "", fetched, name)
+		require.Contains(t, result.Output, c.refused, name)
+	}
 }
 
 func TestWebFetch_namesPage(t *testing.T) {

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -34,17 +35,20 @@ type webFetchArguments struct {
 }
 
 type webFetch struct {
-	web tools.Web
-	ask tools.Asker
+	web      tools.Web
+	ask      tools.Asker
+	policies tools.WebPolicies
 }
 
 func newWebFetch(d tools.Deps) tools.Tool {
-	w := webFetch{d.Web, d.Asker}
+	w := webFetch{d.Web, d.Asker, d.Policies}
 
 	return tools.Tool{
 		Name: "WebFetch", DisplayName: "Fetch page",
 		Spec:      domain.ToolSpec{Name: "WebFetch", Description: webFetchDescription, Parameters: tools.Parameters[webFetchArguments]()},
 		Executing: true,
+		Withhold:  withoutNetwork(d.Outbound),
+		Access:    w.access,
 		Run:       w.run,
 		Summary:   tools.SummaryBy("url"),
 	}
@@ -56,7 +60,11 @@ func (w webFetch) run(ctx context.Context, c *tools.Call) (tools.Result, error) 
 		return tools.Result{}, err
 	}
 
-	page, err := w.web.Fetch(ctx, in.URL)
+	if err := w.admit(ctx, c.Session.ID, in.URL); err != nil {
+		return webTrouble("The page was not fetched", err)
+	}
+
+	page, err := w.web.Fetch(ctx, in.URL, func(next string) bool { return w.followed(ctx, c.Session.ID, next) })
 	if ctx.Err() != nil {
 		return tools.Result{}, context.Cause(ctx)
 	}
@@ -88,6 +96,78 @@ func (w webFetch) run(ctx context.Context, c *tools.Call) (tools.Result, error) 
 	}
 
 	return tools.Result{Output: heading(page) + "\nAnswer from the page:\n\n" + answer}, nil
+}
+
+// access returns the domain of a page that neither a rule allows nor the session names.
+// What is refused is left to run, which says why.
+func (w webFetch) access(ctx context.Context, sessionID domain.SessionID, arguments json.RawMessage) *tools.Access {
+	in, err := tools.Decode[webFetchArguments](arguments)
+	if err != nil {
+		return nil
+	}
+
+	host, port, decision, err := w.judge(ctx, sessionID, in.URL)
+	if err != nil || decision != domain.PermissionAsk {
+		return nil
+	}
+
+	rule := domain.RuleFor(host, port)
+
+	return &tools.Access{
+		Rules: []domain.NetworkRule{rule},
+		About: "May the agent connect to this domain?\n\n" + rule.String() + "\n\nIt wants to fetch this page: " +
+			tools.Clean(strings.TrimSpace(in.URL)),
+	}
+}
+
+// judge returns what the policy of the session says of a page: ask means that a rule would
+// allow it.
+func (w webFetch) judge(ctx context.Context, sessionID domain.SessionID, url string) (
+	host string, port uint16, decision domain.PermissionDecision, err error,
+) {
+	if host, port, err = w.web.Destination(url); err != nil {
+		return "", 0, "", err
+	}
+
+	policy, err := w.policies.NetworkPolicy(ctx, sessionID)
+	if err != nil {
+		return "", 0, "", err
+	}
+
+	decision = policy.Decide(host, port)
+	if decision == domain.PermissionAsk {
+		named, err := w.policies.AddressNamed(ctx, sessionID, url)
+		if named || err != nil {
+			return host, port, domain.PermissionAllow, err
+		}
+	}
+
+	return host, port, decision, nil
+}
+
+// admit refuses a page that the policy of the session does not allow at the moment.
+func (w webFetch) admit(ctx context.Context, sessionID domain.SessionID, url string) error {
+	host, _, decision, err := w.judge(ctx, sessionID, url)
+
+	switch {
+	case err != nil:
+		return err
+	case decision == domain.PermissionDeny:
+		return tools.Refuse("the network rules of this session do not allow %s", host)
+	case decision == domain.PermissionAsk:
+		return tools.Refuse("no network rule allows %s", host)
+	default:
+		return nil
+	}
+}
+
+// followed reports whether the permission rules allow the page that a page of the same host
+// redirects to.
+func (w webFetch) followed(ctx context.Context, sessionID domain.SessionID, next string) bool {
+	arguments, _ := json.Marshal(webFetchArguments{URL: next}) // strings always encode
+	decision, err := w.policies.ToolDecision(ctx, sessionID, "WebFetch", arguments)
+
+	return err == nil && decision == domain.PermissionAllow
 }
 
 // answer has the model read the page.

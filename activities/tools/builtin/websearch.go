@@ -33,7 +33,7 @@ type webSearch struct{ search tools.Searcher }
 func newWebSearch(d tools.Deps) tools.Tool {
 	w := webSearch{d.Search}
 
-	return tools.Tool{
+	return OfNetwork(tools.Tool{
 		Name:        "WebSearch",
 		DisplayName: "Web search",
 		Spec: domain.ToolSpec{
@@ -45,7 +45,7 @@ func newWebSearch(d tools.Deps) tools.Tool {
 		Run:       w.run,
 		Check:     checkWebSearch,
 		Summary:   tools.SummaryBy("query"),
-	}
+	}, d)
 }
 
 func checkWebSearch(arguments json.RawMessage) string {

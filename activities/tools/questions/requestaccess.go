@@ -52,8 +52,18 @@ func NewRequestAccess(d tools.Deps) tools.Tool {
 
 			return ""
 		},
+		Access:  askedAccess,
 		Run:     requestAccess{d.Policies}.run,
 		Summary: func(arguments json.RawMessage) string { return accessSummary(arguments) },
+	}
+}
+
+// askedAccess implements tools.Tool.Access: a call is always put to the user.
+func askedAccess(_ context.Context, _ domain.SessionID, arguments json.RawMessage) *tools.Access {
+	rules, reason, _ := ParseAccess(arguments) // they were checked when the call was admitted
+
+	return &tools.Access{
+		Rules: rules, About: "May commands of the agent connect to these domains?\n\n" + ruleList(rules) + "\n\nThe agent says why: " + reason,
 	}
 }
 
@@ -95,14 +105,14 @@ func ruleList(rules []domain.NetworkRule) string {
 	return strings.Join(names, ", ")
 }
 
-// AccessQuestion gives the arguments of the AskUserQuestion call that asks whether
-// commands may connect to domains.
-func AccessQuestion(callID string, rules []domain.NetworkRule, reason string) json.RawMessage {
+// AccessQuestion gives the arguments of the AskUserQuestion call that asks whether a call
+// may connect to domains.
+func AccessQuestion(callID string, access *tools.Access) json.RawMessage {
 	asked, _ := json.Marshal(struct {
 		Questions     []Question `json:"questions"`
 		PermissionFor string     `json:"permission_for"`
 	}{[]Question{{
-		Question: "May commands of the agent connect to these domains?\n\n" + ruleList(rules) + "\n\nThe agent says why: " + reason,
+		Question: access.About,
 		Header:   domain.PermissionDisplayName,
 		Options: []Option{
 			{Label: domain.PermissionAllowSession, Description: "Allow them in this session."},
