@@ -5,19 +5,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/expr-lang/expr"
-	"github.com/expr-lang/expr/types"
-	"github.com/expr-lang/expr/vm"
+	"everloop/domain/expression"
 )
 
-// condition is the compiled condition of an edge: an expression of
-// https://expr-lang.org that gives true or false, in which references stand for values.
+// condition is the condition of an edge: an expression of https://expr-lang.org that returns
+// true or false, in which variables stand for references.
 type condition struct {
-	program    *vm.Program
-	references []Reference // ref0, ref1, … of the program
+	code       string
+	references []Reference // ref0, ref1, … of the code
 }
 
-func compileCondition(text string) (condition, error) {
+func parseCondition(text string) (condition, error) {
 	template, err := ParseTemplate(text)
 	if err != nil {
 		return condition{}, err
@@ -26,9 +24,8 @@ func compileCondition(text string) (condition, error) {
 	var (
 		code  strings.Builder
 		quote rune
+		c     condition
 	)
-
-	values := types.Map{}
 
 	for _, s := range template {
 		if s.Reference == nil {
@@ -42,33 +39,37 @@ func compileCondition(text string) (condition, error) {
 			return condition{}, fmt.Errorf("%s is within quotes, where it would be text; write it without", s.Reference)
 		}
 
-		name := variable(len(values))
-		values[name] = types.Any
-		code.WriteString(" " + name + " ")
+		code.WriteString(" " + variable(len(c.references)) + " ")
+		c.references = append(c.references, *s.Reference)
 	}
 
-	if strings.TrimSpace(code.String()) == "" {
+	if c.code = code.String(); strings.TrimSpace(c.code) == "" {
 		return condition{}, errors.New("it is empty")
 	}
 
-	program, err := expr.Compile(code.String(), expr.Env(values), expr.AsBool(), expr.MaxNodes(500))
+	return c, nil
+}
+
+func checkCondition(text string) error {
+	c, err := parseCondition(text)
 	if err != nil {
-		return condition{}, firstLine(err)
+		return err
 	}
 
-	return condition{program, template.References()}, nil
+	names := make([]string, len(c.references))
+	for i := range c.references {
+		names[i] = variable(i)
+	}
+
+	return expression.Check(c.code, names)
 }
 
 func variable(n int) string { return fmt.Sprintf("ref%d", n) }
 
-func firstLine(err error) error {
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return errors.New(first)
-}
-
-// Holds evaluates the condition of an edge with the values of its references.
-func Holds(text string, value func(Reference) any) (bool, error) {
-	c, err := compileCondition(text)
+// Holds evaluates the condition of an edge with the values of its references, within a budget
+// that conditions of one step of a run share.
+func Holds(text string, value func(Reference) any, budget *expression.Budget) (bool, error) {
+	c, err := parseCondition(text)
 	if err != nil {
 		return false, err
 	}
@@ -78,14 +79,7 @@ func Holds(text string, value func(Reference) any) (bool, error) {
 		values[variable(i)] = value(r)
 	}
 
-	result, err := expr.Run(c.program, values)
-	if err != nil {
-		return false, firstLine(err)
-	}
-
-	holds, _ := result.(bool)
-
-	return holds, nil
+	return expression.Holds(c.code, values, budget)
 }
 
 // openQuote returns the quote that is open behind a text, given the one before it; 0: none.

@@ -153,7 +153,7 @@ func (v *validator) checkCondition(e Edge, path string, source *Node) {
 		return
 	}
 
-	if _, err := compileCondition(e.Condition); err != nil {
+	if err := checkCondition(e.Condition); err != nil {
 		finding.Code, finding.Message = CodeTypeMismatch, "the condition is not valid: "+err.Error()
 		v.fail(finding)
 	}

@@ -212,6 +212,9 @@ func TestValidate(t *testing.T) {
 		"condition of edge": {branch(`{{nodes.a.output.score}} >= 7 and {{input.x}} == \"y\"`), nil},
 		"empty condition":   {branch(` `), []string{"type_mismatch edges[1].condition"}},
 		"condition of text": {branch(`\"yes\"`), []string{"type_mismatch edges[1].condition"}},
+		"nested predicates": {
+			branch(`all({{input.a}}, any({{input.b}}, # == 1))`), []string{"type_mismatch edges[1].condition"},
+		},
 		"broken condition":  {branch(`{{nodes.a.output}} >`), []string{"type_mismatch edges[1].condition"}},
 		"unknown variable":  {branch(`score > 5`), []string{"type_mismatch edges[1].condition"}},
 		"quoted reference":  {branch(`\"{{nodes.a.output}}\" == \"x\"`), []string{"type_mismatch edges[1].condition"}},

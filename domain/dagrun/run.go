@@ -9,6 +9,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/dag"
+	"everloop/domain/expression"
 	"everloop/domain/schema"
 )
 
@@ -36,7 +37,11 @@ type Run struct {
 	nodes   map[string]dag.Node
 	into    map[string][]dag.Edge
 	decoded map[string]any
+	input   any // decoded
 	total   int
+
+	budget *expression.Budget // of the conditions of one step
+	held   map[string]bool    // conditions that were evaluated, by edge
 }
 
 // Advance takes every step of a run that can be taken now. With an error nothing is to be
@@ -83,6 +88,8 @@ func (r *Run) prepare() {
 	for _, u := range r.Nodes {
 		r.total += len(u.Output)
 	}
+
+	r.budget, r.held, r.input = expression.NewBudget(), map[string]bool{}, decode(r.Inputs)
 }
 
 // units are all units of the run, in a fixed order.
@@ -352,19 +359,23 @@ func (r *Run) otherFollows(e dag.Edge) bool {
 	})
 }
 
-// holds evaluates a condition. One that cannot be evaluated fails the run.
+// holds evaluates a condition, once a step. One that cannot be evaluated fails the run.
 func (r *Run) holds(e dag.Edge) bool {
-	holds, err := dag.Holds(e.Condition, r.scope(nil).value)
+	if holds, evaluated := r.held[e.ID]; evaluated {
+		return holds
+	}
+
+	holds, err := dag.Holds(e.Condition, r.scope(nil).value, r.budget)
 	if err != nil && r.Failure == nil {
 		r.Failure = &NodeFailure{CodeCondition, cut(fmt.Sprintf("the condition of edge %s cannot be evaluated: %v", e.ID, err))}
 	}
 
-	return holds && err == nil
+	r.held[e.ID] = holds && err == nil
+
+	return r.held[e.ID]
 }
 
-func (r *Run) scope(item any) scope {
-	return scope{r.output, decode(r.Inputs), item}
-}
+func (r *Run) scope(item any) scope { return scope{outputs: r.output, input: r.input, item: item} }
 
 func (r *Run) output(nodeID string) any {
 	if value, known := r.decoded[nodeID]; known {
