@@ -11,17 +11,26 @@ import (
 
 // activate begins a node that the run has come to, or uses its earlier output.
 func (r *Run) activate(n dag.Node, u *Unit, before []string) {
-	request := r.scope(nil).resolve(n, before)
+	limit := MaxRequestText
+	if immediate(n.Type) || n.Type == dag.Map {
+		limit = MaxTotal
+	}
+
+	left := limit
+
+	request := r.scope(nil).resolve(n, before, &left)
+	if left < 0 {
+		r.fail(u, tooLarge(limit))
+		return
+	}
 
 	u.Definition, u.Inputs, u.Request, u.Changed = definition(n), digestOf(request), &request, true
 	if !immediate(n.Type) && r.reuse(n, u) {
 		return
 	}
 
-	if size := len(asText(request)); size > MaxRequestText && !immediate(n.Type) && n.Type != dag.Map {
-		r.fail(u, NodeFailure{CodeInvalidInputs, fmt.Sprintf("what the node is given has %d bytes; at most %d are "+
-			"possible", size, MaxRequestText)})
-
+	if limit == MaxRequestText && len(asText(request)) > limit {
+		r.fail(u, tooLarge(limit))
 		return
 	}
 
@@ -31,6 +40,10 @@ func (r *Run) activate(n dag.Node, u *Unit, before []string) {
 	}
 
 	r.start(n, u)
+}
+
+func tooLarge(limit int) NodeFailure {
+	return NodeFailure{CodeInvalidInputs, fmt.Sprintf("the inputs of the node have more than %d bytes", limit)}
 }
 
 // immediate types do nothing outside the run.
@@ -130,8 +143,22 @@ func (r *Run) spread(n dag.Node, u *Unit) {
 	}
 
 	u.Status, u.StartedAt, u.Attempt = Running, &r.Now, 1
+	total := MaxItemText
+
 	for i, item := range items {
-		request := r.scope(item).resolve(n, nil)
+		limit := min(total, MaxRequestText)
+		left := limit
+
+		request := r.scope(item).resolve(n, nil, &left)
+		if left < 0 {
+			r.Items[n.ID] = nil
+			r.fail(u, tooLarge(limit))
+
+			return
+		}
+
+		total -= limit - left
+
 		request.Inputs = map[string]any{"item": item}
 		r.Items[n.ID] = append(r.Items[n.ID], &Unit{
 			ID: domain.NewID(), NodeID: n.ID, Item: i, Status: Ready, Phase: PhaseWork, Definition: u.Definition, Request: &request,

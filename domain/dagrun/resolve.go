@@ -33,6 +33,42 @@ type scope struct {
 	outputs func(nodeID string) any
 	input   any
 	item    any
+	left    *int // bytes that texts may still grow by; references multiply what they name
+}
+
+// take charges the bytes of a value, and reports whether they were left.
+func (s scope) take(value any) bool {
+	if *s.left >= 0 {
+		*s.left -= sizeOf(value, *s.left)
+	}
+
+	return *s.left >= 0
+}
+
+// sizeOf returns at most the bytes of a value as JSON; it stops above a limit.
+func sizeOf(value any, limit int) (size int) {
+	switch value := value.(type) {
+	case string:
+		size = len(value)
+	case []any:
+		size = 1
+
+		for _, element := range value {
+			if size += 1 + sizeOf(element, limit-size); size > limit {
+				return size
+			}
+		}
+	case map[string]any:
+		for name, element := range value {
+			if size += 4 + len(name) + sizeOf(element, limit-size); size > limit {
+				return size
+			}
+		}
+	default:
+		size = 1
+	}
+
+	return size
 }
 
 // value is what a reference stands for. What is not there is null.
@@ -69,18 +105,26 @@ func (s scope) text(text string) any {
 	}
 
 	if whole := template.Whole(); whole != nil {
-		return s.value(*whole)
+		if value := s.value(*whole); s.take(value) {
+			return value
+		}
+
+		return nil
 	}
 
 	var out strings.Builder
 
 	for _, segment := range template {
-		if segment.Reference == nil {
-			out.WriteString(segment.Text)
-			continue
+		var value any = segment.Text
+		if segment.Reference != nil {
+			value = s.value(*segment.Reference)
 		}
 
-		out.WriteString(asText(s.value(*segment.Reference)))
+		if !s.take(value) {
+			return nil
+		}
+
+		out.WriteString(asText(value))
 	}
 
 	return out.String()
@@ -131,6 +175,7 @@ func (s scope) any(value any) any {
 
 		return out
 	default:
+		s.take(value)
 		return value
 	}
 }
@@ -158,15 +203,16 @@ func decode(raw json.RawMessage) any {
 }
 
 // resolve makes the request of a node. Of the nodes before it those are added whose
-// output its texts do not hold as a whole already.
-func (s scope) resolve(n dag.Node, before []string) Request {
+// output its texts do not hold as a whole already. It takes its bytes from left, which is negative when they were too few.
+func (s scope) resolve(n dag.Node, before []string, left *int) Request {
+	s.left = left
 	c := configOf(n)
 	request := Request{Prompt: asText(s.text(c.Prompt)), Arguments: s.values(c.Arguments), Inputs: s.values(n.Inputs)}
 
 	named := wholeOutputs(n)
 	for _, id := range before {
-		if !named[id] {
-			request.Before = append(request.Before, Before{id, s.outputs(id)})
+		if output := s.outputs(id); !named[id] && s.take(output) {
+			request.Before = append(request.Before, Before{id, output})
 		}
 	}
 

@@ -161,6 +161,63 @@ func TestRun_branches(t *testing.T) {
 	require.Equal(t, dagrun.CodeCondition, p.run.Failure.Code)
 }
 
+// A condition of a version that was published before conditions were bounded fails its run.
+func TestRun_boundsConditions(t *testing.T) {
+	t.Parallel()
+
+	list := `[` + strings.Repeat("0,", 20_000) + `0]`
+	for name, condition := range map[string]string{
+		"nested predicates": `all({{input.a}}, all({{input.a}}, # != 1))`,
+		"list in predicate": `all({{input.a}}, not (1 in {{input.a}}))`,
+		"growing text":      `len(reduce(1..90, #acc + #acc, \"xxxxxxxx\")) > 1`,
+		"large value":       `{{input.text}} == \"\"`,
+		"constant pattern":  `{{input.text}} matches \"(abcdefghijklmnopqrstuvwxyz){900}\"`,
+	} {
+		p := begin(t, `{"nodes":[`+startEnd+`],`+edges(`s z "condition":"`+condition+`"`)+`}`,
+			`{"a":`+list+`,"text":"`+strings.Repeat("x", 70_000)+`"}`)
+		p.step(nil)
+		require.Equal(t, dagrun.Failed, p.run.Status, name)
+		require.Equal(t, dagrun.CodeCondition, p.run.Failure.Code, name)
+	}
+}
+
+// The edges of one condition node are evaluated once, whatever the number of others.
+func TestRun_boundsConditionsOfStep(t *testing.T) {
+	t.Parallel()
+
+	list := `[` + strings.Repeat("0,", 20_000) + `0]`
+
+	pairs, nodes := []string{"s c", "c z"}, startEnd+`,{"id":"c","type":"condition"}`
+	for range 24 {
+		pairs = append(pairs, `c z "condition":"all({{input.a}}, # == 1)"`)
+	}
+
+	p := begin(t, `{"nodes":[`+nodes+`],`+edges(pairs...)+`}`, `{"a":`+list+`}`)
+	p.step(nil)
+	require.Equal(t, dagrun.Completed, p.run.Status)
+}
+
+// References multiply what they name; a request is refused before it is put together.
+func TestRun_boundsRequests(t *testing.T) {
+	t.Parallel()
+
+	inputs := `{"text":"` + strings.Repeat("x", 100_000) + `","list":[` + strings.Repeat("0,", 4000) + `0]}`
+	many := strings.Repeat("{{input.text}} ", 13_000)
+
+	for name, node := range map[string]string{
+		"prompt":    `"type":"agent","config":{"prompt":"` + many + `"}`,
+		"arguments": `"type":"tool","config":{"tool":"Bash","arguments":{"command":"` + many + `"}}`,
+		"inputs":    `"type":"join","inputs":{"a":["` + many + `",{"b":"` + many + `"}]}`,
+		"items":     `"type":"map","inputs":{"items":"{{input.list}}"},"config":{"prompt":"{{input.text}} {{item}}"}`,
+	} {
+		p := begin(t, `{"nodes":[`+startEnd+`,{"id":"n",`+node+`}],`+edges("s n", "n z")+`}`, inputs)
+		p.step(nil)
+		require.Equal(t, dagrun.Failed, p.run.Status, name)
+		require.Equal(t, dagrun.CodeInvalidInputs, p.run.Failure.Code, name)
+		require.Empty(t, p.run.Items["n"], name)
+	}
+}
+
 func TestRun_humanHandles(t *testing.T) {
 	t.Parallel()
 	p := begin(

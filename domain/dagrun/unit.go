@@ -61,6 +61,7 @@ const (
 	CodeSubflowFailed  = "subflow_failed"
 	CodeSubflowTooDeep = "subflow_too_deep"
 	CodeSessionDeleted = "session_deleted"
+	CodeAdvance        = "advance_failed" // of a run
 )
 
 // Reasons why a node of a retried run was reused, or not.
@@ -80,11 +81,13 @@ const (
 	MaxWidth       = 32        // units of a run that work at once
 	MapWidth       = 8         // items of a map that are worked on at once, if it does not say
 	MaxItems       = 5000      // of a map
+	MaxAdvances    = 20        // attempts of the same step of a run
 	MaxDepth       = 5         // of subflows in subflows
 	MaxOutput      = 256 << 10 // bytes of the output of one unit
 	MaxInputs      = 1 << 20   // bytes of the inputs of a run
 	MaxTotal       = 16 << 20  // bytes of the outputs of a run
 	MaxRequestText = 1 << 20   // bytes of what is sent to a node
+	MaxItemText    = 64 << 20  // bytes of what is sent to the items of a map together
 )
 
 // NoItem is the number of a unit that is a node itself.
