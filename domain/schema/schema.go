@@ -25,6 +25,7 @@ const maxSchemaBytes = 256 << 10
 type Schema struct {
 	compiled *jsonschema.Schema
 	cost     *costs
+	patterns *patterns
 }
 
 // Compile checks a client's JSON Schema (2020-12 unless it says draft-07)
@@ -53,8 +54,9 @@ func Compile(raw json.RawMessage) (schema *Schema, err error) {
 		}
 	}()
 
-	compiler := jsonschema.NewCompiler()
+	compiler, patterns := jsonschema.NewCompiler(), &patterns{}
 	compiler.UseLoader(noLoader{})
+	compiler.UseRegexpEngine(patterns.compile)
 
 	const name = "urn:everloop:output_schema"
 	if err := compiler.AddResource(name, doc); err != nil {
@@ -66,7 +68,7 @@ func Compile(raw json.RawMessage) (schema *Schema, err error) {
 		return nil, invalidSchema(err)
 	}
 
-	schema = &Schema{compiled, newCosts(compiled)}
+	schema = &Schema{compiled, newCosts(compiled), patterns}
 	if schema.cost.of(compiled, 0) > maxSchemaPlace {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema applies too many schemas to one value")
 	}
@@ -91,7 +93,12 @@ func (s *Schema) Validate(value any) (err error) {
 		}
 	}()
 
-	return placed(s.compiled.Validate(value))
+	err = s.compiled.Validate(value)
+	if s.patterns.exhausted() {
+		return errors.New("the answer is too large to be checked against the patterns of this schema")
+	}
+
+	return placed(err)
 }
 
 // invalidSchema names the places that are wrong.

@@ -41,6 +41,8 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		"number":       `{"minimum":1e99999999}`,
 		"look-ahead":   `{"pattern":"(?=x)"}`,
 		"repetition":   `{"pattern":"((a{1,1000}){1,1000}){1,1000}"}`,
+		"copied":       `{"pattern":"(abcdefghijklmnopqrstuvwxyz){900}"}`,
+		"together":     `{"anyOf":[` + strings.Repeat(`{"pattern":"(abcdefgh){900}"},`, 9) + `{}]}`,
 		"id":           `{"$id":"http://[::1","type":"string"}`,
 		"null":         `null`,
 		"two":          `{} {}`,
@@ -52,6 +54,17 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		require.Less(t, len(err.Error()), 1000, name)
 		require.Less(t, time.Since(began), time.Minute, name)
 	}
+}
+
+func TestSchema_Validate_boundsPatterns(t *testing.T) {
+	t.Parallel()
+
+	compiled, err := schema.Compile([]byte(`{"items":{"pattern":"^(a|b|ab){0,900}c$"}}`))
+	require.NoError(t, err)
+	require.NoError(t, compiled.Validate([]any{"abac"}))
+
+	err = compiled.Validate([]any{strings.Repeat("ab", 100_000), strings.Repeat("ab", 100_000)})
+	require.ErrorContains(t, err, "too large to be checked against the patterns")
 }
 
 func TestTheFaultOfASchemaIsNamed(t *testing.T) {

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/pattern"
 	"everloop/domain/schedule"
 	"everloop/domain/schema"
 )
@@ -129,17 +128,17 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 
 // checkOutcome checks the files and commands of an outcome contract.
 func checkOutcome(spec *schedule.TaskSpec) error {
-	for i, pattern := range spec.Files {
+	for i, glob := range spec.Files {
 		at := fmt.Sprintf("body.files[%d]", i)
 
 		switch {
-		case strings.ContainsRune(pattern, 0) || !doublestar.ValidatePattern(pattern):
+		case strings.ContainsRune(glob, 0) || !pattern.ValidGlob(glob):
 			return domain.Invalidf(at, "is not a valid pattern")
-		case path.IsAbs(pattern) || slices.Contains(strings.Split(pattern, "/"), ".."):
+		case path.IsAbs(glob) || slices.Contains(strings.Split(glob, "/"), ".."):
 			return domain.Invalidf(at, "leaves the workspace")
 		}
 
-		spec.Files[i] = domain.CleanText(pattern)
+		spec.Files[i] = domain.CleanText(glob)
 	}
 
 	for i, command := range spec.Commands {

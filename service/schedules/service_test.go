@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,16 @@ func TestService_Preview(t *testing.T) {
 		_, err := s.Preview(tc.cron, tc.zone, after, 1)
 		require.True(t, domain.HasCode(err, tc.code), "%s: %v", tc.cron, err)
 	}
+}
+
+// The matcher would try each combination of the groups of a pattern.
+func TestCheckOutcome_refusesExponentialPattern(t *testing.T) {
+	t.Parallel()
+
+	require.NoError(t, checkOutcome(&schedule.TaskSpec{Files: []string{"report/*.{md,pdf}"}}))
+
+	err := checkOutcome(&schedule.TaskSpec{Files: []string{"a", strings.Repeat("{a,a}", 40) + "b"}})
+	require.ErrorContains(t, err, "is not a valid pattern")
 }
 
 type nothing struct{}

@@ -6,10 +6,9 @@ import (
 	pathpkg "path"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"everloop/activities/tools"
 	"everloop/domain"
+	globs "everloop/domain/pattern"
 )
 
 // FileExists reports whether a regular file of the workspace matches a pattern as Glob
@@ -68,7 +67,7 @@ func fileExists(ctx context.Context, files tools.Files, pattern string) (found b
 			return nil
 		}
 
-		if found, _ = doublestar.Match(rest, strings.TrimPrefix(f.Path, base+"/")); found && f.Regular {
+		if found = globs.Match(rest, strings.TrimPrefix(f.Path, base+"/")); found && f.Regular {
 			return fs.SkipAll
 		}
 

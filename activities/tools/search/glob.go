@@ -14,6 +14,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	globs "everloop/domain/pattern"
 )
 
 //go:embed glob.md
@@ -85,7 +86,7 @@ func splitPattern(files tools.Files, dir, pattern string) (base, rest string, er
 		return "", "", err
 	}
 
-	if !doublestar.ValidatePattern(pattern) {
+	if !globs.ValidGlob(pattern) {
 		return "", "", tools.Refuse("%s is not a valid pattern", tools.Quote(pattern))
 	}
 
@@ -129,7 +130,7 @@ func matching(ctx context.Context, files tools.Files, base, pattern string) (fou
 		}
 
 		name := strings.TrimPrefix(f.Path, base+"/")
-		if ok, _ := doublestar.Match(pattern, name); !ok {
+		if !globs.Match(pattern, name) {
 			return nil
 		}
 

@@ -7,9 +7,8 @@ import (
 	"regexp/syntax"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"everloop/activities/tools"
+	globs "everloop/domain/pattern"
 )
 
 // compilePattern makes the expression that both implementations must accept, so
@@ -24,9 +23,9 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 		flags += "s"
 	}
 
-	form, err := regexp.Compile("(?" + flags + ")" + unicodeClasses(pattern))
+	form, err := globs.Compile("(?" + flags + ")" + unicodeClasses(pattern))
 	if err == nil {
-		return form, nil
+		return form.Regexp, nil
 	}
 
 	invalid, ok := errors.AsType[*syntax.Error](err)
@@ -143,7 +142,7 @@ func newNameFilter(source string) (nameFilter, error) {
 	f.glob = strings.Trim(f.glob, "/")
 
 	f.base = !anchored && !strings.Contains(f.glob, "/")
-	if f.glob == "" || !doublestar.ValidatePattern(f.glob) {
+	if f.glob == "" || !globs.ValidGlob(f.glob) {
 		return nameFilter{}, tools.Refuse("%s is not a valid glob", tools.Quote(source))
 	}
 
@@ -155,9 +154,7 @@ func (f nameFilter) matches(name string) bool {
 		name = path.Base(name)
 	}
 
-	ok, _ := doublestar.Match(f.glob, name)
-
-	return ok
+	return globs.Match(f.glob, name)
 }
 
 // file reports whether a file is searched.
