@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"everloop/activities/contract"
 	"everloop/domain/dagrun"
 )
@@ -16,14 +18,14 @@ type DAGRuns struct {
 // DAGRunSteps advance runs, and begin and stop their nodes. An error is retried. With
 // advance the run has to be advanced again.
 type DAGRunSteps interface {
-	Advance(ctx context.Context, runID string) (dagrun.Step, error)
+	Advance(ctx context.Context, runID string, repeated bool) (dagrun.Step, error)
 	Begin(ctx context.Context, unitID string) (advance bool, err error)
 	StopUnit(ctx context.Context, unitID string) (advance bool, err error)
 }
 
 // Advance takes all steps of a run that can be taken now.
 func (d *DAGRuns) Advance(ctx context.Context, in contract.DAGRunInput) (out contract.AdvanceDAGRunOut, err error) {
-	step, err := d.Runs.Advance(ctx, in.RunID)
+	step, err := d.Runs.Advance(ctx, in.RunID, activity.GetInfo(ctx).Attempt > 1)
 	if err != nil {
 		return out, err
 	}

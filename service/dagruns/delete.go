@@ -46,7 +46,7 @@ func (s *Service) end(ctx context.Context, run dagrun.Ref) error {
 	}
 
 	for range deletePasses {
-		step, err := s.Advance(ctx, run.RunID)
+		step, err := s.Advance(ctx, run.RunID, false)
 		if err != nil {
 			return err
 		}

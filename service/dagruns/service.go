@@ -27,6 +27,8 @@ type Store interface {
 	DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error)
 
 	AdvanceDAGRun(ctx context.Context, runID string) (dagrun.Step, error)
+	CountDAGAdvance(ctx context.Context, runID string) (int, error)
+	FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error)
 	ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (dagrun.UnitWork, bool, error)
 	DAGUnitBegan(ctx context.Context, unitID string, attempt int, chatID domain.ChatID) (goesOn bool, err error)
 	RejectDAGUnit(ctx context.Context, unitID string, attempt int, code, message string) error

@@ -70,10 +70,52 @@ func TestService_Advance_activity(t *testing.T) {
 			run := &watchedRun{unit: dagrun.Watch{ID: "u", Attempt: 1, SessionID: "s", Limit: time.Hour, Waits: c.waits}}
 			s := &Service{Config{Store: run, Events: c.last, Logger: slog.New(slog.DiscardHandler)}}
 
-			_, err := s.Advance(t.Context(), "r")
+			_, err := s.Advance(t.Context(), "r", false)
 			require.NoError(t, err)
 			require.Equal(t, c.failed, run.failed)
 			require.InDelta(t, c.due.Seconds(), run.due.Seconds(), 120, "the test may have been slow")
 		})
 	}
+}
+
+// countedRun is a run whose steps fail.
+type countedRun struct {
+	Store
+	counted int
+	failed  []string
+}
+
+func (r *countedRun) CountDAGAdvance(context.Context, string) (int, error) {
+	r.counted++
+	return r.counted, nil
+}
+
+func (r *countedRun) FailDAGRun(_ context.Context, _, code, _ string) (bool, error) {
+	r.failed = append(r.failed, code)
+	return true, nil
+}
+
+func (r *countedRun) AdvanceDAGRun(context.Context, string) (dagrun.Step, error) {
+	if len(r.failed) > 0 {
+		return dagrun.Step{Ended: true}, nil
+	}
+
+	return dagrun.Step{}, errors.New("the step took too long")
+}
+
+func TestService_Advance_failsRunAfterAttempts(t *testing.T) {
+	t.Parallel()
+
+	store := &countedRun{}
+	s := &Service{cfg: Config{Store: store, Logger: slog.New(slog.DiscardHandler)}}
+
+	for attempt := range dagrun.MaxAdvances {
+		_, err := s.Advance(t.Context(), "r", attempt > 0)
+		require.Error(t, err)
+	}
+
+	step, err := s.Advance(t.Context(), "r", true)
+	require.NoError(t, err)
+	require.True(t, step.Ended)
+	require.Equal(t, []string{dagrun.CodeAdvance}, store.failed)
 }

@@ -17,8 +17,14 @@ import (
 )
 
 // Advance takes all steps of a run that can be taken now. The run that waits for it, if it
-// is a subflow, hears of its end.
-func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error) {
+// is a subflow, hears of its end. With repeated an attempt of the same step failed before.
+func (s *Service) Advance(ctx context.Context, runID string, repeated bool) (dagrun.Step, error) {
+	if repeated {
+		if err := s.boundAdvances(ctx, runID); err != nil {
+			return dagrun.Step{}, err
+		}
+	}
+
 	step, err := s.cfg.Store.AdvanceDAGRun(ctx, runID)
 	if err == nil && len(step.Watch) > 0 {
 		step, err = s.watch(ctx, runID, step.Watch)
@@ -32,6 +38,21 @@ func (s *Service) Advance(ctx context.Context, runID string) (dagrun.Step, error
 	}
 
 	return step, err
+}
+
+// boundAdvances fails a run whose step failed too often while the database answered.
+func (s *Service) boundAdvances(ctx context.Context, runID string) error {
+	failed, err := s.cfg.Store.CountDAGAdvance(ctx, runID)
+	if err != nil || failed < dagrun.MaxAdvances {
+		return err
+	}
+
+	s.cfg.Logger.Error("failed to advance a DAG run too often, ending it", "run_id", runID, "attempts", failed)
+
+	_, err = s.cfg.Store.FailDAGRun(ctx, runID, dagrun.CodeAdvance,
+		fmt.Sprintf("the next step of the run failed %d times; the log of the service has the errors", failed))
+
+	return err
 }
 
 // Begin begins the work of a unit, once however often it is called: its session and

@@ -305,7 +305,7 @@ func write(ctx context.Context, tx pgx.Tx, runID string, run dagrun.Run) error {
 	batch.Queue(`
 		UPDATE dag_runs
 		SET    status = $2, outputs = $3, error_code = $4, error_message = $5, wake_at = $6, started_at = coalesce(started_at, $7),
-		       finished_at = CASE WHEN $8 THEN $7 END
+		       finished_at = CASE WHEN $8 THEN $7 END, advances = 0
 		WHERE  id = $1`, runID, run.Status, text(run.Outputs), code, message, run.WakeAt, run.Now, run.Status.Over())
 
 	return tx.SendBatch(ctx, &batch).Close()

@@ -231,6 +231,18 @@ func (s *Store) CancelDAGRunsOf(ctx context.Context, caller domain.User, solutio
 	return open, pg.Fault("cancel the DAG runs of a production solution", err)
 }
 
+// CountDAGAdvance counts a failed attempt to advance a run and returns how many there were
+// since its last step.
+func (s *Store) CountDAGAdvance(ctx context.Context, runID string) (failed int, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
+		UPDATE dag_runs SET advances = advances + 1 WHERE id = $1 AND finished_at IS NULL RETURNING advances`, runID).Scan(&failed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+
+	return failed, pg.Fault("count the attempts of a DAG run", err)
+}
+
 // FailDAGRun ends a run as failed, whatever its nodes do, for an administrator. What they
 // have begun is yet to be stopped. With false it is over already.
 func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {
@@ -316,7 +328,7 @@ func restart(ctx context.Context, tx pgx.Tx, runID string, retry dagrun.Retry) e
 	err := tx.QueryRow(ctx, `
 		UPDATE dag_runs
 		SET    status = 'pending', version = $2, inputs = $3, outputs = NULL, error_code = NULL, error_message = NULL, cancel = false,
-		       finished_at = NULL, wake_at = NULL, retries = retries + 1
+		       finished_at = NULL, wake_at = NULL, retries = retries + 1, advances = 0
 		WHERE  id = $1 RETURNING retries`, runID, retry.Version, string(retry.Inputs)).Scan(&retries)
 	if err != nil {
 		return err

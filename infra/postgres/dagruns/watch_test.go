@@ -1,6 +1,7 @@
 package dagruns_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -83,4 +84,45 @@ func TestStore_AdvanceDAGRun_watch(t *testing.T) {
 	nodes, err := db.DAGRunNodes(t.Context(), "r", false)
 	require.NoError(t, err)
 	require.Equal(t, &dagrun.NodeFailure{Code: dagrun.CodeHeartbeat, Message: "silent"}, nodes[0].Error)
+}
+
+// A version that was published before conditions were bounded: its run fails at the first
+// step, and the count of failed attempts is reset by each step.
+func TestStore_AdvanceDAGRun_boundsCondition(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "owner", false)
+
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
+	set(`INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
+		VALUES ('p', 'dag', 1, $1, 'd', $2, 1, 0, '')`, `{"nodes":[{"id":"s","type":"start"},{"id":"z","type":"end"}],
+		"edges":[{"id":"e","source":"s","target":"z","condition":"all({{input.a}}, all({{input.a}}, all({{input.a}}, # != 1)))"}]}`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		VALUES ('r', 'p', $1, 1, 'api', 'running', $2)`, user.ID, `{"a":[`+strings.Repeat("0,", 30_000)+`0]}`)
+	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id) VALUES ('s', 'r', 'p', 's'), ('z', 'r', 'p', 'z')`)
+
+	for want := 1; want <= 2; want++ {
+		failed, err := db.CountDAGAdvance(t.Context(), "r")
+		require.NoError(t, err)
+		require.Equal(t, want, failed)
+	}
+
+	step, err := db.AdvanceDAGRun(t.Context(), "r")
+	require.NoError(t, err)
+	require.True(t, step.Ended)
+
+	var (
+		code     string
+		advances int
+	)
+
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT error_code, advances FROM dag_runs`).Scan(&code, &advances))
+	require.Equal(t, dagrun.CodeCondition, code)
+	require.Zero(t, advances)
 }
