@@ -76,6 +76,7 @@ const (
 	CodeInvalidRequest  = "invalid_request"
 	CodeUnauthorized    = "unauthorized"
 	CodeSessionNotFound = "session_not_found"
+	CodeAccountClosed   = "account_closed"
 	CodeSessionBusy     = "session_busy"
 	CodeUnknownEvent    = "unknown_event"
 	CodeUnknownModel    = "unknown_model"

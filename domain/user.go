@@ -46,3 +46,9 @@ type Caller struct {
 
 	ExpiresAt *time.Time // when the credential ends; nil: not by itself
 }
+
+// ClosedSession is a session with unfinished work whose owner's account is closed.
+type ClosedSession struct {
+	ID      SessionID `db:"id"`
+	OwnerID string    `db:"owner_id"`
+}

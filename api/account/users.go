@@ -51,7 +51,7 @@ func (a *UsersAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "delete-user", Method: fiber.MethodDelete, Path: "/api/admin/users/{user_id}", Tag: "Administration",
 		Summary:     "Deactivate a user and revoke all API keys",
-		Description: "The account is deactivated but kept for references.",
+		Description: "The account is deactivated but kept for references. Its chats, queued messages, background tasks and runs are stopped.",
 		Scope:       auth.Admin, Audit: "user.delete",
 		Errors: httpx.Codes{404: "user_not_found", 409: "last_administrator"},
 	}, a.deleteUser)

@@ -142,6 +142,7 @@ func (b *backend) newMaintenance(
 		{Name: "check sub-agents", Every: reconcileEvery, Run: reconciler.CheckSubAgents},
 		{Name: "notify runs that wait for chats", Every: notifyEvery, Run: schedules.NotifyWaiters},
 		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
+		{Name: "work of closed accounts", Every: reconcileEvery, Run: maintenance.StopClosedSessions(b.DB, waiting)},
 		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},
 		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.DB.EscalateQuestions)},
 		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},

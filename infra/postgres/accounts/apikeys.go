@@ -103,7 +103,7 @@ func oneKey(rows pgx.Rows, id, doing string) (domain.APIKey, error) {
 }
 
 // KeyByHash finds the live key with that SHA-256, and its user. Unknown,
-// revoked and expired keys and those of deleted users are all the same: found
+// revoked and expired keys and those of closed accounts are all the same: found
 // is false.
 func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error) {
 	err = a.db.Pool.QueryRow(ctx, `
@@ -112,7 +112,7 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 		       coalesce(u.issuer, ''), coalesce(u.subject, '')
 		FROM   api_keys k JOIN users u ON u.id = k.user_id
 		WHERE  k.hash = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
-		AND    u.deleted_at IS NULL`, hash,
+		AND    NOT u.closed`, hash,
 	).Scan(&key.ID, &key.UserID, &key.Name, &key.Masked, &key.Scopes, &key.ExpiresAt, &key.CreatedAt, &key.LastUsedAt, &key.LastUsedIP,
 		&user.ID, &user.Username, &user.Name, &user.Email, &user.AvatarURL, &user.Administrator, &user.CreatedAt,
 		&user.Issuer, &user.Subject)
@@ -123,13 +123,13 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 	return user, key, err == nil, pg.Fault("look up API key", err)
 }
 
-// CredentialAlive says whether the user still exists and, when keyID is not
+// CredentialAlive reports whether the account of the user is open and, when keyID is not
 // empty, whether that key of the user can still be used.
 func (a *Store) CredentialAlive(ctx context.Context, user domain.User, keyID string) (bool, error) {
 	var alive bool
 
 	err := a.db.Pool.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND deleted_at IS NULL AND (administrator OR NOT @administrator))
+		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND NOT closed AND (administrator OR NOT @administrator))
 		AND   (@key = '' OR EXISTS (
 			SELECT 1 FROM api_keys
 			WHERE  id = @key AND user_id = @user AND revoked_at IS NULL

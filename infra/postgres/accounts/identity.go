@@ -15,7 +15,7 @@ const identityLock = 0x65766964 // "evid"
 
 // IdentityUser gives the user of a person whom the identity service has signed in, and
 // makes it at their first request. What the service says of the person is taken over
-// when it is newer than what is known. found is false for a user who was deleted here.
+// when it is newer than what is known. found is false for a user whose account is closed.
 //
 // The first administrator of the identity service is the holder of the bootstrap key:
 // one person, not two.
@@ -60,20 +60,20 @@ func (a *Store) IdentityUser(ctx context.Context, p domain.Identity) (user domai
 }
 
 // readIdentity finds the user of a person. current says that nothing has to be written:
-// what is known is up to date, or the user was deleted.
+// what is known is up to date, or the account is closed.
 func readIdentity(ctx context.Context, q pg.Queryer, p domain.Identity) (user domain.User, found, current bool, err error) {
 	var (
-		deleted bool
+		closed  bool
 		version int64
 	)
 
 	rows, _ := q.Query(ctx, `
-		SELECT id, username, name, email, avatar_url, administrator, created_at, deleted_at IS NOT NULL, identity_version
+		SELECT id, username, name, email, avatar_url, administrator, created_at, closed, identity_version
 		FROM   users WHERE issuer = $1 AND subject = $2`, p.Issuer, p.Subject)
 
 	_, err = pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		return struct{}{}, row.Scan(
-			&user.ID, &user.Username, &user.Name, &user.Email, &user.AvatarURL, &user.Administrator, &user.CreatedAt, &deleted, &version)
+			&user.ID, &user.Username, &user.Name, &user.Email, &user.AvatarURL, &user.Administrator, &user.CreatedAt, &closed, &version)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return domain.User{}, false, false, nil
@@ -81,7 +81,7 @@ func readIdentity(ctx context.Context, q pg.Queryer, p domain.Identity) (user do
 
 	user.Issuer, user.Subject = p.Issuer, p.Subject
 
-	return user, err == nil && !deleted, deleted || version >= p.Version, err
+	return user, err == nil && !closed, closed || version >= p.Version, err
 }
 
 // provision makes the user of a person who comes for the first time.

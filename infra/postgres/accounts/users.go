@@ -82,7 +82,8 @@ func (a *Store) User(ctx context.Context, id string) (domain.User, error) {
 	return user, pg.Fault("read user", err)
 }
 
-// DeleteUser closes an account and revokes its keys; what the user made stays.
+// DeleteUser closes an account, revokes its keys and stops what works in its name; what the
+// user made stays.
 // The last administrator cannot be deleted.
 func (a *Store) DeleteUser(ctx context.Context, id string) error {
 	err := a.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -118,9 +119,11 @@ func (a *Store) DeleteUser(ctx context.Context, id string) error {
 			return err
 		}
 
-		_, err = tx.Exec(ctx, `UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL`, id)
+		if _, err = tx.Exec(ctx, `UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL`, id); err != nil {
+			return err
+		}
 
-		return err
+		return stopWork(ctx, tx, id)
 	})
 
 	return pg.Fault("delete user", err)

@@ -61,7 +61,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 	err = tx.QueryRow(ctx, `
 		SELECT a.owner_id FROM agent_instances a
 		JOIN   prod_workspace_members m ON m.user_id = a.owner_id AND m.workspace_id = $2
-		JOIN   users u ON u.id = a.owner_id AND u.deleted_at IS NULL
+		JOIN   users u ON u.id = a.owner_id AND NOT u.closed
 		WHERE  a.id = $1 AND a.archived_at IS NULL`, run.agentID, run.issue.WorkspaceID).Scan(&run.ownerID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

@@ -75,7 +75,7 @@ func (c *Store) Apps(ctx context.Context, ownerID string) ([]app.App, error) {
 func (c *Store) LiveApp(ctx context.Context, appID string) (copyID string, err error) {
 	err = c.db.Pool.QueryRow(ctx, `
 		SELECT a.copy_id FROM apps a JOIN users u ON u.id = a.owner_id
-		WHERE  a.id = $1 AND a.status = 'live' AND u.deleted_at IS NULL`, appID).Scan(&copyID)
+		WHERE  a.id = $1 AND a.status = 'live' AND NOT u.closed`, appID).Scan(&copyID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", app.NotFound()
 	}

@@ -45,7 +45,7 @@ func (s *Store) BeginChat(ctx context.Context, in contract.BeginChatIn) (contrac
 			return err
 		}
 
-		if out.ChatID == "" && claims != chat.ClaimOpen {
+		if out.ChatID == "" && claims != chat.ClaimOpen && !session.OwnerClosed {
 			if out, err = takeNext(ctx, tx, session, in.RunID); err != nil {
 				return err
 			}

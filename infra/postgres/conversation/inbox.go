@@ -29,6 +29,10 @@ func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (
 			return err
 		}
 
+		if in.session.OwnerClosed {
+			return domain.Newf(domain.Forbidden, domain.CodeAccountClosed, "the account of the session's owner is disabled or deleted")
+		}
+
 		out, err = deliver(ctx, tx, in, send)
 
 		return err

@@ -171,7 +171,7 @@ func (s *Store) OpenTurnIf(
 		switch {
 		case err != nil:
 			return err
-		case !found.alive && !found.waitsForInput(key, turn):
+		case found.closed, !found.alive && !found.waitsForInput(key, turn):
 			state = domain.TurnStopped
 			return nil
 		case turn.EntryID == "" && found.left != "":
@@ -223,6 +223,7 @@ func (s *Store) OpenTurnIf(
 // foundTurn is what a model call finds before it opens its turn.
 type foundTurn struct {
 	alive      bool // its chat runs and was not stopped; in the background, its task
+	closed     bool // the account of the session's owner is closed
 	parked     bool // its chat waits for input and was not stopped
 	status     domain.TurnStatus
 	steered    int64  // bytes of the messages that wait to join
@@ -253,10 +254,10 @@ func (f foundTurn) waitsForInput(key domain.TurnKey, turn domain.OpenedTurn) boo
 func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.OpenedTurn) (found foundTurn, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
-		SELECT s.used_tokens, `+sessions.UsedCost+`, `+sessions.WorkColumns+`
-		FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE`, key.SessionID).
+		SELECT s.used_tokens, `+sessions.UsedCost+`, u.closed, `+sessions.WorkColumns+`
+		FROM   sessions s JOIN users u ON u.id = s.owner_id WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID).
 		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(append([]any{&found.usedTokens, &found.usedCost}, sessions.WorkFields(&turn.Session)...)...)
+			err := row.Scan(append([]any{&found.usedTokens, &found.usedCost, &found.closed}, sessions.WorkFields(&turn.Session)...)...)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return domain.SessionNotFound(key.SessionID)
 			}

@@ -40,7 +40,7 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 
 		err := tx.QueryRow(ctx, `
 			SELECT (SELECT count(*) FROM dag_runs WHERE owner_id = u.id AND finished_at IS NULL AND parent_run IS NULL), p.status
-			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1
+			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1 AND NOT u.closed
 			    FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).
 			Scan(&open, &status)
 		switch {
@@ -104,8 +104,8 @@ func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (wor
 			SELECT n.id, n.node_id, n.item, n.phase, n.attempt, coalesce(n.session_id, ''), coalesce(n.child_id, ''), n.request,
 			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id,
 			           r.version, r.depth
-			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id
-			WHERE  n.id = $1 AND (n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
+			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id JOIN users o ON o.id = r.owner_id
+			WHERE  n.id = $1 AND ($2 OR NOT o.closed) AND (n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
 		u, r := &work.Unit, &work.Run
 
 		err := row.Scan(&u.ID, &u.NodeID, &u.Item, &u.Phase, &u.Attempt, &u.SessionID, &u.ChildID, &request, &work.ChildSolution,

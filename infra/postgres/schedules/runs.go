@@ -42,7 +42,7 @@ type openRun struct {
 	sessionID *domain.SessionID
 	chatID    *domain.ChatID
 	cancelled bool
-	ended     bool // cancelled by an administrator
+	ended     bool // cancelled by an administrator, who may have closed the account of its owner
 }
 
 // cancelledByAdministrator is the end of a run that an administrator has cancelled. Its
@@ -81,8 +81,10 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT session_id, chat_id, cancel_requested, cancel_requested AND coalesce(error_code = $2 OR reason_code = $2, false)
-		FROM   scheduled_runs WHERE id = $1 AND state = 'running'`, runID, cancelledByAdministrator.Reason).
+		SELECT r.session_id, r.chat_id, r.cancel_requested OR u.closed,
+		       u.closed OR r.cancel_requested AND coalesce(r.error_code = $2 OR r.reason_code = $2, false)
+		FROM   scheduled_runs r, users u WHERE r.id = $1 AND r.state = 'running' AND u.id = $3`,
+		runID, cancelledByAdministrator.Reason, run.task.OwnerID).
 		Scan(&run.sessionID, &run.chatID, &run.cancelled, &run.ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return run, false, nil

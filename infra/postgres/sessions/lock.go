@@ -27,12 +27,13 @@ type Locked struct {
 	FromMessage  bool             `db:"intent_from_message"`
 	OperationID  *string          `db:"operation_id"` // what changes its history now: no chat begins meanwhile
 	Replaying    bool             `db:"replaying"`    // it takes no messages, and no run but its replay's
+	OwnerClosed  bool             `db:"owner_closed"` // its owner's account is closed: no chat starts
 }
 
 // lockedColumns give a Locked of the row of sessions.
 const lockedColumns = `
 	id, owner_id, intent, status, model, mode, active_branch_id, active_chat_id, init_task_id, intent_from_message, operation_id,
-	` + isReplaying + ` AS replaying`
+	` + isReplaying + ` AS replaying, EXISTS (SELECT 1 FROM users u WHERE u.id = sessions.owner_id AND u.closed) AS owner_closed`
 
 // Lock locks the row of a session until the end of the transaction and reads it. An empty
 // owner means that the caller was authorised otherwise.

@@ -1,0 +1,59 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"everloop/domain"
+	"everloop/infra/postgres/pg"
+)
+
+// stopWork flags everything that works in the name of a user, in the transaction that closes
+// the account. Reconcilers carry out the flags and repeat them: running chats and tasks are
+// stopped, runs are cancelled. Nothing new starts, because each claim looks at users.closed.
+// StopClosedSessions ends what emits events: queued chats and chats that wait for input.
+func stopWork(ctx context.Context, tx pgx.Tx, userID string) error {
+	var batch pgx.Batch
+
+	// The lock of a session comes before those of its chats and tasks, as everywhere.
+	batch.Queue(`
+		SELECT 1 FROM sessions s
+		WHERE  s.owner_id = $1 AND (s.active_chat_id IS NOT NULL
+		OR     EXISTS (SELECT 1 FROM background_tasks b WHERE b.session_id = s.id AND b.status = 'running'))
+		ORDER  BY s.id FOR UPDATE`, userID)
+	batch.Queue(`
+		UPDATE chats c SET stop_requested = true FROM sessions s
+		WHERE  s.id = c.session_id AND s.owner_id = $1 AND c.state = 'running' AND NOT c.stop_requested`, userID)
+	batch.Queue(`
+		UPDATE background_tasks b SET stop_requested = true FROM sessions s
+		WHERE  s.id = b.session_id AND s.owner_id = $1 AND b.status = 'running' AND NOT b.stop_requested`, userID)
+	batch.Queue(`UPDATE dag_runs SET cancel = true WHERE owner_id = $1 AND finished_at IS NULL`, userID)
+	batch.Queue(`
+		UPDATE scheduled_runs r SET cancel_requested = true, error_code = 'cancelled' FROM scheduled_tasks t
+		WHERE  t.id = r.task_id AND t.owner_id = $1 AND r.state <> 'ended'`, userID)
+	batch.Queue(`
+		UPDATE issue_runs SET cancel_requested = true, reason_code = 'stopped'
+		WHERE  owner_id = $1 AND status IN ('dispatched', 'running') AND NOT cancel_requested`, userID)
+
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// ClosedSessions returns the sessions of closed accounts that have a running chat without a
+// requested stop, a chat that waits for input, or queued messages: at most limit of them, in
+// the order of their ids and after the given one.
+func (a *Store) ClosedSessions(ctx context.Context, after string, limit int) ([]domain.ClosedSession, error) {
+	rows, _ := a.db.Pool.Query(ctx, `
+		SELECT s.id, s.owner_id
+		FROM   (SELECT session_id FROM inbox WHERE state = 'queued'
+		        UNION
+		        SELECT session_id FROM chats WHERE trigger <> 'replay'
+		        AND    (state = 'parked' OR state = 'running' AND NOT stop_requested)) w
+		JOIN   sessions s ON s.id = w.session_id AND s.deleted_at IS NULL
+		JOIN   users u ON u.id = s.owner_id AND u.closed
+		WHERE  s.id > $1
+		ORDER  BY s.id LIMIT $2`, after, limit)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.ClosedSession])
+
+	return found, pg.Fault("list sessions of closed accounts", err)
+}
