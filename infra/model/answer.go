@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,75 +16,106 @@ type answer struct {
 	reply    domain.Reply
 	text     strings.Builder
 	thinking strings.Builder
+	pieces   map[domain.DeltaKind]*prose
 	calls    assembler
+	used     counts
+	deltas   bool // a piece of the answer came, other than as a whole message
 	finish   string
 	begun    bool
 	stopped  error // what onDelta refused with
 }
 
-// add takes one chunk. Only the first choice counts: no more are asked for.
-func (a *answer) add(c *chunk) error {
-	if c.Model != "" {
-		a.reply.Model = c.Model
+var kinds = []domain.DeltaKind{domain.DeltaThinking, domain.DeltaText}
+
+func newAnswer(model string, onDelta func(domain.Delta) error) *answer {
+	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: model}}
+	a.pieces = map[domain.DeltaKind]*prose{
+		domain.DeltaThinking: {emit: func(text string) error { return a.say(&a.thinking, domain.DeltaThinking, text) }},
+		domain.DeltaText:     {emit: func(text string) error { return a.say(&a.text, domain.DeltaText, text) }},
 	}
 
-	if c.Usage != nil {
-		a.reply.Usage = c.Usage.domain()
+	return a
+}
+
+// add takes one chunk.
+func (a *answer) add(c chunk) error {
+	if model := word(c.object.Get("model")); model != "" {
+		a.reply.Model = model
 	}
 
-	for i := range c.Choices {
-		choice := &c.Choices[i]
-		if choice.Index != 0 {
-			continue
-		}
+	a.used.add(c.object.Get("usage"))
 
-		piece := choice.Delta
-		if piece == nil {
-			piece = choice.Message
-		}
+	one, has := c.choice()
+	if !has {
+		return nil
+	}
 
-		if piece != nil {
-			if err := a.piece(piece); err != nil {
-				return err
-			}
-		}
+	delta, whole := readSaid(one.delta), readSaid(one.message)
+	if a.reply.ReasoningField == "" {
+		a.reply.ReasoningField = cmp.Or(delta.field, whole.field)
+	}
 
-		if choice.FinishReason != "" {
-			a.finish = choice.FinishReason
-		}
+	if err := a.addPiece(delta); err != nil {
+		return err
+	}
+
+	a.deltas = a.deltas || delta.carries()
+
+	take := a.addPiece
+	if a.deltas {
+		take = a.reconcile
+	}
+
+	if err := take(whole); err != nil {
+		return err
+	}
+
+	if one.finish != "" {
+		a.finish = one.finish
 	}
 
 	return nil
 }
 
-func (a *answer) piece(d *delta) error {
-	thought, field := d.thinking()
-	if a.reply.ReasoningField == "" {
-		a.reply.ReasoningField = field
-	}
-
-	if err := a.say(&a.thinking, domain.DeltaThinking, thought); err != nil {
-		return err
-	}
-
-	if err := a.say(&a.text, domain.DeltaText, d.text()); err != nil {
-		return err
-	}
-
-	for _, call := range d.ToolCalls {
-		if err := a.calls.add(call); err != nil {
+func (a *answer) addPiece(s said) error {
+	for _, p := range s.parts {
+		if err := a.pieces[p.kind].add(p.text); err != nil {
 			return err
 		}
+	}
+
+	if err := a.calls.read(s.calls); err != nil {
+		return err
+	}
+
+	return nil
+}
+
+// reconcile takes a whole message that came after its pieces: what they lack of it.
+func (a *answer) reconcile(s said) error {
+	whole := map[domain.DeltaKind]string{}
+	for _, p := range s.parts {
+		whole[p.kind] += p.text
+	}
+
+	for _, kind := range kinds {
+		if whole[kind] == "" {
+			continue
+		}
+
+		if err := a.pieces[kind].whole(whole[kind]); err != nil {
+			return err
+		}
+	}
+
+	if err := a.calls.whole(s.calls); err != nil {
+		return err
 	}
 
 	return nil
 }
 
 func (a *answer) say(to *strings.Builder, kind domain.DeltaKind, text string) error {
-	if text == "" {
-		return nil
-	}
-
 	if to.Len()+len(text) > maxTextBytes {
 		return refused(fmt.Sprintf("the model's answer exceeds %d bytes", maxTextBytes))
 	}
@@ -109,22 +141,24 @@ func (a *answer) end(c *Client, cause error) error {
 		return refused(cause.Error())
 	}
 
-	switch a.finish {
+	switch strings.ToLower(a.finish) {
 	case "":
 		if errors.Is(cause, io.EOF) {
 			return transient("the stream ended before the answer was complete")
 		}
 
 		return transient(c.clean("the stream was cut: " + networkText(cause)))
-	case "error", "abort", "aborted", "cancelled":
+	case "error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource", "malformed_function_call":
 		return transient("the model server gave up on the answer (" + a.finish + ")")
 	}
 
-	calls, err := a.calls.finish()
-	if err != nil {
-		return err
+	for _, kind := range kinds {
+		if err := a.pieces[kind].end(); err != nil {
+			return err
+		}
 	}
 
+	calls := a.calls.finish()
 	a.reply.Calls = calls
 	a.reply.FinishReason = finishReason(a.finish, len(calls) > 0)
 
@@ -134,11 +168,11 @@ func (a *answer) end(c *Client, cause error) error {
 // finishReason maps a server's word to the four that the domain knows. Some
 // servers say stop although they ask for tools.
 func finishReason(word string, calls bool) string {
-	switch word {
-	case "length", "max_tokens":
+	switch strings.ToLower(word) {
+	case "length", "max_tokens", "max_output_tokens", "model_length":
 		return "length"
-	case "content_filter":
-		return word
+	case "content_filter", "content_filtered", "safety", "sensitive", "refusal", "recitation", "prohibited_content", "blocklist":
+		return "content_filter"
 	}
 
 	if calls {
@@ -150,6 +184,7 @@ func finishReason(word string, calls bool) string {
 
 // result is the reply as far as it came.
 func (a *answer) result() domain.Reply {
+	a.reply.Usage = a.used.domain()
 	a.reply.Text = a.text.String()
 	a.reply.Thinking = a.thinking.String()
 

@@ -6,65 +6,113 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"everloop/domain"
 )
 
 // assembler puts tool calls together from their fragments. The interface names
 // the call by its index, with id and name in the first fragment only. Servers
 // differ: some leave the index out, some send whole calls with index 0 each,
-// some repeat the name or make up a new id for each fragment.
+// some repeat the name or make up a new id for each fragment, some send a call
+// once more when it is complete, or its arguments so far in each fragment.
 type assembler struct {
-	calls   []*building
-	byIndex map[int]*building
-	bytes   int
+	calls []*building
+	bytes int
+	chunk int // number of the chunk that is read
 }
 
+// building is a call of which fragments came.
 type building struct {
-	id, name  string
-	arguments strings.Builder
+	index    int64
+	indexed  bool
+	id, name string
+	chunk    int // of its first fragment
+
+	arguments strings.Builder // the fragments one after another
+	last      string          // the last fragment
+	fragments int
+	sofar     bool // each fragment starts with the one before
+}
+
+// read takes the fragments of one chunk.
+func (a *assembler) read(calls gjson.Result) *domain.ModelError {
+	a.chunk++
+
+	for _, call := range calls.Array() {
+		if err := a.add(readFragment(call)); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // add takes one fragment.
-func (a *assembler) add(d callDelta) *domain.ModelError {
-	call := a.find(d)
+func (a *assembler) add(f fragment) *domain.ModelError {
+	call := a.find(f)
+	if call == nil && f.empty() {
+		return nil
+	}
+
 	if call == nil {
 		if len(a.calls) >= maxToolCalls {
 			return refused(fmt.Sprintf("the model asked for more than %d tool calls at once", maxToolCalls))
 		}
 
-		call = &building{id: d.ID}
-
+		call = &building{id: f.id, chunk: a.chunk}
 		a.calls = append(a.calls, call)
-		if d.Index != nil {
-			if a.byIndex == nil {
-				a.byIndex = make(map[int]*building)
-			}
+	}
 
-			a.byIndex[*d.Index] = call
-		}
+	if !call.indexed {
+		call.index, call.indexed = f.index, f.indexed
 	}
 
 	if call.id == "" {
-		call.id = d.ID
+		call.id = f.id
 	}
+
 	// A name may come in pieces, but only before the arguments; a server that
 	// repeats it sends it whole.
-	if name := d.Function.Name; name != call.name && call.arguments.Len() == 0 {
-		call.name += name
+	if f.name != call.name && (call.name == "" || call.arguments.Len() == 0) {
+		call.name += f.name
 	}
 
-	if a.bytes += len(d.ID) + len(d.Function.Arguments) + len(d.Function.Name); a.bytes > maxTextBytes {
+	if a.bytes += len(f.id) + len(f.name) + call.take(f); a.bytes > maxTextBytes {
 		return refused(fmt.Sprintf("the arguments of the model's tool calls exceed %d bytes", maxTextBytes))
 	}
-
-	call.arguments.WriteString(string(d.Function.Arguments))
 
 	return nil
 }
 
-// find gives the call that a fragment continues, nil for a new one.
-func (a *assembler) find(d callDelta) *building {
-	if call := a.candidate(d); call != nil && !call.before(d) {
+// maxSoFar is how many fragments with the arguments so far are kept to find out that
+// they are not pieces.
+const maxSoFar = 4
+
+// take adds the arguments of a fragment and returns by how many bytes the call grew.
+func (b *building) take(f fragment) int {
+	if f.arguments == "" || f.object && f.arguments == "{}" && b.fragments > 0 {
+		return 0
+	}
+
+	before := b.arguments.Len()
+
+	b.sofar = b.fragments == 0 || b.sofar && strings.HasPrefix(f.arguments, b.last)
+	b.last = f.arguments
+	b.fragments++
+
+	if f.object || b.sofar && b.fragments > maxSoFar && strings.HasPrefix(f.arguments, "{\"") {
+		b.arguments.Reset()
+	}
+
+	b.arguments.WriteString(f.arguments)
+
+	return b.arguments.Len() - before
+}
+
+// find returns the call that a fragment continues; nil: a new one.
+func (a *assembler) find(f fragment) *building {
+	if call := a.candidate(f); call != nil && !call.before(f) {
 		return call
 	}
 
@@ -72,58 +120,231 @@ func (a *assembler) find(d callDelta) *building {
 }
 
 // before reports whether a fragment is another call although its index or id is
-// this one's: it has a name and arguments of its own, and these are complete.
-func (b *building) before(d callDelta) bool {
-	return d.Function.Name != "" && strings.HasPrefix(string(d.Function.Arguments), "{") && b.arguments.Len() > 0 &&
-		json.Valid([]byte(b.arguments.String()))
-}
-
-func (a *assembler) candidate(d callDelta) *building {
-	if d.Index != nil {
-		call := a.byIndex[*d.Index]
-		if call != nil && d.ID != "" && call.id != "" && d.ID != call.id && d.Function.Name != "" {
-			return nil // another whole call under an index that was used before
-		}
-
-		return call
+// that of this one: it has a name, and this call is complete.
+func (b *building) before(f fragment) bool {
+	if f.name == "" || b.name == "" && f.arguments == "" || f.name == b.name && (!strings.HasPrefix(f.arguments, "{") || f.arguments == b.last) {
+		return false
 	}
 
-	if d.ID != "" {
-		for _, call := range slices.Backward(a.calls) { // where an id repeats, the last call has it
-			if call.id == d.ID {
-				return call
+	return isObject(b.arguments.String())
+}
+
+func (a *assembler) candidate(f fragment) *building {
+	var last *building
+	if len(a.calls) > 0 {
+		last = a.calls[len(a.calls)-1]
+	}
+
+	for _, call := range slices.Backward(a.calls) { // where an index or an id repeats, the last call has it
+		switch {
+		case f.indexed && call.indexed && f.index == call.index:
+			if f.id != "" && call.id != "" && f.id != call.id && f.name != "" && call.name != "" {
+				return nil // another whole call under an index that was used before
+			}
+
+			return call
+		case f.indexed && call.indexed: // another call
+		case f.id != "" && f.id == call.id:
+			return call
+		}
+	}
+
+	if last == nil || !last.continues(f) {
+		return nil
+	}
+
+	return last
+}
+
+// continues reports whether a fragment that names no known call belongs to the last one.
+func (b *building) continues(f fragment) bool {
+	complete, numbered := isObject(b.arguments.String()), b.indexed && f.indexed
+
+	switch {
+	case f.name == "" && f.id == "":
+		return !complete || !numbered
+	case f.name == "":
+		return !numbered && !(complete && strings.HasPrefix(f.arguments, "{"))
+	case b.name == "": // the name comes late
+		return !numbered && (b.id == "" || f.id == "") && (!complete || f.arguments == "")
+	}
+
+	return false
+}
+
+// whole takes the calls of a whole message that came after its pieces. What the pieces
+// have already is not taken again.
+func (a *assembler) whole(calls gjson.Result) *domain.ModelError {
+	if len(a.calls) == 0 {
+		return a.read(calls)
+	}
+
+	a.chunk++
+
+	for i, one := range calls.Array() {
+		f := readFragment(one)
+		f.indexed = false
+
+		call := a.same(i, f)
+
+		switch {
+		case call != nil:
+			if arguments := call.whole(); !isObject(arguments) && isObject(f.arguments) {
+				call.arguments.Reset()
+				call.arguments.WriteString(f.arguments)
+			}
+		case i >= len(a.calls) && !f.empty():
+			if err := a.add(f); err != nil {
+				return err
 			}
 		}
 	}
 
-	if d.Function.Name != "" || len(a.calls) == 0 {
-		return nil
-	}
-
-	return a.calls[len(a.calls)-1]
+	return nil
 }
 
-// finish gives the calls in the order in which they began, each with arguments
-// and with the id that the server gave it, if it gave one.
-func (a *assembler) finish() ([]domain.RequestedCall, *domain.ModelError) {
+// same returns the call that is at a place of a whole message; nil: there is none.
+func (a *assembler) same(place int, f fragment) *building {
+	for _, call := range a.calls {
+		if f.id != "" && f.id == call.id && f.name == call.name {
+			return call
+		}
+	}
+
+	if place < len(a.calls) && a.calls[place].name == f.name {
+		return a.calls[place]
+	}
+
+	return nil
+}
+
+// finish returns the calls in their order, each with arguments and with the id that the
+// server gave it, if it gave one. A call without a name is returned: the model must be told
+// of it.
+func (a *assembler) finish() []domain.RequestedCall {
+	a.sort()
+
 	var out []domain.RequestedCall
 
-	for _, call := range a.calls {
-		if call.name == "" {
-			return nil, transient("the model server sent a tool call without a name")
+	for i, call := range a.calls {
+		arguments := call.whole()
+		if call.name == "" && call.id == "" && arguments == "{}" || slices.ContainsFunc(a.calls[:i], call.repeats) {
+			continue
 		}
 
 		if !domain.KeepableCallID(call.id) {
 			call.id = ""
 		}
 
-		arguments := call.arguments.String()
-		if strings.TrimSpace(arguments) == "" {
-			arguments = "{}"
-		}
-
 		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments})
 	}
 
-	return out, nil
+	return out
+}
+
+// sort puts the calls in the order of their indexes where each has its own.
+func (a *assembler) sort() {
+	indexes := map[int64]bool{}
+
+	for _, call := range a.calls {
+		if !call.indexed || indexes[call.index] {
+			return
+		}
+
+		indexes[call.index] = true
+	}
+
+	slices.SortStableFunc(a.calls, func(x, y *building) int { return int(x.index - y.index) })
+}
+
+// repeats reports whether a call is an earlier one once more. Calls without ids are told
+// apart by their index, and by coming in one chunk.
+func (b *building) repeats(earlier *building) bool {
+	if b.id != earlier.id || b.name != earlier.name || !sameJSON(b.whole(), earlier.whole()) {
+		return false
+	}
+
+	return b.id != "" || b.chunk != earlier.chunk && b.indexed == earlier.indexed && b.index == earlier.index
+}
+
+// whole returns the arguments: all fragments one after another, else the last one where it
+// has the arguments so far. Of a value that came several times it returns one.
+func (b *building) whole() string {
+	text := joinedText(b.arguments.String())
+	if b.fragments > 1 && b.sofar && json.Valid([]byte(b.last)) && !json.Valid([]byte(text)) {
+		return strings.TrimSpace(b.last)
+	}
+
+	if values := objects(text); len(values) > 0 && !slices.ContainsFunc(values[1:], func(v string) bool { return !sameJSON(v, values[0]) }) {
+		return values[0]
+	}
+
+	if trimmed := strings.TrimSpace(text); trimmed == "" || trimmed == "null" {
+		return "{}"
+	}
+
+	return text
+}
+
+// joinedText joins the halves of characters in a text.
+func joinedText(raw string) string {
+	var whole joiner
+	return whole.add(raw) + whole.flush()
+}
+
+// objects returns the values of a text that consists of several JSON objects; nil: it does
+// not. Empty ones stand for arguments that come before or after them.
+func objects(text string) (values []string) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+
+	for decoder.More() {
+		var value json.RawMessage
+		if decoder.Decode(&value) != nil || value[0] != '{' {
+			return nil
+		}
+
+		values = append(values, string(value))
+	}
+
+	if len(values) < 2 {
+		return nil
+	}
+
+	if filled := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "{}" }); len(filled) > 0 {
+		return filled
+	}
+
+	return values
+}
+
+// isObject reports whether a text is a JSON object.
+func isObject(text string) bool {
+	return strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text))
+}
+
+// sameJSON reports whether two texts are the same JSON, or equal.
+func sameJSON(a, b string) bool {
+	return a == b || canonical(a) == canonical(b)
+}
+
+func canonical(text string) string {
+	if !json.Valid([]byte(text)) {
+		return text
+	}
+
+	var value any
+
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+
+	if decoder.Decode(&value) != nil {
+		return text
+	}
+
+	out, err := json.Marshal(value)
+	if err != nil {
+		return text
+	}
+
+	return string(out)
 }

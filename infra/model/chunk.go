@@ -1,120 +1,168 @@
 package model
 
 import (
-	"bytes"
-	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"everloop/domain"
 )
 
-// chunk is what is needed of a chat.completion.chunk, and of a whole completion
-// from a server that does not stream.
+// chunk is a chat.completion.chunk, or a whole completion of a server that does not
+// stream. It is read member by member: servers send numbers as strings, null instead of
+// nothing and objects instead of text, and one odd member must not cost the answer.
 type chunk struct {
-	Model   string          `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-	Object  string          `json:"object"` // "error": the chunk itself is the error object
-}
-
-type choice struct {
-	Index        int    `json:"index"`
-	Delta        *delta `json:"delta"`
-	Message      *delta `json:"message"`
-	FinishReason string `json:"finish_reason"`
-}
-
-// delta is a piece of an answer. Servers name the model's thinking
-// reasoning_content or reasoning; some send both with the same text.
-type delta struct {
-	Content          string      `json:"content"`
-	ReasoningContent string      `json:"reasoning_content"`
-	Reasoning        string      `json:"reasoning"`
-	Refusal          string      `json:"refusal"`
-	ToolCalls        []callDelta `json:"tool_calls"`
-}
-
-// thinking is the text of the model's thinking, and the field that it came in.
-func (d *delta) thinking() (text, field string) {
-	switch {
-	case d.ReasoningContent != "":
-		return d.ReasoningContent, domain.ReasoningContent
-	case d.Reasoning != "":
-		return d.Reasoning, domain.Reasoning
-	}
-
-	return "", ""
-}
-
-// text is the answer, or the model's own words for not giving one.
-func (d *delta) text() string {
-	if d.Content != "" {
-		return d.Content
-	}
-
-	return d.Refusal
-}
-
-type callDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Function struct {
-		Name      string        `json:"name"`
-		Arguments argumentsText `json:"arguments"`
-	} `json:"function"`
-}
-
-// argumentsText is JSON text in a JSON string, as the interface wants it, or
-// the object itself, as some servers send it.
-type argumentsText string
-
-func (a *argumentsText) UnmarshalJSON(b []byte) error {
-	if bytes.Equal(b, []byte("null")) {
-		return nil
-	}
-
-	if b[0] != '"' {
-		*a = argumentsText(b)
-		return nil
-	}
-
-	return json.Unmarshal(b, (*string)(a))
-}
-
-// usage is what a call has used. Servers name the tokens of the prompt that came from
-// their cache, or went into it, in several ways; some in two at once.
-type usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-
-	Details *struct {
-		CachedTokens        int64 `json:"cached_tokens"`         // OpenAI, vLLM, SGLang, OpenRouter, xAI
-		CacheWriteTokens    int64 `json:"cache_write_tokens"`    // OpenRouter
-		CacheCreationTokens int64 `json:"cache_creation_tokens"` // LiteLLM
-	} `json:"prompt_tokens_details"`
-	CachedTokens        int64 `json:"cached_tokens"`               // Moonshot
-	CacheHitTokens      int64 `json:"prompt_cache_hit_tokens"`     // DeepSeek
-	CacheReadTokens     int64 `json:"cache_read_input_tokens"`     // Anthropic behind a gateway
-	CacheCreationTokens int64 `json:"cache_creation_input_tokens"` // the same
-}
-
-// domain gives the usage in our own terms. The tokens of the cache are never more than
-// those of the prompt, of which they are a part.
-func (u *usage) domain() domain.Usage {
-	used := domain.Usage{InputTokens: max(u.PromptTokens, 0), OutputTokens: max(u.CompletionTokens, 0)}
-
-	read, written := max(u.CachedTokens, u.CacheHitTokens, u.CacheReadTokens, 0), max(u.CacheCreationTokens, 0)
-	if d := u.Details; d != nil {
-		read, written = max(read, d.CachedTokens), max(written, d.CacheWriteTokens, d.CacheCreationTokens)
-	}
-
-	used.CacheReadTokens = min(read, used.InputTokens)
-	used.CacheWriteTokens = min(written, used.InputTokens-used.CacheReadTokens)
-
-	return used
+	object gjson.Result
 }
 
 // isError reports whether the chunk is an error object.
-func (c *chunk) isError() bool {
-	return c.Object == "error" || (len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")))
+func (c chunk) isError() bool {
+	fault := c.object.Get("error")
+
+	return c.object.Get("object").String() == "error" || fault.Exists() && fault.Type != gjson.Null
+}
+
+// carries reports whether the chunk is more than a sign of life.
+func (c chunk) carries() bool {
+	return len(c.object.Get("choices").Array()) > 0 || c.object.Get("usage").IsObject() || c.isError()
+}
+
+// choice returns the first choice: no more are requested.
+func (c chunk) choice() (choice, bool) {
+	for _, one := range c.object.Get("choices").Array() {
+		if index, set := number(one.Get("index")); !one.IsObject() || set && index != 0 {
+			continue
+		}
+
+		return choice{delta: one.Get("delta"), message: one.Get("message"), finish: word(one.Get("finish_reason"))}, true
+	}
+
+	return choice{}, false
+}
+
+type choice struct {
+	delta, message gjson.Result
+	finish         string
+}
+
+// part is a piece of the text or of the thinking of an answer.
+type part struct {
+	kind domain.DeltaKind
+	text string // may contain halves of surrogate pairs, see decoded
+}
+
+// Members of a message that hold the model's thinking. Some servers send two of them with
+// the same text.
+var thinkingMembers = []string{domain.ReasoningContent, domain.Reasoning}
+
+// said is a message of the model, or a piece of it.
+type said struct {
+	parts []part // the thinking and the text, in order
+	field string // the member that had the thinking; empty: none, or the content
+	calls gjson.Result
+}
+
+func readSaid(message gjson.Result) said {
+	s := said{calls: message.Get("tool_calls")}
+
+	for _, name := range thinkingMembers {
+		if text := allText(message.Get(name)); text != "" {
+			s.parts, s.field = append(s.parts, part{domain.DeltaThinking, text}), name
+			break
+		}
+	}
+
+	content := contentParts(message.Get("content"), domain.DeltaText)
+	if len(content) == 0 { // the model's own words for not answering
+		content = contentParts(message.Get("refusal"), domain.DeltaText)
+	}
+
+	s.parts = append(s.parts, content...)
+
+	return s
+}
+
+func (s said) carries() bool { return len(s.parts) > 0 || len(s.calls.Array()) > 0 }
+
+// contentParts returns the parts of a content: a text, a typed part or a list of parts.
+func contentParts(content gjson.Result, kind domain.DeltaKind) (list []part) {
+	switch {
+	case content.Type == gjson.String:
+		if text := decoded(content.Raw); text != "" {
+			list = append(list, part{kind, text})
+		}
+	case content.IsArray():
+		for _, one := range content.Array() {
+			list = append(list, contentParts(one, kind)...)
+		}
+	case content.IsObject():
+		if isThinking(content.Get("type").String()) {
+			kind = domain.DeltaThinking
+		}
+
+		for _, name := range []string{"text", "thinking", "reasoning", "content", "summary", "refusal"} {
+			if inner := contentParts(content.Get(name), kind); len(inner) > 0 {
+				return inner
+			}
+		}
+	}
+
+	return list
+}
+
+// isThinking reports whether a part of a content with this type is thinking.
+func isThinking(kind string) bool {
+	return strings.HasPrefix(kind, "thinking") || strings.HasPrefix(kind, "reasoning")
+}
+
+// allText returns the text of a content, whatever the types of its parts.
+func allText(content gjson.Result) string {
+	var text strings.Builder
+	for _, one := range contentParts(content, domain.DeltaThinking) {
+		text.WriteString(one.text)
+	}
+
+	return text.String()
+}
+
+// fragment is a piece of a tool call.
+type fragment struct {
+	index     int64
+	indexed   bool
+	id, name  string
+	arguments string // JSON text
+	object    bool   // the arguments came as an object instead of as its text
+}
+
+func readFragment(call gjson.Result) fragment {
+	f := fragment{id: word(call.Get("id")), name: word(call.Get("function.name"))}
+	f.index, f.indexed = number(call.Get("index"))
+
+	switch arguments := call.Get("function.arguments"); arguments.Type {
+	case gjson.Null:
+	case gjson.String:
+		f.arguments = decoded(arguments.Raw)
+	case gjson.JSON, gjson.Number, gjson.True, gjson.False:
+		f.arguments, f.object = arguments.Raw, true
+	}
+
+	return f
+}
+
+// empty reports whether the fragment tells nothing of a call.
+func (f fragment) empty() bool {
+	return f.id == "" && f.name == "" && f.arguments == ""
+}
+
+// word returns a short text: a string, or the JSON of a number or boolean.
+func word(v gjson.Result) string {
+	if v.Type == gjson.String {
+		return joinedText(decoded(v.Raw))
+	}
+
+	if v.Type == gjson.Number || v.Type == gjson.True {
+		return v.Raw
+	}
+
+	return ""
 }

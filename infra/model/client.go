@@ -51,11 +51,11 @@ type Config struct {
 	// does not say; empty: tool_loop.
 	ReasoningHistory domain.ReasoningHistory
 
-	// IdleTimeout bounds the silence between two lines of a stream that has
-	// begun. Keep-alive comments count as activity. 0: DefaultIdleTimeout.
+	// IdleTimeout bounds the silence between two chunks of a stream that has
+	// started. Keep-alive comments do not count as activity. 0: DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// FirstTimeout bounds the wait for the response's header, and again for the
-	// first line of the stream: a cold model or a long prompt takes minutes.
+	// first chunk of the stream: a cold model or a long prompt takes minutes.
 	// 0: DefaultFirstTimeout.
 	FirstTimeout time.Duration
 	// ListTTL is how long a model list, or the failure to get one, is

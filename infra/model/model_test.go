@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -381,33 +382,78 @@ func TestSilentStreamIsAFault(t *testing.T) {
 	})
 }
 
-func TestStream_keepAliveExtendsIdleTimeout(t *testing.T) {
-	worked := func(idle time.Duration) error {
-		c := serverWith(t, model.Config{IdleTimeout: idle}, func(w http.ResponseWriter, r *http.Request) {
-			events(delta(`{"content":"a"}`))(w, r)
+// scriptedBody is a body that a test writes to; it ends with the request.
+func scriptedBody(write func(*io.PipeWriter)) roundTripper {
+	return func(r *http.Request) (*http.Response, error) {
+		in, out := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(context.Cause(r.Context())) })
 
-			tick := time.NewTicker(idle / 7)
-			defer tick.Stop()
+		go write(out)
 
-			for range 8 {
-				<-tick.C
-				events(": working")(w, r)
-			}
+		return &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: in}, nil
+	}
+}
 
-			events(finish("stop"), done)(w, r)
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Only chunks count: signs of life come from proxies whose server is dead.
+func TestStream_signsOfLifeDoNotExtendTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		sign  string
+		alive bool
+	}{
+		"comments":             {": working\n", false},
+		"comments as events":   {": working\n\n", false},
+		"blank lines":          {"\n", false},
+		"data without a value": {"data:\n\n", false},
+		"data with blanks":     {"data:  \n\n", false},
+		"event names":          {"event: ping\n", false},
+		"other fields":         {"id: 7\nretry: 10\n", false},
+		"pings":                {"event: ping\ndata: {\"type\": \"ping\"}\n\n", false},
+		"chunks without text":  {delta(`{}`) + "\n\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := model.New(model.Config{
+					BaseURL: "http://model.test", IdleTimeout: 2 * time.Minute, FirstTimeout: 10 * time.Minute,
+					Transport: scriptedBody(func(out *io.PipeWriter) {
+						_, _ = io.WriteString(out, delta(`{"content":"a"}`)+"\n\n")
+
+						for range 600 {
+							time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
+
+							if _, err := io.WriteString(out, c.sign); err != nil {
+								return
+							}
+						}
+
+						_, _ = io.WriteString(out, finish("stop")+"\n\n"+done+"\n\n")
+						_ = out.Close()
+					}),
+				})
+
+				began := time.Now()
+				reply, err := client.Stream(t.Context(), ask(), nil)
+				took := time.Since(began)
+
+				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the server notices that nobody reads
+				require.Equal(t, "a", reply.Text)
+
+				if c.alive {
+					require.NoError(t, err)
+					return
+				}
+
+				require.Contains(t, requireFault(t, err, domain.FaultTransient).Message, "nothing for 2m0s")
+				require.Less(t, took, 3*time.Minute)
+			})
 		})
-		reply, err := call(t, c)
-		require.Equal(t, "a", reply.Text)
-
-		return err
 	}
-
-	err := worked(2 * time.Second)
-	for idle := 8 * time.Second; err != nil && idle < time.Minute; idle *= 4 {
-		err = worked(idle) // a slow machine may send a keep-alive late
-	}
-
-	require.NoError(t, err)
 }
 
 func TestStream_cancelled(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"everloop/domain"
 )
 
@@ -48,7 +50,7 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 	}
 	defer res.Body.Close()
 
-	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: p.Model}}
+	a := newAnswer(p.Model, onDelta)
 
 	silence := time.AfterFunc(c.cfg.FirstTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
@@ -140,7 +142,7 @@ func (c *Client) patience(a *answer) time.Duration {
 // readStream reads server-sent events until the answer is complete.
 func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) error {
 	in := newLines(body)
-	event := ""
+	e := eventReader{client: c, answer: a, silence: silence}
 
 	for {
 		line, err := in.next()
@@ -148,64 +150,120 @@ func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) erro
 			return a.end(c, err)
 		}
 
-		a.begun = true
-		if a.finish == "" {
-			silence.Reset(c.cfg.IdleTimeout)
-		} else {
-			silence.Reset(min(waitAfterFinish, c.cfg.IdleTimeout))
-		}
-
-		name, value := field(line)
-		switch name {
-		case "event":
-			event = string(value)
-			continue
-		case "data":
-		case "":
-			event = ""
-			continue
-		default:
-			// Not an event stream's line. A server that breaks may write its
-			// error object bare into the stream.
-			if line[0] != '{' {
-				continue
-			}
-
-			value = line
-		}
-
-		if string(value) == "[DONE]" {
-			if a.finish != "" {
-				silence.Reset(waitAfterDone)
-
-				_, _ = io.CopyN(io.Discard, in.r, 1<<10) // its error changes nothing: the answer is complete
-			}
-
-			return a.end(c, io.EOF)
-		}
-
-		if len(value) == 0 {
-			continue
-		}
-
-		if err := c.take(a, value, event == "error"); err != nil {
+		over, err := e.read(line)
+		if err != nil {
 			return err
 		}
+
+		if !over {
+			continue
+		}
+
+		if a.finish != "" {
+			silence.Reset(waitAfterDone)
+
+			_, _ = io.CopyN(io.Discard, in.r, 1<<10) // its error changes nothing: the answer is complete
+		}
+
+		return a.end(c, io.EOF)
 	}
 }
 
-// take adds one chunk to the answer.
-func (c *Client) take(a *answer, data []byte, isError bool) error {
-	var piece chunk
-	if err := json.Unmarshal(data, &piece); err != nil {
-		return transient(c.clean("the model server sent a malformed chunk: " + err.Error()))
+// eventReader reads the lines of a stream of server-sent events.
+type eventReader struct {
+	client  *Client
+	answer  *answer
+	silence *time.Timer // ends the call; only chunks reset it
+	event   string      // its name
+	partial []byte      // data that is continued in the next line
+}
+
+// read takes one line and reports whether it ends the stream.
+func (e *eventReader) read(line []byte) (over bool, err error) {
+	if len(line) == 0 {
+		return false, e.endEvent()
+	}
+
+	name, value := field(line)
+
+	switch {
+	case name == "event":
+		e.event = string(value)
+	case name == "data" && string(value) == "[DONE]":
+		return true, nil
+	case name == "data":
+		return false, e.data(value)
+	case line[0] == '{':
+		// Not an event stream's line. A server that breaks may write its
+		// error object bare into the stream.
+		return false, e.take(line)
+	}
+
+	return false, nil
+}
+
+// data takes the data of one line. Data that is not JSON is continued in the next line.
+func (e *eventReader) data(value []byte) error {
+	if len(e.partial) == 0 && json.Valid(value) {
+		return e.take(value)
+	}
+
+	if len(e.partial)+len(value) > maxLineBytes {
+		return refused(errLineTooLong.Error())
+	}
+
+	e.partial = append(e.partial, value...)
+	if !json.Valid(e.partial) {
+		return nil
+	}
+
+	value, e.partial = e.partial, nil
+
+	return e.take(value)
+}
+
+func (e *eventReader) endEvent() error {
+	e.event = ""
+	if len(e.partial) == 0 {
+		return nil
+	}
+
+	return e.take(e.partial)
+}
+
+// take adds a chunk, after which the server may be silent again. A sign of life, such as a
+// comment or an event without a chunk, does not count: a proxy sends them for a server
+// that is dead.
+func (e *eventReader) take(data []byte) error {
+	carries, err := e.client.take(e.answer, data, e.event == "error")
+	if err != nil || !carries {
+		return err
+	}
+
+	e.answer.begun = true
+
+	limit := e.client.cfg.IdleTimeout
+	if e.answer.finish != "" {
+		limit = min(waitAfterFinish, limit)
+	}
+
+	e.silence.Reset(limit)
+
+	return nil
+}
+
+// take adds one chunk to the answer and reports whether it is more than a sign of life.
+func (c *Client) take(a *answer, data []byte, isError bool) (carries bool, err error) {
+	piece := chunk{gjson.ParseBytes(data)}
+	if !json.Valid(data) || !piece.object.IsObject() {
+		return false, transient(c.clean("the model server sent a malformed chunk: " + domain.FirstRunes(string(data), 80)))
 	}
 
 	if isError || piece.isError() {
-		return c.bodyFault(data)
+		return false, c.bodyFault(data)
 	}
 
-	return a.add(&piece)
+	return piece.carries(), a.add(piece)
 }
 
 // readWhole reads a completion from a server that does not stream.
@@ -219,7 +277,7 @@ func (c *Client) readWhole(body io.Reader, a *answer) error {
 		return refused(fmt.Sprintf("the answer exceeds %d bytes", maxLineBytes))
 	}
 
-	if err := c.take(a, data, false); err != nil {
+	if _, err := c.take(a, data, false); err != nil {
 		return err
 	}
 

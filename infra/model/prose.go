@@ -1,0 +1,164 @@
+package model
+
+import (
+	"strings"
+	"unicode"
+)
+
+// prose is the text or the thinking of an answer, put together from its pieces. By the
+// interface a piece continues the text. Some servers send the text so far in each piece,
+// or the whole text once more at the end: a piece that starts with all that came before
+// is held until what follows shows which it is.
+type prose struct {
+	emit func(text string) error
+
+	raw    strings.Builder // what the server has sent, without its repetitions
+	pieces int             // that raw consists of
+	held   []string        // each starts with the one before, the first with raw
+	grown  int             // how many of them are longer than the one before
+	sofar  bool            // the pieces are the text so far
+	join   joiner
+}
+
+// Bounds of what is held, and lengths from which a repetition is no coincidence.
+const (
+	maxHeld      = 8
+	maxHeldBytes = 64 << 10
+	sureBytes    = 32 // in the middle of a text
+	likelyBytes  = 8  // at its end
+)
+
+// add takes a piece.
+func (p *prose) add(piece string) error {
+	if piece == "" {
+		return nil
+	}
+
+	last := p.last()
+
+	switch {
+	case p.sofar:
+		if strings.HasPrefix(last, piece) {
+			return nil
+		}
+
+		rest, _ := strings.CutPrefix(piece, last)
+
+		return p.take(rest)
+	case last == "" || !strings.HasPrefix(piece, last):
+		if err := p.release(); err != nil {
+			return err
+		}
+
+		return p.take(piece)
+	}
+
+	p.held = append(p.held, piece)
+	if len(piece) > len(last) {
+		p.grown++
+	}
+
+	if p.proves(last) {
+		p.sofar = true
+		return p.settle(piece)
+	}
+
+	if len(p.held) == maxHeld || len(piece) > maxHeldBytes {
+		return p.release()
+	}
+
+	return nil
+}
+
+// proves reports whether the held pieces are the text so far, whatever follows. Texts
+// without letters, such as numbers and rules of dashes, do repeat their start.
+func (p *prose) proves(before string) bool {
+	return hasLetter(before) && (p.grown >= 2 || p.raw.Len() >= sureBytes && p.grown > 0)
+}
+
+// last is the text so far, if the server sends that.
+func (p *prose) last() string {
+	if n := len(p.held); n > 0 {
+		return p.held[n-1]
+	}
+
+	return p.raw.String()
+}
+
+// release takes the held pieces for pieces that continue the text.
+func (p *prose) release() error {
+	held := p.held
+	p.held, p.grown = nil, 0
+
+	for _, piece := range held {
+		if err := p.take(piece); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// settle takes a text for the text so far.
+func (p *prose) settle(text string) error {
+	p.held, p.grown = nil, 0
+	return p.take(text[p.raw.Len():])
+}
+
+// whole takes the whole text, which some servers send after its pieces.
+func (p *prose) whole(text string) error {
+	if p.pieces == 0 {
+		return p.add(text)
+	}
+
+	if pieces := p.raw.String() + strings.Join(p.held, ""); strings.HasPrefix(text, pieces) || !strings.HasPrefix(text, p.last()) {
+		if err := p.release(); err != nil {
+			return err
+		}
+	}
+
+	p.held, p.grown = nil, 0
+
+	if rest, is := strings.CutPrefix(text, p.raw.String()); is && rest != "" {
+		return p.take(rest)
+	}
+
+	return nil
+}
+
+// end decides what the held pieces were, and completes the text.
+func (p *prose) end() error {
+	repeated := p.grown >= 2 || hasLetter(p.raw.String()) &&
+		(p.raw.Len() >= likelyBytes || p.pieces >= 2 || p.grown > 0 && p.raw.Len() > 2)
+
+	var err error
+	if len(p.held) > 0 && repeated {
+		err = p.settle(p.last())
+	} else {
+		err = p.release()
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return p.write(p.join.flush())
+}
+
+// take adds to the text.
+func (p *prose) take(piece string) error {
+	p.raw.WriteString(piece)
+	p.pieces++
+
+	return p.write(p.join.add(piece))
+}
+
+func (p *prose) write(text string) error {
+	if text == "" {
+		return nil
+	}
+
+	return p.emit(text)
+}
+
+func hasLetter(text string) bool { return strings.IndexFunc(text, unicode.IsLetter) >= 0 }
