@@ -182,8 +182,6 @@ func (y *relay) take(text []byte) []byte {
 
 	value, isData := bytes.CutPrefix(bare, []byte("data:"))
 	if !isData {
-		y.silentFor(y.patience())
-
 		if y.dropped && len(bare) == 0 {
 			y.dropped = false
 			return nil
@@ -192,17 +190,27 @@ func (y *relay) take(text []byte) []byte {
 		return text
 	}
 
-	y.begun = true
-	y.silentFor(y.patience())
-
 	value = bytes.TrimSpace(value)
+	if len(value) == 0 {
+		return text
+	}
+
 	if string(value) == "[DONE]" {
+		y.alive()
+
 		y.ended = true
+
 		return text
 	}
 
 	if !json.Valid(value) {
+		y.alive()
+
 		return text
+	}
+
+	if gjson.GetBytes(value, "type").String() != "ping" {
+		y.alive()
 	}
 
 	y.call.meter.pieces++
@@ -222,6 +230,13 @@ func (y *relay) take(text []byte) []byte {
 	}
 
 	return append(append([]byte("data: "), named...), '\n')
+}
+
+// alive lets the source be silent again after a piece of its answer. Signs of life, such as
+// comments, do not count: a proxy sends them for a source that is dead.
+func (y *relay) alive() {
+	y.begun = true
+	y.silentFor(y.patience())
 }
 
 // patience is how long the source may be silent.

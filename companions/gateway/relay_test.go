@@ -36,10 +36,15 @@ func TestRelay_silence(t *testing.T) {
 		takes, keepAlive time.Duration
 		rest             string // of the source's, after the first line; empty: it is silent
 		code             string
+		sign             string // which the source sends each second, instead of the rest
 	}{
-		"slow client":            {time.Minute, time.Hour, "\ndata: [DONE]\n\n", ""},
-		"silent source":          {0, time.Second, "", "source_timeout"},
-		"both, with keep-alives": {time.Minute, time.Second / 2, "", "source_timeout"},
+		"slow client":            {time.Minute, time.Hour, "\ndata: [DONE]\n\n", "", ""},
+		"silent source":          {0, time.Second, "", "source_timeout", ""},
+		"both, with keep-alives": {time.Minute, time.Second / 2, "", "source_timeout", ""},
+		"comments":               {0, time.Hour, "", "source_timeout", ": working\n\n"},
+		"blank lines":            {0, time.Hour, "", "source_timeout", "\n"},
+		"data without a value":   {0, time.Hour, "", "source_timeout", "data:\n\n"},
+		"pings":                  {0, time.Hour, "", "source_timeout", "event: ping\ndata: {\"type\": \"ping\"}\n\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,6 +59,18 @@ func TestRelay_silence(t *testing.T) {
 				go func() {
 					_, _ = io.WriteString(out, first)
 
+					for range 60 * min(len(c.sign), 1) {
+						time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
+
+						if _, err := io.WriteString(out, c.sign); err != nil {
+							return
+						}
+					}
+
+					if c.sign != "" { // a source that counts as alive
+						_ = out.Close()
+					}
+
 					if c.rest != "" {
 						_, _ = io.WriteString(out, c.rest)
 						_ = out.Close()
@@ -65,6 +82,9 @@ func TestRelay_silence(t *testing.T) {
 					timer: time.AfterFunc(to.timeout(), func() { cancel(errSlow) }), due: time.Now().Add(to.timeout()),
 				}
 				y.run(ctx, &http.Response{Body: in})
+
+				_ = in.Close()
+				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the source notices that nobody reads
 
 				text := w.Body.String()
 				require.True(t, strings.HasPrefix(text, first), text)
