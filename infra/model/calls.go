@@ -122,11 +122,14 @@ func (a *assembler) find(f fragment) *building {
 // before reports whether a fragment is another call although its index or id is
 // that of this one: it has a name, and this call is complete.
 func (b *building) before(f fragment) bool {
-	if f.name == "" || b.name == "" && f.arguments == "" || f.name == b.name && (!strings.HasPrefix(f.arguments, "{") || f.arguments == b.last) {
+	switch f.name {
+	case "":
 		return false
+	case b.name:
+		return strings.HasPrefix(f.arguments, "{") && f.arguments != b.last && isObject(b.arguments.String())
 	}
 
-	return isObject(b.arguments.String())
+	return (b.name != "" || f.arguments != "") && isObject(b.arguments.String())
 }
 
 func (a *assembler) candidate(f fragment) *building {
@@ -275,7 +278,10 @@ func (b *building) whole() string {
 		return strings.TrimSpace(b.last)
 	}
 
-	if values := objects(text); len(values) > 0 && !slices.ContainsFunc(values[1:], func(v string) bool { return !sameJSON(v, values[0]) }) {
+	if values := objects(
+		text,
+	); len(values) > 0 &&
+		!slices.ContainsFunc(values[1:], func(v string) bool { return !sameJSON(v, values[0]) }) {
 		return values[0]
 	}
 

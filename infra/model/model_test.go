@@ -390,7 +390,12 @@ func scriptedBody(write func(*io.PipeWriter)) roundTripper {
 
 		go write(out)
 
-		return &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: in}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK,
+			Request:    r,
+			Header:     http.Header{"Content-Type": {"text/event-stream"}},
+			Body:       in,
+		}, nil
 	}
 }
 

@@ -62,21 +62,39 @@ func TestStream_textSentTwiceIsTakenOnce(t *testing.T) {
 		"whole message after the deltas": {
 			join(content("Hel", "lo"), []string{message(`{"role":"assistant","content":"Hello"}`, "stop"), done}), "Hello",
 		},
-		"whole message after one delta":            {join(content("No"), []string{message(`{"content":"No"}`, "stop"), done}), "No"},
-		"whole message and an empty delta":         {join(content("Hel", "lo"), []string{`data: {"choices":[{"delta":{},"message":{"content":"Hello"},"finish_reason":"stop"}]}`, done}), "Hello"},
-		"whole message with more than the deltas":  {join(content("Hel"), []string{message(`{"content":"Hello"}`, "stop"), done}), "Hello"},
-		"whole message that is trimmed":            {join(content("\n\n", "Hello"), []string{message(`{"content":"Hello"}`, "stop"), done}), "\n\nHello"},
-		"message in each chunk":                    {join([]string{message(`{"content":"Hel"}`, "")}, []string{message(`{"content":"lo"}`, "stop"), done}), "Hello"},
-		"message in each chunk, the text so far":   {[]string{message(`{"content":"Hel"}`, ""), message(`{"content":"Hello"}`, "stop"), done}, "Hello"},
-		"last delta with the whole text":           {join(content("Hel", "lo", "Hello"), end), "Hello"},
-		"last delta with the whole text and more":  {join(content("Hel", "lo", "Hello!"), end), "Hello!"},
-		"one long delta twice":                     {join(content(long, long), end), long},
-		"text so far":                              {join(content("He", "Hello", "Hello wor", "Hello world"), end), "Hello world"},
-		"text so far, two deltas":                  {join(content("Hel", "Hello"), end), "Hello"},
-		"text so far, with a repeated delta":       {join(content("He", "He", "Hello", "Hello", "Hello world", "Hello world"), end), "Hello world"},
-		"text so far, after a blank":               {join(content(" ", " Hel", " Hello"), end), " Hello"},
-		"text so far, numbers":                     {join(content("4", "42", "42."), end), "42."},
-		"text so far, from the middle":             {join(content("The answer", " is in the file, on", long, long+" Really."), end), long + " Really."},
+		"whole message after one delta": {join(content("No"), []string{message(`{"content":"No"}`, "stop"), done}), "No"},
+		"whole message and an empty delta": {
+			join(content("Hel", "lo"), []string{`data: {"choices":[{"delta":{},"message":{"content":"Hello"},"finish_reason":"stop"}]}`, done}),
+			"Hello",
+		},
+		"whole message with more than the deltas": {join(content("Hel"), []string{message(`{"content":"Hello"}`, "stop"), done}), "Hello"},
+		"whole message that is trimmed": {
+			join(content("\n\n", "Hello"), []string{message(`{"content":"Hello"}`, "stop"), done}),
+			"\n\nHello",
+		},
+		"message in each chunk": {
+			join([]string{message(`{"content":"Hel"}`, "")}, []string{message(`{"content":"lo"}`, "stop"), done}),
+			"Hello",
+		},
+		"message in each chunk, the text so far": {
+			[]string{message(`{"content":"Hel"}`, ""), message(`{"content":"Hello"}`, "stop"), done},
+			"Hello",
+		},
+		"last delta with the whole text":          {join(content("Hel", "lo", "Hello"), end), "Hello"},
+		"last delta with the whole text and more": {join(content("Hel", "lo", "Hello!"), end), "Hello!"},
+		"one long delta twice":                    {join(content(long, long), end), long},
+		"text so far":                             {join(content("He", "Hello", "Hello wor", "Hello world"), end), "Hello world"},
+		"text so far, two deltas":                 {join(content("Hel", "Hello"), end), "Hello"},
+		"text so far, with a repeated delta": {
+			join(content("He", "He", "Hello", "Hello", "Hello world", "Hello world"), end),
+			"Hello world",
+		},
+		"text so far, after a blank": {join(content(" ", " Hel", " Hello"), end), " Hello"},
+		"text so far, numbers":       {join(content("4", "42", "42."), end), "42."},
+		"text so far, from the middle": {
+			join(content("The answer", " is in the file, on", long, long+" Really."), end),
+			long + " Really.",
+		},
 		"repetition that the model wrote":          {join(content("ha", "ha", "ha", " no"), end), "hahaha no"},
 		"numbers that the model wrote":             {join(content("1", "10", " is ten"), end), "110 is ten"},
 		"start that the model wrote again":         {join(content("a", "and", " b"), end), "aand b"},
@@ -117,13 +135,17 @@ func TestStream_callSentTwiceRunsOnce(t *testing.T) {
 	)
 
 	for name, lines := range map[string][]string{
-		"whole call twice":             join(calls(whole, whole), end),
-		"whole call with other blanks": join(calls(whole, `{"index":0,"id":"a","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}}`), end),
-		"after its pieces":             join(pieces, calls(whole), end),
-		"its pieces twice":             join(pieces, pieces, end),
-		"under another index":          join(pieces, calls(`{"index":1,"id":"a","function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}`), end),
-		"without an index":             join(pieces, calls(`{"id":"a","function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}`), end),
-		"in the whole message":         join(pieces, []string{message(`{"content":"","tool_calls":[`+whole+`]}`, "tool_calls"), done}),
+		"whole call twice": join(calls(whole, whole), end),
+		"whole call with other blanks": join(
+			calls(whole, `{"index":0,"id":"a","function":{"name":"Bash","arguments":"{\"command\":\"ls\"}"}}`), end,
+		),
+		"after its pieces": join(pieces, calls(whole), end),
+		"its pieces twice": join(pieces, pieces, end),
+		"under another index": join(
+			pieces, calls(`{"index":1,"id":"a","function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}`), end,
+		),
+		"without an index":     join(pieces, calls(`{"id":"a","function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}`), end),
+		"in the whole message": join(pieces, []string{message(`{"content":"","tool_calls":[`+whole+`]}`, "tool_calls"), done}),
 		"in the whole message with another id": join(
 			pieces, []string{message(`{"tool_calls":[{"id":"z","function":{"name":"Bash","arguments":{"command":"ls"}}}]}`, "tool_calls"), done},
 		),
@@ -167,10 +189,12 @@ func TestStream_callsThatAreDifferentStay(t *testing.T) {
 	}
 
 	for name, list := range map[string][]string{
-		"other arguments under one id":  {read("a", "x"), read("a", "y")},
-		"other id":                      {read("a", "x"), read("b", "x")},
-		"no ids, in one chunk":          {`{"function":{"name":"Read","arguments":"{}"}},{"function":{"name":"Read","arguments":"{}"}}`},
-		"pieces of two under one index": {read("", "x"), `{"index":0,"function":{"name":"Bash","arguments":""}}`, `{"index":0,"function":{"arguments":"{}"}}`},
+		"other arguments under one id": {read("a", "x"), read("a", "y")},
+		"other id":                     {read("a", "x"), read("b", "x")},
+		"no ids, in one chunk":         {`{"function":{"name":"Read","arguments":"{}"}},{"function":{"name":"Read","arguments":"{}"}}`},
+		"pieces of two under one index": {
+			read("", "x"), `{"index":0,"function":{"name":"Bash","arguments":""}}`, `{"index":0,"function":{"arguments":"{}"}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
@@ -214,17 +238,29 @@ func TestStream_splitCharacters(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"surrogates":                {[]string{delta(`{"content":"a\ud83d"}`), delta(`{"content":"\ude00b"}`)}, "a😀b"},
-		"surrogates around others":  {[]string{delta(`{"content":"\ud83d"}`), delta(`{"content":""}`), delta(`{"role":"assistant"}`), delta(`{"content":"\ude00"}`)}, "😀"},
-		"in one chunk":              {[]string{delta(`{"content":"\ud83d\ude00"}`)}, "😀"},
-		"bytes":                     {[]string{delta("{\"content\":\"a\xf0\x9f\"}"), delta("{\"content\":\"\x98\"}"), delta("{\"content\":\"\x80b\"}")}, "a😀b"},
-		"lone high half":            {[]string{delta(`{"content":"a\ud83d"}`), delta(`{"content":"b"}`)}, "a\uFFFDb"},
-		"lone low half":             {[]string{delta(`{"content":"a\ude00b"}`)}, "a\uFFFDb"},
-		"high half at the end":      {[]string{delta(`{"content":"a\ud83d"}`)}, "a\uFFFD"},
-		"two high halves":           {[]string{delta(`{"content":"\ud83d"}`), delta(`{"content":"\ud83d"}`), delta(`{"content":"\ude00"}`)}, "\uFFFD😀"},
-		"cut bytes":                 {[]string{delta("{\"content\":\"a\xf0\x9f\"}"), delta(`{"content":"b"}`)}, "a\uFFFDb"},
-		"text so far, cut in pairs": {[]string{delta(`{"content":"so \ud83d"}`), delta(`{"content":"so \ud83d\ude00"}`), delta(`{"content":"so \ud83d\ude00 is"}`)}, "so 😀 is"},
-		"escapes":                   {[]string{delta(`{"content":"\"\\\/\b\f\n\r\t\u00e9\u0041"}`)}, "\"\\/\b\f\n\r\téA"},
+		"surrogates": {[]string{delta(`{"content":"a\ud83d"}`), delta(`{"content":"\ude00b"}`)}, "a😀b"},
+		"surrogates around others": {
+			[]string{delta(`{"content":"\ud83d"}`), delta(`{"content":""}`), delta(`{"role":"assistant"}`), delta(`{"content":"\ude00"}`)},
+			"😀",
+		},
+		"in one chunk": {[]string{delta(`{"content":"\ud83d\ude00"}`)}, "😀"},
+		"bytes": {
+			[]string{delta("{\"content\":\"a\xf0\x9f\"}"), delta("{\"content\":\"\x98\"}"), delta("{\"content\":\"\x80b\"}")},
+			"a😀b",
+		},
+		"lone high half":       {[]string{delta(`{"content":"a\ud83d"}`), delta(`{"content":"b"}`)}, "a\uFFFDb"},
+		"lone low half":        {[]string{delta(`{"content":"a\ude00b"}`)}, "a\uFFFDb"},
+		"high half at the end": {[]string{delta(`{"content":"a\ud83d"}`)}, "a\uFFFD"},
+		"two high halves": {
+			[]string{delta(`{"content":"\ud83d"}`), delta(`{"content":"\ud83d"}`), delta(`{"content":"\ude00"}`)},
+			"\uFFFD😀",
+		},
+		"cut bytes": {[]string{delta("{\"content\":\"a\xf0\x9f\"}"), delta(`{"content":"b"}`)}, "a\uFFFDb"},
+		"text so far, cut in pairs": {
+			[]string{delta(`{"content":"so \ud83d"}`), delta(`{"content":"so \ud83d\ude00"}`), delta(`{"content":"so \ud83d\ude00 is"}`)},
+			"so 😀 is",
+		},
+		"escapes": {[]string{delta(`{"content":"\"\\\/\b\f\n\r\t\u00e9\u0041"}`)}, "\"\\/\b\f\n\r\téA"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, streamed(t, append(c.lines, finish("stop"), done)...).Text)
@@ -297,9 +333,11 @@ func TestStream_oddMembers(t *testing.T) {
 		"members of other types": {
 			`data: {"id":7,"model":null,"created":"now","choices":[{"index":"0","delta":{"role":null,"content":"a","refusal":false},"finish_reason":false,"logprobs":3}],"usage":false}`,
 		},
-		"no choices":            {`data: {"choices":null}`, `data: {}`, `data: {"choices":{}}`, delta(`{"content":"a"}`)},
-		"data over two lines":   {"data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"a\"}}]}"},
-		"null choice and delta": {`data: {"choices":[null,{"delta":null,"message":null},{"delta":{"content":"a"}}]}`, delta(`{"content":"a"}`)},
+		"no choices":          {`data: {"choices":null}`, `data: {}`, `data: {"choices":{}}`, delta(`{"content":"a"}`)},
+		"data over two lines": {"data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"a\"}}]}"},
+		"null choice and delta": {
+			`data: {"choices":[null,{"delta":null,"message":null},{"delta":{"content":"a"}}]}`, delta(`{"content":"a"}`),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, "a", streamed(t, append(lines, finish("stop"), done)...).Text)

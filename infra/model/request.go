@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -120,12 +121,15 @@ func content(parts []domain.ContentPart) any {
 	return list
 }
 
+// unnamed is sent as the name of a call that came without one: servers refuse an empty name.
+const unnamed = "unnamed"
+
 func toolCalls(calls []domain.PromptCall, ids *callIDs) []openai.ToolCall {
 	out := make([]openai.ToolCall, 0, len(calls))
 	for _, call := range calls {
 		out = append(out, openai.ToolCall{
 			ID: ids.of(call.ID), Type: openai.ToolTypeFunction,
-			Function: openai.FunctionCall{Name: call.Name, Arguments: sendable(call.Arguments)},
+			Function: openai.FunctionCall{Name: cmp.Or(call.Name, unnamed), Arguments: sendable(call.Arguments)},
 		})
 	}
 

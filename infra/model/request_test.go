@@ -35,7 +35,7 @@ func TestRequestOnTheWire(t *testing.T) {
 			{Role: "assistant", Calls: []domain.PromptCall{
 				{ID: "own-a", ServerID: "a", Name: "Bash", Arguments: `{"command":"true"}`},
 				{ID: "own-b", ServerID: "b", Name: "Bash", Arguments: `{"command":`},
-				{ID: "own-c", ServerID: "c", Name: "Bash", Arguments: ``},
+				{ID: "own-c", ServerID: "c", Arguments: ``},
 			}},
 			{Role: "tool", ToolCallID: "own-a"},
 			{Role: "tool", ToolCallID: "own-b", Parts: []domain.ContentPart{{Type: "text", Text: "one"}, {Type: "text", Text: "two"}}},
@@ -63,7 +63,7 @@ func TestRequestOnTheWire(t *testing.T) {
 				{"id": "a", "type": "function", "function": {"name": "Bash", "arguments": "{\"command\":\"true\"}"}},
 				{"id": "b", "type": "function",
 				"function": {"name": "Bash", "arguments": "{\"malformed_arguments\":\"{\\\"command\\\":\"}"}},
-				{"id": "c", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}]},
+				{"id": "c", "type": "function", "function": {"name": "unnamed", "arguments": "{}"}}]},
 			{"role": "tool", "content": "", "tool_call_id": "a"},
 			{"role": "tool", "content": "one\ntwo", "tool_call_id": "b"}
 		],

@@ -112,8 +112,9 @@ func (j *joiner) add(piece string) string {
 		}
 
 		char, size := joined(text)
-		out.WriteString(char)
 		text = text[size:]
+
+		out.WriteString(char)
 	}
 
 	return out.String()
