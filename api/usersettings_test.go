@@ -55,6 +55,7 @@ var userSettingsWalk = []call{
 			{body: `{"domain":5}`, at: "body.domain"},
 			{body: `{"domain":"https://example.org"}`, at: "body.domain"},
 			{body: `{"domain":"*.org"}`, at: "body.domain"},
+			{body: `{"domain":"*.github.io"}`, at: "body.domain"},
 			{body: `{"domain":"` + strings.Repeat("x", 301) + `"}`, at: "body.domain"},
 			{body: `{"domain":"example.org","decision":"ask"}`, at: "body.decision"},
 		},

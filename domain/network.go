@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
 )
 
 // NetworkMode says how far the commands of a session reach into the network.
@@ -137,6 +138,22 @@ func ParseNetworkRule(pattern string) (NetworkRule, error) {
 
 	if _, err := netip.ParseAddr(rule.Host); rule.Below && (err == nil || !strings.Contains(rule.Host, ".")) {
 		return rule, notNetworkRule(pattern, "a star stands for names below a domain of two labels at least")
+	}
+
+	return rule, nil
+}
+
+// NewNetworkRule is ParseNetworkRule for a rule that is being made. It refuses one that
+// allows all names below a public suffix, such as co.uk or github.io: each of these names
+// belongs to somebody else.
+func NewNetworkRule(pattern string, decision PermissionDecision) (NetworkRule, error) {
+	rule, err := ParseNetworkRule(pattern)
+	if err != nil || !rule.Below || decision == PermissionDeny {
+		return rule, err
+	}
+
+	if suffix, _ := publicsuffix.PublicSuffix(rule.Host); suffix == rule.Host {
+		return rule, notNetworkRule(pattern, "anyone can have a name below "+rule.Host+", so name the hosts that are needed")
 	}
 
 	return rule, nil

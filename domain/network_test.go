@@ -153,3 +153,20 @@ func FuzzParseNetworkRule(f *testing.F) {
 		require.Equal(t, rule, again)
 	})
 }
+
+func TestNewNetworkRule_belowPublicSuffix(t *testing.T) {
+	t.Parallel()
+
+	for _, wide := range []string{"*.co.uk", "*.github.io", "*.s3.amazonaws.com", "*.GitHub.io.", "*.github.io:8443", "*.pages.dev", "*.com.br"} {
+		_, err := NewNetworkRule(wide, PermissionAllow)
+		require.ErrorContains(t, err, "anyone can have a name below", wide)
+
+		_, err = NewNetworkRule(wide, PermissionDeny)
+		require.NoError(t, err, "a rule that denies may be wide")
+	}
+
+	for _, narrow := range []string{"*.example.org", "*.ann.github.io", "ann.github.io", "github.io", "*.example.co.uk", "raw.githubusercontent.com"} {
+		_, err := NewNetworkRule(narrow, PermissionAllow)
+		require.NoError(t, err, narrow)
+	}
+}

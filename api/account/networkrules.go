@@ -80,14 +80,14 @@ func (a *NetworkRulesAPI) setNetworkRule(ctx context.Context, in *struct {
 	}
 },
 ) (*httpx.Body[domain.UserNetworkRule], error) {
-	rule, err := domain.ParseNetworkRule(strings.TrimSpace(in.Body.Domain))
-	if err != nil {
-		return nil, domain.Invalidf("body.domain", "%s", domain.CleanText(err.Error()))
-	}
-
 	decision := domain.PermissionAllow
 	if in.Body.Decision != nil {
 		decision = *in.Body.Decision
+	}
+
+	rule, err := domain.NewNetworkRule(strings.TrimSpace(in.Body.Domain), decision)
+	if err != nil {
+		return nil, domain.Invalidf("body.domain", "%s", domain.CleanText(err.Error()))
 	}
 
 	set, err := a.NetworkRules.SetNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, rule, decision)

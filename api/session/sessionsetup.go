@@ -108,7 +108,7 @@ func (a *SessionsAPI) checkNetwork(mode *domain.NetworkMode, setup *sessionSetup
 			continue
 		}
 
-		if _, err := domain.ParseNetworkRule(rule.Pattern); err != nil {
+		if _, err := domain.NewNetworkRule(rule.Pattern, rule.Decision); err != nil {
 			return domain.Invalidf(fmt.Sprintf("body.session_setup.permissions[%d].pattern", i), "%s", domain.CleanText(err.Error()))
 		}
 	}

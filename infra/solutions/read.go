@@ -176,7 +176,7 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 			return none, fmt.Errorf("solution.yaml: a permission's decision is allow, ask or deny, not %q", p.Decision)
 		}
 
-		if _, err := domain.ParseNetworkRule(p.Pattern); p.Tool == domain.NetworkTool && p.Pattern != "" && err != nil {
+		if _, err := domain.NewNetworkRule(p.Pattern, p.Decision); p.Tool == domain.NetworkTool && p.Pattern != "" && err != nil {
 			return none, fmt.Errorf("solution.yaml: permissions[%d].pattern: %w", i, err)
 		}
 

@@ -112,6 +112,80 @@ func TestWebFetch_asksForNewDomain(t *testing.T) {
 	s.checkEvents(session)
 }
 
+// allowAlways lets a caller answer the question for a new domain with Always allow.
+func allowAlways(s *stack, site string, caller domain.Caller) domain.SessionID {
+	session := s.session()
+	ack := s.send(session, unnamed(site, obj{"calls": []obj{fetchOf(site + "/always")}}, obj{"text": "done"}))
+	s.awaitEnd(session, ack.ChatID)
+
+	resolved, err := s.chats.Answer(s.t.Context(), caller, session, domain.Answer{
+		ToolCallID: s.asked(session, 1)[0].ToolCallID, Selections: map[string][]int{"0": {1}},
+	})
+	require.NoError(s.t, err)
+	require.True(s.t, resolved.Resolved)
+	s.awaitEnds(session, ack.ChatID, 2)
+
+	return session
+}
+
+func TestAnswer_alwaysByRestrictedKeyIsForSession(t *testing.T) {
+	t.Parallel()
+	s, site, hits := webStack(t)
+	key := s.caller
+	key.Scopes = []string{"chat", "sessions:read"}
+
+	session := allowAlways(s, site, key)
+	require.EqualValues(t, 1, hits.Load())
+
+	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	require.NoError(t, err)
+	require.Empty(t, rules)
+
+	made, _, _, err := s.journal.NetworkSession(t.Context(), session)
+	require.NoError(t, err)
+	require.Len(t, made.Setup.Permissions, 1)
+	require.Contains(t, s.messages(session)[1].ToolCalls[1].Result, domain.PermissionAllowSession, "the record says what was given")
+}
+
+func TestAnswer_alwaysIsAudited(t *testing.T) {
+	t.Parallel()
+	s, site, _ := webStack(t)
+	allowAlways(s, site, s.caller)
+
+	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	require.NoError(t, err)
+	require.Len(t, rules, 1)
+	require.Equal(t, domain.PermissionAllow, rules[0].Decision)
+
+	var target, host string
+	require.NoError(t, s.journal.Pool.QueryRow(t.Context(), `
+		SELECT target, details ->> 'domain' FROM audit WHERE action = 'network_rule.set' AND actor_id = $1`, s.caller.User.ID).Scan(&target, &host))
+	require.Equal(t, []string{rules[0].ID, rules[0].Domain}, []string{target, host})
+}
+
+func TestAnswer_alwaysKeepsDeny(t *testing.T) {
+	t.Parallel()
+	s, site, hits := webStack(t)
+	session := s.session()
+	ack := s.send(session, unnamed(site, obj{"calls": []obj{fetchOf(site + "/x")}}, obj{"text": "done"}))
+	s.awaitEnd(session, ack.ChatID)
+
+	rule, err := domain.ParseNetworkRule(strings.TrimPrefix(site, "http://"))
+	require.NoError(t, err)
+	_, err = s.db.SetNetworkRule(t.Context(), s.caller.User.ID, rule, domain.PermissionDeny)
+	require.NoError(t, err)
+
+	s.permit(session, s.asked(session, 1)[0], 1, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+
+	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	require.NoError(t, err)
+	require.Len(t, rules, 1)
+	require.Equal(t, domain.PermissionDeny, rules[0].Decision)
+	require.Contains(t, s.messages(session)[1].ToolCalls[0].Result, "do not allow")
+	require.Zero(t, hits.Load())
+}
+
 func TestWebFetch_refusesWithoutPerson(t *testing.T) {
 	t.Parallel()
 	s, site, hits := webStack(t)

@@ -18,7 +18,9 @@ import (
 // pages is a web of one page; a nil function has none.
 type pages func(ctx context.Context, url string) (tools.WebPage, error)
 
-func (p pages) Fetch(ctx context.Context, url string, _ func(string) bool) (tools.WebPage, error) { return p(ctx, url) }
+func (p pages) Fetch(ctx context.Context, url string, _ func(string) bool) (tools.WebPage, error) {
+	return p(ctx, url)
+}
 
 func (p pages) Destination(raw string) (host string, port uint16, err error) {
 	u, err := url.Parse(raw)

@@ -20,6 +20,9 @@ const (
 	maxAsked = 60_000
 	// maxFailedPage is how much of an error page is shown, in characters.
 	maxFailedPage = 2_000
+	// maxAskedURL is the longest URL that a question shows whole, in bytes; a longer one is
+	// fetched only where a rule allows its domain.
+	maxAskedURL = 3000
 	// askTimeout bounds the answer to a prompt; the page is given without one then.
 	askTimeout = 2 * time.Minute
 )
@@ -102,7 +105,7 @@ func (w webFetch) run(ctx context.Context, c *tools.Call) (tools.Result, error) 
 // What is refused is left to run, which says why.
 func (w webFetch) access(ctx context.Context, sessionID domain.SessionID, arguments json.RawMessage) *tools.Access {
 	in, err := tools.Decode[webFetchArguments](arguments)
-	if err != nil {
+	if err != nil || len(in.URL) > maxAskedURL {
 		return nil
 	}
 

@@ -2,6 +2,9 @@ package questions
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
 
 	"everloop/domain"
 )
@@ -34,6 +37,33 @@ func PermissionQuestion(callID, about string, session bool) json.RawMessage {
 	}{[]Question{{Question: "May the agent do this?\n\n" + about, Header: domain.PermissionDisplayName, Options: options}}, callID})
 
 	return asked
+}
+
+// WithoutAlways returns an answer in which a permission that is given always is given for
+// the session.
+func WithoutAlways(asked []Question, answer domain.Answer) domain.Answer {
+	selections := maps.Clone(answer.Selections)
+
+	for i, q := range asked {
+		always, session := q.option(domain.PermissionAllowAlways), q.option(domain.PermissionAllowSession)
+		if q.Header != domain.PermissionDisplayName || always < 0 || session < 0 {
+			continue
+		}
+
+		key := strconv.Itoa(i)
+		if slices.Contains(selections[key], always) {
+			selections[key] = []int{session}
+		}
+	}
+
+	answer.Selections = selections
+
+	return answer
+}
+
+// option returns the index of the option with a label; -1: there is none.
+func (q Question) option(label string) int {
+	return slices.IndexFunc(q.Options, func(o Option) bool { return o.Label == label })
 }
 
 // What is recorded of questions in a session whose owner skips confirmations: no user

@@ -76,7 +76,7 @@ func ParseAccess(arguments json.RawMessage) (allows []domain.NetworkRule, reason
 	}
 
 	for _, named := range in.Domains {
-		rule, err := domain.ParseNetworkRule(strings.TrimSpace(named))
+		rule, err := domain.NewNetworkRule(strings.TrimSpace(named), domain.PermissionAllow)
 		if err != nil {
 			return nil, "", err
 		}

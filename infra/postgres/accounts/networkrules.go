@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,7 +27,7 @@ func (a *Store) SetNetworkRule(ctx context.Context, userID string, rule domain.N
 	set domain.UserNetworkRule, err error,
 ) {
 	err = a.db.InTx(ctx, func(tx pgx.Tx) error {
-		set, err = SetNetworkRule(ctx, tx, userID, rule, decision)
+		set, err = setNetworkRule(ctx, tx, userID, rule, decision, true)
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -36,11 +37,26 @@ func (a *Store) SetNetworkRule(ctx context.Context, userID string, rule domain.N
 	return set, pg.Fault("write network rule", err)
 }
 
-// SetNetworkRule is Store.SetNetworkRule within a transaction. It returns pgx.ErrNoRows
-// if the user has too many rules.
-func SetNetworkRule(ctx context.Context, tx pgx.Tx, userID string, rule domain.NetworkRule, decision domain.PermissionDecision) (
-	domain.UserNetworkRule, error,
-) {
+// AllowNetworkRule stores the rule that an answer of a user allows, with its audit record,
+// in a transaction. A rule of the user that denies the same domain stays. It returns
+// pgx.ErrNoRows if the user has too many rules.
+func AllowNetworkRule(ctx context.Context, tx pgx.Tx, userID string, rule domain.NetworkRule, details map[string]string) error {
+	set, err := setNetworkRule(ctx, tx, userID, rule, domain.PermissionAllow, false)
+	if err != nil || set.Decision != domain.PermissionAllow {
+		return err
+	}
+
+	details = maps.Clone(details)
+	details["domain"], details["decision"] = set.Domain, string(set.Decision)
+
+	return writeAudit(ctx, tx, userID, "network_rule.set", set.ID, details)
+}
+
+// setNetworkRule stores a rule. Without replace, the decision of a rule for the same domain
+// stays, and the result has it.
+func setNetworkRule(
+	ctx context.Context, tx pgx.Tx, userID string, rule domain.NetworkRule, decision domain.PermissionDecision, replace bool,
+) (domain.UserNetworkRule, error) {
 	// The row of the user serialises writers, so that they count each other's rules.
 	rows, _ := tx.Query(ctx, `SELECT 1 FROM users WHERE id = $1 FOR NO KEY UPDATE`, userID)
 	rows.Close()
@@ -53,9 +69,13 @@ func SetNetworkRule(ctx context.Context, tx pgx.Tx, userID string, rule domain.N
 		INSERT INTO network_rules (id, user_id, domain, decision)
 		SELECT @id, @user, @domain, @decision
 		WHERE  (SELECT count(*) FROM network_rules WHERE user_id = @user AND domain <> @domain) < @most
-		ON CONFLICT (user_id, domain) DO UPDATE SET decision = excluded.decision
+		ON CONFLICT (user_id, domain) DO UPDATE
+		SET decision = CASE WHEN @replace THEN excluded.decision ELSE network_rules.decision END
 		RETURNING `+networkRuleColumns,
-		pgx.NamedArgs{"id": domain.NewID(), "user": userID, "domain": rule.String(), "decision": decision, "most": domain.MaxNetworkRules})
+		pgx.NamedArgs{
+			"id": domain.NewID(), "user": userID, "domain": rule.String(), "decision": decision, "most": domain.MaxNetworkRules,
+			"replace": replace,
+		})
 
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.UserNetworkRule])
 }

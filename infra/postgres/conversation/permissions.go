@@ -69,7 +69,7 @@ func allowAlways(ctx context.Context, tx *pg.Tx, q domain.Question) (kept bool, 
 			return false, nil
 		}
 
-		_, err = accounts.SetNetworkRule(ctx, tx, owner, rule, domain.PermissionAllow)
+		err = accounts.AllowNetworkRule(ctx, tx, owner, rule, map[string]string{"question_id": q.ID, "session_id": string(q.SessionID)})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}
