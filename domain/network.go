@@ -145,7 +145,7 @@ func ParseNetworkRule(pattern string) (NetworkRule, error) {
 
 // NewNetworkRule is ParseNetworkRule for a rule that is being made. It refuses one that
 // allows all names below a public suffix, such as co.uk or github.io: each of these names
-// belongs to somebody else.
+// has another owner.
 func NewNetworkRule(pattern string, decision PermissionDecision) (NetworkRule, error) {
 	rule, err := ParseNetworkRule(pattern)
 	if err != nil || !rule.Below || decision == PermissionDeny {

@@ -14,13 +14,19 @@ var noLog = log.New(io.Discard, "", 0)
 // tracked is a connection that is closed with its command, once.
 type tracked struct {
 	net.Conn
+	host    string // of a connection to the network; empty: from the command
+	port    uint16
 	closing func() error
 }
 
 // track keeps a connection until it is closed; ended is called then. When the command
 // has ended already, it is closed at once.
 func (c *Command) track(conn net.Conn, ended func()) net.Conn {
-	t := &tracked{Conn: conn}
+	return c.keep(&tracked{Conn: conn}, ended)
+}
+
+func (c *Command) keep(t *tracked, ended func()) net.Conn {
+	conn := t.Conn
 	t.closing = sync.OnceValue(func() error {
 		c.mu.Lock()
 		delete(c.open, t)

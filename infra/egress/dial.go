@@ -89,7 +89,7 @@ func (c *Command) dial(ctx context.Context, named string, port uint16) (net.Conn
 		return nil, fmt.Errorf("%s cannot be reached: %s", place(host, port), unreachable(ctx, err))
 	}
 
-	return c.track(idle{metered{conn, record}, c.proxy.cfg.Idle}, func() {}), nil
+	return c.keep(&tracked{Conn: idle{metered{conn, record}, c.proxy.cfg.Idle}, host: host, port: port}, func() {}), nil
 }
 
 func (c *Command) refuse(host string, port uint16, why string) error {

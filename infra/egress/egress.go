@@ -77,16 +77,16 @@ type Command struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[net.Conn]struct{}
+	open   map[*tracked]struct{}
 	busy   sync.WaitGroup
 }
 
 // Open gives a command its proxy. The policy is read with the first connection and
-// then again every few seconds. Close must be called.
+// then again every second, also for the connections that are open. Close must be called.
 func (p *Proxy) Open(policy Policy) *Command {
 	c := &Command{
 		proxy: p, rules: rules{read: policy}, requests: newHandover(),
-		places: make(chan struct{}, p.cfg.PerCommand), open: map[net.Conn]struct{}{},
+		places: make(chan struct{}, p.cfg.PerCommand), open: map[*tracked]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.transport = &http.Transport{
@@ -123,6 +123,7 @@ func (c *Command) Serve(listener net.Listener) {
 		c.accept(listener)
 	}()
 	go func() { _ = c.server.Serve(c.requests) }()
+	go c.watch()
 
 	context.AfterFunc(c.ctx, func() { _ = listener.Close() })
 }

@@ -620,6 +620,89 @@ func TestProxy_rulesOfTheMoment(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 }
 
+// Open connections end when a change of the policy no longer allows them, whatever
+// protocol they came by; others stay.
+func TestProxy_closesWhatIsNoLongerAllowed(t *testing.T) {
+	t.Parallel()
+
+	hold := make(chan struct{})
+	stream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "first\n")
+		_ = http.NewResponseController(w).Flush()
+
+		<-hold
+	}))
+	t.Cleanup(stream.Close)
+	t.Cleanup(func() { close(hold) })
+
+	withdrawn, other := echo(t), echo(t)
+	at := hostPort(t, stream)
+
+	for name, changed := range map[string]domain.NetworkPolicy{
+		"deny": domain.NewNetworkPolicy(domain.NetworkRules, []domain.PermissionRule{
+			{Tool: domain.NetworkTool, Pattern: withdrawn, Decision: domain.PermissionDeny},
+			{Tool: domain.NetworkTool, Pattern: at, Decision: domain.PermissionDeny},
+			{Tool: domain.NetworkTool, Pattern: withdrawn, Decision: domain.PermissionAllow},
+			{Tool: domain.NetworkTool, Pattern: other, Decision: domain.PermissionAllow},
+		}),
+		"withdrawn rule": allowing(other),
+		"none":           {}, // network none, and planning
+	} {
+		t.Run(name, func(t *testing.T) {
+			guard, err := netguard.New([]string{withdrawn, other, at}, nil)
+			require.NoError(t, err)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+
+			var policy atomic.Pointer[domain.NetworkPolicy]
+
+			before := allowing(withdrawn, other, at)
+			policy.Store(&before)
+
+			c := New(Config{Guard: guard}).Open(func(context.Context) (domain.NetworkPolicy, error) { return *policy.Load(), nil })
+			c.Serve(listener)
+			t.Cleanup(func() { c.Close() })
+
+			s := env{c, t, listener.Addr().String()}
+			_, tunnel, status := s.connect(withdrawn)
+			require.Contains(t, status, "200")
+
+			dialer, err := proxy.SOCKS5("tcp", s.addr, nil, nil)
+			require.NoError(t, err)
+			socks, err := dialer.Dial("tcp", withdrawn)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = socks.Close() })
+			require.NoError(t, socks.SetDeadline(time.Now().Add(2*time.Minute)))
+
+			stays, in, status := s.connect(other)
+			require.Contains(t, status, "200")
+
+			response, err := s.client().Get(stream.URL)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = response.Body.Close() })
+
+			policy.Store(&changed)
+
+			for what, open := range map[string]io.Reader{"CONNECT": tunnel, "SOCKS": socks, "HTTP": response.Body} {
+				_, err := io.Copy(io.Discard, open)
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded, what)
+			}
+
+			_, err = io.WriteString(stays, "x")
+			if changed.Mode.Open() {
+				require.NoError(t, err)
+				got, err := in.ReadByte()
+				require.NoError(t, err, "another domain's tunnel stays")
+				require.Equal(t, byte('x'), got)
+			} else {
+				_, err = in.ReadByte()
+				require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+				require.Error(t, err)
+			}
+		})
+	}
+}
+
 func TestProxy_notAProxyRequest(t *testing.T) {
 	t.Parallel()
 

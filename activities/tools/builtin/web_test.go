@@ -6,7 +6,10 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -178,6 +181,40 @@ func TestWebTools_followNetworkPolicy(t *testing.T) {
 		require.Equal(t, c.refused == "", fetched, name)
 		require.Contains(t, result.Output, c.refused, name)
 	}
+}
+
+// changingPolicy is a policy that a test replaces.
+type changingPolicy struct {
+	policy
+	now atomic.Pointer[domain.NetworkPolicy]
+}
+
+func (p *changingPolicy) NetworkPolicy(context.Context, domain.SessionID) (domain.NetworkPolicy, error) {
+	return *p.now.Load(), nil
+}
+
+func TestWebFetch_endsWhenNoLongerAllowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		policies, none, public := &changingPolicy{}, domain.NetworkPolicy{}, domain.NewNetworkPolicy(domain.NetworkPublic, nil)
+		policies.now.Store(&public)
+
+		began := time.Now()
+		hanging := pages(func(ctx context.Context, _ string) (tools.WebPage, error) {
+			policies.now.Store(&none)
+			<-ctx.Done()
+
+			return tools.WebPage{}, context.Cause(ctx)
+		})
+
+		result, err := callWeb(
+			t, tools.Deps{Web: hanging, Outbound: domain.NetworkPublic, Policies: policies}, "WebFetch", toolstest.Args{"url": namedPage},
+		)
+		require.NoError(t, err)
+		require.True(t, result.IsError)
+		require.Contains(t, result.Output, "do not allow named.example")
+		require.LessOrEqual(t, time.Since(began), 2*time.Second) // of the bubble's clock
+	})
 }
 
 func TestWebFetch_namesPage(t *testing.T) {

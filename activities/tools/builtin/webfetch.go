@@ -67,7 +67,10 @@ func (w webFetch) run(ctx context.Context, c *tools.Call) (tools.Result, error) 
 		return webTrouble("The page was not fetched", err)
 	}
 
-	page, err := w.web.Fetch(ctx, in.URL, func(next string) bool { return w.followed(ctx, c.Session.ID, next) })
+	allowed, stop := w.whileAllowed(ctx, c.Session.ID, in.URL)
+	defer stop()
+
+	page, err := w.web.Fetch(allowed, in.URL, func(next string) bool { return w.followed(ctx, c.Session.ID, next) })
 	if ctx.Err() != nil {
 		return tools.Result{}, context.Cause(ctx)
 	}
@@ -162,6 +165,36 @@ func (w webFetch) admit(ctx context.Context, sessionID domain.SessionID, url str
 	default:
 		return nil
 	}
+}
+
+// policyEvery is how often the policy is read while a page is fetched: a change takes effect
+// within two seconds (docs/network.md#rules).
+const policyEvery = time.Second
+
+// whileAllowed returns a context that ends, with the refusal as its cause, when the policy of
+// the session no longer allows the page. The caller stops it.
+func (w webFetch) whileAllowed(ctx context.Context, sessionID domain.SessionID, url string) (context.Context, func()) {
+	allowed, cancel := context.WithCancelCause(ctx)
+
+	go func() {
+		ticker := time.NewTicker(policyEvery)
+		defer ticker.Stop()
+
+		for {
+			select {
+			case <-allowed.Done():
+				return
+			case <-ticker.C:
+			}
+
+			err := w.admit(allowed, sessionID, url)
+			if _, refused := tools.Refusal(err); refused {
+				cancel(err)
+			}
+		}
+	}()
+
+	return allowed, func() { cancel(nil) }
 }
 
 // followed reports whether the permission rules allow the page that a page of the same host
