@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -208,10 +207,8 @@ func TestAgents_visibility(t *testing.T) {
 	require.Equal(t, "team", w.do("GET", "/api/prod_agents/"+other, w.ann, "").json()["agent"].(map[string]any)["visibility"])
 	instance := w.agentInstance()
 	w.do("GET", "/api/prod_agents/"+shown, w.bob, "").code(404, "prod_agent_not_found")
-	bobID := w.do("GET", "/api/auth/me", w.bob, "").json()["id"].(string)
-	_, err := w.db.Pool.Exec(t.Context(), fmt.Sprintf(
-		`CREATE OR REPLACE VIEW workspace_peers AS SELECT '%s'::text AS user_id, '%s'::text AS peer_id`, bobID, w.annID))
-	require.NoError(t, err)
+	workspace := w.do("POST", "/api/prod_workspaces", w.ann, `{"name":"W"}`).json()["id"].(string)
+	w.joins(workspace, "bob", w.bob, "member")
 
 	require.Equal(t, 200, w.do("GET", "/api/prod_agents/"+shown, w.bob, "").status)
 	require.Len(t, w.do("GET", "/api/prod_agents", w.bob, "").json()["items"], 1)
@@ -219,6 +216,9 @@ func TestAgents_visibility(t *testing.T) {
 	w.do("GET", "/api/prod_agents/"+other, w.bob, "").code(404, "prod_agent_not_found")
 	w.do("PUT", "/api/prod_agents/"+shown, w.bob, `{`+agentFields+`}`).code(403, "forbidden")
 	w.do("DELETE", "/api/prod_agents/"+shown, w.bob, "").code(403, "forbidden")
+	w.do("GET", "/api/agent-instances/"+instance, w.bob, "").code(404, "agent_instance_not_found")
+	require.Equal(t, 200,
+		w.do("PATCH", "/api/agent-instances/"+instance, w.ann, `{"shared_with":[{"workspace_id":"`+workspace+`"}]}`).status)
 	require.Equal(t, 200, w.do("GET", "/api/agent-instances/"+instance, w.bob, "").status)
 	w.do("PATCH", "/api/agent-instances/"+instance, w.bob, `{"name":"x"}`).code(403, "forbidden")
 	w.do("DELETE", "/api/agent-instances/"+instance, w.bob, "").code(403, "forbidden")

@@ -75,6 +75,8 @@ var auditedAs = map[string]string{
 	"PUT /api/prod_workspaces/{workspace_id}/assistant-session":                            "workspace.assistant",
 	"POST /api/prod_workspaces/{workspace_id}/members":                                     "workspace.member",
 	"DELETE /api/prod_workspaces/{workspace_id}/members/{user_id}":                         "workspace.member_remove",
+	"POST /api/invitations/{invitation_id}/accept":                                         "workspace.join",
+	"POST /api/invitations/{invitation_id}/decline":                                        "workspace.decline",
 	"POST /api/prod_workspaces/{workspace_id}/squads":                                      "workspace.squad",
 	"PATCH /api/prod_workspaces/{workspace_id}/squads/{squad_id}":                          "workspace.squad_change",
 	"DELETE /api/prod_workspaces/{workspace_id}/squads/{squad_id}":                         "workspace.squad_delete",

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain/board"
+	"everloop/infra/postgres/pgtest"
 )
 
 const (
@@ -268,8 +269,7 @@ func (w *world) boardOfAnn() (b aBoard) {
 	require.NoError(w.t, err)
 	b.workspace, b.agent = made.ID, w.agentInstance()
 	b.guest, _ = w.person("guest-"+made.Slug, false)
-	_, err = w.db.SetMember(ctx, w.annID, made.ID, b.guest, board.WorkspaceMember)
-	require.NoError(w.t, err)
+	pgtest.Join(w.t, w.db, w.annID, made.ID, b.guest, board.WorkspaceMember)
 	squad, err := w.db.CreateSquad(ctx, w.annID, made.ID, board.Squad{Name: "Squad", LeaderID: b.agent, Members: []board.SquadMember{}})
 	require.NoError(w.t, err)
 
@@ -300,7 +300,7 @@ func TestProdWorkspaces_roles(t *testing.T) {
 	at := "/api/prod_workspaces/" + b.workspace
 	w.do("GET", at, w.bob, "").code(404, "workspace_not_found")
 	w.do("DELETE", at+"/members/"+w.annID, w.ann, "").code(409, "last_owner")
-	require.Equal(t, 200, w.do("POST", at+"/members", w.ann, `{"user_id":"bob","role":"viewer"}`).status)
+	w.joins(b.workspace, "bob", w.bob, "viewer")
 	require.Equal(t, 200, w.do("GET", at+"/issues/"+b.issue, w.bob, "").status)
 
 	for _, c := range [][3]string{
@@ -337,7 +337,7 @@ func TestIssues_deletion(t *testing.T) {
 	w := newWorld(t)
 	b := w.boardOfAnn()
 	at := "/api/prod_workspaces/" + b.workspace
-	require.Equal(t, 200, w.do("POST", at+"/members", w.ann, `{"user_id":"bob","role":"member"}`).status)
+	w.joins(b.workspace, "bob", w.bob, "member")
 	w.do("DELETE", at+"/issues/"+b.issue, w.bob, "").code(403, "workspace_role_required")
 	own := w.do("POST", at+"/issues", w.bob, `{"title":"mine"}`).json()["id"].(string)
 	require.Equal(t, 200, w.do("DELETE", at+"/issues/"+own, w.bob, "").status, "it is of the caller")

@@ -183,8 +183,8 @@ func TestScheduledTasks_ofAWorkspace(t *testing.T) {
 	require.Equal(t, []int{1, 0}, []int{listed(w.ann), listed(w.bob)})
 	w.do("GET", at+"/"+task, w.bob, "").code(404, "scheduled_task_not_found")
 
-	member := `{"user_id":"bob","role":"viewer"}`
-	added := w.do("POST", "/api/prod_workspaces/"+workspace+"/members", w.ann, member).json()["user_id"].(string)
+	w.joins(workspace, "bob", w.bob, "viewer")
+	added := w.do("GET", "/api/auth/me", w.bob, "").json()["id"].(string)
 	require.Equal(t, []int{1, 1}, []int{listed(w.ann), listed(w.bob)})
 	require.Equal(t, workspace, w.do("GET", at+"/"+task, w.bob, "").json()["workspace_id"])
 	require.Equal(t, 200, w.do("GET", at+"/"+task+"/runs", w.bob, "").status)

@@ -53,7 +53,7 @@ const (
 var walk = slices.Concat(
 	basicWalk, memoryWalk, annotationWalk, solutionWalk, userSettingsWalk, diagnosticsWalk, administrationWalk, skillWalk, filesWalk,
 	registryWalk, runsWalk, computeWalk, appsWalk, historyWalk, contextWalk, transferWalk, prodSolutionsWalk, schedulesWalk, agentsWalk,
-	webhooksWalk, usageWalk, dagRunsWalk, prodWorkspacesWalk, issuesWalk,
+	webhooksWalk, usageWalk, dagRunsWalk, prodWorkspacesWalk, invitationsWalk, issuesWalk,
 )
 
 var basicWalk = []call{
@@ -474,6 +474,10 @@ func (w *world) ready(c call) (named call, who string) {
 		"{hook}", hook,
 		"{delivery}", delivery,
 	)
+	if strings.Contains(c.url, "{invitation}") {
+		c.url = strings.ReplaceAll(c.url, "{invitation}", w.invited())
+	}
+
 	if strings.Contains(c.url+c.body+c.missing, "{w}") {
 		b := w.boardOfAnn()
 		at := strings.NewReplacer("{w}", b.workspace, "{j}", b.issue, "{y}", b.worked, "{x}", b.run, "{guest}", b.guest, "{agent}", b.agent,

@@ -88,6 +88,12 @@ type Session struct {
 	AssistsSolutions bool `db:"assists_solutions"`
 }
 
+// SteeredByOthers reports whether the session works on the issues of a production workspace,
+// whose members steer the agent and read what it did.
+func (s Session) SteeredByOthers() bool {
+	return s.WorkspaceID != nil && s.Setup.Agent != nil && s.Setup.Agent.InstanceID != ""
+}
+
 // ViewerRole is what a caller is to a session (docs/rest.md#sessions).
 type ViewerRole string
 

@@ -229,8 +229,8 @@ test('a question that no user answers is escalated to another user, or answered 
   };
   const [deputy, viewer, other] = [await person('deputy'), await person('viewer'), await person('other')];
   const board = `/api/prod_workspaces/${(await fixture.rest.post('/api/prod_workspaces', { name: 'Approvals' })).id}`;
-  await fixture.rest.post(`${board}/members`, { user_id: deputy.id, role: 'member' });
-  await fixture.rest.post(`${board}/members`, { user_id: viewer.id, role: 'viewer' });
+  await fixture.rest.join(board, deputy.rest, deputy.id, 'member');
+  await fixture.rest.join(board, viewer.rest, viewer.id, 'viewer');
 
   const gated = (escalation) => graph(
     [bashNode('gate', 'echo done', { approval: { policy: 'required', escalation } })], ['s', 'gate'], ['gate', 'z'],

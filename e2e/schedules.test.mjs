@@ -138,7 +138,7 @@ test('members of the workspace of a task read it, its runs and its sessions', as
   assert.equal((await read(task)).workspace_id, workspace);
   const { session_id: session } = await ended(task, await runNow(task));
   assert.equal((await reader.call('GET', `/api/sessions/${session}`)).status, 404);
-  await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'viewer' });
+  await fixture.rest.join(board, reader, added.user.id, 'viewer');
   const seen = await reader.detail(session);
   assert.deepEqual([seen.viewer_role, seen.workspace_id], ['viewer', workspace]);
   assert.deepEqual((await reader.get(`/api/scheduled-tasks?workspace_id=${workspace}`)).map((t) => t.id), [task.id]);

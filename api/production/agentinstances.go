@@ -19,12 +19,13 @@ type AgentInstanceRef struct {
 // InstanceOptions are the fields that a creation and a change have in common; left out or
 // null: the default, or as before.
 type InstanceOptions struct {
-	Visibility         *prodagent.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user." example:"workspace"`
+	Visibility         *prodagent.Visibility `json:"visibility,omitempty" nullable:"true" maxLength:"32" doc:"Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces in shared_with; private and any other word, no other user." example:"workspace"`
+	SharedWith         []prodagent.Share     `json:"shared_with,omitempty" nullable:"true" maxItems:"100" doc:"The production workspaces whose members may assign issues to it, of which its owner must be a member; default none. A change replaces them."`
 	Instructions       *string               `json:"instructions,omitempty" nullable:"true" maxLength:"200000" doc:"What the agent is to do; added to the system prompt." example:"Review each change for errors."`
 	Description        *string               `json:"description,omitempty" nullable:"true" maxLength:"20000" doc:"The description."`
 	Model              *string               `json:"model,omitempty" nullable:"true" maxLength:"256" doc:"The model of its sessions; empty: the service's default."`
 	MaxConcurrentTasks *int                  `json:"max_concurrent_tasks,omitempty" nullable:"true" minimum:"1" maximum:"100" doc:"Issues that it works on at once; default 6." example:"6"`
-	Env                map[string]string     `json:"env,omitempty" nullable:"true" doc:"Environment of the tools of its owner's sessions; never returned. A change replaces it." example:"{\"GREETING\": \"hello\"}"`
+	Env                map[string]string     `json:"env,omitempty" nullable:"true" doc:"Environment of the tools of its owner's sessions; never returned. Runs of issues get it as shared_with allows. A change replaces it." example:"{\"GREETING\": \"hello\"}"`
 }
 
 type newAgentInstance struct {
@@ -78,7 +79,7 @@ func (a *AgentInstancesAPI) Register(r *httpx.Server) {
 		Summary:     "Create an agent instance without a production agent",
 		Description: "A general agent with its own instructions. To make one of a production agent, instantiate that.",
 		Scope:       auth.Workspaces, Audit: "agent_instance.create",
-		Errors:  httpx.Codes{409: "agent_instance_limit", 422: "runtime_not_found unknown_model"},
+		Errors:  httpx.Codes{404: onWorkspace, 409: "agent_instance_limit", 422: "runtime_not_found unknown_model"},
 		Example: `{"name": "Reviewer", "runtime_id": "builtin", "instructions": "Review each change for errors."}`,
 	}, a.create)
 	httpx.Register(r, httpx.Operation{
@@ -98,7 +99,7 @@ func (a *AgentInstancesAPI) Register(r *httpx.Server) {
 		Summary:     "Update or archive an agent instance",
 		Description: "Fields left out keep their values. Its sessions stay as they are; new ones are made as it is then.",
 		Scope:       auth.Workspaces, Audit: "agent_instance.change",
-		Errors:  httpx.Codes{403: "forbidden", 404: onInstance, 422: "runtime_not_found unknown_model"},
+		Errors:  httpx.Codes{403: "forbidden", 404: onInstance + " " + onWorkspace, 422: "runtime_not_found unknown_model"},
 		Example: `{"max_concurrent_tasks": 2}`,
 	}, a.update)
 	httpx.Register(r, httpx.Operation{
@@ -123,7 +124,7 @@ func (a *AgentInstancesAPI) create(ctx context.Context, in *struct{ Body newAgen
 	wanted := prodagent.Instance{
 		OwnerID: httpx.CallerOf(ctx).User.ID, Name: b.Name, RuntimeID: b.RuntimeID, Description: fields.Value(b.Description),
 		Instructions: fields.Value(b.Instructions), Visibility: prodagent.VisibilityWorkspace, Model: fields.OrNil(b.Model),
-		MaxConcurrentTasks: prodagent.DefaultTasks, Env: env,
+		SharedWith: fields.OrEmpty(b.SharedWith), MaxConcurrentTasks: prodagent.DefaultTasks, Env: env,
 	}
 	fields.Set(&wanted.Visibility, fields.OrNil(b.Visibility))
 	fields.Set(&wanted.MaxConcurrentTasks, b.MaxConcurrentTasks)
@@ -155,7 +156,7 @@ func (a *AgentInstancesAPI) update(ctx context.Context, in *struct {
 
 	change := prodagent.InstanceChange{
 		Name: b.Name, Description: b.Description, Instructions: b.Instructions, Visibility: fields.OrNil(b.Visibility), Model: b.Model,
-		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived,
+		MaxConcurrentTasks: b.MaxConcurrentTasks, RuntimeID: b.RuntimeID, Archived: b.Archived, SharedWith: b.SharedWith,
 	}
 	if b.Env != nil {
 		env, err := fields.CleanEnv(b.Env)

@@ -27,6 +27,12 @@ type Boards interface {
 	Members(ctx context.Context, userID, workspaceID string) ([]board.WorkspaceMembership, error)
 	SetMember(ctx context.Context, callerID, workspaceID, user string, role board.WorkspaceRole) (board.WorkspaceMembership, error)
 	RemoveMember(ctx context.Context, callerID, workspaceID, userID string) error
+	WorkspaceInvitations(ctx context.Context, userID, workspaceID string) ([]board.WorkspaceMembership, error)
+	// Invitations are the open ones of the user. AcceptInvitation and DeclineInvitation return
+	// invitation_not_found for all others.
+	Invitations(ctx context.Context, userID string) ([]board.Invitation, error)
+	AcceptInvitation(ctx context.Context, userID, id string) (board.Workspace, error)
+	DeclineInvitation(ctx context.Context, userID, id string) error
 	Squads(ctx context.Context, userID, workspaceID string) ([]board.Squad, error)
 	CreateSquad(ctx context.Context, userID, workspaceID string, in board.Squad) (board.Squad, error)
 	// ChangeSquad and DeleteSquad give squad_not_found; a squad with a run that works stays.
@@ -92,7 +98,7 @@ type newWorkspaceBody struct {
 }
 
 type newMemberBody struct {
-	UserID string               `json:"user_id" minLength:"1" maxLength:"128" doc:"The user: the id, or the user name." example:"bob"`
+	UserID string               `json:"user_id" minLength:"1" maxLength:"128" doc:"The user: the id, or the exact user name." example:"bob"`
 	Role   *board.WorkspaceRole `json:"role,omitempty" nullable:"true" enum:"owner,admin,member,viewer" doc:"The role; default member."`
 }
 
@@ -114,6 +120,11 @@ type squadChangeBody struct {
 type SquadRef struct {
 	ProdWorkspaceRef
 	SquadID string `path:"squad_id" maxLength:"128" doc:"The squad." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafba"`
+}
+
+// InvitationRef is the path of an operation on one invitation.
+type InvitationRef struct {
+	InvitationID string `path:"invitation_id" maxLength:"128" doc:"The invitation." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb9"`
 }
 
 type assistantSession struct {
@@ -138,8 +149,9 @@ type ProdWorkspacesAPI struct {
 }
 
 const (
-	boardTag    = "Production workspaces"
-	onWorkspace = "workspace_not_found"
+	boardTag     = "Production workspaces"
+	onWorkspace  = "workspace_not_found"
+	onInvitation = "invitation_not_found"
 )
 
 // Register adds the operations of the area to the interface.
@@ -174,10 +186,11 @@ func (a *ProdWorkspacesAPI) Register(r *httpx.Server) {
 		return httpx.Answer(fields.OkBody{OK: true}, a.Board.DeleteWorkspace(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID))
 	})
 	a.registerMembers(r)
+	a.registerInvitations(r)
 	httpx.Register(r, httpx.Operation{
 		ID: "list-prod-workspace-agents", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/agents", Tag: boardTag,
 		Summary:     "List the agent instances that issues can be assigned to, newest first",
-		Description: "Those of all members, but for private ones of others and archived ones.",
+		Description: "The caller's own, and those that their owners, at least members, share with the workspace; no archived ones.",
 		Scope:       auth.Workspaces, Errors: httpx.Codes{404: onWorkspace},
 	}, a.listAgents)
 	httpx.Register(r, httpx.Operation{
@@ -207,11 +220,12 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "set-prod-workspace-member", Method: fiber.MethodPost, Path: "/api/prod_workspaces/{workspace_id}/members", Tag: boardTag,
-		Summary: "Add a member to a production workspace, or give one another role",
-		Description: "For administrators and owners of the workspace. A member cannot assign or remove a role above their own, and one " +
-			"owner stays.",
+		Summary: "Invite a user to a production workspace, or give a member another role",
+		Description: "For administrators and owners of the workspace. The user becomes a member by accepting the invitation, and is " +
+			"invisible in the workspace before. The response is the same for users that do not exist. A member cannot assign or remove " +
+			"a role above their own, and one owner stays.",
 		Scope: auth.Workspaces, Audit: "workspace.member",
-		Errors:  httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found user_not_found", 409: "member_limit last_owner"},
+		Errors:  httpx.Codes{403: "workspace_role_required", 404: onWorkspace, 409: "member_limit last_owner"},
 		Example: `{"user_id": "bob", "role": "member"}`,
 	}, a.setMember)
 	httpx.Register(r, httpx.Operation{
@@ -219,8 +233,8 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 		Method:      fiber.MethodDelete,
 		Path:        "/api/prod_workspaces/{workspace_id}/members/{user_id}",
 		Tag:         boardTag,
-		Summary:     "Remove a member from a production workspace, or leave it",
-		Description: "Others are removed by administrators and owners of the workspace.",
+		Summary:     "Remove a member from a production workspace, leave it, or withdraw an invitation",
+		Description: "Others are removed by administrators and owners of the workspace. An invitation is named by its user_id.",
 		Scope:       auth.Workspaces,
 		Audit:       "workspace.member_remove",
 		Errors:      httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found member_not_found", 409: "last_owner"},
@@ -262,6 +276,53 @@ func (a *ProdWorkspacesAPI) registerMembers(r *httpx.Server) {
 		Scope: auth.Workspaces, Audit: "workspace.squad_delete",
 		Errors: httpx.Codes{403: "workspace_role_required", 404: "workspace_not_found squad_not_found", 409: "issue_run_active"},
 	}, a.deleteSquad)
+}
+
+func (a *ProdWorkspacesAPI) registerInvitations(r *httpx.Server) {
+	httpx.Register(r, httpx.Operation{
+		ID: "list-prod-workspace-invitations", Method: fiber.MethodGet, Path: "/api/prod_workspaces/{workspace_id}/invitations",
+		Tag:         boardTag,
+		Summary:     "List the invitations to a production workspace that were not accepted, oldest first",
+		Description: "For administrators and owners of the workspace. A declined invitation stays in the list until it is withdrawn.",
+		Scope:       auth.Workspaces,
+		Errors:      httpx.Codes{403: "workspace_role_required", 404: onWorkspace},
+	}, func(ctx context.Context, in *ProdWorkspaceRef) (*httpx.Body[fields.Items[board.WorkspaceMembership]], error) {
+		pending, err := a.Boards.WorkspaceInvitations(ctx, httpx.CallerOf(ctx).User.ID, in.WorkspaceID)
+		return httpx.Answer(fields.Items[board.WorkspaceMembership]{Items: fields.OrEmpty(pending), Total: len(pending)}, err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "list-invitations", Method: fiber.MethodGet, Path: "/api/invitations", Tag: boardTag,
+		Summary: "List the caller's open invitations to production workspaces, newest first",
+		Scope:   auth.Workspaces,
+	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[fields.Items[board.Invitation]], error) {
+		open, err := a.Boards.Invitations(ctx, httpx.CallerOf(ctx).User.ID)
+		return httpx.Answer(fields.Items[board.Invitation]{Items: fields.OrEmpty(open), Total: len(open)}, err)
+	})
+	httpx.Register(r, httpx.Operation{
+		ID: "accept-invitation", Method: fiber.MethodPost, Path: "/api/invitations/{invitation_id}/accept", Tag: boardTag,
+		Summary:     "Accept an invitation",
+		Description: "The caller becomes a member of the production workspace.",
+		Scope:       auth.Workspaces, Audit: "workspace.join",
+		Errors: httpx.Codes{404: onInvitation},
+	}, a.acceptInvitation)
+	httpx.Register(r, httpx.Operation{
+		ID: "decline-invitation", Method: fiber.MethodPost, Path: "/api/invitations/{invitation_id}/decline", Tag: boardTag,
+		Summary:     "Decline an invitation",
+		Description: "The invitation looks pending to the members of the workspace.",
+		Scope:       auth.Workspaces, Audit: "workspace.decline",
+		Errors: httpx.Codes{404: onInvitation},
+	}, func(ctx context.Context, in *InvitationRef) (*httpx.Body[fields.OkBody], error) {
+		return httpx.Answer(fields.OkBody{OK: true}, a.Boards.DeclineInvitation(ctx, httpx.CallerOf(ctx).User.ID, in.InvitationID))
+	})
+}
+
+func (a *ProdWorkspacesAPI) acceptInvitation(ctx context.Context, in *InvitationRef) (*httpx.Body[board.Workspace], error) {
+	joined, err := a.Boards.AcceptInvitation(ctx, httpx.CallerOf(ctx).User.ID, in.InvitationID)
+	if err == nil {
+		httpx.Concerns(ctx, joined.ID, map[string]string{"role": string(joined.Role)})
+	}
+
+	return httpx.Answer(joined, err)
 }
 
 func (a *ProdWorkspacesAPI) createWorkspace(
@@ -310,6 +371,7 @@ func (a *ProdWorkspacesAPI) listAgents(ctx context.Context, in *struct {
 
 	page, err := a.Instances.InstancesByID(ctx, ids)
 	for i := range page {
+		page[i] = page[i].SeenBy(httpx.CallerOf(ctx).User.ID)
 		page[i].WorkspaceID = &in.WorkspaceID
 	}
 

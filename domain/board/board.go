@@ -74,12 +74,33 @@ type NewWorkspace struct {
 	Settings    WorkspaceSettings
 }
 
-// WorkspaceMembership is a user in a production workspace.
+// MemberState is how a user stands to a production workspace.
+type MemberState string
+
+// An invited user becomes a member by accepting.
+const (
+	MemberJoined  MemberState = "member"
+	MemberInvited MemberState = "invited"
+)
+
+// Invitation asks a user to join a production workspace.
+type Invitation struct {
+	ID            string        `json:"id" db:"id" doc:"The invitation." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb9"`
+	WorkspaceID   string        `json:"workspace_id" db:"workspace_id" doc:"The production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	WorkspaceName string        `json:"workspace_name" db:"workspace_name" doc:"The name of the production workspace." example:"Website"`
+	Role          WorkspaceRole `json:"role" db:"role" enum:"owner,admin,member,viewer" doc:"The role that the user gets."`
+	InvitedBy     string        `json:"invited_by" db:"invited_by" doc:"The name of the member who invites." example:"Ann"`
+	CreatedAt     time.Time     `json:"created_at" db:"created_at" doc:"Creation time."`
+}
+
+// WorkspaceMembership is a user in a production workspace, or one who was invited to it. Of
+// an invited user it contains only what the inviter wrote.
 type WorkspaceMembership struct {
-	ID        string        `json:"id" db:"id" doc:"The membership." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	UserID    string        `json:"user_id" db:"user_id" doc:"The user." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
-	Name      string        `json:"name" db:"name" doc:"The name, else the user name." example:"Ann"`
-	Email     string        `json:"email" db:"email" doc:"The address; empty: none."`
+	ID        string        `json:"id" db:"id" doc:"The membership, or the invitation." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	State     MemberState   `json:"state" db:"state" enum:"member,invited" doc:"invited: the user has not accepted the invitation."`
+	UserID    string        `json:"user_id" db:"user_id" doc:"The user; while invited, the id or user name that was given." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
+	Name      string        `json:"name" db:"name" doc:"The name, else the user name; while invited, the id or user name that was given." example:"Ann"`
+	Email     string        `json:"email" db:"email" doc:"The address; empty: none, or not a member yet."`
 	Role      WorkspaceRole `json:"role" db:"role" enum:"owner,admin,member,viewer" doc:"The role."`
 	AvatarURL *string       `json:"avatar_url" db:"avatar_url" doc:"The picture; null: none."`
 	CreatedAt time.Time     `json:"created_at" db:"created_at" doc:"Time at which they joined."`
@@ -127,6 +148,11 @@ const (
 	CodeWorkspaceNotFound = "workspace_not_found"
 	CodeIssueNotFound     = "issue_not_found"
 )
+
+// InvitationNotFound is the answer for an invitation that does not exist, or is for another user.
+func InvitationNotFound(id string) *domain.Error {
+	return domain.Newf(domain.NotFound, "invitation_not_found", "invitation %s does not exist", id)
+}
 
 // WorkspaceNotFound is the answer for a workspace that there is not, or that the caller is
 // no member of.

@@ -24,6 +24,7 @@ const (
 const (
 	MaxAgents      = 500 // of a user
 	MaxInstances   = 500 // of a user, archived ones included
+	MaxShares      = 100 // workspaces of an instance
 	MaxText        = 200_000
 	MaxSkills      = 200
 	MaxPreviewURLs = 200
@@ -132,7 +133,8 @@ type Instance struct {
 	RuntimeID          string         `json:"runtime_id" doc:"Its runtime." example:"builtin"`
 	RuntimeBound       bool           `json:"runtime_bound" doc:"Whether it has a runtime."`
 	Status             InstanceStatus `json:"status" enum:"idle,working,blocked,error,offline" doc:"What it is doing."`
-	Visibility         Visibility     `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user." example:"workspace"`
+	Visibility         Visibility     `json:"visibility" doc:"Who sees it beside its owner: workspace, the members of the workspaces in shared_with; any other word, no other user." example:"workspace"`
+	SharedWith         []Share        `json:"shared_with" nullable:"false" doc:"The production workspaces whose members may assign issues to it; for other users than its owner always empty."`
 	Model              *string        `json:"model" nullable:"true" doc:"The model of its sessions; null: the service's default."`
 	MaxConcurrentTasks int            `json:"max_concurrent_tasks" doc:"Issues that it works on at once." example:"6"`
 	Skills             []string       `json:"skills" nullable:"false" doc:"Skills that its sessions are offered first."`
@@ -147,6 +149,21 @@ type Instance struct {
 	Env  domain.SessionEnv `json:"-"`
 }
 
+// SeenBy returns the instance as a user sees it: only its owner learns with whom it is shared.
+func (a Instance) SeenBy(userID string) Instance {
+	if a.OwnerID != userID {
+		a.SharedWith = []Share{}
+	}
+
+	return a
+}
+
+// Share lets the members of a production workspace assign issues to an agent instance.
+type Share struct {
+	WorkspaceID string `json:"workspace_id" minLength:"1" maxLength:"128" doc:"The production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	Secrets     bool   `json:"secrets" required:"false" doc:"Whether its runs there get the environment of the instance and of its owner, although other members steer them. Values are masked in results." example:"false"`
+}
+
 // InstanceChange names the fields to set; nil leaves a field as it is. A model that
 // points to an empty text is removed.
 type InstanceChange struct {
@@ -158,6 +175,7 @@ type InstanceChange struct {
 	MaxConcurrentTasks *int
 	RuntimeID          *string
 	Env                domain.SessionEnv // nil: as it is
+	SharedWith         []Share           // nil: as it is
 	Archived           *bool
 }
 

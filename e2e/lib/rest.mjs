@@ -49,6 +49,12 @@ export class Rest {
   detail(session) { return this.get(`/api/sessions/${session}`); }
   file(session, path) { return this.get(`/api/sessions/${session}/files/${path}`); }
 
+  // join makes a user, whose requests are member's, a member of a workspace that this user administers.
+  async join(board, member, user_id, role) {
+    const { id } = await this.post(`${board}/members`, { user_id, role });
+    return member.post(`/api/invitations/${id}/accept`);
+  }
+
   // stream reads server-sent events until stop(event) is true or the server ends.
   async stream(method, path, body, stop, timeout = 180_000) {
     const abort = new AbortController();

@@ -35,8 +35,17 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID string, star
 	}
 
 	made, err = s.cfg.Store.CreateAgentInstance(ctx, prodagent.Instance{
-		ID: domain.NewID(), OwnerID: userID, RecordID: &agent.RecordID, RuntimeID: runtime.ID, Name: agent.Name, Icon: agent.Icon,
-		Instructions: agent.Instructions, Visibility: agent.Visibility, MaxConcurrentTasks: prodagent.DefaultTasks, Spec: agent.Spec(),
+		ID:                 domain.NewID(),
+		OwnerID:            userID,
+		RecordID:           &agent.RecordID,
+		RuntimeID:          runtime.ID,
+		Name:               agent.Name,
+		Icon:               agent.Icon,
+		Instructions:       agent.Instructions,
+		Visibility:         agent.Visibility,
+		SharedWith:         []prodagent.Share{},
+		MaxConcurrentTasks: prodagent.DefaultTasks,
+		Spec:               agent.Spec(),
 	})
 	if err != nil || !start {
 		return made, agent, nil, err
@@ -89,12 +98,18 @@ func (s *Service) CreateInstance(ctx context.Context, in prodagent.Instance) (pr
 
 // Instances lists a page of the instances that a user may see, and how many there are.
 func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error) {
-	return s.cfg.Store.AgentInstances(ctx, userID, archived, limit, offset)
+	page, total, err := s.cfg.Store.AgentInstances(ctx, userID, archived, limit, offset)
+	for i := range page {
+		page[i] = page[i].SeenBy(userID)
+	}
+
+	return page, total, err
 }
 
 // Instance reads an instance that a user may see.
 func (s *Service) Instance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
-	return s.cfg.Store.AgentInstance(ctx, userID, id)
+	found, err := s.cfg.Store.AgentInstance(ctx, userID, id)
+	return found.SeenBy(userID), err
 }
 
 // ChangeInstance changes a user's own instance.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
 )
@@ -25,19 +26,33 @@ var status = fmt.Sprintf(`
 		JOIN   sessions s ON s.id = x.session_id AND s.deleted_at IS NULL)
 	END`, takesWork, prodagent.LookedSessions)
 
+// shares are the workspaces with which the instance a is shared.
+const shares = `(
+	SELECT coalesce(jsonb_agg(jsonb_build_object('workspace_id', h.workspace_id, 'secrets', h.secrets) ORDER BY h.workspace_id), '[]')
+	FROM   agent_instance_shares h WHERE h.instance_id = a.id)`
+
+// visibleInstance is a condition on the row a of agent_instances: it is the user's own, or shared
+// with a workspace of which both the user and its owner are members.
+const visibleInstance = `(a.owner_id = @user OR a.visibility = 'workspace' AND EXISTS (
+	SELECT 1 FROM agent_instance_shares h
+	JOIN   prod_workspace_members m ON m.workspace_id = h.workspace_id AND m.user_id = @user
+	JOIN   prod_workspace_members o ON o.workspace_id = h.workspace_id AND o.user_id = a.owner_id AND o.role <> 'viewer'
+	WHERE  h.instance_id = a.id))`
+
 const (
 	listedColumns = `
 	a.id, a.record_id, a.name, a.icon, a.description, a.instructions, a.runtime_id, a.visibility, a.model, a.max_concurrent_tasks,
-	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, jsonb_build_object('skills', a.template->'skills')`
+	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, ` + shares + `, jsonb_build_object('skills', a.template->'skills')`
 
 	storedColumns = `
 	a.id, a.record_id, a.name, a.icon, a.description, a.instructions, a.runtime_id, a.visibility, a.model, a.max_concurrent_tasks,
-	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, a.template`
+	a.env_keys, a.owner_id, a.created_at, a.updated_at, a.archived_at, ` + shares + `, a.template`
 )
 
 func scanInstance(row pgx.CollectableRow) (a prodagent.Instance, err error) {
 	err = row.Scan(&a.ID, &a.RecordID, &a.Name, &a.Icon, &a.Description, &a.Instructions, &a.RuntimeID, &a.Visibility, &a.Model,
-		&a.MaxConcurrentTasks, &a.EnvKeyCount, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt, &a.ArchivedAt, &a.Spec, &a.Status)
+		&a.MaxConcurrentTasks, &a.EnvKeyCount, &a.OwnerID, &a.CreatedAt, &a.UpdatedAt, &a.ArchivedAt,
+		&a.SharedWith, &a.Spec, &a.Status)
 	a.RuntimeBound, a.HasEnv = a.RuntimeID != "", a.EnvKeyCount > 0
 	a.Spec.Instructions, a.Skills = a.Instructions, a.Spec.Skills
 
@@ -69,8 +84,13 @@ func (s *Store) CreateAgentInstance(ctx context.Context, in prodagent.Instance) 
 				"description": in.Description, "instructions": in.Instructions, "template": in.Spec, "model": in.Model,
 				"tasks": in.MaxConcurrentTasks, "env": orNone(in.Env), "keys": len(in.Env), "visibility": in.Visibility,
 			})
+		if err != nil {
+			return err
+		}
 
-		return err
+		made.SharedWith = in.SharedWith
+
+		return share(ctx, tx, in.OwnerID, in.ID, in.SharedWith)
 	})
 
 	return made, pg.Fault("create agent instance", err)
@@ -89,7 +109,7 @@ func orNone(env domain.SessionEnv) domain.SessionEnv {
 func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (
 	page []prodagent.Instance, total int, err error,
 ) {
-	const those = ` FROM agent_instances a WHERE (@archived OR a.archived_at IS NULL) AND ` + visible
+	const those = ` FROM agent_instances a WHERE (@archived OR a.archived_at IS NULL) AND ` + visibleInstance
 
 	args := pgx.NamedArgs{"user": userID, "archived": archived, "limit": limit, "offset": offset}
 
@@ -106,8 +126,12 @@ func (s *Store) AgentInstances(ctx context.Context, userID string, archived bool
 
 // AgentInstance reads an instance that the user may see.
 func (s *Store) AgentInstance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
-	found, err := oneInstance(ctx, s.db.Pool, `SELECT `+storedColumns+`, `+status+` FROM agent_instances a WHERE a.id = @id AND `+visible,
-		pgx.NamedArgs{"id": id, "user": userID})
+	found, err := oneInstance(
+		ctx,
+		s.db.Pool,
+		`SELECT `+storedColumns+`, `+status+` FROM agent_instances a WHERE a.id = @id AND `+visibleInstance,
+		pgx.NamedArgs{"id": id, "user": userID},
+	)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = prodagent.InstanceNotFound(id)
 	}
@@ -126,7 +150,23 @@ func (s *Store) InstanceEnv(ctx context.Context, id string) (env domain.SessionE
 }
 
 // ChangeAgentInstance changes a user's own instance. The next sessions are made so.
-func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c prodagent.InstanceChange) (prodagent.Instance, error) {
+func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c prodagent.InstanceChange) (
+	changed prodagent.Instance, err error,
+) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		if changed, err = changeInstance(ctx, tx, userID, id, c); err != nil || c.SharedWith == nil {
+			return err
+		}
+
+		changed.SharedWith = c.SharedWith
+
+		return share(ctx, tx, userID, id, c.SharedWith)
+	})
+
+	return changed, pg.Fault("change agent instance", err)
+}
+
+func changeInstance(ctx context.Context, tx pgx.Tx, userID, id string, c prodagent.InstanceChange) (prodagent.Instance, error) {
 	var keys *int
 
 	if c.Env != nil {
@@ -134,7 +174,7 @@ func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c pr
 		keys = &n
 	}
 
-	changed, err := oneInstance(ctx, s.db.Pool, `
+	changed, err := oneInstance(ctx, tx, `
 		UPDATE agent_instances a
 		SET    name = coalesce(@name, name), description = coalesce(@description, description),
 		       instructions = coalesce(@instructions, instructions), visibility = coalesce(@visibility, visibility),
@@ -154,7 +194,30 @@ func (s *Store) ChangeAgentInstance(ctx context.Context, userID, id string, c pr
 		err = prodagent.InstanceNotFound(id)
 	}
 
-	return changed, pg.Fault("change agent instance", err)
+	return changed, err
+}
+
+// share replaces the workspaces with which an instance is shared. Its owner must be a member of each.
+func share(ctx context.Context, tx pgx.Tx, ownerID, id string, with []prodagent.Share) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM agent_instance_shares WHERE instance_id = $1`, id); err != nil {
+		return err
+	}
+
+	for _, one := range with {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO agent_instance_shares (instance_id, workspace_id, secrets)
+			SELECT $1, workspace_id, $4 FROM prod_workspace_members WHERE workspace_id = $2 AND user_id = $3
+			ON     CONFLICT (instance_id, workspace_id) DO UPDATE SET secrets = excluded.secrets`, id, one.WorkspaceID, ownerID, one.Secrets)
+		if err != nil {
+			return err
+		}
+
+		if tag.RowsAffected() == 0 {
+			return board.WorkspaceNotFound(one.WorkspaceID)
+		}
+	}
+
+	return nil
 }
 
 // DeleteAgentInstance removes a user's own instance. Its sessions stay.

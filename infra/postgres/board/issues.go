@@ -77,9 +77,10 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO issues (id, workspace_id, number, title, description, status, priority, assignee_type, assignee_id, creator_id,
 			                    parent_issue_id, project, position, stage, start_date, due_date, labels, metadata, changed_by,
-			                    first_started_at, closed_at)
+			                    assigned_by, first_started_at, closed_at)
 			VALUES (@id, @workspace, @number, @title, @description, @status, @priority, @assignee_type, @assignee, @user,
 			        @parent, @project, @position, @stage, @start, @due, @labels, @metadata, @user,
+			        CASE WHEN @assignee::text IS NOT NULL THEN @user::text END,
 			        CASE WHEN @status = 'in_progress' THEN now() END, CASE WHEN @status IN ('done', 'cancelled') THEN now() END)`,
 			args); err != nil {
 			return err
@@ -279,6 +280,7 @@ func store(ctx context.Context, tx pgx.Tx, i board.Issue, by actor, differences 
 	_, err := tx.Exec(ctx, `
 		UPDATE issues
 		SET    title = @title, description = @description, status = @status, priority = @priority, assignee_type = @assignee_type,
+		       assigned_by = CASE WHEN assignee_id IS NOT DISTINCT FROM @assignee::text THEN assigned_by ELSE @by END,
 		       assignee_id = @assignee, parent_issue_id = @parent, project = @project, position = @position, stage = @stage,
 		       start_date = @start, due_date = @due, labels = @labels, metadata = @metadata, revision = revision + 1, changed_by = @by,
 		       first_started_at = CASE WHEN @status = 'in_progress' THEN coalesce(first_started_at, now()) ELSE first_started_at END,

@@ -12,7 +12,7 @@ import (
 )
 
 const memberColumns = `
-	m.id, m.user_id, coalesce(nullif(u.name, ''), u.username) AS name, u.email, m.role, u.avatar_url, m.created_at`
+	m.id, 'member' AS state, m.user_id, coalesce(nullif(u.name, ''), u.username) AS name, u.email, m.role, u.avatar_url, m.created_at`
 
 const memberTables = `prod_workspace_members m JOIN users u ON u.id = m.user_id AND u.deleted_at IS NULL`
 
@@ -28,8 +28,9 @@ func (s *Store) Members(ctx context.Context, userID, workspaceID string) (member
 	return members, pg.Fault("list members", err)
 }
 
-// SetMember adds a user, named by id or user name, to a workspace, or gives a member
+// SetMember invites a user, named by id or user name, to a workspace, or gives a member
 // another role. No member assigns or removes a role above their own, and one owner stays.
+// The result does not depend on whether the user exists.
 func (s *Store) SetMember(
 	ctx context.Context,
 	callerID, workspaceID, user string,
@@ -45,44 +46,16 @@ func (s *Store) SetMember(
 			return err
 		}
 
-		var userID string
+		member, err := memberNamed(ctx, tx, workspaceID, user)
 
-		err = tx.QueryRow(ctx, `
-			SELECT id FROM users WHERE (id = $1 OR lower(username) = lower($1)) AND deleted_at IS NULL ORDER BY id = $1 DESC
-			    LIMIT 1`, user).
-			Scan(&userID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return domain.Newf(domain.NotFound, "user_not_found", "user %s does not exist", user)
-		}
-
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case member == nil:
+			set, err = invite(ctx, tx, callerID, workspaceID, user, role)
+		default:
+			set, err = setRole(ctx, tx, own, workspaceID, *member, role)
 		}
-
-		if err := mayTouch(ctx, tx, own, workspaceID, userID, role == board.WorkspaceOwner); err != nil {
-			return err
-		}
-
-		tag, err := tx.Exec(ctx, `
-			INSERT INTO prod_workspace_members (id, workspace_id, user_id, role)
-			SELECT @id, @workspace, @user, @role
-			WHERE  EXISTS (SELECT 1 FROM prod_workspace_members WHERE workspace_id = @workspace AND user_id = @user)
-			OR     (SELECT count(*) FROM prod_workspace_members WHERE workspace_id = @workspace) < @most
-			ON     CONFLICT (workspace_id, user_id) DO UPDATE SET role = excluded.role`,
-			pgx.NamedArgs{
-				"id": domain.NewID(), "workspace": workspaceID, "user": userID, "role": role, "most": board.MaxWorkspaceMembers,
-			})
-		if err != nil {
-			return err
-		}
-
-		if tag.RowsAffected() == 0 {
-			return domain.Newf(domain.Conflict, "member_limit", "a workspace may have %d members", board.MaxWorkspaceMembers)
-		}
-
-		rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+` WHERE m.workspace_id = $1
-			AND m.user_id = $2`, workspaceID, userID)
-		set, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.WorkspaceMembership])
 
 		return err
 	})
@@ -90,8 +63,45 @@ func (s *Store) SetMember(
 	return set, pg.Fault("add member", err)
 }
 
-// RemoveMember takes a user out of a workspace. All members may leave; others are
-// removed by administrators of the workspace.
+// memberNamed returns the member with the id or user name; nil: there is none.
+func memberNamed(ctx context.Context, tx pgx.Tx, workspaceID, user string) (*board.WorkspaceMembership, error) {
+	rows, _ := tx.Query(ctx, `SELECT `+memberColumns+` FROM `+memberTables+`
+		WHERE m.workspace_id = $1 AND (u.id = $2 OR lower(u.username) = lower($2)) ORDER BY u.id = $2 DESC LIMIT 1`, workspaceID, user)
+
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[board.WorkspaceMembership])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // no member and no fault
+	}
+
+	return &found, err
+}
+
+func setRole(
+	ctx context.Context,
+	tx pgx.Tx,
+	own board.WorkspaceRole,
+	workspaceID string,
+	member board.WorkspaceMembership,
+	role board.WorkspaceRole,
+) (board.WorkspaceMembership, error) {
+	if err := mayTouch(ctx, tx, own, workspaceID, member.UserID, role == board.WorkspaceOwner); err != nil {
+		return member, err
+	}
+
+	if !role.Includes(member.Role) {
+		if err := withdrawInvitations(ctx, tx, workspaceID, member.UserID); err != nil {
+			return member, err
+		}
+	}
+
+	member.Role = role
+	_, err := tx.Exec(ctx, `UPDATE prod_workspace_members SET role = $2 WHERE id = $1`, member.ID, role)
+
+	return member, err
+}
+
+// RemoveMember removes a user from a workspace, or withdraws their invitation. All members may
+// leave; others are removed by administrators of the workspace.
 func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID string) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
 		own, err := lockMembers(ctx, tx, callerID, workspaceID)
@@ -105,11 +115,20 @@ func (s *Store) RemoveMember(ctx context.Context, callerID, workspaceID, userID 
 			}
 		}
 
-		if _, err := roleOf(ctx, tx, userID, workspaceID); err != nil {
-			return domain.Newf(domain.NotFound, "member_not_found", "user %s is no member of the workspace", userID)
+		_, err = roleOf(ctx, tx, userID, workspaceID)
+		if domain.HasCode(err, board.CodeWorkspaceNotFound) {
+			return withdraw(ctx, tx, own, workspaceID, userID)
+		}
+
+		if err != nil {
+			return err
 		}
 
 		if err := mayTouch(ctx, tx, own, workspaceID, userID, false); err != nil {
+			return err
+		}
+
+		if err := withdrawInvitations(ctx, tx, workspaceID, userID); err != nil {
 			return err
 		}
 

@@ -39,7 +39,7 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 		if !there {
 			return endRun(ctx, tx, runID, run, end{
 				status: board.IssueRunFailed, reason: board.ReasonAgentGone,
-				message: "the agent was archived or deleted, or its owner is no member of the workspace",
+				message: "the agent was archived or deleted, is not shared with the workspace, or its owner is not at least a member of it",
 			}, &plan)
 		}
 
@@ -56,13 +56,17 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 }
 
 // takeSession chooses the session of a run: the one in which the agent worked on the
-// issue before, if it is still there, else a new one. False: the agent cannot work.
+// issue before, if it is still there, else a new one. False: the agent cannot work, because
+// it is gone, or because its owner neither shares it with the workspace nor assigned the issue.
 func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (there bool, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT a.owner_id FROM agent_instances a
-		JOIN   prod_workspace_members m ON m.user_id = a.owner_id AND m.workspace_id = $2
+		JOIN   prod_workspace_members m ON m.user_id = a.owner_id AND m.workspace_id = $2 AND m.role <> 'viewer'
 		JOIN   users u ON u.id = a.owner_id AND NOT u.closed
-		WHERE  a.id = $1 AND a.archived_at IS NULL`, run.agentID, run.issue.WorkspaceID).Scan(&run.ownerID)
+		JOIN   issues i ON i.id = $3
+		WHERE  a.id = $1 AND a.archived_at IS NULL AND (i.assigned_by = a.owner_id OR a.visibility = 'workspace' AND EXISTS (
+			SELECT 1 FROM agent_instance_shares h WHERE h.instance_id = a.id AND h.workspace_id = m.workspace_id))`,
+		run.agentID, run.issue.WorkspaceID, run.issue.ID).Scan(&run.ownerID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

@@ -290,8 +290,7 @@ func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {
 	d := newRunFixture(t)
 	ctx := t.Context()
 	ben := pgtest.User(t, d.db, "ben", false)
-	_, err := d.db.SetMember(ctx, d.ann.ID, d.workspace, ben.ID, board.WorkspaceMember)
-	require.NoError(t, err)
+	pgtest.Join(t, d.db, d.ann.ID, d.workspace, ben.ID, board.WorkspaceMember)
 	squad, err := d.db.CreateSquad(ctx, d.ann.ID, d.workspace, board.Squad{
 		Name: "Reviewers", LeaderID: d.agent, Instructions: "Look twice.", Members: []board.SquadMember{
 			{MemberType: board.ActorMember, MemberID: ben.ID, Role: "tester"}, {MemberType: board.ActorAgent, MemberID: d.agent},

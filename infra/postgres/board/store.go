@@ -21,11 +21,13 @@ type Store struct{ db *pg.DB }
 // New returns the store on a database.
 func New(db *pg.DB) *Store { return &Store{db} }
 
-// visibleAgents are the agent instances a that a user @caller sees in the workspace
-// @workspace: those of its members that are not archived, private ones only their own.
+// visibleAgents are the agent instances a that the user @caller may assign issues to in the
+// workspace @workspace: those that are not archived, shared with the workspace or the caller's
+// own, and whose owner is at least a member there.
 const visibleAgents = `
 	agent_instances a JOIN prod_workspace_members am ON am.workspace_id = @workspace AND am.user_id = a.owner_id
-	WHERE a.archived_at IS NULL AND (a.visibility = 'workspace' OR a.owner_id = @caller)`
+	WHERE a.archived_at IS NULL AND am.role <> 'viewer' AND (a.owner_id = @caller OR a.visibility = 'workspace' AND EXISTS (
+		SELECT 1 FROM agent_instance_shares h WHERE h.instance_id = a.id AND h.workspace_id = am.workspace_id))`
 
 // workspaceColumns give a board.Workspace of the row w, and of the row m that makes
 // the user its member.
@@ -34,7 +36,8 @@ const workspaceColumns = `
 	(SELECT count(*) FROM prod_workspace_members o JOIN users u ON u.id = o.user_id
 	 WHERE o.workspace_id = w.id AND u.deleted_at IS NULL) AS member_count,
 	(SELECT count(*) FROM agent_instances a JOIN prod_workspace_members o ON o.workspace_id = w.id AND o.user_id = a.owner_id
-	 WHERE a.archived_at IS NULL AND (a.visibility = 'workspace' OR a.owner_id = m.user_id)) AS agent_count`
+	 WHERE a.archived_at IS NULL AND o.role <> 'viewer' AND (a.owner_id = m.user_id OR a.visibility = 'workspace' AND EXISTS (
+	     SELECT 1 FROM agent_instance_shares h WHERE h.instance_id = a.id AND h.workspace_id = w.id))) AS agent_count`
 
 const workspaceTables = `prod_workspaces w JOIN prod_workspace_members m ON m.workspace_id = w.id`
 

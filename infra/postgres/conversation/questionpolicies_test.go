@@ -8,6 +8,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/pgtest"
 )
 
 func TestBase_questionPolicies(t *testing.T) {
@@ -89,10 +90,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	workspace, err := d.store.CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
-	join := func(role board.WorkspaceRole) {
-		_, err := d.store.SetMember(ctx, d.owner, workspace.ID, ben.ID, role)
-		require.NoError(t, err)
-	}
+	join := func(role board.WorkspaceRole) { pgtest.Join(t, d.store, d.owner, workspace.ID, ben.ID, role) }
 	join(board.WorkspaceMember)
 
 	sees := func(want bool) {

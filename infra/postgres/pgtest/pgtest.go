@@ -2,9 +2,11 @@
 package pgtest
 
 import (
+	"context"
 	"testing"
 
 	"everloop/domain"
+	"everloop/domain/board"
 	"everloop/infra/postgres"
 	"everloop/internal/testkit"
 )
@@ -31,4 +33,24 @@ func User(t testing.TB, db *postgres.DB, name string, administrator bool) domain
 	}
 
 	return made
+}
+
+// Members changes the members of workspaces.
+type Members interface {
+	SetMember(ctx context.Context, callerID, workspaceID, user string, role board.WorkspaceRole) (board.WorkspaceMembership, error)
+	AcceptInvitation(ctx context.Context, userID, id string) (board.Workspace, error)
+}
+
+// Join makes a user a member of a workspace: the caller invites them, and they accept.
+func Join(t testing.TB, db Members, callerID, workspaceID, userID string, role board.WorkspaceRole) {
+	t.Helper()
+
+	set, err := db.SetMember(t.Context(), callerID, workspaceID, userID, role)
+	if err == nil && set.State == board.MemberInvited {
+		_, err = db.AcceptInvitation(t.Context(), userID, set.ID)
+	}
+
+	if err != nil {
+		t.Fatalf("join workspace: %v", err)
+	}
 }
