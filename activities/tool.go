@@ -288,6 +288,10 @@ func (a *Activities) execute(
 		},
 		Progress: a.liveOutput(ctx, call),
 	}
+	if request.MaskEnv = call.Session.SteeredByOthers() && len(env) > 0; request.MaskEnv {
+		request.Progress = nil // a value may lie across two pieces
+	}
+
 	limit := tool.Limit()
 
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)

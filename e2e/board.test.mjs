@@ -86,12 +86,63 @@ test('a workspace has an assistant, and members as their roles allow', async () 
     assert.deepEqual([got, body.code], [status, code]);
   };
   await wants(404, 'workspace_not_found');
-  await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'viewer' });
+  await fixture.rest.join(board, member, added.user.id, 'viewer');
   await wants(403, 'workspace_role_required');
   await fixture.rest.post(`${board}/members`, { user_id: added.user.id, role: 'member' });
   await wants(200, undefined);
   const theirs = await member.get(assistant);
   assert.ok(theirs.created && theirs.id !== made.id, 'each member has an assistant of their own');
+});
+
+test('a run that others steer gets secrets of the owner only when they allow it, and shows none', async () => {
+  const person = async (name) => {
+    const added = await fixture.rest.post('/api/admin/users', { username: `${name}-${process.pid}` });
+    return { id: added.user.id, rest: new Rest(fixture.server.url, added.api_key.plaintext) };
+  };
+  const [alice, bob] = [await person('alice'), await person('bob')];
+  await alice.rest.put('/api/env/buckets/default', { env: { GITHUB_TOKEN: 'alice-bucket-1' } });
+  const { instance_id: theirs } = await alice.rest.post('/api/agent-instances', {
+    name: 'Reviewer', runtime_id: 'builtin', env: { DEPLOY: 'alice-env-2' },
+  });
+  const { id: workspace } = await bob.rest.post('/api/prod_workspaces', { name: 'Trap' });
+  const trap = `/api/prod_workspaces/${workspace}`;
+  const assign = (command) => bob.rest.call('POST', `${trap}/issues`, {
+    title: 'x', description: steps(bash(command), { text: 'done' }), assignee_type: 'agent', assignee_id: theirs,
+  });
+  const worked = async (command) => {
+    const { status, body } = await assign(command);
+    assert.equal(status, 200, JSON.stringify(body));
+    return eventually('the run is over', async () => {
+      const [run] = (await bob.rest.get(`${trap}/issues/${body.id}/task-runs`)).items;
+      return run?.finished_at ? run : undefined;
+    });
+  };
+  const read = async (run) => (await bob.rest.messages(run.session_id)).flatMap((turn) => turn.tool_calls).map((c) => c.result).join();
+  const command = 'echo [$GITHUB_TOKEN] [$DEPLOY]; env > env.txt';
+
+  await bob.rest.post(`${trap}/members`, { user_id: alice.id, role: 'member' });
+  assert.equal((await assign(command)).body.code, 'assignee_not_found', 'before the invitation is accepted');
+  await alice.rest.post(`/api/invitations/${(await alice.rest.get('/api/invitations')).items[0].id}/accept`);
+  assert.equal((await assign(command)).body.code, 'assignee_not_found', 'before the instance is shared');
+
+  await alice.rest.patch(`/api/agent-instances/${theirs}`, { shared_with: [{ workspace_id: workspace }] });
+  const without = await worked(command);
+  assert.equal(without.status, 'completed', JSON.stringify(without));
+  assert.match(await read(without), /\[\] \[\]/);
+  assert.ok(!/alice-/.test(await bob.rest.file(without.session_id, 'env.txt')));
+
+  await alice.rest.patch(`/api/agent-instances/${theirs}`, { shared_with: [{ workspace_id: workspace, secrets: true }] });
+  const allowed = await worked(`${command}; grep -c alice- env.txt`);
+  const shown = await read(allowed);
+  assert.match(shown, /\[\*{3}\] \[\*{3}\]/);
+  assert.match(shown, /\D2\D/, 'the commands get both values');
+  assert.ok(!/alice-(bucket|env)/.test(shown), shown);
+  const file = await bob.rest.call('GET', `/api/sessions/${allowed.session_id}/files/env.txt`);
+  assert.deepEqual([file.status, file.body.code], [403, 'files_withheld']);
+  assert.match(await alice.rest.file(allowed.session_id, 'env.txt'), /alice-bucket-1/);
+
+  await alice.rest.patch(`/api/agent-instances/${theirs}`, { shared_with: [] });
+  assert.equal((await assign(command)).body.code, 'assignee_not_found');
 });
 
 test('with suppress_run an agent waits until a run is asked for', async () => {

@@ -3,6 +3,8 @@ package tools
 import (
 	"context"
 	"fmt"
+
+	"everloop/domain"
 )
 
 // Registry holds the tools of the service, in the order they are offered, and
@@ -56,9 +58,23 @@ func (r *Registry) Run(ctx context.Context, tool Tool, c *Call) (result Result, 
 	result, err = tool.Run(ctx, c)
 
 	result.Output = Clean(result.Output)
+	if c.MaskEnv {
+		maskEnv(&result, c.Session.Env)
+	}
+
 	if Length(result.Output) > r.maxResult {
 		result.Output = r.shorten(context.WithoutCancel(ctx), c, result.Output)
 	}
 
 	return result, err
+}
+
+// maskEnv replaces the values of an environment in what a call returned.
+func maskEnv(result *Result, env map[string]string) {
+	mask := domain.ValueMasker("***", env)
+	result.Output = mask.Replace(result.Output)
+
+	for i, c := range result.Connections {
+		result.Connections[i].Host, result.Connections[i].Reason = mask.Replace(c.Host), mask.Replace(c.Reason)
+	}
 }

@@ -97,6 +97,8 @@ type Call struct {
 	// Progress takes live output, in order, never from two goroutines at once;
 	// nil: progress is not shown.
 	Progress func(stream, text string)
+	// MaskEnv replaces the values of the session's environment in the result: others read it.
+	MaskEnv bool
 }
 
 // SessionView is what tools may know of the session that they work for.

@@ -37,8 +37,29 @@ func (a *Sessions) Readable(ctx context.Context, id domain.SessionID) (domain.Se
 	return session, role, err
 }
 
+// ReadableFiles reads a session whose files the caller may see. The files of a session that got
+// secrets of its owner, although other members of a workspace steer it, are for its owner only.
+func (a *Sessions) ReadableFiles(ctx context.Context, id domain.SessionID) (domain.Session, error) {
+	session, role, err := a.Readable(ctx, id)
+	if err != nil || role == domain.ViewerOwner {
+		return session, err
+	}
+
+	withheld, err := a.Store.HoldsSecrets(ctx, id)
+	if err == nil && withheld {
+		err = domain.Newf(domain.Forbidden, CodeFilesWithheld, "the session holds secrets of its owner: only they read its files")
+	}
+
+	return session, err
+}
+
+// CodeFilesWithheld is the code of a read that ReadableFiles refuses.
+const CodeFilesWithheld = "files_withheld"
+
 // SessionStore is the records of sessions.
 type SessionStore interface {
+	// HoldsSecrets reports whether the files of a session may contain secrets of its owner.
+	HoldsSecrets(ctx context.Context, id domain.SessionID) (bool, error)
 	CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error)
 	Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error)
 	// ReadSession reads a session that the user may see.

@@ -42,6 +42,7 @@ func (a *CheckpointFilesAPI) Register(r *httpx.Server) {
 		Scope: auth.Files,
 		Errors: httpx.Codes{
 			400: httpx.OnPath,
+			403: access.CodeFilesWithheld,
 			404: "checkpoint_not_found snapshot_not_found file_not_found",
 			416: httpx.CodeRange,
 			422: httpx.OnRead + " invalid_snapshot snapshot_damaged",
@@ -59,7 +60,7 @@ func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
 	FileRead
 },
 ) (*httpx.Streamed, error) {
-	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
+	if _, err := a.ReadableFiles(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
 

@@ -27,7 +27,7 @@ func (a *WorkspaceAPI) readFile(ctx context.Context, in *struct {
 	FileRead
 },
 ) (*httpx.Streamed, error) {
-	session, _, err := a.Readable(ctx, in.SessionID)
+	session, err := a.ReadableFiles(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (a *WorkspaceAPI) Register(r *httpx.Server) {
 		Scope: auth.Files,
 		Errors: httpx.Codes{
 			400: httpx.OnPath,
-			403: "file_permission_denied",
+			403: "file_permission_denied " + access.CodeFilesWithheld,
 			404: "file_not_found",
 			416: httpx.CodeRange,
 			422: httpx.OnRead,
@@ -213,11 +213,20 @@ func (a *WorkspaceAPI) Register(r *httpx.Server) {
 		Example: `{"files": ["table.csv", "x"], "paths": "[\"table.csv\",\"../x\"]"}`,
 	}, a.uploadFiles)
 	httpx.Register(r, httpx.Operation{
-		ID: "download-directory", Method: fiber.MethodGet, Path: "/api/sessions/{session_id}/download-dir/{dir_path}", Tag: "Files",
+		ID:          "download-directory",
+		Method:      fiber.MethodGet,
+		Path:        "/api/sessions/{session_id}/download-dir/{dir_path}",
+		Tag:         "Files",
 		Summary:     "Download a directory as a ZIP archive",
 		Description: "The archive is created while it is sent: a download that was cut off is not a valid archive.",
-		Scope:       auth.Files, Stream: true,
-		Errors:  httpx.Codes{400: httpx.OnPath, 403: "file_permission_denied", 404: "file_not_found", 422: httpx.OnRead},
+		Scope:       auth.Files,
+		Stream:      true,
+		Errors: httpx.Codes{
+			400: httpx.OnPath,
+			403: "file_permission_denied " + access.CodeFilesWithheld,
+			404: "file_not_found",
+			422: httpx.OnRead,
+		},
 		Headers: map[string]string{"Content-Disposition": "attachment, with the name of the directory."},
 		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"application/zip"}}},
 	}, a.downloadDirectory)

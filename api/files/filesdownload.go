@@ -14,7 +14,7 @@ import (
 
 // downloadDirectory packs a directory while it is sent.
 func (a *WorkspaceAPI) downloadDirectory(ctx context.Context, in *DirRef) (*httpx.Streamed, error) {
-	session, _, err := a.Readable(ctx, in.SessionID)
+	session, err := a.ReadableFiles(ctx, in.SessionID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -11,13 +10,6 @@ import (
 // hidden stands for what a shared view leaves out.
 const hidden = "[hidden]"
 
-// minSecret is the shortest environment value that is looked for in texts:
-// shorter ones, as "1" or "yes", are in every text.
-const minSecret = 4
-
-// minSecretLine is the shortest line of a value that is looked for by itself.
-const minSecretLine = 16
-
 // redactor takes out of turns what a shared view must not show.
 type redactor struct {
 	shared domain.SharedSession
@@ -26,49 +18,9 @@ type redactor struct {
 }
 
 func newRedactor(shared domain.SharedSession, token string, environments ...map[string]string) redactor {
-	r := redactor{shared: shared, path: "/api/share/" + token + "/attachments/"}
-
-	var secrets []string
-
-	for _, env := range environments {
-		for _, value := range env {
-			secrets = append(secrets, looks(value)...)
-		}
+	return redactor{
+		shared: shared, path: "/api/share/" + token + "/attachments/", values: domain.ValueMasker(hidden, environments...),
 	}
-
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a value may be part of another
-
-	var pairs []string
-	for _, secret := range secrets {
-		pairs = append(pairs, secret, hidden)
-	}
-
-	r.values = strings.NewReplacer(pairs...)
-
-	return r
-}
-
-// looks gives how a value may look in a text: as it is, as the arguments of a
-// call hold it, which are JSON, and, when it has several lines, each long one.
-func looks(value string) []string {
-	if value = strings.TrimSpace(value); len(value) < minSecret {
-		return nil
-	}
-
-	all := []string{value}
-	if quoted, err := json.Marshal(value); err == nil {
-		all = append(all, string(quoted[1:len(quoted)-1]))
-	}
-
-	if strings.Contains(value, "\n") {
-		for line := range strings.Lines(value) {
-			if line = strings.TrimSpace(line); len(line) >= minSecretLine {
-				all = append(all, line)
-			}
-		}
-	}
-
-	return all
 }
 
 // text takes secrets out of a text.

@@ -46,7 +46,7 @@ func (a *TasksAPI) Register(r *httpx.Server) {
 		Summary:     "Get the last lines of a background task's output",
 		Description: "markers holds, for each line, whether it was written to stdout or stderr.",
 		Scope:       auth.SessionsRead,
-		Errors:      httpx.Codes{404: "task_not_found"},
+		Errors:      httpx.Codes{403: access.CodeFilesWithheld, 404: "task_not_found"},
 	}, a.taskOutput)
 	httpx.Register(r, httpx.Operation{
 		ID: "stop-background-task", Method: fiber.MethodPost,
@@ -69,7 +69,7 @@ func (a *TasksAPI) taskOutput(ctx context.Context, in *struct {
 	Tail int `query:"tail" default:"100" minimum:"1" doc:"How many lines, counted from the last; at most 10000, and 8 MiB of them, are given." example:"100"`
 },
 ) (*httpx.Body[domain.TaskOutput], error) {
-	if _, _, err := a.Readable(ctx, in.SessionID); err != nil {
+	if _, err := a.ReadableFiles(ctx, in.SessionID); err != nil {
 		return nil, err
 	}
 

@@ -113,6 +113,16 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 	writing, stop := context.WithTimeout(httpx.WithRequest(httpx.RequestOf(ctx).Base, httpx.RequestOf(ctx)), transferTime)
 	parts := transfer.ExportParts{Private: role == domain.ViewerOwner, Files: auth.Allows(httpx.CallerOf(ctx), auth.Files)}
 
+	if parts.Files && role != domain.ViewerOwner {
+		withheld, err := a.Store.HoldsSecrets(ctx, session.ID)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+
+		parts.Files = !withheld
+	}
+
 	export, err := a.Transfers.Export(writing, session, parts)
 	if err != nil {
 		stop()

@@ -13,6 +13,9 @@ type Store interface {
 	SealedBuckets(ctx context.Context, userID string, names ...string) ([]domain.SealedBucket, error)
 	SetSealedBucket(ctx context.Context, userID string, bucket domain.SealedBucket) error
 	DeleteBucket(ctx context.Context, userID, bucket string) (bool, error)
+	// AllowSecrets reports whether a session that members of a workspace steer may get its owner's
+	// environment, and records that it does.
+	AllowSecrets(ctx context.Context, session domain.Session) (bool, error)
 }
 
 // Buckets keeps users' environment buckets encrypted at rest.
@@ -88,8 +91,15 @@ func (b Buckets) Delete(ctx context.Context, userID, bucket string) error {
 	return err
 }
 
-// ToolEnv gives the environment of a session's tools.
+// ToolEnv returns the environment of a session's tools. A session that others steer has none
+// unless its owner allowed that.
 func (b Buckets) ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error) {
+	if session.SteeredByOthers() {
+		if allowed, err := b.Store.AllowSecrets(ctx, session); err != nil || !allowed {
+			return map[string]string{}, err
+		}
+	}
+
 	names := session.BucketNames()
 
 	buckets, err := b.Recent.use(session.OwnerID, names, func() ([]domain.EnvBucket, error) {

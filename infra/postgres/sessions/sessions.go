@@ -55,7 +55,7 @@ const noToolServers = `
 // works for. WorkFields scans them.
 const WorkColumns = `
 	s.id, s.owner_id, s.solution_id, s.biz_role_id, s.primary_skill_id, s.memory_enabled, s.env, s.disable_tools, s.setup, s.sandbox_uid,
-	s.assists_solutions`
+	s.assists_solutions, s.workspace_id`
 
 // WorkFields returns where the WorkColumns of a session go.
 func WorkFields(s *domain.Session) []any {
@@ -71,6 +71,7 @@ func WorkFields(s *domain.Session) []any {
 		&s.Setup,
 		&s.SandboxUID,
 		&s.AssistsSolutions,
+		&s.WorkspaceID,
 	}
 }
 
