@@ -596,6 +596,63 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the caller's open invitations to production workspaces, newest first */
+        get: operations["list-invitations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/invitations/{invitation_id}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept an invitation
+         * @description The caller becomes a member of the production workspace.
+         */
+        post: operations["accept-invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/invitations/{invitation_id}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decline an invitation
+         * @description The invitation looks pending to the members of the workspace.
+         */
+        post: operations["decline-invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/mcp-servers": {
         parameters: {
             query?: never;
@@ -1395,7 +1452,7 @@ export interface paths {
         };
         /**
          * List the agent instances that issues can be assigned to, newest first
-         * @description Those of all members, but for private ones of others and archived ones.
+         * @description The caller's own, and those that their owners, at least members, share with the workspace; no archived ones.
          */
         get: operations["list-prod-workspace-agents"];
         put?: never;
@@ -1420,6 +1477,26 @@ export interface paths {
         get: operations["get-assistant-session"];
         /** Make a session of the caller the one with an assistant */
         put: operations["set-assistant-session"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/prod_workspaces/{workspace_id}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the invitations to a production workspace that were not accepted, oldest first
+         * @description For administrators and owners of the workspace. A declined invitation stays in the list until it is withdrawn.
+         */
+        get: operations["list-prod-workspace-invitations"];
+        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -1641,8 +1718,8 @@ export interface paths {
         get: operations["list-prod-workspace-members"];
         put?: never;
         /**
-         * Add a member to a production workspace, or give one another role
-         * @description For administrators and owners of the workspace. A member cannot assign or remove a role above their own, and one owner stays.
+         * Invite a user to a production workspace, or give a member another role
+         * @description For administrators and owners of the workspace. The user becomes a member by accepting the invitation, and is invisible in the workspace before. The response is the same for users that do not exist. A member cannot assign or remove a role above their own, and one owner stays.
          */
         post: operations["set-prod-workspace-member"];
         delete?: never;
@@ -1662,8 +1739,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a member from a production workspace, or leave it
-         * @description Others are removed by administrators and owners of the workspace.
+         * Remove a member from a production workspace, leave it, or withdraw an invitation
+         * @description Others are removed by administrators and owners of the workspace. An invitation is named by its user_id.
          */
         delete: operations["remove-prod-workspace-member"];
         options?: never;
@@ -3633,6 +3710,8 @@ export interface components {
             runtime_bound: boolean;
             /** @description Its runtime. */
             runtime_id: string;
+            /** @description The production workspaces whose members may assign issues to it; for other users than its owner always empty. */
+            shared_with: components["schemas"]["Share"][];
             /** @description Skills that its sessions are offered first. */
             skills: string[];
             /**
@@ -3645,7 +3724,7 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
-            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces in shared_with; any other word, no other user. */
             visibility: string;
             /** @description Always null: it works in any workspace of its owner. */
             workspace_id: string | null;
@@ -3657,7 +3736,7 @@ export interface components {
             archived?: boolean | null;
             /** @description The description. */
             description?: string | null;
-            /** @description Environment of the tools of its owner's sessions; never returned. A change replaces it. */
+            /** @description Environment of the tools of its owner's sessions; never returned. Runs of issues get it as shared_with allows. A change replaces it. */
             env?: {
                 [key: string]: string;
             } | null;
@@ -3674,7 +3753,9 @@ export interface components {
             name?: string | null;
             /** @description Its runtime. */
             runtime_id?: string | null;
-            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            /** @description The production workspaces whose members may assign issues to it, of which its owner must be a member; default none. A change replaces them. */
+            shared_with?: components["schemas"]["Share"][] | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces in shared_with; private and any other word, no other user. */
             visibility?: string | null;
         } & {
             [key: string]: unknown;
@@ -5201,6 +5282,8 @@ export interface components {
             runtime_bound: boolean;
             /** @description Its runtime. */
             runtime_id: string;
+            /** @description The production workspaces whose members may assign issues to it; for other users than its owner always empty. */
+            shared_with: components["schemas"]["Share"][];
             /** @description Skills that its sessions are offered first. */
             skills: string[];
             /**
@@ -5213,7 +5296,7 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
-            /** @description Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user. */
+            /** @description Who sees it beside its owner: workspace, the members of the workspaces in shared_with; any other word, no other user. */
             visibility: string;
             /** @description Always null: it works in any workspace of its owner. */
             workspace_id: string | null;
@@ -6294,6 +6377,28 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Invitation: {
+            /**
+             * Format: date-time
+             * @description Creation time.
+             */
+            created_at: string;
+            /** @description The invitation. */
+            id: string;
+            /** @description The name of the member who invites. */
+            invited_by: string;
+            /**
+             * @description The role that the user gets.
+             * @enum {string}
+             */
+            role: "owner" | "admin" | "member" | "viewer";
+            /** @description The production workspace. */
+            workspace_id: string;
+            /** @description The name of the production workspace. */
+            workspace_name: string;
+        } & {
+            [key: string]: unknown;
+        };
         Issue: {
             /** @description The run that works on it; null: none does. */
             active_run: components["schemas"]["ActiveRun"] | null;
@@ -6763,6 +6868,17 @@ export interface components {
         ItemsComment: {
             /** @description The entries of this page. */
             items: components["schemas"]["Comment"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
+        ItemsInvitation: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["Invitation"][];
             /**
              * Format: int64
              * @description Total number of entries.
@@ -7456,7 +7572,7 @@ export interface components {
         NewAgentInstance: {
             /** @description The description. */
             description?: string | null;
-            /** @description Environment of the tools of its owner's sessions; never returned. A change replaces it. */
+            /** @description Environment of the tools of its owner's sessions; never returned. Runs of issues get it as shared_with allows. A change replaces it. */
             env?: {
                 [key: string]: string;
             } | null;
@@ -7473,7 +7589,9 @@ export interface components {
             name: string;
             /** @description Its runtime. */
             runtime_id: string;
-            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word, no other user. */
+            /** @description The production workspaces whose members may assign issues to it, of which its owner must be a member; default none. A change replaces them. */
+            shared_with?: components["schemas"]["Share"][] | null;
+            /** @description Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces in shared_with; private and any other word, no other user. */
             visibility?: string | null;
         } & {
             [key: string]: unknown;
@@ -7577,7 +7695,7 @@ export interface components {
              * @enum {string|null}
              */
             role?: "owner" | "admin" | "member" | "viewer" | null;
-            /** @description The user: the id, or the user name. */
+            /** @description The user: the id, or the exact user name. */
             user_id: string;
         } & {
             [key: string]: unknown;
@@ -10020,6 +10138,14 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Share: {
+            /** @description Whether its runs there get the environment of the instance and of its owner, although other members steer them. Values are masked in results. */
+            secrets?: boolean;
+            /** @description The production workspace. */
+            workspace_id: string;
+        } & {
+            [key: string]: unknown;
+        };
         SharedBody: {
             /** @description Whether all signed-in users may read it. */
             shared: boolean;
@@ -11400,18 +11526,23 @@ export interface components {
              * @description Time at which they joined.
              */
             created_at: string;
-            /** @description The address; empty: none. */
+            /** @description The address; empty: none, or not a member yet. */
             email: string;
-            /** @description The membership. */
+            /** @description The membership, or the invitation. */
             id: string;
-            /** @description The name, else the user name. */
+            /** @description The name, else the user name; while invited, the id or user name that was given. */
             name: string;
             /**
              * @description The role.
              * @enum {string}
              */
             role: "owner" | "admin" | "member" | "viewer";
-            /** @description The user. */
+            /**
+             * @description invited: the user has not accepted the invitation.
+             * @enum {string}
+             */
+            state: "member" | "invited";
+            /** @description The user; while invited, the id or user name that was given. */
             user_id: string;
         } & {
             [key: string]: unknown;
@@ -12427,6 +12558,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Answered"];
+                };
+            };
+        };
+    };
+    "list-invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ItemsInvitation"];
+                };
+            };
+        };
+    };
+    "accept-invitation": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The invitation. */
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProdWorkspace"];
+                };
+            };
+        };
+    };
+    "decline-invitation": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The invitation. */
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OkBody"];
                 };
             };
         };
@@ -14173,6 +14376,29 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AssistantSession"];
+                };
+            };
+        };
+    };
+    "list-prod-workspace-invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The production workspace. */
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ItemsWorkspaceMembership"];
                 };
             };
         };

@@ -8,6 +8,17 @@ import type { Transport } from '../transport.js';
 export class Api {
   constructor(private readonly transport: Transport) {}
 
+  /** Accept an invitation. POST /api/invitations/{invitation_id}/accept */
+  acceptInvitation(
+    invitation_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'accept-invitation', 200>> {
+    return this.transport.json(
+      'POST', '/api/invitations/{invitation_id}/accept',
+      { invitation_id }, undefined, options,
+    );
+  }
+
   /** Answer a question of the inbox. POST /api/inbox/{question_id}/answer */
   answerInbox(
     question_id: string,
@@ -396,6 +407,17 @@ export class Api {
     return this.transport.json(
       'POST', '/api/webhooks',
       {}, body, options,
+    );
+  }
+
+  /** Decline an invitation. POST /api/invitations/{invitation_id}/decline */
+  declineInvitation(
+    invitation_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'decline-invitation', 200>> {
+    return this.transport.json(
+      'POST', '/api/invitations/{invitation_id}/decline',
+      { invitation_id }, undefined, options,
     );
   }
 
@@ -1486,6 +1508,16 @@ export class Api {
     );
   }
 
+  /** List the caller's open invitations to production workspaces, newest first. GET /api/invitations */
+  listInvitations(
+    options: CallOptions = {},
+  ): Promise<Reply<'list-invitations', 200>> {
+    return this.transport.json(
+      'GET', '/api/invitations',
+      {}, undefined, options,
+    );
+  }
+
   /** List the comments of an issue, oldest first. GET /api/prod_workspaces/{workspace_id}/issues/{issue_id}/comments */
   listIssueComments(
     workspace_id: string,
@@ -1599,6 +1631,17 @@ export class Api {
   ): Promise<Reply<'list-prod-workspace-agents', 200>> {
     return this.transport.json(
       'GET', '/api/prod_workspaces/{workspace_id}/agents',
+      { workspace_id }, undefined, options,
+    );
+  }
+
+  /** List the invitations to a production workspace that were not accepted, oldest first. GET /api/prod_workspaces/{workspace_id}/invitations */
+  listProdWorkspaceInvitations(
+    workspace_id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'list-prod-workspace-invitations', 200>> {
+    return this.transport.json(
+      'GET', '/api/prod_workspaces/{workspace_id}/invitations',
       { workspace_id }, undefined, options,
     );
   }
@@ -1986,7 +2029,7 @@ export class Api {
     );
   }
 
-  /** Remove a member from a production workspace, or leave it. DELETE /api/prod_workspaces/{workspace_id}/members/{user_id} */
+  /** Remove a member from a production workspace, leave it, or withdraw an invitation. DELETE /api/prod_workspaces/{workspace_id}/members/{user_id} */
   removeProdWorkspaceMember(
     workspace_id: string,
     user_id: string,
@@ -2288,7 +2331,7 @@ export class Api {
     );
   }
 
-  /** Add a member to a production workspace, or give one another role. POST /api/prod_workspaces/{workspace_id}/members */
+  /** Invite a user to a production workspace, or give a member another role. POST /api/prod_workspaces/{workspace_id}/members */
   setProdWorkspaceMember(
     workspace_id: string,
     body: Body<'set-prod-workspace-member'>,
