@@ -377,8 +377,8 @@ func failure(f *dagrun.NodeFailure) (code, message *string) {
 func todo(ctx context.Context, tx pgx.Tx, row lockedRun, step *dagrun.Step) error {
 	rows, err := tx.Query(ctx, `
 		SELECT id, node_id, attempt, stop FROM dag_run_nodes
-		WHERE  run_id = $1 AND NOT superseded
-		    AND (stop OR status = 'running' AND NOT begun AND (session_id IS NOT NULL OR child_id IS NOT NULL))
+		WHERE  run_id = $1 AND (stop -- also of a try before the last retry
+		    OR NOT superseded AND status = 'running' AND NOT begun AND (session_id IS NOT NULL OR child_id IS NOT NULL))
 		ORDER  BY id LIMIT 80`, row.id) // as many as one answer to a workflow holds
 	if err != nil {
 		return err

@@ -33,27 +33,8 @@ func NotFound(id string) *domain.Error {
 // gets dag_run_limit; subflows do not count. A run that is there already stays.
 func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var (
-			open   int
-			status production.SolutionStatus
-		)
-
-		err := tx.QueryRow(ctx, `
-			SELECT (SELECT count(*) FROM dag_runs WHERE owner_id = u.id AND finished_at IS NULL AND parent_run IS NULL), p.status
-			FROM   users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id WHERE u.id = $1 AND NOT u.closed
-			    FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).
-			Scan(&open, &status)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return production.NotFound(in.SolutionID)
-		case err != nil:
+		if err := mayCreate(ctx, tx, in); err != nil {
 			return err
-		case status == production.SolutionArchived:
-			return domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to "+
-				"draft first")
-		case in.ParentRun == "" && open >= dagrun.MaxOpenRuns:
-			return domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some "+
-				"first", dagrun.MaxOpenRuns)
 		}
 
 		tag, err := tx.Exec(ctx, `
@@ -75,6 +56,39 @@ func (s *Store) CreateDAGRun(ctx context.Context, in dagrun.New) error {
 	}
 
 	return pg.Fault("create a DAG run", err)
+}
+
+// mayCreate locks the owner of a run and checks that they may begin one more. The statement
+// that counts follows the lock: with the snapshot of the one that waits for it, parallel
+// requests do not see each other's runs.
+func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
+	var status production.SolutionStatus
+
+	err := tx.QueryRow(ctx, `
+		SELECT p.status FROM users u JOIN prod_solutions p ON p.id = $2 AND p.owner_id = u.id
+		WHERE  u.id = $1 AND NOT u.closed FOR NO KEY UPDATE OF u`, in.OwnerID, in.SolutionID).Scan(&status)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return production.NotFound(in.SolutionID)
+	}
+
+	if err == nil && status == production.SolutionArchived {
+		err = domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+	}
+
+	if err != nil || in.ParentRun != "" {
+		return err
+	}
+
+	var open int
+
+	err = tx.QueryRow(ctx, `
+		SELECT count(*) FROM dag_runs WHERE owner_id = $1 AND finished_at IS NULL AND parent_run IS NULL AND id <> $2`,
+		in.OwnerID, in.ID).Scan(&open)
+	if err == nil && open >= dagrun.MaxOpenRuns {
+		err = domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some first", dagrun.MaxOpenRuns)
+	}
+
+	return err
 }
 
 func addNodes(ctx context.Context, tx pgx.Tx, runID string, nodes []string) error {
@@ -372,10 +386,10 @@ func (s *Store) StalledDAGRuns(ctx context.Context, after string, limit int) ([]
 			SELECT 1 FROM dag_run_nodes n
 			LEFT   JOIN chats c ON c.id = n.chat_id
 			LEFT   JOIN dag_runs k ON k.id = n.child_id
-			WHERE  n.run_id = r.id AND NOT n.superseded AND (n.stop OR n.rejected_code IS NOT NULL AND n.status = 'running'
+			WHERE  n.run_id = r.id AND (n.stop OR NOT n.superseded AND (n.rejected_code IS NOT NULL AND n.status = 'running'
 			OR     n.status = 'running' AND (n.session_id IS NOT NULL OR n.child_id IS NOT NULL) AND (
 				NOT n.begun OR c.state = 'ended' AND c.ended_at < now() - interval '10 seconds'
-				OR n.chat_id IS NOT NULL AND c.id IS NULL OR k.finished_at < now() - interval '10 seconds'))))
+				OR n.chat_id IS NOT NULL AND c.id IS NULL OR k.finished_at < now() - interval '10 seconds')))))
 		ORDER  BY r.id LIMIT $2`, after, limit)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dagrun.Ref])
 

@@ -10,5 +10,5 @@ const UnfinishedRuns = `
 	unfinished AS (
 		SELECT r.id, r.solution_id, r.depth FROM tree t JOIN dag_runs r ON r.id = t.id
 		WHERE  r.finished_at IS NULL
-		OR     EXISTS (SELECT 1 FROM dag_run_nodes n WHERE n.run_id = r.id AND n.stop AND NOT n.superseded))
+		OR     EXISTS (SELECT 1 FROM dag_run_nodes n WHERE n.run_id = r.id AND n.stop))
 	`

@@ -1,0 +1,108 @@
+package dagruns_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/domain"
+	"everloop/domain/dagrun"
+	"everloop/infra/postgres/pgtest"
+)
+
+// What a failed run had begun and not yet stopped is still stopped after its retry, by the
+// workflow or by the repair, and its solution is not deleted before.
+func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "owner", false)
+
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
+	set(`INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
+		VALUES ('p', 'dag', 1, '{"nodes":[{"id":"w","type":"wait","config":{"wait_s":900}}],"edges":[]}', 'd', $1, 1, 0, '')`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs, finished_at, created_at)
+		VALUES ('r', 'p', $1, 1, 'api', 'failed', '{}', now(), now() - interval '1 hour')`, user.ID)
+	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, attempt, session_id, stop)
+		VALUES ('old', 'r', 'p', 'w', 'cancelled', 1, 's', true)`)
+
+	require.NoError(t, db.RetryDAGRun(t.Context(), "r", dagrun.Retry{Version: 1, Inputs: []byte(`{}`), Nodes: []string{"w"}}))
+
+	old := []dagrun.Handle{{ID: "old", NodeID: "w", Attempt: 1}}
+	step, err := db.AdvanceDAGRun(t.Context(), "r")
+	require.NoError(t, err)
+	require.Equal(t, old, step.Stop)
+
+	stalled, err := db.StalledDAGRuns(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []dagrun.Ref{{RunID: "r", SolutionID: "p"}}, stalled)
+
+	set(`UPDATE dag_runs SET cancel = true`)
+
+	step, err = db.AdvanceDAGRun(t.Context(), "r")
+	require.NoError(t, err)
+	require.False(t, step.Ended, "the stop is due")
+
+	open, err := db.CancelDAGRunsOf(t.Context(), user, "p")
+	require.NoError(t, err)
+	require.Equal(t, []dagrun.Ref{{RunID: "r", SolutionID: "p"}}, open)
+
+	require.NoError(t, db.DAGUnitStopped(t.Context(), "old"))
+
+	step, err = db.AdvanceDAGRun(t.Context(), "r")
+	require.NoError(t, err)
+	require.True(t, step.Ended)
+}
+
+// A request that waits for a parallel one of the same user counts its run, too.
+func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "owner", false)
+
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		SELECT 'r' || n, 'p', $1, 1, 'api', 'running', '{}' FROM generate_series(2, $2::int) n`, user.ID, dagrun.MaxOpenRuns)
+
+	tx, err := db.Pool.Begin(t.Context())
+	require.NoError(t, err)
+
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+
+	var holder uint32
+
+	require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_backend_pid() FROM users WHERE id = $1 FOR NO KEY UPDATE`, user.ID).Scan(&holder))
+
+	_, err = tx.Exec(t.Context(), `INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		VALUES ('r1', 'p', $1, 1, 'api', 'running', '{}')`, user.ID)
+	require.NoError(t, err)
+
+	created := make(chan error, 1)
+
+	go func() {
+		created <- db.CreateDAGRun(t.Context(), dagrun.New{ID: "r", SolutionID: "p", OwnerID: user.ID, Version: 1, Inputs: []byte(`{}`)})
+	}()
+
+	require.Eventually(t, func() bool {
+		var blocked bool
+
+		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)))`, holder).
+			Scan(&blocked)
+
+		return err == nil && blocked
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.True(t, domain.HasCode(<-created, "dag_run_limit"))
+}
