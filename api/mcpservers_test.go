@@ -147,6 +147,58 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	require.Equal(t, []string{id, id, id}, w.lookers.changed)
 }
 
+func TestSecretsOfToolServersStayWithTheirReceiver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+
+	const (
+		http  = `"transport":"http","url":"https://a.example/mcp","command":"","headers":{"Authorization":"Bearer s3cret"}`
+		stdio = `"transport":"stdio","command":"serve","args":["-x"],"env":{"TOKEN":"s3cret"}`
+	)
+
+	for name, c := range map[string]struct {
+		made, change string
+		ok           bool
+	}{
+		"another host":                        {http, `"url":"https://b.example/mcp"`, false},
+		"another path":                        {http, `"url":"https://a.example/other"`, false},
+		"another scheme":                      {http, `"url":"http://a.example/mcp"`, false},
+		"another query":                       {http, `"url":"https://a.example/mcp?x=1"`, false},
+		"another host, the masked header":     {http, `"url":"https://b.example/mcp","headers":{"Authorization":"********"}`, false},
+		"another host, one masked header":     {http, `"url":"https://b.example/mcp","headers":{"Authorization":"********","X":"y"}`, false},
+		"another transport":                   {http, `"transport":"stdio","url":"","command":"env","headers":{"Authorization":"********"}`, false},
+		"another command":                     {stdio, `"command":"env"`, false},
+		"other arguments":                     {stdio, `"args":["-y"]`, false},
+		"no arguments":                        {stdio, `"args":[]`, false},
+		"another command, the masked value":   {stdio, `"command":"env","env":{"TOKEN":"********"}`, false},
+		"another transport, of stdio":         {stdio, `"transport":"http","command":"","args":[],"url":"https://b.example/"`, false},
+		"another host with a new header":      {http, `"url":"https://b.example/mcp","headers":{"Authorization":"Bearer other"}`, true},
+		"another host without headers":        {http, `"url":"https://b.example/mcp","headers":{}`, true},
+		"another command with a new value":    {stdio, `"command":"env","env":{"TOKEN":"other"}`, true},
+		"another command without environment": {stdio, `"command":"env","env":{}`, true},
+		"the same address":                    {http, `"url":"https://a.example/mcp","timeout_s":5`, true},
+		"the same command":                    {stdio, `"command":"serve","args":["-x"],"env":{"TOKEN":"********"}`, true},
+		"the same transport":                  {stdio, `"transport":"stdio"`, true},
+	} {
+		session := w.session(`{}`)
+		id := w.toolServer(w.ann, `{"session_id":"`+session+`",`+c.made+`}`)
+
+		r := w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{`+c.change+`}`)
+		require.NotContains(t, r.text, "s3cret", name)
+
+		if c.ok {
+			require.Equal(t, 200, r.status, "%s: %s", name, r.text)
+			continue
+		}
+
+		r.code(422, "secrets_required")
+
+		kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
+		require.NoError(t, err)
+		require.Contains(t, kept[0].Env["TOKEN"]+kept[0].Headers["Authorization"], "s3cret", name)
+	}
+}
+
 func TestWhoseToolServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -134,8 +134,12 @@ func (a *ToolServersAPI) Register(r *httpx.Server) {
 	httpx.Register(r, httpx.Operation{
 		ID: "change-mcp-server", Method: fiber.MethodPatch, Path: "/api/mcp-servers/{id}", Tag: "Tool servers",
 		Summary: "Update a tool server",
-		Scope:   auth.SessionsWrite,
-		Errors:  httpx.Codes{403: "administrator_required forbidden", 404: "mcp_server_not_found", 409: "mcp_server_name_taken"},
+		Description: "Replaces the fields that it names. A change of transport, url, command, args or preset needs env and headers in " +
+			"clear, or {} to drop the stored ones: they do not follow to another receiver.",
+		Scope: auth.SessionsWrite,
+		Errors: httpx.Codes{
+			403: "administrator_required forbidden", 404: "mcp_server_not_found", 409: "mcp_server_name_taken", 422: "secrets_required",
+		},
 		Example: `{"timeout_s": 30, "enabled": false}`,
 	}, a.changeMCPServer)
 	httpx.Register(r, httpx.Operation{

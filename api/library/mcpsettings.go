@@ -15,6 +15,8 @@ import (
 
 // applyMCPSettings writes what was sent into a tool server and checks the whole.
 func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
+	before := r.MCPServer
+
 	fields.Set(&r.Name, in.Name)
 	fields.Set(&r.Preset, in.Preset)
 	fields.Set(&r.Transport, in.Transport)
@@ -31,6 +33,12 @@ func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	fields.Set(&r.Enabled, in.Enabled)
 	fields.Set(&r.TrustHints, in.TrustHints)
 
+	if !sameReceiver(before, r.MCPServer) {
+		if err := newSecrets(before, in); err != nil {
+			return err
+		}
+	}
+
 	var err error
 	if in.Env != nil {
 		if r.Env, err = fields.CleanEnv(unmasked(*in.Env, r.Env)); err != nil {
@@ -45,6 +53,40 @@ func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	}
 
 	return checkMCPServer(r)
+}
+
+// sameReceiver reports whether two states of a tool server send its secrets to the same
+// address or program.
+func sameReceiver(a, b domain.MCPServer) bool {
+	return a.Transport == b.Transport && a.URL == b.URL && a.Command == b.Command && a.Preset == b.Preset && slices.Equal(a.Args, b.Args)
+}
+
+// newSecrets rejects a change of who receives the secrets of a server unless they come
+// along: stored ones stay with their receiver.
+func newSecrets(before domain.MCPServer, in MCPSettings) error {
+	for _, secrets := range []struct {
+		field  string
+		stored map[string]string
+		sent   *map[string]string
+	}{{"env", before.Env, in.Env}, {"headers", before.Headers, in.Headers}} {
+		stays := secrets.sent == nil && len(secrets.stored) > 0
+		if secrets.sent != nil {
+			for name, v := range *secrets.sent {
+				_, stored := secrets.stored[name]
+				stays = stays || stored && v == masked
+			}
+		}
+
+		if stays {
+			e := domain.Invalidf("body."+secrets.field,
+				"must be sent in clear with a change of transport, url, command, args or preset, or as {} to drop the stored ones")
+			e.Code = "secrets_required"
+
+			return e
+		}
+	}
+
+	return nil
 }
 
 // unmasked puts the known values in the place of masked ones.
