@@ -58,6 +58,10 @@ type Options struct {
 	Logger    *slog.Logger  // nil: the default one
 	Now       func() time.Time
 
+	// Known returns an error while the state of a user's account cannot be known, so that an
+	// API key of theirs may not be believed; nil: it is always known.
+	Known func(user domain.User) error
+
 	GuessesPerMinute int // wrong credentials that one address may send in a minute, see AuthenticateFrom; 0: any number
 }
 
@@ -68,6 +72,7 @@ type Authenticator struct {
 	cache     *cache
 	uses      *uses
 	guesses   *guesses
+	known     func(domain.User) error
 	now       func() time.Time
 }
 
@@ -81,12 +86,16 @@ func New(keys Keys, opts Options) *Authenticator {
 		opts.Logger = slog.Default()
 	}
 
+	if opts.Known == nil {
+		opts.Known = func(domain.User) error { return nil }
+	}
+
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 
 	return &Authenticator{
-		keys: keys, verifiers: opts.Verifiers, now: opts.Now,
+		keys: keys, verifiers: opts.Verifiers, known: opts.Known, now: opts.Now,
 		cache: newCache(opts.CacheFor), uses: newUses(keys, opts.Logger),
 		guesses: newGuesses(opts.GuessesPerMinute, opts.Now),
 	}
@@ -178,6 +187,10 @@ func (a *Authenticator) byKey(ctx context.Context, ip, plaintext string) (domain
 		return domain.Caller{}, Unauthorized()
 	}
 
+	if err := a.known(user); err != nil {
+		return domain.Caller{}, err
+	}
+
 	caller := bounded(domain.Caller{User: user, KeyID: key.ID, Scopes: key.Scopes, ExpiresAt: key.ExpiresAt})
 	a.cache.put(hash, caller, key.ExpiresAt, now, epoch)
 	a.uses.note(key.ID, domain.KeyUse{At: now, IP: ip})
@@ -198,6 +211,10 @@ func bounded(caller domain.Caller) domain.Caller {
 // what was opened with that right ends, and they may come again as they are now. While
 // the database cannot be reached the caller stays.
 func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
+	if caller.KeyID != "" && a.known(caller.User) != nil {
+		return false
+	}
+
 	if caller.KeyID != "" && a.cache.has(caller, a.now()) {
 		return true
 	}

@@ -326,6 +326,27 @@ func TestAuthenticator_Authenticate_scopesBoundAdministrators(t *testing.T) {
 	}
 }
 
+func TestAuthenticator_Authenticate_accountThatCannotBeKnown(t *testing.T) {
+	t.Parallel()
+
+	var away error
+
+	r, c := newFakeKeys(), &clock{at: time.Now()}
+	a := auth.New(r, auth.Options{Now: c.now, Known: func(domain.User) error { return away }})
+	t.Cleanup(a.Close)
+
+	plaintext, _ := r.issue("u")
+	caller, err := a.Authenticate(t.Context(), bearer(plaintext))
+	require.NoError(t, err)
+
+	away = domain.Unavailablef("the identity service", errors.New("away"))
+	require.False(t, a.Alive(t.Context(), caller))
+	c.pass(6 * time.Second)
+
+	_, err = a.Authenticate(t.Context(), bearer(plaintext))
+	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
+}
+
 func TestAuthenticator_Authenticate_storeUnavailable(t *testing.T) {
 	t.Parallel()
 	a, r, c := set(t)

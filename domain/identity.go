@@ -10,3 +10,11 @@ type Identity struct {
 	First         bool  // the administrator that the first start of the identity service made
 	Version       int64 // grows with each change of the fields above
 }
+
+// IdentityAccount is what is known of the account of a person of the identity service.
+type IdentityAccount struct {
+	UserID        string `db:"id"`
+	Subject       string `db:"subject"`
+	Open          bool   `db:"open"`          // not disabled; what was deleted here is not followed
+	Administrator bool   `db:"administrator"` // as the service said last
+}

@@ -116,6 +116,40 @@ test('every credential is accepted over REST and Socket.IO', async () => {
   await view.send('say hello');
 });
 
+test('an API key follows the account of its user, at the agent and its companions', async () => {
+  const eve = await person({ administrator: true });
+  const change = async (body) => {
+    const { status } = await send('PATCH', `/api/v1/users/${eve.id}`, { body, headers: bearer(fixture.server.key) });
+    assert.equal(status, 200);
+  };
+  const makeKey = async () => {
+    const { access_token: jwt } = await eve.login();
+    const { status, body } = await agent(bearer(jwt), 'POST', '/api/user/api-keys/', { name: 'k' });
+    assert.equal(status, 201);
+    return body.plaintext;
+  };
+  const key = await makeKey();
+  const audit = async () => (await agent(bearer(key), 'GET', '/api/admin/audit')).status;
+  const management = async () =>
+    (await fetch(`${fixture.server.gatewayURL}/admin/config`, { headers: bearer(key) })).status;
+  assert.equal(await audit(), 200);
+  assert.equal(await management(), 200);
+
+  await change({ administrator: false });
+  await until('the right to administer ends', async () => await audit() === 403);
+  await until('also at the gateway', async () => [401, 403].includes(await management()));
+
+  const socket = await connect({ token: key });
+  const closed = new Promise((resolve) => socket.once('disconnect', resolve));
+  await change({ disabled: true });
+  await until('the key ends', async () => (await agent(bearer(key))).status === 401);
+  await closed;
+  await until('also at the gateway', async () => await management() === 401);
+
+  await change({ disabled: false });
+  await until('the account is open again', async () => (await agent(bearer(key))).status === 200);
+});
+
 test('hostile tokens are refused', async () => {
   const { access_token: good } = await login();
   const [header, payload, signature] = good.split('.');

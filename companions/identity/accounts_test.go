@@ -239,6 +239,30 @@ func TestService_changeUser_disabledLosesAccessAtOnce(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.login("eve", password).status)
 }
 
+func TestService_alive_accounts(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil)
+	eve := p.user("eve", map[string]any{"administrator": true})
+	asked := []string{"account/" + eve, "administrator/" + eve, "account/none", eve, "administrator/", "x/" + eve}
+
+	alive := func() any {
+		return p.as(reply{}, http.MethodPost, "/api/v1/auth/alive", map[string]any{"accounts": asked}).body["accounts"]
+	}
+	require.ElementsMatch(t, []any{"account/" + eve, "administrator/" + eve}, alive())
+
+	change := func(body map[string]any) {
+		require.Equal(t, http.StatusOK, p.as(p.admin, http.MethodPatch, "/api/v1/users/"+eve, body).status)
+	}
+	change(map[string]any{"administrator": false})
+	require.Equal(t, []any{"account/" + eve}, alive())
+	change(map[string]any{"disabled": true})
+	require.Equal(t, []any{}, alive())
+	change(map[string]any{"disabled": false})
+	require.Equal(t, []any{"account/" + eve}, alive())
+	require.Equal(t, http.StatusNoContent, p.as(p.admin, http.MethodDelete, "/api/v1/users/"+eve, nil).status)
+	require.Equal(t, []any{}, alive())
+}
+
 func TestService_lastAdministratorStays(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, nil)

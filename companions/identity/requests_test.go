@@ -32,7 +32,7 @@ func TestService_namesFieldsAsTheyAreSent(t *testing.T) {
 		"POST /api/v1/auth/login":               {"username", "password", "code"},
 		"POST /api/v1/auth/logout":              {"everywhere"},
 		"POST /api/v1/auth/password":            {"current_password", "new_password"},
-		"POST /api/v1/auth/alive":               {"ids"},
+		"POST /api/v1/auth/alive":               {"ids", "accounts"},
 		"POST /api/v1/auth/totp":                {"current_password"},
 		"POST /api/v1/auth/totp/confirm":        {"code"},
 		"POST /api/v1/auth/totp/remove":         {"current_password", "code"},

@@ -343,18 +343,30 @@ func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error 
 // mostAlive bounds the credentials of one question.
 const mostAlive = 200
 
-// alive says which sessions and personal tokens still hold. It takes no credential: an
-// id has too many random bits to be guessed, and the answer names no person.
+// accountOf and administratorOf start the entries of [Service.alive] that name a user.
+const (
+	accountOf       = "account/"
+	administratorOf = "administrator/"
+)
+
+// alive says which sessions and personal tokens still hold, and which accounts are open:
+// account/ID for an account that is neither disabled nor deleted, administrator/ID for one
+// that administers, too. It takes no credential: an id has too many random bits to be
+// guessed, and the answer names no person.
 func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
-		IDs []string `json:"ids"`
+		IDs      []string `json:"ids"`
+		Accounts []string `json:"accounts"`
 	}
 	if err := decode(w, r, &in); err != nil {
 		return err
 	}
 
-	if len(in.IDs) > mostAlive {
+	switch {
+	case len(in.IDs) > mostAlive:
 		return invalid("body.ids", "must have at most %d entries", mostAlive)
+	case len(in.Accounts) > mostAlive:
+		return invalid("body.accounts", "must have at most %d entries", mostAlive)
 	}
 
 	rows, _ := s.db.Query(r.Context(), `
@@ -369,9 +381,31 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	answer(w, http.StatusOK, map[string]any{"alive": append([]string{}, alive...)})
+	accounts, err := s.openAccounts(r.Context(), sane(in.Accounts))
+	if err != nil {
+		return err
+	}
+
+	answer(w, http.StatusOK, map[string]any{"alive": append([]string{}, alive...), "accounts": accounts})
 
 	return nil
+}
+
+// openAccounts returns those of the entries that hold.
+func (s *Service) openAccounts(ctx context.Context, entries []string) ([]string, error) {
+	if len(entries) == 0 {
+		return []string{}, nil
+	}
+
+	rows, _ := s.db.Query(ctx, `
+		SELECT a.entry
+		FROM   unnest($1::text[]) AS a (entry) JOIN identity.users u ON u.id = split_part(a.entry, '/', 2)
+		WHERE  u.deleted_at IS NULL AND NOT u.disabled
+		AND    (a.entry = $2 || u.id OR a.entry = $3 || u.id AND u.administrator)`, entries, accountOf, administratorOf)
+
+	open, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
+	return append([]string{}, open...), err
 }
 
 // sane leaves out what cannot be an id and PostgreSQL would reject.

@@ -168,6 +168,46 @@ func (c *Client) alive(ctx context.Context, id string) (bool, error) {
 	return slices.Contains(out.Alive, id), err
 }
 
+// accountIDs is how many accounts one question names: each may have two entries of 200.
+const accountIDs = 100
+
+// openAccounts asks which entries of accounts hold; errAway when there is no answer.
+func (c *Client) openAccounts(ctx context.Context, entries []string) (map[string]bool, error) {
+	var out struct{ Accounts []string }
+
+	status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"accounts": entries}, &out)
+	if err == nil && (status != http.StatusOK || out.Accounts == nil) {
+		err = fmt.Errorf("%w: status %d, or a service that does not know the question", errAway, status)
+	}
+
+	open := make(map[string]bool, len(out.Accounts))
+	for _, entry := range out.Accounts {
+		open[entry] = true
+	}
+
+	return open, err
+}
+
+// currentIssuer returns the issuer that the service names.
+func (c *Client) currentIssuer(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	issuer, fresh := c.issuer, c.now().Before(c.loaded.Add(keysFor))
+	c.mu.Unlock()
+
+	if issuer != "" && fresh {
+		return issuer, nil
+	}
+
+	if err := c.readKeys(ctx); err != nil {
+		return "", err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.issuer, nil
+}
+
 // key gives the key of an id with the issuer that the service names. Keys that were read
 // once go on counting while the service is away.
 func (c *Client) key(ctx context.Context, id string) (ed25519.PublicKey, string, error) {

@@ -29,6 +29,7 @@ type service struct {
 	mu      sync.Mutex
 	private map[string]ed25519.PrivateKey
 	ended   map[string]bool
+	old     bool // it does not know the question about accounts
 	away    bool
 	asked   map[string]int // by path
 }
@@ -83,7 +84,7 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request) {
 
 		_ = json.NewEncoder(w).Encode(set)
 	case "/api/v1/auth/alive":
-		var in struct{ IDs []string }
+		var in struct{ IDs, Accounts []string }
 
 		_ = json.NewDecoder(r.Body).Decode(&in)
 		alive := []string{}
@@ -94,7 +95,20 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 
-		_ = json.NewEncoder(w).Encode(map[string]any{"alive": alive})
+		if s.old {
+			_ = json.NewEncoder(w).Encode(map[string]any{"alive": alive})
+			return
+		}
+
+		accounts := []string{}
+
+		for _, entry := range in.Accounts {
+			if !s.ended[entry] {
+				accounts = append(accounts, entry)
+			}
+		}
+
+		_ = json.NewEncoder(w).Encode(map[string]any{"alive": alive, "accounts": accounts})
 	case "/api/v1/auth/me":
 		if r.Header.Get("Authorization") != "Bearer ep_good" {
 			w.WriteHeader(http.StatusUnauthorized)

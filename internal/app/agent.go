@@ -53,8 +53,22 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}()
 
 	a := &agent{stop: stop, edge: s.Edge}
-	signIn := b.newSignIn()
-	a.auth = auth.New(b.DB, auth.Options{Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers()})
+	toolServers := mcp.Remote{Conn: b.NATS}
+	rights := auth.NewChanges(b.Signals.AnnounceRights, b.logger)
+	signIn := b.newSignIn(func(ctx context.Context, userID string, open bool) {
+		rights.Announce(ctx, domain.RightsChange{UserID: userID})
+
+		if open {
+			return
+		}
+
+		if err := toolServers.UserDeleted(ctx, userID); err != nil {
+			b.logger.Warn("failed to notify workers of a closed account; unused tool servers end by themselves", "error", err)
+		}
+	})
+	a.auth = auth.New(b.DB, auth.Options{
+		Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers(), Known: signIn.known(),
+	})
 	hub := realtime.NewHub(realtime.HubConfig{Log: b.Log, State: b.DB, Logger: b.logger})
 
 	shown, err := b.newShownTools()
@@ -89,7 +103,6 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	toolServers := mcp.Remote{Conn: b.NATS}
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
 	auditor := auth.NewAuditor(b.DB, b.logger, nil)
 	access := access{db: b.DB, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.Trusted()}
@@ -135,12 +148,11 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	jobs, err := b.newEdgeJobs()
+	jobs, err := b.newEdgeJobs(signIn)
 	if err != nil {
 		return nil, err
 	}
 
-	rights := auth.NewChanges(b.Signals.AnnounceRights, b.logger)
 	a.app = api.New(api.Config{
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
 		Room: s.Room(os.TempDir()),

@@ -76,6 +76,7 @@ const (
 	questionEvery  = time.Second
 	askEvery       = 2 * time.Second
 	waitingEvery   = 2 * time.Second
+	accountEvery   = 2 * time.Second
 	workerEvery    = 5 * time.Second
 	publishEvery   = time.Second
 	publishAge     = 5 * time.Second
@@ -216,12 +217,12 @@ func (b *backend) workChecks(chats *chat.Service, counts *metrics.Worker) ([]mai
 
 // newEdgeJobs are the jobs of the role that clients are connected to: they run while
 // no worker does.
-func (b *backend) newEdgeJobs() (*maintenance.Runner, error) {
+func (b *backend) newEdgeJobs(signIn signIn) (*maintenance.Runner, error) {
 	logged := func(string) {} // by the runner
 
-	return maintenance.NewRunner(b.DB, "everloop/edge", []maintenance.Job{
-		{Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting},
-	}, logged, b.logger)
+	return maintenance.NewRunner(b.DB, "everloop/edge", append(signIn.jobs(), maintenance.Job{
+		Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting,
+	}), logged, b.logger)
 }
 
 // reportWorker records every workerEvery that this worker takes work, for as long as

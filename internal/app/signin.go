@@ -10,6 +10,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/identity"
 	"everloop/infra/postgres"
+	"everloop/service/maintenance"
 )
 
 // signInSettings say by what the agent accepts people besides API keys.
@@ -29,16 +30,37 @@ func (s signInSettings) check() error {
 type signIn struct {
 	service  *identity.Client
 	verifier *identity.Verifier
+	follower *identity.Follower
 }
 
-func (b *backend) newSignIn() signIn {
+// newSignIn returns the identity service of the settings. Changed is called for each account
+// that the service has closed, opened or demoted.
+func (b *backend) newSignIn(changed func(ctx context.Context, userID string, open bool)) signIn {
 	if b.settings.IdentityURL == "" {
 		return signIn{}
 	}
 
 	service := identity.NewClient(b.settings.IdentityURL, nil)
 
-	return signIn{service, identity.NewVerifier(service, b.DB, nil)}
+	return signIn{service, identity.NewVerifier(service, b.DB, nil), identity.NewFollower(service, b.DB, changed, nil)}
+}
+
+// known is auth.Options.Known.
+func (s signIn) known() func(domain.User) error {
+	if s.follower == nil {
+		return nil
+	}
+
+	return s.follower.Known
+}
+
+// jobs keep the accounts of this process as the identity service has them.
+func (s signIn) jobs() []maintenance.Job {
+	if s.follower == nil {
+		return nil
+	}
+
+	return []maintenance.Job{{Name: "follow accounts of the identity service", Every: accountEvery, Run: s.follower.Follow, Local: true}}
 }
 
 func (s signIn) verifiers() []auth.Verifier {

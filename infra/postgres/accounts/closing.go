@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,4 +57,89 @@ func (a *Store) ClosedSessions(ctx context.Context, after string, limit int) ([]
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.ClosedSession])
 
 	return found, pg.Fault("list sessions of closed accounts", err)
+}
+
+// IdentityAccounts returns accounts of people of an issuer, deleted ones left out, in the
+// order of their users' ids and after the given one, at most limit.
+func (a *Store) IdentityAccounts(ctx context.Context, issuer, after string, limit int) ([]domain.IdentityAccount, error) {
+	rows, _ := a.db.Pool.Query(ctx, `
+		SELECT id, subject, disabled_at IS NULL AS open, identity_administrator AS administrator
+		FROM   users WHERE issuer = $1 AND deleted_at IS NULL AND id > $2 ORDER BY id LIMIT $3`, issuer, after, limit)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.IdentityAccount])
+
+	return found, pg.Fault("list accounts of the identity service", err)
+}
+
+// FollowIdentityAccount takes over what the identity service says of an account, and reports
+// whether anything changed. A closed account loses what works in its name; its scheduled
+// tasks, webhooks and apps pause until it is open again. A right to administer that was
+// granted here stays; one that the service gave ends with it.
+func (a *Store) FollowIdentityAccount(ctx context.Context, userID string, open, administrator bool) (changed bool, err error) {
+	err = a.db.InTx(ctx, func(tx pgx.Tx) error {
+		var wasOpen, administered bool
+
+		changed = false
+
+		err := tx.QueryRow(ctx, `
+			SELECT disabled_at IS NULL, identity_administrator FROM users WHERE id = $1 AND deleted_at IS NULL FOR UPDATE`, userID).
+			Scan(&wasOpen, &administered)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+
+		demoted := open && administered && !administrator
+		if err != nil || wasOpen == open && !demoted {
+			return err
+		}
+
+		changed = true
+
+		_, err = tx.Exec(ctx, `
+			UPDATE users
+			SET    disabled_at = CASE WHEN $2 THEN NULL ELSE coalesce(disabled_at, now()) END,
+			       administrator = administrator AND NOT $3, identity_administrator = identity_administrator AND NOT $3
+			WHERE  id = $1`, userID, open, demoted)
+		if err != nil {
+			return err
+		}
+
+		if wasOpen && !open {
+			err = stopWork(ctx, tx, userID)
+		}
+
+		if err != nil {
+			return err
+		}
+
+		return auditFollowed(ctx, tx, userID, wasOpen, open, demoted)
+	})
+
+	return changed, pg.Fault("follow an account of the identity service", err)
+}
+
+// auditFollowed records what the identity service did to an account.
+func auditFollowed(ctx context.Context, tx pgx.Tx, userID string, wasOpen, open, demoted bool) error {
+	var actions []string
+
+	switch {
+	case wasOpen && !open:
+		actions = append(actions, "user.disable")
+	case !wasOpen && open:
+		actions = append(actions, "user.enable")
+	}
+
+	if demoted {
+		actions = append(actions, "admin.revoke")
+	}
+
+	for _, action := range actions {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO audit (id, actor_id, action, target, details)
+			SELECT $1, '', $2, id, jsonb_build_object('issuer', issuer) FROM users WHERE id = $3`, domain.NewID(), action, userID)
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

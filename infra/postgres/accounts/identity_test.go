@@ -14,6 +14,76 @@ func person(subject, username string) domain.Identity {
 	return domain.Identity{Issuer: "https://id.example", Subject: subject, Username: username, Version: 1}
 }
 
+func TestStore_FollowIdentityAccount(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	ctx := t.Context()
+	p := person("eve", "eve")
+	p.Administrator = true
+	eve, _, err := db.IdentityUser(ctx, p)
+	require.NoError(t, err)
+
+	key := domain.APIKey{ID: domain.NewID(), UserID: eve.ID, Name: "k", Masked: "m"}
+	_, err = db.CreateKey(ctx, key, hashOf("eve"))
+	require.NoError(t, err)
+
+	known := func(open, administrator bool) {
+		t.Helper()
+
+		found, err := db.IdentityAccounts(ctx, p.Issuer, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, []domain.IdentityAccount{{UserID: eve.ID, Subject: "eve", Open: open, Administrator: administrator}}, found)
+
+		user, _, found2, err := db.KeyByHash(ctx, hashOf("eve"))
+		require.NoError(t, err)
+		require.Equal(t, open, found2)
+		require.Equal(t, open && administrator, user.Administrator)
+
+		alive, err := db.CredentialAlive(ctx, eve, key.ID)
+		require.NoError(t, err)
+		require.Equal(t, open && administrator, alive)
+	}
+	follow := func(open, administrator, changed bool) {
+		t.Helper()
+
+		got, err := db.FollowIdentityAccount(ctx, eve.ID, open, administrator)
+		require.NoError(t, err)
+		require.Equal(t, changed, got)
+	}
+
+	known(true, true)
+	follow(true, true, false)
+	follow(false, false, true)
+	known(false, true)
+	_, found, err := db.IdentityUser(ctx, p)
+	require.NoError(t, err)
+	require.False(t, found, "an access token of before does not open the account")
+	follow(false, false, false)
+	follow(true, true, true)
+	known(true, true)
+	follow(true, false, true)
+	known(true, false)
+	follow(true, false, false)
+
+	require.NoError(t, db.SetAdministrator(ctx, eve.ID, true))
+	follow(true, false, false)
+	user, err := db.User(ctx, eve.ID)
+	require.NoError(t, err)
+	require.True(t, user.Administrator, "a right that was granted here stays")
+
+	var actions []string
+
+	require.NoError(t, db.Pool.QueryRow(ctx, `
+		SELECT array_agg(action ORDER BY id) FROM audit WHERE target = $1 AND actor_id = '' AND details ->> 'issuer' = $2`,
+		eve.ID, p.Issuer).Scan(&actions))
+	require.Equal(t, []string{"user.disable", "user.enable", "admin.revoke"}, actions)
+
+	require.NoError(t, db.DeleteUser(ctx, pgtest.User(t, db, "other", true).ID))
+	empty, err := db.IdentityAccounts(ctx, "https://other.example", "", 10)
+	require.NoError(t, err)
+	require.Empty(t, empty)
+}
+
 func TestStore_IdentityUser(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

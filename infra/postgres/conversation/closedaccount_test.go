@@ -171,4 +171,3 @@ func TestStore_closedAccount_startsNothing(t *testing.T) {
 		require.False(t, alive())
 	})
 }
-

@@ -123,14 +123,16 @@ type taking struct {
 	now              time.Time
 	plan             *schedule.TickPlan
 	running, waiting int
+	closed           bool // the account of the task's owner: its ticks do not run
 	notRun           []schedule.Run
 }
 
 func newTaking(ctx context.Context, tx pgx.Tx, task schedule.Task, now time.Time, plan *schedule.TickPlan) (*taking, error) {
 	t := &taking{ctx: ctx, tx: tx, task: task, now: now, plan: plan}
 	err := tx.QueryRow(ctx, `
-		SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'waiting')
-		FROM   scheduled_runs WHERE task_id = $1 AND state <> 'ended'`, task.ID).Scan(&t.running, &t.waiting)
+		SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'waiting'),
+		       (SELECT closed FROM users WHERE id = $2)
+		FROM   scheduled_runs WHERE task_id = $1 AND state <> 'ended'`, task.ID, task.OwnerID).Scan(&t.running, &t.waiting, &t.closed)
 
 	return t, err
 }
@@ -141,6 +143,9 @@ func (t *taking) take(tick time.Time) error {
 
 	outcome, runs := t.task.Taken(age)
 	switch {
+	case t.closed:
+		_, _, err := t.insert(tick, "ended", domain.RunFailed, schedule.TickBlocked, domain.CodeAccountClosed, false)
+		return err
 	case !runs:
 		_, _, err := t.insert(tick, "ended", domain.RunFailed, outcome, schedule.ReasonWindowOver, false)
 		return err

@@ -145,6 +145,28 @@ func TestTakeTicks_eachOnce(t *testing.T) {
 	require.Equal(t, "caught_up running service_was_late", all[0])
 }
 
+func TestTakeTicks_closedAccount(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapAllowAll })
+	set := func(disabled string) {
+		_, err := s.db.Pool.Exec(t.Context(), `UPDATE users SET disabled_at = `+disabled+` WHERE id = $1`, s.owner)
+		require.NoError(t, err)
+	}
+
+	set("now()")
+	s.due(task.ID, 3)
+	require.Empty(t, s.take(task.ID).Start)
+	require.Equal(t, "blocked failed account_closed", s.outcomes(task.ID)[0])
+
+	set("NULL")
+
+	_, err := s.db.Pool.Exec(t.Context(), `DELETE FROM scheduled_runs`)
+	require.NoError(t, err)
+	s.due(task.ID, 1)
+	require.NotEmpty(t, s.take(task.ID).Start, "the task was paused only")
+}
+
 func TestTakeTicks_missed(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)

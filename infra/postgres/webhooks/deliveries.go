@@ -107,6 +107,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDe
 			SELECT d.id, d.next_attempt_at, w.owner_id, row_number() OVER (PARTITION BY w.owner_id
 			    ORDER BY d.next_attempt_at, d.id) AS place
 			FROM   waiting JOIN webhooks w ON w.id = waiting.id AND w.enabled AND (w.retry_at IS NULL OR w.retry_at <= now())
+			JOIN   users o ON o.id = w.owner_id AND NOT o.closed -- those of a closed account wait
 			CROSS  JOIN LATERAL (
 				SELECT id, next_attempt_at FROM webhook_deliveries
 				WHERE  webhook_id = w.id AND status = 'pending' AND next_attempt_at <= now()

@@ -91,6 +91,17 @@ var (
 	refused = webhook.Answer{StatusCode: 500, Response: "no", Error: "the endpoint answered 500"}
 )
 
+func TestClaimDeliveries_closedAccount(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	s.webhook(nil)
+	s.ended(domain.FinishCompleted)
+	s.exec(`UPDATE users SET disabled_at = now() WHERE id = $1`, s.owner)
+	require.Empty(t, s.claim(10))
+	s.exec(`UPDATE users SET disabled_at = NULL WHERE id = $1`, s.owner)
+	require.Len(t, s.claim(10), 1, "it waited")
+}
+
 func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
