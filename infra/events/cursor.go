@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"slices"
 )
 
 // cursor walks the entries of one subject with after < seq <= upTo, in batches, one
@@ -37,23 +38,19 @@ func (c *cursor) peek(ctx context.Context) (*message, error) {
 			return nil, err
 		}
 
-		c.batch = answer.messages
-		done := answer.pending == 0 || len(answer.messages) == 0
+		if len(answer.messages) == 0 {
+			// A replica that lags has nothing, either.
+			m, err := c.log.leader(ctx, from, leaderRequest{Seq: c.after + 1, NextFor: c.subject})
+			if err != nil {
+				return nil, err
+			}
 
-		for i, m := range c.batch {
-			if m.seq > end {
-				c.batch, done = c.batch[:i], true
-				break
+			if m != nil {
+				answer.messages = []message{*m}
 			}
 		}
 
-		if len(c.batch) > 0 {
-			c.after = c.batch[len(c.batch)-1].seq
-		}
-
-		if done {
-			c.left = c.left[1:]
-		}
+		c.add(answer.messages, end)
 	}
 
 	if len(c.batch) == 0 {
@@ -61,6 +58,24 @@ func (c *cursor) peek(ctx context.Context) (*message, error) {
 	}
 
 	return &c.batch[0], nil
+}
+
+// add takes the messages up to end. When there is none, the generation has no more.
+func (c *cursor) add(messages []message, end uint64) {
+	n := slices.IndexFunc(messages, func(m message) bool { return m.seq > end })
+	last := n >= 0 || len(messages) == 0
+
+	if n < 0 {
+		n = len(messages)
+	}
+
+	if c.batch = messages[:n]; n > 0 {
+		c.after = messages[n-1].seq
+	}
+
+	if last {
+		c.left = c.left[1:]
+	}
 }
 
 // take goes behind the entry that peek gave.

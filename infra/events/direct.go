@@ -150,3 +150,54 @@ func follows(msg *nats.Msg, last uint64) bool {
 	before, err := strconv.ParseUint(msg.Header.Get("Nats-Last-Sequence"), 10, 64)
 	return err == nil && before == last
 }
+
+// leaderRequest is the body of `$JS.API.STREAM.MSG.GET.<stream>`.
+type leaderRequest struct {
+	Seq     uint64 `json:"seq,omitempty"`
+	LastFor string `json:"last_by_subj,omitempty"`
+	NextFor string `json:"next_by_subj,omitempty"`
+}
+
+// leader requests one message of a generation from the leader of its stream, which has
+// all that was acknowledged. Direct gets are answered by any replica, and one that lags
+// answers that there is nothing. It returns nil when there is no such message.
+func (l *Log) leader(ctx context.Context, g generation, request leaderRequest) (*message, error) {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+
+	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+g.name, body)
+	if err != nil {
+		return nil, domain.Unavailablef("event log", err)
+	}
+
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, fmt.Errorf("message of the event log: %w", err)
+	}
+
+	if fault := answer.Error; fault != nil {
+		gone := fault.ErrorCode == jetstream.JSErrCodeStreamNotFound && !g.open() // it has aged
+		if gone || fault.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return nil, nil
+		}
+
+		return nil, domain.Unavailablef("event log", fault)
+	}
+
+	m := answer.Message
+
+	return &message{seq: m.Seq, at: m.Time, subject: m.Subject, body: m.Data}, nil
+}

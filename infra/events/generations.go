@@ -107,9 +107,9 @@ func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, er
 			continue
 		}
 		// Near the end of a closed generation there are places whose event was removed.
-		found, err := l.direct(ctx, g, directRequest{Seq: seq})
+		found, err := l.leader(ctx, g, leaderRequest{Seq: seq})
 
-		return err == nil && len(found.messages) == 0, err
+		return err == nil && found == nil, err
 	}
 
 	return false, nil

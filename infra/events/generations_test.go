@@ -232,9 +232,6 @@ func TestLog_positionsInGenerations(t *testing.T) {
 		require.Equal(t, last, found, "at %d", at)
 	}
 
-	oldest, err := l.Oldest(t.Context(), "s1")
-	require.NoError(t, err)
-	require.Equal(t, seqs[0], oldest)
 	require.NoError(t, l.Forget(t.Context(), "s1"))
 	require.Empty(t, readAll(t, l, "s1", 0, math.MaxUint64))
 	require.Len(t, readAll(t, l, "s2", 0, math.MaxUint64), 3)

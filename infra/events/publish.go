@@ -192,17 +192,9 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 	case err != nil:
 		return 0, err
 	case ack.Duplicate:
-		if l.holds(tryCtx, ack) {
-			l.raise(ack.Sequence)
-			return ack.Sequence, nil
-		}
-		// The log remembers the id of an event that it no longer has.
-		again := &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: maps.Clone(msg.Header)}
-		again.Header.Del(jetstream.MsgIDHeader)
-
-		if ack, err = l.js.PublishMsg(tryCtx, again); err != nil {
-			return 0, err
-		}
+		// The stream's leader knows the id, whatever a replica has.
+		l.raise(ack.Sequence)
+		return ack.Sequence, nil
 	}
 
 	if ack.Sequence > before {
@@ -235,12 +227,6 @@ func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 	if err != nil {
 		l.cfg.Logger.Warn("failed to remove an event from a stream that lost its tail", "stream", ack.Stream, "error", err)
 	}
-}
-
-// holds reports whether the log has the message that an acknowledgement names.
-func (l *Log) holds(ctx context.Context, ack *jetstream.PubAck) bool {
-	got, err := l.direct(ctx, generation{name: ack.Stream, last: math.MaxUint64}, directRequest{Seq: ack.Sequence})
-	return err != nil || len(got.messages) == 1
 }
 
 // errOvertaken says that the subject has a newer message than the condition of a
@@ -308,7 +294,16 @@ func retryable(err error) bool {
 		errors.Is(err, errRegressed) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
-		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, errBroken)
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, errBroken) || inProcess(err)
+}
+
+// duplicateInProcess is the server's code for an id that another process publishes in
+// the same moment.
+const duplicateInProcess = 10158
+
+func inProcess(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.ErrorCode == duplicateInProcess
 }
 
 // pause waits before the next try: 20 ms doubled each time, at most maxPause.

@@ -88,13 +88,13 @@ func (l *Log) LastAt(ctx context.Context, sessionID domain.SessionID) (last time
 	}
 
 	for i := len(list) - 1; i >= 0 && last.IsZero(); i-- {
-		answer, err := l.direct(ctx, list[i], directRequest{MultiLast: []string{l.flow(sessionID), l.edge(sessionID)}})
-		if err != nil {
-			return last, err
-		}
+		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
+			m, err := l.leader(ctx, list[i], leaderRequest{LastFor: subject})
+			if err != nil {
+				return last, err
+			}
 
-		for _, m := range answer.messages {
-			if m.at.After(last) {
+			if m != nil && m.at.After(last) {
 				last = m.at
 			}
 		}
@@ -124,66 +124,77 @@ func (l *Log) lastOf(ctx context.Context, upTo uint64, subjects ...string) (uint
 	return 0, nil
 }
 
-// lastIn is lastOf for one generation. The server finds nothing for a limit beyond
-// the end of the stream, so such a limit is left out, and set only when the stream
-// has grown past it since.
-func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ...string) (uint64, error) {
+// lastIn is lastOf for one generation.
+func (l *Log) lastIn(ctx context.Context, g generation, upTo uint64, subjects ...string) (last uint64, err error) {
 	if upTo == 0 {
 		return 0, nil
 	}
 
-	request := directRequest{MultiLast: subjects}
-	if upTo <= min(l.high.Load(), g.last) {
-		request.UpToSeq = upTo
+	var later []string // subjects with entries behind upTo
+
+	for _, subject := range subjects {
+		m, err := l.leader(ctx, g, leaderRequest{LastFor: subject})
+		if err != nil {
+			return 0, err
+		}
+
+		switch {
+		case m == nil:
+		case m.seq > upTo:
+			later = append(later, subject)
+		default:
+			last = max(last, m.seq)
+		}
 	}
 
-	answer, err := l.direct(ctx, g, request)
+	before, err := l.lastBefore(ctx, g, upTo, later)
 
-	var last uint64
-	for _, m := range answer.messages {
-		last = max(last, m.seq)
-	}
-
-	if err == nil && last > upTo {
-		l.raise(last)
-		return l.lastIn(ctx, g, upTo, subjects...)
-	}
-
-	return last, err
+	return max(last, before), err
 }
 
-// Oldest is the sequence of a session's oldest kept event, 0 when none is kept.
-func (l *Log) Oldest(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
-	if err := token("session_id", sessionID); err != nil {
-		return 0, err
-	}
+// lastBefore is lastIn for subjects that have entries behind upTo. A replica that has
+// not reached upTo yet finds nothing: then the leader is asked whether there is anything.
+func (l *Log) lastBefore(ctx context.Context, g generation, upTo uint64, subjects []string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
 
-	var oldest uint64
+	for try := 0; len(subjects) > 0; try++ {
+		answer, err := l.direct(ctx, g, directRequest{MultiLast: subjects, UpToSeq: upTo})
+		if err != nil {
+			return 0, err
+		}
 
-	list, err := l.generations(ctx)
-	if err != nil {
-		return 0, err
-	}
+		if n := len(answer.messages); n > 0 {
+			return answer.messages[n-1].seq, nil
+		}
 
-	for _, g := range list {
-		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
-			answer, err := l.direct(ctx, g, directRequest{Seq: 1, NextFor: subject})
+		var earlier []string
+
+		for _, subject := range subjects {
+			m, err := l.leader(ctx, g, leaderRequest{Seq: 1, NextFor: subject})
 			if err != nil {
 				return 0, err
 			}
 
-			if len(answer.messages) > 0 && (oldest == 0 || answer.messages[0].seq < oldest) {
-				oldest = answer.messages[0].seq
+			if m != nil && m.seq <= upTo {
+				earlier = append(earlier, subject)
 			}
 		}
 
-		if oldest > 0 {
+		if subjects = earlier; len(subjects) == 0 {
 			break
+		}
+
+		if err := pause(ctx, try); err != nil {
+			return 0, domain.Unavailablef("event log", errLags)
 		}
 	}
 
-	return oldest, nil
+	return 0, nil
 }
+
+// errLags says that a replica did not catch up in time.
+var errLags = errors.New("a replica of the event log lags")
 
 // Count is how many events of a session with a sequence above after are kept.
 func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error) {
@@ -204,17 +215,49 @@ func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint6
 		}
 
 		for _, subject := range []string{l.flow(sessionID), l.edge(sessionID)} {
+			n, err := l.countIn(ctx, g, subject, after)
+			if err != nil {
+				return 0, err
+			}
+
+			total += n
+		}
+	}
+
+	return total, nil
+}
+
+// countIn counts the entries of a subject behind a sequence: once the replica that
+// answers has the last one, it has all.
+func (l *Log) countIn(ctx context.Context, g generation, subject string, after uint64) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+
+	for try := 0; ; try++ {
+		last, err := l.leader(ctx, g, leaderRequest{LastFor: subject})
+		if err != nil || last == nil || last.seq <= after {
+			return 0, err
+		}
+
+		found, err := l.direct(ctx, g, directRequest{Seq: last.seq})
+		if err != nil {
+			return 0, err
+		}
+
+		if len(found.messages) == 1 {
 			// MaxBytes 1 ends the batch behind its first message.
 			answer, err := l.direct(ctx, g, directRequest{Seq: after + 1, NextFor: subject, Batch: 2, MaxBytes: 1})
 			if err != nil {
 				return 0, err
 			}
 
-			total += len(answer.messages) + int(answer.pending) //nolint:gosec // a count of kept messages
+			return len(answer.messages) + int(answer.pending), nil //nolint:gosec // a count of kept messages
+		}
+
+		if err := pause(ctx, try); err != nil {
+			return 0, domain.Unavailablef("event log", errLags)
 		}
 	}
-
-	return total, nil
 }
 
 // scan calls fn for the entries of one subject with after < seq <= upTo.

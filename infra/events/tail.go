@@ -157,24 +157,20 @@ func (t *tail) follow(ctx context.Context, changes <-chan nats.Status) error {
 
 // catchUp gives the events that a closed generation has behind the position.
 func (t *tail) catchUp(ctx context.Context, g generation) error {
-	for !g.open() && t.position < g.last {
-		answer, err := t.log.direct(ctx, g, directRequest{
-			Seq: t.position + 1, NextFor: t.log.cfg.SubjectPrefix + ".>", Batch: batchMessages, MaxBytes: batchBytes,
-		})
-		if err != nil {
+	if g.open() {
+		return nil
+	}
+
+	c := cursor{log: t.log, subject: t.log.cfg.SubjectPrefix + ".>", after: t.position, upTo: g.last, left: []generation{g}}
+	for {
+		m, err := c.peek(ctx)
+		if err != nil || m == nil {
 			return err
 		}
 
-		for _, m := range answer.messages {
-			t.deliver(m.subject, m.body, m.seq)
-		}
-
-		if answer.pending == 0 || len(answer.messages) == 0 {
-			return nil
-		}
+		c.take()
+		t.deliver(m.subject, m.body, m.seq)
 	}
-
-	return nil
 }
 
 // receive takes messages until the consumer cannot be trusted any more.
