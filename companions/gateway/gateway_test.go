@@ -245,20 +245,21 @@ func TestService_models_ofAnthropic(t *testing.T) {
 	require.Equal(t, "m", gjson.Get(get("/v1/models/gpt-x"), "display_name").String())
 }
 
-func TestService_models_windowAsVLLMNamesIt(t *testing.T) {
+func TestService_models_loadedWindow(t *testing.T) {
 	t.Parallel()
 
-	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"data":[{"id":"m","max_model_len":4096}]}`)
-	}))
-	t.Cleanup(source.Close)
+	for _, named := range []string{
+		`"max_model_len":4096`, `"meta":{"n_ctx":4096,"n_ctx_train":131072}`, `"max_context_length":131072,"loaded_context_length":4096`,
+	} {
+		source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"data":[{"id":"m",%s}]}`, named)
+		}))
+		t.Cleanup(source.Close)
 
-	s := start(t, one(source.URL, ""), 0)
-	require.Equal(
-		t,
-		int64(4096),
-		gjson.Get(read(t, s.do(t.Context(), "GET", "/v1/models", operatorKey, "")), "data.0.context_window").Int(),
-	)
+		s := start(t, one(source.URL, ""), 0)
+		models := read(t, s.do(t.Context(), "GET", "/v1/models", operatorKey, ""))
+		require.Equal(t, int64(4096), gjson.Get(models, "data.0.context_window").Int(), named)
+	}
 }
 
 // What no client can read is the source's fault, streamed or not.

@@ -175,7 +175,7 @@ func complete(entry map[string]any, s *source, aliases []string) {
 		entry["created"] = created
 	}
 
-	if window, is := entry["max_model_len"].(float64); is && entry["context_window"] == nil { // as vLLM names it
+	if window := loadedWindow(entry); window > 0 && entry["context_window"] == nil {
 		entry["context_window"] = window
 	}
 
@@ -281,4 +281,18 @@ func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	}
 
 	writeError(w, noModel(name))
+}
+
+// loadedWindow is the window with which a source has loaded a model, by the names of LM
+// Studio, llama.cpp and vLLM; 0: it does not tell.
+func loadedWindow(entry map[string]any) float64 {
+	meta, _ := entry["meta"].(map[string]any)
+
+	for _, value := range []any{entry["loaded_context_length"], meta["n_ctx"], entry["max_model_len"]} {
+		if window, is := value.(float64); is && window > 0 {
+			return window
+		}
+	}
+
+	return 0
 }

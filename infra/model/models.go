@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"golang.org/x/sync/singleflight"
 
 	"everloop/domain"
@@ -33,11 +34,14 @@ type listing struct {
 type entry struct {
 	ID            string   `json:"id"`
 	Name          string   `json:"name"`
-	ContextWindow int64    `json:"context_window"`
-	MaxModelLen   int64    `json:"max_model_len"`
-	ContextLength int64    `json:"context_length"`
-	MaxOutput     int64    `json:"max_output"`
-	MaxTokens     int64    `json:"max_output_tokens"`
+	ContextWindow tokens   `json:"context_window"`        // the gateway
+	LoadedContext tokens   `json:"loaded_context_length"` // LM Studio
+	Meta          meta     `json:"meta"`                  // llama.cpp
+	MaxModelLen   tokens   `json:"max_model_len"`         // vLLM, SGLang
+	ContextLength tokens   `json:"context_length"`        // OpenRouter
+	MaxContext    tokens   `json:"max_context_length"`    // LM Studio, Mistral: of the model
+	MaxOutput     tokens   `json:"max_output"`
+	MaxTokens     tokens   `json:"max_output_tokens"`
 	Modalities    []string `json:"modalities"`
 	Aliases       []string `json:"aliases"`
 
@@ -45,6 +49,44 @@ type entry struct {
 
 	Supports *domain.ModelSupport `json:"supports"`
 	Price    *domain.Price        `json:"price"`
+}
+
+// meta describes the weights of a model and how they are loaded.
+type meta struct {
+	loaded, trained int64
+}
+
+// UnmarshalJSON reads an object; anything else tells nothing.
+func (m *meta) UnmarshalJSON(text []byte) error {
+	object := gjson.ParseBytes(text)
+	m.loaded, _ = number(object.Get("n_ctx"))
+	m.trained, _ = number(object.Get("n_ctx_train"))
+
+	return nil
+}
+
+// tokens is a number of tokens; 0: the server does not tell, or something else.
+type tokens int64
+
+// UnmarshalJSON reads numbers of any form: one odd entry must not cost the list.
+func (t *tokens) UnmarshalJSON(text []byte) error {
+	n, _ := number(gjson.ParseBytes(text))
+	*t = tokens(n)
+
+	return nil
+}
+
+// window returns the window with which the model is loaded, else the model's own; 0: unknown.
+func (e entry) window() int64 {
+	for _, window := range []tokens{
+		e.ContextWindow, e.LoadedContext, tokens(e.Meta.loaded), e.MaxModelLen, e.ContextLength, e.MaxContext,
+	} {
+		if window > 0 {
+			return int64(window)
+		}
+	}
+
+	return 0
 }
 
 // Models gives the server's models in its order. The list is cached for the
@@ -143,7 +185,7 @@ func (e entry) answersTo(name string) bool {
 
 func (c *Client) model(e entry, id string) domain.Model {
 	m := domain.Model{
-		ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: max(e.MaxOutput, e.MaxTokens, 0),
+		ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: int64(max(e.MaxOutput, e.MaxTokens, 0)),
 		Modalities: e.Modalities, Price: c.price(e, id), ReasoningHistory: c.cfg.ReasoningHistory,
 	}
 	if e.ReasoningHistory.Known() {
@@ -159,11 +201,10 @@ func (c *Client) model(e entry, id string) domain.Model {
 		m.Name = id
 	}
 
-	for _, window := range []int64{e.ContextWindow, e.MaxModelLen, e.ContextLength} {
-		if window > 0 {
-			m.ContextWindow = window
-			break
-		}
+	if window := e.window(); window > 0 {
+		m.ContextWindow = window
+	} else if trained := e.Meta.trained; trained > 0 {
+		m.ContextWindow = min(m.ContextWindow, trained) // it is loaded with at most that
 	}
 
 	return m
@@ -280,7 +321,7 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 	defer res.Body.Close()
 
 	if res.StatusCode != http.StatusOK {
-		return nil, domain.Unavailablef("the model server", c.httpFault(res))
+		return nil, domain.Unavailablef("the model server", c.httpFault(res, true))
 	}
 
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxListBytes))

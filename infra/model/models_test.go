@@ -28,6 +28,30 @@ const modelList = `{"object":"list","data":[
 	{"id":"bare:latest"},
 	{"id":""}]}`
 
+// The loaded window counts, not the one that the model was trained with.
+func TestModels_windows(t *testing.T) {
+	for entry, want := range map[string]int64{
+		`{"id":"m","meta":{"n_ctx":8192}}`:                                            8192,
+		`{"id":"m","meta":{"n_ctx":8192,"n_ctx_train":131072}}`:                       8192,
+		`{"id":"m","meta":{"n_ctx_train":4096}}`:                                      4096,
+		`{"id":"m","meta":{"n_ctx_train":1048576}}`:                                   128_000,
+		`{"id":"m","max_context_length":32768,"loaded_context_length":4096}`:          4096,
+		`{"id":"m","loaded_context_length":"4096"}`:                                   4096,
+		`{"id":"m","max_context_length":32768}`:                                       32768,
+		`{"id":"m","context_length":8192.0,"meta":null}`:                              8192,
+		`{"id":"m","context_window":-1,"max_model_len":null,"meta":"none"}`:           128_000,
+		`{"id":"m","context_window":2048,"meta":{"n_ctx":8192},"max_model_len":1024}`: 2048,
+	} {
+		t.Run(entry, func(t *testing.T) {
+			c := serverWith(t, model.Config{}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"data":[%s]}`, entry) })
+
+			m, err := c.Resolve(t.Context(), "m")
+			require.NoError(t, err)
+			require.Equal(t, want, m.ContextWindow)
+		})
+	}
+}
+
 func TestModels(t *testing.T) {
 	var calls atomic.Int32
 
