@@ -83,6 +83,8 @@ func modelTrouble(err error) error {
 		return err
 	case fault.Fault == domain.FaultContextOverflow:
 		return domain.Newf(domain.Conflict, domain.CodeContextOverflow, "the text is too long for the model")
+	case fault.Fault == domain.FaultQuota:
+		return domain.Newf(domain.Conflict, CodeModelQuota, "the account at the model server has no credit or quota left")
 	case fault.Fault == domain.FaultRateLimited:
 		return domain.Newf(domain.Conflict, domain.CodeModelRetry, "the model takes no more calls at the moment")
 	case fault.Retryable():

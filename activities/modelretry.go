@@ -14,8 +14,12 @@ import (
 	"everloop/internal/retry"
 )
 
-// CodeModelRefused is the code of a chat whose model call was refused.
-const CodeModelRefused = "model_refused"
+// Codes of a chat whose model call was refused, and of one whose account at the model
+// server has nothing left.
+const (
+	CodeModelRefused = "model_refused"
+	CodeModelQuota   = "model_quota_exhausted"
+)
 
 // maxInternalFaults bounds the tries of a call that fails for a reason which is
 // neither the model's nor an engine's: each try costs a model call.
@@ -264,6 +268,8 @@ func finalCode(cause error) string {
 			return domain.CodeUnknownModel
 		case domain.FaultRefused:
 			return CodeModelRefused
+		case domain.FaultQuota:
+			return CodeModelQuota
 		case domain.FaultTransient, domain.FaultRateLimited:
 		}
 

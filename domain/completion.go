@@ -132,6 +132,7 @@ const (
 	FaultContextOverflow ModelFault = "context_overflow" // 400 with a context-length code
 	FaultUnknownModel    ModelFault = "unknown_model"    // 404 or model_not_found
 	FaultRefused         ModelFault = "refused"          // 400, 401, 403, 422 and other final answers
+	FaultQuota           ModelFault = "quota_exhausted"  // 402, or a 429 that waiting does not change
 )
 
 // ModelError is a failed model call. Its message never carries a key.

@@ -76,7 +76,7 @@ type Client struct {
 	mu     sync.Mutex
 	list   listing
 
-	refusers refusers
+	refusals refusals
 }
 
 // New makes a client; it does not connect.

@@ -1,14 +1,15 @@
 package model
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 
 	"everloop/domain"
 )
@@ -18,38 +19,80 @@ const (
 	maxErrorText = 500 // characters of a server's own words that are passed on
 )
 
-// overflowWords are the words by which the known servers say that a prompt does
-// not fit the model's context: OpenAI, vLLM, llama.cpp, SGLang, Ollama, TGI and
-// the hosted ones. All in lower case.
-var overflowWords = []string{
-	"context_length_exceeded",
-	"exceed_context_size",
-	"maximum context length",
-	"maximum model length",
-	"model's context length",
-	"exceeds the available context size",
-	"context size has been exceeded",
-	"exceeds the context",
-	"exceeds the maximum allowed length",
-	"exceed context window",
-	"exceeds the context window",
-	"exceeds maximum context",
-	"prompt is too long",
-	"input is too long",
-	"input token count",
-	"reduce the length of the messages",
-	"`inputs` tokens + `max_new_tokens` must be",
-}
+// Words by which servers tell that a prompt does not fit the context of the model. They
+// are looked for in lower case; testdata/faults.json has a table of known servers.
+var (
+	// overflowCodes are decisive.
+	overflowCodes = regexp.MustCompile(`context_length_exceeded|exceed_context_size|max_prompt_tokens_exceeded`)
+	// overflowWindow names the window of the model: whatever is said of it in a refusal, it is
+	// too small.
+	overflowWindow = regexp.MustCompile(
+		`(max(imum)?|model'?s?|total|available|supported|loaded)[ _-](allowed |model |prompt |input |context )*` +
+			`(context|prompt|input|model)[ _-]?(length|window|size|limit|tokens?)|context[ _-](length|window|size|limit|shift)|model (token|context) limit|\bn_ctx\b`,
+	)
+	overflowExcess = regexp.MustCompile(
+		`exceed|too (long|large|big|many|small)|longer|larger|greater|bigger|more than|only|however|over(flow)?|not fit|>|reduce|` +
+			`must be|should be|requested|contains`,
+	)
+	// overflowPrompt names the prompt and its tokens, or its length.
+	overflowPrompt = regexp.MustCompile(
+		`(prompt|input|inputs|conversation|messages|request)\b[^;]{0,80}` +
+			`(too (long|large|big|many)|exceed|(longer|larger|greater|bigger|more) than|must (be|have))`,
+	)
+	overflowTokens = regexp.MustCompile(`\btokens?\b|context`)
+	overflowPlain  = regexp.MustCompile(
+		`maximum (context|prompt) length|` +
+			`(prompt|input|conversation)( text| length| size)? (is |are |was )?too (long|large|big)( to process)?|` +
+			`prompt exceeds|(prompt|input) length (\([0-9]+\) )?exceed|range of input length|exceeds the maximum allowed length|` +
+			`too many total text bytes|reduce the length of the (messages|prompt|input)|too many tokens`,
+	)
+	// notOverflow is about the length of a field.
+	notOverflow = regexp.MustCompile(`string too long|max_tokens.{0,40}output|output tokens?.{0,40}max_tokens`)
+)
+
+// Words of limits on the tokens or requests of a time, which waiting brings back, and of
+// quotas, which it does not.
+var (
+	rateWords = regexp.MustCompile(
+		`rate[ _-]?limit|too many requests|throttl|\b(per|a) (second|sec|minute|min|hour|day)\b|/ ?min\b|\b[tr]p[mdsh]\b|` +
+			`perminute|perday|(retry|try again|wait) (in|after) `,
+	)
+	quotaCodes = regexp.MustCompile(
+		`insufficient[_ -]?(user_)?(quota|balance|credits?|funds?)|exceeded_current_quota|billing|` +
+			`payment_required|credits?_(exhausted|depleted)|arrear`,
+	)
+	// monthly limits are quotas, also where the server tells how long to wait.
+	monthly = regexp.MustCompile(
+		`(monthly|per month)[^.]{0,40}(limit|quota|usage|spend|budget|\bcap\b|allowance)|` +
+			`(limit|quota|usage|spend|budget|\bcap\b|allowance)[^.]{0,30}(monthly|per month|this month|for the month)`,
+	)
+	quotaWords = regexp.MustCompile(
+		`insufficient (account )?(quota|balance|credits?|funds?)|exceeded your current quota|\bbilling\b|credit balance|out of credits?|` +
+			`((no|not enough|more|add|purchase|buy|remaining) (\w+ )?credits?)|` +
+			`credits? (limit|are |is |have been |has been )?(exhausted|depleted|used up|required|exceeded|reached)|` +
+			`payment required|\bmonthly\b|per month|spend(ing)? (limit|cap)|hard limit|usage limits?|` +
+			`quota[ _](is |has been |was )?(exhausted|exceeded|reached)|` +
+			`exceeded (the |its |your )?(\w+ )?quota|arrear|overdue|key limit exceeded|余额|欠费`,
+	)
+)
 
 // serverError is what could be read of an error answer, whichever its shape.
 type serverError struct {
 	message string
-	code    string // code and type, in lower case
+	param   string // the field of the request that it is about
+	cause   string // what the server behind a router answered
+	code    string // code, type and status, in lower case
 	status  int    // where the code is an HTTP status
 }
 
-// httpFault sorts an answer other than 200.
-func (c *Client) httpFault(res *http.Response) *domain.ModelError {
+// httpFault sorts an answer other than 200 to a request with pictures or without.
+func (c *Client) httpFault(res *http.Response, pictures bool) *domain.ModelError {
+	fault, _ := c.httpFaultWords(res, pictures)
+	return fault
+}
+
+// httpFaultWords is httpFault with the server's own words in lower case.
+func (c *Client) httpFaultWords(res *http.Response, pictures bool) (fault *domain.ModelError, words string) {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read of it is used
 
 	e := readError(body)
@@ -58,9 +101,9 @@ func (c *Client) httpFault(res *http.Response) *domain.ModelError {
 	}
 
 	return &domain.ModelError{
-		Fault: sortFault(res.StatusCode, e), Status: res.StatusCode,
+		Fault: sortFault(res.StatusCode, e, pictures), Status: res.StatusCode,
 		Message: c.clean(e.message), RetryAfter: retryAfter(res.Header),
-	}
+	}, e.words()
 }
 
 // bodyFault sorts an error object that came with status 200: in the middle of a
@@ -71,17 +114,21 @@ func (c *Client) bodyFault(body []byte) *domain.ModelError {
 		e.message = "the model server reported an error without a text"
 	}
 
-	return &domain.ModelError{Fault: sortFault(e.status, e), Message: c.clean(e.message)}
+	return &domain.ModelError{Fault: sortFault(e.status, e, true), Message: c.clean(e.message)}
 }
 
 // sortFault decides whether a call is retried. A status of 0 means that only the
 // error's own words are known; such a fault is taken for transient unless they
 // say otherwise.
-func sortFault(status int, e serverError) domain.ModelFault {
+func sortFault(status int, e serverError, pictures bool) domain.ModelFault {
+	words := e.words()
+
 	switch {
-	case status == http.StatusTooManyRequests:
+	case exhausted(status, e.code, words):
+		return domain.FaultQuota
+	case status == http.StatusTooManyRequests, mayOverflow(status) && rateWords.MatchString(words):
 		return domain.FaultRateLimited
-	case mayOverflow(status) && overflows(e):
+	case mayOverflow(status) && overflows(words), status == http.StatusRequestEntityTooLarge && !pictures:
 		return domain.FaultContextOverflow
 	case status < 500 && (status == http.StatusNotFound || strings.Contains(e.code, "model_not_found")):
 		return domain.FaultUnknownModel
@@ -89,8 +136,6 @@ func sortFault(status int, e serverError) domain.ModelFault {
 		return domain.FaultTransient
 	case status != 0:
 		return domain.FaultRefused
-	case strings.Contains(e.code, "rate_limit"):
-		return domain.FaultRateLimited
 	case strings.Contains(e.code, "invalid_request"), strings.Contains(e.code, "authentication"),
 		strings.Contains(e.code, "permission"), strings.Contains(e.code, "invalid_api_key"):
 		return domain.FaultRefused
@@ -108,62 +153,92 @@ func mayOverflow(status int) bool {
 	return false
 }
 
-func overflows(e serverError) bool {
-	text := e.code + " " + strings.ToLower(e.message)
-	for _, words := range overflowWords {
-		if strings.Contains(text, words) {
-			return true
-		}
+// exhausted reports whether an account has nothing left, which waiting does not change.
+func exhausted(status int, code, words string) bool {
+	switch status {
+	case http.StatusPaymentRequired:
+		return true
+	case 0, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return quotaCodes.MatchString(code) || monthly.MatchString(words) || quotaWords.MatchString(words) && !rateWords.MatchString(words)
 	}
 
 	return false
 }
 
+func overflows(words string) bool {
+	switch {
+	case overflowCodes.MatchString(words):
+		return true
+	case notOverflow.MatchString(words):
+		return false
+	}
+
+	return overflowPlain.MatchString(words) || overflowWindow.MatchString(words) && overflowExcess.MatchString(words) ||
+		overflowPrompt.MatchString(words) && overflowTokens.MatchString(words)
+}
+
+// words is all that the server wrote of the error, in lower case.
+func (e serverError) words() string {
+	return strings.ToLower(e.code + " " + e.param + " " + e.message + " " + e.cause)
+}
+
 // readError finds the message and code in the error shapes of the known
 // servers: {"error": {message, type, code}}, {"error": "text"},
-// {"object": "error", "message": …}, {"detail": …}, or plain text.
+// {"object": "error", "message": …}, {"detail": …}, a list of one of these, or plain text.
 func readError(body []byte) serverError {
-	var outer map[string]json.RawMessage
-	if json.Unmarshal(body, &outer) != nil {
+	object := gjson.ParseBytes(body)
+	if !json.Valid(body) {
 		return serverError{message: strings.TrimSpace(string(body))}
 	}
 
-	if inner, ok := outer["error"]; ok && !bytes.Equal(inner, []byte("null")) {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(inner, &object) != nil {
-			return serverError{message: plainText(inner)}
+	if object.IsArray() {
+		object = object.Get("0")
+	}
+
+	if inner := object.Get("error"); inner.Exists() && inner.Type != gjson.Null {
+		if !inner.IsObject() {
+			return serverError{message: inner.String(), code: strings.ToLower(object.Get("code").String())}
 		}
 
-		outer = object
+		object = inner
 	}
 
-	e := serverError{message: plainText(outer["message"])}
+	e := serverError{
+		message: object.Get("message").String(), param: object.Get("param").String(), cause: object.Get("metadata.raw").String(),
+	}
 	if e.message == "" {
-		e.message = plainText(outer["detail"])
+		e.message = detail(object.Get("detail"))
 	}
 
-	code := plainText(outer["code"])
-	if n, err := strconv.Atoi(code); err == nil && n >= 400 && n < 600 {
-		e.status = n
+	code := object.Get("code")
+	if n, ok := number(code); ok && n >= 400 && n < 600 {
+		e.status = int(n)
 	}
 
-	e.code = strings.ToLower(code + " " + plainText(outer["type"]))
+	e.code = strings.ToLower(code.String() + " " + object.Get("type").String() + " " + object.Get("status").String())
 
 	return e
 }
 
-// plainText is a JSON string's text, or the JSON of any other value.
-func plainText(raw json.RawMessage) string {
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return ""
+// detail is the text of a validation error. Its items repeat the request that they are about,
+// which is left out.
+func detail(of gjson.Result) string {
+	if !of.IsArray() {
+		return of.String()
 	}
 
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
+	var faults []string
+
+	for _, item := range of.Array() {
+		var at []string
+		for _, name := range item.Get("loc").Array() {
+			at = append(at, name.String())
+		}
+
+		faults = append(faults, strings.TrimSpace(strings.Join(at, ".")+" "+item.Get("msg").String()+" "+item.Get("type").String()))
 	}
 
-	return string(raw)
+	return strings.Join(faults, "; ")
 }
 
 // clean makes a server's words fit to be shown and kept: without the key, valid

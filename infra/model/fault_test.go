@@ -1,9 +1,11 @@
 package model_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,76 +29,49 @@ func status(code int, body string, headers ...string) http.HandlerFunc {
 	}
 }
 
-func TestHTTPFaults(t *testing.T) {
-	tests := []struct {
-		code int
-		body string
-		want domain.ModelFault
-	}{
-		{408, ``, domain.FaultTransient},
-		{409, ``, domain.FaultTransient},
-		{500, `{"error":{"message":"oops"}}`, domain.FaultTransient},
-		{502, `<html>bad gateway</html>`, domain.FaultTransient},
-		{503, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`, domain.FaultTransient},
-		{504, ``, domain.FaultTransient},
-		{529, ``, domain.FaultTransient},
-		{429, `{"error":{"message":"Request too large: maximum context length"}}`, domain.FaultRateLimited},
-		{400, `{"error":{"message":"bad","type":"invalid_request_error"}}`, domain.FaultRefused},
-		{400, `not json`, domain.FaultRefused},
-		{401, `{"error":{"message":"no key"}}`, domain.FaultRefused},
-		{403, `{"error":"forbidden"}`, domain.FaultRefused},
-		{422, `{"detail":[{"loc":["body"],"msg":"field required"}]}`, domain.FaultRefused},
-		{404, `{"error":{"message":"The model does not exist","code":"model_not_found"}}`, domain.FaultUnknownModel},
-		{404, `404 page not found`, domain.FaultUnknownModel},
-		{400, `{"error":{"message":"no","code":"model_not_found"}}`, domain.FaultUnknownModel},
-		// OpenAI
-		{
-			400,
-			`{"error":{"message":"This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 ` +
-				`tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
-			domain.FaultContextOverflow,
-		},
-		{
-			400,
-			`{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}`,
-			domain.FaultContextOverflow,
-		},
-		// vLLM, old and new shape
-		{
-			400,
-			`{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 ` +
-				`tokens","type":"BadRequestError","param":null,"code":400}`,
-			domain.FaultContextOverflow,
-		},
-		{
-			400,
-			`{"error":{"message":"The decoder prompt (length 9000) is longer than the maximum model length of ` +
-				`4096.","type":"BadRequestError","code":400}}`,
-			domain.FaultContextOverflow,
-		},
-		// llama.cpp
-		{
-			400,
-			`{"error":{"code":400,"message":"the request exceeds the available context size, try increasing ` +
-				`it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":4096}}`,
-			domain.FaultContextOverflow,
-		},
-		{500, `{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}`, domain.FaultContextOverflow},
-		// SGLang
-		{
-			400,
-			`{"object":"error","message":"The input (9000 tokens) is longer than the model's context length (4096 tokens).","code":400}`,
-			domain.FaultContextOverflow,
-		},
+// testdata/faults.json has errors of the known servers in their own words.
+func TestStream_faultsOfKnownServers(t *testing.T) {
+	text, err := os.ReadFile("testdata/faults.json")
+	require.NoError(t, err)
+
+	var table []struct {
+		Server string            `json:"server"`
+		Status int               `json:"status"`
+		Body   string            `json:"body"`
+		Fault  domain.ModelFault `json:"fault"`
 	}
-	for _, tt := range tests {
-		t.Run(fmt.Sprintf("%d %.40s", tt.code, tt.body), func(t *testing.T) {
-			_, err := call(t, server(t, status(tt.code, tt.body)))
-			fault := requireFault(t, err, tt.want)
-			require.Equal(t, tt.code, fault.Status)
+
+	require.NoError(t, json.Unmarshal(text, &table))
+
+	for _, row := range table {
+		t.Run(fmt.Sprintf("%s %d %s", row.Fault, row.Status, row.Server), func(t *testing.T) {
+			_, err := call(t, server(t, status(row.Status, row.Body)))
+			fault := requireFault(t, err, row.Fault)
+			require.Equal(t, row.Status, fault.Status)
 			require.NotEmpty(t, fault.Message)
+
+			// The same words in the middle of a stream, as far as these tell it.
+			if json.Valid([]byte(row.Body)) && row.Fault == domain.FaultContextOverflow && row.Status != 413 && row.Body[0] == '{' {
+				_, err := call(t, server(t, events(delta(`{"content":"a"}`), "event: error\ndata: "+row.Body)))
+				requireFault(t, err, row.Fault)
+			}
 		})
 	}
+}
+
+// A server that takes no body of this size refuses the picture, not the history.
+func TestStream_tooLargeWithAPicture(t *testing.T) {
+	p := ask()
+	p.Messages[0].Parts = append(
+		p.Messages[0].Parts,
+		domain.ContentPart{Type: "image_url", ImageURL: &domain.ImageURL{URL: "data:image/png;base64,AAAA"}},
+	)
+
+	_, err := server(t, status(413, "")).Stream(t.Context(), p, nil)
+	requireFault(t, err, domain.FaultRefused)
+
+	_, err = server(t, status(413, `{"error":{"message":"prompt is too long"}}`)).Stream(t.Context(), p, nil)
+	requireFault(t, err, domain.FaultContextOverflow)
 }
 
 func TestRetryAfter(t *testing.T) {

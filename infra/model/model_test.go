@@ -386,6 +386,7 @@ func TestSilentStreamIsAFault(t *testing.T) {
 func scriptedBody(write func(*io.PipeWriter)) roundTripper {
 	return func(r *http.Request) (*http.Response, error) {
 		in, out := io.Pipe()
+
 		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(context.Cause(r.Context())) })
 
 		go write(out)

@@ -30,13 +30,18 @@ type message struct {
 	ToolCallID       string            `json:"tool_call_id,omitempty"`
 }
 
-// encode writes a prompt as the body of a streamed request that asks for usage, with
-// the reasoning that the prompt carries or without it.
-func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
+// encode writes a prompt as the body of a streamed request that asks for usage, without
+// the parts that the server refuses.
+func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
+	has := features(p, without)
+
 	req := request{Messages: make([]message, 0, len(p.Messages))}
 	req.Model = p.Model
 	req.Stream = true
-	req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+
+	if has[featureUsage] {
+		req.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	}
 
 	ids := newCallIDs(p.Messages)
 	for _, m := range p.Messages {
@@ -45,9 +50,9 @@ func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
 			sent.ToolCallID = ids.of(m.ToolCallID)
 		}
 
-		if reasoning && m.ReasoningField == domain.Reasoning {
+		if has[featureReasoning] && m.ReasoningField == domain.Reasoning {
 			sent.Reasoning = m.Reasoning
-		} else if reasoning {
+		} else if has[featureReasoning] {
 			sent.ReasoningContent = m.Reasoning
 		}
 
@@ -66,7 +71,7 @@ func encode(p domain.Prompt, reasoning bool) ([]byte, error) {
 		})
 	}
 
-	if len(p.Schema) > 0 {
+	if has[featureSchema] {
 		// Not strict: strict servers take only a subset of JSON Schema, and the
 		// answer is validated by the loop in any case.
 		req.ResponseFormat = &openai.ChatCompletionResponseFormat{

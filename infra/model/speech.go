@@ -72,7 +72,7 @@ func (s *Speech) Transcribe(ctx context.Context, rec speech.Recording) (speech.T
 	defer res.Body.Close()
 
 	if res.StatusCode != http.StatusOK {
-		return speech.Transcription{}, s.cfg.Client.httpFault(res)
+		return speech.Transcription{}, s.cfg.Client.httpFault(res, true)
 	}
 
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxSpeechAnswer+1))

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -34,8 +35,8 @@ var errSilent = errors.New("the model server went silent")
 // An answer is complete when the server gave a finish reason: a stream that
 // merely ends is a transient fault.
 //
-// A server that refuses a prompt with reasoning is asked once more without it; a
-// model that takes it then is sent no reasoning any more.
+// A server that refuses a part of the request that an answer can do without is asked once
+// more without it, and the part is left out of later requests for the model.
 func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,57 +78,86 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 	return a.result(), err
 }
 
-// send sends a prompt, and once more without its reasoning when the server may
-// have refused it for that.
+// send sends a prompt, and once more without a part for which the server may have refused
+// it. A server may name several parts, one after another.
 func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, error) {
-	if !reasons(p) || c.refusers.has(p.Model) {
-		return c.request(ctx, p, false)
-	}
+	without, refused := c.refusals.without(p.Model), map[feature]bool{}
 
-	res, first := c.request(ctx, p, true)
-	if !mayRefuseReasoning(first) {
-		return res, first
-	}
+	var first error
 
-	res, err := c.request(ctx, p, false)
-	switch {
-	case err == nil:
-		c.refusers.add(p.Model)
-	case mayRefuseReasoning(err):
-		err = first // it was refused for something else, which the first answer names
-	}
+	for guessed := false; ; {
+		res, words, err := c.request(ctx, p, without)
+		if err == nil {
+			c.refusals.add(p.Model, refused)
+			return res, nil
+		}
 
-	return res, err
+		f, named := suspect(err, words, features(p, without))
+		if f == "" || guessed && !named {
+			return nil, blamed(first, err)
+		}
+
+		if !named {
+			guessed, first = true, err
+		}
+
+		without[f] = true
+		if !thisSchema.MatchString(words) {
+			refused[f] = true
+		}
+	}
 }
 
-// request sends a prompt and gives the response of a server that accepts it. An
-// error is a *domain.ModelError.
-func (c *Client) request(ctx context.Context, p domain.Prompt, reasoning bool) (*http.Response, error) {
-	body, err := encode(p, reasoning)
+// blamed returns the fault of a request that was also refused without the part that was
+// suspected: that of the first request, if both were refused.
+func blamed(first, last error) error {
+	one, was := errors.AsType[*domain.ModelError](first)
+	two, is := errors.AsType[*domain.ModelError](last)
+
+	if was && is && one.Fault == two.Fault {
+		return first
+	}
+
+	return last
+}
+
+// request sends a prompt without some parts and returns the response of a server that
+// accepts it. An error is a *domain.ModelError, with the server's own words.
+func (c *Client) request(ctx context.Context, p domain.Prompt, without map[feature]bool) (res *http.Response, words string, err error) {
+	body, err := encode(p, without)
 	if err != nil {
-		return nil, refused("the prompt cannot be encoded: " + err.Error())
+		return nil, "", refused("the prompt cannot be encoded: " + err.Error())
 	}
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
-		return nil, refused("the address of the model server is not valid")
+		return nil, "", refused("the address of the model server is not valid")
 	}
 
 	c.authorize(req)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 
-	res, err := c.http.Do(req)
+	res, err = c.http.Do(req)
 	if err != nil {
-		return nil, transient(c.clean(networkText(err)))
+		return nil, "", transient(c.clean(networkText(err)))
 	}
 
 	if res.StatusCode != http.StatusOK {
 		defer res.Body.Close()
-		return nil, c.httpFault(res)
+
+		fault, words := c.httpFaultWords(res, hasPictures(p))
+
+		return nil, words, fault
 	}
 
-	return res, nil
+	return res, "", nil
+}
+
+func hasPictures(p domain.Prompt) bool {
+	return slices.ContainsFunc(p.Messages, func(m domain.PromptMessage) bool {
+		return slices.ContainsFunc(m.Parts, func(part domain.ContentPart) bool { return part.ImageURL != nil })
+	})
 }
 
 // patience is the limit that a silent stream ran into.

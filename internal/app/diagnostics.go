@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,8 +101,23 @@ func (b *backend) checkModel(ctx context.Context) domain.CheckResult {
 			Hint:    "Set LLM_GATEWAY_URL to a chat-completions server.",
 		}
 	default:
-		return domain.CheckResult{Status: domain.CheckOK, Message: fmt.Sprintf("%d models, first %s", len(models), models[0].ID)}
+		message := fmt.Sprintf("%d models, first %s", len(models), models[0].ID)
+		if left := leftOut(b.models.Refusals()); left != "" {
+			message += "; left out because their servers refused it: " + left
+		}
+
+		return domain.CheckResult{Status: domain.CheckOK, Message: message}
 	}
+}
+
+// leftOut lists the parts of requests that the servers of models refused.
+func leftOut(refusals map[string][]string) string {
+	models := slices.Sorted(maps.Keys(refusals))
+	for i, model := range models {
+		models[i] = model + ": " + strings.Join(refusals[model], ", ")
+	}
+
+	return strings.Join(models, "; ")
 }
 
 // scarce is the share of a disk below which a warning is due.

@@ -1,0 +1,148 @@
+package model
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+
+	"everloop/domain"
+)
+
+// feature is a part of a request that some servers refuse, and that an answer can do
+// without.
+type feature string
+
+const (
+	featureReasoning  feature = "reasoning"                  // of earlier turns
+	featureUsage      feature = "stream_options"             // the report of the tokens
+	featureSchema     feature = "response_format"            // the loop checks the answer in any case
+	featureToolSchema feature = "response_format with tools" // servers that take one of the two
+)
+
+// namedFeatures are the words by which an error names a feature, in lower case.
+var namedFeatures = map[feature]*regexp.Regexp{
+	featureReasoning: regexp.MustCompile(`reasoning|thinking`),
+	featureUsage:     regexp.MustCompile(`stream_?options|include_usage`),
+	featureSchema: regexp.MustCompile(
+		`response_?format|response mime type|json[_ ]?(schema|mode|object)|structured (output|response)|guided_|grammar|constrained`,
+	),
+	featureToolSchema: regexp.MustCompile(`\btools?\b|function`),
+}
+
+// thisSchema tells a refusal of one schema from one of all schemas.
+var thisSchema = regexp.MustCompile(`invalid[_ ](json[_ ])?schema|schema is (not valid|invalid)`)
+
+// features returns those that a request for a prompt has.
+func features(p domain.Prompt, without map[feature]bool) map[feature]bool {
+	has := map[feature]bool{featureUsage: true}
+	has[featureReasoning] = slices.ContainsFunc(p.Messages, func(m domain.PromptMessage) bool { return m.Reasoning != "" })
+	has[featureSchema] = len(p.Schema) > 0
+	has[featureToolSchema] = len(p.Schema) > 0 && len(p.Tools) > 0
+
+	if without[featureSchema] || without[featureToolSchema] && has[featureToolSchema] {
+		has[featureSchema], has[featureToolSchema] = false, false
+	}
+
+	maps.DeleteFunc(has, func(f feature, sent bool) bool { return !sent || without[f] })
+
+	return has
+}
+
+// suspect returns the feature for which a server may have refused a request; named: the
+// error tells so. Empty: none.
+func suspect(err error, words string, has map[feature]bool) (f feature, named bool) {
+	fault, is := errors.AsType[*domain.ModelError](err)
+	if !is {
+		return "", false
+	}
+
+	refused := fault.Fault == domain.FaultRefused &&
+		(fault.Status == http.StatusBadRequest || fault.Status == http.StatusUnprocessableEntity)
+	broken := fault.Status == http.StatusInternalServerError || fault.Status == http.StatusNotImplemented
+
+	switch names := func(f feature) bool { return has[f] && namedFeatures[f].MatchString(words) }; {
+	case refused && names(featureUsage):
+		return featureUsage, true
+	case (refused || broken) && names(featureSchema):
+		if names(featureToolSchema) {
+			return featureToolSchema, true
+		}
+
+		return featureSchema, true
+	case refused && names(featureReasoning):
+		return featureReasoning, true
+	case refused && has[featureReasoning]: // a server that does not name the field that it does not know
+		return featureReasoning, false
+	case (refused || broken) && has[featureToolSchema]:
+		return featureToolSchema, false
+	}
+
+	return "", false
+}
+
+// maxRefusals bounds how many models are remembered whose servers refuse something; the
+// oldest is forgotten, which costs one more call.
+const maxRefusals = 256
+
+// refusals is what the servers of models refuse, as far as this process has seen it.
+type refusals struct {
+	mu     sync.Mutex
+	models []string // oldest first
+	of     map[string]map[feature]bool
+}
+
+// without returns what is left out of requests to a model. The caller may change it.
+func (r *refusals) without(model string) map[feature]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	left := map[feature]bool{}
+	maps.Copy(left, r.of[model])
+
+	return left
+}
+
+func (r *refusals) add(model string, refused map[feature]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if len(refused) == 0 {
+		return
+	}
+
+	if r.of == nil {
+		r.of = map[string]map[feature]bool{}
+	}
+
+	if r.of[model] == nil {
+		if len(r.models) >= maxRefusals {
+			delete(r.of, r.models[0])
+			r.models = slices.Delete(r.models, 0, 1)
+		}
+
+		r.models = append(r.models, model)
+		r.of[model] = map[feature]bool{}
+	}
+
+	maps.Copy(r.of[model], refused)
+}
+
+// Refusals returns the parts of requests that are left out for each model because its server
+// has refused them.
+func (c *Client) Refusals() map[string][]string {
+	c.refusals.mu.Lock()
+	defer c.refusals.mu.Unlock()
+
+	out := map[string][]string{}
+
+	for model, features := range c.refusals.of {
+		for _, f := range slices.Sorted(maps.Keys(features)) {
+			out[model] = append(out[model], string(f))
+		}
+	}
+
+	return out
+}
