@@ -81,6 +81,8 @@ func Build(in Input) domain.Prompt {
 		p.Messages = append(p.Messages, Text("user", reminded(transcript.Recalled)))
 	}
 
+	p.Messages = join(p.Messages)
+
 	return p
 }
 
