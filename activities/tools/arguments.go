@@ -46,27 +46,27 @@ func compileSchema(source json.RawMessage) (*schema, error) {
 	return &schema{compiled}, nil
 }
 
-// check gives the arguments as JSON that fits the schema, or says to the model
-// what is wrong with them, without repeating them. No text at all stands for an
-// object without members.
+// check returns the arguments as JSON that fits the schema, or tells the model what is
+// wrong with them, without repeating them. No text at all stands for an object without
+// members. Text that is almost JSON is repaired, and values are converted, where there is
+// only one reading.
 func (s *schema) check(arguments string) (checked json.RawMessage, problem string) {
 	if strings.TrimSpace(arguments) == "" {
 		arguments = "{}"
 	}
-	// encoding/json first: it bounds the depth, and its errors name the place.
-	var anything any
-	if err := json.Unmarshal([]byte(arguments), &anything); err != nil {
-		return nil, malformed(err)
-	}
 
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
+	text, value, err := parseArguments(arguments)
 	if err != nil {
 		return nil, malformed(err)
 	}
 
 	err = s.compiled.Validate(value)
 	if err == nil {
-		return json.RawMessage(arguments), ""
+		return json.RawMessage(text), ""
+	}
+
+	if converted, ok := s.convert(value, err); ok {
+		return converted, ""
 	}
 
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
@@ -83,6 +83,49 @@ func (s *schema) check(arguments string) (checked json.RawMessage, problem strin
 	}
 
 	return nil, strings.Join(problems, "; ") + "."
+}
+
+// parseArguments parses arguments, repaired if need be. Arguments within a JSON string are
+// taken out of it.
+func parseArguments(arguments string) (text string, value any, err error) {
+	text, value, err = parseRepaired(arguments)
+	if inner, quoted := value.(string); err == nil && quoted {
+		if innerText, object, err := parseRepaired(inner); err == nil {
+			if _, ok := object.(map[string]any); ok {
+				return innerText, object, nil
+			}
+		}
+	}
+
+	return text, value, err
+}
+
+func parseRepaired(arguments string) (text string, value any, err error) {
+	if value, err = parseJSON(arguments); err == nil {
+		return arguments, value, nil
+	}
+
+	repaired, ok := repair(arguments)
+	if !ok {
+		return "", nil, err
+	}
+
+	value, repairedErr := parseJSON(repaired)
+	if repairedErr != nil {
+		return "", nil, err
+	}
+
+	return repaired, value, nil
+}
+
+func parseJSON(text string) (any, error) {
+	// encoding/json first: it bounds the depth, and its errors name the place.
+	var anything any
+	if err := json.Unmarshal([]byte(text), &anything); err != nil {
+		return nil, err
+	}
+
+	return jsonschema.UnmarshalJSON(strings.NewReader(text))
 }
 
 func malformed(err error) string {

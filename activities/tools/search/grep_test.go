@@ -194,7 +194,7 @@ func TestGrep_refusals(t *testing.T) {
 		"outside":        {toolstest.Args{"pattern": "a", "path": "../.."}, "leaves the workspace"},
 		"bad glob":       {toolstest.Args{"pattern": "a", "glob": "[a"}, "not a valid glob"},
 		"unknown mode":   {toolstest.Args{"pattern": "a", "output_mode": "json"}, "must be one of"},
-		"number as text": {toolstest.Args{"pattern": "a", "-C": "3"}, "-C: must be of type integer, not string"},
+		"number as text": {toolstest.Args{"pattern": "a", "-C": "three"}, "-C: must be of type integer, not string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
