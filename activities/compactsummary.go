@@ -50,10 +50,12 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 		c.Work.Piece = int(c.model.ContextWindow / 2)
 	}
 
+	words, tries := c.summaryTokens()*6/10, 0
+
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
 		about := attribute.String("everloop.session_id", string(c.sessionID))
-		reply, err := traced{c.Models, c.Tracer, c.Meter}.stream(ctx, c.summaryRequest(summary, piece), nil, about)
+		reply, err := traced{c.Models, c.Tracer, c.Meter}.stream(ctx, c.summaryRequest(summary, piece, words), nil, about)
 
 		c.Work.Usage = c.Work.Usage.Add(c.model.Price.Charge(reply.Usage))
 		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow &&
@@ -67,8 +69,14 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 		}
 
 		text := domain.CleanText(strings.TrimSpace(reply.Text))
-		if text == "" {
-			return &domain.ModelError{Fault: domain.FaultTransient, Message: "the model gave an empty summary"}
+		if fault := summaryFault(text, reply.FinishReason); fault != nil {
+			if tries++; tries >= maxSummaryTries {
+				return fault
+			}
+
+			words /= 2
+
+			continue
 		}
 
 		c.Work.Summary, c.Work.Upto = c.cut(text), upto
@@ -77,7 +85,25 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 	}
 }
 
-func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
+// maxSummaryTries bounds the calls for one piece whose answers are no summary.
+const maxSummaryTries = 3
+
+// summaryFault returns the final fault of an answer that cannot stand for the history:
+// it is empty, or its end is missing.
+func summaryFault(text, finish string) error {
+	switch {
+	case finish == finishedByFilter:
+		return domain.Newf(domain.Conflict, string(domain.FinishContentFiltered), "the model server's content filter ended the summary")
+	case finish == finishedByLength:
+		return domain.Newf(domain.Conflict, string(domain.FinishOutputLimit), "the summary reached the limit of the answer's length")
+	case text == "":
+		return domain.Newf(domain.Conflict, string(domain.FinishEmptyAnswer), "the model returned an empty summary")
+	default:
+		return nil
+	}
+}
+
+func (c *compaction) summaryRequest(summary, piece string, words int) domain.Prompt {
 	var order strings.Builder
 	if summary != "" {
 		fmt.Fprintf(&order, "The summary so far:\n\n<summary>\n%s\n</summary>\n\nThe conversation goes on:\n\n", summary)
@@ -86,8 +112,7 @@ func (c *compaction) summaryRequest(summary, piece string) domain.Prompt {
 	}
 
 	fmt.Fprintf(
-		&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece,
-		c.summaryTokens()*6/10,
+		&order, "<conversation>\n%s</conversation>\n\nWrite the summary now, of everything, in at most %d words.", piece, words,
 	)
 
 	return domain.Prompt{Model: c.model.ID, Messages: []domain.PromptMessage{

@@ -132,6 +132,13 @@ func (a *Activities) reported(ctx context.Context, key domain.TurnKey, turn doma
 
 	set := a.Tools.For(ctx, a.scopeOfTurn(key, turn))
 
+	if turn.Status == domain.TurnInterrupted {
+		out := contract.CallModelOut{EntryID: turn.EntryID}
+		outputLimitReached(&out)
+
+		return out, nil
+	}
+
 	out := contract.CallModelOut{
 		EntryID: turn.EntryID, Outcome: contract.OutcomeCompleted,
 		Calls: a.scheduled(ctx, turn.Session, set, calls), Parallel: a.ParallelTools, Asked: asked,
@@ -168,8 +175,12 @@ type modelCall struct {
 	scope  tools.Scope
 	tools  *tools.Toolset
 	model  domain.Model
-	used   domain.Usage // by the call, as far as the server has said
-	stream *stream.Stream
+	used   domain.Usage // by the turn's calls, as far as the server has said
+	paid   int          // calls that the server has accepted
+	cut    bool         // the answer reached the limit of its length, and was continued as often as it may be
+	// promptTokens is the size of the first prompt that was answered.
+	promptTokens int64
+	stream       *stream.Stream
 	// unpublished is the text that the stream could not publish.
 	unpublished []domain.UnpublishedDelta
 	transcript  domain.Transcript // of its prompt
@@ -260,22 +271,15 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	m.transcript = in.Transcript
-	server := traced{m.Models, m.Tracer, m.Meter}
 	request := prompt.Build(in)
 
-	reply, err := server.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
+	reply, err := m.answer(ctx, request)
 	if in.ResultImages.Shown() && refusesImages(m.model, err) {
 		m.Logger.Warn("calling the model again without the images of tool results",
 			"model", m.model.ID, "session_id", m.key.SessionID, "chat_id", m.key.ChatID, "error", err)
 
 		in.ResultImages = prompt.NoResultImages
-		request = prompt.Build(in)
-		reply, err = server.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
-	}
-
-	m.used = m.model.Price.Charge(reply.Usage)
-	if err == nil {
-		m.sizes().Calibrate(request, reply.Usage.InputTokens)
+		reply, err = m.answer(ctx, prompt.Build(in))
 	}
 
 	return reply, err
@@ -298,8 +302,17 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	closing.ReasoningField = reply.ReasoningField
 	out := contract.CallModelOut{EntryID: m.turn.EntryID, Outcome: contract.OutcomeCompleted}
 
+	for i := range reply.Calls {
+		reply.Calls[i].Name = m.tools.Name(reply.Calls[i].Name)
+	}
+
 	stuck := m.stuck(reply.Calls)
 	for i, requested := range reply.Calls {
+		if reason := unusable(reply, i); reason != "" {
+			closing.Calls = append(closing.Calls, m.settled(requested, reason))
+			continue
+		}
+
 		calls, plan := m.plan(ctx, requested, whyNot(i, stuck))
 		if plan != nil {
 			closing.Blocks = append(closing.Blocks, *plan)
@@ -319,6 +332,16 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	switch {
 	case stuck != "":
 		out.Outcome, out.Reason, out.Message = contract.OutcomeLimitReached, domain.FinishStuckDetected, stuck
+	case m.cut:
+		outputLimitReached(&out)
+
+		closing.Status, closing.FailureReason = domain.TurnInterrupted, out.Message
+	case unusableInARow(m.transcript.Turns, closing.Calls) >= maxUnusableCalls:
+		outputLimitReached(&out)
+
+		if reply.FinishReason != finishedByLength {
+			out.Reason, out.Message = domain.FinishStuckDetected, "the model sent tool calls without a name repeatedly"
+		}
 	case len(closing.Calls) > 0:
 		out.Outcome = contract.OutcomeContinue
 	default:
@@ -348,7 +371,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) domain.ClosingTurn {
 	return domain.ClosingTurn{
 		TurnKey: m.key, EntryID: m.turn.EntryID, Attempt: m.turn.Attempt,
-		Status: status, Blocks: blocks, Model: m.model.ID, Usage: m.used, Duration: time.Since(m.turn.StartedAt),
+		Status: status, Blocks: blocks, Model: m.model.ID, Usage: m.used, PromptTokens: m.promptTokens, Duration: time.Since(m.turn.StartedAt),
 		Unpublished: m.unpublished, Reminded: len(m.transcript.Recalled) > 0,
 	}
 }
@@ -358,11 +381,7 @@ func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) dom
 // is refused at once, and the others are left to the tools' workers.
 // Refusal says why the call is not carried out; empty: it is.
 func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, refusal string) ([]domain.PlannedCall, *domain.Block) {
-	call := domain.PlannedCall{
-		ID: domain.NewToolCallID(), ServerCallID: requested.ID, ToolName: domain.CleanText(requested.Name),
-		Arguments: domain.CleanText(requested.Arguments),
-	}
-	call.DisplayName = m.tools.DisplayName(call.ToolName)
+	call := m.planned(requested)
 	tool, arguments, refused := m.tools.Admit(call.ToolName, call.Arguments)
 
 	call.Acts = tool.Acts
@@ -387,6 +406,25 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 	}
 
 	return []domain.PlannedCall{call}, nil
+}
+
+// planned is a call as the ledger enters it, before anything is decided about it.
+func (m *modelCall) planned(requested domain.RequestedCall) domain.PlannedCall {
+	call := domain.PlannedCall{
+		ID: domain.NewToolCallID(), ServerCallID: requested.ID, ToolName: requested.Name,
+		Arguments: domain.CleanText(requested.Arguments),
+	}
+	call.DisplayName = m.tools.DisplayName(call.ToolName)
+
+	return call
+}
+
+// settled is a call that is not carried out, for the reason that the model reads.
+func (m *modelCall) settled(requested domain.RequestedCall, reason string) domain.PlannedCall {
+	call := m.planned(requested)
+	call.Settled = &domain.Settlement{Status: domain.CallError, Result: reason}
+
+	return call
 }
 
 // planQuestion puts a call's questions to the user.

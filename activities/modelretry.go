@@ -61,6 +61,11 @@ func judge(cause error, faults domain.ModelFaults, limit time.Duration) verdict 
 		return v
 	}
 
+	if faults.Paid >= maxPaidCalls {
+		v.final, v.reason = true, v.reason+fmt.Sprintf("; %d answers broke off, which is the limit", faults.Paid)
+		return v
+	}
+
 	v.fault, v.waiting = true, domain.WaitingModelDown
 	if fault.Fault == domain.FaultRateLimited {
 		v.waiting = domain.WaitingRateLimit
@@ -112,12 +117,14 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 		faults.Age += time.Since(m.opened)
 	}
 
+	faults.Paid += m.paid
+
 	v := judge(cause, faults, m.retryLimit(m.turn.Chat, m.turn.Session))
 	if !v.final && !m.waits && lastAttempt(ctx) {
 		v.final = true
 	}
 
-	retry := &domain.Retry{Attempt: faults.Count + 1, Reason: v.reason, Waiting: v.waiting, Wait: v.wait, Fault: v.fault}
+	retry := &domain.Retry{Attempt: faults.Count + 1, Reason: v.reason, Waiting: v.waiting, Wait: v.wait, Fault: v.fault, Paid: m.paid}
 	switch err := m.leave(ctx, v, retry, blocks); {
 	case err == nil || errors.Is(err, domain.ErrFenced):
 	case domain.AsError(err).Kind == domain.Unavailable:

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -112,7 +113,7 @@ func (t *transcripts) get(key domain.TurnKey) (loopMemory, bool) {
 func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 	turn := domain.TranscriptTurn{
 		ID: m.turn.EntryID, Sequence: m.turn.Sequence, Role: domain.RoleAssistant, Status: closing.Status, ChatID: m.key.ChatID,
-		Blocks: closing.Blocks, Model: closing.Model, InputTokens: closing.Usage.InputTokens, ReasoningField: closing.ReasoningField,
+		Blocks: closing.Blocks, Model: closing.Model, InputTokens: cmp.Or(closing.PromptTokens, closing.Usage.InputTokens), ReasoningField: closing.ReasoningField,
 	}
 	for _, call := range closing.Calls {
 		status, result := domain.CallPending, ""

@@ -64,6 +64,9 @@ const (
 	FinishBudgetExhausted FinishReason = "budget_exhausted"
 	FinishStuckDetected   FinishReason = "stuck_detected"
 	FinishContextOverflow FinishReason = "context_overflow"
+	FinishOutputLimit     FinishReason = "output_limit"
+	FinishContentFiltered FinishReason = "content_filtered"
+	FinishEmptyAnswer     FinishReason = "empty_answer"
 )
 
 // Status is the chat status that goes with the reason: completed and

@@ -30,7 +30,7 @@ type ChatStarted struct {
 // ChatEnded is the payload of chat:end.
 type ChatEnded struct {
 	Status       string       `json:"status" enum:"completed,interrupted,failed" doc:"How it ended."`
-	FinishReason FinishReason `json:"finish_reason" enum:"completed,awaiting_answer,interrupted,failed,max_steps,schema_mismatch,budget_exhausted,stuck_detected,context_overflow" doc:"Why it ended."`
+	FinishReason FinishReason `json:"finish_reason" enum:"completed,awaiting_answer,interrupted,failed,max_steps,schema_mismatch,budget_exhausted,stuck_detected,context_overflow,output_limit,content_filtered,empty_answer" doc:"Why it ended."`
 	Usage        Usage        `json:"usage" doc:"Tokens of the whole chat."`
 	Steps        int          `json:"steps" doc:"Model calls of the main agent."`
 	DurationMS   int64        `json:"duration_ms" doc:"Milliseconds since this chat:start."`

@@ -38,6 +38,7 @@ type OpenedTurn struct {
 	Newest string
 
 	// Of a turn that was found finished:
+	Status    TurnStatus
 	Blocks    []Block
 	CallCount int
 }
@@ -104,6 +105,7 @@ type ClosingTurn struct {
 	Status         TurnStatus
 	Blocks         []Block
 	Usage          Usage
+	PromptTokens   int64 // size of the turn's prompt
 	Model          string
 	ContextWindow  int64
 	Duration       time.Duration
@@ -247,7 +249,9 @@ type TranscriptTurn struct {
 	Blocks      []Block       // assistant turns
 	Calls       []ToolCall
 	Model       string
-	InputTokens int64 // of the prompt of this turn, as the model server reported it
+	// InputTokens is the size of the prompt of this turn: what the model server reported,
+	// or an estimate where it reported nothing or far too little.
+	InputTokens int64
 
 	ReasoningField string // in which the model server sent the turn's thinking; empty: none
 }
@@ -259,4 +263,5 @@ type Retry struct {
 	Wait    time.Duration
 	Waiting WaitingReason
 	Fault   bool // counts among the loop's model faults; false: the worker or an engine was lost
+	Paid    int  // answers that broke off or were discarded, and that the model server may charge
 }

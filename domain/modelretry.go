@@ -40,6 +40,7 @@ func (r ModelRetry) Limit(trigger Trigger, setup SessionSetup) time.Duration {
 // as they were when they were read.
 type ModelFaults struct {
 	Count   int
+	Paid    int           // answers among them that the model server may charge
 	Age     time.Duration // since the first of them
 	RetryIn time.Duration // until the next call may be made; 0 or less: now
 }

@@ -216,14 +216,13 @@ func (l *loop) failure(err error) loopEnd {
 		return loopEnd{reason: domain.FinishInterrupted}
 	}
 
-	code := durable.Code(err)
-	if code == domain.CodeContextOverflow {
-		return loopEnd{reason: domain.FinishContextOverflow, code: code, message: durable.Message(err)}
+	end := loopEnd{reason: domain.FinishFailed, code: cmp.Or(durable.Code(err), domain.CodeInternal), message: durable.Message(err)}
+
+	switch reason := domain.FinishReason(end.code); reason {
+	case domain.FinishContextOverflow, domain.FinishContentFiltered, domain.FinishEmptyAnswer:
+		end.reason = reason
+	default: // the code has no finish reason of its own
 	}
 
-	if code == "" {
-		code = domain.CodeInternal
-	}
-
-	return loopEnd{reason: domain.FinishFailed, code: code, message: durable.Message(err)}
+	return end
 }

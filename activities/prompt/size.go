@@ -194,36 +194,104 @@ func Spoken(t domain.TranscriptTurn) string {
 	return said
 }
 
-// Calibrate adjusts the token counter to what a server has reported of a prompt, when
-// that is due.
-func (s Sizes) Calibrate(p domain.Prompt, reported int64) {
-	if s.Tokens == nil || reported == 0 || !s.Tokens.Due(p.Model) {
-		return
+// farBelow is the fraction of an estimate below which a reported size is not believed: the
+// server has cut the prompt, or counts a part of it.
+const farBelow = 0.4
+
+// minCut is the estimate, in tokens, below which a report is believed whatever it says.
+const minCut = 2000
+
+// Reported compares what a server reports of a prompt with an estimate.
+type Reported struct {
+	Tokens    int64 // the size to go by
+	Estimated int64 // of a cut prompt
+	Cut       bool  // the report is far below the estimate
+}
+
+// Believe returns the size of a prompt: what its server has reported, unless that is
+// nothing or far below the estimate. It adjusts the token counter to a report that is
+// believed, when that is due.
+func (s Sizes) Believe(p domain.Prompt, reported int64) Reported {
+	if s.Tokens == nil {
+		return Reported{Tokens: reported}
 	}
 
-	estimated := 0
+	quick := s.quick(p)
+	if reported <= 0 {
+		return Reported{Tokens: quick}
+	}
+
+	// An estimate by bytes is too high for some texts, which are looked at then.
+	if float64(reported) >= 1.5*farBelow*float64(quick) && !s.Tokens.Due(p.Model) {
+		return Reported{Tokens: reported}
+	}
+
+	estimated, images := s.estimate(p)
+	if estimated >= minCut && float64(reported) < farBelow*float64(estimated) {
+		return Reported{Tokens: max(quick, int64(estimated)), Estimated: int64(estimated), Cut: true}
+	}
+
+	if !images { // what a picture takes is not known
+		s.Tokens.Observe(p.Model, estimated, reported)
+	}
+
+	return Reported{Tokens: reported}
+}
+
+// quick estimates a prompt by its bytes.
+func (s Sizes) quick(p domain.Prompt) int64 {
+	var w domain.ContextWeight
+
 	for _, spec := range p.Tools {
-		estimated += s.Tokens.Count("", spec.Name) + s.Tokens.Count("", spec.Description) + s.Tokens.Count(
-			"", string(spec.Parameters),
-		) + perMessage
+		w.Bytes += int64(len(spec.Name) + len(spec.Description) + len(spec.Parameters))
 	}
 
 	for _, m := range p.Messages {
-		estimated += perMessage
+		w.Bytes += int64(len(m.Reasoning))
 
 		for _, part := range m.Parts {
+			w.Bytes += int64(len(part.Text))
 			if part.ImageURL != nil {
-				return // what a picture takes is not known
+				w.Images++
 			}
-
-			estimated += s.Tokens.Count("", part.Text)
 		}
 
-		estimated += s.Tokens.Count("", m.Reasoning)
 		for _, call := range m.Calls {
-			estimated += s.Tokens.Count("", call.Name) + s.Tokens.Count("", call.Arguments)
+			w.Bytes += int64(len(call.Name) + len(call.Arguments))
 		}
 	}
 
-	s.Tokens.Observe(p.Model, estimated, reported)
+	return s.Next(p.Model, w)
+}
+
+// estimate estimates the texts of a prompt, and reports whether it has images, too.
+func (s Sizes) estimate(p domain.Prompt) (tokens int, images bool) {
+	count := func(text string) { tokens += s.Tokens.Count("", text) }
+
+	for _, spec := range p.Tools {
+		count(spec.Name)
+		count(spec.Description)
+		count(string(spec.Parameters))
+
+		tokens += perMessage
+	}
+
+	for _, m := range p.Messages {
+		tokens += perMessage
+
+		for _, part := range m.Parts {
+			images = images || part.ImageURL != nil
+
+			count(part.Text)
+		}
+
+		count(m.Reasoning)
+
+		for _, call := range m.Calls {
+			count(call.Name)
+			count(call.Arguments)
+		}
+	}
+
+	return tokens, images
 }

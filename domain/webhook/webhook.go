@@ -52,7 +52,8 @@ func ChatEvent(reason domain.FinishReason) Event {
 		return ChatInterrupted
 	case domain.FinishBudgetExhausted:
 		return BudgetExhausted
-	case domain.FinishFailed, domain.FinishMaxSteps, domain.FinishSchemaMismatch, domain.FinishStuckDetected, domain.FinishContextOverflow:
+	case domain.FinishFailed, domain.FinishMaxSteps, domain.FinishSchemaMismatch, domain.FinishStuckDetected, domain.FinishContextOverflow,
+		domain.FinishOutputLimit, domain.FinishContentFiltered, domain.FinishEmptyAnswer:
 		return ChatFailed
 	}
 

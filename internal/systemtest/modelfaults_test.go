@@ -34,7 +34,6 @@ type faultCase struct {
 	schema string // of a headless chat
 	steps  int    // of a conversation before, with a sound server
 
-	status string // of chat:end; default: failed
 	reason string
 	code   string
 	most   int // model calls
@@ -242,19 +241,19 @@ func faultCases() map[string]faultCase {
 
 		"empty answer": {
 			answer: func(w http.ResponseWriter, _ request) { say(w, finish("stop")) },
-			status: "completed", reason: "completed", most: 1,
+			reason: "empty_answer", code: "empty_answer", least: 3, most: 3,
 		},
 		"only thinking": {
 			answer: func(w http.ResponseWriter, _ request) { say(w, delta(obj{"reasoning": "hm"}), finish("stop")) },
-			status: "completed", reason: "completed", most: 1,
+			reason: "empty_answer", code: "empty_answer", least: 3, most: 3,
 		},
 		"answer too long": {
 			answer: func(w http.ResponseWriter, _ request) { say(w, text("and so on"), finish("length")) },
-			status: "completed", reason: "completed", most: 1,
+			reason: "output_limit", code: "output_limit", least: 4, most: 4,
 		},
 		"content filter": {
 			answer: func(w http.ResponseWriter, _ request) { say(w, finish("content_filter")) },
-			status: "completed", reason: "completed", most: 1,
+			reason: "content_filtered", code: "content_filtered", most: 1,
 		},
 		"300 calls at once": final(func(w http.ResponseWriter, _ request) { say(w, manyCalls(300)...) }),
 
@@ -262,14 +261,14 @@ func faultCases() map[string]faultCase {
 			say(w, toolCall(0, "Bash", fmt.Sprintf(`{"comand":"echo %d"}`, r.n)), finish("tool_calls"))
 		}, setup: domain.SessionSetup{MaxSteps: 5}, reason: "max_steps", code: "max_steps", least: 5, most: 5},
 		"arguments that never parse": {answer: func(w http.ResponseWriter, r request) {
-			say(w, toolCall(0, "Bash", fmt.Sprintf(`{"command":"echo %d`, r.n)), finish("length"))
+			say(w, toolCall(0, "Bash", fmt.Sprintf(`{"command":"echo %d`, r.n)), finish("tool_calls"))
 		}, setup: domain.SessionSetup{MaxSteps: 5}, reason: "max_steps", code: "max_steps", least: 5, most: 5},
 		"unknown tools": {answer: func(w http.ResponseWriter, r request) {
 			say(w, toolCall(0, fmt.Sprintf("Tool%d", r.n), `{}`), finish("tool_calls"))
 		}, setup: domain.SessionSetup{MaxSteps: 5}, reason: "max_steps", code: "max_steps", least: 5, most: 5},
-		"calls without a name": passing(func(w http.ResponseWriter, r request) {
+		"calls without a name": {answer: func(w http.ResponseWriter, r request) {
 			say(w, toolCall(0, "", fmt.Sprintf(`{"n":%d}`, r.n)), finish("tool_calls"))
-		}),
+		}, reason: "stuck_detected", code: "stuck_detected", least: 4, most: 4},
 		"the same call without end": {answer: func(w http.ResponseWriter, _ request) {
 			say(w, toolCall(0, "Bash", `{"command":"true"}`), finish("tool_calls"))
 		}, setup: domain.SessionSetup{StuckAfter: 3}, reason: "stuck_detected", code: "stuck_detected", least: 4, most: 4},
@@ -363,11 +362,7 @@ func TestModelFaults_bounded(t *testing.T) {
 			end := s.awaitEnd(session, ack.ChatID)
 			require.Equal(t, c.reason, end["finish_reason"], end)
 
-			if c.status == "" {
-				c.status = "failed"
-			}
-
-			require.Equal(t, c.status, end["status"])
+			require.Equal(t, "failed", end["status"])
 
 			if c.code != "" {
 				fault := end["error"].(map[string]any)

@@ -205,6 +205,7 @@ func (p *pack) checkTree() error {
 var finishes = []domain.FinishReason{
 	domain.FinishCompleted, domain.FinishAwaitingAnswer, domain.FinishInterrupted, domain.FinishFailed, domain.FinishMaxSteps,
 	domain.FinishSchemaMismatch, domain.FinishBudgetExhausted, domain.FinishStuckDetected, domain.FinishContextOverflow,
+	domain.FinishOutputLimit, domain.FinishContentFiltered, domain.FinishEmptyAnswer,
 }
 
 // checkPoints checks the checkpoints and what their snapshots hold.

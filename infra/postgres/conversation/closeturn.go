@@ -101,7 +101,7 @@ func newClosing(turn domain.ClosingTurn) *closing {
 		"session": turn.SessionID, "chat": turn.ChatID, "loop": turn.LoopID, "step": turn.Step,
 		"entry": turn.EntryID, "attempt": turn.Attempt, "status": turn.Status, "blocks": turn.Blocks,
 		"model": turn.Model, "window": turn.ContextWindow, "duration": turn.Duration.Milliseconds(),
-		"failure": turn.FailureReason, "reasoning": turn.ReasoningField, "waiting": waiting, "rejected": turn.Rejected,
+		"prompt": turn.PromptTokens, "failure": turn.FailureReason, "reasoning": turn.ReasoningField, "waiting": waiting, "rejected": turn.Rejected,
 		"reminded": turn.Reminded,
 		"over":     turn.FaultsOver && turn.LoopID == domain.RootLoop,
 	})
@@ -129,7 +129,7 @@ var closeEntry = `
 	locked AS MATERIALIZED (
 		SELECT ` + sessions.WorkColumns + `, s.deleted_at FROM sessions s WHERE s.id = @session FOR UPDATE),
 	changed AS (
-		UPDATE entries e SET status = @status, blocks = @blocks, input_tokens = @input, output_tokens = @output,
+		UPDATE entries e SET status = @status, blocks = @blocks, input_tokens = @input, prompt_tokens = nullif(@prompt::bigint, 0), output_tokens = @output,
 		       cache_read_tokens = @cache_read, cache_write_tokens = @cache_write, cost_nano = @cost,
 		       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
 		       duration_ms = @duration, failure_reason = nullif(@failure, ''), reasoning_field = @reasoning, ended_at = now(),
@@ -145,6 +145,7 @@ var closeEntry = `
 		       waiting_reason = CASE WHEN @loop = 'root' THEN @waiting ELSE waiting_reason END,
 		       schema_tries = schema_tries + CASE WHEN @rejected THEN 1 ELSE 0 END,
 		       model_faults = CASE WHEN @over THEN 0 ELSE model_faults END,
+		       model_faults_paid = CASE WHEN @over THEN 0 ELSE model_faults_paid END,
 		       model_faults_since = CASE WHEN @over THEN NULL ELSE model_faults_since END,
 		       model_retry_at = CASE WHEN @over THEN NULL ELSE model_retry_at END
 		FROM   changed WHERE c.id = @chat
@@ -160,7 +161,7 @@ var countTurn = sessions.CountUsage(`SELECT locked.id, locked.owner_id FROM chan
 // the main loop end with closeEntry.
 const endFaults = `,
 	faults AS (
-		UPDATE loops SET model_faults = 0, model_faults_since = NULL, model_retry_at = NULL
+		UPDATE loops SET model_faults = 0, model_faults_paid = 0, model_faults_since = NULL, model_retry_at = NULL
 		FROM   changed WHERE id = @loop)`
 
 // writesFiles reports whether files are to be captured after the turn's calls. What

@@ -18,6 +18,7 @@ const retryTolerance = 250 * time.Millisecond
 // is none.
 const faultColumns = `
 	CASE WHEN l.id IS NULL THEN c.model_faults ELSE l.model_faults END,
+	CASE WHEN l.id IS NULL THEN c.model_faults_paid ELSE l.model_faults_paid END,
 	coalesce(now() - CASE WHEN l.id IS NULL THEN c.model_faults_since ELSE l.model_faults_since END, interval '0'),
 	coalesce(CASE WHEN l.id IS NULL THEN c.model_retry_at ELSE l.model_retry_at END - now(), interval '0')`
 
@@ -76,8 +77,8 @@ func keepRetry(ctx context.Context, tx *pg.Tx, key domain.TurnKey, entryID domai
 		table, id := faultsTable(key)
 		if _, err := tx.Exec(ctx, `
 			UPDATE `+table+` SET model_faults = model_faults + 1, model_faults_since = coalesce(model_faults_since, now()),
-			       model_retry_at = now() + $2::interval
-			WHERE  id = $1`, id, retry.Wait); err != nil {
+			       model_retry_at = now() + $2::interval, model_faults_paid = model_faults_paid + $3
+			WHERE  id = $1`, id, retry.Wait, retry.Paid); err != nil {
 			return fmt.Errorf("count model fault: %w", err)
 		}
 	}

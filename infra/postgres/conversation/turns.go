@@ -198,7 +198,7 @@ func (s *Store) OpenTurnIf(
 			state = domain.TurnOpened
 			return openTurn(ctx, tx, key, model, found, opener, &turn)
 		case found.status != domain.TurnStreaming:
-			state = domain.TurnFinished
+			turn.Status, state = found.status, domain.TurnFinished
 			return nil
 		case turn.Attempt == released:
 			state = domain.TurnOpened
@@ -291,6 +291,7 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 				&turn.Chat.Trigger,
 				&found.waiting,
 				&turn.Faults.Count,
+				&turn.Faults.Paid,
 				&turn.Faults.Age,
 				&turn.Faults.RetryIn,
 				&turn.Chat.Mode,

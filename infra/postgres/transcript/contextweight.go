@@ -38,11 +38,11 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 	err := db.Pool.QueryRow(ctx, `
 		WITH `+lastCompaction(branchOfLoop)+`,
 		counted AS MATERIALIZED (
-			SELECT n.sequence, n.input_tokens FROM `+SeenFrom(branchOfLoop)+`
+			SELECT n.sequence, n.tokens FROM `+SeenFrom(branchOfLoop)+`
 			CROSS JOIN LATERAL (
-				SELECT sequence, input_tokens FROM entries
+				SELECT sequence, coalesce(prompt_tokens, input_tokens) AS tokens FROM entries
 				WHERE  branch_id = seen.branch_id AND loop_id = $2 AND sequence > coalesce((SELECT sequence FROM last), -1)
-				AND    sequence < least(seen.upto, $3) AND kind = 'message' AND status <> 'failed' AND input_tokens > 0
+				AND    sequence < least(seen.upto, $3) AND kind = 'message' AND status <> 'failed' AND coalesce(prompt_tokens, input_tokens) > 0
 				AND    NOT `+IsDeprecated("entries", branchOfLoop)+`
 				ORDER  BY sequence DESC LIMIT 1) n
 			ORDER  BY n.sequence DESC LIMIT 1),
@@ -56,7 +56,7 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed'
 		           AND o.role = 'assistant'),
 		       s.used_tokens, `+sessions.UsedCost+`,
-		       coalesce((SELECT input_tokens FROM counted), 0),
+		       coalesce((SELECT tokens FROM counted), 0),
 		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text) ELSE octet_length(blocks::text) END)
 		           FROM since), 0)
 		     + coalesce((SELECT sum(octet_length(t.result) + octet_length(t.arguments) + 60) FROM tool_calls t

@@ -56,7 +56,7 @@ var transcriptRows = `
 		       (SELECT recalled FROM chats WHERE id = coalesce(nullif($4, ''), ` + lastChat + `)) AS recalled)
 	SELECT h.id, h.sequence, h.recalled,
 	       CASE WHEN row_number() OVER newest = 1 THEN (SELECT compaction->>'summary_full' FROM last) END,
-	       e.id, e.sequence, e.chat_id, e.role, e.status, e.input_tokens, e.model, e.reasoning_field,
+	       e.id, e.sequence, e.chat_id, e.role, e.status, coalesce(e.prompt_tokens, e.input_tokens), e.model, e.reasoning_field,
 	       CASE WHEN coalesce(t.position, 0) = 0 THEN e.parts END, CASE WHEN coalesce(t.position, 0) = 0 THEN e.blocks END,
 	       t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result, t.server_call_id, t.images
 	FROM   head h LEFT JOIN ` + keptTurns(ThisBranch, `$5`) + ` ON true LEFT JOIN tool_calls t ON t.entry_id = e.id AND e.role = 'assistant'

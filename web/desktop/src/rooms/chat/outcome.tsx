@@ -17,6 +17,9 @@ const advice: Record<string, string> = {
   max_steps: t('Send a message to go on.'),
   stuck_detected: t('Say what should be done differently.'),
   budget_exhausted: t('Raise the budget of the session to go on.'),
+  output_limit: t('Send a message to go on.'),
+  content_filtered: t('Say what should be done differently.'),
+  empty_answer: later,
   schema_mismatch: t('Ask again, or with a simpler schema.'),
 };
 
