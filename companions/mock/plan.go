@@ -15,7 +15,9 @@ type plan struct {
 // decide gives the answer to a request. It depends on the request only.
 func decide(req *chatRequest) (plan, *apiError) {
 	model, _ := findModel(req.Model) // parseRequest knows it
-	talk := newConversation(req)
+	separated := *req
+	separated.Messages = separate(req.Messages)
+	talk := newConversation(&separated)
 
 	var (
 		script *Script
@@ -24,7 +26,7 @@ func decide(req *chatRequest) (plan, *apiError) {
 
 	if talk.task == taskNone || talk.task == taskPage { // a title or summary may quote a script
 		var fault *apiError
-		if script, at, fault = findScript(req.Messages); fault != nil {
+		if script, at, fault = findScript(separated.Messages); fault != nil {
 			return plan{}, fault
 		}
 	}
@@ -47,7 +49,7 @@ func decide(req *chatRequest) (plan, *apiError) {
 	case ordered != nil:
 		p = plan{Step: *ordered}
 	case script != nil:
-		p = plan{Step: script.step(answersAfter(req.Messages, at))}
+		p = plan{Step: script.step(answersAfter(separated.Messages, at))}
 	case req.Model == EchoModel:
 		p = plan{Step: Step{Echo: true}}
 	default:

@@ -134,7 +134,7 @@ func findScript(messages []chatMessage) (script *Script, at int, fault *apiError
 
 // isReminder reports whether a user message was put in by the agent and not
 // said by the user.
-func isReminder(text string) bool { return strings.HasPrefix(text, "<system-reminder>") }
+func isReminder(text string) bool { return strings.HasPrefix(text, reminderOpen) }
 
 // readScript reads the first script of a text; nil when there is none. The
 // JSON value ends the script, so that it may hold another one in a string, as

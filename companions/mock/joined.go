@@ -1,0 +1,58 @@
+package mock
+
+import "strings"
+
+// Between what agents join into one user message: the texts of several messages, and
+// reminders of their own.
+const (
+	scriptClose   = "[[/script]]"
+	reminderOpen  = "<system-reminder>"
+	reminderClose = "</system-reminder>"
+	paragraph     = "\n\n"
+)
+
+// separate splits user messages that an agent has joined: chat templates of some models
+// refuse two in a row. Reminders and what ends with a script are messages again.
+func separate(messages []chatMessage) []chatMessage {
+	out := make([]chatMessage, 0, len(messages))
+
+	for _, m := range messages {
+		if m.Role != "user" || m.Content == "" {
+			out = append(out, m)
+			continue
+		}
+
+		rest := string(m.Content)
+		for rest != "" {
+			part := m
+			end := firstMessage(rest)
+			part.Content = messageContent(rest[:end])
+			out = append(out, part)
+			rest = strings.TrimPrefix(rest[end:], paragraph)
+		}
+	}
+
+	return out
+}
+
+// firstMessage is the length of the first message of a joined text.
+func firstMessage(text string) int {
+	if isReminder(text) {
+		if i := strings.Index(text, reminderClose); i >= 0 {
+			return i + len(reminderClose)
+		}
+
+		return len(text)
+	}
+
+	end := len(text)
+	if i := strings.Index(text, scriptClose+paragraph); i >= 0 {
+		end = i + len(scriptClose)
+	}
+
+	if i := strings.Index(text, paragraph+reminderOpen); i >= 0 {
+		end = min(end, i)
+	}
+
+	return end
+}
