@@ -218,11 +218,7 @@ func isImageURL(url string) bool {
 		return true
 	}
 
-	if scheme, rest, ok := strings.Cut(url, "://"); ok && rest != "" {
-		return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
-	}
-
-	return isDataURL(url)
+	return domain.IsWebAddress(url) || isDataURL(url)
 }
 
 func isDataURL(url string) bool {

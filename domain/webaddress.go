@@ -7,6 +7,13 @@ import (
 	"unicode/utf8"
 )
 
+// IsWebAddress reports whether a URL is an address of the web, and not data or a path.
+func IsWebAddress(url string) bool {
+	scheme, rest, ok := strings.Cut(url, "://")
+
+	return ok && rest != "" && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
 // MentionsAddress reports whether a text contains a web address as a whole: an address
 // that only starts with it, or ends with it, is another address. The fragment, which no
 // server receives, and the slash after a bare host do not count.

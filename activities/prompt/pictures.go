@@ -93,13 +93,18 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 }
 
 // withPictures gives a message's parts with the stored pictures in place of their
-// names, and with the transcripts of recordings as texts.
+// names, with a note for an address, which older messages have and which no model server
+// may be made to fetch, and with the transcripts of recordings as texts.
 func withPictures(parts []domain.ContentPart, pictures map[string]string) []domain.ContentPart {
 	out := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		out[i] = p
 		if name, stored := storedPicture(p); stored {
 			out[i].ImageURL = &domain.ImageURL{URL: pictures[name]}
+		}
+
+		if p.ImageURL != nil && domain.IsWebAddress(p.ImageURL.URL) {
+			out[i] = domain.ContentPart{Type: "text", Text: "[A picture at " + p.ImageURL.URL + " that was not stored.]"}
 		}
 
 		if p.AudioURL != nil {

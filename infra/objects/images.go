@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -17,20 +16,15 @@ import (
 	"everloop/domain/speech"
 )
 
-// Keep stores the picture of a data URL and gives the reference by which
-// messages name it; an http(s) address is returned unchanged, for the model
-// server to fetch. Whatever else it is, is refused.
+// Keep stores the picture of a data URL and gives the reference by which messages name it.
+// Whatever else it is, is refused: an address of the web is fetched before.
 func (s *Store) Keep(ctx context.Context, sessionID domain.SessionID, address string) (string, error) {
 	if owner, name, ok := domain.ParseAttachmentPath(address); ok {
 		return s.kept(ctx, sessionID, string(owner), name, badImage, "image/")
 	}
 
 	if !strings.HasPrefix(address, "data:") {
-		if u, err := url.Parse(address); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return "", badImage("neither a data URL nor an http address")
-		}
-
-		return address, nil
+		return "", badImage("it is not a data URL")
 	}
 
 	mime, data, err := decodeDataURL(address, badImage)

@@ -39,6 +39,7 @@ func TestStore_Keep_attachmentOfTheSession(t *testing.T) {
 		"one that is not there":  "/api/sessions/s1/attachments/" + strings.Repeat("0", 64),
 		"a path out of the rest": "/api/sessions/s1/attachments/../../s1/" + strings.Repeat("0", 64),
 		"an object's reference":  object,
+		"an address":             "http://169.254.169.254/latest/meta-data/",
 	} {
 		_, err := store.Keep(t.Context(), "s1", address)
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%s: %v", name, err)

@@ -104,6 +104,12 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 		return err
 	}
 
+	next.Header.Del("Referer") // the origin of the request is private
+
+	if admit, ok := next.Context().Value(admitKey{}).(Admit); ok {
+		return c.admitted(next.URL.String(), admit)
+	}
+
 	follow, _ := next.Context().Value(followKey{}).(func(string) bool)
 	if !sameHost(via[len(via)-1].URL, next.URL) {
 		return redirected("another host", next.URL)
@@ -112,8 +118,6 @@ func (c *Client) redirect(next *http.Request, via []*http.Request) error {
 	if follow != nil && !follow(next.URL.String()) {
 		return redirected("an address that a permission rule is about", next.URL)
 	}
-
-	next.Header.Del("Referer") // the origin of the request is private
 
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"everloop/activities/tools"
 	"everloop/domain"
@@ -75,9 +74,7 @@ func (b *backend) NetworkPolicy(ctx context.Context, sessionID domain.SessionID)
 		return domain.NetworkPolicy{}, err
 	}
 
-	mode := b.settings.SandboxNetwork.Narrowed(session.Setup.Network)
-
-	return domain.NewNetworkPolicy(mode, slices.Concat(b.Profile(session).Permissions, rules)), nil
+	return b.policyOf(session, rules), nil
 }
 
 // ToolDecision implements tools.WebPolicies.

@@ -102,8 +102,13 @@ func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
 
 // newChats builds the service that takes messages, answers and stops.
 func (b *backend) newChats(past chat.History) (*chat.Service, error) {
+	pictures, err := b.newPictures()
+	if err != nil {
+		return nil, err
+	}
+
 	return chat.New(chat.Config{
-		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, History: past,
+		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, Pictures: pictures, History: past,
 		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }

@@ -55,6 +55,13 @@ type Images interface {
 	KeepAudio(ctx context.Context, sessionID domain.SessionID, dataURL string, most int) (object string, err error)
 }
 
+// Pictures fetches pictures by their address, for messages.
+type Pictures interface {
+	// Picture returns a picture as a data URL. An address that the session may not reach is
+	// picture_refused; one that gives no picture is picture_unavailable.
+	Picture(ctx context.Context, sessionID domain.SessionID, address string) (dataURL string, err error)
+}
+
 // Config is what New needs.
 type Config struct {
 	Store   Store
@@ -62,7 +69,9 @@ type Config struct {
 	Bus     Bus
 	Models  Models
 	Images  Images
-	History History
+	// Pictures fetches pictures by address; nil: such messages are refused.
+	Pictures Pictures
+	History  History
 	Logger  *slog.Logger
 
 	Compactions *Compactions
@@ -134,13 +143,26 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 	return taken.Ack, nil
 }
 
+// keepPicture stores a picture as an object. One at an address is fetched first: the model
+// server gets data only, and the history outlives the address.
+func (s *Service) keepPicture(ctx context.Context, sessionID domain.SessionID, url string) (string, error) {
+	if domain.IsWebAddress(url) && s.cfg.Pictures != nil {
+		var err error
+		if url, err = s.cfg.Pictures.Picture(ctx, sessionID, url); err != nil {
+			return "", err
+		}
+	}
+
+	return s.cfg.Images.Keep(ctx, sessionID, url)
+}
+
 // keep prepares a message for the store: clean text, pictures and recordings as objects.
 func (s *Service) keep(ctx context.Context, sessionID domain.SessionID, parts []domain.ContentPart) ([]domain.ContentPart, error) {
 	kept := make([]domain.ContentPart, len(parts))
 	for i, p := range parts {
 		p.Text = domain.CleanText(p.Text)
 		if p.ImageURL != nil {
-			object, err := s.cfg.Images.Keep(ctx, sessionID, p.ImageURL.URL)
+			object, err := s.keepPicture(ctx, sessionID, p.ImageURL.URL)
 			if err != nil {
 				return nil, err
 			}
