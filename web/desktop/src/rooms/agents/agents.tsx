@@ -234,7 +234,7 @@ function InstanceRow({ instance, runtime }: { instance: Instance; runtime: strin
             }
           />
           {archived && <Badge>{t('archived')}</Badge>}
-          {instance.visibility !== 'workspace' && <Badge>{t('private')}</Badge>}
+          {(instance.visibility !== 'workspace' || (own && instance.shared_with.length === 0)) && <Badge>{t('private')}</Badge>}
         </p>
         <p className="truncate text-sm text-soft">
           {[

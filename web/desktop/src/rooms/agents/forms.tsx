@@ -6,6 +6,7 @@ import { api, useAction } from '../../lib/query';
 import { FormDialog } from '../../ui/dialog';
 import { Area, Field, Input, Select } from '../../ui/field';
 import { linesOf, objectOf } from '../unattended/pieces';
+import { Sharing, type Shares } from './sharing';
 
 type Agent = Schemas['ProdAgent'];
 type Instance = Schemas['AgentInstance'];
@@ -195,7 +196,7 @@ export function InstanceForm({ instance, close }: { instance?: Instance; close: 
   const [model, setModel] = useState(instance?.model ?? '');
   const [runtime, setRuntime] = useState(instance?.runtime_id);
   const [tasks, setTasks] = useState(instance?.max_concurrent_tasks ?? 1);
-  const [visibility, setVisibility] = useState(instance?.visibility ?? 'workspace');
+  const [shares, setShares] = useState<Shares>(instance?.visibility === 'workspace' ? instance.shared_with : []);
   const [variables, setVariables] = useState('');
   const wrong = linesOf(variables).find((line) => !/^[A-Za-z_]\w*=/.test(line));
   const save = useAction(async () => {
@@ -207,7 +208,8 @@ export function InstanceForm({ instance, close }: { instance?: Instance; close: 
       instructions,
       model: model || null,
       max_concurrent_tasks: tasks,
-      visibility,
+      visibility: 'workspace',
+      shared_with: shares,
       runtime_id: runtime ?? runtimes.data?.items[0]?.id ?? '',
       ...(Object.keys(env).length > 0 ? { env } : {}),
     };
@@ -277,8 +279,8 @@ export function InstanceForm({ instance, close }: { instance?: Instance; close: 
             />
           )}
         </Field>
-        <Visibility value={visibility} change={setVisibility} />
       </div>
+      <Sharing value={shares} change={setShares} />
       <Field
         label={instance?.has_env ? t('New variables') : t('Variables')}
         hint={

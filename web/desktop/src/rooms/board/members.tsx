@@ -11,6 +11,7 @@ import { Dialog } from '../../ui/dialog';
 import { Field, Input, Select } from '../../ui/field';
 import { Loaded } from '../../ui/page';
 import { Section } from '../unattended/pieces';
+import { PendingMembers } from './invitations';
 import { Squads } from './squads';
 
 type Role = Schemas['WorkspaceMembership']['role'];
@@ -18,13 +19,13 @@ type Role = Schemas['WorkspaceMembership']['role'];
 const roles: Record<Role, string> = {
   viewer: t('viewer: reads'),
   member: t('member: works'),
-  admin: t('admin: adds members'),
+  admin: t('admin: invites members'),
   owner: t('owner: everything'),
 };
 
 /** Members shows who is in a workspace, and its squads. */
 export function Members({ workspace, administers, close }: { workspace: string; administers: boolean; close: () => void }) {
-  const refresh = [['board', workspace], ['board', 'workspaces']];
+  const refresh = [['board', workspace], ['board', 'workspaces'], ['board', workspace, 'invitations']];
   const members = useQuery({
     queryKey: ['board', workspace, 'members'],
     queryFn: ({ signal }) => api().listProdWorkspaceMembers(workspace, { signal }),
@@ -80,10 +81,11 @@ export function Members({ workspace, administers, close }: { workspace: string; 
               </ul>
             )}
           </Loaded>
+          {administers && <PendingMembers workspace={workspace} />}
           {administers && (
             <form onSubmit={(event) => void add(event)} className="flex flex-wrap items-end gap-2">
               <div className="min-w-40 flex-1">
-                <Field label={t('User id or name')}>
+                <Field label={t('User id or name')} hint={t('They join when they accept the invitation.')}>
                   {(ids) => <Input {...ids} value={user} onChange={(event) => setUser(event.target.value)} required maxLength={200} />}
                 </Field>
               </div>
@@ -99,7 +101,7 @@ export function Members({ workspace, administers, close }: { workspace: string; 
                 )}
               </Field>
               <Button type="submit" busy={set.isPending}>
-                {t('Add')}
+                {t('Invite')}
               </Button>
             </form>
           )}

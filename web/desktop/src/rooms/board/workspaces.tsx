@@ -8,6 +8,7 @@ import { Button } from '../../ui/button';
 import { FormDialog } from '../../ui/dialog';
 import { Area, Check, Field, Input } from '../../ui/field';
 import { Badge, Empty, Loaded, More, Page } from '../../ui/page';
+import { Invitations } from './invitations';
 
 export type Workspace = Schemas['ProdWorkspace'];
 
@@ -18,6 +19,7 @@ export default function Workspaces() {
   const button = <Button look="primary" onClick={() => setMaking(true)}><Plus size={15} aria-hidden />{t('New workspace')}</Button>;
   return (
     <Page title={t('Board')} actions={button}>
+      <Invitations />
       <Loaded
         query={pages}
         isEmpty={() => pages.items?.length === 0}
