@@ -92,7 +92,7 @@ func TestProdWorkspaces_invitedMembersAccept(t *testing.T) {
 }
 
 // An invitation that is declined looks as one of a user that does not exist.
-func TestProdWorkspaces_invitationsTellNobodysName(t *testing.T) {
+func TestProdWorkspaces_invitationsOfUnknownUsersLookAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.boardOfAnn()
@@ -112,7 +112,7 @@ func TestProdWorkspaces_invitationsTellNobodysName(t *testing.T) {
 	}
 
 	known := shape(w.do("POST", at+"/members", w.ann, `{"user_id":"BOB","role":"viewer"}`))
-	require.Equal(t, shape(w.do("POST", at+"/members", w.ann, `{"user_id":"nobody-at-all","role":"viewer"}`)), known)
+	require.Equal(t, shape(w.do("POST", at+"/members", w.ann, `{"user_id":"no-such-user","role":"viewer"}`)), known)
 
 	require.Equal(t, true, w.do("POST", "/api/invitations/"+w.invitation(w.bob)+"/decline", w.bob, "").json()["ok"])
 	require.Empty(t, w.do("GET", "/api/invitations", w.bob, "").json()["items"])

@@ -257,7 +257,7 @@ func TestProdSolutions_documents(t *testing.T) {
 		"steps": []any{}, "nodes": []any{}, "edges": []any{}, "viewport": map[string]any{"x": 0.0, "y": 0.0, "zoom": 1.0},
 	}, first["dag"], "a new one is empty")
 
-	stale := w.do("PUT", at, w.root, `{"base_version":1,"dag":{}}`)
+	stale := w.do("PUT", at, w.ann, `{"base_version":1,"dag":{}}`)
 	stale.code(409, "version_conflict")
 	require.EqualValues(t, 2, stale.json()["current_version"])
 	require.Equal(t, w.annID, stale.json()["changed_by"])
@@ -439,7 +439,7 @@ func TestProdSolutions_assistance(t *testing.T) {
 	require.Equal(t, []domain.DocumentKind{domain.DocumentDAG}, assisted(ann, session)[0].Kinds)
 	require.Empty(t, assisted(none, session), "of the owner only")
 	require.Empty(t, assisted(ann, w.session(`{}`)))
-	require.Equal(t, 200, w.do("PATCH", at, w.root, `{"flow_ai_assist":false}`).status)
+	require.Equal(t, 200, w.do("PATCH", at, w.ann, `{"flow_ai_assist":false}`).status)
 	require.Empty(t, assisted(ann, session))
 
 	made := w.do("POST", "/api/prod_solution", w.ann, `{"name":"x","ai_assist":true,"architecture_ai_assist":true}`).json()
@@ -496,4 +496,45 @@ func TestProdSolutions_atOnce(t *testing.T) {
 
 	wg.Wait()
 	require.ElementsMatch(t, []int{200, 409, 409, 409}, statuses)
+}
+
+// Runs work with the rights of the owner: an administrator reads the solutions of others, and
+// neither changes nor runs them.
+func TestProdSolutions_administratorsOnlyRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.prodSolution(w.ann)
+	run := w.dagRun(id)
+	solution, dag, architecture := "/api/prod_solution/"+id, "/api/prod_solution/dag/"+id, "/api/prod_solution/architecture/"+id
+
+	for _, read := range []string{solution, dag, dag + "/versions", architecture, dag + "/runs", dag + "/runs/" + run} {
+		require.Equal(t, 200, w.do("GET", read, w.root, "").status, read)
+	}
+
+	const graph = `{"nodes":[{"id":"s","type":"start"},{"id":"c","type":"code","config":{"code":"env"}},{"id":"z","type":"end"}],` +
+		`"edges":[{"id":"a","source":"s","target":"c"},{"id":"b","source":"c","target":"z"}]}`
+
+	for _, c := range [][3]string{
+		{"PATCH", solution, `{"name":"x"}`},
+		{"PATCH", solution, `{"flow_ai_assist":true}`},
+		{"PATCH", solution, `{"status":"archived"}`},
+		{"PUT", dag, `{"base_version":1,"dag":` + graph + `}`},
+		{"POST", dag + "/publish", `{"dag":` + graph + `}`},
+		{"POST", dag + "/publish", `{}`},
+		{"POST", dag + "/rollback", `{"from_version":1}`},
+		{"DELETE", dag + "/versions/1", ``},
+		{"PUT", architecture, `{"base_version":1,"architecture":{"nodes":[]}}`},
+		{"POST", architecture + "/publish", `{}`},
+		{"POST", architecture + "/rollback", `{"from_version":1}`},
+		{"DELETE", architecture + "/versions/1", ``},
+		{"POST", dag + "/runs", `{}`},
+		{"POST", dag + "/runs/" + run + "/retry", `{}`},
+		{"DELETE", solution, ``},
+	} {
+		w.do(c[0], c[1], w.root, c[2]).code(403, "forbidden")
+		require.NotEqual(t, 403, w.do(c[0], c[1], w.bob, c[2]).status, "%s %s: it does not exist for other users", c[0], c[1])
+	}
+
+	w.do("DELETE", "/api/prod_solution/"+none, w.root, "").code(404, "prod_solution_not_found")
+	require.Equal(t, 200, w.do("DELETE", solution, w.ann, "").status)
 }

@@ -69,6 +69,7 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 			"events. A repeat with the same Idempotency-Key is the same run.",
 		Scope: auth.Solutions, Audit: "dag_run.create",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: "prod_solution_not_found version_not_found", 409: "dag_not_published dag_run_limit prod_solution_archived",
 			413: "inputs_too_large", 422: domain.CodeValidationFailed + " " + dagrun.CodeInvalidInputs,
 		},
@@ -113,6 +114,7 @@ func (a *DagRunsAPI) Register(r *httpx.Server) {
 			"same; reused_from and reuse_reason of each node say which were and why. With version it goes on with another version.",
 		Scope: auth.Solutions, Audit: "dag_run.retry",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: onRun + " version_not_found", 409: "dag_run_not_failed dag_run_limit", 413: "inputs_too_large",
 			422: domain.CodeValidationFailed + " " + dagrun.CodeInvalidInputs,
 		},

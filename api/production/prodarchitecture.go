@@ -48,7 +48,7 @@ func (a *ProdSolutionsAPI) registerArchitecture(r *httpx.Server) {
 			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; fields that are " +
 			"not declared are ignored.",
 		Scope:  auth.Solutions,
-		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
+		Errors: httpx.Codes{403: "forbidden", 404: "prod_solution_not_found", 409: onChange, 413: onSize},
 		Example: `{"base_version": 1, "architecture": {"nodes": [` +
 			`{"id": "orders", "type": "service", "links": [{"target_id": "db", "label": "reads"}]}, {"id": "db", "type": "data_store"}]}}`,
 	}, func(ctx context.Context, in *struct {
@@ -96,6 +96,7 @@ func (a *ProdSolutionsAPI) registerArchitecture(r *httpx.Server) {
 			"and published. What is not valid is rejected with validation_failed and the result of the validation.",
 		Scope: auth.Solutions, Audit: "prod_architecture.publish",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: "prod_solution_not_found version_not_found", 409: onChange, 413: onSize, 422: domain.CodeValidationFailed,
 		},
 		Example: `{"version": 2, "message": "Reviewed"}`,

@@ -48,7 +48,7 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 			"fails with version_conflict, which says who saved it and when. What is not valid yet can be saved; fields that are " +
 			"not declared are ignored.",
 		Scope:  auth.Solutions,
-		Errors: httpx.Codes{404: "prod_solution_not_found", 409: onChange, 413: onSize},
+		Errors: httpx.Codes{403: "forbidden", 404: "prod_solution_not_found", 409: onChange, 413: onSize},
 		Example: `{"base_version": 1, "dag": {"nodes": [{"id": "start", "type": "start"}, ` +
 			`{"id": "review", "type": "agent", "config": {"prompt": "Review {{input.text}}"}}, {"id": "end", "type": "end"}], ` +
 			`"edges": [{"id": "e1", "source": "start", "target": "review"}, {"id": "e2", "source": "review", "target": "end"}]}}`,
@@ -98,6 +98,7 @@ func (a *ProdSolutionsAPI) registerDAG(r *httpx.Server) {
 			"and published. What is not valid is rejected with validation_failed and the result of the validation.",
 		Scope: auth.Solutions, Audit: "prod_dag.publish",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: "prod_solution_not_found version_not_found", 409: onChange, 413: onSize, 422: domain.CodeValidationFailed,
 		},
 		Example: `{"version": 2, "message": "Reviewed"}`,

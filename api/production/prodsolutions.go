@@ -148,7 +148,7 @@ func (a *ProdSolutionsAPI) Register(r *httpx.Server) {
 		Description: "All versions of its documents and its runs are deleted with it; its sessions stay. Runs that are not over " +
 			"are cancelled first.",
 		Scope: auth.Solutions, Audit: "prod_solution.delete",
-		Errors: httpx.Codes{404: "prod_solution_not_found", 409: "prod_solution_running"},
+		Errors: httpx.Codes{403: "forbidden", 404: "prod_solution_not_found", 409: "prod_solution_running"},
 	}, func(ctx context.Context, in *ProdSolutionRef) (*httpx.Body[fields.OkBody], error) {
 		return httpx.Answer(fields.OkBody{OK: true}, a.Runs.DeleteSolution(ctx, httpx.CallerOf(ctx).User, in.ID))
 	})

@@ -133,6 +133,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 			"newest, the one before is the newest again; no number is given twice.",
 		Scope: auth.Solutions, Audit: "prod_" + string(kind) + ".delete_version",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: "prod_solution_not_found version_not_found", 409: "version_published version_in_use prod_solution_archived",
 		},
 	}, func(ctx context.Context, in *DocumentVersionRef) (*httpx.Body[fields.OkBody], error) {
@@ -145,6 +146,7 @@ func (a *ProdSolutionsAPI) registerVersions(r *httpx.Server, kind domain.Documen
 		Description: "Adds a version with the content of the earlier one. The published version stays as it is.",
 		Scope:       auth.Solutions, Audit: "prod_" + string(kind) + ".rollback",
 		Errors: httpx.Codes{
+			403: "forbidden",
 			404: "prod_solution_not_found version_not_found", 409: "prod_solution_archived version_limit", 413: "document_quota",
 		},
 		Example: `{"from_version": 2, "message": "The new prompts were worse."}`,

@@ -128,6 +128,21 @@ func NotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeNotFound, "production solution %s does not exist", id)
 }
 
+// MayChange rejects a caller who only reads the solution: its runs work with the rights and the
+// environment of its owner, so no other user, not even an administrator, decides what they do.
+func (s Solution) MayChange(caller domain.User) error {
+	if s.OwnerID == caller.ID {
+		return nil
+	}
+
+	return NotOwner()
+}
+
+// NotOwner is the error for a change or a run of another user's solution.
+func NotOwner() *domain.Error {
+	return domain.Newf(domain.Forbidden, "forbidden", "only the owner may change and run the production solution")
+}
+
 // VersionNotFound is the error for a version that is missing.
 func VersionNotFound(version int) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeVersionNotFound, "version %d does not exist", version)

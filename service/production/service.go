@@ -155,12 +155,17 @@ func (s *Service) PublishDAG(ctx context.Context, caller domain.User, id string,
 	return s.publishStored(ctx, caller, id, domain.DocumentDAG, version, result, message)
 }
 
-// RunnableDAG gives a version that can be run, with the owner of its solution; 0: the
-// published one. What does not exist any more makes it validation_failed.
+// RunnableDAG returns a version that can be run, with the owner of its solution, who must be the
+// caller, because runs work as the owner; 0: the published one. What does not exist any more
+// makes it validation_failed.
 func (s *Service) RunnableDAG(ctx context.Context, caller domain.User, id string, version int) (
 	g dag.Graph, number int, ownerID string, err error,
 ) {
 	solution, err := s.store.ProdSolution(ctx, caller, id)
+	if err == nil {
+		err = solution.MayChange(caller)
+	}
+
 	switch {
 	case err != nil:
 		return g, 0, "", err

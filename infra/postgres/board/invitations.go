@@ -75,7 +75,7 @@ func withdrawInvitations(ctx context.Context, tx pgx.Tx, workspaceID, userID str
 }
 
 // WorkspaceInvitations lists the invitations of a workspace for its administrators, oldest first. One that
-// the user declined stays, so that nobody learns from it whether the user exists.
+// the user declined stays, as one for an unknown user does.
 func (s *Store) WorkspaceInvitations(ctx context.Context, userID, workspaceID string) (pending []board.WorkspaceMembership, err error) {
 	if err = needs(ctx, s.db.Pool, userID, workspaceID, board.WorkspaceAdmin); err == nil {
 		rows, _ := s.db.Pool.Query(ctx, `SELECT `+pendingColumns+` FROM prod_workspace_invitations WHERE workspace_id = $1

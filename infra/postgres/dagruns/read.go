@@ -109,7 +109,7 @@ func (s *Store) DAGRuns(
 	solutionID string,
 	limit, offset int,
 ) (page []dagrun.RunRecord, total int, err error) {
-	if err := s.visible(ctx, caller, solutionID); err != nil {
+	if err := visible(ctx, s.db.Pool, caller, solutionID); err != nil {
 		return nil, 0, pg.Fault("read production solution", err)
 	}
 
@@ -127,12 +127,11 @@ func (s *Store) DAGRuns(
 	return page, total, pg.Fault("list DAG runs", s.db.Pool.SendBatch(ctx, &batch).Close())
 }
 
-func (s *Store) visible(ctx context.Context, caller domain.User, solutionID string) error {
-	var there bool
+func visible(ctx context.Context, q pg.Queryer, caller domain.User, solutionID string) error {
+	rows, _ := q.Query(ctx, `SELECT true FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3)`,
+		solutionID, caller.ID, caller.Administrator)
 
-	err := s.db.Pool.QueryRow(ctx, `SELECT true FROM prod_solutions WHERE id = $1
-		AND (owner_id = $2 OR $3)`, solutionID, caller.ID, caller.Administrator).
-		Scan(&there)
+	_, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return production.NotFound(solutionID)
 	}
@@ -142,7 +141,7 @@ func (s *Store) visible(ctx context.Context, caller domain.User, solutionID stri
 
 // DAGRun reads a run of a solution.
 func (s *Store) DAGRun(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error) {
-	if err := s.visible(ctx, caller, solutionID); err != nil {
+	if err := visible(ctx, s.db.Pool, caller, solutionID); err != nil {
 		return dagrun.RunRecord{}, pg.Fault("read production solution", err)
 	}
 

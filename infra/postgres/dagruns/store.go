@@ -3,6 +3,7 @@
 package dagruns
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -216,15 +217,13 @@ func (s *Store) CancelDAGRun(ctx context.Context, runID string) (bool, error) {
 // those that have yet to stop something, the outermost first.
 func (s *Store) CancelDAGRunsOf(ctx context.Context, caller domain.User, solutionID string) (open []dagrun.Ref, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			UPDATE prod_solutions SET status = 'archived' WHERE id = $1 AND (owner_id = $2 OR $3)`,
-			solutionID, caller.ID, caller.Administrator)
+		tag, err := tx.Exec(ctx, `UPDATE prod_solutions SET status = 'archived' WHERE id = $1 AND owner_id = $2`, solutionID, caller.ID)
 		if err != nil {
 			return err
 		}
 
 		if tag.RowsAffected() == 0 {
-			return production.NotFound(solutionID)
+			return cmp.Or(visible(ctx, tx, caller, solutionID), error(production.NotOwner()))
 		}
 
 		rows, _ := tx.Query(ctx, pg.UnfinishedRuns+`SELECT id, solution_id FROM unfinished ORDER BY depth, id`, solutionID)

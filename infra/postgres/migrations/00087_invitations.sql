@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- Users who were asked to join a production workspace. The invitee is an id or a user name
--- in lower case, as the inviter wrote it: it may be nobody's, which the inviter must not learn.
+-- in lower case, as the inviter wrote it: the inviter must not learn whether such a user exists.
 CREATE TABLE prod_workspace_invitations (
     id           text PRIMARY KEY,
     workspace_id text NOT NULL REFERENCES prod_workspaces (id) ON DELETE CASCADE,
@@ -24,7 +24,7 @@ CREATE TABLE agent_instance_shares (
 );
 CREATE INDEX agent_instance_shares_workspace ON agent_instance_shares (workspace_id);
 
--- Instances were visible in all workspaces of their owner. They stay so where nobody else can
+-- Instances were visible in all workspaces of their owner. They stay so where no other user can
 -- have added the owner.
 INSERT INTO agent_instance_shares (instance_id, workspace_id)
 SELECT a.id, m.workspace_id

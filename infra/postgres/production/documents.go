@@ -233,6 +233,10 @@ func (s *Store) change(ctx context.Context, caller domain.User, solutionID strin
 		if err != nil {
 			return err
 		}
+
+		if err := found.MayChange(caller); err != nil {
+			return err
+		}
 		// The user first: the same order everywhere, so that no two wait for each other.
 		if err := lockUser(ctx, tx, found.OwnerID); err != nil {
 			return err

@@ -174,6 +174,10 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 			return err
 		}
 
+		if err := found.MayChange(caller); err != nil {
+			return err
+		}
+
 		c, err := change(found)
 		if err != nil {
 			return err
@@ -213,8 +217,7 @@ func (s *Store) ChangeProdSolution(ctx context.Context, caller domain.User, id s
 func (s *Store) DeleteProdSolution(ctx context.Context, caller domain.User, id string) (deleted bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		// No run begins under this lock.
-		tag, err := tx.Exec(ctx, `SELECT 1 FROM prod_solutions WHERE id = $1 AND (owner_id = $2 OR $3) FOR UPDATE`,
-			id, caller.ID, caller.Administrator)
+		tag, err := tx.Exec(ctx, `SELECT 1 FROM prod_solutions WHERE id = $1 AND owner_id = $2 FOR UPDATE`, id, caller.ID)
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func documentBytes(t *testing.T, db *postgres.DB, id string) (counted, stored in
 func TestStore_documents(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
-	ann, ben, root := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false), pgtest.User(t, db, "root", true)
+	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
 	made := create(t, db, ann, "first")
 	require.Equal(t, production.SolutionDraft, made.Status)
 	require.Equal(t, production.DocumentState{CurrentVersion: 1}, made.DAG)
@@ -58,12 +58,12 @@ func TestStore_documents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, two.Version)
 	stale := requireCode(t, "version_conflict", func() error {
-		_, err := db.SaveDocument(ctx, root, made.ID, domain.DocumentDAG, 1, content(root, "other"))
+		_, err := db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 1, content(ann, "other"))
 		return err
 	}())
 	require.Equal(t, domain.VersionConflict{CurrentVersion: 2, ChangedBy: ann.ID, ChangedAt: two.CreatedAt}, *stale.Version)
 
-	published, err := db.PublishDocument(ctx, root, made.ID, domain.DocumentDAG, 0, nil, "go")
+	published, err := db.PublishDocument(ctx, ann, made.ID, domain.DocumentDAG, 0, nil, "go")
 	require.NoError(t, err)
 	require.Equal(t, 2, published.Version)
 	require.Nil(t, published.PreviousVersion)
@@ -117,7 +117,7 @@ func TestStore_documents(t *testing.T) {
 	require.NoError(t, err)
 	_, err = db.SaveDocument(ctx, ann, made.ID, domain.DocumentDAG, 4, content(ann, "x"))
 	requireCode(t, "prod_solution_archived", err)
-	deleted, err := db.DeleteProdSolution(ctx, root, made.ID)
+	deleted, err := db.DeleteProdSolution(ctx, ann, made.ID)
 	require.NoError(t, err)
 	require.True(t, deleted)
 

@@ -43,7 +43,7 @@ func TestBase_AllowSecrets(t *testing.T) {
 		require.Equal(t, holds, got, why)
 	}
 
-	requireAllowed(run(nil), true, false, "outside of workspaces nobody else reads the session")
+	requireAllowed(run(nil), true, false, "no other user reads a session outside of workspaces")
 
 	first := run(&workspace.ID)
 	requireAllowed(first, true, true, "the owner is the only member")
