@@ -53,7 +53,11 @@ func (s *Store) CreateIssue(ctx context.Context, userID, workspaceID string, in 
 			Priority:    board.PriorityNone,
 			Labels:      []string{},
 		}
-		// The row of the workspace orders creations: numbers have no gaps.
+		// The row of the workspace orders creations: numbers have no gaps, and creations count each other.
+		if _, err := tx.Exec(ctx, `SELECT 1 FROM prod_workspaces WHERE id = $1 FOR NO KEY UPDATE`, workspaceID); err != nil {
+			return err
+		}
+
 		err := tx.QueryRow(ctx, `
 			UPDATE prod_workspaces SET last_number = last_number + 1
 			WHERE  id = $1 AND (SELECT count(*) FROM issues WHERE workspace_id = $1) < $2 RETURNING last_number`,

@@ -21,8 +21,8 @@ func (s *Store) AskedInRuns(ctx context.Context, runID, after string, limit int)
 		LEFT   JOIN issue_comments p ON p.question_id = q.id
 		LEFT   JOIN LATERAL (
 			SELECT c.id, c.content FROM issue_comments c
-			WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > p.id AND c.id <> ALL (r.told_comments) ORDER BY c.id
-			    LIMIT 1) m ON true
+			WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.position > p.position AND c.id <> ALL (r.told_comments)
+			ORDER  BY c.position LIMIT 1) m ON true
 		WHERE  r.status = 'running' AND NOT r.cancel_requested AND ($1 = '' OR r.id = $1) AND q.id > $2
 		ORDER  BY q.id LIMIT $3`, runID, after, limit)
 	asked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[board.AskedInRun])

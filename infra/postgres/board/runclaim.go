@@ -76,7 +76,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 	}
 
 	err = tx.QueryRow(ctx, `
-		SELECT s.id, r.seen_comment FROM issue_runs r JOIN sessions s ON s.id = r.session_id AND s.owner_id = $4 AND s.deleted_at IS NULL
+		SELECT s.id, r.seen_position FROM issue_runs r JOIN sessions s ON s.id = r.session_id AND s.owner_id = $4 AND s.deleted_at IS NULL
 		WHERE  r.issue_id = $1 AND r.agent_id = $2 AND r.id < $3 AND r.started_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`,
 		run.issue.ID, run.agentID, runID, run.ownerID).Scan(&run.sessionID, &run.seen)
 	switch {
@@ -89,7 +89,7 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 		run.continues = true
 	}
 
-	_, err = tx.Exec(ctx, `UPDATE issue_runs SET session_id = $2, owner_id = $3, continues = $4, seen_comment = $5 WHERE id = $1`,
+	_, err = tx.Exec(ctx, `UPDATE issue_runs SET session_id = $2, owner_id = $3, continues = $4, seen_position = $5 WHERE id = $1`,
 		runID, run.sessionID, run.ownerID, run.continues, run.seen)
 
 	return true, err
@@ -100,8 +100,8 @@ func takeSession(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (th
 func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief board.IssueBrief, err error) {
 	if run.upto == nil {
 		err = tx.QueryRow(ctx, `
-			UPDATE issue_runs SET upto_comment = coalesce((SELECT max(id) FROM issue_comments WHERE issue_id = $2), '')
-			WHERE  id = $1 RETURNING upto_comment`, runID, run.issue.ID).Scan(&run.upto)
+			UPDATE issue_runs SET upto_position = coalesce((SELECT max(position) FROM issue_comments WHERE issue_id = $2), 0)
+			WHERE  id = $1 RETURNING upto_position`, runID, run.issue.ID).Scan(&run.upto)
 		if err != nil {
 			return brief, err
 		}
@@ -128,9 +128,9 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 		SELECT coalesce((SELECT coalesce(nullif(name, ''), username) FROM users WHERE id = c.author_id AND c.author_type = 'member'),
 		                (SELECT name FROM agent_instances WHERE id = c.author_id), c.author_type), c.content
 		FROM   issue_comments c, issue_runs r
-		WHERE  r.id = $1 AND c.issue_id = r.issue_id AND c.id > r.seen_comment AND c.id <= r.upto_comment AND c.id <> ALL (r.told_comments)
+		WHERE  r.id = $1 AND c.issue_id = r.issue_id AND c.position > r.seen_position AND c.position <= r.upto_position AND c.id <> ALL (r.told_comments)
 		AND    NOT (c.author_type = 'agent' AND c.author_id = r.agent_id)
-		ORDER  BY c.id`, runID)
+		ORDER  BY c.position`, runID)
 	brief.Comments, err = pgx.CollectRows(rows, pgx.RowToStructByPos[board.BriefComment])
 
 	return brief, err

@@ -207,18 +207,27 @@ func anotherRound(ctx context.Context, tx pgx.Tx, runID string, run openRun) (ag
 	}
 
 	rows, _ := tx.Query(ctx, `
-		SELECT c.id FROM issue_comments c JOIN issue_runs r ON r.id = $1
-		WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.id > r.seen_comment AND c.id <> ALL (r.told_comments)
-		    ORDER BY c.id`, runID)
+		SELECT c.id, c.position FROM issue_comments c JOIN issue_runs r ON r.id = $1
+		WHERE  c.issue_id = r.issue_id AND c.author_type = 'member' AND c.position > r.seen_position AND c.id <> ALL (r.told_comments)
+		ORDER  BY c.position`, runID)
 
-	pending, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var (
+		id      string
+		upto    int64
+		pending []string
+	)
+
+	_, err = pgx.ForEachRow(rows, []any{&id, &upto}, func() error {
+		pending = append(pending, id)
+		return nil
+	})
 	if err != nil || len(pending) == 0 {
 		return false, err
 	}
 
 	_, err = tx.Exec(ctx, `
-		UPDATE issue_runs SET round = round + 1, chat_id = NULL, upto_comment = $2, coalesced = coalesced || $3 WHERE id = $1`,
-		runID, pending[len(pending)-1], pending)
+		UPDATE issue_runs SET round = round + 1, chat_id = NULL, upto_position = $2, coalesced = coalesced || $3 WHERE id = $1`,
+		runID, upto, pending)
 
 	return err == nil, err
 }

@@ -1,6 +1,8 @@
 package board_test
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -332,6 +334,86 @@ func TestStore_AskedInRuns_ofTheRunsChatOnly(t *testing.T) {
 	}
 
 	require.ElementsMatch(t, []string{"root", "sub-agent"}, of)
+}
+
+// later gives a comment the id of a process whose clock is ahead.
+func (d *runFixture) later(comment string) {
+	d.t.Helper()
+
+	_, err := d.db.Pool.Exec(d.t.Context(), `UPDATE issue_comments SET id = 'f' || id WHERE id = $1`, comment)
+	require.NoError(d.t, err)
+}
+
+// A comment is taken up whichever clocks the ids of the comments come from.
+func TestStore_EndIssueRun_commentsOfClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	issue := d.issue()
+	d.dispatch()
+
+	comment := func(text string) string {
+		made, _, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, issue.ID, board.NewComment{Content: text})
+		require.NoError(t, err)
+
+		return made.ID
+	}
+
+	d.later(comment("before the run"))
+	claimed, chat := d.begin(issue.ActiveRun.ID)
+	require.Contains(t, claimed.Message, "before the run")
+	comment("while it works")
+	d.ends(chat, "completed")
+	_, again, _ := d.end(issue.ActiveRun.ID)
+	require.True(t, again, "the comment is not lost")
+
+	claimed, chat = d.begin(issue.ActiveRun.ID)
+	require.Contains(t, claimed.Message, "while it works")
+	require.NotContains(t, claimed.Message, "before the run")
+
+	d.asks(chat, "asked", "root")
+	asked, err := d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	require.NoError(t, err)
+	require.Len(t, asked, 1)
+	require.NoError(t, d.db.PostQuestion(t.Context(), issue.ActiveRun.ID, asked[0].QuestionID, "Which?"))
+
+	comments, _, err := d.db.Comments(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
+	require.NoError(t, err)
+
+	for _, one := range comments {
+		if one.Content == "Which?" {
+			d.later(one.ID)
+		}
+	}
+
+	answer := comment("this one")
+	asked, err = d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, answer, asked[0].CommentID)
+}
+
+func TestStore_CreateIssue_limitHoldsInParallel(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	_, err := d.db.Pool.Exec(t.Context(), `
+		INSERT INTO issues (id, workspace_id, number, title, status, priority, creator_id, position, changed_by)
+		SELECT 'i' || n, $1, -n, 't', 'todo', 'none', $2, n, $2 FROM generate_series(1, $3) n`, d.workspace, d.ann.ID, board.MaxIssues-1)
+	require.NoError(t, err)
+
+	var (
+		made  atomic.Int32
+		group sync.WaitGroup
+	)
+	for range 8 {
+		group.Go(func() {
+			title := "t"
+			if _, _, err := d.db.CreateIssue(t.Context(), d.ann.ID, d.workspace, board.IssueFields{Title: &title}); err == nil {
+				made.Add(1)
+			}
+		})
+	}
+
+	group.Wait()
+	require.EqualValues(t, 1, made.Load())
 }
 
 // chat makes a chat in a session of ann's.

@@ -55,8 +55,8 @@ type openRun struct {
 	most      int // attempts
 	round     int
 	continues bool
-	seen      string
-	upto      *string
+	seen      int64  // position of the last comment that the agent has read
+	upto      *int64 // position of the last comment of the message that is being sent
 	cancelled bool
 	reason    *string
 }
@@ -74,7 +74,7 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 	if err == nil {
 		err = tx.QueryRow(ctx, `
 			SELECT agent_id, squad_id, owner_id, session_id, chat_id, handoff_note, parent_run_id, attempt, max_attempts, round, continues,
-			       seen_comment, upto_comment, cancel_requested, reason_code
+			       seen_position, upto_position, cancel_requested, reason_code
 			FROM   issue_runs WHERE id = $1 AND status IN ('dispatched', 'running') FOR UPDATE`, runID).
 			Scan(&run.agentID, &run.squadID, &run.ownerID, &run.sessionID, &run.chatID, &run.note, &run.parent, &run.attempt, &run.most,
 				&run.round, &run.continues, &run.seen, &run.upto, &run.cancelled, &run.reason)
@@ -102,8 +102,8 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID string, chatID domain.C
 		if _, err := tx.Exec(ctx, `
 			UPDATE issue_runs
 			SET    chat_id = $2, status = 'running', started_at = coalesce(started_at, now()),
-			    seen_comment = coalesce(upto_comment, seen_comment),
-			       upto_comment = NULL
+			    seen_position = coalesce(upto_position, seen_position),
+			       upto_position = NULL
 			WHERE  id = $1`, runID, chatID); err != nil {
 			return err
 		}

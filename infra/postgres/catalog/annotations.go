@@ -69,8 +69,25 @@ func (c *Store) CheckAnnotationTarget(ctx context.Context, payload annotation.Pa
 // CreateAnnotation keeps a new annotation; too_many_annotations.
 func (c *Store) CreateAnnotation(
 	ctx context.Context, payload annotation.Payload, authorID string, in annotation.NewAnnotation,
+) (made annotation.Annotation, err error) {
+	err = c.db.InTx(ctx, func(tx pgx.Tx) error {
+		// Creations on one payload count each other.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('annotations/' || $1, 0))`, payload.ID); err != nil {
+			return err
+		}
+
+		made, err = insertAnnotation(ctx, tx, payload, authorID, in)
+
+		return err
+	})
+
+	return made, pg.Fault("create annotation", err)
+}
+
+func insertAnnotation(
+	ctx context.Context, tx pgx.Tx, payload annotation.Payload, authorID string, in annotation.NewAnnotation,
 ) (annotation.Annotation, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		INSERT INTO annotations (id, session_id, run_node, payload_id, kind, target, value, text, labels, author_id)
 		SELECT @id, nullif(@session, ''), CASE WHEN @session = '' THEN @payload END, @payload, @kind, @target::jsonb, @value::jsonb,
 		       @text, @labels::text[], @author
@@ -92,7 +109,7 @@ func (c *Store) CreateAnnotation(
 		)
 	}
 
-	return made, pg.Fault("create annotation", err)
+	return made, err
 }
 
 // Annotations returns a page of a payload's annotations, oldest first, and how many there
