@@ -183,4 +183,6 @@ type Metrics interface {
 	ToolCalled(tool, status string, took time.Duration)
 }
 
-const restoreTimeout = 10 * time.Second
+// restoreTimeout bounds the look at the event log for all open turns of a chat: it must
+// leave time for the end itself in a local step of 10 s.
+const restoreTimeout = 5 * time.Second

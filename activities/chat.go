@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"sync"
 
 	"everloop/activities/contract"
 	"everloop/domain"
@@ -28,14 +29,9 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 	var restored map[domain.TurnID][]domain.Block
 
 	if in.Reason != domain.FinishCompleted {
-		open, err := a.Chats.OpenTurnsOfChat(ctx, in.ChatID)
-		if err != nil {
+		var err error
+		if restored, err = a.restoreTurns(ctx, in.ChatID); err != nil {
 			return contract.FinishChatOut{}, err
-		}
-
-		restored = make(map[domain.TurnID][]domain.Block, len(open))
-		for _, turn := range open {
-			restored[turn.ID] = a.restore(ctx, turn)
 		}
 	}
 
@@ -47,13 +43,55 @@ func (a *Activities) FinishChat(ctx context.Context, in contract.FinishChatIn) (
 	return out, err
 }
 
-// restore gives the text of an open turn as clients have it: what was flushed
-// plus what the event log holds beyond. A log that cannot be read must not keep
-// a chat from ending: then the flushed text is what is kept.
-func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) []domain.Block {
+// restoreTurns is restoreAll for the open turns of a chat.
+func (a *Activities) restoreTurns(ctx context.Context, chatID domain.ChatID) (map[domain.TurnID][]domain.Block, error) {
+	open, err := a.Chats.OpenTurnsOfChat(ctx, chatID)
+	if err != nil {
+		return nil, err
+	}
+
+	return a.restoreAll(ctx, open), nil
+}
+
+// restoreAll returns the text of open turns as clients have it. All turns share one
+// deadline, and the first that finds the event log unavailable ends the others: a log that
+// cannot be read must not keep a chat from ending.
+func (a *Activities) restoreAll(ctx context.Context, open []domain.OpenTurn) map[domain.TurnID][]domain.Block {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 
+	texts := make([][]domain.Block, len(open))
+
+	var all sync.WaitGroup
+	for i, turn := range open {
+		all.Go(func() {
+			var err error
+			if texts[i], err = a.restore(ctx, turn); err == nil {
+				return
+			}
+
+			a.Logger.Warn("failed to restore the last second of a lost turn",
+				"session_id", turn.SessionID, "turn_id", turn.ID, "error", err)
+
+			if domain.AsError(err).Kind == domain.Unavailable {
+				cancel()
+			}
+		})
+	}
+
+	all.Wait()
+
+	restored := make(map[domain.TurnID][]domain.Block, len(open))
+	for i, turn := range open {
+		restored[turn.ID] = texts[i]
+	}
+
+	return restored
+}
+
+// restore returns the text of an open turn as clients have it: the flushed text and what
+// the event log has behind it; after an error, what was read so far.
+func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) ([]domain.Block, error) {
 	fold := domain.NewTurnFold(open.Turn)
 
 	last, err := a.Log.Last(ctx, open.SessionID)
@@ -61,13 +99,7 @@ func (a *Activities) restore(ctx context.Context, open domain.OpenTurn) []domain
 		err = a.Log.Read(ctx, open.SessionID, open.FlushedSeq, last, fold.Apply)
 	}
 
-	if err != nil {
-		a.Logger.Warn(
-			"the last second of a lost turn could not be restored", "session_id", open.SessionID, "turn_id", open.ID, "error", err,
-		)
-	}
-
-	return said(fold.Turn().Blocks)
+	return said(fold.Turn().Blocks), err
 }
 
 // said leaves out the blocks that are derived from tool calls.

@@ -66,18 +66,6 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 	return out, err
 }
 
-// restoreTurns gives the text of a chat's open turns as clients have it.
-func (a *Activities) restoreTurns(ctx context.Context, chatID domain.ChatID) (map[domain.TurnID][]domain.Block, error) {
-	open, err := a.Chats.OpenTurnsOfChat(ctx, chatID)
-
-	restored := make(map[domain.TurnID][]domain.Block, len(open))
-	for _, turn := range open {
-		restored[turn.ID] = a.restore(ctx, turn)
-	}
-
-	return restored, err
-}
-
 // forkResult puts into words how a sub-agent ended.
 func forkResult(in contract.EndForkIn, said domain.ForkText) (status domain.ToolCallStatus, result, reason string) {
 	switch in.Reason {

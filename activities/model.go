@@ -97,7 +97,7 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model str
 	}
 	for _, o := range open {
 		if o.ID == turn.EntryID {
-			lost.Blocks = a.restore(ctx, o)
+			lost.Blocks = a.restoreAll(ctx, []domain.OpenTurn{o})[o.ID]
 		}
 	}
 
