@@ -180,6 +180,11 @@ func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.
 
 	err := s.Update(ctx, func(tx *pg.Tx) error {
 		session, found, err := lockChat(ctx, tx, in.ChatID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			out.State = contract.Closed // as in FinishChat
+			return nil
+		}
+
 		if err != nil {
 			return err
 		}
@@ -281,7 +286,8 @@ func lockChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (sessions.Lo
 
 // FinishChat ends a chat with its cause, exactly once, as chat.Finish decides: open
 // turns, calls and questions are closed, and chat:end is emitted. Restored holds, by
-// entry, the blocks of open turns as the event log has them.
+// entry, the blocks of open turns as the event log has them. A chat that does not exist
+// has ended: the database was restored to a time before it, and its run ends.
 func (s *Store) FinishChat(
 	ctx context.Context,
 	in contract.FinishChatIn,
@@ -293,6 +299,10 @@ func (s *Store) FinishChat(
 		out = contract.FinishChatOut{}
 
 		session, found, err := lockChat(ctx, tx, in.ChatID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+
 		if err != nil {
 			return err
 		}
