@@ -22,9 +22,10 @@ const (
 
 // publishedRow is a row whose event is in the event log at seq, 0: nowhere.
 type publishedRow struct {
-	id  int64
-	seq uint64
-	at  time.Time
+	id    int64
+	event string // its id: after the loss of a commit, another row may get the id of this one
+	seq   uint64
+	at    time.Time
 }
 
 // publishedRows are the rows that this process has published: first those that are
@@ -32,18 +33,18 @@ type publishedRow struct {
 type publishedRows struct {
 	mu     sync.Mutex
 	fresh  []publishedRow
-	known  map[int64]struct{} // ids of fresh and of those being noted
+	known  map[string]struct{} // events of fresh and of those being noted
 	signal chan struct{}
 }
 
 func newPublishedRows() *publishedRows {
-	return &publishedRows{known: map[int64]struct{}{}, signal: make(chan struct{}, 1)}
+	return &publishedRows{known: map[string]struct{}{}, signal: make(chan struct{}, 1)}
 }
 
-func (p *publishedRows) add(id int64, seq uint64) {
+func (p *publishedRows) add(row publishedRow) {
 	p.mu.Lock()
-	p.fresh = append(p.fresh, publishedRow{id: id, seq: seq, at: time.Now()})
-	p.known[id] = struct{}{}
+	p.fresh = append(p.fresh, row)
+	p.known[row.event] = struct{}{}
 	p.mu.Unlock()
 
 	select {
@@ -52,12 +53,12 @@ func (p *publishedRows) add(id int64, seq uint64) {
 	}
 }
 
-// has reports whether a row is published and not noted yet.
-func (p *publishedRows) has(id int64) bool {
+// has reports whether an event is published and its row not noted yet.
+func (p *publishedRows) has(event string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	_, known := p.known[id]
+	_, known := p.known[event]
 
 	return known
 }
@@ -90,7 +91,7 @@ func (p *publishedRows) noted(rows []publishedRow) {
 	defer p.mu.Unlock()
 
 	for _, row := range rows {
-		delete(p.known, row.id)
+		delete(p.known, row.event)
 	}
 }
 
@@ -210,16 +211,19 @@ func (o *Outbox) note(ctx context.Context, rows []publishedRow) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 
-	ids, seqs, highest := make([]int64, len(rows)), make([]int64, len(rows)), int64(0)
+	ids, events := keys(rows)
+	seqs, highest := make([]int64, len(rows)), int64(0)
+
 	for i, row := range rows {
-		ids[i], seqs[i] = row.id, int64(row.seq) //nolint:gosec // a sequence is below 2^63
+		seqs[i] = int64(row.seq) //nolint:gosec // a sequence is below 2^63
 		highest = max(highest, seqs[i])
 	}
 
 	return o.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`
 			UPDATE outbox o SET seq = p.seq, published_at = now()
-			FROM   unnest($1::bigint[], $2::bigint[]) AS p (id, seq) WHERE o.id = p.id`, ids, seqs)
+			FROM   unnest($1::bigint[], $2::text[], $3::bigint[]) AS p (id, event_id, seq)
+			WHERE  o.id = p.id AND o.event_id = p.event_id`, ids, events, seqs)
 		batch.Queue(`
 			INSERT INTO event_log (high_water) VALUES ($1)
 			ON CONFLICT (id) DO UPDATE SET high_water = greatest(event_log.high_water, excluded.high_water)`, highest)
@@ -236,14 +240,24 @@ func (o *Outbox) remove(ctx context.Context, rows []publishedRow) error {
 		return err
 	}
 
-	ids := make([]int64, len(rows))
-	for i, row := range rows {
-		ids[i] = row.id
-	}
+	ids, events := keys(rows)
 
 	return o.db.InTxAsync(ctx, func(batch *pgx.Batch) {
-		batch.Queue(`DELETE FROM outbox WHERE id = ANY($1) AND seq IS NOT NULL`, ids)
+		batch.Queue(`
+			DELETE FROM outbox o USING unnest($1::bigint[], $2::text[]) AS p (id, event_id)
+			WHERE  o.id = p.id AND o.event_id = p.event_id AND o.seq IS NOT NULL`, ids, events)
 	})
+}
+
+// keys returns the ids of rows and of their events. A database that lost commits in a
+// failover gives the ids of the lost rows to others.
+func keys(rows []publishedRow) (ids []int64, events []string) {
+	ids, events = make([]int64, len(rows)), make([]string, len(rows))
+	for i, row := range rows {
+		ids[i], events[i] = row.id, row.event
+	}
+
+	return ids, events
 }
 
 // requeue makes those of the rows unpublished whose events the log lost.
@@ -258,10 +272,8 @@ func (o *Outbox) requeue(ctx context.Context, rows []publishedRow) error {
 		return err
 	}
 
-	ids, lost := make([]int64, len(rows)), make([]int64, len(gone))
-	for i, row := range rows {
-		ids[i] = row.id
-	}
+	ids, events := keys(rows)
+	lost := make([]int64, len(gone))
 
 	for i, seq := range gone {
 		lost[i] = int64(seq) //nolint:gosec // a sequence is below 2^63
@@ -269,7 +281,9 @@ func (o *Outbox) requeue(ctx context.Context, rows []publishedRow) error {
 
 	o.logger.Warn("the event log lost events that it had acknowledged; publishing them again", "events", len(lost))
 	_, err = o.db.Pool.Exec(ctx, `
-		UPDATE outbox SET seq = NULL, published_at = NULL, lost_seq = seq WHERE id = ANY($1) AND seq = ANY($2)`, ids, lost)
+		UPDATE outbox o SET seq = NULL, published_at = NULL, lost_seq = o.seq
+		FROM   unnest($1::bigint[], $2::text[]) AS p (id, event_id)
+		WHERE  o.id = p.id AND o.event_id = p.event_id AND o.seq = ANY($3)`, ids, events, lost)
 
 	return err
 }

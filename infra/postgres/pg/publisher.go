@@ -51,7 +51,7 @@ func (o *Outbox) publishRows(session string) error {
 
 		for _, row := range rows {
 			behind = row.id
-			if o.published.has(row.id) {
+			if o.published.has(row.event.ID) {
 				continue // published, and not noted in the row yet
 			}
 
@@ -93,7 +93,7 @@ func (o *Outbox) publishRow(row outboxRow, before uint64) (seq uint64, err error
 	}
 
 	o.reach(seq)
-	o.published.add(row.id, seq)
+	o.published.add(publishedRow{id: row.id, event: row.event.ID, seq: seq, at: time.Now()})
 
 	return seq, nil
 }

@@ -100,7 +100,7 @@ func (o *Outbox) Requeue(ctx context.Context) error {
 // publishedBefore gives published rows of an age, in the order of their ids.
 func (o *Outbox) publishedBefore(ctx context.Context, age time.Duration, behind int64) ([]publishedRow, error) {
 	found, err := o.db.Pool.Query(ctx, `
-		SELECT id, seq FROM outbox
+		SELECT id, event_id, seq FROM outbox
 		WHERE  seq IS NOT NULL AND published_at <= now() - $1::interval AND id > $3 ORDER BY id LIMIT $2`,
 		age, leftRows, behind)
 	if err != nil {
@@ -110,7 +110,7 @@ func (o *Outbox) publishedBefore(ctx context.Context, age time.Duration, behind 
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (r publishedRow, err error) {
 		var seq int64
 
-		err = row.Scan(&r.id, &seq)
+		err = row.Scan(&r.id, &r.event, &seq)
 		r.seq = uint64(seq) //nolint:gosec // not negative
 
 		return r, err

@@ -336,6 +336,63 @@ func TestOutbox_publishesAgainWhatTheLogLost(t *testing.T) {
 	}, patience, 50*time.Millisecond, "published rows leave the outbox")
 }
 
+// A database that lost commits in a failover gives their ids to other rows. The process that
+// published the lost event must not take another process's row for it.
+func TestOutbox_notesNoRowThatGotTheIDOfALostOne(t *testing.T) {
+	t.Parallel()
+	db, log := pgtest.Open(t), &scriptedLog{}
+	o := newOutbox(t, db, log)
+	begun, release := hold(log, "lost")
+	emit(t, o, "s1", "lost")
+	<-begun
+
+	// The replica that took over never had the row, and another process writes its first.
+	var id int64
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `DELETE FROM outbox WHERE session_id = 's1' RETURNING id`).Scan(&id))
+	_, err := db.Pool.Exec(t.Context(), `
+		INSERT INTO outbox (id, event_id, session_id, name, data, writer) OVERRIDING SYSTEM VALUE
+		VALUES ($1, 'other', 's2', 'other', '{}', 'another process')`, id)
+	require.NoError(t, err)
+
+	running, end := context.WithCancel(t.Context())
+	release()
+	require.NoError(t, o.Published(t.Context(), "s1"))
+	end() // before it publishes what others left: Run notes what is published, and ends
+	o.Run(running)
+
+	var noted int64
+	require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT high_water FROM event_log`).Scan(&noted))
+	require.EqualValues(t, 1, noted)
+	require.Equal(t, 1, unpublished(t, db, "s2"))
+}
+
+// While the event log is unavailable, many events wait, beside many that are published. Each
+// look for the former walks along the index of those alone.
+func TestOutbox_looksForUnpublishedRowsByTheirIndex(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+
+	_, err := db.Pool.Exec(t.Context(), `
+		INSERT INTO outbox (event_id, session_id, name, data, writer, seq)
+		SELECT 'e' || n, 's' || n % 10, 'x', '{}', 'w', CASE WHEN n % 100 > 0 THEN n END FROM generate_series(1, 5000) n`)
+	require.NoError(t, err)
+
+	for name, query := range map[string]string{
+		"rows of another process": `SELECT EXISTS (SELECT 1 FROM outbox b WHERE b.session_id = 's1' AND b.writer <> 'v' AND b.seq IS NULL)`,
+		"rows of a session":       `SELECT id FROM outbox WHERE session_id = 's1' AND seq IS NULL AND id > 0 ORDER BY id LIMIT 64`,
+		"sessions": `SELECT session_id, count(*) FROM outbox WHERE seq IS NULL AND created_at <= now() - interval '1 s'
+			GROUP BY session_id ORDER BY min(id) LIMIT 256`,
+		"count": `SELECT count(*) FROM outbox WHERE seq IS NULL`,
+	} {
+		rows, err := db.Pool.Query(t.Context(), "EXPLAIN "+query)
+		require.NoError(t, err)
+
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(lines, "\n"), "outbox_left", name)
+	}
+}
+
 // What the log lost is published before the session's next change, by whichever
 // process comes next, with the place that it had.
 func TestOutbox_Requeue_publishesLostEventsFirst(t *testing.T) {
