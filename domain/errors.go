@@ -77,6 +77,7 @@ const (
 	CodeUnauthorized    = "unauthorized"
 	CodeSessionNotFound = "session_not_found"
 	CodeAccountClosed   = "account_closed"
+	CodeSendCancelled   = "send_cancelled"
 	CodeSessionBusy     = "session_busy"
 	CodeUnknownEvent    = "unknown_event"
 	CodeUnknownModel    = "unknown_model"

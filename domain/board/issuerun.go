@@ -147,6 +147,9 @@ func (p *IssueRunPlan) Add(other IssueRunPlan) {
 	p.Answer = append(p.Answer, other.Answer...)
 }
 
+// MessageID is the client_message_id of the message of a round of a run.
+func MessageID(runID string, round int) string { return fmt.Sprintf("issue-run/%s/%d", runID, round) }
+
 // ClaimedIssueRun is a run to carry out.
 type ClaimedIssueRun struct {
 	RunID       string

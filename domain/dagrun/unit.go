@@ -6,6 +6,7 @@ package dagrun
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"everloop/domain"
@@ -131,6 +132,11 @@ type Unit struct {
 
 	New     bool // it is not stored yet
 	Changed bool
+}
+
+// MessageID is the client_message_id of the message of the unit's attempt.
+func (u *Unit) MessageID() string {
+	return "dag-run/" + u.ID + "/" + strconv.Itoa(u.Attempt) + "/" + string(u.Phase)
 }
 
 // given reports whether the unit's attempt has a session or a subflow. Its message may be on

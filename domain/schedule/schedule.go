@@ -217,6 +217,9 @@ type TickPlan struct {
 	Run    *Run             // that was asked for
 }
 
+// MessageID is the client_message_id of the message of a run.
+func MessageID(runID string) string { return "schedule-run/" + runID }
+
 // ClaimedRun is a scheduled run to carry out.
 type ClaimedRun struct {
 	RunID     string

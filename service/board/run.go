@@ -2,7 +2,6 @@ package board
 
 import (
 	"context"
-	"fmt"
 
 	"everloop/domain"
 	"everloop/domain/board"
@@ -60,7 +59,7 @@ func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID d
 
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: run.Message}},
-		ClientMessageID: fmt.Sprintf("issue-run/%s/%d", run.RunID, run.Round),
+		ClientMessageID: board.MessageID(run.RunID, run.Round),
 		Delivery:        domain.DeliverEnqueue, Trigger: domain.TriggerIssue, Waiter: durable.IssueRunWorkflowID(run.RunID),
 	})
 

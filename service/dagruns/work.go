@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"everloop/domain"
@@ -105,7 +104,7 @@ func (s *Service) send(ctx context.Context, work dagrun.UnitWork) (chatID domain
 	}
 
 	send.SessionID, send.Delivery, send.Trigger = u.SessionID, domain.DeliverEnqueue, domain.TriggerDAG
-	send.ClientMessageID = "dag-run/" + u.ID + "/" + strconv.Itoa(u.Attempt) + "/" + string(u.Phase)
+	send.ClientMessageID = u.MessageID()
 	send.Waiter = durable.DAGRunWorkflowID(run.SolutionID, run.ID)
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), send)
 

@@ -79,7 +79,7 @@ func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID dom
 
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Prompt}},
-		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: "schedule-run/" + run.RunID,
+		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID),
 		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
 	})
 

@@ -23,7 +23,13 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 		}
 
 		if run.cancelled && run.chatID == nil {
-			return endRun(ctx, tx, runID, run, end{status: board.IssueRunCancelled}, &plan)
+			if err := takeSent(ctx, tx, runID, &run, &plan); err != nil {
+				return err
+			}
+
+			if run.chatID == nil {
+				return endRun(ctx, tx, runID, run, end{status: board.IssueRunCancelled}, &plan)
+			}
 		}
 
 		if run.chatID != nil {
@@ -53,6 +59,28 @@ func (s *Store) ClaimIssueRun(ctx context.Context, runID string) (claimed board.
 	})
 
 	return claimed, plan, pg.Fault("claim an issue run", err)
+}
+
+// takeSent gives a cancelled run the chat that an earlier attempt has begun without recording
+// it, and has it stopped. A message that was not sent is refused from now on.
+func takeSent(ctx context.Context, tx pgx.Tx, runID string, run *openRun, plan *board.IssueRunPlan) error {
+	if run.sessionID == nil {
+		return nil
+	}
+
+	chatID, sent, err := pg.CancelSend(ctx, tx, *run.sessionID, board.MessageID(runID, run.round))
+	if err != nil || !sent {
+		return err
+	}
+
+	run.chatID = &chatID
+	if _, err := tx.Exec(ctx, `
+		UPDATE issue_runs SET chat_id = $2, status = 'running', started_at = coalesce(started_at, now()) WHERE id = $1`,
+		runID, chatID); err != nil {
+		return err
+	}
+
+	return stopChat(ctx, tx, runID, *run, plan)
 }
 
 // takeSession chooses the session of a run: the one in which the agent worked on the

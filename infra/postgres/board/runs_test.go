@@ -276,6 +276,34 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	require.Empty(t, d.dispatch())
 }
 
+// A run was cancelled between the send of its message and the record of its chat.
+func TestStore_issueRun_isCancelledAfterSend(t *testing.T) {
+	t.Parallel()
+	d := newRunFixture(t)
+	d.issue()
+	run := d.dispatch()[0]
+
+	claimed, _, err := d.db.ClaimIssueRun(t.Context(), run)
+	require.NoError(t, err)
+	require.NoError(t, d.db.EnsureSession(t.Context(), claimed.OwnerID, domain.NewSession{ID: claimed.SessionID}))
+
+	send := domain.Send{
+		SessionID: claimed.SessionID, ClientMessageID: board.MessageID(run, claimed.Round), Waiter: "issue-run/" + run,
+		Message: []domain.ContentPart{{Type: "text", Text: "work"}}, Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerIssue,
+	}
+	sent, err := pgtest.Send(t, d.db, claimed.OwnerID, send)
+	require.NoError(t, err)
+
+	_, err = d.db.Pool.Exec(t.Context(), `UPDATE issue_runs SET cancel_requested = true WHERE id = $1`, run)
+	require.NoError(t, err)
+
+	again, plan, err := d.db.ClaimIssueRun(t.Context(), run)
+	require.NoError(t, err)
+	require.False(t, again.Ended)
+	require.True(t, again.Begun)
+	require.Equal(t, []domain.RunChat{{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: sent.Ack.ChatID}}, plan.Stop)
+}
+
 func TestStore_DeleteWorkspace_stopsItsRuns(t *testing.T) {
 	t.Parallel()
 	d := newRunFixture(t)

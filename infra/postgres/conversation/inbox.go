@@ -29,6 +29,10 @@ func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (
 			return err
 		}
 
+		if in.cancelled {
+			return domain.Newf(domain.Conflict, domain.CodeSendCancelled, "the run of the message was cancelled")
+		}
+
 		if in.session.OwnerClosed {
 			return domain.Newf(domain.Forbidden, domain.CodeAccountClosed, "the account of the session's owner is disabled or deleted")
 		}
@@ -43,10 +47,11 @@ func (s *Store) Enqueue(ctx context.Context, ownerID string, send domain.Send) (
 
 // sendState is what the delivery of a message depends on.
 type sendState struct {
-	session sessions.Locked
-	before  sentBefore
-	queued  int
-	asked   []domain.Question // open ones
+	session   sessions.Locked
+	before    sentBefore
+	cancelled bool // the run that sends it was
+	queued    int
+	asked     []domain.Question // open ones
 }
 
 // lockForSend locks the session of a message and reads its state, in one round trip.
@@ -54,6 +59,12 @@ func lockForSend(ctx context.Context, tx pgx.Tx, ownerID string, send domain.Sen
 	var batch pgx.Batch
 
 	sessions.QueueLock(&batch, send.SessionID, ownerID, &in.session)
+
+	if send.Waiter != "" {
+		batch.Queue(pg.LockSend, send.SessionID, send.ClientMessageID)
+		batch.Queue(pg.IsSendCancelled, send.SessionID, send.ClientMessageID).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&in.cancelled) })
+	}
 
 	if send.ClientMessageID != "" {
 		batch.Queue(sentBeforeStatement, send.SessionID, send.ClientMessageID).QueryRow(in.before.scan)

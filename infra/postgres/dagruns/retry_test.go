@@ -106,3 +106,46 @@ func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.True(t, domain.HasCode(<-created, "dag_run_limit"))
 }
+
+// A worker still sends the message of a unit, or creates the run of its subflow, after the
+// unit was stopped.
+func TestStore_ClaimDAGUnit_stopRefusesLateStarts(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	user := pgtest.User(t, db, "owner", false)
+	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{})
+	require.NoError(t, err)
+
+	set := func(sql string, args ...any) {
+		_, err := db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+
+	set(`INSERT INTO prod_solutions (id, owner_id, name) VALUES ('p', $1, 'p')`, user.ID)
+	set(`INSERT INTO prod_documents (solution_id, kind, latest) VALUES ('p', 'dag', 1), ('p', 'architecture', 1)`)
+	set(`INSERT INTO prod_document_versions (solution_id, kind, version, content, digest, created_by, node_count, edge_count, message)
+		VALUES ('p', 'dag', 1, '{"nodes":[],"edges":[]}', 'd', $1, 0, 0, '')`, user.ID)
+	set(`INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
+		VALUES ('r', 'p', $1, 1, 'api', 'failed', '{}')`, user.ID)
+	set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, attempt, session_id, child_id, stop)
+		VALUES ('n', 'r', 'p', 'a', 'cancelled', 1, $1, NULL, true), ('sub', 'r', 'p', 'b', 'cancelled', 1, NULL, 'child', true)`, session.ID)
+
+	_, found, err := db.ClaimDAGUnit(t.Context(), "n", true)
+	require.NoError(t, err)
+	require.True(t, found)
+
+	unit := dagrun.Unit{ID: "n", Attempt: 1, Phase: dagrun.PhaseWork}
+	_, err = pgtest.Send(t, db, user.ID, domain.Send{
+		SessionID: session.ID, ClientMessageID: unit.MessageID(), Waiter: "dag/p/r", Trigger: domain.TriggerDAG,
+		Message: []domain.ContentPart{{Type: "text", Text: "work"}}, Delivery: domain.DeliverEnqueue,
+	})
+	require.True(t, domain.HasCode(err, domain.CodeSendCancelled), err)
+
+	child := dagrun.New{
+		ID: "child", SolutionID: "p", OwnerID: user.ID, Version: 1, Trigger: dagrun.TriggerSubflow, Inputs: []byte(`{}`), ParentRun: "r",
+	}
+	require.Error(t, db.CreateDAGRun(t.Context(), child))
+
+	set(`UPDATE dag_run_nodes SET status = 'running', stop = false WHERE id = 'sub'`)
+	require.NoError(t, db.CreateDAGRun(t.Context(), child))
+}

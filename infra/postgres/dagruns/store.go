@@ -76,8 +76,12 @@ func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
 		err = domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
 	}
 
-	if err != nil || in.ParentRun != "" {
+	if err != nil {
 		return err
+	}
+
+	if in.ParentRun != "" {
+		return parentWaits(ctx, tx, in)
 	}
 
 	var open int
@@ -87,6 +91,22 @@ func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
 		in.OwnerID, in.ID).Scan(&open)
 	if err == nil && open >= dagrun.MaxOpenRuns {
 		err = domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some first", dagrun.MaxOpenRuns)
+	}
+
+	return err
+}
+
+// parentWaits refuses a subflow whose node was stopped before its run was created. The parent
+// run is locked against the step that stops the node.
+func parentWaits(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM dag_runs WHERE id = $1 FOR KEY SHARE`, in.ParentRun); err != nil {
+		return err
+	}
+
+	tag, err := tx.Exec(ctx, `
+		SELECT 1 FROM dag_run_nodes WHERE run_id = $1 AND child_id = $2 AND status = 'running' AND NOT stop`, in.ParentRun, in.ID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = NotFound(in.ParentRun)
 	}
 
 	return err
@@ -136,7 +156,7 @@ func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (wor
 		found, r.Version = true, version
 
 		if stop {
-			return nil
+			return cancelSends(ctx, tx, work.Unit)
 		}
 
 		if request != nil {
@@ -157,6 +177,23 @@ func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (wor
 	})
 
 	return work, found, pg.Fault("claim a node of a DAG run", err)
+}
+
+// cancelSends refuses the messages of a unit's attempt that a worker may still send. Its
+// session has no other ones.
+func cancelSends(ctx context.Context, tx pgx.Tx, u dagrun.Unit) error {
+	if u.SessionID == "" {
+		return nil
+	}
+
+	for _, phase := range []dagrun.Phase{dagrun.PhaseApproval, dagrun.PhaseWork} {
+		u.Phase = phase
+		if _, _, err := pg.CancelSend(ctx, tx, u.SessionID, u.MessageID()); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 func nodeOf(graph dag.Graph, id string) dag.Node {

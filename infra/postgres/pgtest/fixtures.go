@@ -23,6 +23,12 @@ func Session(t testing.TB) (*postgres.Store, *Log, domain.Session) {
 	return postgres.NewStore(db, log, slog.New(slog.NewTextHandler(t.Output(), nil))), log, session
 }
 
+// Send stores a message as the service of chats does.
+func Send(t testing.TB, db *postgres.DB, ownerID string, send domain.Send) (domain.Enqueued, error) {
+	t.Helper()
+	return postgres.NewStore(db, &Log{}, slog.New(slog.DiscardHandler)).Enqueue(t.Context(), ownerID, send)
+}
+
 // Running returns a session of a user of its own, whose first chat runs.
 func Running(t testing.TB, db *postgres.DB) (j *postgres.Store, user domain.User, sessionID domain.SessionID, chatID domain.ChatID) {
 	t.Helper()

@@ -105,7 +105,13 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.Cl
 		}
 
 		if run.cancelled && run.chatID == nil {
-			return endRun(ctx, tx, runID, run, run.stopped(), &plan)
+			if err := takeSent(ctx, tx, runID, &run, &plan); err != nil {
+				return err
+			}
+
+			if run.chatID == nil {
+				return endRun(ctx, tx, runID, run, run.stopped(), &plan)
+			}
 		}
 
 		claimed.Ended, claimed.Begun = false, run.chatID != nil
@@ -126,6 +132,34 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.Cl
 	})
 
 	return claimed, plan, pg.Fault("claim a scheduled run", err)
+}
+
+// takeSent gives a cancelled run the chat that an earlier attempt has begun without recording
+// it, and has it stopped. A message that was not sent is refused from now on.
+func takeSent(ctx context.Context, tx pgx.Tx, runID string, run *openRun, plan *schedule.TickPlan) error {
+	if run.sessionID == nil {
+		return nil
+	}
+
+	chatID, sent, err := pg.CancelSend(ctx, tx, *run.sessionID, schedule.MessageID(runID))
+	if err != nil || !sent {
+		return err
+	}
+
+	run.chatID = &chatID
+	plan.TaskID, plan.Stop = run.task.ID, append(plan.Stop,
+		domain.RunChat{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: chatID})
+
+	return setBegun(ctx, tx, runID, run.task.ID, chatID)
+}
+
+func setBegun(ctx context.Context, tx pgx.Tx, runID, taskID string, chatID domain.ChatID) error {
+	var batch pgx.Batch
+	batch.Queue(`
+		UPDATE scheduled_runs SET chat_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE id = $1`, runID, chatID)
+	batch.Queue(`UPDATE scheduled_tasks SET last_run_at = now(), last_status = 'running' WHERE id = $1`, taskID)
+
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (domain.SessionID, error) {
@@ -150,23 +184,12 @@ func sessionOf(ctx context.Context, tx pgx.Tx, task schedule.Task) (domain.Sessi
 // RunBegan records the chat of a run; with true it was cancelled meanwhile.
 func (s *Store) RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, `
-			UPDATE scheduled_runs SET chat_id = $2, started_at = coalesce(started_at, clock_timestamp())
-			WHERE  id = $1 AND state = 'running' RETURNING cancel_requested`, runID, chatID).Scan(&cancelled)
-		if errors.Is(err, pgx.ErrNoRows) {
-			cancelled = true // it is gone, and what it began is stopped
-			return nil
+		run, found, err := lockRun(ctx, tx, runID) // the task before the run, as everywhere
+		if cancelled = run.cancelled || !found; err != nil || !found {
+			return err // it is over, and what it began is stopped
 		}
 
-		if err != nil {
-			return err
-		}
-
-		_, err = tx.Exec(ctx, `
-			UPDATE scheduled_tasks SET last_run_at = now(), last_status = 'running'
-			WHERE  id = (SELECT task_id FROM scheduled_runs WHERE id = $1)`, runID)
-
-		return err
+		return setBegun(ctx, tx, runID, run.task.ID, chatID)
 	})
 
 	return cancelled, pg.Fault("begin a scheduled run", err)
