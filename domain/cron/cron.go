@@ -13,10 +13,12 @@ type Schedule struct {
 	minutes, hours, days, months, weekdays field
 }
 
-// field is the values of one field as bits, and whether the field restricts.
+// field is the values of one field as bits, and whether the field restricts. One that begins
+// with * (also */2) never adds days to those of the other day field.
 type field struct {
 	bits       uint64
 	restricted bool
+	starred    bool
 }
 
 func (f field) has(value int) bool { return f.bits&(1<<value) != 0 }
@@ -91,7 +93,7 @@ func Parse(expression string) (Schedule, error) {
 			return Schedule{}, &Error{Field: fields[i].name, Reason: reason}
 		}
 
-		parsed[i] = field{bits: bits, restricted: part != "*" && part != "*/1"}
+		parsed[i] = field{bits: bits, restricted: part != "*" && part != "*/1", starred: strings.HasPrefix(part, "*")}
 	}
 
 	if parsed[4].has(7) { // 0 and 7 are both Sunday
@@ -109,9 +111,12 @@ func Parse(expression string) (Schedule, error) {
 // longest is the most days that each month has.
 var longest = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// everDue reports whether some day fits. A restricted day of the week always has one.
+// either reports whether a day is due that fits one of the day fields.
+func (s Schedule) either() bool { return !s.days.starred && !s.weekdays.starred }
+
+// everDue reports whether some day fits. Each date is on each day of the week in some year.
 func (s Schedule) everDue() bool {
-	if s.weekdays.restricted {
+	if s.either() {
 		return true
 	}
 

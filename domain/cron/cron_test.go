@@ -37,6 +37,7 @@ func TestParse_refusals(t *testing.T) {
 		"* * * * mond":      {Field: "day of week", Reason: `"mond" is neither a number from 0 to 7 nor one of SUN to SAT`},
 		"0 0 30 2 *":        {Field: "day of month", Reason: "no month of the expression has such a day"},
 		"0 0 31 4,6,9,11 *": {Field: "day of month", Reason: "no month of the expression has such a day"},
+		"0 0 30 2 */3":      {Field: "day of month", Reason: "no month of the expression has such a day"},
 		"CRON_TZ=UTC * * * * *": {
 			Reason: "has 6 fields, not the five of minute, hour, day of month, month and day of week",
 		},
@@ -68,6 +69,7 @@ func TestSchedule_String(t *testing.T) {
 		"5 4 * jun-aug,dec 5-7": "At 04:05, on Sunday, Friday and Saturday, in June to August and December",
 		"0 7 * * fri-sun":       "At 07:00, on Sunday, Friday and Saturday",
 		"50/5 0 * * *":          "At 00:50 and 00:55",
+		"0 9 */10 * 1":          "At 09:00, on day 1, 11, 21 and 31 of the month and only on Monday",
 	} {
 		parsed, err := cron.Parse(expression)
 		require.NoError(t, err, expression)
@@ -95,8 +97,32 @@ func TestSchedule_Next_clockChanges(t *testing.T) {
 			"2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00",
 		}},
 		"repeated hour, from within it": {"*/30 * * * *", "America/New_York", "2026-11-01T01:10:00-05:00", []string{
-			"2026-11-01T02:00:00-05:00", "2026-11-01T02:30:00-05:00",
+			"2026-11-01T01:30:00-05:00", "2026-11-01T02:00:00-05:00", "2026-11-01T02:30:00-05:00",
 		}},
+		"real time over a repeated hour": {"*/15 * * * *", "Europe/Berlin", "2026-10-25T02:40:00+02:00", []string{
+			"2026-10-25T02:45:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:15:00+01:00", "2026-10-25T02:30:00+01:00",
+			"2026-10-25T02:45:00+01:00", "2026-10-25T03:00:00+01:00",
+		}},
+		"hourly over a repeated hour": {"30 * * * *", "Europe/Berlin", "2026-10-25T01:40:00+02:00", []string{
+			"2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00",
+		}},
+		"half an hour repeated, Lord Howe": {"*/10 * * * *", "Australia/Lord_Howe", "2026-04-05T01:45:00+11:00", []string{
+			"2026-04-05T01:50:00+11:00", "2026-04-05T01:30:00+10:30", "2026-04-05T01:40:00+10:30", "2026-04-05T01:50:00+10:30",
+			"2026-04-05T02:00:00+10:30",
+		}},
+		"only on the day of the change": {"0 * 25 10 *", "Europe/Berlin", "2026-10-25T00:30:00+02:00", []string{
+			"2026-10-25T01:00:00+02:00", "2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00",
+		}},
+		"one hour that is repeated": {"0,30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+02:00", []string{
+			"2026-10-25T02:30:00+02:00", "2026-10-26T02:00:00+01:00",
+		}},
+		"step of * and day of week": {"0 9 */2 * 1", "UTC", "2026-02-01T00:00:00Z", []string{
+			"2026-02-09T09:00:00Z", "2026-02-23T09:00:00Z", "2026-03-09T09:00:00Z",
+		}},
+		"day of month and step of *": {"0 9 1-7 * */6", "UTC", "2026-02-01T10:00:00Z", []string{
+			"2026-02-07T09:00:00Z", "2026-03-01T09:00:00Z",
+		}},
+		"29 February on Sundays": {"0 0 29 2 */7", "UTC", "2032-03-01T00:00:00Z", []string{"2060-02-29T00:00:00Z"}},
 		"half an hour, Lord Howe": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00+10:30", []string{
 			"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00",
 		}},

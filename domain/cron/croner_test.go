@@ -61,6 +61,9 @@ func TestSchedule_Next_agreesWithCroner(t *testing.T) {
 
 	for range expressions {
 		expression := randomExpression(random)
+		if part := strings.Fields(expression); steps(part[2]) && part[4] != "*" || steps(part[4]) && part[2] != "*" {
+			continue // croner takes */2 as a restriction of which either suffices
+		}
 
 		for _, zone := range zones {
 			changes := changesOf[zone]
@@ -88,11 +91,22 @@ func due(t *testing.T, q question, zone *time.Location) []int64 {
 			break
 		}
 
-		times = append(times, next.Unix())
-		at = next
+		if at = next; !repeated(next) {
+			times = append(times, next.Unix())
+		}
 	}
 
 	return times
+}
+
+func steps(part string) bool { return strings.HasPrefix(part, "*") && part != "*" }
+
+// repeated reports whether clocks showed the time of day before: an expression for every hour
+// is due then, too, but not for croner.
+func repeated(at time.Time) bool {
+	const reading = "2006-01-02 15:04"
+
+	return at.Add(-time.Hour).Format(reading) == at.Format(reading) || at.Add(-30*time.Minute).Format(reading) == at.Format(reading)
 }
 
 // clockChanges are those of a zone from 2026 to 2030.

@@ -22,7 +22,12 @@ func (s Schedule) String() string {
 	text := s.times()
 	switch {
 	case s.days.restricted && s.weekdays.restricted:
-		text += fmt.Sprintf(", on day %s of the month or on %s", s.days.words(31, strconv.Itoa), s.weekdays.words(6, word(weekdayWords)))
+		joint := "and only"
+		if s.either() {
+			joint = "or"
+		}
+
+		text += fmt.Sprintf(", on day %s of the month %s on %s", s.days.words(31, strconv.Itoa), joint, s.weekdays.words(6, word(weekdayWords)))
 	case s.days.restricted:
 		text += ", on day " + s.days.words(31, strconv.Itoa) + " of the month"
 	case s.weekdays.restricted:

@@ -2,17 +2,78 @@ package cron
 
 import "time"
 
-// searched bounds how far a search goes: 29 February may be eight years away, from
-// 2096 to 2104.
-const searched = 9 * 366
+// searched bounds how far a search goes, in days: 29 February is on a given day of the week
+// once in 28 years, and once in 40 over 2100.
+const searched = 41 * 366
 
 // Next returns the first time after the given one at which the expression is due in
 // the zone; false: there is none.
 //
 // A local time that a clock change leaves out is due once, at the next minute that
 // exists; when several are left out, or that minute is due by itself, it is one time.
-// A local time that a clock change repeats is due once, the first time.
+// A local time that a clock change repeats is due once, the first time; but an expression for
+// every hour is due in real time, so that it does not rest while an hour is repeated.
 func (s Schedule) Next(after time.Time, zone *time.Location) (time.Time, bool) {
+	next, due := s.nextOnce(after, zone)
+	if s.hours.bits != everyHour {
+		return next, due
+	}
+
+	return s.repeated(after, next, due, zone)
+}
+
+// everyHour is the hours of an expression for every hour.
+const everyHour = 1<<24 - 1
+
+// repeated returns the first time after the given one and before next at which clocks show a
+// reading that fits for the second time.
+func (s Schedule) repeated(after, next time.Time, due bool, zone *time.Location) (time.Time, bool) {
+	limit := next
+	if !due {
+		limit = after.AddDate(0, 0, searched)
+	}
+
+	for at := after; ; {
+		start, end := at.In(zone).ZoneBounds()
+		if again, found := s.second(after, start, zone); found && again.Before(limit) {
+			return again, true
+		}
+
+		if end.IsZero() || !end.Before(limit) {
+			return next, due
+		}
+
+		at = end
+	}
+}
+
+// second returns the first time after the given one that shows, for the second time, a reading
+// that fits, in the span that the change at start repeats.
+func (s Schedule) second(after, start time.Time, zone *time.Location) (time.Time, bool) {
+	if start.IsZero() {
+		return time.Time{}, false
+	}
+
+	_, before := start.Add(-time.Nanosecond).In(zone).Zone()
+	_, now := start.In(zone).Zone()
+	end := start.Add(time.Duration(before-now) * time.Second)
+
+	from := start.Add(time.Minute - 1).Truncate(time.Minute)
+	if !from.After(after) {
+		from = after.Truncate(time.Minute).Add(time.Minute)
+	}
+
+	if !from.Before(end) {
+		return time.Time{}, false
+	}
+
+	wall, found := s.nextWall(reading(from.In(zone)), reading(end.In(zone)))
+
+	return from.Add(wall.Sub(reading(from.In(zone)))).In(zone), found
+}
+
+// nextOnce is Next, with each reading at one time.
+func (s Schedule) nextOnce(after time.Time, zone *time.Location) (time.Time, bool) {
 	local := after.In(zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0, time.UTC)
 	end := wall.AddDate(0, 0, searched)
@@ -54,11 +115,10 @@ func (s Schedule) nextWall(wall, end time.Time) (time.Time, bool) {
 	return wall, false
 }
 
-// dayFits reports whether the day is due: where both day fields are restricted, either
-// suffices.
+// dayFits reports whether the day is due: where no day field begins with *, either suffices.
 func (s Schedule) dayFits(day time.Time) bool {
 	ofMonth, ofWeek := s.days.has(day.Day()), s.weekdays.has(int(day.Weekday()))
-	if s.days.restricted && s.weekdays.restricted {
+	if s.either() {
 		return ofMonth || ofWeek
 	}
 
