@@ -74,8 +74,7 @@ type Service struct {
 	syncs chan struct{} // one for each update of a schedule that works
 }
 
-// mostSyncs is how many updates of schedules work at once after changes: each holds a
-// connection to the database for as long as Temporal takes.
+// mostSyncs is how many updates of schedules call Temporal concurrently after changes.
 const mostSyncs = 4
 
 // New checks the configuration.

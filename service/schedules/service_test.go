@@ -34,7 +34,7 @@ func (h hanging) SyncSchedule(context.Context, string, func(context.Context, sch
 	return nil
 }
 
-// While Temporal hangs, changes of tasks do not hold all connections to the database.
+// While Temporal hangs, few changes of tasks wait for it.
 func TestService_synchronise_isBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{began: make(chan struct{}, 100), release: make(chan struct{})}

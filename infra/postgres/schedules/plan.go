@@ -314,66 +314,95 @@ func upcoming(task schedule.Task, tick time.Time, n int) ([]time.Time, error) {
 	return times, nil
 }
 
+// syncClaim is how long one process has the update of a schedule; its calls of Temporal take
+// less.
+const (
+	syncClaim   = 30 * time.Second
+	syncTimeout = 20 * time.Second
+)
+
 // SyncSchedule passes what the engine's schedule of a task is to be to apply, and
 // remembers that it was done. One process does so at a time; while another one does,
-// nothing is done. The rows of a deleted task go with its schedule.
+// nothing is done. No transaction is open during apply, which waits for Temporal. The rows of
+// a deleted task go with its schedule.
 func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, schedule.Sync) error) error {
-	err := s.db.InTx(ctx, func(tx pgx.Tx) error {
-		var free bool
+	sync, claim, err := s.claimSync(ctx, taskID)
+	if err != nil || claim == nil {
+		return pg.Fault("claim the schedule of a task", err)
+	}
 
-		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('schedule/' || $1, 0))`, taskID).Scan(&free)
-		if err != nil || !free {
-			return err
-		}
+	calling, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
 
-		var (
-			version int64
-			deleted bool
-		)
+	if err := apply(calling, sync); err != nil {
+		_, released := s.db.Pool.Exec(ctx, `UPDATE scheduled_tasks SET sync_until = NULL WHERE id = $1 AND sync_until = $2`, taskID, claim.until)
+		return pg.Fault("update the schedule of a task", errors.Join(err, released))
+	}
 
-		err = tx.QueryRow(ctx, `SELECT version, deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).Scan(&version, &deleted)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
+	return pg.Fault("record the schedule of a task", s.recordSync(ctx, sync, *claim))
+}
 
-		if err != nil {
-			return err
-		}
+// claimed is the update of a schedule that a process has taken.
+type claimed struct {
+	until   time.Time
+	version int64
+}
 
-		task, err := oneTask(ctx, tx, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id`, pgx.NamedArgs{"id": taskID})
-		if err != nil {
-			return err
-		}
+// claimSync takes the update of a schedule; nil: another process has it, or there is no such
+// task.
+func (s *Store) claimSync(ctx context.Context, taskID string) (sync schedule.Sync, claim *claimed, err error) {
+	sync.TaskID = taskID
 
-		sync := schedule.Sync{TaskID: taskID, OwnerID: task.OwnerID, Enabled: task.Enabled, Deleted: deleted}
-		if task.Enabled && task.NextRunAt != nil {
-			if sync.Times, err = upcoming(task, *task.NextRunAt, ahead); err != nil {
-				return err
-			}
-		}
+	var c claimed
 
-		if err := apply(ctx, sync); err != nil {
-			return err
-		}
+	err = s.db.Pool.QueryRow(ctx, `
+		UPDATE scheduled_tasks SET sync_until = clock_timestamp() + $2::interval
+		WHERE  id = $1 AND coalesce(sync_until < clock_timestamp(), true)
+		RETURNING sync_until, version, deleted_at IS NOT NULL`, taskID, syncClaim).Scan(&c.until, &c.version, &sync.Deleted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return sync, nil, nil
+	}
 
-		if deleted {
-			_, err = tx.Exec(ctx, `DELETE FROM scheduled_tasks WHERE id = $1 AND NOT EXISTS (
-				SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running' AND chat_id IS NULL)`, taskID)
+	if err != nil {
+		return sync, nil, err
+	}
 
-			return err
-		}
+	// It may be newer than the version; then it is passed on once more.
+	task, err := oneTask(ctx, s.db.Pool, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id`, pgx.NamedArgs{"id": taskID})
+	if err != nil {
+		return sync, nil, err
+	}
 
-		var until *time.Time
-		if n := len(sync.Times); n > 0 {
-			until = &sync.Times[n-1]
-		}
+	sync.OwnerID, sync.Enabled = task.OwnerID, task.Enabled
+	if task.Enabled && task.NextRunAt != nil {
+		sync.Times, err = upcoming(task, *task.NextRunAt, ahead)
+	}
 
-		_, err = tx.Exec(ctx, `UPDATE scheduled_tasks SET synced_version = $2, synced_until = $3 WHERE id = $1`, taskID, version, until)
+	return sync, &c, err
+}
+
+// recordSync stores which version the engine's schedule has. When the claim expired, another
+// process may have passed on a newer one before: the schedule is updated again.
+func (s *Store) recordSync(ctx context.Context, sync schedule.Sync, claim claimed) error {
+	if sync.Deleted {
+		_, err := s.db.Pool.Exec(ctx, `
+			DELETE FROM scheduled_tasks WHERE id = $1 AND NOT EXISTS (
+				SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running' AND chat_id IS NULL)`, sync.TaskID)
 
 		return err
-	})
+	}
 
-	return pg.Fault("update the schedule of a task", err)
+	var until *time.Time
+	if n := len(sync.Times); n > 0 {
+		until = &sync.Times[n-1]
+	}
+
+	_, err := s.db.Pool.Exec(ctx, `
+		UPDATE scheduled_tasks
+		SET    synced_version = CASE WHEN sync_until = $4 THEN $2 ELSE -1 END, synced_until = $3, sync_until = nullif(sync_until, $4)
+		WHERE  id = $1`, sync.TaskID, claim.version, until, claim.until)
+
+	return err
 }
 
 // StaleSchedules lists tasks whose schedule in the engine is not what it should be.

@@ -501,6 +501,46 @@ func TestSyncSchedule(t *testing.T) {
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
 }
 
+// While Temporal hangs, an update of a schedule holds no transaction and no other process
+// begins one; what was applied without the claim is applied again.
+func TestSyncSchedule_holdsNoTransaction(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(nil)
+	applied := 0
+
+	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, func(ctx context.Context, _ schedule.Sync) error {
+		var open int
+
+		require.NoError(t, s.db.Pool.QueryRow(ctx, `
+			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'`).Scan(&open))
+		require.Zero(t, open)
+
+		applied++
+
+		return s.db.SyncSchedule(ctx, task.ID, func(context.Context, schedule.Sync) error {
+			applied++
+			return nil
+		})
+	}))
+	require.Equal(t, 1, applied)
+
+	stale, err := s.db.StaleSchedules(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Empty(t, stale)
+
+	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET version = version + 1`)
+	require.NoError(t, err)
+	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, func(ctx context.Context, _ schedule.Sync) error {
+		_, err := s.db.Pool.Exec(ctx, `UPDATE scheduled_tasks SET sync_until = now() + interval '1 hour'`)
+		return err
+	}))
+
+	stale, err = s.db.StaleSchedules(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{task.ID}, stale)
+}
+
 func TestScheduledTasks_ofOthers(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
