@@ -118,8 +118,8 @@ func (w *world) status(method, path, key, body string) int {
 }
 
 // TestScopesBoundAdministrators tries each operation on what belongs to another user with an
-// administrator's key that has each scope but admin: it reaches no further than the key of a
-// stranger.
+// administrator's key that has each scope but admin: it reaches no further than the key of
+// another user.
 func TestScopesBoundAdministrators(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

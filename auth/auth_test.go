@@ -340,6 +340,7 @@ func TestAuthenticator_Authenticate_accountThatCannotBeKnown(t *testing.T) {
 	require.NoError(t, err)
 
 	away = domain.Unavailablef("the identity service", errors.New("away"))
+
 	require.False(t, a.Alive(t.Context(), caller))
 	c.pass(6 * time.Second)
 

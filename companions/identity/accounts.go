@@ -161,7 +161,7 @@ func (s *Service) account(ctx context.Context, id string) (account, error) {
 	err := s.db.QueryRow(ctx, `
 		SELECT `+accounts.Columns+`,
 		       (SELECT count(*) FROM identity.sessions s WHERE s.user_id = u.id AND s.ended_at IS NULL AND s.expires_at > now()),
-		       (SELECT count(*) FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL),
+		       (SELECT count(*) FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL AND t.expires_at > now()),
 		       u.password_hash <> '', EXISTS (SELECT 1 FROM identity.totp t WHERE t.user_id = u.id AND t.confirmed_at IS NOT NULL)
 		FROM   identity.users u WHERE u.id = $1 AND u.deleted_at IS NULL`, id).Scan(
 		append(a.Columns(), &a.Sessions, &a.PersonalTokens, &a.HasPassword, &a.TOTP)...)
@@ -361,7 +361,7 @@ func closeAccess(ctx context.Context, tx pgx.Tx, userID, why string) error {
 	return revokeTokens(ctx, tx, userID)
 }
 
-// setPassword gives a user a new password, and ends their sessions.
+// setPassword gives a user a new password, and ends their sessions and personal tokens.
 func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Password string `json:"password"`
@@ -386,7 +386,7 @@ func (s *Service) setPassword(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 
-		if err := accounts.EndSessions(ctx, tx, u.ID, "", "password set"); err != nil {
+		if err := closeAccess(ctx, tx, u.ID, "password set"); err != nil {
 			return err
 		}
 
@@ -406,6 +406,10 @@ func (s *Service) removeWays(action, statement string) func(http.ResponseWriter,
 
 		return noContent(w, s.changeAccount(ctx, r.PathValue("id"), func(tx pgx.Tx, u user, _ bool) error {
 			if _, err := tx.Exec(ctx, statement, u.ID); err != nil {
+				return err
+			}
+
+			if err := revokeTokens(ctx, tx, u.ID); err != nil {
 				return err
 			}
 

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -237,6 +238,68 @@ func TestService_changeUser_disabledLosesAccessAtOnce(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, p.me(in), "what was ended stays ended")
 	require.Equal(t, http.StatusUnauthorized, byToken())
 	require.Equal(t, http.StatusOK, p.login("eve", password).status)
+}
+
+func TestService_personalToken_ends(t *testing.T) {
+	t.Parallel()
+
+	for name, end := range map[string]func(p *place, in reply, id string) reply{
+		"password changed": func(p *place, in reply, _ string) reply {
+			return p.as(in, http.MethodPost, "/api/v1/auth/password", map[string]any{
+				"current_password": "a password of eve", "new_password": "another password of eve",
+			})
+		},
+		"password set": func(p *place, _ reply, id string) reply {
+			return p.as(p.admin, http.MethodPut, "/api/v1/users/"+id+"/password", map[string]any{"password": "another password of eve"})
+		},
+		"logout everywhere": func(p *place, in reply, _ string) reply {
+			return p.as(in, http.MethodPost, "/api/v1/auth/logout", map[string]any{"everywhere": true})
+		},
+		"others ended": func(p *place, in reply, _ string) reply {
+			return p.as(in, http.MethodDelete, "/api/v1/auth/sessions", nil)
+		},
+		"passkeys removed": func(p *place, _ reply, id string) reply {
+			return p.as(p.admin, http.MethodDelete, "/api/v1/users/"+id+"/passkeys", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, nil)
+			id := p.user("eve", map[string]any{"password": "a password of eve"})
+			in := p.login("eve", "a password of eve")
+			token, _ := p.as(in, http.MethodGet, "/api/v1/pat/v3/default", nil).body["token"].(string)
+			require.Equal(t, http.StatusOK, p.byToken(token, http.MethodGet, "/api/v1/auth/me").status)
+
+			ended := end(p, in, id)
+			require.Less(t, ended.status, 300, ended.body)
+			require.Equal(t, http.StatusUnauthorized, p.byToken(token, http.MethodGet, "/api/v1/auth/me").status)
+		})
+	}
+}
+
+func TestService_personalToken_expires(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, nil)
+	made := func() (token string, expires time.Time) {
+		r := p.as(p.admin, http.MethodGet, "/api/v1/pat/v3/default", nil)
+		expires, err := time.Parse(time.RFC3339, r.body["expires_at"].(string))
+		require.NoError(t, err)
+
+		return r.body["token"].(string), expires
+	}
+
+	token, expires := made()
+	require.WithinDuration(t, time.Now().AddDate(1, 0, 0), expires, 48*time.Hour)
+
+	again, _ := made()
+	require.Equal(t, token, again)
+
+	execute(t, p.database, `UPDATE identity.personal_tokens SET expires_at = now()`)
+	require.Equal(t, http.StatusUnauthorized, p.byToken(token, http.MethodGet, "/api/v1/auth/me").status)
+
+	next, expires := made()
+	require.NotEqual(t, token, next)
+	require.WithinDuration(t, time.Now().AddDate(1, 0, 0), expires, 48*time.Hour)
 }
 
 func TestService_alive_accounts(t *testing.T) {

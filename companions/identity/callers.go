@@ -28,6 +28,8 @@ import (
 type caller struct {
 	user          user   // the zero one for a key whose user has no account here
 	sessionID     string // by cookie or access token
+	clientID      string // of the OpenID client that the access token was made for
+	restricted    bool   // that client is no front end of the product: it does not manage the account
 	tokenID       string // by personal token
 	agentUser     string // by API key: the agent's id of its user
 	administrator bool
@@ -91,7 +93,11 @@ func (s *Service) byBearer(ctx context.Context, client netip.Addr, bearer string
 			return caller{}, err
 		}
 
-		return s.bySession(ctx, `s.id = $1`, said.SessionID)
+		c, err := s.bySession(ctx, `s.id = $1`, said.SessionID)
+		c.clientID, c.restricted = said.ClientID, said.Rights != nil
+		c.administrator = c.administrator && (said.Rights == nil || slices.Contains(said.Rights, "admin"))
+
+		return c, err
 	default:
 		return s.agent.caller(ctx, s, client, bearer)
 	}
@@ -110,7 +116,8 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 	var id string
 
 	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE t.hash = $1 AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, &id, accounts.Hash(token))
+		WHERE t.hash = $1 AND t.revoked_at IS NULL AND t.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`,
+		&id, accounts.Hash(token))
 
 	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
 }
@@ -128,8 +135,23 @@ func (s *Service) oneUser(ctx context.Context, from string, id *string, args ...
 	return u, err
 }
 
-// person is identify for what only people with an account here may do.
+// person is identify for what only people with an account here may do, by a credential of
+// their own.
 func (s *Service) person(r *http.Request) (caller, error) {
+	c, err := s.signedIn(r)
+	if err == nil && c.restricted {
+		err = clientRefused()
+	}
+
+	return c, err
+}
+
+func clientRefused() *Fault {
+	return fault(http.StatusForbidden, "client_refused", "an OpenID client does not manage the account: sign in to the identity service")
+}
+
+// signedIn is person for clients of the OpenID provider, too.
+func (s *Service) signedIn(r *http.Request) (caller, error) {
 	c, err := s.identify(r)
 	if err == nil && c.user.ID == "" {
 		err = fault(http.StatusForbidden, "account_required",

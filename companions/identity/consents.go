@@ -28,6 +28,7 @@ func (s *Service) consentPage(w http.ResponseWriter, r *http.Request) error {
 		Title: "Allow " + q.Client, Narrow: true, Authorize: waiting, Ticket: q.Ticket,
 		Client: q.Client, Site: q.Site, Scopes: q.Scopes,
 		Username: q.User.Username, Name: q.User.Name, Administers: q.User.Administrator,
+		Everything: q.Everything,
 	})
 }
 

@@ -114,7 +114,7 @@ func TestConsent_askedOnceAndForMoreScopes(t *testing.T) {
 	require.Contains(t, shown.text, "<strong>https://other.example</strong>")
 	require.Contains(t, shown.text, "Signed in as <strong>admin</strong>")
 	require.Contains(t, shown.text, "Stay signed in")
-	require.Contains(t, shown.text, "as an administrator")
+	require.NotContains(t, shown.text, "as an administrator")
 	require.NotContains(t, shown.text, "e-mail")
 	require.Contains(t, shown.header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 	require.Equal(t, "no-store", shown.header.Get("Cache-Control"))
@@ -428,4 +428,66 @@ func TestConsent_endsWithUserAndClient(t *testing.T) {
 	require.Equal(t, 1, p.count(`SELECT count(*) FROM identity.consents WHERE client_id = 'other'`))
 	require.Equal(t, 1, p.count(`SELECT count(*) FROM identity.consents`))
 	require.Equal(t, "/consent", a.of("third").authorize().Path)
+}
+
+func (p *place) byToken(token, method, path string) reply {
+	p.t.Helper()
+	return send(p.t, method, p.server.URL+path, nil, map[string]string{"Authorization": "Bearer " + token})
+}
+
+func TestClient_rights(t *testing.T) {
+	t.Parallel()
+
+	withoutAdmin := []any{
+		"sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces", "skills", "skills:write",
+	}
+
+	for name, c := range map[string]struct {
+		scope  string
+		rights []any
+		admin  int
+	}{
+		"by default all but administration": {"openid", withoutAdmin, http.StatusForbidden},
+		"a part":                            {"openid chat", []any{"chat"}, http.StatusForbidden},
+		"administration when asked for":     {"openid admin", []any{"admin"}, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, withClients)
+			a := newAsker(t, p, "other")
+			shown, _ := a.question("scope", c.scope)
+			require.Equal(t, c.admin == http.StatusOK, strings.Contains(shown.text, "as an administrator"))
+
+			token, err := a.exchange(a.allow("scope", c.scope).Get("code"))
+			require.NoError(t, err)
+			require.Equal(t, c.rights, payload(t, token.AccessToken)["rights"])
+
+			at := func(method, path string) reply { return p.byToken(token.AccessToken, method, path) }
+			require.Equal(t, http.StatusOK, at(http.MethodGet, "/api/v1/auth/me").status)
+			require.Equal(t, c.admin, at(http.MethodGet, "/api/v1/users").status)
+
+			for path, method := range map[string]string{
+				"/api/v1/pat/v3/default": http.MethodGet, "/api/v1/auth/sessions": http.MethodGet, "/api/v1/auth/consents": http.MethodGet,
+			} {
+				refused := at(method, path)
+				require.Equal(t, http.StatusForbidden, refused.status, path)
+				require.Equal(t, "client_refused", refused.body["code"], path)
+			}
+		})
+	}
+}
+
+// A consent to a part is none to everything, which a request without rights asks for.
+func TestClient_rights_neverWidenWithoutConsent(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, withClients)
+	a := newAsker(t, p, "other")
+	a.allow("scope", "openid chat")
+	require.NotEmpty(t, a.authorize("scope", "openid chat").Query().Get("code"))
+	a.question("scope", "openid files")
+	a.question("scope", "openid")
+	a.allow("scope", "openid")
+	require.NotEmpty(t, a.authorize("scope", "openid").Query().Get("code"), "asked once")
+	a.question("scope", "openid admin")
+	require.Equal(t, []any{"chat", "openid"}, p.consents()[0]["scopes"])
 }

@@ -115,8 +115,10 @@ func (s *Service) namePasskey(ctx context.Context, userID, id, name string) erro
 		`UPDATE identity.passkeys SET name = $3 WHERE id = $1 AND user_id = $2`, name)
 }
 
+const passkeyRemoved = "passkey.remove"
+
 func (s *Service) dropPasskey(ctx context.Context, userID, id string) error {
-	return s.changePasskey(ctx, userID, id, "passkey.remove", `DELETE FROM identity.passkeys WHERE id = $1 AND user_id = $2`)
+	return s.changePasskey(ctx, userID, id, passkeyRemoved, `DELETE FROM identity.passkeys WHERE id = $1 AND user_id = $2`)
 }
 
 func (s *Service) changePasskey(ctx context.Context, userID, id, action, statement string, args ...any) error {
@@ -132,6 +134,12 @@ func (s *Service) changePasskey(ctx context.Context, userID, id, action, stateme
 
 		if tag.RowsAffected() == 0 {
 			return noPasskey()
+		}
+
+		if action == passkeyRemoved {
+			if err := revokeTokens(ctx, tx, userID); err != nil {
+				return err
+			}
 		}
 
 		return accounts.Audit(ctx, tx, userID, action, id, nil)

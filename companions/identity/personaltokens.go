@@ -14,10 +14,21 @@ import (
 
 const defaultToken = "default"
 
-// defaultPersonalToken answers with the caller's default token: made at the first call,
-// the same at each one.
-func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) error {
+// tokenOwner is [Service.person] for the routes of personal tokens, which are for the person
+// themselves: a client of the OpenID provider would outlive its consent by one.
+func (s *Service) tokenOwner(r *http.Request) (caller, error) {
 	c, err := s.person(r)
+	if err == nil && c.clientID != "" {
+		err = clientRefused()
+	}
+
+	return c, err
+}
+
+// defaultPersonalToken answers with the caller's default token: made at the first call,
+// the same at each one until it expires or is revoked.
+func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.tokenOwner(r)
 	if err != nil {
 		return err
 	}
@@ -30,9 +41,16 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 		return err
 	}
 
-	var created time.Time
+	var created, expires time.Time
 
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			UPDATE identity.personal_tokens SET revoked_at = now(), sealed = ''
+			WHERE  user_id = $1 AND revoked_at IS NULL AND expires_at <= now()`, c.user.ID)
+		if err != nil {
+			return err
+		}
+
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO identity.personal_tokens (id, user_id, name, hash, sealed)
 			SELECT $1, u.id, $3, $4, $5 FROM identity.users u WHERE u.id = $2 AND u.deleted_at IS NULL AND NOT u.disabled
@@ -48,8 +66,9 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 		}
 
 		err = tx.QueryRow(ctx, `
-			SELECT id, sealed, created_at FROM identity.personal_tokens WHERE user_id = $1 AND name = $2 AND revoked_at IS NULL`,
-			c.user.ID, defaultToken).Scan(&id, &sealed, &created)
+			SELECT id, sealed, created_at, expires_at FROM identity.personal_tokens
+			WHERE  user_id = $1 AND name = $2 AND revoked_at IS NULL`,
+			c.user.ID, defaultToken).Scan(&id, &sealed, &created, &expires)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized() // the user or the token was removed in this moment
 		}
@@ -67,7 +86,7 @@ func (s *Service) defaultPersonalToken(w http.ResponseWriter, r *http.Request) e
 	}
 
 	w.Header().Set("Cache-Control", "no-store")
-	answer(w, http.StatusOK, map[string]any{"token": string(plain), "name": defaultToken, "created_at": created})
+	answer(w, http.StatusOK, map[string]any{"token": string(plain), "name": defaultToken, "created_at": created, "expires_at": expires})
 
 	return nil
 }
@@ -76,7 +95,7 @@ func sealPurpose(id string) string { return "personal-token/" + id }
 
 // revokeDefaultToken ends the caller's default token; the next call makes another.
 func (s *Service) revokeDefaultToken(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.tokenOwner(r)
 	if err != nil {
 		return err
 	}

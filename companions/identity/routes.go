@@ -151,7 +151,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 // me says whom a credential belongs to; the agent asks it about cookies and personal
 // tokens.
 func (s *Service) me(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.signedIn(r)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *Service) tokenState(w http.ResponseWriter, r *http.Request) error {
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT u.id, u.email, u.name,
 		       EXISTS (SELECT 1 FROM identity.sessions s WHERE s.user_id = u.id AND s.ended_at IS NULL AND s.expires_at > now())
-		    OR EXISTS (SELECT 1 FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL)
+		    OR EXISTS (SELECT 1 FROM identity.personal_tokens t WHERE t.user_id = u.id AND t.revoked_at IS NULL AND t.expires_at > now())
 		FROM   identity.users u WHERE u.deleted_at IS NULL AND u.id = ANY ($1)`, sane(in.Subs))
 
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByPos[state])

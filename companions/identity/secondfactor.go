@@ -356,6 +356,10 @@ func (s *Service) dropTOTP(ctx context.Context, actor, userID string) error {
 			return fault(http.StatusConflict, "totp_not_enabled", "no authenticator app is set up")
 		}
 
+		if err := revokeTokens(ctx, tx, userID); err != nil {
+			return err
+		}
+
 		return accounts.Audit(ctx, tx, actor, "totp.remove", userID, nil)
 	})
 }

@@ -146,7 +146,7 @@ func (s *Service) endSessionOf(ctx context.Context, c caller, userID, id string)
 }
 
 // endOtherSessions ends all of the caller's sessions but the one of the request and those
-// of clients below it.
+// of clients below it, and the personal tokens.
 func (s *Service) endOtherSessions(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.person(r)
 	if err != nil {
@@ -167,6 +167,10 @@ func (s *Service) endOthers(ctx context.Context, c caller) error {
 			UPDATE identity.sessions SET ended_at = now(), ended_by = 'others ended'
 			WHERE  user_id = $1 AND id <> $2 AND parent_id IS DISTINCT FROM $2 AND ended_at IS NULL`, c.user.ID, c.sessionID)
 		if err != nil {
+			return err
+		}
+
+		if err := revokeTokens(ctx, tx, c.user.ID); err != nil {
 			return err
 		}
 

@@ -325,7 +325,7 @@ func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
 func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if everywhere {
-			if err := accounts.EndSessions(ctx, tx, c.user.ID, "", "logout everywhere"); err != nil {
+			if err := closeAccess(ctx, tx, c.user.ID, "logout everywhere"); err != nil {
 				return err
 			}
 
@@ -374,7 +374,7 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 		WHERE  s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
 		UNION ALL
 		SELECT t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND u.deleted_at IS NULL AND NOT u.disabled`, sane(in.IDs))
+		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND t.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, sane(in.IDs))
 
 	alive, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -167,7 +167,8 @@ func firstOf(faults ...error) error {
 	return nil
 }
 
-// changePassword replaces the caller's own password and ends their other sessions.
+// changePassword replaces the caller's own password and ends their other sessions and
+// personal tokens.
 func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Current string `json:"current_password"`
@@ -220,6 +221,10 @@ func (s *Service) replacePassword(r *http.Request, c caller, current, next strin
 			return err
 		}
 
+		if err := revokeTokens(ctx, tx, c.user.ID); err != nil {
+			return err
+		}
+
 		return accounts.Audit(ctx, tx, c.user.ID, "user.password", c.user.ID, nil)
 	})
 }
@@ -235,7 +240,8 @@ func checkAlive(ctx context.Context, tx pgx.Tx, c caller) error {
 
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM identity.sessions WHERE id = $1 AND ended_at IS NULL AND expires_at > now())
-		    OR EXISTS (SELECT 1 FROM identity.personal_tokens WHERE id = $2 AND revoked_at IS NULL)`, c.sessionID, c.tokenID).Scan(&alive)
+		    OR EXISTS (SELECT 1 FROM identity.personal_tokens WHERE id = $2 AND revoked_at IS NULL AND expires_at > now())`,
+		c.sessionID, c.tokenID).Scan(&alive)
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,12 @@ func (a *accounts) FollowIdentityAccount(_ context.Context, userID string, open,
 func newFollower(t *testing.T, s *service, known *accounts) (*identity.Follower, *clock, *[]string) {
 	t.Helper()
 
-	c, told := &clock{at: time.Now()}, &[]string{}
-	changed := func(_ context.Context, userID string, open bool) { *told = append(*told, fmt.Sprint(userID, " ", open)) }
+	c, reported := &clock{at: time.Now()}, &[]string{}
+	changed := func(_ context.Context, userID string, open bool) {
+		*reported = append(*reported, fmt.Sprint(userID, " ", open))
+	}
 
-	return identity.NewFollower(identity.NewClient(s.URL, c.now), known, changed, c.now), c, told
+	return identity.NewFollower(identity.NewClient(s.URL, c.now), known, changed, c.now), c, reported
 }
 
 func TestFollower_Follow(t *testing.T) {
@@ -57,7 +59,7 @@ func TestFollower_Follow(t *testing.T) {
 		known.known = append(known.known, domain.IdentityAccount{UserID: id, Subject: "s" + id, Open: true, Administrator: i%2 == 0})
 	}
 
-	f, _, told := newFollower(t, s, known)
+	f, _, reported := newFollower(t, s, known)
 	require.NoError(t, f.Follow(t.Context()))
 	require.Empty(t, known.changes)
 
@@ -66,12 +68,12 @@ func TestFollower_Follow(t *testing.T) {
 	})
 	require.NoError(t, f.Follow(t.Context()))
 	require.Equal(t, []string{"u001 false false", "u002 true false", "u349 false false"}, known.changes)
-	require.Equal(t, []string{"u001 false", "u002 true", "u349 false"}, *told)
+	require.Equal(t, []string{"u001 false", "u002 true", "u349 false"}, *reported)
 
 	s.set(func() { delete(s.ended, "account/su001") })
 	require.NoError(t, f.Follow(t.Context()))
-	require.Equal(t, "u001 true", (*told)[len(*told)-1])
-	require.Len(t, *told, 4)
+	require.Equal(t, "u001 true", (*reported)[len(*reported)-1])
+	require.Len(t, *reported, 4)
 }
 
 func TestFollower_Follow_closesNothingWithoutAnAnswer(t *testing.T) {
@@ -85,10 +87,10 @@ func TestFollower_Follow_closesNothingWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, known := newService(t), &accounts{of: issuer, known: []domain.IdentityAccount{{UserID: "u", Subject: "su", Open: true}}}
-			f, _, told := newFollower(t, s, known)
+			f, _, reported := newFollower(t, s, known)
 			s.set(func() { change(s, known) })
 			require.Equal(t, name == "of another issuer", f.Follow(t.Context()) == nil)
-			require.Empty(t, *told)
+			require.Empty(t, *reported)
 		})
 	}
 }

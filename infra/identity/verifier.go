@@ -101,6 +101,7 @@ type tokenClaims struct {
 	Administrator bool             `json:"administrator"`
 	First         bool             `json:"first_administrator"`
 	Version       int64            `json:"user_version"`
+	Rights        []string         `json:"rights"` // the scopes that a token of an OpenID client is restricted to
 }
 
 // byToken verifies an access token. Its signature is checked here; the service is asked
@@ -141,8 +142,11 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 
 	expires := registered.Expiry.Time()
 
-	return v.caller(ctx, domain.Identity{
+	caller, err := v.caller(ctx, domain.Identity{
 		Issuer: issuer, Subject: registered.Subject, Username: own.Username, Name: own.Name, Email: own.Email,
 		Administrator: own.Administrator, First: own.First, Version: own.Version,
 	}, string(own.SessionID), &expires)
+	caller.Scopes = own.Rights
+
+	return caller, err
 }

@@ -29,7 +29,8 @@ type service struct {
 	mu      sync.Mutex
 	private map[string]ed25519.PrivateKey
 	ended   map[string]bool
-	old     bool // it does not know the question about accounts
+	rights  []string // of tokens
+	old     bool     // it does not know the question about accounts
 	away    bool
 	asked   map[string]int // by path
 }
@@ -139,7 +140,9 @@ func (s *service) token(t *testing.T, kid, kind string, change func(*jwt.Claims)
 		change(&claims)
 	}
 
-	raw, err := jwt.Signed(signer).Claims(claims).Claims(map[string]any{"sid": "session", "preferred_username": "eve"}).Serialize()
+	raw, err := jwt.Signed(signer).Claims(claims).Claims(map[string]any{
+		"sid": "session", "preferred_username": "eve", "rights": s.rights,
+	}).Serialize()
 	require.NoError(t, err)
 
 	return raw
@@ -221,6 +224,20 @@ func TestVerifier_Verify_token(t *testing.T) {
 	alive, err := v.Alive(t.Context(), caller)
 	require.NoError(t, err)
 	require.False(t, alive)
+}
+
+func TestVerifier_Verify_rightsOfAClient(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	v, _ := newVerifier(t, s)
+
+	for _, rights := range [][]string{nil, {"chat"}, {"chat", "admin"}} {
+		s.set(func() { s.rights = rights })
+
+		caller, err := v.Verify(t.Context(), bearer(s.token(t, "k1", "at+jwt", nil)))
+		require.NoError(t, err)
+		require.Equal(t, rights, caller.Scopes)
+	}
 }
 
 func TestVerifier_Verify_serviceAway(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 )
 
 // Client is a program that signs people in by the OpenID provider. It is a public one:
-// it has no secret, its redirect URIs and PKCE keep its codes from others. It gets all
-// rights of the person, once they have consented.
+// it has no secret, its redirect URIs and PKCE keep its codes from others. It gets the
+// rights that it asked for, by default all but administration, once the person has consented.
 type Client struct {
 	ID           string
 	RedirectURIs []string // complete ones, compared as they are
@@ -130,7 +130,7 @@ func (registered) ResponseTypes() []oidc.ResponseType {
 func (registered) AccessTokenType() op.AccessTokenType  { return op.AccessTokenTypeJWT }
 func (registered) IDTokenLifetime() time.Duration       { return 0 } // the provider decides
 func (registered) LoginURL(string) string               { return "/" }
-func (registered) IsScopeAllowed(string) bool           { return false }
+func (registered) IsScopeAllowed(scope string) bool     { return isRight(scope) }
 func (registered) IDTokenUserinfoClaimsAssertion() bool { return false }
 func (registered) ClockSkew() time.Duration             { return 0 }
 

@@ -45,7 +45,9 @@ type Question struct {
 	Client string
 	Site   string   // to which the browser returns
 	Scopes []string // of the request
-	Ticket string   // binds the answer to the request and to the sign-in
+
+	Everything bool   // the request names no rights: it gets all but administration
+	Ticket     string // binds the answer to the request and to the sign-in
 }
 
 // ticket binds the form of a consent page to one request of one sign-in. It counts once.
@@ -85,7 +87,8 @@ func (p *Provider) Ask(r *http.Request, waiting string) (*Question, error) {
 
 	return &Question{
 		User: b.user, Client: in.ClientID, Site: originOf(in.RedirectURI), Scopes: in.Scopes,
-		Ticket: base64.RawURLEncoding.EncodeToString(sealed),
+		Everything: slices.Contains(withRights(in.Scopes), everythingElse),
+		Ticket:     base64.RawURLEncoding.EncodeToString(sealed),
 	}, nil
 }
 
@@ -223,9 +226,9 @@ func (p *Provider) consented(ctx context.Context, q accounts.Querier, userID, cl
 		return false, nil
 	}
 
-	granted := strings.Fields(scope)
+	granted := withRights(strings.Fields(scope))
 
-	return err == nil && !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(granted, s) }), err
+	return err == nil && !slices.ContainsFunc(withRights(scopes), func(s string) bool { return !slices.Contains(granted, s) }), err
 }
 
 // grantConsent adds scopes to what a person has allowed a client; false when the account
@@ -243,7 +246,11 @@ func grantConsent(ctx context.Context, tx pgx.Tx, userID, clientID string, scope
 		return false, err
 	}
 
-	all := slices.Concat(strings.Fields(before), scopes)
+	all := withRights(scopes)
+	if before != "" {
+		all = slices.Concat(withRights(strings.Fields(before)), all)
+	}
+
 	slices.Sort(all)
 
 	_, err = tx.Exec(ctx, `
@@ -277,7 +284,7 @@ func (p *Provider) asking() []string {
 // Consents lists what a person has allowed the clients that are configured.
 func (p *Provider) Consents(ctx context.Context, userID string) ([]Consent, error) {
 	rows, _ := p.db.Query(ctx, `
-		SELECT client_id, string_to_array(scope, ' '), granted_at FROM identity.consents
+		SELECT client_id, array_remove(string_to_array(scope, ' '), 'everloop'), granted_at FROM identity.consents
 		WHERE  user_id = $1 AND client_id = ANY ($2) ORDER BY client_id`, userID, p.asking())
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Consent])
 

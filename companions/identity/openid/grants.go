@@ -282,7 +282,7 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 // tokens signs the tokens of a grant.
 func (p *Provider) tokens(ctx context.Context, tx pgx.Tx, g grant) (*op.Response, error) {
 	access, life, err := p.cfg.Keys.AccessToken(ctx, tx, g.user, g.sessionID, g.expires, tokens.ClientClaims{
-		ClientID: g.clientID, Scope: strings.Join(g.scopes, " "),
+		ClientID: g.clientID, Scope: strings.Join(g.scopes, " "), Rights: p.rights(g.clientID, g.scopes),
 	})
 	if err != nil {
 		return nil, err

@@ -110,7 +110,46 @@ func (p *Provider) allowsOrigin(origin string) bool {
 
 // Scopes are those that clients may request.
 func Scopes() []string {
-	return []string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess}
+	return append([]string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess}, rightScopes()...)
+}
+
+// AdminScope is the scope of administration, which a client gets only when it asks for it.
+const AdminScope = "admin"
+
+// rightScopes are the scopes that open a part of the agent, by the agent's names for them.
+func rightScopes() []string {
+	return []string{
+		"sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces", "skills", "skills:write", AdminScope,
+	}
+}
+
+func isRight(scope string) bool { return slices.Contains(rightScopes(), scope) }
+
+// everythingElse stands in consents for the rights of a request that names none.
+const everythingElse = "everloop"
+
+// withRights makes explicit that scopes which name no right open all but administration.
+func withRights(scopes []string) []string {
+	if slices.ContainsFunc(scopes, isRight) || slices.Contains(scopes, everythingElse) {
+		return scopes
+	}
+
+	return append(slices.Clone(scopes), everythingElse)
+}
+
+// rights returns the scopes of the agent that a token of a client is restricted to: those
+// that were asked for, by default all but administration. Front ends of the product are not
+// restricted.
+func (p *Provider) rights(clientID string, scopes []string) []string {
+	if p.clients[clientID].FirstParty {
+		return nil
+	}
+
+	if !slices.ContainsFunc(scopes, isRight) {
+		scopes = slices.DeleteFunc(rightScopes(), func(scope string) bool { return scope == AdminScope })
+	}
+
+	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return !isRight(scope) })
 }
 
 type addressKey struct{}

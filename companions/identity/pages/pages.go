@@ -32,6 +32,7 @@ type View struct {
 	Name        string
 	HasPassword bool
 	Administers bool // the person is an administrator
+	Everything  bool // the client gets all rights but administration
 	Sessions    []Session
 
 	TOTP          bool

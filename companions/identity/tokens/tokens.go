@@ -57,6 +57,10 @@ type Claims struct {
 type ClientClaims struct {
 	ClientID string `json:"client_id,omitempty"`
 	Scope    string `json:"scope,omitempty"`
+
+	// Rights are the scopes of the agent that the token is restricted to; nil: it may do all
+	// that its person may.
+	Rights []string `json:"rights,omitempty"`
 }
 
 // Rotate makes a new signing key when the current one is older than age, or when

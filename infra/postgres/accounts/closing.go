@@ -117,15 +117,21 @@ func (a *Store) FollowIdentityAccount(ctx context.Context, userID string, open, 
 	return changed, pg.Fault("follow an account of the identity service", err)
 }
 
+// Actions of the audit trail for what the identity service does to an account.
+const (
+	userActionDisable = "user.disable"
+	userActionEnable  = "user.enable"
+)
+
 // auditFollowed records what the identity service did to an account.
 func auditFollowed(ctx context.Context, tx pgx.Tx, userID string, wasOpen, open, demoted bool) error {
 	var actions []string
 
 	switch {
 	case wasOpen && !open:
-		actions = append(actions, "user.disable")
+		actions = append(actions, userActionDisable)
 	case !wasOpen && open:
-		actions = append(actions, "user.enable")
+		actions = append(actions, userActionEnable)
 	}
 
 	if demoted {

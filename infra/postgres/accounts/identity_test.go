@@ -55,6 +55,7 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 	follow(true, true, false)
 	follow(false, false, true)
 	known(false, true)
+
 	_, found, err := db.IdentityUser(ctx, p)
 	require.NoError(t, err)
 	require.False(t, found, "an access token of before does not open the account")
@@ -67,6 +68,7 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 
 	require.NoError(t, db.SetAdministrator(ctx, eve.ID, true))
 	follow(true, false, false)
+
 	user, err := db.User(ctx, eve.ID)
 	require.NoError(t, err)
 	require.True(t, user.Administrator, "a right that was granted here stays")
