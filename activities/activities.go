@@ -106,6 +106,8 @@ type Ledger interface {
 	// ImageBytes gives how many bytes the images of the session's results have together.
 	ImageBytes(ctx context.Context, sessionID domain.SessionID) (int64, error)
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
+	// Permitted reports whether the user has allowed the call.
+	Permitted(ctx context.Context, toolCallID string) (bool, error)
 }
 
 // Forks stores the sub-agents of chats; atOnce of one chat work at once.

@@ -2,12 +2,9 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"everloop/activities/contract"
-	"everloop/activities/tools"
-	"everloop/activities/tools/questions"
 	"everloop/domain"
 )
 
@@ -75,93 +72,4 @@ func (m *modelCall) stuck(calls []domain.RequestedCall) string {
 	}
 
 	return fmt.Sprintf("the same tool calls had the same results %d times in a row", most)
-}
-
-// permit applies the permission rules to a call that could be carried out. One that
-// the user has to allow is held back by a question, which is a call beside it; in
-// headless chats it is rejected.
-func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
-	rules := m.scope.Profile.Permissions
-	decision := domain.Decide(rules, call.ToolName, arguments)
-
-	access := m.neededAccess(ctx, call.ToolName, arguments)
-	if access != nil && decision == domain.PermissionAllow {
-		decision = domain.PermissionAsk // a new domain is never taken for granted
-	}
-
-	if decision == domain.PermissionAllow {
-		return []domain.PlannedCall{call}
-	}
-
-	if decision == domain.PermissionAsk && m.skipsConfirmations() && access == nil {
-		return []domain.PlannedCall{call, m.granted(call, arguments)}
-	}
-
-	if decision == domain.PermissionDeny || m.scope.Headless {
-		refusal := "Not carried out: a permission rule of this session denies calls like this one."
-		if decision == domain.PermissionAsk {
-			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and no user is there to answer."
-		}
-
-		if access != nil && decision == domain.PermissionAsk {
-			refusal = "Denied: no user is there to allow it, and no network rule does. Go on without these domains."
-		}
-
-		call.Settled, call.Fork = &domain.Settlement{Status: domain.CallError, Result: refusal}, nil
-
-		return []domain.PlannedCall{call}
-	}
-
-	allows := domain.AllowingRules(rules, call.ToolName, arguments)
-
-	asked := questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
-	if access != nil {
-		allows, asked = networkRules(access.Rules), questions.AccessQuestion(call.ID, access)
-	}
-
-	question := domain.PlannedCall{
-		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
-		Arguments: string(asked), Guards: call.ID, Allows: allows,
-	}
-	m.planQuestion(&question, asked)
-
-	call.Guarded = true
-
-	return []domain.PlannedCall{call, question}
-}
-
-// skipsConfirmations reports whether no user answers, and the owner wants the chat to go
-// on without answers.
-func (m *modelCall) skipsConfirmations() bool {
-	return m.scope.Headless && m.scope.Session.Setup.SkipConfirmations
-}
-
-// granted is the record of a permission that was granted because the owner skips
-// confirmations.
-func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) domain.PlannedCall {
-	return domain.PlannedCall{
-		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
-		Arguments: string(questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), false)),
-		Settled:   &domain.Settlement{Status: domain.CallDone, Result: questions.GrantedByPolicy},
-	}
-}
-
-// neededAccess returns the domains that the user must allow before a call is carried out;
-// nil: none.
-func (m *modelCall) neededAccess(ctx context.Context, name string, arguments json.RawMessage) *tools.Access {
-	tool, _ := m.tools.Lookup(name)
-	if tool.Access == nil {
-		return nil
-	}
-
-	return tool.Access(ctx, m.key.SessionID, arguments)
-}
-
-// networkRules returns the rules that a yes to a question for domains adds.
-func networkRules(rules []domain.NetworkRule) (allows []domain.PermissionRule) {
-	for _, rule := range rules {
-		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
-	}
-
-	return allows
 }

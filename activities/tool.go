@@ -196,7 +196,8 @@ func (a *Activities) run(reserved reservedCall, call domain.LedgerCall, state do
 
 // carryOut runs the call and records its outcome.
 func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state domain.LedgerState) (contract.RunToolOut, error) {
-	set := a.Tools.For(ctx, a.scopeOfCall(call))
+	scope := a.scopeOfCall(call)
+	set := a.Tools.For(ctx, scope)
 	tool, arguments, refused := set.Admit(call.ToolName, call.Arguments)
 	label := metricName(set, call.ToolName)
 
@@ -204,6 +205,17 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 	defer span.End()
 
 	keep := context.WithoutCancel(ctx)
+
+	if refused == nil && state != domain.CallAbandoned {
+		reason, err := a.refusedNow(ctx, scope, call, arguments)
+		if err != nil {
+			return contract.RunToolOut{}, err
+		}
+
+		if reason != "" {
+			refused = tools.Failed("%s", reason)
+		}
+	}
 
 	switch {
 	case refused != nil:

@@ -81,14 +81,27 @@ const (
 	PermissionDeny  PermissionDecision = "deny"
 )
 
-// PermissionRule decides about the calls of tools whose name matches Tool and
-// whose main argument (a command, a path, a URL) matches Pattern; both are globs
-// in which * matches anything. An empty Pattern matches every call.
+// PermissionRule decides about the calls of tools whose name matches Tool. Pattern and Tool
+// are globs in which * matches any text; an empty Pattern matches every call, and
+// Argument limits it to one argument (docs/safety.md#what-a-pattern-is-compared-with).
+//
+// A rule with a Digest matches exactly one call. An answer to a question for permission
+// adds it; Call describes the call for people.
 type PermissionRule struct {
 	Tool     string             `json:"tool"`
 	Pattern  string             `json:"pattern,omitempty"`
+	Argument string             `json:"argument,omitempty"`
 	Decision PermissionDecision `json:"decision"`
+	Digest   string             `json:"digest,omitempty"`
+	Call     string             `json:"call,omitempty"`
 }
+
+// MaxPermissionPattern bounds the pattern of a rule, in bytes; MaxPermissionRules is the
+// number of rules that a session may have of its own.
+const (
+	MaxPermissionPattern = 2000
+	MaxPermissionRules   = 200
+)
 
 // Budget bounds what the chats of a session may use; nil fields are unbounded.
 type Budget struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/domain/permission"
 )
 
 // Names of tools that are not run; what becomes of their calls instead.
@@ -194,17 +195,9 @@ func (t *Toolset) RunText(name, arguments string) string {
 	return tool.RunSummary(json.RawMessage(arguments))
 }
 
-// shownSubject is how much of a call's argument a question for permission shows,
-// in characters; clients have all of it in the call beside it.
-const shownSubject = 3500
-
-// About says what a call would do, for a user who decides about it.
+// About returns the whole call, for a user who decides about it.
 func (t *Toolset) About(name string, arguments json.RawMessage) string {
-	if subject := domain.PermissionSubject(arguments); subject != string(arguments) {
-		return Clean(t.DisplayName(name)) + ": " + Cut(Clean(subject), shownSubject)
-	}
-
-	return t.Summary(name, string(arguments))
+	return permission.Show(t.DisplayName(name), arguments)
 }
 
 // Summary says in one line what a call is about, for the user: "Bash: go test ./…".

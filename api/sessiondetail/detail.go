@@ -226,8 +226,11 @@ func (a *SessionViews) defaultModel() string {
 // PermissionRuleBody is a permission rule as clients see and send it.
 type PermissionRuleBody struct {
 	Tool     string                    `json:"tool" minLength:"1" maxLength:"256" doc:"A tool's name, * for any text, as mcp__files__*. Network: the rule is one of a domain that commands may connect to."`
-	Pattern  string                    `json:"pattern,omitempty" maxLength:"2000" doc:"What the main argument (command, path, URL) must look like, * for any text; empty: every call. Of the tool Network a domain, as example.org, *.example.org or example.org:8443."`
+	Pattern  string                    `json:"pattern,omitempty" maxLength:"2000" doc:"What the call (its commands, its path, its arguments) must look like, * for any text; empty: every call. Of the tool Network a domain, as example.org, *.example.org or example.org:8443."`
+	Argument string                    `json:"argument,omitempty" maxLength:"200" doc:"The only argument that the pattern is compared with; left out: what the call is about (docs/safety.md)."`
 	Decision domain.PermissionDecision `json:"decision" enum:"allow,ask,deny" doc:"The decision about the call."`
+	Digest   string                    `json:"digest,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"The rule matches exactly one call: the digest of its tool and arguments. An answer to a question for permission adds it."`
+	Call     string                    `json:"call,omitempty" maxLength:"20000" doc:"The call of the digest, for people."`
 }
 
 // SessionTools gives the names of the tools that the main loop of a session is

@@ -56,6 +56,7 @@ type permission struct {
 	Tool     string                    `yaml:"tool"`
 	Pattern  string                    `yaml:"pattern"`
 	Decision domain.PermissionDecision `yaml:"decision"`
+	Argument string                    `yaml:"argument"`
 }
 
 type budget struct {
@@ -180,7 +181,9 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 			return none, fmt.Errorf("solution.yaml: permissions[%d].pattern: %w", i, err)
 		}
 
-		s.Permissions = append(s.Permissions, domain.PermissionRule(p))
+		s.Permissions = append(s.Permissions, domain.PermissionRule{
+			Tool: p.Tool, Pattern: p.Pattern, Argument: p.Argument, Decision: p.Decision,
+		})
 	}
 
 	for _, m := range f.Servers {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/permission"
 	"everloop/domain/toolserver"
 	"everloop/infra/solutions"
 )
@@ -158,7 +159,7 @@ func TestCatalog_Profile_faultySolutionAsks(t *testing.T) {
 
 	decide := func(solution string) domain.PermissionDecision {
 		profile := c.Profile(domain.Profile{}, domain.Session{SolutionID: &solution})
-		return domain.Decide(profile.Permissions, "Bash", []byte(`{"command":"ls"}`))
+		return permission.Decide(profile.Permissions, permission.Call{Tool: "Bash", Arguments: []byte(`{"command":"ls"}`)})
 	}
 	require.Equal(t, domain.PermissionAsk, decide("strict"), "what it denies is not known")
 	require.Equal(t, domain.PermissionAllow, decide("general"), "the built-in one is there")

@@ -8,6 +8,7 @@ import (
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/domain/permission"
 	"everloop/infra/egress"
 	"everloop/infra/netguard"
 	"everloop/infra/sandbox"
@@ -86,7 +87,7 @@ func (b *backend) ToolDecision(
 		return domain.PermissionDeny, err
 	}
 
-	return domain.Decide(b.Profile(session).Permissions, tool, arguments), nil
+	return permission.Decide(b.Profile(session).Permissions, permission.Call{Tool: tool, Arguments: arguments}), nil
 }
 
 // AddressNamed implements tools.WebPolicies.

@@ -22,10 +22,11 @@ import (
 var allowed = map[string][]string{
 	"domain":                  {},
 	"domain/chat":             {"domain"},
+	"domain/permission":       {"domain"},
 	"domain/history":          {"domain", "domain/chat"},
 	"internal/durable":        {},
 	"activities/contract":     {"domain", "domain/history", "internal/durable"},
-	"activities/tools":        {"domain"},
+	"activities/tools":        {"domain", "domain/permission"},
 	"activities/tools/agents": {"domain", "activities/tools"},
 	"activities/tools/builtin": {
 		"domain", "activities/tools", "activities/tools/agents", "activities/tools/commands", "activities/tools/questions",
@@ -42,7 +43,7 @@ var allowed = map[string][]string{
 	"activities/prompt": {"domain"},
 	"activities/stream": {"domain", "internal/retry"},
 	"activities": {
-		"domain", "activities/contract", "activities/prompt", "activities/stream", "activities/tools", "activities/tools/agents",
+		"domain", "domain/permission", "activities/contract", "activities/prompt", "activities/stream", "activities/tools", "activities/tools/agents",
 		"activities/tools/commands", "activities/tools/questions", "activities/tools/search", "internal/durable", "internal/retry",
 	},
 	"workflows":            {"domain", "domain/history", "activities/contract", "internal/durable"},

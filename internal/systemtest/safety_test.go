@@ -239,3 +239,47 @@ func TestASessionBoundsItsSteps(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(raw), "2 model calls")
 }
+
+func TestPermission_sessionRuleMatchesOneCall(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Decision: domain.PermissionAsk}}})
+	shown := `echo "x; touch y; z"`
+	ack := s.send(session, script(obj{"steps": []obj{
+		{"calls": []obj{bash(shown)}}, {"calls": []obj{bash("touch y")}}, {"calls": []obj{bash(shown)}}, {"text": "done"},
+	}}))
+	s.awaitEnd(session, ack.ChatID)
+	s.permit(session, s.asked(session, 1)[0], 1, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+	s.permit(session, s.asked(session, 1)[0], -1, "no")
+	s.awaitEnds(session, ack.ChatID, 3)
+
+	calls := s.messages(session)
+	require.Equal(t, domain.CallError, calls[2].ToolCalls[0].Status, "a part of the quoted text was not shown as a command")
+	require.Equal(t, domain.CallDone, calls[3].ToolCalls[0].Status)
+	require.Len(t, calls[3].ToolCalls, 1, "the same call is not asked about again")
+
+	var rule domain.PermissionRule
+
+	require.NoError(t, s.db.Pool.QueryRow(t.Context(), `SELECT setup->'permissions'->0 FROM sessions WHERE id = $1`, session).Scan(&rule))
+	require.Empty(t, rule.Pattern)
+	require.Regexp(t, "^sha256:[0-9a-f]{64}$", rule.Digest)
+	require.Equal(t, "Bash\ncommand: "+shown, rule.Call)
+}
+
+func TestPermission_rulesAreJudgedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Decision: domain.PermissionAsk}}})
+	ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("touch y")}}, {"text": "done"}}}))
+	s.awaitEnd(session, ack.ChatID)
+
+	s.exec(`UPDATE sessions SET setup = jsonb_set(setup, '{permissions}',
+		'[{"tool": "Bash", "pattern": "touch *", "decision": "deny"}]') WHERE id = $1`, session)
+	s.permit(session, s.asked(session, 1)[0], 0, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+
+	call := s.messages(session)[1].ToolCalls[0]
+	require.Equal(t, domain.CallError, call.Status)
+	require.Contains(t, call.Result, "denies")
+}

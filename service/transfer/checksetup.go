@@ -42,7 +42,8 @@ func (p *pack) checkSetup() error {
 			return err
 		}
 
-		if rule.Tool == "" || len(rule.Tool) > 256 || len(rule.Pattern) > 2000 {
+		if rule.Tool == "" || len(rule.Tool) > 256 || len(rule.Pattern) > 2000 || len(rule.Argument) > 200 || len(rule.Digest) > 71 ||
+			len(rule.Call) > maxSetupText {
 			return badf("%s: a rule of session_setup is not usable", sessionFile)
 		}
 	}

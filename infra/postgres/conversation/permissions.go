@@ -16,6 +16,15 @@ import (
 // it back.
 const permitted = `NOT EXISTS (SELECT 1 FROM questions g WHERE g.guards = t.id AND g.state <> 'answered')`
 
+// Permitted reports whether the user has allowed the call. An answer that refused it has
+// ended the call.
+func (db *Base) Permitted(ctx context.Context, toolCallID string) (permitted bool, err error) {
+	err = db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM questions WHERE guards = $1 AND state = 'answered')`, toolCallID).
+		Scan(&permitted)
+
+	return permitted, pg.Fault("read permission", err)
+}
+
 // decideGuarded frees the call that an answered question has held back, or
 // refuses it.
 func decideGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer string) error {

@@ -1,0 +1,201 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"everloop/activities/tools"
+	"everloop/activities/tools/questions"
+	"everloop/domain"
+	"everloop/domain/permission"
+)
+
+// judge returns the decision of the session's rules about a call.
+func (a *Activities) judge(ctx context.Context, scope tools.Scope, tool string, arguments json.RawMessage) domain.PermissionDecision {
+	return permission.Decide(scope.Profile.Permissions, permission.Call{
+		Tool: tool, Arguments: arguments,
+		Resolve: func(path string) string { return a.resolve(ctx, scope.Session, path) },
+	})
+}
+
+// resolve returns the path below the workspace that a path leads to. A part that does not
+// exist, or that leaves the workspace, is returned as it is: the tool refuses it.
+func (a *Activities) resolve(ctx context.Context, session domain.Session, name string) string {
+	dir, err := a.Workspaces.Root(ctx, session.ID, session.SandboxUID)
+	if err != nil {
+		return name
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return name
+	}
+
+	defer func() { _ = root.Close() }()
+
+	return followLinks(root, name)
+}
+
+// maxLinks bounds the links of a path, as the kernel does.
+const maxLinks = 40
+
+// followLinks replaces the links of a path within a directory by what they lead to.
+func followLinks(root *os.Root, name string) string {
+	var (
+		at    = "."
+		left  = strings.Split(path.Clean(name), "/")
+		links = 0
+	)
+
+	for len(left) > 0 {
+		next := path.Join(at, left[0])
+		left = left[1:]
+
+		target, err := root.Readlink(next)
+		if err != nil {
+			at = next // not a link
+			continue
+		}
+
+		if links++; links > maxLinks {
+			return name
+		}
+
+		if inside, ok := strings.CutPrefix(path.Clean(target)+"/", "/workspace/"); ok {
+			at, target = ".", inside
+		}
+
+		left = append(strings.Split(path.Clean("./"+target), "/"), left...)
+	}
+
+	return at
+}
+
+// allowingRules are the rules which, put before the others, allow exactly this call the
+// next time it is made.
+func allowingRules(tool string, arguments json.RawMessage, about string) []domain.PermissionRule {
+	return []domain.PermissionRule{{
+		Tool: tool, Decision: domain.PermissionAllow, Digest: permission.Digest(tool, arguments), Call: about,
+	}}
+}
+
+// refusedNow returns why a call that was planned is not carried out now: a rule denies it
+// that did not when it was planned, or the user was not asked. Empty: it is carried out.
+func (a *Activities) refusedNow(ctx context.Context, scope tools.Scope, call domain.LedgerCall, arguments json.RawMessage) (string, error) {
+	if !slices.ContainsFunc(scope.Profile.Permissions, func(r domain.PermissionRule) bool { return r.Decision != domain.PermissionAllow }) {
+		return "", nil
+	}
+
+	switch a.judge(ctx, scope, call.ToolName, arguments) {
+	case domain.PermissionDeny:
+		return deniedByRule, nil
+	case domain.PermissionAsk:
+		if scope.Headless && scope.Session.Setup.SkipConfirmations {
+			return "", nil
+		}
+
+		permitted, err := a.Ledger.Permitted(ctx, call.ID)
+		if permitted || err != nil {
+			return "", err
+		}
+
+		return "Not carried out: the permission rules have changed, and the user is asked about calls like this one now. " +
+			"Make the call again.", nil
+	default:
+		return "", nil
+	}
+}
+
+const deniedByRule = "Not carried out: a permission rule of this session denies calls like this one."
+
+// permit applies the permission rules to a call that could be carried out. One that
+// the user has to allow is held back by a question, which is a call beside it; in
+// headless chats it is rejected.
+func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
+	decision := m.judge(ctx, m.scope, call.ToolName, arguments)
+
+	access := m.neededAccess(ctx, call.ToolName, arguments)
+	if access != nil && decision == domain.PermissionAllow {
+		decision = domain.PermissionAsk // a new domain is never taken for granted
+	}
+
+	if decision == domain.PermissionAllow {
+		return []domain.PlannedCall{call}
+	}
+
+	if decision == domain.PermissionAsk && m.skipsConfirmations() && access == nil {
+		return []domain.PlannedCall{call, m.granted(call, arguments)}
+	}
+
+	if decision == domain.PermissionDeny || m.scope.Headless {
+		refusal := deniedByRule
+		if decision == domain.PermissionAsk {
+			refusal = "Not carried out: a permission rule has the user asked about calls like this one, and no user is there to answer."
+		}
+
+		if access != nil && decision == domain.PermissionAsk {
+			refusal = "Denied: no user is there to allow it, and no network rule does. Go on without these domains."
+		}
+
+		call.Settled, call.Fork = &domain.Settlement{Status: domain.CallError, Result: refusal}, nil
+
+		return []domain.PlannedCall{call}
+	}
+
+	allows := allowingRules(call.ToolName, arguments, m.tools.About(call.ToolName, arguments))
+
+	asked := questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), len(allows) > 0)
+	if access != nil {
+		allows, asked = networkRules(access.Rules), questions.AccessQuestion(call.ID, access)
+	}
+
+	question := domain.PlannedCall{
+		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
+		Arguments: string(asked), Guards: call.ID, Allows: allows,
+	}
+	m.planQuestion(&question, asked)
+
+	call.Guarded = true
+
+	return []domain.PlannedCall{call, question}
+}
+
+// skipsConfirmations reports whether no user answers, and the owner wants the chat to go
+// on without answers.
+func (m *modelCall) skipsConfirmations() bool {
+	return m.scope.Headless && m.scope.Session.Setup.SkipConfirmations
+}
+
+// granted is the record of a permission that was granted because the owner skips
+// confirmations.
+func (m *modelCall) granted(call domain.PlannedCall, arguments json.RawMessage) domain.PlannedCall {
+	return domain.PlannedCall{
+		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
+		Arguments: string(questions.PermissionQuestion(call.ID, m.tools.About(call.ToolName, arguments), false)),
+		Settled:   &domain.Settlement{Status: domain.CallDone, Result: questions.GrantedByPolicy},
+	}
+}
+
+// neededAccess returns the domains that the user must allow before a call is carried out;
+// nil: none.
+func (m *modelCall) neededAccess(ctx context.Context, name string, arguments json.RawMessage) *tools.Access {
+	tool, _ := m.tools.Lookup(name)
+	if tool.Access == nil {
+		return nil
+	}
+
+	return tool.Access(ctx, m.key.SessionID, arguments)
+}
+
+// networkRules returns the rules that a yes to a question for domains adds.
+func networkRules(rules []domain.NetworkRule) (allows []domain.PermissionRule) {
+	for _, rule := range rules {
+		allows = append(allows, domain.PermissionRule{Tool: domain.NetworkTool, Pattern: rule.String(), Decision: domain.PermissionAllow})
+	}
+
+	return allows
+}
