@@ -117,6 +117,10 @@ func Register[I, O any](s *Server, op Operation, handler func(context.Context, *
 		}
 	}
 
+	if op.Method == fiber.MethodPatch {
+		described.Middlewares = append(described.Middlewares, rejectUnchangeable(s.API))
+	}
+
 	schemas := s.API.OpenAPI().Components.Schemas
 	for _, reply := range op.Replies {
 		reply.describe(&described, schemas)
