@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -130,16 +131,17 @@ func content(files tools.Files, path, seen string) (string, error) {
 	return string(data), nil
 }
 
-// replacements finds what to replace. In a file with the line ends of Windows,
-// strings are taken with either kind.
+// replacements finds what to replace. Line ends of both kinds match each other, and the
+// line ends of the new text are those of the file at that place.
 func replacements(text string, in editArguments) ([]udiff.Edit, error) {
+	lines := splitLineEnds(text)
 	from, to := in.Old, in.New
 
-	count := strings.Count(text, from)
-	if count == 0 && strings.Contains(text, "\r\n") {
-		from, to = windowsLines(from), windowsLines(to)
-		count = strings.Count(text, from)
+	if lines.windows() {
+		from, to = unixLines(from), unixLines(to)
 	}
+
+	count := strings.Count(lines.unix, from)
 
 	switch {
 	case count == 0:
@@ -151,19 +153,105 @@ func replacements(text string, in editArguments) ([]udiff.Edit, error) {
 	edits := make([]udiff.Edit, 0, count)
 
 	for at := 0; ; {
-		i := strings.Index(text[at:], from)
+		i := strings.Index(lines.unix[at:], from)
 		if i < 0 {
 			return edits, nil
 		}
 
-		edits = append(edits, udiff.Edit{Start: at + i, End: at + i + len(from), New: to})
+		start, end := lines.offset(at+i), lines.offset(at+i+len(from))
+		edits = append(edits, udiff.Edit{Start: start, End: end, New: lines.ended(to, start, end)})
 		at += i + len(from)
 	}
 }
 
-func windowsLines(s string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
+// lineEnds is a text, the same with the line ends of Unix, and where a carriage return was
+// removed from it, in order.
+type lineEnds struct {
+	text, unix string
+	removed    []int // offsets in unix of the line feeds
 }
+
+func splitLineEnds(text string) lineEnds {
+	out := lineEnds{text: text, unix: unixLines(text)}
+
+	for at := 0; ; {
+		i := strings.Index(text[at:], "\r\n")
+		if i < 0 {
+			return out
+		}
+
+		out.removed = append(out.removed, at+i-len(out.removed))
+		at += i + 2
+	}
+}
+
+func (l lineEnds) windows() bool { return len(l.removed) > 0 }
+
+// offset returns the place in the text of a place in its Unix form. A line end belongs to
+// what begins with it.
+func (l lineEnds) offset(at int) int {
+	before, _ := slices.BinarySearch(l.removed, at)
+	return at + before
+}
+
+// ended returns a new text for a part of the file, with the line ends of that part: each
+// line keeps its own, and further lines have that of the last one. A part without line ends
+// takes the next one in the file, or else the last one before it.
+func (l lineEnds) ended(to string, start, end int) string {
+	if !l.windows() || !strings.Contains(to, "\n") {
+		return to
+	}
+
+	ends := endsOf(l.text[start:end])
+	if len(ends) == 0 {
+		ends = []string{l.nearest(start, end)}
+	}
+
+	var out strings.Builder
+
+	for i, line := range strings.Split(to, "\n") {
+		if i > 0 {
+			out.WriteString(ends[min(i-1, len(ends)-1)])
+		}
+
+		out.WriteString(line)
+	}
+
+	return out.String()
+}
+
+// nearest returns the line end behind a part of the text, or else before it.
+func (l lineEnds) nearest(start, end int) string {
+	at := strings.IndexByte(l.text[end:], '\n') + end
+	if at < end {
+		at = strings.LastIndexByte(l.text[:start], '\n')
+	}
+
+	if at > 0 && l.text[at-1] == '\r' {
+		return "\r\n"
+	}
+
+	return "\n"
+}
+
+func endsOf(text string) (ends []string) {
+	for at := 0; ; {
+		i := strings.IndexByte(text[at:], '\n')
+		if i < 0 {
+			return ends
+		}
+
+		if at += i; at > 0 && text[at-1] == '\r' {
+			ends = append(ends, "\r\n")
+		} else {
+			ends = append(ends, "\n")
+		}
+
+		at++
+	}
+}
+
+func unixLines(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
 // edited describes the change by a unified difference, shortened when it is
 // long. The replacements themselves are the edits, so that no search for the
