@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"everloop/activities/contract"
@@ -59,7 +60,7 @@ func (m *modelCall) newFork(ctx context.Context, callID string, arguments json.R
 	}
 
 	if model := domain.CleanText(orElse(in.Model, agent.Model)); model != "" {
-		if refusal := m.unknownModel(ctx, model); refusal != "" {
+		if refusal := m.refusedModel(ctx, model, agent, in.Model != ""); refusal != "" {
 			return nil, refusal
 		}
 
@@ -92,13 +93,61 @@ func (m *modelCall) withinOwn(names []string) []string {
 	return within
 }
 
-// unknownModel says what models there are when there is none of that name.
-func (m *modelCall) unknownModel(ctx context.Context, name string) string {
-	_, err := m.Models.Resolve(ctx, name)
-	if !domain.HasCode(err, domain.CodeUnknownModel) {
-		return "" // the model call itself reports other faults
+// refusedModel returns why a sub-agent cannot take a model. Empty: it can, or the model
+// call itself reports the fault.
+func (m *modelCall) refusedModel(ctx context.Context, name string, agent domain.AgentType, requested bool) string {
+	model, err := m.Models.Resolve(ctx, name)
+
+	switch {
+	case domain.HasCode(err, domain.CodeUnknownModel):
+		return m.unknownModel(ctx, name)
+	case err != nil:
+		return ""
+	case !requested && m.setUp(agent), m.modelAllowed(ctx, model):
+		return ""
+	default:
+		return fmt.Sprintf("The model %q is not allowed for sub-agents here: it costs more than yours, or the session does not list it. "+
+			"Call Agent with \"model\": %q.", name, m.model.ID)
+	}
+}
+
+// setUp reports whether a person set up the type with its model, in the session or its
+// solution. Types of the workspace can be written by the agent itself.
+func (m *modelCall) setUp(agent domain.AgentType) bool {
+	return slices.ContainsFunc(m.scope.Profile.Agents, func(known domain.AgentType) bool {
+		return known.Name == agent.Name && known.Model == agent.Model
+	})
+}
+
+// modelAllowed reports whether sub-agents can take a model: that of their caller, one that
+// the session lists, or without a list, one that costs no more. Where no user watches, only
+// that of the caller.
+func (m *modelCall) modelAllowed(ctx context.Context, model domain.Model) bool {
+	if model.ID == m.model.ID {
+		return true
 	}
 
+	if listed := m.scope.Profile.ModelsAllowed; listed != nil {
+		return slices.ContainsFunc(listed, func(name string) bool {
+			allowed, err := m.Models.Resolve(ctx, name)
+			return err == nil && allowed.ID == model.ID
+		})
+	}
+
+	return !m.unattended() && model.Price.Within(m.model.Price)
+}
+
+func (m *modelCall) unattended() bool {
+	switch m.turn.Chat.Trigger {
+	case domain.TriggerSchedule, domain.TriggerDAG, domain.TriggerIssue:
+		return true
+	default:
+		return m.scope.Headless
+	}
+}
+
+// unknownModel says what models there are.
+func (m *modelCall) unknownModel(ctx context.Context, name string) string {
 	words := fmt.Sprintf("There is no model named %q.", name)
 
 	if known, err := m.Models.Models(ctx); err == nil && len(known) > 0 {

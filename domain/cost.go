@@ -97,6 +97,18 @@ func (p *Price) Known() bool {
 	return true
 }
 
+// Within reports whether tokens cost no more than by the other price, of any kind. A model
+// without a price can cost anything, except beside one that has none either.
+func (p *Price) Within(other *Price) bool {
+	if p == nil || other == nil {
+		return p == other
+	}
+
+	return p.Input <= other.Input && p.Output <= other.Output &&
+		orPrice(p.CacheRead, p.Input) <= orPrice(other.CacheRead, other.Input) &&
+		orPrice(p.CacheWrite, p.Input) <= orPrice(other.CacheWrite, other.Input)
+}
+
 func orPrice(price *float64, otherwise float64) float64 {
 	if price == nil {
 		return otherwise

@@ -22,6 +22,8 @@ type Profile struct {
 	MCPServers   []MCPServer
 	DisableTools []string
 	Skills       []string // that the solution names, by the id of a list, org/name, or name
+
+	ModelsAllowed []string // the models that sub-agents can take; none: those that cost no more than their caller's
 }
 
 // SessionSetup is what a session says for itself, kept with it; fields left out
@@ -51,6 +53,8 @@ type SessionSetup struct {
 	// Script is the tool call that the first chat of a DAG node's session makes. There is
 	// no model in it.
 	Script *ScriptedCall `json:"script,omitempty"`
+
+	ModelsAllowed []string `json:"models_allowed,omitempty"` // the models that sub-agents can take
 
 	Network        NetworkMode `json:"network,omitempty"`           // narrows that of the service
 	MaxModelRetryS int         `json:"max_model_retry_s,omitempty"` // how long a model call that keeps failing is retried
@@ -151,6 +155,10 @@ func (p Profile) With(setup SessionSetup) Profile {
 
 	if setup.Compaction != nil {
 		p.Compaction = *setup.Compaction
+	}
+
+	if setup.ModelsAllowed != nil {
+		p.ModelsAllowed = setup.ModelsAllowed
 	}
 
 	if setup.MaxSteps > 0 {

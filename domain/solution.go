@@ -21,6 +21,7 @@ type Solution struct {
 	Budget         *Budget
 	Compaction     *CompactionPolicy
 	MaxSteps       int
+	ModelsAllowed  []string
 	StuckAfter     int
 	Skills         []string // that its sessions are offered first: the id of a list, org/name, or name
 	MCPServers     []MCPServer
@@ -69,6 +70,8 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 		Budget:      s.Budget,
 		Compaction:  s.Compaction,
 		MaxSteps:    s.MaxSteps,
+
+		ModelsAllowed: s.ModelsAllowed,
 		StuckAfter:  s.StuckAfter,
 	})
 	p.Instructions = JoinParagraphs(p.Instructions, s.Prompt)

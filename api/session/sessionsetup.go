@@ -18,6 +18,7 @@ type sessionSetupBody struct {
 	QuestionPolicy *sessiondetail.QuestionPolicyBody  `json:"question_policy,omitempty" doc:"What becomes of questions that no user answers. {}: they wait."`
 	EnvBuckets     []string                           `json:"env_buckets,omitempty" nullable:"true" maxItems:"20" doc:"Environment buckets that reach its tools besides default and that of its solution."`
 	StuckAfter     *int                               `json:"stuck_after,omitempty" nullable:"true" minimum:"3" maximum:"1000" doc:"The same tool call with the same result so often in a row ends the chat (stuck_detected); default 60."`
+	ModelsAllowed  []string                           `json:"models_allowed,omitempty" nullable:"true" maxItems:"100" doc:"Models that sub-agents can take besides that of their caller; left out: those that cost no more, and in unattended chats none." example:"[\"everloop-demo\"]"`
 	MaxSteps       *int                               `json:"max_steps,omitempty" nullable:"true" minimum:"1" maximum:"10000" doc:"Model calls of one chat at most." example:"50"`
 }
 
@@ -79,6 +80,7 @@ func (b *sessionSetupBody) domain() domain.SessionSetup {
 
 	setup.QuestionPolicy = b.QuestionPolicy.Domain()
 	setup.EnvBuckets = b.EnvBuckets
+	setup.ModelsAllowed = b.ModelsAllowed
 	setup.MaxSteps, setup.StuckAfter = fields.Value(b.MaxSteps), fields.Value(b.StuckAfter)
 
 	return setup

@@ -60,6 +60,7 @@ type setupBody struct {
 	DisableTools       []string               `json:"disable_tools" doc:"Tools that are disabled."`
 	Skills             []sessionSkill         `json:"skills" doc:"The skills."`
 	MCPServers         []setupMCPServer       `json:"mcp_servers" nullable:"false" doc:"The tool servers of the session."`
+	ModelsAllowed      []string               `json:"models_allowed,omitempty" doc:"Models that sub-agents can take besides that of their caller; left out: those that cost no more."`
 	MaxSteps           int                    `json:"max_steps" doc:"Model calls of one chat at most." example:"50"`
 	StuckAfter         int                    `json:"stuck_after" doc:"The same tool call with the same result so often in a row ends the chat." example:"60"`
 	MaxModelRetryS     *int                   `json:"max_model_retry_s,omitempty" doc:"Seconds for which a model call that keeps failing is retried. Left out: as the service is configured."`
@@ -158,7 +159,7 @@ func (a *SessionViews) setupOf(session domain.Session) setupBody {
 		Mode: session.Mode, Model: fields.Value(session.Model), SystemPromptDigest: a.Setup.PromptDigest(session.Mode, profile),
 		ToolsEnabled: a.toolsOf(ctx, session), DisableTools: fields.OrEmpty(disabled),
 		Skills: a.skillsOf(ctx, session), MCPServers: a.mcpServersOf(ctx, session),
-		MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
+		ModelsAllowed: profile.ModelsAllowed, MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
 		Network: a.Setup.Network.Narrowed(session.Setup.Network),
 		Agents:  []string{}, Permissions: []PermissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
 		Sandbox: a.sandboxOf(session),

@@ -33,6 +33,7 @@ type file struct {
 	Budget         *budget        `yaml:"budget"`
 	Compaction     *compaction    `yaml:"compaction"`
 	MaxSteps       *int           `yaml:"max_steps"`
+	ModelsAllowed  []string       `yaml:"models_allowed"`
 	StuckAfter     *int           `yaml:"stuck_after"`
 	Skills         []string       `yaml:"skills"`
 	Servers        []server       `yaml:"mcp_servers"`
@@ -123,7 +124,7 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 
 	s := domain.Solution{
 		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),
-		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0),
+		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0), ModelsAllowed: f.ModelsAllowed,
 		StuckAfter: value(f.StuckAfter, 0), Skills: f.Skills,
 		Budget: (*domain.Budget)(f.Budget), Compaction: f.Compaction.policy(),
 	}
