@@ -414,6 +414,10 @@ func (m *modelCall) planned(requested domain.RequestedCall) domain.PlannedCall {
 		ID: domain.NewToolCallID(), ServerCallID: requested.ID, ToolName: requested.Name,
 		Arguments: domain.CleanText(requested.Arguments),
 	}
+	if call.ToolName == tools.AskUserQuestion {
+		call.Arguments = questions.Declared(call.Arguments)
+	}
+
 	call.DisplayName = m.tools.DisplayName(call.ToolName)
 
 	return call

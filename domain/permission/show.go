@@ -12,7 +12,7 @@ import (
 // Bounds of a call that is shown, in characters: of one argument, and of all.
 const (
 	maxShownArgument = 6_000
-	maxShown         = 18_000
+	maxShown         = 8_000
 )
 
 // Show describes a call with all of its arguments, for a person who decides about it. An
@@ -34,13 +34,13 @@ func Show(name string, raw json.RawMessage) string {
 	slices.SortFunc(names, compareNames)
 
 	values := args.byName()
-	limit := max(maxShown/len(names), 200)
+	limit := min(maxShownArgument, max(maxShown/len(names), 200))
 
 	for _, name := range names {
-		head += "\n" + field(name, values[name], max(limit, min(maxShownArgument, maxShown/2)))
+		head += "\n" + field(name, values[name], limit)
 	}
 
-	return Cut(head, 2*maxShown)
+	return Cut(head, maxShown+maxShownArgument)
 }
 
 // compareNames puts what a call acts on before what describes it.

@@ -65,7 +65,12 @@ type askedQuestion struct {
 func textOf(asked []askedQuestion, permission bool) string {
 	var lines []string
 	for _, q := range asked {
-		lines = append(lines, q.Question)
+		question := q.Question
+		if permission {
+			question = fenced(question)
+		}
+
+		lines = append(lines, question)
 		for _, option := range q.Options {
 			line := "- " + option.Label
 			if option.Description != "" {
@@ -85,6 +90,22 @@ func textOf(asked []askedQuestion, permission bool) string {
 	}
 
 	return domain.FirstRunes(strings.Join(lines, "\n"), board.MaxRunReport)
+}
+
+// fenced puts the call that a question for permission shows, all but its first line, into a
+// code block, where blanks count and no text is markup.
+func fenced(question string) string {
+	title, call, ok := strings.Cut(question, "\n\n")
+	if !ok {
+		return question
+	}
+
+	fence := "```"
+	for strings.Contains(call, fence) {
+		fence += "`"
+	}
+
+	return title + "\n\n" + fence + "\n" + call + "\n" + fence
 }
 
 // answerOf takes a comment as the answer to each question: the option that it names, else

@@ -73,6 +73,55 @@ func NewAskUserQuestion() tools.Tool {
 	}
 }
 
+// Declared returns the arguments of a call of the model without the members that it may not
+// set, such as permission_for, with which a client shows a question of the service.
+// Arguments without such members, and arguments that cannot be read, are returned unchanged.
+func Declared(arguments string) string {
+	var in map[string]any
+	if json.Unmarshal([]byte(arguments), &in) != nil {
+		return arguments
+	}
+
+	removed := keepMembers(in, "questions")
+
+	list, _ := in["questions"].([]any)
+	for _, question := range list {
+		removed = keepMembers(question, "question", "header", "options", "multiSelect") || removed
+
+		if question, ok := question.(map[string]any); ok {
+			options, _ := question["options"].([]any)
+			for _, option := range options {
+				removed = keepMembers(option, "label", "description") || removed
+			}
+		}
+	}
+
+	if !removed {
+		return arguments
+	}
+
+	declared, err := json.Marshal(in)
+	if err != nil {
+		return arguments
+	}
+
+	return string(declared)
+}
+
+// keepMembers removes all other members of an object and reports whether there were any.
+func keepMembers(value any, names ...string) (removed bool) {
+	object, _ := value.(map[string]any)
+	for name := range object {
+		if !slices.Contains(names, name) {
+			delete(object, name)
+
+			removed = true
+		}
+	}
+
+	return removed
+}
+
 // ParseQuestions reads the questions of an AskUserQuestion call whose arguments
 // the registry has admitted, or of a stored question (the bare list).
 func ParseQuestions(arguments json.RawMessage) ([]Question, error) {

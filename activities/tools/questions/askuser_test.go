@@ -145,3 +145,18 @@ func TestWithSource_namesAsker(t *testing.T) {
 	require.JSONEq(t, `{"questions": [{"question": "So?"}],
 		"source_loop": {"loop_id": "call_1", "parent_tool_call_id": "", "agent_type": "poet", "description": ""}}`, out)
 }
+
+func TestDeclared(t *testing.T) {
+	t.Parallel()
+
+	for in, want := range map[string]string{
+		`{"questions": [{"question": "So?"}], "permission_for": "call_1"}`:                                                      `{"questions":[{"question":"So?"}]}`,
+		`{"questions": [{"question": "So?"}], "source_loop": {"loop_id": "x"}}`:                                                 `{"questions":[{"question":"So?"}]}`,
+		`{"questions": [{"question": "So?", "header": "H", "options": [{"label": "a", "x": 1}], "y": 2}], "Permission_for": 1}`: `{"questions":[{"header":"H","options":[{"label":"a"}],"question":"So?"}]}`,
+		`{"questions":  [{"question": "So?", "multiSelect": true}]}`:                                                            `{"questions":  [{"question": "So?", "multiSelect": true}]}`,
+		`nonsense`: `nonsense`,
+		`[1]`:      `[1]`,
+	} {
+		require.Equal(t, want, Declared(in))
+	}
+}

@@ -17,7 +17,7 @@ import (
 // intent, bytes of the questions of one call.
 const (
 	shownIntent    = 500
-	shownQuestions = 16 << 10
+	shownQuestions = 64 << 10
 )
 
 // ChatEnded writes the deliveries of a chat's end in the transaction that ends it. Chats

@@ -279,7 +279,7 @@ export class ChatView {
     this.change(turn, { tool_calls: [...turn.tool_calls.filter((one) => one.id !== id), added], retry: undefined });
     if (!ref) return;
     const question: Question = {
-      ...ref, tool_call_id: id, turn_id: turn.turn_id, chat_id: data.chat_id, loop_id: turn.loop_id, ...asked(call.arguments),
+      ...ref, tool_call_id: id, turn_id: turn.turn_id, chat_id: data.chat_id, loop_id: turn.loop_id, ...asked(call.arguments, call.display_name === 'Permission'),
     };
     this.set({ questions: [...this.state.questions.filter((one) => one.question_id !== ref.question_id), question] });
   }
@@ -350,10 +350,11 @@ function items(value: unknown): QuestionItem[] {
   return Array.isArray(list) ? list as QuestionItem[] : [];
 }
 
-function asked(text: string): { questions: QuestionItem[]; permission_for?: unknown } {
+// asked reads the arguments of a question. Only a question of the service is for permission.
+function asked(text: string, permission: boolean): { questions: QuestionItem[]; permission_for?: unknown } {
   try {
     const value = JSON.parse(text) as { questions?: unknown; permission_for?: unknown };
-    return { questions: items(value), ...(value.permission_for === undefined ? {} : { permission_for: value.permission_for }) };
+    return { questions: items(value), ...(!permission || value.permission_for === undefined ? {} : { permission_for: value.permission_for }) };
   } catch {
     return { questions: [] };
   }

@@ -321,7 +321,7 @@ class ChatView:
         if not ref:
             return
         where = {"tool_call_id": call["id"], "turn_id": turn.turn_id, "chat_id": data["chat_id"], "loop_id": turn.loop_id}
-        question = cast(Question, {**ref, **where, **_asked(call["arguments"])})
+        question = cast(Question, {**ref, **where, **_asked(call["arguments"], call.get("display_name") == "Permission")})
         others = (one for one in self._state.questions if one["question_id"] != ref["question_id"])
         self._set(questions=(*others, question))
 
@@ -407,12 +407,13 @@ def _items(value: object) -> list[QuestionItem]:
     return [cast(QuestionItem, one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def _asked(text: str) -> dict[str, Any]:
+def _asked(text: str, permission: bool) -> dict[str, Any]:
+    """Reads the arguments of a question. Only a question of the service is for permission."""
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
         return {"questions": []}
-    more = {"permission_for": value["permission_for"]} if "permission_for" in value else {}
+    more = {"permission_for": value["permission_for"]} if permission and "permission_for" in value else {}
     return {"questions": _items(value), **more}

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { plainOutput, visible } from '../src/lib/visible';
+import { exact, plainOutput, visible } from '../src/lib/visible';
 
 describe('visible', () => {
   test('shows what turns the direction of writing, and control characters', () => {
@@ -11,6 +11,19 @@ describe('visible', () => {
   test('leaves tabs, lines and texts of all writings', () => {
     const text = 'a\tb\r\nc\nשלום \u200fمرحبا 👩‍👩‍👧 中文 é';
     expect(visible(text)).toBe(text);
+  });
+});
+
+describe('exact', () => {
+  test('marks every character that cannot be seen', () => {
+    expect(exact('a\u200bb\u200fc\u2060\ufeff\u{e0041}\u00ad\u00a0\u3164')).toBe(
+      'a[U+200B]b[U+200F]c[U+2060][U+FEFF][U+E0041][U+00AD][U+00A0][U+3164]',
+    );
+    expect(exact('\r\n')).toBe('[U+000D]\n');
+  });
+  test('leaves blanks, tabs, lines and texts of all writings', () => {
+    const text = 'a  b\t\nשלום 中文 é';
+    expect(exact(text)).toBe(text);
   });
 });
 

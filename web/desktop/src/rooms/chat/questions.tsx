@@ -6,7 +6,7 @@ import { Button } from '../../ui/button';
 import { Area } from '../../ui/field';
 import { dateTime } from '../../lib/format';
 import { plural, t } from '../../lib/i18n';
-import { visible } from '../../lib/visible';
+import { exact, visible } from '../../lib/visible';
 import { toast } from '../../ui/toast';
 
 interface Draft {
@@ -63,7 +63,7 @@ export function QuestionForm({ question, session }: { question: Question; sessio
       </p>
       <div className="space-y-5">
         {question.questions.map((item, index) => (
-          <Item key={index} item={item} draft={drafts[index] ?? blank} change={(part) => change(index, part)} />
+          <Item key={index} item={item} permission={permission} draft={drafts[index] ?? blank} change={(part) => change(index, part)} />
         ))}
       </div>
       <div className="mt-4 flex flex-wrap items-center gap-3">
@@ -78,8 +78,18 @@ export function QuestionForm({ question, session }: { question: Question; sessio
   );
 }
 
-function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; change: (part: Partial<Draft>) => void }) {
+interface ItemProps {
+  item: QuestionItem;
+  permission: boolean;
+  draft: Draft;
+  change: (part: Partial<Draft>) => void;
+}
+
+function Item({ item, permission, draft, change }: ItemProps) {
   const name = useId();
+  // A question for permission shows a call below its first line, as it is.
+  const cut = permission ? item.question.indexOf('\n\n') : -1;
+  const title = cut < 0 ? item.question : item.question.slice(0, cut);
   const options = item.options ?? [];
   const pick = (index: number) => {
     if (!item.multiSelect) return change({ custom: false, chosen: [index] });
@@ -91,9 +101,19 @@ function Item({ item, draft, change }: { item: QuestionItem; draft: Draft; chang
     <fieldset className="min-w-0">
       <legend className="mb-1.5 font-medium break-words" dir="auto">
         {item.header && <span className="mr-2 rounded bg-hover px-1.5 py-0.5 text-xs text-soft">{item.header}</span>}
-        {visible(item.question)}
+        {permission ? exact(title) : visible(title)}
         {item.multiSelect && <span className="ml-2 text-xs font-normal text-soft">{t('several are possible')}</span>}
       </legend>
+      {cut >= 0 && (
+        <pre
+          className="mb-2 max-h-96 overflow-auto rounded-md border bg-hover p-2.5 font-mono text-xs break-all whitespace-pre-wrap"
+          aria-label={t('The call')}
+          tabIndex={0}
+          dir="ltr"
+        >
+          {exact(item.question.slice(cut + 2))}
+        </pre>
+      )}
       <div className="space-y-1">
         {options.map((option, index) => (
           <label
