@@ -106,8 +106,9 @@ type Ledger interface {
 	// ImageBytes gives how many bytes the images of the session's results have together.
 	ImageBytes(ctx context.Context, sessionID domain.SessionID) (int64, error)
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
-	// Permitted reports whether the user has allowed the call.
-	Permitted(ctx context.Context, toolCallID string) (bool, error)
+	// Permission returns whether the user has allowed the call, and the digests of the files
+	// that it named when they were asked.
+	Permission(ctx context.Context, toolCallID string) (allowed bool, files map[string]string, err error)
 }
 
 // Forks stores the sub-agents of chats; atOnce of one chat work at once.

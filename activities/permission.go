@@ -2,11 +2,17 @@ package activities
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"everloop/activities/tools"
 	"everloop/activities/tools/questions"
@@ -98,9 +104,13 @@ func (a *Activities) refusedNow(ctx context.Context, scope tools.Scope, call dom
 			return "", nil
 		}
 
-		permitted, err := a.Ledger.Permitted(ctx, call.ID)
-		if permitted || err != nil {
+		allowed, shown, err := a.Ledger.Permission(ctx, call.ID)
+		if err != nil {
 			return "", err
+		}
+
+		if allowed {
+			return changedSince(shown, a.digests(ctx, call.Session, slices.Collect(maps.Keys(shown)))), nil
 		}
 
 		return "Not carried out: the permission rules have changed, and the user is asked about calls like this one now. " +
@@ -108,6 +118,87 @@ func (a *Activities) refusedNow(ctx context.Context, scope tools.Scope, call dom
 	default:
 		return "", nil
 	}
+}
+
+// changedSince returns why an answer does not cover the call: a file that it names has
+// changed. Empty: none has.
+func changedSince(shown, now map[string]string) string {
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		if now[name] != shown[name] {
+			return fmt.Sprintf("Not carried out: %s has changed since the user was asked, so the answer does not cover this call. "+
+				"Make the call again, and the user is asked again.", tools.Quote(name))
+		}
+	}
+
+	return ""
+}
+
+// maxDigested bounds the files whose content is compared, in bytes. Larger ones are
+// compared by size and time.
+const maxDigested = 16 << 20
+
+// digests returns the digests of the files that exist in the workspace, and of a file that
+// does not exist the digest of nothing.
+func (a *Activities) digests(ctx context.Context, session domain.Session, names []string) map[string]string {
+	if len(names) == 0 {
+		return nil
+	}
+
+	dir, err := a.Workspaces.Root(ctx, session.ID, session.SandboxUID)
+	if err != nil {
+		return nil
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+
+	defer func() { _ = root.Close() }()
+
+	digests := make(map[string]string, len(names))
+	for _, name := range names {
+		digests[name] = digestOf(root, name)
+	}
+
+	return digests
+}
+
+func digestOf(root *os.Root, name string) string {
+	info, err := root.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+
+	if info.Size() > maxDigested {
+		return fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano())
+	}
+
+	// What was a regular file can be a pipe by now, which must not block.
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+
+	defer func() { _ = file.Close() }()
+
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.LimitReader(file, maxDigested)); err != nil {
+		return ""
+	}
+
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// shownFiles returns the digests of the files that a call names. Of a command, words that
+// are not files do not count.
+func (m *modelCall) shownFiles(ctx context.Context, tool string, arguments json.RawMessage) map[string]string {
+	files := m.digests(ctx, m.scope.Session, permission.Files(permission.Call{Tool: tool, Arguments: arguments}))
+	if tool == "Bash" {
+		maps.DeleteFunc(files, func(_, digest string) bool { return digest == "" })
+	}
+
+	return files
 }
 
 const deniedByRule = "Not carried out: a permission rule of this session denies calls like this one."
@@ -155,7 +246,7 @@ func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, argumen
 
 	question := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ToolName: tools.AskUserQuestion, DisplayName: domain.PermissionDisplayName,
-		Arguments: string(asked), Guards: call.ID, Allows: allows,
+		Arguments: string(asked), Guards: call.ID, Allows: allows, Files: m.shownFiles(ctx, call.ToolName, arguments),
 	}
 	m.planQuestion(&question, asked)
 

@@ -147,9 +147,11 @@ type PlannedCall struct {
 	Acts         bool // it may write files
 
 	// Of a question for permission: the call of the same turn that it holds back,
-	// and the rules that an answer for the whole session adds to its setup.
+	// the rules that an answer for the whole session adds to its setup, and the files
+	// that the call names, with the digests of their contents.
 	Guards string
 	Allows []PermissionRule
+	Files  map[string]string
 
 	Guarded bool // a question of its turn holds it back
 

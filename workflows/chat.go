@@ -111,7 +111,7 @@ func (r *chatRun) awaitSlot(workflow.Context) error {
 // awaitAnswer emits chat:end with awaiting_answer, and waits until all questions of
 // the chat are resolved.
 func (r *chatRun) awaitAnswer(ctx workflow.Context, _ bool) (answered bool, end *loopEnd) {
-	parked, err := contract.ParkChat.Local(ctx, contract.ParkChatIn{ChatID: r.chatID})
+	parked, err := contract.ParkChat.Local(ctx, contract.ParkChatIn{ChatID: r.chatID, Children: r.waitingForks() > 0})
 	switch {
 	case err != nil:
 		return false, &loopEnd{err: err}

@@ -75,6 +75,8 @@ type BeginChatOut struct {
 // ParkChatIn names a chat whose calls have all finished but for its questions.
 type ParkChatIn struct {
 	ChatID domain.ChatID `json:"chat_id"`
+	// Children says that sub-agents of the chat wait for answers: its own calls run after them.
+	Children bool `json:"children,omitempty"`
 }
 
 // ParkState says how a chat with questions stands.

@@ -258,8 +258,9 @@ func TestResumes(t *testing.T) {
 		domain.ChatStateQueued, domain.ChatStateRunning, domain.ChatStateWaiting,
 		domain.ChatStateEnded,
 	} {
-		require.Equal(t, state == domain.ChatStateWaiting, chat.Resumes(state, 0), state)
-		require.False(t, chat.Resumes(state, 1), state)
+		require.Equal(t, state == domain.ChatStateWaiting, chat.Resumes(state, 0, false), state)
+		require.False(t, chat.Resumes(state, 1, false), state)
+		require.Equal(t, state == domain.ChatStateWaiting, chat.Resumes(state, 1, true), state)
 	}
 }
 

@@ -59,9 +59,10 @@ func Wait(state domain.ChatState, questions int, stopRequested bool) domain.Chat
 	return state
 }
 
-// Resumes reports whether a chat goes on when one of its questions was answered.
-func Resumes(state domain.ChatState, questions int) bool {
-	return state == domain.ChatStateWaiting && questions == 0
+// Resumes reports whether a chat goes on when one of its questions was answered: it was
+// the last one, or the user has allowed a call, which runs now.
+func Resumes(state domain.ChatState, questions int, allowed bool) bool {
+	return state == domain.ChatStateWaiting && (questions == 0 || allowed)
 }
 
 // Ending is how a chat ends.

@@ -2,6 +2,9 @@ package systemtest
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,8 +59,11 @@ func TestACallWaitsForPermission(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, domain.CallStopped, state, "no worker can be made to run it")
 	s.permit(session, open[0], 0, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+	require.Equal(t, domain.CallDone, s.messages(session)[1].ToolCalls[0].Status, "an allowed call does not wait for other answers")
+	require.Equal(t, open[1].ID, s.asked(session, 1)[0].ID)
 	s.permit(session, open[1], -1, "not this one")
-	s.awaitEnds(session, ack.ChatID, 2) // parks once more
+	s.awaitEnds(session, ack.ChatID, 3) // parks once more
 	calls = s.messages(session)[1].ToolCalls
 	require.Equal(t, domain.CallDone, calls[0].Status)
 	require.Contains(t, calls[0].Result, "once")
@@ -65,7 +71,7 @@ func TestACallWaitsForPermission(t *testing.T) {
 	require.Contains(t, calls[4].Result, "The user says: not this one")
 
 	s.permit(session, s.asked(session, 1)[0], 1, "")
-	s.awaitEnds(session, ack.ChatID, 3)
+	s.awaitEnds(session, ack.ChatID, 4)
 	turns := s.messages(session)
 	require.Len(t, turns, 5)
 	require.Len(t, turns[3].ToolCalls, 1, "the session has allowed it")
@@ -282,4 +288,52 @@ func TestPermission_rulesAreJudgedAgain(t *testing.T) {
 	call := s.messages(session)[1].ToolCalls[0]
 	require.Equal(t, domain.CallError, call.Status)
 	require.Contains(t, call.Result, "denies")
+}
+
+func TestPermission_answerForSessionSettlesEqualCalls(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Decision: domain.PermissionAsk}}})
+	ack := s.send(session, script(obj{"steps": []obj{
+		{"calls": []obj{bash("echo a >> log"), bash("echo b >> log"), bash("echo a >> log")}}, {"text": "done"},
+	}}))
+	s.awaitEnd(session, ack.ChatID)
+	open := s.asked(session, 3)
+	s.permit(session, open[0], 1, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+	require.Equal(t, open[1].ID, s.asked(session, 1)[0].ID, "the other call is still asked about")
+	s.permit(session, open[1], 0, "")
+	s.awaitEnds(session, ack.ChatID, 3)
+
+	for _, call := range s.messages(session)[1].ToolCalls {
+		require.Equal(t, domain.CallDone, call.Status)
+	}
+
+	s.checkEvents(session)
+}
+
+func TestPermission_changedFileVoidsAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Pattern: "sh *", Decision: domain.PermissionAsk}}})
+	ack := s.send(session, script(obj{"steps": []obj{
+		{"calls": []obj{bash("echo 'echo shown' > run.sh; pwd")}},
+		{"calls": []obj{bash("sh run.sh"), bash("echo beside")}},
+		{"calls": []obj{bash("sh run.sh")}},
+		{"text": "done"},
+	}}))
+	s.awaitEnd(session, ack.ChatID)
+
+	root, _, _ := strings.Cut(s.messages(session)[1].ToolCalls[0].Result, "\n")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "run.sh"), []byte("echo changed"), 0o600))
+
+	s.permit(session, s.asked(session, 1)[0], 0, "")
+	s.awaitEnds(session, ack.ChatID, 2)
+	refused := s.messages(session)[2].ToolCalls[0]
+	require.Equal(t, domain.CallError, refused.Status)
+	require.Contains(t, refused.Result, "run.sh")
+
+	s.permit(session, s.asked(session, 1)[0], 0, "")
+	s.awaitEnds(session, ack.ChatID, 3)
+	require.Contains(t, s.messages(session)[3].ToolCalls[0].Result, "changed")
 }

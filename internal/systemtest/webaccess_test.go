@@ -16,6 +16,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
+	"everloop/domain/permission"
 	"everloop/infra/web"
 )
 
@@ -41,7 +42,7 @@ func (p webPolicies) ToolDecision(
 	ctx context.Context, id domain.SessionID, tool string, arguments json.RawMessage,
 ) (domain.PermissionDecision, error) {
 	session, _, _, err := p.journal.NetworkSession(ctx, id)
-	return domain.Decide(session.Setup.Permissions, tool, arguments), err
+	return permission.Decide(session.Setup.Permissions, permission.Call{Tool: tool, Arguments: arguments}), err
 }
 
 // found is a search engine that finds one page.

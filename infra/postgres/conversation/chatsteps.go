@@ -189,12 +189,17 @@ func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.
 			return err
 		}
 
-		questions := 0
+		questions, allowed := 0, false
 		if found.State == domain.ChatStateRunning {
-			err := tx.QueryRow(ctx, `SELECT count(*) FROM questions WHERE chat_id = $1 AND state = 'open'`, in.ChatID).Scan(&questions)
+			err := tx.QueryRow(ctx, `
+				SELECT (SELECT count(*) FROM questions WHERE chat_id = $1 AND state = 'open'), `+freed, in.ChatID).Scan(&questions, &allowed)
 			if err != nil {
 				return err
 			}
+		}
+
+		if allowed && !in.Children {
+			questions = 0 // a call that was allowed runs first
 		}
 
 		next := chat.Wait(found.State, questions, found.StopRequested)

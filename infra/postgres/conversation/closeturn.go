@@ -205,12 +205,13 @@ const addCalls = `,
 // addQuestions opens the questions of calls that ask the user.
 const addQuestions = `,
 	asked AS (
-		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop, guards, allows,
+		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop, guards, allows, files,
 		                       expires_at, default_policy, escalate_at)
 		SELECT q.id, @session, @chat, changed.entry_id, q.call, @loop, q.questions, q.asked_at, q.source, nullif(q.guards, ''), q.allows,
+		       nullif(q.files, 'null'),
 		       q.expires_at, nullif(q.policy, ''), q.escalate_at
 		FROM   changed CROSS JOIN jsonb_to_recordset(@questions::jsonb) AS q (
-			id text, call text, questions jsonb, asked_at timestamptz, source jsonb, guards text, allows jsonb,
+			id text, call text, questions jsonb, asked_at timestamptz, source jsonb, guards text, allows jsonb, files jsonb,
 			expires_at timestamptz, policy text, escalate_at timestamptz))`
 
 type askedQuestion struct {
@@ -221,6 +222,7 @@ type askedQuestion struct {
 	Source    *domain.SourceLoop      `json:"source"`
 	Guards    string                  `json:"guards"`
 	Allows    []domain.PermissionRule `json:"allows"`
+	Files     map[string]string       `json:"files"`
 
 	ExpiresAt  *time.Time           `json:"expires_at"`
 	Policy     domain.DefaultPolicy `json:"policy"`
@@ -295,7 +297,7 @@ func (c *closing) addCalls() {
 			}
 			questions = append(questions, askedQuestion{
 				ID: c.asked[i].QuestionID, Call: call.ID, Questions: call.Questions, AskedAt: c.asked[i].AskedAt, Source: call.Source,
-				Guards: call.Guards, Allows: call.Allows,
+				Guards: call.Guards, Allows: call.Allows, Files: call.Files,
 				ExpiresAt: times.ExpiresAt, Policy: times.DefaultPolicy, EscalateAt: times.EscalateAt,
 			})
 		}

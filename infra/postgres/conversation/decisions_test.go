@@ -170,7 +170,7 @@ func TestStore_ResolveQuestion_agreesWithResumes(t *testing.T) {
 			rows, _ := d.store.Pool.Query(t.Context(), `SELECT round = 2 FROM chats`)
 			resumed, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 			require.NoError(t, err)
-			require.Equal(t, chat.Resumes(state, open), resumed, "%s with %d open questions", state, open)
+			require.Equal(t, chat.Resumes(state, open, false), resumed, "%s with %d open questions", state, open)
 		}
 	}
 }

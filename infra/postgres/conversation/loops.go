@@ -136,14 +136,20 @@ func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce i
 			return err
 		}
 
-		var open int
+		var (
+			open    int
+			allowed bool // a call of the sub-agent, which has not started
+		)
 		if err := tx.QueryRow(ctx, `
-			SELECT count(*) FROM questions WHERE session_id = $1 AND state = 'open'
-			    AND loop_id = $2`, loop.SessionID, in.LoopID).Scan(&open); err != nil {
+			SELECT (SELECT count(*) FROM questions WHERE session_id = $2 AND state = 'open' AND loop_id = $3),
+			       EXISTS (SELECT 1 FROM questions g JOIN tool_calls t ON t.id = g.guards LEFT JOIN loops k ON k.id = t.id
+			               WHERE g.chat_id = $1 AND g.loop_id = $3 AND g.state = 'answered' AND t.status = 'pending' AND t.phase = 'queued'
+			               AND   coalesce(k.state, 'reserved') = 'reserved')`, loop.ChatID, loop.SessionID, in.LoopID).
+			Scan(&open, &allowed); err != nil {
 			return err
 		}
 
-		if open == 0 && (in.Asked || !in.Children) {
+		if open == 0 && (in.Asked || !in.Children) || allowed && in.Asked && !in.Children {
 			out.State = contract.Answered
 			return nil
 		}

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -16,13 +17,23 @@ import (
 // it back.
 const permitted = `NOT EXISTS (SELECT 1 FROM questions g WHERE g.guards = t.id AND g.state <> 'answered')`
 
-// Permitted reports whether the user has allowed the call. An answer that refused it has
-// ended the call.
-func (db *Base) Permitted(ctx context.Context, toolCallID string) (permitted bool, err error) {
-	err = db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM questions WHERE guards = $1 AND state = 'answered')`, toolCallID).
-		Scan(&permitted)
+// freed is a condition on the chat $1: the user has allowed a call of it that has not
+// started. A sub-agent is reserved before it starts.
+const freed = `EXISTS (
+	SELECT 1 FROM questions g JOIN tool_calls t ON t.id = g.guards LEFT JOIN loops k ON k.id = t.id
+	WHERE  g.chat_id = $1 AND g.state = 'answered' AND t.status = 'pending' AND t.phase = 'queued' AND coalesce(k.state, 'reserved') = 'reserved'
+	AND    ` + permitted + `)`
 
-	return permitted, pg.Fault("read permission", err)
+// Permission returns whether the user has allowed the call, and the files that it named
+// when they were asked. An answer that refused it has ended the call.
+func (db *Base) Permission(ctx context.Context, toolCallID string) (allowed bool, files map[string]string, err error) {
+	err = db.Pool.QueryRow(ctx, `
+		SELECT coalesce(files, '{}') FROM questions WHERE guards = $1 AND state = 'answered' LIMIT 1`, toolCallID).Scan(&files)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil, nil
+	}
+
+	return err == nil, files, pg.Fault("read permission", err)
 }
 
 // decideGuarded frees the call that an answered question has held back, or
@@ -60,8 +71,33 @@ func decideGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer
 		UPDATE sessions SET setup = jsonb_set(setup, '{permissions}', $2::jsonb || coalesce(setup->'permissions', '[]'))
 		WHERE  id = $1 AND jsonb_array_length(coalesce(setup->'permissions', '[]')) + jsonb_array_length($2::jsonb) <= $3`,
 		q.SessionID, q.Allows, domain.MaxPermissionRules)
+	if err != nil {
+		return err
+	}
 
-	return err
+	return settleEqual(ctx, tx, q, by, answer)
+}
+
+// settleEqual answers the other open questions of the chat about equal calls: a yes for
+// the session covers them.
+func settleEqual(ctx context.Context, tx *pg.Tx, q domain.Question, by, answer string) error {
+	rows, _ := tx.Query(ctx, `
+		UPDATE questions SET state = 'answered', answer = $4, resolved_by = $5, resolved_at = now()
+		WHERE  session_id = $1 AND chat_id = $2 AND state = 'open' AND guards IS NOT NULL AND allows = $3::jsonb
+		RETURNING `+questionColumns, q.SessionID, q.ChatID, q.Allows, json.RawMessage(answer), by)
+
+	equal, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.Question])
+	if err != nil {
+		return err
+	}
+
+	for _, other := range equal {
+		if err := settleQuestion(ctx, tx, other, domain.CallDone, answer, "answered", by); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // allowAlways gives the owner of the session the rules of domains that an answer

@@ -194,9 +194,9 @@ func completePausedTurns(ctx context.Context, tx *pg.Tx, chatID domain.ChatID, s
 	return nil
 }
 
-// resumeWaitingChat starts the next round of a chat whose last question was answered:
-// the same chat_id, chat:start with trigger answer. The conditions of its statement are
-// those of chat.Resumes.
+// resumeWaitingChat starts the next round of a chat whose last question was answered, or
+// one of whose calls the user has allowed: the same chat_id, chat:start with trigger
+// answer. The conditions of its statement are those of chat.Resumes.
 func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID) error {
 	var (
 		mode     domain.Mode
@@ -206,7 +206,8 @@ func resumeWaitingChat(ctx context.Context, tx *pg.Tx, sessionID domain.SessionI
 	err := tx.QueryRow(ctx, `
 		UPDATE chats SET state = 'running', round = round + 1, waiting_reason = 'model', finish_reason = NULL,
 		       started_at = now(), wake_pending = true
-		WHERE  id = $1 AND state = 'parked' AND NOT EXISTS (SELECT 1 FROM questions WHERE chat_id = $1 AND state = 'open')
+		WHERE  id = $1 AND state = 'parked'
+		AND    (NOT EXISTS (SELECT 1 FROM questions WHERE chat_id = $1 AND state = 'open') OR `+freed+`)
 		RETURNING mode, headless`, chatID).Scan(&mode, &headless)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // more questions are open, or the chat has not parked yet
