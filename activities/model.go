@@ -299,7 +299,7 @@ func refusesImages(model domain.Model, err error) bool {
 func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []domain.Block) (contract.CallModelOut, error) {
 	closing := m.closing(domain.TurnCompleted, blocks)
 	closing.ContextWindow, closing.FaultsOver = m.model.ContextWindow, m.turn.Faults.Count > 0
-	closing.ReasoningField = reply.ReasoningField
+	closing.ReasoningField, closing.ServerMembers = reply.ReasoningField, reply.ServerMembers
 	out := contract.CallModelOut{EntryID: m.turn.EntryID, Outcome: contract.OutcomeCompleted}
 
 	for i := range reply.Calls {
@@ -412,7 +412,7 @@ func (m *modelCall) plan(ctx context.Context, requested domain.RequestedCall, re
 func (m *modelCall) planned(requested domain.RequestedCall) domain.PlannedCall {
 	call := domain.PlannedCall{
 		ID: domain.NewToolCallID(), ServerCallID: requested.ID, ToolName: requested.Name,
-		Arguments: domain.CleanText(requested.Arguments),
+		Arguments: domain.CleanText(requested.Arguments), ServerMembers: requested.ServerMembers,
 	}
 	if call.ToolName == tools.AskUserQuestion {
 		call.Arguments = questions.Declared(call.Arguments)

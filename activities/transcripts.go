@@ -115,6 +115,9 @@ func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 		ID: m.turn.EntryID, Sequence: m.turn.Sequence, Role: domain.RoleAssistant, Status: closing.Status, ChatID: m.key.ChatID,
 		Blocks: closing.Blocks, Model: closing.Model, InputTokens: cmp.Or(closing.PromptTokens, closing.Usage.InputTokens), ReasoningField: closing.ReasoningField,
 	}
+
+	turn.ServerMembers = closing.ServerMembers
+
 	for _, call := range closing.Calls {
 		status, result := domain.CallPending, ""
 
@@ -127,7 +130,7 @@ func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 
 		turn.Calls = append(turn.Calls, domain.ToolCall{
 			ID: call.ID, ToolName: call.ToolName, DisplayName: call.DisplayName, Arguments: call.Arguments,
-			Status: status, Result: result, ServerCallID: call.ServerCallID,
+			Status: status, Result: result, ServerCallID: call.ServerCallID, ServerMembers: call.ServerMembers,
 		})
 	}
 
@@ -239,7 +242,7 @@ func transcriptBytes(transcript domain.Transcript) uint32 {
 
 	bytes := each + len(transcript.Summary)
 	for _, turn := range transcript.Turns {
-		bytes += each
+		bytes += each + len(turn.ServerMembers)
 		for _, part := range turn.Parts {
 			bytes += each + len(part.Text)
 		}
@@ -249,7 +252,7 @@ func transcriptBytes(transcript domain.Transcript) uint32 {
 		}
 
 		for _, call := range turn.Calls {
-			bytes += each*(1+len(call.Images)) + len(call.Arguments) + len(call.Result) + len(call.ServerCallID)
+			bytes += each*(1+len(call.Images)) + len(call.Arguments) + len(call.Result) + len(call.ServerCallID) + len(call.ServerMembers)
 		}
 	}
 

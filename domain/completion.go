@@ -25,6 +25,13 @@ type PromptMessage struct {
 
 	Reasoning      string // what the model thought
 	ReasoningField string // ReasoningContent or Reasoning, as the server sent it
+
+	ServerMembers string // what the model server sent with it and needs back, as a JSON object; empty: nothing
+}
+
+// HasServerMembers reports whether the message or a call of it has ServerMembers.
+func (m PromptMessage) HasServerMembers() bool {
+	return m.ServerMembers != "" || slices.ContainsFunc(m.Calls, func(c PromptCall) bool { return c.ServerMembers != "" })
 }
 
 // PromptCall is an earlier tool call in a prompt.
@@ -33,6 +40,8 @@ type PromptCall struct {
 	ServerID  string // by which the model server knows the call; empty: it gave none
 	Name      string
 	Arguments string
+
+	ServerMembers string // as of PromptMessage
 }
 
 // ToolSpec describes a tool to the model.
@@ -45,10 +54,13 @@ type ToolSpec struct {
 // RequestedCall is a tool call as the model asked for it. ID is as the server
 // gave it: it may be empty, or that of another call. Arguments is JSON text as
 // the model wrote it: it may be malformed.
+// Name is empty where the server sent none. ServerMembers are as of PromptMessage.
 type RequestedCall struct {
 	ID        string
 	Name      string
 	Arguments string
+
+	ServerMembers string
 }
 
 // DeltaKind says what a piece of a streamed answer belongs to.
@@ -76,6 +88,8 @@ type Reply struct {
 	Model        string // the model that answered
 
 	ReasoningField string // in which the server sent Thinking; empty: there is none
+
+	ServerMembers string // as of PromptMessage
 }
 
 // Model is one entry of the model list (docs/rest.md#service).

@@ -112,6 +112,7 @@ type ClosingTurn struct {
 	FailureReason  string
 	Calls          []PlannedCall
 	ReasoningField string // of the Reply
+	ServerMembers  string // of the Reply
 
 	Rejected   bool   // the answer does not follow the chat's output_schema
 	Reminded   bool   // the request to the model held the chat's memories
@@ -158,6 +159,8 @@ type PlannedCall struct {
 	// Claimant is a nonce of the process that runs the call as soon as it is in the
 	// ledger; empty: its run has it begun.
 	Claimant string
+
+	ServerMembers string // of the RequestedCall
 }
 
 // Settlement is the result of a call that was settled where it was read.
@@ -256,6 +259,7 @@ type TranscriptTurn struct {
 	InputTokens int64
 
 	ReasoningField string // in which the model server sent the turn's thinking; empty: none
+	ServerMembers  string // of the Reply
 }
 
 // Retry says why a model call is tried again, and when.

@@ -125,6 +125,8 @@ type ToolCall struct {
 	Images      []CallImage  `json:"images,omitempty" doc:"The images of its result; left out: none."`
 
 	ServerCallID string `json:"-"` // the id that the model server gave the call; clients do not see it
+
+	ServerMembers string `json:"-"` // what the model server sent with the call and needs back
 }
 
 // PendingQuestionRef points from a tool call to its open question.

@@ -1,6 +1,9 @@
 package domain
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Fields of a chat-completions message in which model servers send what a model
 // thinks, and in which they want it back.
@@ -8,6 +11,19 @@ const (
 	ReasoningContent = "reasoning_content"
 	Reasoning        = "reasoning"
 )
+
+// MaxServerMembers bounds, in bytes, what a model server sends with one turn that goes back
+// to it. A turn with more keeps none: signatures cannot be shortened.
+const MaxServerMembers = 256 << 10
+
+// KeepableMembers reports whether members of a model server can be stored.
+func KeepableMembers(text string) bool {
+	if text == "" {
+		return true
+	}
+
+	return len(text) <= MaxServerMembers && CleanText(text) == text && strings.HasPrefix(text, "{") && json.Valid([]byte(text))
+}
 
 // MaxServerCallID bounds the id that a model server gives a tool call, in bytes.
 // Some gateways put the signature of the model's thinking into it.

@@ -69,6 +69,10 @@ func Build(in Input) domain.Prompt {
 			p.Messages, remembered = append(p.Messages, Text("user", reminded(transcript.Recalled))), true
 		}
 
+		if in.Model.ReasoningHistory == domain.ReasoningNone {
+			t.ServerMembers = "" // they may hold reasoning
+		}
+
 		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures)...)
 		p.Messages = append(p.Messages, shown.of(t)...)
 
@@ -158,6 +162,10 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 	}
 
 	message := Text("assistant", said)
+	if t.Model == model {
+		message.ServerMembers = t.ServerMembers
+	}
+
 	if thinking {
 		if message.Reasoning = reasoningOf(model, t); message.Reasoning != "" {
 			message.ReasoningField = t.ReasoningField
@@ -172,7 +180,7 @@ func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures
 
 		asked := domain.PromptCall{ID: call.ID, Name: call.ToolName, Arguments: validJSON(call.Arguments)}
 		if t.Model == model { // another model's server gave ids in its own shape
-			asked.ServerID = call.ServerCallID
+			asked.ServerID, asked.ServerMembers = call.ServerCallID, call.ServerMembers
 		}
 
 		message.Calls = append(message.Calls, asked)

@@ -13,14 +13,21 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 
 	assistant := func(model, field string) domain.TranscriptTurn {
 		return domain.TranscriptTurn{
-			Role: domain.RoleAssistant, Model: model, ReasoningField: field,
+			Role: domain.RoleAssistant, Model: model, ReasoningField: field, ServerMembers: `{"signature":"turn"}`,
 			Blocks: []domain.Block{
 				{Type: domain.BlockThinking, Content: "h"},
 				{Type: domain.BlockText, Content: "look"},
 				{Type: domain.BlockThinking, Content: "m"},
 			},
 			Calls: []domain.ToolCall{
-				{ID: "call_own", ServerCallID: "functions.Bash:0", ToolName: "Bash", Arguments: "{}", Status: domain.CallDone},
+				{
+					ID:            "call_own",
+					ServerCallID:  "functions.Bash:0",
+					ToolName:      "Bash",
+					Arguments:     "{}",
+					Status:        domain.CallDone,
+					ServerMembers: `{"signature":"call"}`,
+				},
 			},
 		}
 	}
@@ -48,6 +55,13 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 				}
 
 				require.Equal(t, "call_own", m.Calls[0].ID)
+				require.Equal(
+					t,
+					turn.Model == "m",
+					m.ServerMembers == `{"signature":"turn"}`,
+					"another model's members are not this server's",
+				)
+				require.Equal(t, turn.Model == "m", m.Calls[0].ServerMembers == `{"signature":"call"}`)
 				reasoning, fields, ids = append(reasoning, m.Reasoning), append(fields, m.ReasoningField), append(ids, m.Calls[0].ServerID)
 			}
 		}

@@ -84,6 +84,7 @@ func TestRelay_silence(t *testing.T) {
 				y.run(ctx, &http.Response{Body: in})
 
 				_ = in.Close()
+
 				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the source notices that nobody reads
 
 				text := w.Body.String()

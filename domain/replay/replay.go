@@ -46,7 +46,8 @@ type Step struct {
 
 	Checkpoint *transfer.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
 
-	ServerCallID string `json:"server_call_id,omitempty"` // with the event that adds a tool call
+	ServerCallID  string `json:"server_call_id,omitempty"` // with the event that adds a tool call
+	ServerMembers string `json:"server_members,omitempty"` // of the same call
 }
 
 // Entry is what the store holds of a turn and its events do not say.
@@ -58,6 +59,7 @@ type Entry struct {
 	Compaction    json.RawMessage      `json:"compaction,omitempty"`
 
 	ReasoningField string `json:"reasoning_field,omitempty"`
+	ServerMembers  string `json:"server_members,omitempty"`
 }
 
 // Names of steps that are no events. At a cut the playback was interrupted, and

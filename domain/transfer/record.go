@@ -115,6 +115,7 @@ type EntryRecord struct {
 	EndedAt              *time.Time           `json:"ended_at"`
 	Calls                []CallRecord         `json:"tool_calls"`
 	ReasoningField       string               `json:"reasoning_field,omitempty"` // in which the model server sent the turn's thinking
+	ServerMembers        string               `json:"server_members,omitempty"`  // what the model server sent with the turn and needs back
 }
 
 // Usage is what the chat has used, as its end reported it.
@@ -151,7 +152,8 @@ type CallRecord struct {
 	Connections []domain.Connection   `json:"connections,omitempty"`
 	Images      []domain.CallImage    `json:"images,omitempty"`
 
-	ServerCallID string `json:"server_call_id,omitempty"` // the id that the model server gave the call
+	ServerCallID  string `json:"server_call_id,omitempty"` // the id that the model server gave the call
+	ServerMembers string `json:"server_members,omitempty"` // what it sent with the call and needs back
 }
 
 // QuestionRecord is the question that a call asked.

@@ -18,9 +18,11 @@ type answer struct {
 	thinking strings.Builder
 	pieces   map[domain.DeltaKind]*prose
 	calls    assembler
+	members  members
 	used     counts
 	deltas   bool // a piece of the answer came, other than as a whole message
 	finish   string
+	last     string // delta of the last chunk, as JSON
 	begun    bool
 	stopped  error // what onDelta refused with
 }
@@ -28,7 +30,7 @@ type answer struct {
 var kinds = []domain.DeltaKind{domain.DeltaThinking, domain.DeltaText}
 
 func newAnswer(model string, onDelta func(domain.Delta) error) *answer {
-	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: model}}
+	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: model}, members: members{}}
 	a.pieces = map[domain.DeltaKind]*prose{
 		domain.DeltaThinking: {emit: func(text string) error { return a.say(&a.thinking, domain.DeltaThinking, text) }},
 		domain.DeltaText:     {emit: func(text string) error { return a.say(&a.text, domain.DeltaText, text) }},
@@ -49,6 +51,12 @@ func (a *answer) add(c chunk) error {
 	if !has {
 		return nil
 	}
+
+	if a.finish != "" && one.finish != "" && one.delta.Raw == a.last {
+		return nil // the last chunk once more
+	}
+
+	a.last = one.delta.Raw
 
 	delta, whole := readSaid(one.delta), readSaid(one.message)
 	if a.reply.ReasoningField == "" {
@@ -78,6 +86,8 @@ func (a *answer) add(c chunk) error {
 }
 
 func (a *answer) addPiece(s said) error {
+	a.members.addMessage(s.of, false)
+
 	for _, p := range s.parts {
 		if err := a.pieces[p.kind].add(p.text); err != nil {
 			return err
@@ -93,6 +103,8 @@ func (a *answer) addPiece(s said) error {
 
 // reconcile takes a whole message that came after its pieces: what they lack of it.
 func (a *answer) reconcile(s said) error {
+	a.members.addMessage(s.of, true)
+
 	whole := map[domain.DeltaKind]string{}
 	for _, p := range s.parts {
 		whole[p.kind] += p.text
@@ -159,10 +171,29 @@ func (a *answer) end(c *Client, cause error) error {
 	}
 
 	calls := a.calls.finish()
-	a.reply.Calls = calls
+	a.reply.Calls, a.reply.ServerMembers = calls, a.members.text()
+	a.boundMembers()
+
 	a.reply.FinishReason = finishReason(a.finish, len(calls) > 0)
 
 	return nil
+}
+
+// boundMembers drops the members of a turn that has too many of them.
+func (a *answer) boundMembers() {
+	size := len(a.reply.ServerMembers)
+	for _, call := range a.reply.Calls {
+		size += len(call.ServerMembers)
+	}
+
+	if size <= domain.MaxServerMembers {
+		return
+	}
+
+	a.reply.ServerMembers = ""
+	for i := range a.reply.Calls {
+		a.reply.Calls[i].ServerMembers = ""
+	}
 }
 
 // finishReason maps a server's word to the four that the domain knows. Some

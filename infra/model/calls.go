@@ -33,6 +33,8 @@ type building struct {
 	last      string          // the last fragment
 	fragments int
 	sofar     bool // each fragment starts with the one before
+
+	members members
 }
 
 // read takes the fragments of one chunk.
@@ -60,9 +62,11 @@ func (a *assembler) add(f fragment) *domain.ModelError {
 			return refused(fmt.Sprintf("the model asked for more than %d tool calls at once", maxToolCalls))
 		}
 
-		call = &building{id: f.id, chunk: a.chunk}
+		call = &building{id: f.id, chunk: a.chunk, members: members{}}
 		a.calls = append(a.calls, call)
 	}
+
+	call.members.addCall(f.of, false)
 
 	if !call.indexed {
 		call.index, call.indexed = f.index, f.indexed
@@ -192,6 +196,8 @@ func (a *assembler) whole(calls gjson.Result) *domain.ModelError {
 
 		switch {
 		case call != nil:
+			call.members.addCall(f.of, true)
+
 			if arguments := call.whole(); !isObject(arguments) && isObject(f.arguments) {
 				call.arguments.Reset()
 				call.arguments.WriteString(f.arguments)
@@ -239,7 +245,7 @@ func (a *assembler) finish() []domain.RequestedCall {
 			call.id = ""
 		}
 
-		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments})
+		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments, ServerMembers: call.members.text()})
 	}
 
 	return out

@@ -60,10 +60,11 @@ type said struct {
 	parts []part // the thinking and the text, in order
 	field string // the member that had the thinking; empty: none, or the content
 	calls gjson.Result
+	of    gjson.Result // the message or its piece
 }
 
 func readSaid(message gjson.Result) said {
-	s := said{calls: message.Get("tool_calls")}
+	s := said{calls: message.Get("tool_calls"), of: message}
 
 	for _, name := range thinkingMembers {
 		if text := allText(message.Get(name)); text != "" {
@@ -132,10 +133,11 @@ type fragment struct {
 	id, name  string
 	arguments string // JSON text
 	object    bool   // the arguments came as an object instead of as its text
+	of        gjson.Result
 }
 
 func readFragment(call gjson.Result) fragment {
-	f := fragment{id: word(call.Get("id")), name: word(call.Get("function.name"))}
+	f := fragment{id: word(call.Get("id")), name: word(call.Get("function.name")), of: call}
 	f.index, f.indexed = number(call.Get("index"))
 
 	switch arguments := call.Get("function.arguments"); arguments.Type {

@@ -28,7 +28,8 @@ var (
 	// too small.
 	overflowWindow = regexp.MustCompile(
 		`(max(imum)?|model'?s?|total|available|supported|loaded)[ _-](allowed |model |prompt |input |context )*` +
-			`(context|prompt|input|model)[ _-]?(length|window|size|limit|tokens?)|context[ _-](length|window|size|limit|shift)|model (token|context) limit|\bn_ctx\b`,
+			`(context|prompt|input|model)[ _-]?(length|window|size|limit|tokens?)|` +
+			`context[ _-](length|window|size|limit|shift)|model (token|context) limit|\bn_ctx\b`,
 	)
 	overflowExcess = regexp.MustCompile(
 		`exceed|too (long|large|big|many|small)|longer|larger|greater|bigger|more than|only|however|over(flow)?|not fit|>|reduce|` +

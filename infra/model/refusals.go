@@ -17,6 +17,7 @@ type feature string
 
 const (
 	featureReasoning  feature = "reasoning"                  // of earlier turns
+	featureMembers    feature = "members of the server"      // that it sent with earlier turns
 	featureUsage      feature = "stream_options"             // the report of the tokens
 	featureSchema     feature = "response_format"            // the loop checks the answer in any case
 	featureToolSchema feature = "response_format with tools" // servers that take one of the two
@@ -25,7 +26,11 @@ const (
 // namedFeatures are the words by which an error names a feature, in lower case.
 var namedFeatures = map[feature]*regexp.Regexp{
 	featureReasoning: regexp.MustCompile(`reasoning|thinking`),
-	featureUsage:     regexp.MustCompile(`stream_?options|include_usage`),
+	featureMembers: regexp.MustCompile(
+		`signature|extra_content|extra[_ ](inputs|fields|forbidden)|` +
+			`(unknown|unrecognized|unexpected|additional) (\w+ )?(field|parameter|name|member|key|propert)`,
+	),
+	featureUsage: regexp.MustCompile(`stream_?options|include_usage`),
 	featureSchema: regexp.MustCompile(
 		`response_?format|response mime type|json[_ ]?(schema|mode|object)|structured (output|response)|guided_|grammar|constrained`,
 	),
@@ -39,6 +44,7 @@ var thisSchema = regexp.MustCompile(`invalid[_ ](json[_ ])?schema|schema is (not
 func features(p domain.Prompt, without map[feature]bool) map[feature]bool {
 	has := map[feature]bool{featureUsage: true}
 	has[featureReasoning] = slices.ContainsFunc(p.Messages, func(m domain.PromptMessage) bool { return m.Reasoning != "" })
+	has[featureMembers] = slices.ContainsFunc(p.Messages, domain.PromptMessage.HasServerMembers)
 	has[featureSchema] = len(p.Schema) > 0
 	has[featureToolSchema] = len(p.Schema) > 0 && len(p.Tools) > 0
 
@@ -74,8 +80,12 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 		return featureSchema, true
 	case refused && names(featureReasoning):
 		return featureReasoning, true
+	case refused && names(featureMembers):
+		return featureMembers, true
 	case refused && has[featureReasoning]: // a server that does not name the field that it does not know
 		return featureReasoning, false
+	case refused && has[featureMembers]:
+		return featureMembers, false
 	case (refused || broken) && has[featureToolSchema]:
 		return featureToolSchema, false
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
+	"github.com/tidwall/gjson"
 
 	"everloop/domain"
 )
@@ -22,12 +23,67 @@ type request struct {
 // message is one message on the wire. Content is a string or a list of parts,
 // and is always there. Reasoning is in one of its two fields.
 type message struct {
-	Role             string            `json:"role"`
-	Content          any               `json:"content"`
-	ReasoningContent string            `json:"reasoning_content,omitempty"`
-	Reasoning        string            `json:"reasoning,omitempty"`
-	ToolCalls        []openai.ToolCall `json:"tool_calls,omitempty"`
-	ToolCallID       string            `json:"tool_call_id,omitempty"`
+	Role             string     `json:"role"`
+	Content          any        `json:"content"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+
+	members string
+}
+
+// MarshalJSON adds what the server sent with the message. Thinking that was in a list of parts
+// goes back in such a list.
+func (m message) MarshalJSON() ([]byte, error) {
+	type wire message
+
+	if thinking := gjson.Get(m.members, "content"); thinking.IsArray() {
+		var list []any
+		for _, part := range thinking.Array() {
+			list = append(list, json.RawMessage(part.Raw))
+		}
+
+		if text, is := m.Content.(string); is && text != "" {
+			list = append(list, openai.ChatMessagePart{Type: openai.ChatMessagePartTypeText, Text: text})
+		}
+
+		m.Content = list
+	}
+
+	return withMembers(wire(m), m.members, messageMembers)
+}
+
+// toolCall is an earlier call of a tool.
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function functionCall `json:"function"`
+
+	members string
+}
+
+// MarshalJSON adds what the server sent with the call.
+func (c toolCall) MarshalJSON() ([]byte, error) {
+	type wire toolCall
+
+	c.Function.members = member(c.members, "function")
+
+	return withMembers(wire(c), c.members, callMembers)
+}
+
+type functionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+
+	members string
+}
+
+// MarshalJSON adds what the server sent with the function of the call.
+func (f functionCall) MarshalJSON() ([]byte, error) {
+	type wire functionCall
+
+	return withMembers(wire(f), f.members, functionMembers)
 }
 
 // encode writes a prompt as the body of a streamed request that asks for usage, without
@@ -45,7 +101,11 @@ func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
 
 	ids := newCallIDs(p.Messages)
 	for _, m := range p.Messages {
-		sent := message{Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls, ids)}
+		sent := message{Role: m.Role, Content: content(m.Parts), ToolCalls: toolCalls(m.Calls, ids, has[featureMembers])}
+		if has[featureMembers] {
+			sent.members = m.ServerMembers
+		}
+
 		if m.ToolCallID != "" {
 			sent.ToolCallID = ids.of(m.ToolCallID)
 		}
@@ -129,13 +189,18 @@ func content(parts []domain.ContentPart) any {
 // unnamed is sent as the name of a call that came without one: servers refuse an empty name.
 const unnamed = "unnamed"
 
-func toolCalls(calls []domain.PromptCall, ids *callIDs) []openai.ToolCall {
-	out := make([]openai.ToolCall, 0, len(calls))
+func toolCalls(calls []domain.PromptCall, ids *callIDs, members bool) []toolCall {
+	out := make([]toolCall, 0, len(calls))
 	for _, call := range calls {
-		out = append(out, openai.ToolCall{
-			ID: ids.of(call.ID), Type: openai.ToolTypeFunction,
-			Function: openai.FunctionCall{Name: cmp.Or(call.Name, unnamed), Arguments: sendable(call.Arguments)},
-		})
+		sent := toolCall{
+			ID: ids.of(call.ID), Type: string(openai.ToolTypeFunction),
+			Function: functionCall{Name: cmp.Or(call.Name, unnamed), Arguments: sendable(call.Arguments)},
+		}
+		if members {
+			sent.members = call.ServerMembers
+		}
+
+		out = append(out, sent)
 	}
 
 	return out

@@ -32,7 +32,69 @@ var answers = map[string]struct {
 	calls          []domain.RequestedCall
 	text, thinking string
 	field          string
+	members        string // of the message
 }{
+	"OpenAI": {
+		chunks: []string{
+			`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{"content":"Lo"},"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{"content":"ok."},"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_abc","type":"function","function":{"name":"Bash","arguments":""}}]},` +
+				`"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"com"}}]},"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"mand\": \"ls\"}"}}]},"logprobs":null,"finish_reason":null}`,
+			`{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}`,
+		},
+		whole: `{"index":0,"message":{"role":"assistant","content":"Look.","refusal":null,"annotations":[],"tool_calls":[{"id":"call_abc",` +
+			`"type":"function","function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}]},"logprobs":null,"finish_reason":"tool_calls"}`,
+		calls: []domain.RequestedCall{bashCall("call_abc")},
+		text:  "Look.",
+	},
+	"Gemini": {
+		chunks: []string{
+			`{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"function-call-1","type":"function","function":{"name":"Bash",` +
+				`"arguments":"{\"command\": \"ls\"}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}}`,
+			`{"index":0,"delta":{"role":"assistant"},"finish_reason":"stop"}`,
+		},
+		whole: `{"index":0,"message":{"role":"assistant","tool_calls":[{"id":"function-call-1","type":"function","function":{"name":"Bash",` +
+			`"arguments":"{\"command\": \"ls\"}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]},"finish_reason":"tool_calls"}`,
+		calls: []domain.RequestedCall{
+			{
+				ID:            "function-call-1",
+				Name:          "Bash",
+				Arguments:     listFiles,
+				ServerMembers: `{"extra_content":{"google":{"thought_signature":"c2ln"}}}`,
+			},
+		},
+	},
+	"Mistral, thinking": {
+		chunks: []string{
+			`{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}`,
+			`{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"h"}]}]},"finish_reason":null}`,
+			`{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"m"}],"closed":true}]},"finish_reason":null}`,
+			`{"index":0,"delta":{"content":"Look."},"finish_reason":"stop"}`,
+		},
+		whole: `{"index":0,"message":{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"h"},` +
+			`{"type":"text","text":"m"}],"closed":true},{"type":"text","text":"Look."}]},"finish_reason":"stop"}`,
+		text: "Look.", thinking: "hm",
+		members: `{"content":[{"closed":true,"thinking":[{"text":"h","type":"text"},{"text":"m","type":"text"}],"type":"thinking"}]}`,
+	},
+	"Anthropic behind a gateway": {
+		chunks: []string{
+			`{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":"h","thinking_blocks":[{"type":"thinking","thinking":"h"}]}}`,
+			`{"index":0,"delta":{"content":"","reasoning_content":"m","thinking_blocks":[{"type":"thinking","thinking":"m"}]}}`,
+			`{"index":0,"delta":{"content":"","reasoning_content":"","thinking_blocks":[{"type":"thinking","thinking":"","signature":"c2ln"}]}}`,
+			`{"index":0,"delta":{"content":null,"tool_calls":[{"id":"toolu_01A","type":"function","index":0,"function":{"name":"Bash",` +
+				`"arguments":""}}]}}`,
+			`{"index":0,"delta":{"tool_calls":[{"type":"function","index":0,"function":{"arguments":"{\"command\": \"ls\"}"}}]}}`,
+			`{"index":0,"delta":{},"finish_reason":"tool_calls"}`,
+		},
+		whole: `{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm","thinking_blocks":[{"type":"thinking",` +
+			`"thinking":"hm","signature":"c2ln"}],"tool_calls":[{"id":"toolu_01A","type":"function","index":0,"function":{"name":"Bash",` +
+			`"arguments":"{\"command\": \"ls\"}"}}]},"finish_reason":"tool_calls"}`,
+		calls: []domain.RequestedCall{bashCall("toolu_01A")}, thinking: "hm", field: domain.ReasoningContent,
+		members: `{"thinking_blocks":[{"signature":"c2ln","thinking":"hm","type":"thinking"}]}`,
+	},
 	"vLLM, Hermes parser": {
 		chunks: []string{
 			`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`,
@@ -188,9 +250,9 @@ var answers = map[string]struct {
 	"OpenRouter, gpt-oss": {
 		chunks: []string{
 			`{"index":0,"delta":{"role":"assistant","content":"","reasoning":"h","reasoning_details":[{"type":"reasoning.text",` +
-				`"text":"h","format":null,"index":0}]},"finish_reason":null,"native_finish_reason":null,"logprobs":null}`,
+				`"text":"h","index":0}]},"finish_reason":null,"native_finish_reason":null,"logprobs":null}`,
 			`{"index":0,"delta":{"role":"assistant","content":"","reasoning":"m","reasoning_details":[{"type":"reasoning.text",` +
-				`"text":"m","format":null,"index":0}]},"finish_reason":null,"native_finish_reason":null,"logprobs":null}`,
+				`"text":"m","index":0}]},"finish_reason":null,"native_finish_reason":null,"logprobs":null}`,
 			`{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"id":"call_f3f8b8d2a6e94bd5","index":0,` +
 				`"type":"function","function":{"name":"Bash","arguments":""}}]},"finish_reason":null}`,
 			`{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"type":"function","function":{` +
@@ -200,10 +262,11 @@ var answers = map[string]struct {
 		},
 		whole: `{"logprobs":null,"finish_reason":"tool_calls","native_finish_reason":"stop",
 			"index":0,"message":{"role":"assistant","content":"","refusal":null,"reasoning":"hm",
-			"reasoning_details":[{"type":"reasoning.text","text":"hm"}],
+			"reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}],
 			"tool_calls":[{"id":"call_f3f8b8d2a6e94bd5","index":0,"type":"function",
 			"function":{"name":"Bash","arguments":"{\"command\": \"ls\"}"}}]}}`,
 		calls: []domain.RequestedCall{bashCall("call_f3f8b8d2a6e94bd5")}, thinking: "hm", field: domain.Reasoning,
+		members: `{"reasoning_details":[{"index":0,"text":"hm","type":"reasoning.text"}]}`,
 	},
 	"both reasoning fields with the same text": {
 		chunks: []string{
@@ -296,7 +359,7 @@ func TestClient_Stream_readsTheAnswersOfKnownServers(t *testing.T) {
 
 			want := domain.Reply{
 				Text: a.text, Thinking: a.thinking, ReasoningField: a.field, Calls: a.calls, FinishReason: "stop", Model: "m",
-				Usage: domain.Usage{InputTokens: 11, OutputTokens: 7},
+				ServerMembers: a.members, Usage: domain.Usage{InputTokens: 11, OutputTokens: 7},
 			}
 			if len(a.calls) > 0 {
 				want.FinishReason = "tool_calls"

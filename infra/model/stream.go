@@ -85,7 +85,7 @@ func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, err
 
 	var first error
 
-	for guessed := false; ; {
+	for {
 		res, words, err := c.request(ctx, p, without)
 		if err == nil {
 			c.refusals.add(p.Model, refused)
@@ -93,12 +93,12 @@ func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, err
 		}
 
 		f, named := suspect(err, words, features(p, without))
-		if f == "" || guessed && !named {
+		if f == "" {
 			return nil, blamed(first, err)
 		}
 
-		if !named {
-			guessed, first = true, err
+		if !named && first == nil {
+			first = err
 		}
 
 		without[f] = true

@@ -99,7 +99,7 @@ func (s *source) renamed(moments []moment, names eventarchive.Names) ([]replay.S
 			step.Entry = renamedEntry(*m.entry, names)
 		}
 
-		step.ServerCallID = s.serverCallID(m)
+		step.ServerCallID, step.ServerMembers = s.ofServer(m)
 		if m.checkpoint != nil {
 			k := *m.checkpoint
 			k.ID, k.TurnID = domain.CheckpointID(names.IDs[string(k.ID)]), domain.TurnID(names.IDs[string(k.TurnID)])
@@ -112,31 +112,31 @@ func (s *source) renamed(moments []moment, names eventarchive.Names) ([]replay.S
 	return steps, nil
 }
 
-// serverCallID is the model server's id of the call that a moment adds; events do
-// not have it.
-func (s *source) serverCallID(m moment) string {
+// ofServer returns the model server's id of the call that a moment adds, and what the server
+// sent with it; events do not have them.
+func (s *source) ofServer(m moment) (id, members string) {
 	if m.name != domain.EventTurnPatch {
-		return ""
+		return "", ""
 	}
 
 	p, err := parse(m.data)
 	if err != nil || p.ToolCall == nil || s.on[p.TurnID] == nil {
-		return ""
+		return "", ""
 	}
 
 	for _, call := range s.on[p.TurnID].Calls {
 		if call.ID == p.ToolCall.ID {
-			return call.ServerCallID
+			return call.ServerCallID, call.ServerMembers
 		}
 	}
 
-	return ""
+	return "", ""
 }
 
 func renamedEntry(e transfer.EntryRecord, names eventarchive.Names) *replay.Entry {
 	out := &replay.Entry{
 		Step: e.Step, ContextWindow: e.ContextWindow, Deprecated: e.Deprecated, Parts: RenamedParts(e.Parts, names),
-		ReasoningField: e.ReasoningField,
+		ReasoningField: e.ReasoningField, ServerMembers: e.ServerMembers,
 	}
 	if len(e.Compaction) > 0 {
 		if data, err := names.Data(e.Compaction); err == nil {

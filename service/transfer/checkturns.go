@@ -151,6 +151,10 @@ func (c *turnCheck) turn(e transfer.EntryRecord) error {
 		return badf("turn %q has impossible numbers", shorten(e.ID))
 	}
 
+	if !domain.KeepableMembers(e.ServerMembers) {
+		return badf("turn %q has server_members that cannot be stored", shorten(e.ID))
+	}
+
 	if len(e.Calls) > maxCalls {
 		return badf("turn %q has more than %d tool calls", shorten(e.ID), maxCalls)
 	}
@@ -217,6 +221,10 @@ func (c *turnCheck) call(call transfer.CallRecord) error {
 
 	if call.ServerCallID != "" && !domain.KeepableCallID(call.ServerCallID) {
 		return badf("tool call %q has a server_call_id that cannot be stored: too long, blank or with a NUL", shorten(call.ID))
+	}
+
+	if !domain.KeepableMembers(call.ServerMembers) {
+		return badf("tool call %q has server_members that cannot be stored", shorten(call.ID))
 	}
 
 	if q := call.Question; q != nil {

@@ -229,6 +229,14 @@ func TestArchivesThatAreRefusedLeaveNothingBehind(t *testing.T) {
 		"a server's call id that is too long": {signed, func(b *box) {
 			b.turn(1, func(e map[string]any) { call(e)["server_call_id"] = strings.Repeat("x", domain.MaxServerCallID+1) })
 		}},
+		"members of a server that are no object": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) { e["server_members"] = "[1]" })
+		}},
+		"members of a server that are too large": {signed, func(b *box) {
+			b.turn(1, func(e map[string]any) {
+				call(e)["server_members"] = `{"a":"` + strings.Repeat("x", domain.MaxServerMembers) + `"}`
+			})
+		}},
 		"a server's call id with a NUL": {signed, func(b *box) {
 			b.turn(1, func(e map[string]any) { call(e)["server_call_id"] = "a\x00" })
 		}},

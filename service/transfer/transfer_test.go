@@ -220,6 +220,7 @@ func (h *house) furnish() domain.Session {
 			ContextWindow:  1000,
 			Blocks:         text("I call a tool"),
 			ReasoningField: domain.ReasoningContent,
+			ServerMembers:  `{"signature":"turn"}`,
 			Calls: []domaintransfer.CallRecord{
 				{
 					ID:           call,
@@ -230,7 +231,7 @@ func (h *house) furnish() domain.Session {
 					Phase:        "finished",
 					Result:       "r",
 					CreatedAt:    at,
-					ServerCallID: "functions.Agent:0",
+					ServerCallID: "functions.Agent:0", ServerMembers: `{"signature":"call"}`,
 					Connections: []domain.Connection{
 						{Host: "example.org", Port: 443, Decision: domain.ConnectionAllowed, Count: 2, BytesSent: 3, BytesReceived: 4},
 					},

@@ -106,6 +106,8 @@ func newClosing(turn domain.ClosingTurn) *closing {
 		"over":     turn.FaultsOver && turn.LoopID == domain.RootLoop,
 	})
 
+	c.args["members"] = turn.ServerMembers
+
 	if turn.FaultsOver && turn.LoopID != domain.RootLoop {
 		c.parts += endFaults
 	}
@@ -133,6 +135,7 @@ var closeEntry = `
 		       cache_read_tokens = @cache_read, cache_write_tokens = @cache_write, cost_nano = @cost,
 		       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
 		       duration_ms = @duration, failure_reason = nullif(@failure, ''), reasoning_field = @reasoning, ended_at = now(),
+		       server_members = @members,
 		       memory_refs = CASE WHEN @reminded AND jsonb_typeof(e.memory_refs) = 'array' THEN (
 		           SELECT jsonb_agg(r.ref || '{"used": true}' ORDER BY r.place)
 		           FROM   jsonb_array_elements(e.memory_refs) WITH ORDINALITY AS r (ref, place)) ELSE e.memory_refs END
@@ -190,17 +193,18 @@ const addCalls = `,
 		FROM   chat c CROSS JOIN locked s LEFT JOIN loops l ON l.id = @loop),
 	calls AS (
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, result,
-		                        server_call_id, attempt, started_at, lease_until, claimed_by)
+		                        server_call_id, server_members, attempt, started_at, lease_until, claimed_by)
 		SELECT t.id, @session, @chat, changed.entry_id, t.number - 1, t.tool_name, t.display_name, t.arguments, t.status,
-		       CASE WHEN t.claimant <> '' AND alive.ok THEN 'running' ELSE t.phase END, t.result, t.server_call_id,
+		       CASE WHEN t.claimant <> '' AND alive.ok THEN 'running' ELSE t.phase END, t.result, t.server_call_id, t.members,
 		       CASE WHEN t.claimant <> '' AND alive.ok THEN 1 ELSE 0 END,
 		       CASE WHEN t.claimant <> '' AND alive.ok THEN now() END,
 		       CASE WHEN t.claimant <> '' AND alive.ok THEN now() + @lease::interval END,
 		       CASE WHEN t.claimant <> '' AND alive.ok THEN t.claimant END
 		FROM   changed CROSS JOIN alive CROSS JOIN unnest(
 			@call_ids::text[], @call_tools::text[], @call_displays::text[], @call_arguments::text[], @call_statuses::text[],
-			@call_phases::text[], @call_results::text[], @call_server_ids::text[], @call_claimants::text[])
-			WITH ORDINALITY AS t (id, tool_name, display_name, arguments, status, phase, result, server_call_id, claimant, number))`
+			@call_phases::text[], @call_results::text[], @call_server_ids::text[], @call_claimants::text[], @call_members::text[])
+			WITH ORDINALITY AS t (
+				id, tool_name, display_name, arguments, status, phase, result, server_call_id, claimant, members, number))`
 
 // addQuestions opens the questions of calls that ask the user.
 const addQuestions = `,
@@ -273,6 +277,7 @@ func (c *closing) addCalls() {
 	column("call_phases", func(p domain.PlannedCall) string { _, phase, _ := ledgerEntry(p); return phase })
 	column("call_results", func(p domain.PlannedCall) string { _, _, result := ledgerEntry(p); return result })
 	column("call_server_ids", func(p domain.PlannedCall) string { return p.ServerCallID })
+	column("call_members", func(p domain.PlannedCall) string { return p.ServerMembers })
 	column("call_claimants", func(p domain.PlannedCall) string { return p.Claimant })
 
 	c.args["lease"] = domain.CallLease

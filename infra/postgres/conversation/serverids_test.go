@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,12 +27,19 @@ func TestStore_CloseTurn_storesWhatTheModelServerNeedsBack(t *testing.T) {
 	closing := domain.ClosingTurn{
 		TurnKey: domain.TurnKey{SessionID: session.ID, ChatID: chat, LoopID: domain.RootLoop, Step: 1},
 		EntryID: domain.TurnID(entry), Attempt: 1, Status: domain.TurnCompleted, Model: "m", ReasoningField: domain.Reasoning,
-		Blocks: []domain.Block{{Type: domain.BlockThinking, Content: "hm"}},
+		ServerMembers: `{"reasoning_details":["\u0000"]}`,
+		Blocks:        []domain.Block{{Type: domain.BlockThinking, Content: "hm"}},
 	}
 	for _, id := range ids {
 		closing.Calls = append(
 			closing.Calls,
-			domain.PlannedCall{ID: domain.NewToolCallID(), ServerCallID: id, ToolName: "Bash", Arguments: "{}"},
+			domain.PlannedCall{
+				ID:            domain.NewToolCallID(),
+				ServerCallID:  id,
+				ToolName:      "Bash",
+				Arguments:     "{}",
+				ServerMembers: fmt.Sprintf(`{"signature":%q}`, id),
+			},
 		)
 	}
 
@@ -46,6 +54,12 @@ func TestStore_CloseTurn_storesWhatTheModelServerNeedsBack(t *testing.T) {
 	last := transcript.Turns[len(transcript.Turns)-1]
 	require.Equal(t, domain.Reasoning, last.ReasoningField)
 
+	require.Equal(t, closing.ServerMembers, last.ServerMembers)
+
+	for i, call := range last.Calls {
+		require.Equal(t, closing.Calls[i].ServerMembers, call.ServerMembers)
+	}
+
 	var got []string
 	for _, call := range last.Calls {
 		got = append(got, call.ServerCallID)
@@ -55,6 +69,7 @@ func TestStore_CloseTurn_storesWhatTheModelServerNeedsBack(t *testing.T) {
 
 	for _, e := range log.Events() {
 		require.NotContains(t, string(e.Data), "functions.Bash:0", "clients see Everloop's ids only")
+		require.NotContains(t, string(e.Data), "signature")
 	}
 
 	_, err = j.Pool.Exec(t.Context(), `UPDATE entries SET reasoning_field = 'content' WHERE id = $1`, entry)

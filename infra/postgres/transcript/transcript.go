@@ -57,8 +57,9 @@ var transcriptRows = `
 	SELECT h.id, h.sequence, h.recalled,
 	       CASE WHEN row_number() OVER newest = 1 THEN (SELECT compaction->>'summary_full' FROM last) END,
 	       e.id, e.sequence, e.chat_id, e.role, e.status, coalesce(e.prompt_tokens, e.input_tokens), e.model, e.reasoning_field,
+	       e.server_members,
 	       CASE WHEN coalesce(t.position, 0) = 0 THEN e.parts END, CASE WHEN coalesce(t.position, 0) = 0 THEN e.blocks END,
-	       t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result, t.server_call_id, t.images
+	       t.id, t.tool_name, t.display_name, t.arguments, t.status, t.result, t.server_call_id, t.server_members, t.images
 	FROM   head h LEFT JOIN ` + keptTurns(ThisBranch, `$5`) + ` ON true LEFT JOIN tool_calls t ON t.entry_id = e.id AND e.role = 'assistant'
 	WINDOW newest AS (ORDER BY e.sequence, t.position)
 	ORDER  BY e.sequence, t.position`
@@ -75,16 +76,17 @@ type transcriptRow struct {
 	chatID                              *domain.ChatID
 	role, status, model, reasoningField *string
 	sequence, inputTokens               *int64
-	summary                             *string
+	summary, members                    *string
 
-	callID, toolName, displayName, arguments, callStatus, result, serverCallID *string
-	images                                                                     []domain.CallImage
+	callID, toolName, displayName, arguments, callStatus, result, serverCallID, callMembers *string
+	images                                                                                  []domain.CallImage
 }
 
 func (r *transcriptRow) scan(row pgx.CollectableRow, out *domain.Transcript) error {
 	return row.Scan(&out.CompactionID, &out.CompactedAt, &out.Recalled, &r.summary,
-		&r.id, &r.sequence, &r.chatID, &r.role, &r.status, &r.inputTokens, &r.model, &r.reasoningField, &r.turn.Parts, &r.turn.Blocks,
-		&r.callID, &r.toolName, &r.displayName, &r.arguments, &r.callStatus, &r.result, &r.serverCallID, &r.images)
+		&r.id, &r.sequence, &r.chatID, &r.role, &r.status, &r.inputTokens, &r.model, &r.reasoningField, &r.members,
+		&r.turn.Parts, &r.turn.Blocks,
+		&r.callID, &r.toolName, &r.displayName, &r.arguments, &r.callStatus, &r.result, &r.serverCallID, &r.callMembers, &r.images)
 }
 
 // addTo appends the row's turn, unless the row before it was of the same turn, and
@@ -101,7 +103,7 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 	if n := len(out.Turns); n == 0 || out.Turns[n-1].ID != *r.id {
 		r.turn.ID, r.turn.Sequence, r.turn.ChatID = *r.id, *r.sequence, *r.chatID
 		r.turn.Model, r.turn.InputTokens = *r.model, *r.inputTokens
-		r.turn.ReasoningField = *r.reasoningField
+		r.turn.ReasoningField, r.turn.ServerMembers = *r.reasoningField, *r.members
 		r.turn.Role, r.turn.Status = domain.Role(*r.role), domain.TurnStatus(*r.status)
 		out.Turns = append(out.Turns, r.turn)
 	}
@@ -114,7 +116,7 @@ func (r *transcriptRow) addTo(out *domain.Transcript) {
 	turn.Calls = append(turn.Calls, domain.ToolCall{
 		ID: *r.callID, ToolName: *r.toolName, DisplayName: *r.displayName, Arguments: *r.arguments,
 		Status: domain.ToolCallStatus(*r.callStatus), Result: *r.result, ServerCallID: *r.serverCallID,
-		Images: r.images,
+		ServerMembers: *r.callMembers, Images: r.images,
 	})
 }
 

@@ -25,11 +25,11 @@ var entryColumns = `
 	e.blocks, e.parts, e.model, e.input_tokens, e.output_tokens, e.cache_read_tokens, e.cache_write_tokens, e.cost_nano,
 	e.duration_ms, e.context_window,
 	` + transcript.IsDeprecated("e", transcript.ThisBranch) + `, e.deprecated_on, e.failure_reason,
-	e.compaction, e.started_at, e.ended_at, e.reasoning_field,
+	e.compaction, e.started_at, e.ended_at, e.reasoning_field, e.server_members,
 	(SELECT coalesce(json_agg(json_build_object(
 			'id', t.id, 'tool_name', t.tool_name, 'display_name', t.display_name, 'arguments', t.arguments, 'status', t.status,
 			'phase', t.phase, 'result', t.result, 'started_at', t.started_at, 'duration_ms', t.duration_ms, 'created_at', t.created_at,
-			'server_call_id', t.server_call_id, 'connections', t.connections, 'images', t.images,
+			'server_call_id', t.server_call_id, 'server_members', t.server_members, 'connections', t.connections, 'images', t.images,
 			'question', (SELECT json_build_object('id', q.id, 'questions', q.questions, 'source_loop', q.source_loop, 'state', q.state,
 			    'answer', q.answer,
 			                                      'asked_at', q.asked_at, 'resolved_at', q.resolved_at)
@@ -72,6 +72,7 @@ func scanEntry(row pgx.CollectableRow) (transfer.EntryRecord, error) {
 		&e.StartedAt,
 		&e.EndedAt,
 		&e.ReasoningField,
+		&e.ServerMembers,
 		&calls,
 	)
 	if err != nil {

@@ -205,11 +205,11 @@ func (w *importWriter) turn(e transfer.EntryRecord) error {
 		                     attempt, max_attempt, blocks, parts, model, input_tokens, output_tokens, duration_ms, context_window,
 		                         deprecated_on,
 		                     failure_reason, compaction, started_at, ended_at, reasoning_field, cache_read_tokens, cache_write_tokens,
-		                         cost_nano)
+		                         cost_nano, server_members)
 		VALUES (@id, @session, @branch, @sequence, @parent, @chat, @loop, @fork, @kind, @role, @status, @step,
 		        1, 1, @blocks, @parts, @model, @input, @output, @duration, @window, @deprecated, @failure, @compaction, @started,
 		            @ended, @reasoning,
-		        @read, @written, @cost)`,
+		        @read, @written, @cost, @members)`,
 		pgx.NamedArgs{
 			"id":         e.ID,
 			"branch":     e.BranchID,
@@ -238,6 +238,7 @@ func (w *importWriter) turn(e transfer.EntryRecord) error {
 			"read":       e.CacheRead,
 			"written":    e.CacheWrite,
 			"cost":       e.Cost,
+			"members":    e.ServerMembers,
 		}); err != nil {
 		return err
 	}
@@ -266,14 +267,14 @@ func (w *importWriter) call(e transfer.EntryRecord, position int, call transfer.
 	if err := w.queue(`
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase,
 		    attempt, result,
-		                        started_at, duration_ms, created_at, server_call_id, connections, images)
+		                        started_at, duration_ms, created_at, server_call_id, server_members, connections, images)
 		VALUES (@id, @session, @chat, @entry, @position, @tool, @display, @arguments, @status, @phase, 1, @result, @started, @duration,
 		    @created,
-		        @server, @connections, @images)`,
+		        @server, @members, @connections, @images)`,
 		pgx.NamedArgs{
 			"id": call.ID, "chat": e.ChatID, "entry": e.ID, "position": position, "tool": call.ToolName, "display": call.DisplayName,
 			"arguments": call.Arguments, "status": call.Status, "phase": call.Phase, "result": call.Result, "started": call.StartedAt,
-			"duration": call.DurationMS, "created": call.CreatedAt, "server": call.ServerCallID,
+			"duration": call.DurationMS, "created": call.CreatedAt, "server": call.ServerCallID, "members": call.ServerMembers,
 			"connections": pg.NullIfEmpty(call.Connections), "images": pg.NullIfEmpty(call.Images),
 		}); err != nil || call.Question == nil {
 		return err

@@ -244,13 +244,14 @@ func (p stepPlayer) turnStart(ctx context.Context, step replay.Step, e playedEve
 
 	err = p.QueryRow(ctx, `
 		INSERT INTO entries (id, session_id, branch_id, sequence, parent_id, chat_id, loop_id, parent_fork_tool_call_id, kind, role, status,
-		                     step, attempt, blocks, parts, model, context_window, deprecated_on, reasoning_field)
+		                     step, attempt, blocks, parts, model, context_window, deprecated_on, reasoning_field,
+		                     server_members)
 		VALUES ($2, $3, $1, $4, `+playedParent+`, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $15, CASE
-			WHEN $16 THEN ARRAY[$1] END, $17)
+			WHEN $16 THEN ARRAY[$1] END, $17, $18)
 		RETURNING started_at`,
 		p.session.BranchID, own.TurnID, p.session.ID, sequence, step.ChatID, own.LoopID, own.ParentForkToolCallID, own.Kind, own.Role,
 		own.Status, step.Entry.Step, own.Blocks, nullParts(step.Entry.Parts), own.Model, step.Entry.ContextWindow, step.Entry.Deprecated,
-		step.Entry.ReasoningField).
+		step.Entry.ReasoningField, step.Entry.ServerMembers).
 		Scan(&own.StartedAt)
 	if err != nil {
 		return nil, err
@@ -313,7 +314,7 @@ func (p stepPlayer) patch(ctx context.Context, step replay.Step, e playedEvent) 
 	switch {
 	case e.PatchType == domain.PatchAddToolCall && e.ToolCall != nil:
 		call := *e.ToolCall
-		call.ServerCallID = step.ServerCallID
+		call.ServerCallID, call.ServerMembers = step.ServerCallID, step.ServerMembers
 
 		return p.addCall(ctx, step.ChatID, e.TurnID, call)
 	case e.PatchType == domain.PatchToolResult:
@@ -354,8 +355,8 @@ func (p stepPlayer) addCall(ctx context.Context, chatID domain.ChatID, turnID do
 		ctx,
 		`
 		INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase, attempt,
-		                        server_call_id)
-		VALUES ($1, $2, $3, $4, (SELECT count(*) FROM tool_calls WHERE entry_id = $4), $5, $6, $7, $8, 'queued', 1, $9)`,
+		                        server_call_id, server_members)
+		VALUES ($1, $2, $3, $4, (SELECT count(*) FROM tool_calls WHERE entry_id = $4), $5, $6, $7, $8, 'queued', 1, $9, $10)`,
 		call.ID,
 		p.session.ID,
 		chatID,
@@ -365,6 +366,7 @@ func (p stepPlayer) addCall(ctx context.Context, chatID domain.ChatID, turnID do
 		call.Arguments,
 		call.Status,
 		call.ServerCallID,
+		call.ServerMembers,
 	); err != nil {
 		return err
 	}
