@@ -284,7 +284,7 @@ func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 }
 
 // loadedWindow is the window with which a source has loaded a model, by the names of LM
-// Studio, llama.cpp and vLLM; 0: it does not tell.
+// Studio, llama.cpp and vLLM; 0: unknown.
 func loadedWindow(entry map[string]any) float64 {
 	meta, _ := entry["meta"].(map[string]any)
 

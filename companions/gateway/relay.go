@@ -232,7 +232,7 @@ func (y *relay) take(text []byte) []byte {
 	return append(append([]byte("data: "), named...), '\n')
 }
 
-// alive lets the source be silent again after a piece of its answer. Signs of life, such as
+// alive lets the source be silent again after a piece of its answer. Keep-alives, such as
 // comments, do not count: a proxy sends them for a source that is dead.
 func (y *relay) alive() {
 	y.begun = true

@@ -85,7 +85,7 @@ func TestRelay_silence(t *testing.T) {
 
 				_ = in.Close()
 
-				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the source notices that nobody reads
+				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the source notices the closed pipe
 
 				text := w.Body.String()
 				require.True(t, strings.HasPrefix(text, first), text)

@@ -228,7 +228,7 @@ func (a *assembler) same(place int, f fragment) *building {
 }
 
 // finish returns the calls in their order, each with arguments and with the id that the
-// server gave it, if it gave one. A call without a name is returned: the model must be told
+// server gave it, if it gave one. A call without a name is returned: the model must learn
 // of it.
 func (a *assembler) finish() []domain.RequestedCall {
 	a.sort()
@@ -266,8 +266,8 @@ func (a *assembler) sort() {
 	slices.SortStableFunc(a.calls, func(x, y *building) int { return int(x.index - y.index) })
 }
 
-// repeats reports whether a call is an earlier one once more. Calls without ids are told
-// apart by their index, and by coming in one chunk.
+// repeats reports whether a call is an earlier one once more. Calls without ids are distinguished
+// by their index, and by coming in one chunk.
 func (b *building) repeats(earlier *building) bool {
 	if b.id != earlier.id || b.name != earlier.name || !sameJSON(b.whole(), earlier.whole()) {
 		return false

@@ -22,7 +22,7 @@ func (c chunk) isError() bool {
 	return c.object.Get("object").String() == "error" || fault.Exists() && fault.Type != gjson.Null
 }
 
-// carries reports whether the chunk is more than a sign of life.
+// carries reports whether the chunk is more than a keep-alive.
 func (c chunk) carries() bool {
 	return len(c.object.Get("choices").Array()) > 0 || c.object.Get("usage").IsObject() || c.isError()
 }
@@ -151,7 +151,7 @@ func readFragment(call gjson.Result) fragment {
 	return f
 }
 
-// empty reports whether the fragment tells nothing of a call.
+// empty reports whether the fragment describes no call.
 func (f fragment) empty() bool {
 	return f.id == "" && f.name == "" && f.arguments == ""
 }

@@ -19,7 +19,7 @@ const (
 	maxErrorText = 500 // characters of a server's own words that are passed on
 )
 
-// Words by which servers tell that a prompt does not fit the context of the model. They
+// Words by which servers report that a prompt does not fit the context of the model. They
 // are looked for in lower case; testdata/faults.json has a table of known servers.
 var (
 	// overflowCodes are decisive.
@@ -62,7 +62,7 @@ var (
 		`insufficient[_ -]?(user_)?(quota|balance|credits?|funds?)|exceeded_current_quota|billing|` +
 			`payment_required|credits?_(exhausted|depleted)|arrear`,
 	)
-	// monthly limits are quotas, also where the server tells how long to wait.
+	// monthly limits are quotas, also where the server names a time to wait.
 	monthly = regexp.MustCompile(
 		`(monthly|per month)[^.]{0,40}(limit|quota|usage|spend|budget|\bcap\b|allowance)|` +
 			`(limit|quota|usage|spend|budget|\bcap\b|allowance)[^.]{0,30}(monthly|per month|this month|for the month)`,

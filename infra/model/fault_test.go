@@ -50,7 +50,7 @@ func TestStream_faultsOfKnownServers(t *testing.T) {
 			require.Equal(t, row.Status, fault.Status)
 			require.NotEmpty(t, fault.Message)
 
-			// The same words in the middle of a stream, as far as these tell it.
+			// The same words in the middle of a stream, where they are decisive.
 			if json.Valid([]byte(row.Body)) && row.Fault == domain.FaultContextOverflow && row.Status != 413 && row.Body[0] == '{' {
 				_, err := call(t, server(t, events(delta(`{"content":"a"}`), "event: error\ndata: "+row.Body)))
 				requireFault(t, err, row.Fault)

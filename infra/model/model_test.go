@@ -404,8 +404,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Only chunks count: signs of life come from proxies whose server is dead.
-func TestStream_signsOfLifeDoNotExtendTheIdleTimeout(t *testing.T) {
+// Only chunks count: a proxy sends keep-alives for a server that is dead.
+func TestStream_keepAliveDoesNotExtendIdleTimeout(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
@@ -447,7 +447,7 @@ func TestStream_signsOfLifeDoNotExtendTheIdleTimeout(t *testing.T) {
 				reply, err := client.Stream(t.Context(), ask(), nil)
 				took := time.Since(began)
 
-				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the server notices that nobody reads
+				time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble: the server notices the closed pipe
 				require.Equal(t, "a", reply.Text)
 
 				if c.alive {

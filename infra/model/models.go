@@ -56,7 +56,7 @@ type meta struct {
 	loaded, trained int64
 }
 
-// UnmarshalJSON reads an object; anything else tells nothing.
+// UnmarshalJSON reads an object; anything else is ignored.
 func (m *meta) UnmarshalJSON(text []byte) error {
 	object := gjson.ParseBytes(text)
 	m.loaded, _ = number(object.Get("n_ctx"))
@@ -65,7 +65,7 @@ func (m *meta) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// tokens is a number of tokens; 0: the server does not tell, or something else.
+// tokens is a number of tokens; 0: unknown.
 type tokens int64
 
 // UnmarshalJSON reads numbers of any form: one odd entry must not cost the list.

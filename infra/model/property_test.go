@@ -59,7 +59,7 @@ var variations = map[string]func(lines []string, whole string) []string{
 	"whole message as the last delta": func(lines []string, whole string) []string {
 		message := gjson.Get(whole, "message")
 		if text := message.Get("content").String(); len(text) < 3 && len(message.Get("tool_calls").Array()) == 0 {
-			return lines // too short to tell from a text that repeats itself
+			return lines // too short to be distinguished from a text that repeats itself
 		}
 
 		calls := message.Get("tool_calls").Raw

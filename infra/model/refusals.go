@@ -37,7 +37,7 @@ var namedFeatures = map[feature]*regexp.Regexp{
 	featureToolSchema: regexp.MustCompile(`\btools?\b|function`),
 }
 
-// thisSchema tells a refusal of one schema from one of all schemas.
+// thisSchema matches a refusal of one schema, not of all schemas.
 var thisSchema = regexp.MustCompile(`invalid[_ ](json[_ ])?schema|schema is (not valid|invalid)`)
 
 // features returns those that a request for a prompt has.
@@ -58,7 +58,7 @@ func features(p domain.Prompt, without map[feature]bool) map[feature]bool {
 }
 
 // suspect returns the feature for which a server may have refused a request; named: the
-// error tells so. Empty: none.
+// error names it. Empty: none.
 func suspect(err error, words string, has map[feature]bool) (f feature, named bool) {
 	fault, is := errors.AsType[*domain.ModelError](err)
 	if !is {

@@ -83,10 +83,10 @@ func TestStream_textSentTwiceIsTakenOnce(t *testing.T) {
 		"last delta with the whole text":          {join(content("Hel", "lo", "Hello"), end), "Hello"},
 		"last delta with the whole text and more": {join(content("Hel", "lo", "Hello!"), end), "Hello!"},
 		"one long delta twice":                    {join(content(long, long), end), long},
-		"text so far":                             {join(content("He", "Hello", "Hello wor", "Hello world"), end), "Hello world"},
+		"text so far":                             {join(content("Hel", "Hello", "Hello wor", "Hello world"), end), "Hello world"},
 		"text so far, two deltas":                 {join(content("Hel", "Hello"), end), "Hello"},
 		"text so far, with a repeated delta": {
-			join(content("He", "He", "Hello", "Hello", "Hello world", "Hello world"), end),
+			join(content("Hel", "Hel", "Hello", "Hello", "Hello world", "Hello world"), end),
 			"Hello world",
 		},
 		"text so far, after a blank": {join(content(" ", " Hel", " Hello"), end), " Hello"},

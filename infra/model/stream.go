@@ -261,7 +261,7 @@ func (e *eventReader) endEvent() error {
 	return e.take(e.partial)
 }
 
-// take adds a chunk, after which the server may be silent again. A sign of life, such as a
+// take adds a chunk, after which the server may be silent again. A keep-alive, such as a
 // comment or an event without a chunk, does not count: a proxy sends them for a server
 // that is dead.
 func (e *eventReader) take(data []byte) error {
@@ -282,7 +282,7 @@ func (e *eventReader) take(data []byte) error {
 	return nil
 }
 
-// take adds one chunk to the answer and reports whether it is more than a sign of life.
+// take adds one chunk to the answer and reports whether it is more than a keep-alive.
 func (c *Client) take(a *answer, data []byte, isError bool) (carries bool, err error) {
 	piece := chunk{gjson.ParseBytes(data)}
 	if !json.Valid(data) || !piece.object.IsObject() {
