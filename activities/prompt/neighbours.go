@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"cmp"
 	"slices"
 
 	"everloop/domain"
@@ -22,6 +23,7 @@ func join(messages []domain.PromptMessage) []domain.PromptMessage {
 		before := &joined[last]
 		before.Parts = joinParts(before.Parts, m.Parts)
 		before.Calls = m.Calls
+		before.ServerMembers = cmp.Or(m.ServerMembers, before.ServerMembers)
 
 		if m.Reasoning != "" {
 			before.Reasoning, before.ReasoningField = before.Reasoning+m.Reasoning, m.ReasoningField
