@@ -52,7 +52,32 @@ func ProbePostgres(ctx context.Context, url string) (server domain.CheckResult, 
 		return failed(detail, fmt.Sprintf("version %d or newer is needed", pgprograms.MinMajor)), nil
 	}
 
-	return passed(detail), checkClock(now, asked, time.Now())
+	if err := CheckPooling(ctx, url); err != nil {
+		return failed(detail+": "+err.Error(), "see docs/deployment.md, Engines of your own"), nil
+	}
+
+	var (
+		standbys    int
+		synchronous string
+	)
+
+	err = connection.QueryRow(ctx, `SELECT count(*), current_setting('synchronous_standby_names') FROM pg_stat_replication`).
+		Scan(&standbys, &synchronous)
+	if err != nil {
+		return failed(place+" does not answer ("+databaseFault(err)+")", ""), nil
+	}
+
+	return checkStandbys(detail, standbys, synchronous), checkClock(now, asked, time.Now())
+}
+
+// checkStandbys fails where commits wait for none of the standbys.
+func checkStandbys(detail string, standbys int, synchronous string) domain.CheckResult {
+	if standbys > 0 && synchronous == "" {
+		return failed(detail+" has a standby, and commits do not wait for it: a failover loses acknowledged work",
+			"set synchronous_standby_names, with synchronous_commit = remote_write or higher")
+	}
+
+	return passed(detail)
 }
 
 // checkClock compares the clock of the server, read between two times of this machine's

@@ -94,6 +94,10 @@ func (s *PostgresSettings) Check() error {
 
 // open brings the database up to date and connects to it.
 func (s *PostgresSettings) open(ctx context.Context, c *Clients, p Process) (err error) {
+	if err := external.CheckPooling(ctx, s.DatabaseURL); err != nil {
+		return err
+	}
+
 	if err := postgres.Migrate(ctx, s.DatabaseURL); err != nil {
 		return err
 	}

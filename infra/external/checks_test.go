@@ -43,3 +43,14 @@ func TestCheckClock(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckStandbys(t *testing.T) {
+	t.Parallel()
+
+	require.Equal(t, domain.CheckOK, checkStandbys("version 17", 0, "").Status)
+	require.Equal(t, domain.CheckOK, checkStandbys("version 17", 1, "ANY 1 (*)").Status)
+
+	result := checkStandbys("version 17", 1, "")
+	require.Equal(t, domain.CheckFail, result.Status)
+	require.Contains(t, result.Hint, "synchronous_standby_names")
+}
