@@ -8,6 +8,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -86,6 +87,9 @@ func (b *body) parseJSON() *apiError {
 	if !object.IsObject() {
 		return invalid("the body must be a JSON object")
 	}
+
+	b.text = withoutRedirects(object, b.text)
+	object = gjson.ParseBytes(b.text)
 	// A second field of the name, in whatever case, may be the one that a source reads:
 	// a model that the key does not open.
 	seen := map[string]bool{}
@@ -117,6 +121,40 @@ func (b *body) parseJSON() *apiError {
 	b.addsUsage = b.stream && !object.Get("stream_options.include_usage").Bool()
 
 	return fault
+}
+
+// redirecting are the fields by which some sources, such as LiteLLM, let a request choose
+// another server, other credentials or another model than the configured ones.
+var redirecting = []string{
+	"api_base", "base_url", "api_key", "api_type", "api_version", "custom_llm_provider", "litellm_credential_name", "model_list",
+	"fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "extra_headers", "user_config",
+}
+
+func isRedirecting(name string) bool { return slices.Contains(redirecting, strings.ToLower(name)) }
+
+// withoutRedirects returns a JSON object without its redirecting fields, and with all others
+// unchanged.
+func withoutRedirects(object gjson.Result, text []byte) []byte {
+	var fields []string
+
+	found := false
+
+	object.ForEach(func(key, value gjson.Result) bool {
+		if isRedirecting(key.String()) {
+			found = true
+			return true
+		}
+
+		fields = append(fields, key.Raw+":"+value.Raw)
+
+		return true
+	})
+
+	if !found {
+		return text
+	}
+
+	return []byte("{" + strings.Join(fields, ",") + "}")
 }
 
 // parts calls use for each part of a form.
@@ -196,7 +234,7 @@ func (b *body) formNamed(model string) ([]byte, string, error) {
 
 	writer := multipart.NewWriter(&out)
 	err := b.parts(func(part *multipart.Part, text []byte) error {
-		if part.FormName() == "model" {
+		if part.FormName() == "model" || isRedirecting(part.FormName()) {
 			return nil
 		}
 
