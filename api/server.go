@@ -101,6 +101,7 @@ type Config struct {
 	// nil: to those of this interface alone.
 	Rights *auth.Changes
 
+	Holder      string // see httpx.Config.Holder
 	Version     Version
 	Client      ClientConfig
 	Setup       sessiondetail.SessionSetup // what every session is set up with
@@ -148,7 +149,7 @@ func New(cfg Config) *fiber.App {
 // newServer registers every operation and completes the document of them.
 func newServer(cfg Config) *httpx.Server {
 	server := httpx.NewServer(httpx.Config{
-		Context: cfg.Context, Auth: cfg.Auth, Auditor: cfg.Auditor, Idempotency: cfg.Store, Limiter: cfg.Limiter, Rights: cfg.Rights,
+		Context: cfg.Context, Auth: cfg.Auth, Auditor: cfg.Auditor, Idempotency: cfg.Store, Holder: cfg.Holder, Limiter: cfg.Limiter, Rights: cfg.Rights,
 		Hosts: cfg.Hosts, Origins: cfg.Origins, Proxies: cfg.Proxies, MaxBody: cfg.MaxBody, BodyBudget: cfg.BodyBudget,
 		StreamPulse: cfg.StreamPulse, Logger: cfg.Logger, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}, openapi.Frame(cfg.Version.Version))

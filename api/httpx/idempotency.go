@@ -34,9 +34,9 @@ type Once struct {
 
 // IdempotencyStore keeps which keys were used, and the answers.
 type IdempotencyStore interface {
-	// BeginIdempotent claims the key: nil means that the request runs, within
-	// two minutes from now or from the last RenewIdempotent.
-	BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error)
+	// BeginIdempotent claims the key for a request that holder, a server, runs: nil means
+	// that it runs, within two minutes from now or from the last RenewIdempotent.
+	BeginIdempotent(ctx context.Context, holder, userID, key string, request []byte) (*domain.StoredAnswer, error)
 	RenewIdempotent(ctx context.Context, userID, key string) error
 	FinishIdempotent(ctx context.Context, userID, key string, answer *domain.StoredAnswer) error
 	ReleaseIdempotent(ctx context.Context, userID, key string) error
@@ -45,6 +45,7 @@ type IdempotencyStore interface {
 // idempotency runs requests with an Idempotency-Key once.
 type idempotency struct {
 	store  IdempotencyStore
+	holder string // names this server; see Config.Holder
 	logger *slog.Logger
 }
 
@@ -66,7 +67,7 @@ func (k *idempotency) middleware(op Operation) func(huma.Context, func(huma.Cont
 
 		r.Once = &Once{userID: r.Caller.User.ID, Key: key, request: fingerprint(c), keys: k}
 
-		first, err := k.store.BeginIdempotent(ctx.Context(), r.Once.userID, key, r.Once.request)
+		first, err := k.store.BeginIdempotent(ctx.Context(), k.holder, r.Once.userID, key, r.Once.request)
 		if op.Joins && domain.HasCode(err, CodeKeyInUse) {
 			r.Once.settled = true // the key is the first request's
 

@@ -33,6 +33,7 @@ type Config struct {
 	Auth        *auth.Authenticator
 	Auditor     *auth.Auditor // nil: nothing is recorded
 	Idempotency IdempotencyStore
+	Holder      string          // host and address of the server, which the claims of idempotency keys name
 	Limiter     *auth.Limiter   // nil: no limit
 	Rights      *auth.Changes   // carries changes of rights to open streams; nil: no changes
 	Hosts       hosts.List      // names that requests may name besides those that hosts.List allows
@@ -83,7 +84,7 @@ func NewServer(cfg Config, document huma.Config) *Server {
 		Streams: &Streams{logger: cfg.Logger, pulse: cfg.StreamPulse},
 		auth:    &authenticator{cfg.Auth, cfg.Auditor, addresses{cfg.Proxies}, cfg.Origins},
 		limiter: cfg.Limiter,
-		once:    &idempotency{cfg.Idempotency, cfg.Logger},
+		once:    &idempotency{cfg.Idempotency, cfg.Holder, cfg.Logger},
 	}
 	if cfg.Rights != nil {
 		cfg.Rights.Watch(s.Streams.open.changed)

@@ -153,11 +153,17 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
+	holder := s.holder()
+	if err := b.DB.AbandonIdempotent(ctx, holder); err != nil {
+		return nil, err
+	}
+
 	a.app = api.New(api.Config{
 		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
 		Room: s.Room(os.TempDir()),
 		Auth: a.auth, Auditor: auditor, Hosts: s.Allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
 		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.Trusted(),
+		Holder:  holder,
 		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},
 		Client:  s.clientConfig(),
 		Setup: sessiondetail.SessionSetup{
@@ -206,6 +212,17 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	return a, nil
+}
+
+// holder names this API server by host and address: what has the name in the database is
+// this server's, or was that of a dead one which it replaces.
+func (s settings) holder() string {
+	host, err := os.Hostname()
+	if _, port, split := net.SplitHostPort(s.AgentAddr); err != nil || split != nil || port == "0" {
+		return domain.NewID() // no other server has it
+	}
+
+	return host + " " + s.AgentAddr
 }
 
 // newCompute builds the service of compute environments.

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,21 +19,25 @@ const (
 	idempotencyLease = 2 * time.Minute
 )
 
-// BeginIdempotent claims the key for a request, named by the SHA-256 of its method,
-// path and body; that of a form is known only once it was read, and is passed with
+// idempotencyRetry is after how many seconds at most a repeat of a running request is
+// advised to ask again.
+const idempotencyRetry = 5
+
+// BeginIdempotent claims the key for a request that holder runs. The request is named by the
+// SHA-256 of its method, path and body; that of a form is known only once it was read, and is passed with
 // its answer. It returns nil when the caller shall run the request, and the
 // stored answer when it ran before. A key that belongs to another request, to one
 // that still runs, or to one whose answer held a secret is a conflict.
-func (a *Store) BeginIdempotent(ctx context.Context, userID, key string, request []byte) (*domain.StoredAnswer, error) {
+func (a *Store) BeginIdempotent(ctx context.Context, holder, userID, key string, request []byte) (*domain.StoredAnswer, error) {
 	args := pgx.NamedArgs{
-		"user": userID, "key": key, "request": request, "kept": idempotencyKept, "lease": idempotencyLease,
+		"holder": holder, "user": userID, "key": key, "request": request, "kept": idempotencyKept, "lease": idempotencyLease,
 	}
 
 	tag, err := a.db.Pool.Exec(ctx, `
-		INSERT INTO idempotency_keys AS i (user_id, key, request) VALUES (@user, @key, @request)
+		INSERT INTO idempotency_keys AS i (user_id, key, request, holder) VALUES (@user, @key, @request, @holder)
 		ON CONFLICT (user_id, key) DO UPDATE
 		SET    request = excluded.request, status = NULL, content_type = NULL, response = NULL, finished_at = NULL,
-		       created_at = now()
+		       created_at = now(), holder = excluded.holder
 		WHERE  i.created_at < now() - @kept::interval
 		OR    (i.finished_at IS NULL AND i.request = excluded.request AND i.created_at < now() - @lease::interval)`, args)
 	if err != nil {
@@ -45,18 +50,23 @@ func (a *Store) BeginIdempotent(ctx context.Context, userID, key string, request
 
 	var (
 		same, finished bool
+		left           float64 // seconds of the lease
 		status         *int
 		contentType    *string
 		body, form     []byte
 	)
 
 	err = a.db.Pool.QueryRow(ctx, `
-		SELECT substr(request, 1, 32) = @request, finished_at IS NOT NULL, status, content_type, response, substr(request, 33)
+		SELECT substr(request, 1, 32) = @request, finished_at IS NOT NULL, status, content_type, response, substr(request, 33),
+		       extract(epoch FROM created_at + @lease::interval - now())
 		FROM   idempotency_keys WHERE user_id = @user AND key = @key`, args).
-		Scan(&same, &finished, &status, &contentType, &body, &form)
+		Scan(&same, &finished, &status, &contentType, &body, &form, &left)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), err == nil && same && !finished: // released just now, or running
-		return nil, domain.Newf(domain.Conflict, "idempotency_key_in_use", "a request with this Idempotency-Key is still running")
+		running := domain.Newf(domain.Conflict, "idempotency_key_in_use", "a request with this Idempotency-Key is still running")
+		running.RetryAfter = max(1, min(int(math.Ceil(left)), idempotencyRetry))
+
+		return nil, running
 	case err != nil:
 		return nil, pg.Fault("read idempotency key", err)
 	case !same:
@@ -77,6 +87,17 @@ func (a *Store) RenewIdempotent(ctx context.Context, userID, key string) error {
 		pgx.NamedArgs{"user": userID, "key": key})
 
 	return pg.Fault("renew idempotency key", err)
+}
+
+// AbandonIdempotent ends the leases of requests that ran on a server which is dead: the
+// caller has its address. Their repeats run then.
+func (a *Store) AbandonIdempotent(ctx context.Context, holder string) error {
+	_, err := a.db.Pool.Exec(ctx, `
+		UPDATE idempotency_keys SET created_at = now() - @lease::interval - interval '1 second'
+		WHERE  holder = @holder AND finished_at IS NULL AND created_at > now() - @lease::interval`,
+		pgx.NamedArgs{"holder": holder, "lease": idempotencyLease})
+
+	return pg.Fault("end the leases of a dead server's requests", err)
 }
 
 // FinishIdempotent keeps the answer for the key's repeats; nil says that it held

@@ -16,7 +16,7 @@ func TestIdempotency(t *testing.T) {
 	db := pgtest.Open(t)
 	begin := func(t *testing.T, key, request string) (*domain.StoredAnswer, error) {
 		t.Helper()
-		return db.BeginIdempotent(t.Context(), "u", key, []byte(request))
+		return db.BeginIdempotent(t.Context(), "server", "u", key, []byte(request))
 	}
 	age := func(t *testing.T, key, by string) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestIdempotency(t *testing.T) {
 			go func() {
 				defer func() { done <- struct{}{} }()
 
-				if first, err := db.BeginIdempotent(t.Context(), "u", "race", []byte("r")); err == nil && first == nil {
+				if first, err := db.BeginIdempotent(t.Context(), "server", "u", "race", []byte("r")); err == nil && first == nil {
 					ran.Add(1)
 				} else if domain.HasCode(err, "idempotency_key_in_use") {
 					refused.Add(1)
@@ -58,7 +58,7 @@ func TestIdempotency(t *testing.T) {
 		require.Equal(t, kept, first)
 		_, err = begin(t, "a", "r2")
 		require.True(t, domain.HasCode(err, "idempotency_key_reused"))
-		first, err = db.BeginIdempotent(t.Context(), "another user", "a", []byte("r1"))
+		first, err = db.BeginIdempotent(t.Context(), "server", "another user", "a", []byte("r1"))
 		require.NoError(t, err)
 		require.Nil(t, first)
 	})
@@ -91,6 +91,25 @@ func TestIdempotency(t *testing.T) {
 		first, err := begin(t, "d", "r")
 		require.NoError(t, err)
 		require.Nil(t, first)
+	})
+	t.Run("a request whose server was started again is taken over", func(t *testing.T) {
+		_, err := begin(t, "restart", "r")
+		require.NoError(t, err)
+		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "a", kept))
+		require.NoError(t, db.AbandonIdempotent(t.Context(), "another server"))
+		_, err = begin(t, "restart", "r")
+		require.True(t, domain.HasCode(err, "idempotency_key_in_use"))
+		require.InDelta(t, 3, domain.AsError(err).RetryAfter, 2)
+
+		require.NoError(t, db.AbandonIdempotent(t.Context(), "server"))
+		_, err = begin(t, "restart", "another")
+		require.True(t, domain.HasCode(err, "idempotency_key_reused"))
+		first, err := begin(t, "restart", "r")
+		require.NoError(t, err)
+		require.Nil(t, first)
+		first, err = begin(t, "a", "r1")
+		require.NoError(t, err)
+		require.Equal(t, kept, first, "an answer stays")
 	})
 	t.Run("a request that takes long keeps its claim", func(t *testing.T) {
 		_, err := begin(t, "long", "r")
