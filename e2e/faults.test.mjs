@@ -2,6 +2,9 @@
 // directory, every acknowledged chat ends exactly once, no effect happens twice,
 // no text is mixed, no event is missing, and the sessions go on.
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import { text } from 'node:stream/consumers';
 import { after, afterEach, before, test } from 'node:test';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
 import { given, ownOnly } from './lib/stack.mjs';
@@ -225,6 +228,39 @@ test('while it starts again, three times', async () => {
   assert.equal(await fixture.rest.file(view.session, 'log'), 'line\n');
   assert.equal(endings(again, chat).length, 1);
   await usable(again);
+});
+
+test('while a request with an Idempotency-Key runs', async () => {
+  const view = await fixture.session();
+  const content = 'x'.repeat(200_000);
+  const form = ['--b', 'Content-Disposition: form-data; name="files"; filename="a.txt"', '', content, '--b--', ''].join('\r\n');
+  let key = 0;
+  const upload = () => http.request(`${fixture.server.url}/api/sessions/${view.session}/upload/`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${fixture.server.key}`, 'idempotency-key': `upload ${key}`,
+      'content-type': 'multipart/form-data; boundary=b', 'content-length': form.length,
+    },
+  });
+  const whole = async () => {
+    const request = upload();
+    request.end(form);
+    const [answer] = await once(request, 'response');
+    return { status: answer.statusCode, body: JSON.parse(await text(answer)) };
+  };
+  await eventually('a key is claimed by a request that does not end', async () => {
+    key++; // a repeat that came before the claim has used up the last one
+    const slow = upload();
+    slow.on('error', () => {}); // it ends with the server
+    await new Promise((written) => { slow.write(form.slice(0, form.length / 2), written); });
+    return (await whole()).body.code === 'idempotency_key_in_use';
+  });
+
+  await crash(view);
+  const repeated = await whole();
+  assert.equal(repeated.status, 200, JSON.stringify(repeated.body));
+  assert.deepEqual(repeated.body.uploaded, ['a.txt']);
+  assert.equal(await fixture.rest.file(view.session, 'a.txt'), content);
 });
 
 test('with 20 sessions running', async () => {
