@@ -25,11 +25,11 @@ import (
 type Transfers interface {
 	// Export reads what is to be written; the caller is authorised, and may have the
 	// parts.
-	Export(ctx context.Context, session domain.Session, parts transfer.ExportParts) (Export, error)
+	Export(ctx context.Context, callerID string, session domain.Session, parts transfer.ExportParts) (Export, error)
 	Preview(ctx context.Context, ownerID string, archive io.ReaderAt, size int64) (transfer.ImportPreview, error)
 	// Upload stores an archive, which the caller imports or discards.
 	Upload(ctx context.Context, ownerID string, archive io.Reader) (transfer.ArchiveUpload, error)
-	Discard(ctx context.Context, upload transfer.ArchiveUpload) error
+	Discard(ctx context.Context, upload transfer.ArchiveUpload) (discarded bool, err error)
 	// Import makes a session of an upload, or leaves nothing behind. It goes on when the
 	// caller leaves.
 	Import(ctx context.Context, in transfer.ImportRequest) (sessionID domain.SessionID, from transfer.ImportedFrom, err error)
@@ -68,7 +68,7 @@ func (a *TransferAPI) Register(r *httpx.Server) {
 		Description: "The archive is created while it is sent. It contains files only for keys that may read them, memories only for " +
 			"the owner, and never environment values or keys.",
 		Scope: auth.SessionsRead, Audit: "session.export", Stream: true,
-		Errors:  httpx.Codes{413: "no_space", 503: "disk_full"},
+		Errors:  httpx.Codes{413: "no_space", 429: "too_many_exports", 503: "disk_full"},
 		Headers: map[string]string{"Content-Disposition": "attachment, with a name for the file."},
 		Replies: []httpx.Reply{{Status: http.StatusOK, Types: []string{"application/zip"}}},
 	}, a.export)
@@ -123,7 +123,7 @@ func (a *TransferAPI) export(ctx context.Context, in *access.SessionRef) (*httpx
 		parts.Files = !withheld
 	}
 
-	export, err := a.Transfers.Export(writing, session, parts)
+	export, err := a.Transfers.Export(writing, httpx.CallerOf(ctx).User.ID, session, parts)
 	if err != nil {
 		stop()
 		return nil, err
@@ -201,7 +201,7 @@ func (a *TransferAPI) uploadArchive(ctx context.Context, user domain.User, in *h
 			return
 		}
 
-		if left := a.Transfers.Discard(ctx, asked.Upload); left != nil {
+		if _, left := a.Transfers.Discard(ctx, asked.Upload); left != nil {
 			a.Logger.Warn("failed to discard an upload; it will be removed later", "request_id", httpx.RequestOf(ctx).ID, "error", left)
 		}
 	}()

@@ -132,8 +132,10 @@ func (b *backend) known(ctx context.Context, kind, name string) bool {
 type transfers struct{ *transfer.Service }
 
 // Export implements api.Transfers.
-func (t transfers) Export(ctx context.Context, session domain.Session, parts domaintransfer.ExportParts) (session.Export, error) {
-	return t.Service.Export(ctx, session, parts)
+func (t transfers) Export(
+	ctx context.Context, callerID string, of domain.Session, parts domaintransfer.ExportParts,
+) (session.Export, error) {
+	return t.Service.Export(ctx, callerID, of, parts)
 }
 
 // playedReplays are the activities that play recorded sessions.

@@ -107,7 +107,7 @@ func (a *abroad) exported() []byte {
 
 	content := bytes.NewReader([]byte("a file"))
 	require.NoError(a.t, a.files.Files.Put(a.t.Context(), session, domain.CarriedFile{Path: "a.txt", Mode: 0o644, Size: 6}, content))
-	x, err := a.transfers.Export(a.t.Context(), session, domaintransfer.ExportParts{Private: true, Files: true})
+	x, err := a.transfers.Export(a.t.Context(), session.OwnerID, session, domaintransfer.ExportParts{Private: true, Files: true})
 	require.NoError(a.t, err)
 
 	defer x.Close()

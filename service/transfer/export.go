@@ -35,7 +35,7 @@ type Store interface {
 type Imports interface {
 	BeginUpload(ctx context.Context, sessionID domain.SessionID, ownerID string, most int) (begun bool, err error)
 	AddUploadPart(ctx context.Context, sessionID domain.SessionID, size int64) error
-	DropUpload(ctx context.Context, sessionID domain.SessionID) error
+	DropUpload(ctx context.Context, sessionID domain.SessionID) (dropped bool, err error)
 	AbandonUploads(ctx context.Context, age time.Duration) ([]string, error)
 
 	StartImport(ctx context.Context, in transfer.ImportRequest, sum []byte) (sessionID domain.SessionID, err error)
@@ -108,7 +108,8 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	uploads entrance
+	uploads limiter
+	exports limiter
 	reading turns
 
 	endedUpTo string // where removeEnded was interrupted
@@ -129,6 +130,7 @@ func New(cfg Config) (*Service, error) {
 // Export is an archive that is ready to be written.
 type Export struct {
 	service *Service
+	leave   func() // frees the slot
 	session domain.Session
 	spool   *spool // with the members that are not files of the workspace
 	tree    transfer.SessionTree
@@ -139,14 +141,23 @@ type Export struct {
 }
 
 // Export reads the records of a session, so that what cannot be read is reported
-// before anything is written. Close frees it.
-func (d *Service) Export(ctx context.Context, session domain.Session, parts transfer.ExportParts) (*Export, error) {
+// before anything is written. It fails with too_many_exports while callerID, or all users,
+// have the maximum of them open. Close frees it.
+func (d *Service) Export(ctx context.Context, callerID string, session domain.Session, parts transfer.ExportParts) (*Export, error) {
+	leave, ok := d.exports.enter(callerID, maxExports, maxOwnExports)
+	if !ok {
+		return nil, tooManyExports()
+	}
+
 	spool, err := d.spool()
 	if err != nil {
+		leave()
 		return nil, err
 	}
 
-	x := &Export{service: d, session: session, spool: spool, parts: parts, blobs: map[string]string{}, kept: map[string]bool{}}
+	x := &Export{
+		service: d, leave: leave, session: session, spool: spool, parts: parts, blobs: map[string]string{}, kept: map[string]bool{},
+	}
 
 	x.m = manifest{
 		FormatVersion: FormatVersion, ServiceVersion: d.cfg.Version, ExportedAt: time.Now().UTC(),
@@ -164,8 +175,11 @@ func (d *Service) Export(ctx context.Context, session domain.Session, parts tran
 	return x, nil
 }
 
-// Close removes what was kept for the export.
-func (x *Export) Close() error { return x.spool.close() }
+// Close removes what was kept for the export, and frees its slot.
+func (x *Export) Close() error {
+	defer x.leave()
+	return x.spool.close()
+}
 
 func (x *Export) file(name string) string { return x.spool.file(name) }
 

@@ -7,7 +7,7 @@ import (
 	"everloop/domain"
 )
 
-// Bounds of imports at once.
+// Bounds of what runs concurrently.
 const (
 	// maxOpen is of one user: archives on their way and imports under way, in all
 	// processes.
@@ -19,49 +19,63 @@ const (
 	// maxReading is how many archives one process checks or imports at once. Each
 	// takes up to some hundred MB of memory; the others wait.
 	maxReading = 2
+	// maxExports and maxOwnExports are of one process: exports that are read or sent, of
+	// all users and of one. Each takes the space of its session on the disk.
+	maxExports    = 4
+	maxOwnExports = 2
 	// retryTooMany is what a client that is refused waits, in seconds.
 	retryTooMany = 10
 )
 
-func tooMany() *domain.Error {
-	e := domain.Newf(domain.RateLimited, "too_many_imports", "too many imports are under way; try again when one of them has ended")
+func tooManyImports() *domain.Error {
+	return tooMany("too_many_imports", "too many imports are in progress; try again when one of them has finished")
+}
+
+func tooManyExports() *domain.Error {
+	return tooMany("too_many_exports", "too many exports are in progress; try again when one of them has finished")
+}
+
+func tooMany(code, message string) *domain.Error {
+	e := domain.Newf(domain.RateLimited, code, "%s", message)
 	e.RetryAfter = retryTooMany
 
 	return e
 }
 
-// entrance bounds the uploads of a process. The zero value is ready.
-type entrance struct {
+// limiter bounds what a process does concurrently for all users and for one. The zero value
+// is ready.
+type limiter struct {
 	mu     sync.Mutex
 	all    int
 	owners map[string]int
 }
 
-// enter counts an upload of an owner in, or refuses it.
-func (e *entrance) enter(ownerID string) (leave func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// enter takes one of all slots, of which one owner may have own, until leave is called.
+// Without a free one it reports false.
+func (l *limiter) enter(ownerID string, all, own int) (leave func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	if e.all >= maxUploads || e.owners[ownerID] >= maxOwnUploads {
-		return nil, tooMany()
+	if l.all >= all || l.owners[ownerID] >= own {
+		return nil, false
 	}
 
-	if e.owners == nil {
-		e.owners = map[string]int{}
+	if l.owners == nil {
+		l.owners = map[string]int{}
 	}
 
-	e.all++
-	e.owners[ownerID]++
+	l.all++
+	l.owners[ownerID]++
 
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 
-		e.all--
-		if e.owners[ownerID]--; e.owners[ownerID] == 0 {
-			delete(e.owners, ownerID)
+		l.all--
+		if l.owners[ownerID]--; l.owners[ownerID] == 0 {
+			delete(l.owners, ownerID)
 		}
-	}, nil
+	}), true
 }
 
 // turns lets some do what takes much memory, and the others wait. The zero value is

@@ -19,9 +19,9 @@ import (
 func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, size int64) (transfer.ImportPreview, error) {
 	out := transfer.ImportPreview{Missing: []transfer.MissingThing{}, Warnings: []string{}, Errors: []string{}}
 
-	leave, err := d.uploads.enter(ownerID)
-	if err != nil {
-		return out, err
+	leave, ok := d.uploads.enter(ownerID, maxUploads, maxOwnUploads)
+	if !ok {
+		return out, tooManyImports()
 	}
 	defer leave()
 

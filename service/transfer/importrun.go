@@ -30,8 +30,13 @@ func (d *Service) Import(
 
 	sessionID, err = d.cfg.Store.StartImport(ctx, in, sum)
 	if sessionID != in.Upload.SessionID {
-		if left := d.Discard(ctx, in.Upload); left != nil {
+		discarded, left := d.Discard(ctx, in.Upload)
+		if left != nil {
 			d.cfg.Logger.Warn("failed to discard an upload; it will be removed later", "session_id", in.Upload.SessionID, "error", left)
+		}
+
+		if domain.AsError(err).Kind == domain.Unavailable && left == nil && !discarded {
+			sessionID, err = in.Upload.SessionID, nil // it was stored, only the answer was lost
 		}
 	}
 

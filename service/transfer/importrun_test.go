@@ -313,7 +313,9 @@ func TestUpload_clientThatLeaves_leavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 3, "parts of 8 MiB")
 	require.EqualValues(t, len(data), up.Size)
-	require.NoError(t, h.service.Discard(t.Context(), up))
+	discarded, err := h.service.Discard(t.Context(), up)
+	require.NoError(t, err)
+	require.True(t, discarded)
 	require.Equal(t, before, h.traces())
 }
 
@@ -333,7 +335,8 @@ func TestUpload_tooManyOfOneUser_isRefused(t *testing.T) {
 	require.True(t, domain.HasCode(err, "too_many_imports"), "%v", err)
 	require.Equal(t, domain.RateLimited, domain.AsError(err).Kind)
 	require.Positive(t, domain.AsError(err).RetryAfter)
-	require.NoError(t, h.service.Discard(t.Context(), first))
+	_, err = h.service.Discard(t.Context(), first)
+	require.NoError(t, err)
 	h.upload([]byte("x"))
 
 	// Those that send at the same time are counted by their process.
@@ -367,3 +370,84 @@ func preview(ctx context.Context, h *house, archive io.ReaderAt) error {
 type held struct{ r io.Reader }
 
 func (h held) ReadAt(p []byte, _ int64) (int, error) { return h.r.Read(p) }
+
+// lostAnswer stores the start of an import, of which its caller is not told.
+type lostAnswer struct{ transfer.Store }
+
+func (l lostAnswer) StartImport(ctx context.Context, in domaintransfer.ImportRequest, sum []byte) (domain.SessionID, error) {
+	if _, err := l.Store.StartImport(ctx, in, sum); err != nil {
+		return "", err
+	}
+
+	return "", domain.Newf(domain.Unavailable, "dependency_unavailable", "the connection was lost")
+}
+
+func TestImport_startStoredButNotAnswered(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	archive := h.export(h.furnish())
+	service := h.process(lostAnswer{h.db})
+
+	up, err := service.Upload(t.Context(), h.owner, bytes.NewReader(archive))
+	require.NoError(t, err)
+	id, _, err := service.Import(t.Context(), domaintransfer.ImportRequest{OwnerID: h.owner, Upload: up})
+	require.NoError(t, err)
+	require.Equal(t, up.SessionID, id)
+	require.Equal(t, id, h.session(id).ID)
+
+	discarded, err := service.Discard(t.Context(), up)
+	require.NoError(t, err)
+	require.False(t, discarded, "it is imported")
+}
+
+func TestExport_tooMany(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	session := h.furnish()
+	export := func(caller string) (*transfer.Export, error) {
+		return h.service.Export(t.Context(), caller, session, domaintransfer.ExportParts{})
+	}
+
+	var open []*transfer.Export
+
+	for _, caller := range []string{"a", "a", "b", "b"} {
+		x, err := export(caller)
+		require.NoError(t, err)
+
+		open = append(open, x)
+	}
+
+	_, err := export("c")
+	require.True(t, domain.HasCode(err, "too_many_exports"), "%v", err)
+	require.Positive(t, domain.AsError(err).RetryAfter)
+	require.NoError(t, open[0].Close())
+
+	last, err := export("a")
+	require.NoError(t, err)
+	require.NoError(t, open[2].Close())
+
+	_, err = export("a")
+	require.True(t, domain.HasCode(err, "too_many_exports"), "one user has at most two: %v", err)
+
+	for _, x := range append(open[1:2], open[3], last) {
+		require.NoError(t, x.Close())
+	}
+}
+
+// A reader that is slow holds no connection of the database.
+func TestSessionRecords_slowReader(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	session := h.furnish()
+	entries := 0
+	err := h.db.SessionRecords(t.Context(), session.ID, false, func(domaintransfer.SessionTree) error { return nil },
+		func(domaintransfer.EntryRecord) error {
+			entries++
+
+			require.Zero(t, h.db.Pool.Stat().AcquiredConns())
+
+			return nil
+		})
+	require.NoError(t, err)
+	require.Positive(t, entries)
+}

@@ -31,7 +31,7 @@ func TestWhatKilledProcessesLeftOnTheDiskIsClearedAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
 	require.NoError(t, os.Chtimes(dead, old, old))
 
-	x, err := h.service.Export(t.Context(), source, domaintransfer.ExportParts{Private: true, Files: true}) // it clears up before
+	x, err := h.service.Export(t.Context(), h.owner, source, domaintransfer.ExportParts{Private: true, Files: true}) // it clears up before
 	require.NoError(t, err)
 	require.NoDirExists(t, dead)
 	require.DirExists(t, fresh, "its process may be about to lock it")
@@ -129,7 +129,7 @@ func TestService_diskFull(t *testing.T) {
 	_, err = full.Upload(t.Context(), h.owner, strings.NewReader("archive"))
 	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
 
-	_, err = full.Export(t.Context(), session, domaintransfer.ExportParts{Private: true, Files: true})
+	_, err = full.Export(t.Context(), h.owner, session, domaintransfer.ExportParts{Private: true, Files: true})
 	require.True(t, domain.HasCode(err, domain.CodeDiskFull), "%v", err)
 
 	up, err := h.service.Upload(t.Context(), h.owner, strings.NewReader("archive"))

@@ -71,21 +71,30 @@ func newHouse(t testing.TB) *house {
 		Workspaces: workspace.New(filepath.Join(h.dir, "workspace")),
 		Snapshots:  snapshots.New(snapshots.Config{Objects: h.objects, SpoolDir: spool}),
 	}
-	events, err := eventarchive.New(eventarchive.Config{
-		Store: h.db, Log: nothingLogged{}, Objects: h.objects, Runs: noArchives{}, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
-	h.service, err = transfer.New(transfer.Config{
-		Store: h.db, Events: events, Objects: h.objects, Files: h.carrier,
-		Known: func(_ context.Context, kind, name string) bool { return kind != "model" || name == "known" },
-		Runs:  runs{h}, Logger: slog.New(slog.DiscardHandler), Version: "2026.11.21", Spool: spool,
-	})
-	require.NoError(t, err)
+	h.service = h.process(h.db)
 	_, _, err = h.db.CreateUser(t.Context(), domain.User{ID: h.owner, Username: "owner"},
 		domain.APIKey{ID: domain.NewID(), UserID: h.owner, Name: "k", Masked: "m", Scopes: []string{}}, make([]byte, 32))
 	require.NoError(t, err)
 
 	return h
+}
+
+// process returns the service as another process would have it.
+func (h *house) process(store transfer.Store) *transfer.Service {
+	h.t.Helper()
+
+	events, err := eventarchive.New(eventarchive.Config{
+		Store: h.db, Log: nothingLogged{}, Objects: h.objects, Runs: noArchives{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(h.t, err)
+	service, err := transfer.New(transfer.Config{
+		Store: store, Events: events, Objects: h.objects, Files: h.carrier,
+		Known: func(_ context.Context, kind, name string) bool { return kind != "model" || name == "known" },
+		Runs:  runs{h}, Logger: slog.New(slog.DiscardHandler), Version: "2026.11.21", Spool: filepath.Join(h.dir, "spool"),
+	})
+	require.NoError(h.t, err)
+
+	return service
 }
 
 // noArchives starts no workflow.
@@ -441,7 +450,7 @@ func (h *house) export(s domain.Session) []byte {
 
 func (h *house) exportParts(s domain.Session, parts domaintransfer.ExportParts) []byte {
 	h.t.Helper()
-	x, err := h.service.Export(h.t.Context(), s, parts)
+	x, err := h.service.Export(h.t.Context(), h.owner, s, parts)
 	require.NoError(h.t, err)
 
 	var out bytes.Buffer

@@ -39,9 +39,9 @@ func uploadPart(sessionID domain.SessionID, n int) string {
 func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader) (transfer.ArchiveUpload, error) {
 	up := transfer.ArchiveUpload{SessionID: domain.SessionID(domain.NewID())}
 
-	leave, err := d.uploads.enter(ownerID)
-	if err != nil {
-		return up, err
+	leave, ok := d.uploads.enter(ownerID, maxUploads, maxOwnUploads)
+	if !ok {
+		return up, tooManyImports()
 	}
 	defer leave()
 
@@ -55,11 +55,12 @@ func (d *Service) Upload(ctx context.Context, ownerID string, content io.Reader)
 	}
 
 	if !begun {
-		return up, tooMany()
+		return up, tooManyImports()
 	}
 
 	if err := d.store(ctx, &up, content); err != nil {
-		return up, errors.Join(err, d.Discard(ctx, up))
+		_, left := d.Discard(ctx, up)
+		return up, errors.Join(err, left)
 	}
 
 	return up, nil
@@ -120,14 +121,21 @@ func readPart(content io.Reader, buffer []byte) (part []byte, last bool, err err
 	return buffer[:n], false, nil
 }
 
-// Discard removes an upload that is not imported, also when the caller has left.
-func (d *Service) Discard(ctx context.Context, up transfer.ArchiveUpload) error {
+// Discard removes an upload that is not imported, also when the caller has left. It reports
+// false, and removes nothing, when an import of it has started.
+func (d *Service) Discard(ctx context.Context, up transfer.ArchiveUpload) (discarded bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 
-	if err := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(up.SessionID)); err != nil {
-		return err
+	// First, so that no import starts whose archive is being deleted.
+	discarded, err = d.cfg.Store.DropUpload(ctx, up.SessionID)
+	if err != nil || !discarded {
+		return discarded, err
 	}
 
-	return d.cfg.Store.DropUpload(ctx, up.SessionID)
+	if err := d.cfg.Objects.DeletePrefix(ctx, uploadPrefix(up.SessionID)); err != nil {
+		return true, err
+	}
+
+	return true, d.cfg.Store.ForgetImport(ctx, up.SessionID)
 }

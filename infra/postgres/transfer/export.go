@@ -86,37 +86,58 @@ func scanEntry(row pgx.CollectableRow) (transfer.EntryRecord, error) {
 	return e, nil
 }
 
-// SessionRecords reads a session's conversation as it is at one moment: the
-// frame first, then the entries of its active branch in their order, or those of
-// all branches by branch and order. The caller is authorised.
+// SessionRecords reads a session's conversation: the frame first, as it is at one moment,
+// then the entries that the frame's branches had then, those of the active branch in their
+// order, or those of all branches by branch and order. Entries are read page by page, each
+// page in a statement of its own, so that a slow reader holds neither a connection nor a
+// snapshot. The caller is authorised.
 func (db *Base) SessionRecords(ctx context.Context, sessionID domain.SessionID, activeOnly bool,
 	frame func(transfer.SessionTree) error, entry func(transfer.EntryRecord) error,
 ) error {
-	err := pgx.BeginTxFunc(ctx, db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		tree, err := sessionTree(ctx, tx, sessionID)
-		if err != nil {
-			return err
-		}
+	var tree transfer.SessionTree
 
-		if err := frame(tree); err != nil {
+	err := pgx.BeginTxFunc(
+		ctx,
+		db.Pool,
+		pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) (err error) {
+			tree, err = sessionTree(ctx, tx, sessionID)
 			return err
-		}
+		},
+	)
+	if err == nil {
+		err = frame(tree)
+	}
 
+	for _, branch := range tree.Branches {
+		from := `(SELECT * FROM entries WHERE branch_id = $1 AND sequence > $2 OFFSET 0) e`
 		if activeOnly {
-			return eachEntry(ctx, tx, transcript.OnBranch("sequence > $2"), tree.ActiveBranchID, entry)
+			from = transcript.OnBranch("sequence > $2")
 		}
 
-		for _, branch := range tree.Branches {
-			err := eachEntry(ctx, tx, `(SELECT * FROM entries WHERE branch_id = $1 AND sequence > $2 OFFSET 0) e`, branch.ID, entry)
-			if err != nil {
-				return err
-			}
+		if err == nil && (!activeOnly || branch.ID == tree.ActiveBranchID) {
+			err = db.eachEntry(ctx, from, branch, entry)
 		}
+	}
 
-		return nil
-	})
+	if err == nil {
+		err = db.stillThere(ctx, sessionID)
+	}
 
 	return pg.Fault("read session", err)
+}
+
+// stillThere returns an error when the session was deleted: its entries may have been
+// deleted while they were read.
+func (db *Base) stillThere(ctx context.Context, sessionID domain.SessionID) error {
+	var exists bool
+
+	err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM sessions WHERE id = $1 AND deleted_at IS NULL)`, sessionID).Scan(&exists)
+	if err == nil && !exists {
+		err = domain.SessionNotFound(sessionID)
+	}
+
+	return err
 }
 
 func sessionTree(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (tree transfer.SessionTree, err error) {
@@ -154,11 +175,13 @@ func sessionTree(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) (tr
 	return tree, err
 }
 
-// eachEntry yields the entries of a branch page by page; $1 is the branch, $2 the
-// sequence before the page.
-func eachEntry(ctx context.Context, tx pgx.Tx, from string, branchID domain.BranchID, yield func(transfer.EntryRecord) error) error {
+// eachEntry yields the entries of a branch below its next sequence, page by page; $1 is the
+// branch, $2 the sequence before the page.
+func (db *Base) eachEntry(ctx context.Context, from string, branch transfer.BranchRecord, yield func(transfer.EntryRecord) error) error {
+	statement := `SELECT ` + entryColumns + ` FROM ` + from + ` WHERE e.sequence < $4 ORDER BY e.sequence LIMIT $3`
+
 	for after := int64(-1); ; {
-		rows, _ := tx.Query(ctx, `SELECT `+entryColumns+` FROM `+from+` ORDER BY e.sequence LIMIT $3`, branchID, after, entryPage)
+		rows, _ := db.Pool.Query(ctx, statement, branch.ID, after, entryPage, branch.NextSequence)
 
 		page, err := pgx.CollectRows(rows, scanEntry)
 		if err != nil {

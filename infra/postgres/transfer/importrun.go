@@ -59,10 +59,16 @@ func importLost() *domain.Error {
 	return domain.Newf(domain.Conflict, "import_lost", "the upload stood still for too long; try again")
 }
 
-// DropUpload forgets an upload that is not imported. Its parts are gone by then.
-func (db *Base) DropUpload(ctx context.Context, sessionID domain.SessionID) error {
-	_, err := db.Pool.Exec(ctx, `DELETE FROM imports WHERE session_id = $1 AND state = 'uploading'`, sessionID)
-	return pg.Fault("drop an upload", err)
+// DropUpload ends an upload that is not imported, so that no import of it can start. It
+// reports false when one has started, or the upload was abandoned. Its parts are deleted
+// afterwards, by the caller or with other imports that have ended.
+func (db *Base) DropUpload(ctx context.Context, sessionID domain.SessionID) (dropped bool, err error) {
+	tag, err := db.Pool.Exec(ctx, `
+		UPDATE imports
+		SET    state = 'failed', error_kind = 'conflict', error_code = 'import_lost', error = 'the upload was discarded', changed_at = now()
+		WHERE  session_id = $1 AND state = 'uploading'`, sessionID)
+
+	return tag.RowsAffected() == 1, pg.Fault("drop an upload", err)
 }
 
 // StartImport makes an upload an import that a workflow carries out. Sum is of the
