@@ -51,6 +51,8 @@ type Activities struct {
 	Meter        ModelMeter   // of model calls; nil: they are not measured
 	Logger       *slog.Logger
 
+	// DrainTime is how long model calls may continue once the worker is being stopped.
+	DrainTime time.Duration
 	// NoFastPaths turns off what fastpath.go does. Tests run both ways.
 	NoFastPaths bool
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 
 	"everloop/activities/contract"
 	"everloop/activities/prompt"
@@ -24,32 +23,18 @@ func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) 
 }
 
 func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
-	working, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
+	var stopped <-chan struct{} // nil: nobody stops it
 
 	if in.ChatID != "" {
 		// Watch before the flag is looked at, so that no stop falls in between.
-		stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
+		watched, unwatch := a.watchStop(in.ChatID, in.TaskID)
 		defer unwatch()
 
-		go func() {
-			select {
-			case <-stopped:
-				abort(errStopped)
-			case <-working.Done():
-			}
-		}()
+		stopped = watched
 	}
 
-	draining := activity.GetWorkerStopChannel(ctx)
-
-	go func() {
-		select {
-		case <-draining:
-			abort(durable.ErrDraining)
-		case <-working.Done():
-		}
-	}()
+	working, abort := a.untilInterrupted(ctx, stopped)
+	defer abort(nil)
 
 	opened, err := a.Compactions.OpenCompaction(ctx, compactionRequest(in))
 	switch {

@@ -19,11 +19,12 @@ import (
 // claimed starts when the run asks for it.
 //
 // Each call is reserved on this worker before the turn is closed, so that no other
-// activity here claims it by the same nonce.
+// activity here claims it by the same nonce. A worker that is being stopped starts none: it
+// would kill them soon.
 func (a *Activities) startEarly(
 	ctx context.Context, closing domain.ClosingTurn, taskID string, closeTurn func(domain.ClosingTurn) ([]domain.LedgerCall, error),
 ) error {
-	if a.NoFastPaths {
+	if a.NoFastPaths || stopping(ctx) {
 		_, err := closeTurn(closing)
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 
 	"everloop/activities/contract"
 	"everloop/activities/prompt"
@@ -189,33 +188,13 @@ type modelCall struct {
 	waits      bool // the run waits between the tries
 }
 
-// untilInterrupted returns a context that ends, with the cause errStopped or
-// durable.ErrDraining, when the loop is stopped or the worker shuts down. The caller ends
-// it.
-func untilInterrupted(ctx context.Context, stopped <-chan struct{}) (context.Context, context.CancelCauseFunc) {
-	working, abort := context.WithCancelCause(ctx)
-	draining := activity.GetWorkerStopChannel(ctx)
-
-	go func() {
-		select {
-		case <-stopped:
-			abort(errStopped)
-		case <-draining:
-			abort(durable.ErrDraining)
-		case <-working.Done():
-		}
-	}()
-
-	return working, abort
-}
-
 func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {
 	began := time.Now()
 	// What is written at the end must be written also when the call was
 	// cancelled.
 	keep := context.WithoutCancel(ctx)
 
-	calling, abort := untilInterrupted(ctx, stopped)
+	calling, abort := m.untilInterrupted(ctx, stopped)
 	defer abort(nil)
 
 	m.stream = stream.New(keep, m.turn, m.Log, m.Turns, abort)

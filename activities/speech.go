@@ -68,7 +68,7 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 	defer unwatch()
 
-	working, abort := untilInterrupted(ctx, stopped)
+	working, abort := a.untilInterrupted(ctx, stopped)
 	defer abort(nil)
 
 	err := a.transcribeTurn(working, in)

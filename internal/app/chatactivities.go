@@ -37,6 +37,7 @@ func (b *backend) newActivities(
 		Environment:  b.buckets,
 		Captures:     b.captures,
 
+		DrainTime:  s.StopTimeout * 9 / 10, // what is left is for the turns that are broken off
 		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
 		Metrics: counts, Tracer: b.tracing.Work(), Meter: b.tracing, Logger: b.logger,
 	}

@@ -72,7 +72,7 @@ type settings struct {
 	browserSettings `embed:""`
 	boundSettings   `embed:""`
 	flags.Disk      `embed:""`
-	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools may go on at a shutdown."`
+	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools and model calls may continue at a shutdown."`
 }
 
 // check finds all faults of the settings at once and makes paths absolute.

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,6 +81,7 @@ type stack struct {
 
 	mu    sync.Mutex
 	found []string
+	stopTimeout time.Duration // of workers that start later; 0: a second
 }
 
 func newStack(t *testing.T) *stack {
@@ -290,7 +292,7 @@ func (s *stack) Profile(session domain.Session) domain.Profile {
 }
 
 func (s *stack) startWorker() {
-	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: time.Second})
+	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second)})
 	require.NoError(s.t, s.worker.Start())
 }
 
