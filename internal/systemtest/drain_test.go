@@ -1,10 +1,13 @@
 package systemtest
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"everloop/domain"
 )
@@ -17,6 +20,15 @@ func TestWorker_Stop_modelCallContinues(t *testing.T) {
 	s.worker.Stop()
 
 	s.acts.DrainTime, s.stopTimeout = time.Minute, time.Minute
+
+	var stopping atomic.Pointer[<-chan struct{}] // of the first worker
+
+	s.marks = func(ctx context.Context) context.Context {
+		stops := activity.GetWorkerStopChannel(ctx)
+		stopping.CompareAndSwap(nil, &stops)
+
+		return ctx
+	}
 	s.startWorker()
 
 	session := s.session()
@@ -35,6 +47,7 @@ func TestWorker_Stop_modelCallContinues(t *testing.T) {
 		old.Stop()
 	}()
 
+	<-*stopping.Load()
 	s.release()
 	<-stopped
 

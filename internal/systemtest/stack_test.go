@@ -81,6 +81,7 @@ type stack struct {
 
 	mu    sync.Mutex
 	found []string
+	marks       func(context.Context) context.Context // of workers that start later; see worker.Options.Context
 	stopTimeout time.Duration // of workers that start later; 0: a second
 }
 
@@ -292,7 +293,7 @@ func (s *stack) Profile(session domain.Session) domain.Profile {
 }
 
 func (s *stack) startWorker() {
-	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second)})
+	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second), Context: s.marks})
 	require.NoError(s.t, s.worker.Start())
 }
 
