@@ -36,7 +36,7 @@ func (p *push) publishMain(ctx context.Context, at place, commit string) error {
 
 	found := false
 	for _, e := range list {
-		found = found || e.path == skillpack.DocumentName
+		found = found || strings.EqualFold(e.path, skillpack.DocumentName)
 	}
 
 	if !found {

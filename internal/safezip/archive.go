@@ -79,6 +79,11 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 
 	for _, m := range members {
 		name, isDir := strings.CutSuffix(m.Name, "/")
+		if name == "." && isDir {
+			continue // of an archive of the whole directory, whose other names begin with ./
+		}
+
+		name = strings.TrimPrefix(name, "./")
 		if problem := CheckName(name); problem != "" {
 			return nil, refuse(UnsafeName, m.Name, "%s", problem)
 		}
@@ -98,7 +103,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 				return nil, err
 			}
 
-			if err := a.add(m, limits); err != nil {
+			if err := a.add(m, name, limits); err != nil {
 				return nil, err
 			}
 		}
@@ -144,7 +149,7 @@ func kind(m *zip.File, isDir bool) error {
 	return nil
 }
 
-func (a *Archive) add(m *zip.File, limits Limits) error {
+func (a *Archive) add(m *zip.File, name string, limits Limits) error {
 	size := m.UncompressedSize64
 	switch {
 	case size > math.MaxInt64/2,
@@ -159,7 +164,7 @@ func (a *Archive) add(m *zip.File, limits Limits) error {
 
 	a.Expanded += int64(size)
 
-	file := &File{Name: m.Name, Mode: 0o644, Size: int64(size), Modified: m.Modified, member: m}
+	file := &File{Name: name, Mode: 0o644, Size: int64(size), Modified: m.Modified, member: m}
 	if m.Mode()&0o111 != 0 {
 		file.Mode = 0o755
 	}

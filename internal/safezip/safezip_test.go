@@ -134,7 +134,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	t.Parallel()
 
 	for _, name := range []string{
-		"../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/.", "a\\b", "C:/x", "c:x", "a\x00b", "a\nb", "\x7f", "..",
+		"../x", "a/../../x", "/etc/passwd", "a//b", "././a", ".", "./../a", "a/.", "a\\b", "C:/x", "c:x", "a\x00b", "a\nb", "\x7f", "..",
 		"a\xff", strings.Repeat("x", 256), strings.Repeat("a/", 2100) + "a", "a/../b",
 	} {
 		_, err := open(archive(t, member{name: name, content: "x"}), safezip.SkillPackage)
@@ -168,6 +168,7 @@ func TestNamesThatLieOnOneAnother(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"a", "a"},
 		{"a", "A"},
+		{"a", "./a"},
 		{"a", "a/b"},
 		{"a/b", "a"},
 		{"a/", "a"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -49,7 +50,7 @@ func Parse(content []byte) (Document, error) {
 		return Document{}, err
 	}
 
-	fields, err := readFrontMatter(head)
+	fields, warnings, err := readFrontMatter(head)
 	if err != nil {
 		return Document{}, err
 	}
@@ -57,6 +58,10 @@ func Parse(content []byte) (Document, error) {
 	d, err := document(fields)
 	if err != nil {
 		return Document{}, err
+	}
+
+	for _, warning := range warnings {
+		d.warn(warning)
 	}
 
 	d.Body = body
@@ -127,6 +132,11 @@ func document(fields map[string]any) (Document, error) {
 	d := Document{FrontMatter: fields}
 
 	d.Name = word(fields, "name", true, &wrong)
+	if lower := strings.ToLower(d.Name); lower != d.Name && nameProblem(lower) == "" {
+		d.warn("the name " + shown(d.Name) + " has capital letters: it is taken as " + shown(lower))
+		d.Name = lower
+	}
+
 	if problem := CheckName(d.Name); d.Name != "" && problem != "" {
 		wrong.addf("name %s", problem)
 	}
@@ -194,8 +204,17 @@ func (d *Document) warn(text string) {
 	}
 }
 
-// CheckName says what is wrong with the name of a skill; empty when nothing is.
+// CheckName returns what is wrong with the name of a skill, with a valid name that is
+// close to it; empty when nothing is wrong.
 func CheckName(name string) (problem string) {
+	if problem = nameProblem(name); problem != "" {
+		problem += offer(name)
+	}
+
+	return problem
+}
+
+func nameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
@@ -214,6 +233,22 @@ func CheckName(name string) (problem string) {
 	}
 
 	return ""
+}
+
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// offer suggests a valid name in place of one that is not; empty when nothing is left of it.
+func offer(name string) string {
+	valid := strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if len(valid) > MaxName {
+		valid = strings.TrimRight(valid[:MaxName], "-")
+	}
+
+	if nameProblem(valid) != "" {
+		return ""
+	}
+
+	return "; use " + shown(valid)
 }
 
 // word reads a field that is a text.

@@ -80,6 +80,40 @@ func TestForms(t *testing.T) {
 	require.Equal(t, map[string]any{"a": "1e-999999", "b": json.Number("1e9"), "c": "1e99999999999999999999"}, d.FrontMatter["metadata"])
 }
 
+// What authors write without knowing YAML, and other products read, is taken as it is meant.
+func TestParse_unquotedTexts(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct{ text, want string }{
+		"a colon":               {"description: Use when: the user asks", "Use when: the user asks"},
+		"a colon at the end":    {"description: Use when it says:", "Use when it says:"},
+		"colons and quotes":     {`description: Don't: say "x": y`, `Don't: say "x": y`},
+		"an at sign":            {"description: @mentions and more", "@mentions and more"},
+		"a percent sign":        {"description: %s is replaced", "%s is replaced"},
+		"a backtick":            {"description: `make` runs it", "`make` runs it"},
+		"a hyphen":              {"description: - reads files", "- reads files"},
+		"lines that continue":   {"description: Use when: the user\n  asks: it", "Use when: the user asks: it"},
+		"a text that is folded": {"description: >\n  Use when: the user\n  asks", "Use when: the user asks"},
+		"a quoted text":         {`description: "Use when: the user asks"`, "Use when: the user asks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := skillpack.Parse([]byte("---\nname: a\n" + tc.text + "\nmetadata:\n  version: 1.0.0\n---\nbody\n"))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, d.Description)
+			require.Equal(t, "1.0.0", d.Version)
+		})
+	}
+
+	d, err := skillpack.Parse([]byte("---\nname: a\ndescription: Use when: asked\nlicense: MIT\n---\nbody\n"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"line 3: the text must be in quotes: it has characters that mean something in YAML"}, d.Warnings)
+
+	d, err = skillpack.Parse([]byte("---\nname: PDF-Tools\ndescription: b\n---\nbody\n"))
+	require.NoError(t, err)
+	require.Equal(t, "pdf-tools", d.Name)
+	require.Equal(t, []string{`the name "PDF-Tools" has capital letters: it is taken as "pdf-tools"`}, d.Warnings)
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
 
@@ -108,8 +142,9 @@ func TestWhatIsRefused(t *testing.T) {
 		"empty name":         {with("name: ''", "description: b"), "name is empty"},
 		"null name":          {with("name:", "description: b"), "name is missing"},
 		"blank description":  {with("name: a", "description: '  '"), "description is empty"},
-		"capitals":           {with("name: PDF", "description: b"), "lower-case"},
-		"underscore":         {with("name: a_b", "description: b"), "lower-case"},
+		"capitals and blank": {with("name: PDF Tools", "description: b"), `use "pdf-tools"`},
+		"underscore":         {with("name: a_b", "description: b"), `hyphens only; use "a-b"`},
+		"a line of the file": {with("name: a", "description: b", "license: [x"), "line 4"},
 		"other letters":      {with("name: ä", "description: b"), "lower-case"},
 		"a path":             {with("name: ../a", "description: b"), "lower-case"},
 		"hyphen first":       {with("name: -a", "description: b"), "hyphen"},

@@ -3,7 +3,9 @@ package skillpack
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,19 +17,48 @@ const maxDepth = 8
 
 // readFrontMatter reads YAML into JSON values. It takes plain data only: no
 // anchors, by which a small text unfolds into a large one, no types of its own,
-// no name twice in one map.
-func readFrontMatter(text string) (fields map[string]any, err error) {
+// no name twice in one map. Texts that must be quoted in YAML and are not, such as a
+// description with a colon, are taken as texts, with a warning.
+func readFrontMatter(text string) (fields map[string]any, warnings []string, err error) {
+	root, err := parseYAML(text)
+	if err != nil {
+		quoted, lines := quoteTexts(text)
+
+		repaired, still := parseYAML(quoted)
+		if still != nil {
+			return nil, nil, err
+		}
+
+		root = repaired
+
+		for _, line := range lines {
+			warnings = append(warnings, fmt.Sprintf("line %d: the text must be in quotes: it has characters that mean something in YAML", line))
+		}
+	}
+
+	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, nil, failf("the front matter must have lines like \"name: my-skill\"")
+	}
+
+	var wrong problems
+
+	value, _ := convert(root.Content[0], 1, &wrong).(map[string]any)
+
+	return value, warnings, wrong.err()
+}
+
+func parseYAML(text string) (root *yaml.Node, err error) {
 	defer func() {
 		// The YAML library has panicked on malformed text before.
 		if p := recover(); p != nil {
-			fields, err = nil, failf("the front matter is not valid YAML")
+			root, err = nil, failf("the front matter is not valid YAML")
 		}
 	}()
 
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 
-	var root yaml.Node
-	switch err := decoder.Decode(&root); {
+	root = &yaml.Node{}
+	switch err := decoder.Decode(root); {
 	case errors.Is(err, io.EOF):
 		return nil, failf("the front matter is empty")
 	case err != nil:
@@ -38,21 +69,80 @@ func readFrontMatter(text string) (fields map[string]any, err error) {
 		return nil, failf("the front matter must be one YAML document")
 	}
 
-	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
-		return nil, failf("the front matter must have lines like \"name: my-skill\"")
-	}
-
-	var wrong problems
-
-	value, _ := convert(root.Content[0], 1, &wrong).(map[string]any)
-
-	return value, wrong.err()
+	return root, nil
 }
 
-// yamlReason returns the library's message without its own name. It holds line numbers
-// of the front matter, which begins in line 2 of the file.
+// quotable is a line with a name and a text that no character marks as anything else.
+var quotable = regexp.MustCompile(`^( *[A-Za-z][A-Za-z0-9_-]*:[ \t]+)([^\s'"\[{|>&*!#].*)$`)
+
+// quoteTexts puts texts in quotes that are not valid YAML as they are: each with the lines
+// that continue it, as they are folded in YAML. lines are their numbers in the file.
+func quoteTexts(text string) (quoted string, lines []int) {
+	var out []string
+
+	all := strings.Split(text, "\n")
+	for i := 0; i < len(all); {
+		end := i + 1
+		for end < len(all) && indent(all[end]) > indent(all[i]) {
+			end++
+		}
+
+		parts := quotable.FindStringSubmatch(all[i])
+		if parts == nil {
+			out = append(out, all[i])
+			i++
+
+			continue
+		}
+
+		if _, err := parseYAML(strings.Join(all[i:end], "\n")); err == nil {
+			out = append(out, all[i:end]...)
+			i = end
+
+			continue
+		}
+
+		folded := strings.TrimSpace(parts[2])
+		for _, more := range all[i+1 : end] {
+			folded += " " + strings.TrimSpace(more)
+		}
+
+		out = append(out, parts[1]+"'"+strings.ReplaceAll(folded, "'", "''")+"'")
+		lines = append(lines, i+2)
+		i = end
+	}
+
+	return strings.Join(out, "\n"), lines
+}
+
+// indent is the number of spaces that a line begins with; -1 for one that is blank.
+func indent(line string) int {
+	text := strings.TrimLeft(line, " ")
+	if text == "" {
+		return -1
+	}
+
+	return len(line) - len(text)
+}
+
+var (
+	lineNumber = regexp.MustCompile(`\bline (\d+)`)
+	// ofParser are messages whose lines the library counts from 0.
+	ofParser = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
+)
+
+// yamlReason returns the library's message without its own name. Its line numbers are made
+// those of the file, in which the front matter starts in line 2.
 func yamlReason(err error) string {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	shift := 1
+	if ofParser.MatchString(err.Error()) {
+		shift = 2
+	}
+
+	text := lineNumber.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "yaml: "), func(found string) string {
+		n, _ := strconv.Atoi(strings.TrimPrefix(found, "line "))
+		return fmt.Sprintf("line %d", n+shift)
+	})
 	if runes := []rune(text); len(runes) > 200 {
 		text = string(runes[:200]) + "…"
 	}

@@ -36,7 +36,9 @@ type Pack struct {
 // its digest is taken. What is wrong with the package is an *Error or a
 // *safezip.Error; any other error is of reading it.
 func Inspect(ctx context.Context, files []File) (Pack, error) {
-	p := Pack{Files: slices.Clone(files)}
+	p := Pack{Files: withoutLitter(files)}
+	renamed := p.nameDocument()
+
 	slices.SortFunc(p.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 
 	if err := p.checkFiles(); err != nil {
@@ -57,9 +59,42 @@ func Inspect(ctx context.Context, files []File) (Pack, error) {
 		return Pack{}, err
 	}
 
+	if renamed != "" {
+		p.warn(renamed + " is taken as " + DocumentName)
+	}
+
 	p.Digest, p.Size, err = Digest(ctx, p.Files)
 
 	return p, err
+}
+
+// withoutLitter leaves out what operating systems put beside files of their users.
+func withoutLitter(files []File) []File {
+	return slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+		switch base := path.Base(f.Path); strings.ToLower(base) {
+		case ".ds_store", "thumbs.db", "desktop.ini":
+			return true
+		default:
+			return strings.HasPrefix(base, "._") || slices.Contains(strings.Split(path.Dir(f.Path), "/"), "__MACOSX")
+		}
+	})
+}
+
+// nameDocument gives the document its name when only the case of its letters differs. It
+// returns the name that the document had.
+func (p *Pack) nameDocument() (was string) {
+	if slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == DocumentName }) {
+		return ""
+	}
+
+	for i, f := range p.Files {
+		if strings.EqualFold(f.Path, DocumentName) {
+			p.Files[i].Path = DocumentName
+			return f.Path
+		}
+	}
+
+	return ""
 }
 
 func (p *Pack) checkFiles() error {
@@ -172,6 +207,7 @@ func InMemory(name string, content []byte) File {
 // then in it and not at the root. It gives the directory's name, empty when
 // there is none.
 func Unwrap(files []File) (unwrapped []File, dir string) {
+	files = withoutLitter(files)
 	for _, f := range files {
 		top, _, below := strings.Cut(f.Path, "/")
 		if !below || dir != "" && top != dir {
@@ -181,7 +217,7 @@ func Unwrap(files []File) (unwrapped []File, dir string) {
 		dir = top
 	}
 
-	if !slices.ContainsFunc(files, func(f File) bool { return f.Path == path.Join(dir, DocumentName) }) {
+	if !slices.ContainsFunc(files, func(f File) bool { return strings.EqualFold(f.Path, path.Join(dir, DocumentName)) }) {
 		return files, ""
 	}
 

@@ -68,7 +68,6 @@ func TestPackagesThatAreRefused(t *testing.T) {
 		says  string
 	}{
 		"no document":  {files("README.md", good), "no SKILL.md"},
-		"another case": {files("skill.md", good), "no SKILL.md"},
 		"many files":   {many, "more than 500"},
 		"too large":    {append(files("SKILL.md", good), huge), "larger than"},
 		"parent":       {files("SKILL.md", good, "../x", ""), "leaves"},
@@ -135,6 +134,13 @@ func TestZIP(t *testing.T) {
 	for _, list := range [][]skillpack.File{
 		files("SKILL.md", good, "scripts/run.sh", "#!/bin/sh\n"),
 		files("pdf-forms/scripts/run.sh", "#!/bin/sh\n", "pdf-forms/SKILL.md", good),
+		files("./SKILL.md", good, "./scripts/run.sh", "#!/bin/sh\n"),
+		files("./pdf-forms/SKILL.md", good, "./pdf-forms/scripts/run.sh", "#!/bin/sh\n"),
+		files("skill.md", good, "scripts/run.sh", "#!/bin/sh\n"),
+		files("pdf-forms/Skill.MD", good, "pdf-forms/scripts/run.sh", "#!/bin/sh\n"),
+		files("pdf-forms/SKILL.md", good, "pdf-forms/scripts/run.sh", "#!/bin/sh\n", "__MACOSX/pdf-forms/._SKILL.md", "x",
+			"pdf-forms/.DS_Store", "x", ".DS_Store", "x"),
+		files("SKILL.md", good, "scripts/run.sh", "#!/bin/sh\n", "scripts/._run.sh", "x", "Thumbs.db", "x", "scripts/desktop.ini", "x"),
 	} {
 		archive := zipped(t, list)
 		p, err := skillpack.FromZIP(t.Context(), archive, archive.Size())

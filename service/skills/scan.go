@@ -54,7 +54,7 @@ func (s *Service) scan(ctx context.Context, sessionID domain.SessionID, w *works
 			continue
 		}
 
-		found := s.document(sessionID, w, dir.Name)
+		found := s.document(ctx, sessionID, w, dir.Name)
 		list = append(list, &entry{
 			Skill: skill.Skill{
 				ID: uploadedID(sessionID, dir.Name), Name: dir.Name, Description: found.doc.Description, Version: found.doc.Version,
@@ -72,14 +72,12 @@ func uploadedID(sessionID domain.SessionID, name string) string {
 }
 
 // document reads the SKILL.md of a package in a workspace.
-func (s *Service) document(sessionID domain.SessionID, w *workspace.Workspace, name string) parsed {
+func (s *Service) document(ctx context.Context, sessionID domain.SessionID, w *workspace.Workspace, name string) parsed {
 	if problem := skillpack.CheckName(name); problem != "" {
 		return parsed{problem: "the name of its directory " + problem}
 	}
 
-	file := path.Join(SessionDir, name, skillpack.DocumentName)
-
-	info, err := w.Stat(file)
+	file, info, err := documentFile(ctx, w, path.Join(SessionDir, name))
 	if err != nil {
 		return parsed{problem: "it has no " + skillpack.DocumentName}
 	}
@@ -106,6 +104,27 @@ func (s *Service) document(sessionID domain.SessionID, w *workspace.Workspace, n
 	s.documents.put(key, found)
 
 	return found
+}
+
+// documentFile finds the document of a package, whatever the case of its letters.
+func documentFile(ctx context.Context, w *workspace.Workspace, dir string) (file string, info workspace.Info, err error) {
+	file = path.Join(dir, skillpack.DocumentName)
+	if info, err = w.Stat(file); err == nil {
+		return file, info, nil
+	}
+
+	list, listed := w.List(ctx, dir, maxSessionEntries)
+	if listed != nil {
+		return file, info, err
+	}
+
+	for _, entry := range list {
+		if strings.EqualFold(entry.Name, skillpack.DocumentName) {
+			return path.Join(dir, entry.Name), entry, nil
+		}
+	}
+
+	return file, info, err
 }
 
 // inspect reads a package in a workspace whole, unless its files look as they
