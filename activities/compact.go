@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-
 	"everloop/activities/contract"
 	"everloop/activities/prompt"
 	"everloop/domain"

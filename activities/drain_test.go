@@ -56,6 +56,7 @@ func TestInterrupt_spread(t *testing.T) {
 			go func() {
 				working, abort := context.WithCancelCause(context.Background())
 				interrupt(working, nil, closed, 40*time.Second, abort)
+
 				ended <- int(time.Since(began) / time.Second)
 			}()
 		}

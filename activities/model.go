@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-
 	"everloop/activities/contract"
 	"everloop/activities/prompt"
 	"everloop/activities/stream"

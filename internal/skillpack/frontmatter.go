@@ -32,7 +32,10 @@ func readFrontMatter(text string) (fields map[string]any, warnings []string, err
 		root = repaired
 
 		for _, line := range lines {
-			warnings = append(warnings, fmt.Sprintf("line %d: the text must be in quotes: it has characters that mean something in YAML", line))
+			warnings = append(
+				warnings,
+				fmt.Sprintf("line %d: the text must be in quotes: it has characters that mean something in YAML", line),
+			)
 		}
 	}
 
