@@ -198,6 +198,11 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 	}
 	defer release()
 
+	if !c.service.table().accepts(c.by, c.asked, c.target.model) {
+		to.breaker.abandoned(as)
+		return noKey(), never // it was removed while the request waited
+	}
+
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
 
 	"everloop/companions/credentials"
 	"everloop/companions/gateway"
@@ -524,4 +525,49 @@ func TestService_queueFull(t *testing.T) {
 	end <- struct{}{}
 
 	require.Equal(t, []int{200, 200}, []int{<-done, <-done})
+}
+
+func TestService_keyRemovedWhileItsRequestWaits(t *testing.T) {
+	t.Parallel()
+
+	begun, end := make(chan struct{}), make(chan struct{})
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		begun <- struct{}{}
+
+		<-end
+		fmt.Fprint(w, `{"id":"1"}`)
+	})
+	settings := one(url, ", max_concurrency: 1")
+	s := start(t, settings+"keys: [{name: guest, key: a-key-of-sixteen-characters}]\n", 0)
+	first, waits := make(chan int, 1), make(chan *http.Response, 1)
+
+	go func() {
+		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		first <- res.StatusCode
+	}()
+
+	<-begun
+
+	go func() {
+		waits <- s.do(t.Context(), "POST", "/v1/chat/completions", "a-key-of-sixteen-characters", `{"model":"m"}`)
+	}()
+
+	require.Eventually(t, func() bool {
+		return strings.Contains(read(t, s.do(t.Context(), "GET", "/health", "", "")), `"in_flight":1,"queued":1`)
+	}, time.Minute, time.Millisecond)
+
+	set := read(t, s.do(t.Context(), "GET", "/admin/config", operatorKey, ""))
+	changed, err := sjson.Delete(set, "keys")
+	require.NoError(t, err)
+
+	put := s.do(t.Context(), "PUT", "/admin/config", operatorKey, changed)
+	require.Equal(t, 200, put.StatusCode, read(t, put))
+
+	end <- struct{}{}
+
+	require.Equal(t, 200, <-first)
+
+	res := <-waits
+	require.Equal(t, 401, res.StatusCode)
+	require.Equal(t, "invalid_api_key", code(t, read(t, res)))
 }

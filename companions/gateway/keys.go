@@ -45,6 +45,11 @@ func (c *caller) permits(names ...string) bool {
 	return len(c.models) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.models, name) })
 }
 
+// accepts reports whether the key of a caller is still one of the table, for a model.
+func (t *table) accepts(by *caller, names ...string) bool {
+	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.hash == by.hash && c.permits(names...) })
+}
+
 // enter counts a request of the key in, unless it has too many.
 func (c *caller) enter() bool {
 	c.mu.Lock()
