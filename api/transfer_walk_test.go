@@ -210,7 +210,7 @@ func (played) Change(context.Context, domain.User, domain.Session, replay.Change
 // may hold.
 type carried struct{ parts transfer.ExportParts }
 
-func (carried) Export(_ context.Context, _ domain.Session, parts transfer.ExportParts) (session.Export, error) {
+func (carried) Export(_ context.Context, _ string, _ domain.Session, parts transfer.ExportParts) (session.Export, error) {
 	return carried{parts}, nil
 }
 
@@ -236,7 +236,7 @@ func (carried) Upload(_ context.Context, _ string, archive io.Reader) (transfer.
 	return transfer.ArchiveUpload{SessionID: none, Size: size}, err
 }
 
-func (carried) Discard(context.Context, transfer.ArchiveUpload) error { return nil }
+func (carried) Discard(context.Context, transfer.ArchiveUpload) (bool, error) { return true, nil }
 
 func (carried) Import(_ context.Context, in transfer.ImportRequest) (domain.SessionID, transfer.ImportedFrom, error) {
 	return "", transfer.ImportedFrom{}, domain.Newf(domain.Invalid, "invalid_archive", "%d bytes for %q, solution %v, key %q",
