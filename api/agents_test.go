@@ -63,6 +63,7 @@ var agentsWalk = []call{
 		scope:   "solutions",
 		url:     "/api/prod_agents/{g}/start-session",
 		status:  200,
+		hasBody: true,
 		missing: noAgent + "/start-session",
 	},
 	{
@@ -224,6 +225,39 @@ func TestAgents_visibility(t *testing.T) {
 	w.do("DELETE", "/api/agent-instances/"+instance, w.bob, "").code(403, "forbidden")
 	started := w.do("POST", "/api/prod_agents/"+shown+"/start-session", w.bob, "").json()["session_id"].(string)
 	require.Equal(t, "owner", w.do("GET", "/api/sessions/"+started, w.bob, "").json()["viewer_role"])
+}
+
+// The init script of a colleague's agent runs with the caller's environment: they read it first.
+func TestAgents_initScriptsOfOthersAreConfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	workspace := w.do("POST", "/api/prod_workspaces", w.ann, `{"name":"W"}`).json()["id"].(string)
+	w.joins(workspace, "bob", w.bob, "member")
+
+	at := "/api/prod_agents/" + w.agentOf(w.ann, `,"init_script":"env"`)
+	digest := func() string {
+		found := w.do("GET", at, w.bob, "").json()
+		require.NotEmpty(t, found["agent"].(map[string]any)["init_script"])
+
+		return found["init_script_digest"].(string)
+	}
+	unconfirmed := func(body string) {
+		t.Helper()
+		w.do("POST", at+"/start-session", w.bob, body).code(409, "init_script_unconfirmed")
+		w.do("POST", at+"/instantiate", w.bob, body).code(409, "init_script_unconfirmed")
+	}
+	confirm := func() string { return `{"init_script_digest":"` + digest() + `"}` }
+
+	require.Equal(t, 200, w.do("POST", at+"/start-session", w.ann, "").status, "it is the owner's own")
+	unconfirmed("")
+	unconfirmed(`{"init_script_digest":"0"}`)
+	require.Equal(t, 200, w.do("POST", at+"/start-session", w.bob, confirm()).status)
+	require.Equal(t, 200, w.do("POST", at+"/start-session", w.bob, "").status, "it was confirmed")
+	require.Equal(t, 200, w.do("POST", at+"/instantiate", w.bob, "").status)
+
+	require.Equal(t, 200, w.do("PUT", at, w.ann, `{`+agentFields+`,"init_script":"env > /tmp/x"}`).status)
+	unconfirmed("")
+	require.Equal(t, 200, w.do("POST", at+"/instantiate", w.bob, confirm()).status)
 }
 
 func TestAgentInstances_areArchivedAndNeverShowTheirEnvironment(t *testing.T) {

@@ -26,7 +26,9 @@ type Agents interface {
 	Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error)
 	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 
-	Instantiate(ctx context.Context, userID, recordID string, start bool) (
+	// Instantiate and StartSession return init_script_unconfirmed for an init script of another user whose
+	// digest was never sent.
+	Instantiate(ctx context.Context, userID, recordID, scriptDigest string, start bool) (
 		made prodagent.Instance, of prodagent.Agent, sessionID *domain.SessionID, err error)
 	CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
 	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error)
@@ -116,6 +118,13 @@ type prodAgentBody struct {
 	Provider string             `json:"provider" doc:"The provider of the runtimes of its instances." example:"builtin"`
 	Runtime  *prodagent.Runtime `json:"runtime" doc:"The runtime of new instances; null: none of the provider has announced itself."`
 	Agent    prodagent.Agent    `json:"agent" doc:"The production agent."`
+
+	InitScriptDigest string `json:"init_script_digest" doc:"The SHA-256 of its init script, in hexadecimal; empty: it has none." example:"b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"`
+}
+
+// ScriptConsent lets the init script of another user's agent run for the caller.
+type ScriptConsent struct {
+	InitScriptDigest *string `json:"init_script_digest,omitempty" nullable:"true" maxLength:"64" doc:"For the agent of another user whose init script the caller has read: init_script_digest of the agent. It is needed once, and again when the script changed."`
 }
 
 type instantiated struct {
@@ -182,7 +191,7 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 			provider = prodagent.BuiltinRuntime
 		}
 
-		return httpx.Answer(prodAgentBody{provider, runtime, found}, err)
+		return httpx.Answer(prodAgentBody{provider, runtime, found, found.Spec().ScriptDigest()}, err)
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "replace-prod-agent", Method: fiber.MethodPut, Path: base + "/{record_id}", Tag: agentTag,
@@ -207,7 +216,7 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 		Description: "On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now. With " +
 			"start_session it has a session at once.",
 		Scope: auth.Solutions, Audit: "agent_instance.create",
-		Errors:  httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_instance_limit no_runtime agent_unavailable"},
+		Errors:  httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_instance_limit no_runtime agent_unavailable init_script_unconfirmed"},
 		Example: `{"start_session": true}`,
 	}, a.instantiate)
 	httpx.Register(r, httpx.Operation{
@@ -216,7 +225,8 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 		Description: "The session has the agent's solution, role, mode, instructions and skills. Its init script starts at once, as the " +
 			"background task that session_setup.init_script names; the first chat waits for its end.",
 		Scope:  auth.Solutions,
-		Errors: httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_unavailable"},
+		Errors: httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_unavailable init_script_unconfirmed"},
+		Example: `{}`,
 	}, a.startSession)
 }
 
@@ -273,13 +283,20 @@ func (a *AgentsAPI) replace(ctx context.Context, in *struct {
 func (a *AgentsAPI) instantiate(ctx context.Context, in *struct {
 	ProdAgentRef
 	Body *struct {
+		ScriptConsent
 		StartSession *bool `json:"start_session,omitempty" nullable:"true" doc:"true: the instance gets a session of the caller at once, and its init script runs there."`
 	}
 },
 ) (*httpx.Body[instantiated], error) {
-	starts := in.Body != nil && fields.Value(in.Body.StartSession)
+	var (
+		starts bool
+		digest string
+	)
+	if in.Body != nil {
+		starts, digest = fields.Value(in.Body.StartSession), fields.Value(in.Body.InitScriptDigest)
+	}
 
-	made, agent, session, err := a.Agents.Instantiate(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID, starts)
+	made, agent, session, err := a.Agents.Instantiate(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID, digest, starts)
 	if err == nil {
 		httpx.Concerns(ctx, made.ID, map[string]string{"record_id": in.RecordID})
 	}
@@ -289,7 +306,11 @@ func (a *AgentsAPI) instantiate(ctx context.Context, in *struct {
 	}, err)
 }
 
-func (a *AgentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.Body[startedSession], error) {
+func (a *AgentsAPI) startSession(ctx context.Context, in *struct {
+	ProdAgentRef
+	Body *ScriptConsent
+},
+) (*httpx.Body[startedSession], error) {
 	userID := httpx.CallerOf(ctx).User.ID
 
 	agent, _, err := a.Agents.Get(ctx, userID, in.RecordID)
@@ -298,7 +319,13 @@ func (a *AgentsAPI) startSession(ctx context.Context, in *ProdAgentRef) (*httpx.
 	}
 
 	made := startedSession{SessionID: domain.SessionID(domain.NewID()), RouteSolutionID: agent.SolutionID}
-	err = a.Agents.StartSession(ctx, userID, prodagent.Start{SessionID: made.SessionID, RecordID: in.RecordID})
+	start := prodagent.Start{SessionID: made.SessionID, RecordID: in.RecordID}
+
+	if in.Body != nil {
+		start.ScriptDigest = fields.Value(in.Body.InitScriptDigest)
+	}
+
+	err = a.Agents.StartSession(ctx, userID, start)
 
 	return httpx.Answer(made, err)
 }

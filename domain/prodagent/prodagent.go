@@ -3,6 +3,8 @@
 package prodagent
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"time"
@@ -58,6 +60,17 @@ func (s Spec) SystemText() string {
 	data, _ := json.Marshal(s.SkillsData) // of what was decoded from JSON
 
 	return domain.JoinParagraphs(text, "Data for the skills, as JSON:\n"+string(data))
+}
+
+// ScriptDigest returns the SHA-256 of the init script; empty: there is none.
+func (s Spec) ScriptDigest() string {
+	if s.InitScript == "" {
+		return ""
+	}
+
+	sum := sha256.Sum256([]byte(s.InitScript))
+
+	return hex.EncodeToString(sum[:])
 }
 
 // Status says whether sessions can be made with a production agent.
@@ -261,6 +274,7 @@ type Start struct {
 	AgentID    string // a production agent by its agent_id
 	InstanceID string // an agent instance
 
+	ScriptDigest      string  // of the init script of another user's agent, which the caller has read
 	Intent            string  // empty: the first message says it
 	Model             *string // nil: that of the instance, else the service's default
 	Budget            *domain.Budget

@@ -12,10 +12,14 @@ const codeNoRuntime = "runtime_not_found"
 
 // Instantiate makes an instance of a production agent, on a runtime of its provider, and
 // with start its first session. The instance keeps what the agent is now.
-func (s *Service) Instantiate(ctx context.Context, userID, recordID string, start bool) (
+func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDigest string, start bool) (
 	made prodagent.Instance, agent prodagent.Agent, sessionID *domain.SessionID, err error,
 ) {
 	if agent, err = s.cfg.Store.ProdAgent(ctx, userID, recordID); err != nil {
+		return made, agent, nil, err
+	}
+
+	if err := s.checkScript(ctx, userID, origin{id: agent.RecordID, owner: agent.OwnerID, spec: agent.Spec()}, scriptDigest); err != nil {
 		return made, agent, nil, err
 	}
 

@@ -40,6 +40,8 @@ type Store interface {
 	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
 	// EnsureSession makes a session, its init script included, unless it is there.
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
+	ConsentToScript(ctx context.Context, userID, agentID, digest string) error
+	ConsentsToScript(ctx context.Context, userID, agentID, digest string) (bool, error)
 	NoteAgentSession(ctx context.Context, sessionID domain.SessionID, instanceID string) error
 }
 

@@ -12,6 +12,8 @@ type Start = prodagent.Start
 
 // origin is what a session is made of.
 type origin struct {
+	id    string // of the production agent or the instance
+	owner string
 	agent domain.SessionAgent
 	spec  prodagent.Spec
 	model *string
@@ -23,6 +25,10 @@ type origin struct {
 // repeated after a crash; one that was deleted is session_not_found.
 func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) error {
 	from, err := s.origin(ctx, ownerID, in)
+	if err == nil {
+		err = s.checkScript(ctx, ownerID, from, in.ScriptDigest)
+	}
+
 	if err != nil {
 		return err
 	}
@@ -78,6 +84,27 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 	return nil
 }
 
+// checkScript rejects the init script of another user's agent, which runs with the environment of
+// the session's owner, until that user sends its digest. A script that changed is rejected again.
+func (s *Service) checkScript(ctx context.Context, userID string, from origin, given string) error {
+	digest := from.spec.ScriptDigest()
+	if digest == "" || from.owner == userID {
+		return nil
+	}
+
+	if given == digest {
+		return s.cfg.Store.ConsentToScript(ctx, userID, from.id, digest)
+	}
+
+	consents, err := s.cfg.Store.ConsentsToScript(ctx, userID, from.id, digest)
+	if err == nil && !consents {
+		err = domain.Newf(domain.Conflict, "init_script_unconfirmed", "the agent of another user has an init script, which would run with "+
+			"your environment: read it, and send its SHA-256 as init_script_digest")
+	}
+
+	return err
+}
+
 // unavailable turns what is wrong with a stored agent into an error that names no field of
 // the request.
 func unavailable(err error) error {
@@ -101,7 +128,7 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 
 	agent, err := find(ctx, ownerID, name)
 
-	return origin{agent: domain.SessionAgent{AgentID: agent.AgentID, RecordID: agent.RecordID}, spec: agent.Spec()}, err
+	return origin{id: agent.RecordID, owner: agent.OwnerID, agent: domain.SessionAgent{AgentID: agent.AgentID, RecordID: agent.RecordID}, spec: agent.Spec()}, err
 }
 
 func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, error) {
@@ -114,7 +141,7 @@ func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, e
 		return origin{}, domain.Newf(domain.Conflict, "agent_instance_archived", "the agent instance is archived")
 	}
 
-	from := origin{agent: domain.SessionAgent{InstanceID: id}, spec: instance.Spec, model: instance.Model}
+	from := origin{id: id, owner: instance.OwnerID, agent: domain.SessionAgent{InstanceID: id}, spec: instance.Spec, model: instance.Model}
 	if instance.RecordID != nil {
 		from.agent.RecordID = *instance.RecordID
 	}

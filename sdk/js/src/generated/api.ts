@@ -168,7 +168,7 @@ export interface paths {
         put?: never;
         /**
          * Create a user with an initial API key
-         * @description Only this response returns the API key.
+         * @description Only this response returns the API key. It has the scopes of the key that the caller uses.
          */
         post: operations["create-user"];
         delete?: never;
@@ -189,7 +189,7 @@ export interface paths {
         post?: never;
         /**
          * Deactivate a user and revoke all API keys
-         * @description The account is deactivated but kept for references.
+         * @description The account is deactivated but kept for references. Its chats, queued messages, background tasks and runs are stopped.
          */
         delete: operations["delete-user"];
         options?: never;
@@ -2826,7 +2826,7 @@ export interface paths {
         head?: never;
         /**
          * Share a session with all signed-in users, or stop sharing
-         * @description Every signed-in user may then read the session; only the owner may change it.
+         * @description Every signed-in user may then read the session with all its branches, its files, also at checkpoints, and its export; only the owner may change it.
          */
         patch: operations["share-session"];
         trace?: never;
@@ -6372,6 +6372,8 @@ export interface components {
             [key: string]: unknown;
         };
         InstantiateProdAgentRequest: {
+            /** @description For the agent of another user whose init script the caller has read: init_script_digest of the agent. It is needed once, and again when the script changed. */
+            init_script_digest?: string | null;
             /** @description true: the instance gets a session of the caller at once, and its init script runs there. */
             start_session?: boolean | null;
         } & {
@@ -8414,6 +8416,8 @@ export interface components {
         ProdAgentBody: {
             /** @description The production agent. */
             agent: components["schemas"]["ProdAgent"];
+            /** @description The SHA-256 of its init script, in hexadecimal; empty: it has none. */
+            init_script_digest: string;
             /** @description The provider of the runtimes of its instances. */
             provider: string;
             /** @description The runtime of new instances; null: none of the provider has announced itself. */
@@ -9602,6 +9606,12 @@ export interface components {
             title?: string | null;
             /** @description A production workspace of which the caller is a member; its members may read the task, its runs and its sessions. Null: none. */
             workspace_id?: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        ScriptConsent: {
+            /** @description For the agent of another user whose init script the caller has read: init_script_digest of the agent. It is needed once, and again when the script changed. */
+            init_script_digest?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -13324,7 +13334,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ScriptConsent"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {

@@ -2430,11 +2430,12 @@ export class Api {
   /** Create a session of a production agent. POST /api/prod_agents/{record_id}/start-session */
   startProdAgentSession(
     record_id: string,
+    body?: Body<'start-prod-agent-session'>,
     options: CallOptions = {},
   ): Promise<Reply<'start-prod-agent-session', 200>> {
     return this.transport.json(
       'POST', '/api/prod_agents/{record_id}/start-session',
-      { record_id }, undefined, options,
+      { record_id }, body, options,
     );
   }
 

@@ -99,20 +99,22 @@ function Templates({ make }: { make: () => void }) {
 
 function Template({ agent }: { agent: Summary }) {
   const navigate = useNavigate();
-  const [asking, setAsking] = useState<'edit' | 'delete'>();
+  const [asking, setAsking] = useState<'edit' | 'delete' | 'start' | 'instantiate'>();
   const own = agent.owner_id === account().me.id;
-  const start = useAction(async () => {
-    const { session_id } = await api().startProdAgentSession(agent.record_id);
+  const start = useAction(async (consent: { init_script_digest?: string }) => {
+    const { session_id } = await api().startProdAgentSession(agent.record_id, consent);
     await navigate({ to: '/s/$sessionId', params: { sessionId: session_id } });
   }, { refresh: [['sessions']] });
-  const instantiate = useAction(() => api().instantiateProdAgent(agent.record_id), {
+  const instantiate = useAction((consent: { init_script_digest?: string }) => api().instantiateProdAgent(agent.record_id, consent), {
     done: t('The instance was made.'),
     refresh: [['agents']],
   });
+  const begin = own ? () => start.mutate({}) : () => setAsking('start');
+  const make = own ? () => instantiate.mutate({}) : () => setAsking('instantiate');
   const remove = useAction(() => api().deleteProdAgent(agent.record_id), { done: t('The agent was deleted.'), refresh: [['agents']] });
   const details = useQuery({
     queryKey: ['agents', 'template', agent.record_id],
-    enabled: asking === 'edit',
+    enabled: asking !== undefined && asking !== 'delete',
     queryFn: ({ signal }) => api().getProdAgent(agent.record_id, { signal }),
     staleTime: 0,
   });
@@ -131,7 +133,7 @@ function Template({ agent }: { agent: Summary }) {
           {agent.solution_id} / {agent.biz_role_id} · {agent.agent_id}
         </p>
       </div>
-      <Button small busy={start.isPending} disabled={agent.status !== 'active'} onClick={() => start.mutate()}>
+      <Button small busy={start.isPending} disabled={agent.status !== 'active'} onClick={begin}>
         <MessageSquarePlus size={14} aria-hidden />
         <span className="max-sm:sr-only">{t('Begin a session')}</span>
       </Button>
@@ -142,13 +144,33 @@ function Template({ agent }: { agent: Summary }) {
           </IconButton>
         }
         items={[
-          { label: t('Make an instance'), run: () => instantiate.mutate(), disabled: agent.status !== 'active' },
+          { label: t('Make an instance'), run: make, disabled: agent.status !== 'active' },
           { label: t('Edit'), run: () => setAsking('edit'), disabled: !own },
           null,
           { label: t('Delete'), danger: true, run: () => setAsking('delete'), disabled: !own },
         ]}
       />
       {asking === 'edit' && details.data && <AgentForm agent={details.data.agent} close={() => setAsking(undefined)} />}
+      {(asking === 'start' || asking === 'instantiate') && details.data && (
+        <FormDialog
+          open
+          onOpenChange={() => setAsking(undefined)}
+          title={agent.name}
+          confirm={asking === 'start' ? t('Begin a session') : t('Make an instance')}
+          submit={() => (asking === 'start' ? start : instantiate).mutateAsync({ init_script_digest: details.data.init_script_digest })}
+          description={
+            details.data.agent.init_script
+              ? t('This agent is of another user. Its init script runs with your environment:')
+              : t('This agent is of another user. It has no init script.')
+          }
+        >
+          {details.data.agent.init_script && (
+            <pre className="max-h-64 overflow-auto rounded-lg border p-3 font-mono text-xs" dir="ltr">
+              {details.data.agent.init_script}
+            </pre>
+          )}
+        </FormDialog>
+      )}
       <FormDialog
         open={asking === 'delete'}
         onOpenChange={() => setAsking(undefined)}
