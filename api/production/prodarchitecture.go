@@ -165,5 +165,5 @@ func (a *ProdSolutionsAPI) architecture(
 		err = json.Unmarshal(stored.Content, &content)
 	}
 
-	return stored, content, err
+	return stored, content.Listed(), err
 }

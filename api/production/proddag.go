@@ -161,5 +161,5 @@ func (a *ProdSolutionsAPI) graph(
 		err = json.Unmarshal(stored.Content, &content)
 	}
 
-	return stored, content, err
+	return stored, content.Listed(), err
 }

@@ -28,9 +28,9 @@ type Component struct {
 	ParentID    string             `json:"parent_id,omitempty" maxLength:"64" doc:"The component that holds it; left out: none." example:"backend"`
 	Technology  string             `json:"technology,omitempty" maxLength:"200" doc:"The technology." example:"PostgreSQL"`
 	Owner       string             `json:"owner,omitempty" maxLength:"200" doc:"Who is responsible." example:"Team A"`
-	Links       []Link             `json:"links,omitempty" nullable:"true" maxItems:"200" doc:"What it is linked to."`
-	Tags        []string           `json:"tags,omitempty" nullable:"true" maxItems:"50" doc:"Tags."`
-	Refs        []ElementRef       `json:"refs,omitempty" nullable:"true" maxItems:"200" doc:"What it stands for elsewhere."`
+	Links       []Link             `json:"links,omitzero" nullable:"true" maxItems:"200" doc:"What it is linked to."`
+	Tags        []string           `json:"tags,omitzero" nullable:"true" maxItems:"50" doc:"Tags."`
+	Refs        []ElementRef       `json:"refs,omitzero" nullable:"true" maxItems:"200" doc:"What it stands for elsewhere."`
 }
 
 // Extent is a size on the drawing.
@@ -53,13 +53,26 @@ type ElementRef struct {
 	ID   string `json:"id" minLength:"1" maxLength:"512" doc:"Its id, or its path." example:"review"`
 }
 
-// Encode returns the canonical form.
+// Encode returns the canonical form, in which components have no empty lists.
 func (d Document) Encode() ([]byte, error) {
-	if d.Nodes == nil {
-		d.Nodes = []Component{}
+	d.Nodes = append([]Component{}, d.Nodes...)
+	for i := range d.Nodes {
+		c := &d.Nodes[i]
+		c.Links, c.Tags, c.Refs = document.NoEmpty(c.Links), document.NoEmpty(c.Tags), document.NoEmpty(c.Refs)
 	}
 
 	return document.Encode(d)
+}
+
+// Listed returns the document for an answer, in which every list is present.
+func (d Document) Listed() Document {
+	d.Nodes = append([]Component{}, d.Nodes...)
+	for i := range d.Nodes {
+		c := &d.Nodes[i]
+		c.Links, c.Tags, c.Refs = document.List(c.Links), document.List(c.Tags), document.List(c.Refs)
+	}
+
+	return d
 }
 
 // Counts returns how many components and links there are.

@@ -68,3 +68,20 @@ func TestCompare(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `{"nodes":[]}`, string(text))
 }
+
+// Answers have every list, the stored form has no empty one.
+func TestDocument_Listed(t *testing.T) {
+	t.Parallel()
+
+	var d Document
+
+	require.NoError(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a","type":"agent","tags":[]}]}`), &d))
+
+	stored, err := d.Encode()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"nodes":[{"id":"a","type":"agent"}]}`, string(stored))
+
+	answer, err := json.Marshal(d.Listed())
+	require.NoError(t, err)
+	require.JSONEq(t, `{"nodes":[{"id":"a","type":"agent","links":[],"tags":[],"refs":[]}]}`, string(answer))
+}

@@ -98,7 +98,7 @@ type Config struct {
 	Tool           string                     `json:"tool,omitempty" maxLength:"128" doc:"The tool." example:"Bash"`
 	Arguments      map[string]json.RawMessage `json:"arguments,omitempty" doc:"Arguments of the tool: literals, or text with references." example:"{\"command\": \"make test\"}"`
 	Mode           string                     `json:"mode,omitempty" enum:"planning,executing" doc:"The mode of the session of an agent."`
-	Options        []string                   `json:"options,omitempty" nullable:"true" maxItems:"20" doc:"The answers that a human node offers."`
+	Options        []string                   `json:"options,omitzero" nullable:"true" maxItems:"20" doc:"The answers that a human node offers."`
 	ProdSolutionID string                     `json:"prod_solution_id,omitempty" maxLength:"128" doc:"Of a subflow: the production solution whose DAG it runs."`
 	Code           string                     `json:"code,omitempty" maxLength:"200000" doc:"Of a code node: the script, as for bash; at most 65,536 bytes. Its inputs are the JSON in the variable INPUTS." example:"echo \"$INPUTS\" | jq .total"`
 	WaitS          int                        `json:"wait_s,omitempty" minimum:"0" maximum:"31536000" doc:"Of a wait node: seconds." example:"60"`
@@ -110,7 +110,7 @@ type Retry struct {
 	InitialIntervalS float64  `json:"initial_interval_s,omitempty" minimum:"0" maximum:"86400" doc:"Seconds before the second attempt." example:"1"`
 	Backoff          float64  `json:"backoff,omitempty" minimum:"0" maximum:"100" doc:"Factor from one pause to the next." example:"2"`
 	MaxIntervalS     float64  `json:"max_interval_s,omitempty" minimum:"0" maximum:"604800" doc:"The longest pause in seconds." example:"60"`
-	NonRetryable     []string `json:"non_retryable,omitempty" nullable:"true" maxItems:"50" doc:"Error codes after which it is not tried again."`
+	NonRetryable     []string `json:"non_retryable,omitzero" nullable:"true" maxItems:"50" doc:"Error codes after which it is not tried again."`
 }
 
 // NodeBudget bounds what a node uses up.
@@ -136,7 +136,7 @@ type Escalation struct {
 	TimeoutS       int      `json:"timeout_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which default_answer answers; left out: never." example:"86400"`
 	DefaultAnswer  string   `json:"default_answer,omitempty" maxLength:"2000" doc:"What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them." example:"Reject"`
 	EscalateAfterS int      `json:"escalate_after_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which webhooks are sent question.escalated and user_id may answer; left out: never." example:"3600"`
-	Webhooks       []string `json:"webhooks,omitempty" nullable:"true" maxItems:"20" doc:"Ids of webhooks of the owner that are sent it too, whatever their events are."`
+	Webhooks       []string `json:"webhooks,omitzero" nullable:"true" maxItems:"20" doc:"Ids of webhooks of the owner that are sent it too, whatever their events are."`
 	UserID         string   `json:"user_id,omitempty" maxLength:"128" doc:"Who may answer then besides the owner: a member of one of the owner's workspaces." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 }
 
@@ -154,7 +154,7 @@ func (e *Escalation) UnmarshalJSON(data []byte) error {
 
 // Edge leads from one node to another.
 type Edge struct {
-	ID           string `json:"id" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of A-Z, a-z, 0-9, _ and -" doc:"Its id." example:"e1"`
+	ID           string `json:"id" minLength:"1" maxLength:"200" doc:"Its id, which nothing refers to." example:"e1"`
 	Source       string `json:"source" minLength:"1" maxLength:"64" doc:"The node that it leaves." example:"draft"`
 	Target       string `json:"target" minLength:"1" maxLength:"64" doc:"The node that it leads to." example:"review"`
 	SourceHandle string `json:"source_handle,omitempty" maxLength:"64" doc:"Of a human node: the answer with which the edge is taken." example:"accepted"`
@@ -165,8 +165,37 @@ type Edge struct {
 
 // Encode returns the canonical form, in which no list is null.
 func (g Graph) Encode() ([]byte, error) {
+	return document.Encode(g.withLists(document.NoEmpty))
+}
+
+// Listed returns the graph for an answer, in which every list of what a node has is present:
+// the options of a human node, the codes of a retry, the webhooks of an escalation.
+func (g Graph) Listed() Graph { return g.withLists(document.List) }
+
+// withLists returns the graph with the lists within its nodes in one form.
+func (g Graph) withLists(form func([]string) []string) Graph {
 	g.Steps, g.Nodes, g.Edges = append([]Step{}, g.Steps...), append([]Node{}, g.Nodes...), append([]Edge{}, g.Edges...)
-	return document.Encode(g)
+
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Config != nil && (n.Type == Human || n.Config.Options != nil) {
+			config := *n.Config
+			config.Options, n.Config = form(config.Options), &config
+		}
+
+		if n.Retry != nil {
+			retry := *n.Retry
+			retry.NonRetryable, n.Retry = form(retry.NonRetryable), &retry
+		}
+
+		if n.Approval != nil && n.Approval.Escalation != nil {
+			approval, escalation := *n.Approval, *n.Approval.Escalation
+			escalation.Webhooks = form(escalation.Webhooks)
+			approval.Escalation, n.Approval = &escalation, &approval
+		}
+	}
+
+	return g
 }
 
 // Counts returns how many nodes and edges there are.

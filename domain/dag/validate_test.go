@@ -370,3 +370,29 @@ func TestCompare(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Nodes.Empty() && d.Edges.Empty())
 }
+
+// Answers have every list, the stored form has no empty one.
+func TestGraph_Listed(t *testing.T) {
+	t.Parallel()
+
+	var g Graph
+
+	require.NoError(t, json.Unmarshal([]byte(`{"nodes":[
+		{"id":"a","type":"agent","config":{"prompt":"x"},"retry":{"max_attempts":2}},
+		{"id":"h","type":"human","config":{"prompt":"?","options":[]},"approval":{"policy":"required","escalation":{"timeout_s":1}}}]}`), &g))
+
+	stored, err := g.Encode()
+	require.NoError(t, err)
+	require.NotContains(t, string(stored), `"options"`)
+
+	answer, err := json.Marshal(g.Listed())
+	require.NoError(t, err)
+	require.JSONEq(t, `{"steps":[],"edges":[],"nodes":[
+		{"id":"a","type":"agent","config":{"prompt":"x"},"retry":{"max_attempts":2,"non_retryable":[]}},
+		{"id":"h","type":"human","config":{"prompt":"?","options":[]},
+		 "approval":{"policy":"required","escalation":{"timeout_s":1,"webhooks":[]}}}]}`, string(answer))
+
+	again, err := g.Listed().Encode()
+	require.NoError(t, err)
+	require.Equal(t, string(stored), string(again))
+}

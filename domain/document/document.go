@@ -27,6 +27,24 @@ type Viewport struct {
 	Zoom float64 `json:"zoom" doc:"1: natural size." example:"1"`
 }
 
+// List returns a list that is not nil.
+func List[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+
+	return list
+}
+
+// NoEmpty returns nil for an empty list, as the canonical form has it.
+func NoEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+
+	return list
+}
+
 // Encode returns the canonical form of a document: JSON without white space, with the
 // names of every object sorted. Equal documents have equal bytes, whatever the order
 // of names in which they came. It is rejected above MaxDocumentBytes.
