@@ -59,7 +59,7 @@ func (s *Store) WebhookDeliveries(
 func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (again webhook.Delivery, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		w, err := oneWebhook(ctx, tx, webhookID, `
-			SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner FOR KEY SHARE`,
+			SELECT `+webhookColumns+` FROM webhooks WHERE id = @id AND owner_id = @owner FOR SHARE`,
 			pgx.NamedArgs{"id": webhookID, "owner": ownerID})
 		if err != nil {
 			return err
@@ -315,8 +315,14 @@ func (s *Store) ReleaseDelivery(ctx context.Context, due webhook.DueDelivery) er
 }
 
 // PruneDeliveries removes deliveries that were over longer than age ago. It removes at
-// most limit of them and returns how many.
+// most limit of them and returns how many. Those that wait for a disabled webhook are failed.
 func (s *Store) PruneDeliveries(ctx context.Context, age time.Duration, limit int) (int64, error) {
+	if _, err := s.db.Pool.Exec(ctx, `
+		UPDATE webhook_deliveries d SET status = 'failed', error = 'the webhook was disabled', claimed_until = NULL, finished_at = now()
+		FROM   webhooks w WHERE w.id = d.webhook_id AND NOT w.enabled AND d.status = 'pending'`); err != nil {
+		return 0, pg.Fault("fail deliveries of disabled webhooks", err)
+	}
+
 	return s.db.Prune(ctx, "prune deliveries", `
 		DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY (
 			SELECT id FROM webhook_deliveries WHERE status <> 'pending' AND finished_at < now() - $2::interval LIMIT $1))`, limit, age)

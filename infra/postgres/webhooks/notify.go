@@ -85,7 +85,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedul
 		       w.events && ARRAY[@event, '*'] AND (w.only_session IS NULL OR w.only_session = @session)
 		       AND (w.only_task IS NULL OR w.only_task = @task)
 		       OR w.id = ANY (@notify::text[]))
-		ORDER  BY w.id FOR KEY SHARE`,
+		ORDER  BY w.id FOR SHARE`,
 		pgx.NamedArgs{"owner": task.OwnerID, "event": string(event), "session": session, "task": task.ID, "notify": task.Notify})
 
 	to, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -118,8 +118,8 @@ type targets struct {
 	runID    *string
 }
 
-// chatTargets finds out who is sent an event of a chat. The rows of the webhooks stay
-// until the transaction is over.
+// chatTargets finds out who is sent an event of a chat. The rows of the webhooks do not change
+// until the transaction is over: who disables one then fails the deliveries written here, too.
 func chatTargets(
 	ctx context.Context,
 	tx pgx.Tx,
@@ -138,7 +138,7 @@ func chatTargets(
 		       w.events && ARRAY[@event, '*'] AND (w.only_session IS NULL OR w.only_session = s.id)
 		       AND (w.only_task IS NULL OR w.only_task = t.id)
 		       OR @notifies AND w.id = ANY (t.notify) OR @escalates AND s.setup #> '{escalation,webhooks}' ? w.id)
-		ORDER  BY w.id FOR KEY SHARE OF w`,
+		ORDER  BY w.id FOR SHARE OF w`,
 		pgx.NamedArgs{
 			"session": sessionID, "chat": chatID, "event": string(event), "notifies": event.NotifiesTask(), "shown": shownIntent,
 			"escalates": event == webhook.QuestionEscalated,

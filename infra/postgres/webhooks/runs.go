@@ -109,7 +109,7 @@ func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string,
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM webhooks
 		WHERE  owner_id = $1 AND enabled AND events && ARRAY[$2, '*'] AND (only_session IS NULL OR only_session = $3) AND only_task IS NULL
-		ORDER  BY id FOR KEY SHARE`, owner, string(event), session)
+		ORDER  BY id FOR SHARE`, owner, string(event), session)
 
 	to, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(to) == 0 {
