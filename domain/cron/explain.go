@@ -27,7 +27,12 @@ func (s Schedule) String() string {
 			joint = "or"
 		}
 
-		text += fmt.Sprintf(", on day %s of the month %s on %s", s.days.words(31, strconv.Itoa), joint, s.weekdays.words(6, word(weekdayWords)))
+		text += fmt.Sprintf(
+			", on day %s of the month %s on %s",
+			s.days.words(31, strconv.Itoa),
+			joint,
+			s.weekdays.words(6, word(weekdayWords)),
+		)
 	case s.days.restricted:
 		text += ", on day " + s.days.words(31, strconv.Itoa) + " of the month"
 	case s.weekdays.restricted:

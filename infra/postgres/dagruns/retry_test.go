@@ -83,7 +83,10 @@ func TestStore_CreateDAGRun_countsParallelRuns(t *testing.T) {
 
 	var holder uint32
 
-	require.NoError(t, tx.QueryRow(t.Context(), `SELECT pg_backend_pid() FROM users WHERE id = $1 FOR NO KEY UPDATE`, user.ID).Scan(&holder))
+	require.NoError(
+		t,
+		tx.QueryRow(t.Context(), `SELECT pg_backend_pid() FROM users WHERE id = $1 FOR NO KEY UPDATE`, user.ID).Scan(&holder),
+	)
 
 	_, err = tx.Exec(t.Context(), `INSERT INTO dag_runs (id, solution_id, owner_id, version, trigger, status, inputs)
 		VALUES ('r1', 'p', $1, 1, 'api', 'running', '{}')`, user.ID)

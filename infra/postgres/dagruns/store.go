@@ -73,7 +73,11 @@ func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
 	}
 
 	if err == nil && status == production.SolutionArchived {
-		err = domain.Newf(domain.Conflict, "prod_solution_archived", "the production solution is archived: change its status to draft first")
+		err = domain.Newf(
+			domain.Conflict,
+			"prod_solution_archived",
+			"the production solution is archived: change its status to draft first",
+		)
 	}
 
 	if err != nil {
@@ -90,7 +94,12 @@ func mayCreate(ctx context.Context, tx pgx.Tx, in dagrun.New) error {
 		SELECT count(*) FROM dag_runs WHERE owner_id = $1 AND finished_at IS NULL AND parent_run IS NULL AND id <> $2`,
 		in.OwnerID, in.ID).Scan(&open)
 	if err == nil && open >= dagrun.MaxOpenRuns {
-		err = domain.Newf(domain.Conflict, "dag_run_limit", "a user may have %d runs that are not over; cancel some first", dagrun.MaxOpenRuns)
+		err = domain.Newf(
+			domain.Conflict,
+			"dag_run_limit",
+			"a user may have %d runs that are not over; cancel some first",
+			dagrun.MaxOpenRuns,
+		)
 	}
 
 	return err
@@ -140,7 +149,8 @@ func (s *Store) ClaimDAGUnit(ctx context.Context, unitID string, stop bool) (wor
 			       coalesce((SELECT k.solution_id FROM dag_runs k WHERE k.id = n.child_id), ''), r.id, r.solution_id, r.owner_id,
 			           r.version, r.depth
 			FROM   dag_run_nodes n JOIN dag_runs r ON r.id = n.run_id JOIN users o ON o.id = r.owner_id
-			WHERE  n.id = $1 AND ($2 OR NOT o.closed) AND (n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
+			WHERE  n.id = $1 AND ($2 OR NOT o.closed) AND (
+			       n.stop = $2 AND ($2 OR n.status = 'running' AND NOT n.begun AND n.rejected_code IS NULL))`, unitID, stop)
 		u, r := &work.Unit, &work.Run
 
 		err := row.Scan(&u.ID, &u.NodeID, &u.Item, &u.Phase, &u.Attempt, &u.SessionID, &u.ChildID, &request, &work.ChildSolution,

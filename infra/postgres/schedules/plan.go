@@ -335,7 +335,12 @@ func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(cont
 	defer cancel()
 
 	if err := apply(calling, sync); err != nil {
-		_, released := s.db.Pool.Exec(ctx, `UPDATE scheduled_tasks SET sync_until = NULL WHERE id = $1 AND sync_until = $2`, taskID, claim.until)
+		_, released := s.db.Pool.Exec(
+			ctx,
+			`UPDATE scheduled_tasks SET sync_until = NULL WHERE id = $1 AND sync_until = $2`,
+			taskID,
+			claim.until,
+		)
 		return pg.Fault("update the schedule of a task", errors.Join(err, released))
 	}
 
