@@ -108,6 +108,8 @@ type Ledger interface {
 	// ImageBytes gives how many bytes the images of the session's results have together.
 	ImageBytes(ctx context.Context, sessionID domain.SessionID) (int64, error)
 	CallStatus(ctx context.Context, toolCallID string) (domain.ToolCallStatus, error)
+	// ReadsOutside reports whether the chat has read content from outside, such as a page.
+	ReadsOutside(ctx context.Context, chatID domain.ChatID) (bool, error)
 	// Permission returns whether the user has allowed the call, and the digests of the files
 	// that it named when they were asked.
 	Permission(ctx context.Context, toolCallID string) (allowed bool, files map[string]string, err error)

@@ -193,7 +193,11 @@ func digestOf(root *os.Root, name string) string {
 // shownFiles returns the digests of the files that a call names. Of a command, words that
 // are not files do not count.
 func (m *modelCall) shownFiles(ctx context.Context, tool string, arguments json.RawMessage) map[string]string {
-	files := m.digests(ctx, m.scope.Session, permission.Files(permission.Call{Tool: tool, Arguments: arguments}))
+	names := slices.DeleteFunc(permission.Files(permission.Call{Tool: tool, Arguments: arguments}), func(name string) bool {
+		return strings.ContainsRune(name, 0) // no file has such a name, and no column takes it
+	})
+
+	files := m.digests(ctx, m.scope.Session, names)
 	if tool == "Bash" {
 		maps.DeleteFunc(files, func(_, digest string) bool { return digest == "" })
 	}
@@ -208,6 +212,9 @@ const deniedByRule = "Not carried out: a permission rule of this session denies 
 // headless chats it is rejected.
 func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, arguments json.RawMessage) []domain.PlannedCall {
 	decision := m.judge(ctx, m.scope, call.ToolName, arguments)
+	if decision == domain.PermissionAllow && m.asksToRemember(ctx, call.ToolName, arguments) {
+		decision = domain.PermissionAsk
+	}
 
 	access := m.neededAccess(ctx, call.ToolName, arguments)
 	if access != nil && decision == domain.PermissionAllow {
@@ -253,6 +260,35 @@ func (m *modelCall) permit(ctx context.Context, call domain.PlannedCall, argumen
 	call.Guarded = true
 
 	return []domain.PlannedCall{call, question}
+}
+
+// asksToRemember reports whether the user is asked about a memory: the chat has read content
+// from outside, whose author may want it remembered, and no rule allows the call. Where no
+// user can be asked, the memory waits to be enabled.
+func (m *modelCall) asksToRemember(ctx context.Context, tool string, arguments json.RawMessage) bool {
+	if tool != "Memory" || m.scope.Headless {
+		return false
+	}
+
+	var in struct {
+		Action string `json:"action"`
+	}
+	if json.Unmarshal(arguments, &in) != nil || in.Action == "search" {
+		return false
+	}
+
+	scope := m.scope
+
+	scope.Profile.Permissions = append(slices.Clone(scope.Profile.Permissions), domain.PermissionRule{
+		Tool: "*", Decision: domain.PermissionAsk,
+	})
+	if m.judge(ctx, scope, tool, arguments) == domain.PermissionAllow {
+		return false
+	}
+
+	reads, err := m.Ledger.ReadsOutside(ctx, m.key.ChatID)
+
+	return reads || err != nil
 }
 
 // skipsConfirmations reports whether no user answers, and the owner wants the chat to go

@@ -46,6 +46,9 @@ type NewMemory struct {
 	WriteReason   *string
 	SourceSession string
 	Supersedes    int64
+	// DisabledAfter is a chat: the memory starts disabled if the chat has read content from
+	// outside, and replaces no other. Empty: it does not.
+	DisabledAfter ChatID
 	// CallID is the tool call that writes it, so that a call which is tried again
 	// writes nothing twice; empty for a client's own.
 	CallID string

@@ -35,9 +35,8 @@ func (m MemoryTool) Tools(_ context.Context, s tools.Scope) []tools.Tool {
 		return nil
 	}
 
-	owner := s.Session.OwnerID
 	tool := memoryTool
-	tool.Run = func(ctx context.Context, c *tools.Call) (tools.Result, error) { return m.run(ctx, owner, c) }
+	tool.Run = func(ctx context.Context, c *tools.Call) (tools.Result, error) { return m.run(ctx, s, c) }
 
 	return []tools.Tool{tool}
 }
@@ -83,7 +82,9 @@ func checkMemory(arguments json.RawMessage) string {
 	}
 }
 
-func (m MemoryTool) run(ctx context.Context, owner string, c *tools.Call) (tools.Result, error) {
+func (m MemoryTool) run(ctx context.Context, s tools.Scope, c *tools.Call) (tools.Result, error) {
+	owner := s.Session.OwnerID
+
 	in, err := tools.Decode[memoryArguments](c.Arguments)
 	if err != nil {
 		return tools.Result{}, err
@@ -98,7 +99,7 @@ func (m MemoryTool) run(ctx context.Context, owner string, c *tools.Call) (tools
 		_, err = m.memories.SetMemoryDisabled(ctx, owner, in.ID, true)
 		out = fmt.Sprintf("Memory %d is no longer used.", in.ID)
 	default:
-		out, err = m.save(ctx, owner, c, in)
+		out, err = m.save(ctx, s, c, in)
 	}
 
 	if words, ok := tools.Refusal(err); err != nil && ok {
@@ -112,17 +113,29 @@ func (m MemoryTool) run(ctx context.Context, owner string, c *tools.Call) (tools
 	return tools.Result{Output: out}, nil
 }
 
-func (m MemoryTool) save(ctx context.Context, owner string, c *tools.Call, in memoryArguments) (string, error) {
+// save stores a memory. Where no user could be asked, one that is written after content
+// from outside was read waits for a person to enable it.
+func (m MemoryTool) save(ctx context.Context, s tools.Scope, c *tools.Call, in memoryArguments) (string, error) {
 	if in.Type == "" {
 		in.Type = domain.MemoryExperience
 	}
 
-	made, err := m.memories.CreateMemory(ctx, owner, domain.NewMemory{
-		Type: in.Type, Content: strings.TrimSpace(tools.Clean(in.Content)), Topic: cleaned(in.Topic), SkillName: cleaned(in.SkillName),
+	var after domain.ChatID
+	if s.Headless {
+		after = c.ChatID
+	}
+
+	made, err := m.memories.CreateMemory(ctx, s.Session.OwnerID, domain.NewMemory{
+		DisabledAfter: after,
+		Type:          in.Type, Content: strings.TrimSpace(tools.Clean(in.Content)), Topic: cleaned(in.Topic), SkillName: cleaned(in.SkillName),
 		WriteReason: cleaned(in.WriteReason), SourceSession: string(c.Session.ID), Supersedes: replaced(in), CallID: c.ID,
 	})
 	if err != nil {
 		return "", err
+	}
+
+	if made.Disabled {
+		return fmt.Sprintf("Memory %d is kept, but not used until a person enables it: this chat has read content from outside.", made.ID), nil
 	}
 
 	if in.Action == "supersede" {

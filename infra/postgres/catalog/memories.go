@@ -33,18 +33,19 @@ func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMe
 	err := c.db.InTx(ctx, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO memories (user_id, type, content, skill_name, record_type, scope, owner, topic, external_id, write_reason,
-			    source_session, call_id)
-			VALUES (@user, @type, @content, @skill, @record, @scope, @owner, @topic, @external, @reason, @session, nullif(@call, ''))
+			    source_session, call_id, disabled)
+			VALUES (@user, @type, @content, @skill, @record, @scope, @owner, @topic, @external, @reason, @session, nullif(@call, ''),
+			    EXISTS (SELECT 1 FROM tool_calls t WHERE t.chat_id = @after AND `+pg.ReadsOutside+`))
 			ON CONFLICT (call_id) DO UPDATE SET call_id = excluded.call_id
 			RETURNING `+memoryColumns,
 			pgx.NamedArgs{
 				"user": userID, "type": in.Type, "content": in.Content, "skill": in.SkillName, "record": in.RecordType, "scope": in.Scope,
 				"owner": in.Owner, "topic": in.Topic, "external": in.ExternalID, "reason": in.WriteReason, "session": in.SourceSession,
-				"call": in.CallID,
+				"call": in.CallID, "after": in.DisabledAfter,
 			})
 
 		var err error
-		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Memory]); err != nil || in.Supersedes == 0 {
+		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Memory]); err != nil || in.Supersedes == 0 || made.Disabled {
 			return err
 		}
 

@@ -24,6 +24,14 @@ const freed = `EXISTS (
 	WHERE  g.chat_id = $1 AND g.state = 'answered' AND t.status = 'pending' AND t.phase = 'queued' AND coalesce(k.state, 'reserved') = 'reserved'
 	AND    ` + permitted + `)`
 
+// ReadsOutside reports whether a call of the chat has a result from outside.
+func (db *Base) ReadsOutside(ctx context.Context, chatID domain.ChatID) (reads bool, err error) {
+	err = db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM tool_calls t WHERE t.chat_id = $1 AND `+pg.ReadsOutside+`)`, chatID).
+		Scan(&reads)
+
+	return reads, pg.Fault("read calls of a chat", err)
+}
+
 // Permission returns whether the user has allowed the call, and the files that it named
 // when they were asked. An answer that refused it has ended the call.
 func (db *Base) Permission(ctx context.Context, toolCallID string) (allowed bool, files map[string]string, err error) {
