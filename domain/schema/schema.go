@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -170,12 +171,34 @@ func ParseJSON(text string) (any, error) {
 
 // JSONAnswer gives the one JSON value that an answer consists of, as the model
 // wrote it, without the white space around it: also such as JSON does not know,
-// as U+00A0. What it gives can be embedded in another document.
+// as U+00A0. One think block before the value, and one fence around it, are taken off. What
+// it gives can be embedded in another document.
 func JSONAnswer(answer string) (json.RawMessage, error) {
 	text := strings.TrimSpace(answer)
 	if _, err := ParseJSON(text); err != nil {
-		return nil, err
+		if text = unwrapped(text); text == "" {
+			return nil, err
+		}
+
+		if _, inner := ParseJSON(text); inner != nil {
+			return nil, err
+		}
 	}
 
 	return json.Marshal(json.RawMessage(text))
+}
+
+var (
+	thinkBlock = regexp.MustCompile(`(?s)^<think(?:ing)?>.*?</think(?:ing)?>\s*`)
+	fenced     = regexp.MustCompile("(?s)^(?:```+|~~~+)[ \\t]*[A-Za-z0-9_+-]*[ \\t]*\\r?\\n(.*?)\\r?\\n?[ \\t]*(?:```+|~~~+)$")
+)
+
+// unwrapped is an answer without a think block before it and a fence around it.
+func unwrapped(answer string) string {
+	answer = strings.TrimSpace(thinkBlock.ReplaceAllString(answer, ""))
+	if inner := fenced.FindStringSubmatch(answer); inner != nil {
+		return strings.TrimSpace(inner[1])
+	}
+
+	return answer
 }
