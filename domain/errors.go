@@ -96,6 +96,7 @@ const (
 	CodeModelUnavailable = "model_unavailable"
 	CodeModelRetry       = "model_retry" // of an attempt whose worker was shut down
 	CodeContextOverflow  = "context_overflow"
+	CodeModelQuota       = "model_quota_exhausted"
 	CodeRunLost          = "run_lost" // its workflow was lost repeatedly, or an administrator failed it
 )
 

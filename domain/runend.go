@@ -54,7 +54,8 @@ func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd 
 // not because of what it was asked, of a limit or of a person.
 func (e RunEnd) Retried() bool {
 	switch FinishReason(e.Reason) {
-	case FinishMaxSteps, FinishStuckDetected, FinishContextOverflow, FinishBudgetExhausted, FinishOutputLimit, FinishContentFiltered:
+	case FinishMaxSteps, FinishStuckDetected, FinishContextOverflow, FinishBudgetExhausted, FinishOutputLimit, FinishContentFiltered,
+		CodeModelQuota:
 		return false
 	default:
 		return e.Status == RunFailed && e.Counts

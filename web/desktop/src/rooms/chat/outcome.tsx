@@ -13,6 +13,7 @@ const advice: Record<string, string> = {
   snapshot_failed: later,
   unknown_model: t('Choose another model.'),
   model_refused: t('Choose another model, or ask the operator of this service.'),
+  model_quota_exhausted: t('Choose another model, or ask the operator of this service.'),
   context_overflow: t('Begin a new chat, or go back in the history.'),
   max_steps: t('Send a message to go on.'),
   stuck_detected: t('Say what should be done differently.'),
