@@ -96,6 +96,9 @@ type Turns interface {
 	CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (claimed []domain.LedgerCall, err error)
 	FinishedCalls(ctx context.Context, entryID domain.TurnID) (open []domain.PlannedCall, asked int, err error)
 	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
+	// RefusedImages returns the images of a session that the server of a model has refused.
+	RefusedImages(ctx context.Context, sessionID domain.SessionID, model string) ([]string, error)
+	RefuseImages(ctx context.Context, sessionID domain.SessionID, model string, images []string) error
 	// RememberRecall keeps which memories a chat was given.
 	RememberRecall(ctx context.Context, chatID domain.ChatID, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }

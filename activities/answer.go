@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -73,10 +74,36 @@ func (m *modelCall) call(ctx context.Context, request domain.Prompt) (domain.Rep
 	}
 
 	if err == nil && m.promptTokens == 0 {
-		m.promptTokens = m.sizes().Believe(request, reply.Usage.InputTokens).Tokens
+		size := m.sizes().Believe(request, reply.Usage.InputTokens)
+
+		m.promptTokens = size.Tokens
+		if size.Cut {
+			m.promptCut(reply.Usage.InputTokens, size.Estimated)
+		}
 	}
 
 	return reply, err
+}
+
+// cutNote begins the note of a turn whose prompt the server has cut.
+const cutNote = "The model server seems to cut prompts"
+
+// promptCut notes, once in a conversation, and logs that the server reports far fewer tokens
+// than the prompt has.
+func (m *modelCall) promptCut(reported, estimated int64) {
+	m.Logger.Warn("the model server reports far fewer tokens than the prompt has", "model", m.model.ID,
+		"session_id", m.key.SessionID, "reported", reported, "estimated", estimated)
+
+	for _, turn := range m.transcript.Turns {
+		if slices.ContainsFunc(turn.Blocks, func(b domain.Block) bool { return strings.HasPrefix(b.Content, cutNote) }) {
+			return
+		}
+	}
+
+	m.notes = append(m.notes, domain.Block{Type: domain.BlockSystemNote, Content: fmt.Sprintf(
+		"%s: it reports %d tokens of a prompt of about %d. Raise its context length (Ollama: OLLAMA_CONTEXT_LENGTH or num_ctx), "+
+			"or set the context window that it has.", cutNote, reported, estimated,
+	)})
 }
 
 // spent reports whether the turn has cost as many calls as it may.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"time"
 
 	"everloop/activities/contract"
@@ -173,9 +171,10 @@ type modelCall struct {
 	scope  tools.Scope
 	tools  *tools.Toolset
 	model  domain.Model
-	used   domain.Usage // by the turn's calls, as far as the server has said
-	paid   int          // calls that the server has accepted
-	cut    bool         // the answer reached the limit of its length, and was continued as often as it may be
+	used   domain.Usage   // by the turn's calls, as far as the server has said
+	paid   int            // calls that the server has accepted
+	cut    bool           // the answer reached the limit of its length, and was continued as often as it may be
+	notes  []domain.Block // for the user, about how the answer was made
 	// promptTokens is the size of the first prompt that was answered.
 	promptTokens int64
 	stream       *stream.Stream
@@ -249,32 +248,20 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	m.transcript = in.Transcript
-	request := prompt.Build(in)
-
-	reply, err := m.answer(ctx, request)
-	if in.ResultImages.Shown() && refusesImages(m.model, err) {
-		m.Logger.Warn("calling the model again without the images of tool results",
-			"model", m.model.ID, "session_id", m.key.SessionID, "chat_id", m.key.ChatID, "error", err)
-
-		in.ResultImages = prompt.NoResultImages
-		reply, err = m.answer(ctx, prompt.Build(in))
+	reply, err := m.answer(ctx, prompt.Build(in))
+	if refusesImages(err) && !m.stream.Shown() {
+		return m.answerWithout(ctx, in, reply, err)
 	}
 
 	return reply, err
 }
 
-// refusesImages reports whether a call may have failed because the model takes no images,
-// as far as its server did not say so before.
-func refusesImages(model domain.Model, err error) bool {
-	fault, known := errors.AsType[*domain.ModelError](err)
-
-	return known && len(model.Modalities) == 0 && fault.Fault == domain.FaultRefused && slices.Contains(
-		[]int{http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity}, fault.Status,
-	)
-}
-
 // complete closes the turn with everything it asks for.
 func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []domain.Block) (contract.CallModelOut, error) {
+	if len(m.notes) > 0 {
+		blocks = append(m.notes, blocks...)
+	}
+
 	closing := m.closing(domain.TurnCompleted, blocks)
 	closing.ContextWindow, closing.FaultsOver = m.model.ContextWindow, m.turn.Faults.Count > 0
 	closing.ReasoningField, closing.ServerMembers = reply.ReasoningField, reply.ServerMembers

@@ -18,7 +18,7 @@ import (
 // server has nothing left.
 const (
 	CodeModelRefused = "model_refused"
-	CodeModelQuota   = "model_quota_exhausted"
+	CodeModelQuota   = domain.CodeModelQuota
 )
 
 // maxInternalFaults bounds the tries of a call that fails for a reason which is

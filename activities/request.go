@@ -37,8 +37,15 @@ func (a *Activities) promptInput(
 		return prompt.Input{}, err
 	}
 
-	return prompt.Input{
+	in := prompt.Input{
 		Model: model, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session), Tools: set.Offered(),
 		Transcript: transcript, Pictures: pictures, ResultImages: images,
-	}, nil
+	}
+	if !prompt.HasImages(transcript.Turns) {
+		return in, nil
+	}
+
+	refused, err := a.Turns.RefusedImages(ctx, turn.Session.ID, model.ID)
+
+	return in.Without(refused), err
 }

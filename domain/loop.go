@@ -245,15 +245,15 @@ type FileChange struct {
 
 // TranscriptTurn is one turn as the model gets it.
 type TranscriptTurn struct {
-	ID          TurnID
-	Sequence    int64
-	Role        Role
-	Status      TurnStatus
-	ChatID      ChatID
-	Parts       []ContentPart // user turns
-	Blocks      []Block       // assistant turns
-	Calls       []ToolCall
-	Model       string
+	ID       TurnID
+	Sequence int64
+	Role     Role
+	Status   TurnStatus
+	ChatID   ChatID
+	Parts    []ContentPart // user turns
+	Blocks   []Block       // assistant turns
+	Calls    []ToolCall
+	Model    string
 	// InputTokens is the size of the prompt of this turn: what the model server reported,
 	// or an estimate where it reported nothing or far too little.
 	InputTokens int64

@@ -93,12 +93,25 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 }
 
 // withPictures gives a message's parts with the stored pictures in place of their
-// names, with a note for an address, which older messages have and which no model server
-// may be made to fetch, and with the transcripts of recordings as texts.
-func withPictures(parts []domain.ContentPart, pictures map[string]string) []domain.ContentPart {
+// names, with texts for those that are left out and for an address, which older messages
+// have and which no model server may be made to fetch, and with the transcripts of
+// recordings as texts.
+func withPictures(parts []domain.ContentPart, pictures, left map[string]string) []domain.ContentPart {
 	out := make([]domain.ContentPart, len(parts))
+	shown := 0
+
 	for i, p := range parts {
 		out[i] = p
+
+		if p.ImageURL != nil {
+			shown++
+
+			if why := left[imageName(p)]; why != "" {
+				out[i] = omitted(shown, why)
+				continue
+			}
+		}
+
 		if name, stored := storedPicture(p); stored {
 			out[i].ImageURL = &domain.ImageURL{URL: pictures[name]}
 		}

@@ -33,6 +33,8 @@ type Input struct {
 	Tools      []domain.ToolSpec
 	Transcript domain.Transcript // with the memories that the chat was given
 	Pictures   map[string]string // of the transcript, by the name of their object
+	// Refused are the images that the model server has refused before, by their names.
+	Refused map[string]bool
 	// ResultImages are those of the transcript's tool results.
 	ResultImages ResultImages
 }
@@ -59,7 +61,7 @@ func Build(in Input) domain.Prompt {
 		p.Messages = append(p.Messages, Text("user", summarised(transcript.Summary)))
 	}
 
-	remembered, shown := len(transcript.Recalled) == 0, in.ResultImages
+	remembered, shown, left := len(transcript.Recalled) == 0, in.ResultImages, in.leftOut()
 
 	thinking := ReasoningFrom(transcript.Turns, in.Model.ReasoningHistory)
 	for i, t := range transcript.Turns {
@@ -73,7 +75,7 @@ func Build(in Input) domain.Prompt {
 			t.ServerMembers = "" // they may hold reasoning
 		}
 
-		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures)...)
+		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures, left)...)
 		p.Messages = append(p.Messages, shown.of(t)...)
 
 		if problem := mismatchNote(in.Chat, t); problem != "" {
@@ -147,10 +149,10 @@ func reminded(recalled []domain.RecalledMemory) string {
 // turnMessages gives one turn as messages of a prompt to a model, with its
 // reasoning when it thinks on. Every tool call is followed by its result,
 // whatever became of it: model servers refuse a call without one.
-func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures map[string]string) []domain.PromptMessage {
+func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures, left map[string]string) []domain.PromptMessage {
 	switch t.Role {
 	case domain.RoleUser:
-		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures)}}
+		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures, left)}}
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
 		return []domain.PromptMessage{Text("user", reminder(Note(t.Blocks)))}
 	case domain.RoleAssistant:

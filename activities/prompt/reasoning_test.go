@@ -49,7 +49,7 @@ func TestTurnMessages_sendsBackWhatTheModelServerGave(t *testing.T) {
 		var reasoning, fields, ids []string
 
 		for i, turn := range turns {
-			for _, m := range turnMessages(turn, "m", i >= from, nil) {
+			for _, m := range turnMessages(turn, "m", i >= from, nil, nil) {
 				if m.Role != "assistant" {
 					continue
 				}

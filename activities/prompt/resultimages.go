@@ -21,6 +21,7 @@ type ResultImages struct {
 	sessionID domain.SessionID
 	urls      map[string]string // data URLs by the name of their object; without those left out
 	blind     bool              // the model takes no images
+	refused   map[string]bool   // by the model server
 	left      int               // how many of the oldest images are left out
 }
 
@@ -144,15 +145,24 @@ func (r *ResultImages) next(image domain.CallImage) (url string, shown bool) {
 		return "", false
 	}
 
-	url = r.urls[domain.AttachmentKey(r.sessionID, image.Attachment)]
+	name := domain.AttachmentKey(r.sessionID, image.Attachment)
+	if r.refused[name] {
+		return "", false
+	}
+
+	url = r.urls[name]
 
 	return url, strings.HasPrefix(url, "data:image/") // an imported session may name a recording
 }
 
 func (r *ResultImages) omission(n int, tool string) string {
 	why := "the prompt has newer ones, or they are not kept any more"
-	if r.blind {
+
+	switch {
+	case r.blind:
 		why = "this model takes no images"
+	case len(r.refused) > 0:
+		why = "the model server refused them"
 	}
 
 	return fmt.Sprintf("[%d images of the result of %s left out: %s]", n, tool, why)

@@ -199,6 +199,23 @@ func TestChat_outputLimit_keepsText(t *testing.T) {
 	require.Contains(t, server.prompts("m")[4], `"half half half half "`)
 }
 
+// TestChat_cutPrompt holds that a session reports once that its model server cuts prompts.
+func TestChat_cutPrompt(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	newAnswersServer(t, s, map[string]func(http.ResponseWriter, request){
+		"m": said(text("an answer"), finish("stop"), `{"choices":[],"usage":{"prompt_tokens":2051,"completion_tokens":2}}`),
+	})
+	session := s.onModel("m", domain.SessionSetup{})
+	s.talk(session, strings.Repeat("some words of text ", 6000))
+
+	note := s.lastAnswer(session).Blocks[0]
+	require.Equal(t, domain.BlockSystemNote, note.Type)
+	require.Contains(t, note.Content, "it reports 2051 tokens")
+	s.talk(session, "go on")
+	require.Len(t, s.lastAnswer(session).Blocks, 1)
+}
+
 // TestChat_cutCalls holds that a call which the end of an answer cut is not run, and that
 // the model reads why.
 func TestChat_cutCalls(t *testing.T) {

@@ -148,7 +148,7 @@ func TestImagesOfResults(t *testing.T) {
 
 	texts, images = shownTo(<-prompts)
 	require.Empty(t, images)
-	require.Contains(t, texts, "[2 images of the result of Camera left out: this model takes no images]")
+	require.Contains(t, texts, "[2 images of the result of Camera left out: the model server refused them]")
 	require.Equal(t, 3, server.count("blind"))
 }
 
