@@ -22,7 +22,7 @@ func (a *Activities) CompactContext(ctx context.Context, in contract.CompactIn) 
 }
 
 func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) (contract.CompactOut, error) {
-	var stopped <-chan struct{} // nil: nobody stops it
+	var stopped <-chan struct{} // nil: no stop reaches it
 
 	if in.ChatID != "" {
 		// Watch before the flag is looked at, so that no stop falls in between.

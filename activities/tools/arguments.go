@@ -46,7 +46,7 @@ func compileSchema(source json.RawMessage) (*schema, error) {
 	return &schema{compiled}, nil
 }
 
-// check returns the arguments as JSON that fits the schema, or tells the model what is
+// check returns the arguments as JSON that fits the schema, or reports to the model what is
 // wrong with them, without repeating them. No text at all stands for an object without
 // members. Text that is almost JSON is repaired, and values are converted, where there is
 // only one reading.

@@ -21,7 +21,7 @@ var waysOut = map[string]string{
 	"infra/egress/http.go":   "network policy: through the transport of egress.go",
 	"infra/web/web.go":       "network policy: TestWebTools_followNetworkPolicy, TestClient_Picture_asksAboutEachHop",
 	"infra/mcp/guard.go":     "guard: TestGuard_Transport_refusesWhatWebFetchRefuses",
-	"infra/mcp/http.go":      "guard: the transport of guard.go, held to the server's host",
+	"infra/mcp/http.go":      "guard: the transport of guard.go, for the host of the server alone",
 
 	"infra/webhooks/sender.go":                 "guard: the addresses that users configure for webhooks",
 	"infra/search/search.go":                   "operator: SEARCH_URL; network none: TestWebTools_withheldWithoutNetwork",

@@ -27,7 +27,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 	ctx, release := d.fence(ctx, op)
 	defer release()
 
-	// What a client was told is written is captured before it is replaced.
+	// An acknowledged write is captured before it is replaced.
 	if err := d.cfg.Files.AwaitWrites(ctx, op.SessionID, op.SandboxUID); err != nil {
 		return op.State, fencing.Cause(ctx, err)
 	}

@@ -47,8 +47,8 @@ func (o *orders) Restore(ctx context.Context, in history.RestoreIn) (domainhisto
 	return o.Files.Restore(ctx, in)
 }
 
-// While a move has the session, its files take no write: the move could replace it after
-// the client was told that it is written.
+// While a move has the session, its files accept no write: the move could replace it after
+// the acknowledgement.
 func TestMove_writesOfClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

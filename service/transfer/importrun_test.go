@@ -371,7 +371,7 @@ type held struct{ r io.Reader }
 
 func (h held) ReadAt(p []byte, _ int64) (int, error) { return h.r.Read(p) }
 
-// lostAnswer stores the start of an import, of which its caller is not told.
+// lostAnswer stores the start of an import and loses the answer.
 type lostAnswer struct{ transfer.Store }
 
 func (l lostAnswer) StartImport(ctx context.Context, in domaintransfer.ImportRequest, sum []byte) (domain.SessionID, error) {
