@@ -34,11 +34,15 @@ func compileSchema(source json.RawMessage) (*schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noRemote{})
 
-	if err := compiler.AddResource("arguments.json", document); err != nil {
+	// A URL with a scheme: the compiler resolves a bare name to a file of the working
+	// directory, and its errors show that path.
+	const address = "tool:///arguments"
+
+	if err := compiler.AddResource(address, document); err != nil {
 		return nil, err
 	}
 
-	compiled, err := compiler.Compile("arguments.json")
+	compiled, err := compiler.Compile(address)
 	if err != nil {
 		return nil, err
 	}

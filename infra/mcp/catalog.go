@@ -158,6 +158,8 @@ func schemaOf(given any) (json.RawMessage, error) {
 		delete(schema, "$schema")
 	}
 
+	withoutPatterns(schema)
+
 	encoded, err := json.Marshal(schema)
 	switch {
 	case err != nil:

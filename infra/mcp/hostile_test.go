@@ -324,6 +324,9 @@ func TestAHugeList(t *testing.T) {
 		`{"name":"twice","inputSchema":{"type":"object"}}`,
 		`{"name":"dialect","inputSchema":{"$schema":"https://example.com/mine","type":"object"}}`,
 		`{"name":"evil \u202ename\u0007","description":"a\u0000b\u001b[2J\u200b","inputSchema":{}}`,
+		`{"name":"zod4","inputSchema":{"type":"object","properties":{"mail":{"type":"string","pattern":"^(?!\\.)(?!.*\\.\\.).+@x$"},`+
+			`"plain":{"type":"string","pattern":"^a+$","default":{"pattern":"(?=x)"}}},`+
+			`"patternProperties":{"^(?=k)":{"type":"string"},"^x":{"type":"number"}},"additionalProperties":false}}`,
 		`{"name":"draft7","inputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"n":{`+
 			`"type":"number"}},"required":["n"]}}`,
 	))
@@ -356,7 +359,11 @@ func TestAHugeList(t *testing.T) {
 	require.Equal(t, []string{"long"}, names("wordy"))
 
 	evil := strings.TrimPrefix(toolName("wrong", "evil \u202ename\a"), "mcp__wrong__")
-	require.ElementsMatch(t, []string{"remote", "twice", "dialect", "draft7", evil}, names("wrong"))
+	require.ElementsMatch(t, []string{"remote", "twice", "dialect", "draft7", "zod4", evil}, names("wrong"))
+	require.JSONEq(t, `{"type":"object","properties":{"mail":{"type":"string"},
+		"plain":{"type":"string","pattern":"^a+$","default":{"pattern":"(?=x)"}}},"patternProperties":{"^x":{"type":"number"}}}`,
+		string(w.offered()["mcp__wrong__zod4"].Spec.Parameters), "patterns that Go does not know are left to the server")
+	require.NotContains(t, w.store.state("wrong").Error, "file:")
 	require.Equal(t, "ab[2J", w.offered()["mcp__wrong__"+evil].Spec.Description)
 	require.Empty(t, names("endless"))
 	require.Contains(t, w.store.state("endless").Error, "no end")
