@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -84,7 +87,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			return result, again(acts, err)
 		}
 
-		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
+		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected && !conn.forgotten(err) {
 			return failure(
 				"The tool server %s refused the call: %s",
 				server.Name,
@@ -93,7 +96,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 		}
 
 		why := conn.explain(err)
-		if neverSent(err) {
+		if conn.neverSent(err) {
 			l.lost(conn, why)
 
 			if !fresh {
@@ -142,15 +145,31 @@ func again(acts bool, err error) error {
 	return err
 }
 
-// neverSent says whether the server cannot have seen the call.
-func neverSent(err error) bool {
-	if errors.Is(err, sdk.ErrSessionMissing) {
+// neverSent reports whether the server cannot have executed the call.
+func (c *connection) neverSent(err error) bool {
+	if errors.Is(err, sdk.ErrSessionMissing) || c.forgotten(err) {
 		return true
 	}
 
 	dialing, ok := errors.AsType[*net.OpError](err)
 
 	return ok && dialing.Op == "dial"
+}
+
+// lostSession matches the messages of servers that do not know the session of a request.
+var lostSession = regexp.MustCompile(`(?i)\bsession\b.*\b(not found|unknown|invalid|expired|missing|terminated|closed|not exist|no longer)` +
+	`|\b(no|unknown|invalid|expired|missing|terminated)\b.*\bsession\b`)
+
+// forgotten reports whether the server has refused a request because it does not know the
+// connection's session: with an HTTP status and a JSON-RPC error instead of the bare 404 of
+// the protocol.
+func (c *connection) forgotten(err error) bool {
+	refused, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || !errors.Is(err, &jsonrpc.Error{Code: codeRejected}) || refused.Code == jsonrpc.CodeMethodNotFound || c.session.ID() == "" {
+		return false
+	}
+
+	return strings.HasSuffix(err.Error(), http.StatusText(http.StatusNotFound)) || lostSession.MatchString(refused.Message)
 }
 
 func failure(format string, args ...any) tools.Result {

@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -318,6 +320,92 @@ func TestAServerThatComesBack(t *testing.T) {
 
 	require.Equal(t, "s3cret-key", secret.Load())
 	require.NotContains(t, w.log.String(), "s3cret-key")
+}
+
+// Many servers report an unknown session in an error for the request, instead of the bare
+// 404 of the protocol. The call reaches the new session once.
+func TestCall_sessionForgotten(t *testing.T) {
+	t.Parallel()
+
+	for name, refusal := range map[string]struct {
+		status int
+		body   string
+	}{
+		"404 with any error":       {404, `{"code":-32001,"message":"gone"}`},
+		"400 of the SDK's example": {400, `{"code":-32000,"message":"Bad Request: No valid session ID provided"}`},
+		"400 with expired session": {400, `{"code":-32600,"message":"Session expired"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t)
+
+			var (
+				mu       sync.Mutex
+				sessions = map[string]bool{}
+				deleted  []string
+				effects  int
+			)
+
+			front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+
+				session := r.Header.Get("Mcp-Session-Id")
+				if r.Method == http.MethodDelete {
+					deleted = append(deleted, session)
+					return
+				}
+
+				var request struct {
+					ID     json.RawMessage `json:"id"`
+					Method string          `json:"method"`
+				}
+				if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&request) != nil {
+					rw.WriteHeader(http.StatusMethodNotAllowed)
+					return
+				}
+
+				rw.Header().Set("Content-Type", "application/json")
+
+				switch {
+				case request.Method == "initialize":
+					session = fmt.Sprint("s", len(sessions)+len(deleted)+1)
+					sessions[session] = true
+					rw.Header().Set("Mcp-Session-Id", session)
+					_, _ = rw.Write(reply(request.ID, hello))
+				case !sessions[session]:
+					rw.WriteHeader(refusal.status)
+					fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"error":%s}`, cmp.Or(string(request.ID), "null"), refusal.body)
+				case request.ID == nil:
+					rw.WriteHeader(http.StatusAccepted)
+				case request.Method == "tools/list":
+					_, _ = rw.Write(reply(request.ID, oneTool))
+				default:
+					effects++
+					_, _ = rw.Write(reply(request.ID, `{"content":[{"type":"text","text":"done"}]}`))
+				}
+			}))
+			t.Cleanup(front.Close)
+			t.Cleanup(w.manager.Close)
+			w.add(domain.MCPServer{Name: "web", Transport: toolserver.HTTP, URL: front.URL}, func(s *toolserver.Record) { s.Trusted = true })
+
+			for n := 1; n <= 2; n++ {
+				result, err := w.call(t.Context(), "mcp__web__act", `{}`)
+				require.NoError(t, err)
+				require.Equal(t, "done", result.Output)
+
+				mu.Lock()
+				require.Equal(t, n, effects)
+				clear(sessions)
+				mu.Unlock()
+			}
+
+			w.manager.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			require.Contains(t, deleted, "s1", "the old session is ended")
+		})
+	}
 }
 
 func TestTools_beforeTheServerResponds(t *testing.T) {
