@@ -230,7 +230,7 @@ type PermissionRuleBody struct {
 	Pattern  string                    `json:"pattern,omitempty" maxLength:"2000" doc:"What the call (its commands, its path, its arguments) must look like, * for any text; empty: every call. Of the tool Network a domain, as example.org, *.example.org or example.org:8443."`
 	Argument string                    `json:"argument,omitempty" maxLength:"200" doc:"The only argument that the pattern is compared with; left out: what the call is about (docs/safety.md)."`
 	Decision domain.PermissionDecision `json:"decision" enum:"allow,ask,deny" doc:"The decision about the call."`
-	Digest   string                    `json:"digest,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"The rule matches exactly one call: the digest of its tool and arguments. An answer to a question for permission adds it."`
+	Digest   string                    `json:"digest,omitempty" pattern:"^sha256:[0-9a-f]{64}$" doc:"The rule matches exactly one call: the digest of its tool and arguments. An answer to a question for permission adds it." example:"sha256:6809e5a7f8c87fb10bc53380fe7b788641321ea510cec8d503c2a5f35dd1fe99"`
 	Call     string                    `json:"call,omitempty" maxLength:"20000" doc:"The call of the digest, for people."`
 }
 

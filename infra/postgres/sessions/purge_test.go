@@ -18,6 +18,7 @@ var satellites = []string{
 	"checkpoint_usage",
 	"mcp_connections",
 	"mcp_servers",
+	"refused_images",
 	"replays",
 	"session_extras",
 	"session_skills",
@@ -31,7 +32,8 @@ func TestPurgedTables_areAllThatHoldSessions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	kept := []string{
-		"apps", // a published app outlives its session
+		"cancelled_sends", // ids alone, for 30 days: a late message must not start a session's work again
+		"apps",            // a published app outlives its session
 		"scheduled_runs", "scheduled_tasks",
 		"dag_run_nodes", // with their run
 		"issue_runs",    // the record of a run outlives its session
@@ -85,6 +87,7 @@ func TestDB_PurgeSession_removesSatellites(t *testing.T) {
 			`mcp_connections (session_id, name, fingerprint, status) SELECT id, 'n', '', 'failed'`,
 			`mcp_servers (id, scope, session_id, owner_id, name, transport, sealed, timeout_s, enabled, trust_hints)
 			 SELECT 'server of ' || id, 'session', id, owner_id, 'n', 'http', '', 1, true, false`,
+			`refused_images (session_id, model, image) SELECT id, 'm', 'i'`,
 			`replays (session_id, source_session_id, speed, status, script, total) SELECT id, 'x', 1, 'finished', '', 0`,
 			`session_extras (session_id) SELECT id`,
 			`session_skills (session_id, name, source, digest) SELECT id, 'n', 'uploaded', ''`,
