@@ -77,6 +77,11 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 		return
 	}
 
+	if fault := c.body.checkPictures(); fault != nil {
+		writeError(w, fault)
+		return
+	}
+
 	if fault := c.resolve(r.Context()); fault != nil {
 		writeError(w, fault)
 		return

@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/net/idna"
 )
 
 // Refusal says in words why a connection is refused.
@@ -157,13 +161,54 @@ func (g *Guard) CheckName(host string, port uint16, path string) error {
 	return nil
 }
 
+// CheckPublicURL returns a *Refusal for a web address that another server will fetch
+// when its host is not public by its name, as CheckName judges it. No operator's exceptions
+// apply. A name that resolves to a private address passes: only the server that connects
+// can check that.
+func CheckPublicURL(raw string) error {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return refusef("it is not a web address that names a host and no user")
+	}
+
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return refusef("its scheme is not http or https")
+	}
+
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if _, err := netip.ParseAddr(host); err != nil {
+		if host, err = idna.Lookup.ToASCII(host); err != nil {
+			return refusef("its host is not a valid name")
+		}
+	}
+
+	port := uint64(443)
+	if u.Scheme == "http" {
+		port = 80
+	}
+
+	if text := u.Port(); text != "" {
+		if port, err = strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
+			return refusef("its port is invalid")
+		}
+	}
+
+	if err := (&Guard{}).CheckName(host, uint16(port), ""); err != nil {
+		return err
+	}
+
+	return checkPort(host, uint16(port))
+}
+
 // notPublicDomains are top-level domains that are reserved or used in private networks only.
 var notPublicDomains = []string{"internal", "local", "lan", "home", "corp", "intranet", "arpa", "onion", "test", "invalid"}
 
 func publicName(host string) bool {
 	at := strings.LastIndexByte(host, '.')
+	top := host[at+1:]
 
-	return at > 0 && !slices.Contains(notPublicDomains, host[at+1:])
+	// Some resolvers take names that end with a number, such as 127.1 or 0x7f.1, for addresses.
+	return at > 0 && top != "" && (top[0] < '0' || top[0] > '9') && !slices.Contains(notPublicDomains, top)
 }
 
 // check judges the address; named: the operator allows it, whatever its port.

@@ -178,7 +178,7 @@ var allowed = map[string][]string{
 	"companions/mock": {"companions/edge", "internal/clients", "internal/hosts", "internal/release"},
 	"companions/gateway": {
 		"companions/credentials", "companions/edge", "companions/gateway/dialect", "companions/gateway/localserver",
-		"internal/clients", "internal/hosts", "internal/release",
+		"infra/netguard", "internal/clients", "internal/hosts", "internal/release",
 	},
 	"companions/gateway/dialect":                     {},
 	"companions/gateway/localserver":                 {},
