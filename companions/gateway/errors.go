@@ -15,6 +15,8 @@ type apiError struct {
 	Message string        `json:"message"`
 	Type    string        `json:"type"`
 	Code    string        `json:"code"`
+
+	Details map[string]any `json:"details,omitempty"`
 }
 
 func (e *apiError) Error() string { return e.Message }

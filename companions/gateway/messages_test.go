@@ -329,8 +329,10 @@ func TestService_messages_errors(t *testing.T) {
 			operatorKey, "", strings.Replace(`{`+question+`}`, "gpt-x", "none", 1),
 			"not_found_error", "model_not_found", 404,
 		},
-		"no completion": {operatorKey, "", `{` + question + `}`, "api_error", "source_error", 502},
-		"count tokens":  {operatorKey, "/count_tokens", `{` + question + `}`, "not_found_error", "route_not_found", 404},
+		"no completion":    {operatorKey, "", `{` + question + `}`, "api_error", "source_error", 502},
+		"no route":         {operatorKey, "/batches", `{` + question + `}`, "not_found_error", "route_not_found", 404},
+		"no key to count":  {"", "/count_tokens", `{` + question + `}`, "authentication_error", "invalid_api_key", 401},
+		"nothing to count": {operatorKey, "/count_tokens", `{"model":"m"}`, "invalid_request_error", "invalid_request", 400},
 	} {
 		res := s.do(t.Context(), http.MethodPost, "/v1/messages"+c.path, c.key, c.body)
 		text := read(t, res)
@@ -338,4 +340,71 @@ func TestService_messages_errors(t *testing.T) {
 		require.Equal(t, "error", gjson.Get(text, "type").String(), name)
 		require.Equal(t, fmt.Sprintf("[%q,%q]", c.kind, c.code), gjson.Get(text, "error").Get("[type,code]").Raw, name)
 	}
+}
+
+// A client of threads sends the whole conversation after this error.
+func TestService_messages_thread(t *testing.T) {
+	t.Parallel()
+
+	s := start(t, one(upstream(t, http.NotFound), ""), 0)
+	res := s.ask(`{` + question + `,"thread":{"type":"create"}}`)
+	text := read(t, res)
+	require.Equal(t, 400, res.StatusCode, text)
+	require.JSONEq(t, `{"error_code":"thread_unsupported_request","unsupported":[]}`, gjson.Get(text, "error.details").Raw)
+}
+
+func TestService_messages_namesOmittedTools(t *testing.T) {
+	t.Parallel()
+
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, saidYes) })
+	s := start(t, one(url, ""), 0)
+
+	res := s.ask(`{` + question + `,"tools":[{"type":"web_search_20250305","name":"web_search"},
+		{"type":"mcp_toolset","name":"a b,\n"},{"name":"f","input_schema":{}}]}`)
+	text := read(t, res)
+	require.Equal(t, 200, res.StatusCode, text)
+	require.Equal(t, "web_search, a_b__", res.Header.Get("X-Everloop-Omitted-Tools"))
+
+	res = s.ask(`{` + question + `}`)
+	require.Empty(t, res.Header.Values("X-Everloop-Omitted-Tools"))
+}
+
+func TestService_countTokens(t *testing.T) {
+	t.Parallel()
+
+	var asked gjson.Result
+
+	counts := start(t, one(upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		asked = gjson.ParseBytes(text)
+
+		if r.URL.Path == "/v1/messages/count_tokens" {
+			fmt.Fprint(w, `{"input_tokens":77}`)
+		}
+	}), ""), 0)
+	silent := start(t, one(upstream(t, http.NotFound), ""), 0)
+
+	count := func(s *server, body string) int64 {
+		t.Helper()
+
+		res := s.do(t.Context(), http.MethodPost, "/v1/messages/count_tokens?beta=true", operatorKey, body)
+		text := read(t, res)
+		require.Equal(t, 200, res.StatusCode, text)
+		require.Equal(t, "m", res.Header.Get("X-Resolved-Model"))
+
+		return gjson.Get(text, "input_tokens").Int()
+	}
+
+	const body = `{"model":"gpt-x","messages":[{"role":"user","content":"hi"}]}`
+
+	require.Equal(t, int64(77), count(counts, body))
+	require.Equal(t, "m", asked.Get("model").String())
+
+	few := count(silent, body)
+	require.Positive(t, few)
+	require.Greater(t, count(silent, strings.Replace(body, "hi", strings.Repeat("word ", 1000), 1)), few+1000)
+
+	image := `{"model":"gpt-x","messages":[{"role":"assistant","content":"a"},{"role":"user","content":[{"type":"image","source":
+		{"type":"base64","media_type":"image/png","data":"` + strings.Repeat("aaaa", 100_000) + `"}}]},{"role":"assistant","content":"a"}]}`
+	require.InDelta(t, 1600, count(silent, image), 200)
 }

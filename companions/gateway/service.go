@@ -316,6 +316,7 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("GET /v1/models/{id...}", s.withKey(s.getModel))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.withKey(s.forward("/chat/completions")))
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
+	s.mux.HandleFunc("POST /v1/messages/count_tokens", s.countTokens)
 	s.mux.HandleFunc("/v1/messages", s.noMessages)
 	s.mux.HandleFunc("/v1/messages/", s.noMessages)
 	s.mux.HandleFunc("POST /v1/responses", s.responses)

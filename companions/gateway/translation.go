@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -17,10 +21,112 @@ func (s *Service) messages(w http.ResponseWriter, r *http.Request) {
 	s.translated(w, r, messagesOf(w))
 }
 
+// countTokens answers with the tokens of a request of Anthropic's interface: as the source
+// counts them, else an estimate.
+func (s *Service) countTokens(w http.ResponseWriter, r *http.Request) {
+	t := &translator{ResponseWriter: w, to: messagesOf(w)}
+	s.withKey(func(w http.ResponseWriter, r *http.Request, by *caller) {
+		if tokens, fault := s.count(w, r, by); fault != nil {
+			writeError(w, fault)
+		} else {
+			writeJSON(t.ResponseWriter, http.StatusOK, map[string]int64{"input_tokens": tokens})
+		}
+	})(t, r)
+	t.finish()
+}
+
+func (s *Service) count(w http.ResponseWriter, r *http.Request, by *caller) (int64, *apiError) {
+	if !by.enter() {
+		return 0, tooMany("key_limit", fmt.Sprintf("the key works on %d requests at once, which is its limit", by.most))
+	}
+	defer by.exit()
+
+	b, release, fault := s.readBody(w, r)
+	if fault != nil {
+		return 0, fault
+	}
+	defer release()
+
+	if b.boundary != "" {
+		return 0, invalid("the body must be a JSON object")
+	}
+
+	chat, unfit := dialect.Counted(b.text)
+	if unfit != nil {
+		return 0, untranslated(unfit)
+	}
+
+	nameOmitted(w.Header(), chat.Omitted)
+
+	c := &call{service: s, by: by, path: "/messages/count_tokens", body: b}
+	if fault := c.resolve(r.Context()); fault != nil {
+		return 0, fault
+	}
+
+	w.Header().Set("X-Resolved-Model", c.target.model)
+
+	if tokens := c.counted(r.Context()); tokens > 0 {
+		return tokens, nil
+	}
+
+	return estimate(chat.Text), nil
+}
+
+// counted returns the tokens that the first working source counts; 0: none counts.
+func (c *call) counted(ctx context.Context) int64 {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+
+	for _, one := range c.order() {
+		if one.notReady() != nil || one.broken(time.Now()) {
+			continue
+		}
+
+		res, err := c.send(ctx, one)
+		if err != nil {
+			return 0
+		}
+
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what cannot be read is not a count
+		_ = res.Body.Close()
+
+		if res.StatusCode != http.StatusOK || !json.Valid(text) {
+			return 0
+		}
+
+		return gjson.GetBytes(text, "input_tokens").Int()
+	}
+
+	return 0
+}
+
+const (
+	countTimeout = 5 * time.Second
+	imageTokens  = 1600 // of an image, whose bytes say little of them
+)
+
+// estimate returns the tokens of a request of chat completions by its bytes.
+func estimate(chat []byte) int64 {
+	size, images := len(chat), 0
+
+	for _, message := range gjson.GetBytes(chat, "messages").Array() {
+		if content := message.Get("content"); content.IsArray() {
+			for _, part := range content.Array() {
+				if part.Get("image_url").Exists() {
+					size -= len(part.Raw)
+					images++
+				}
+			}
+		}
+	}
+
+	return int64(max(size/bytesPerToken, 1) + images*imageTokens)
+}
+
 // noMessages answers requests of Anthropic's interface that the gateway does not serve.
 func (s *Service) noMessages(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	if r.URL.Path == "/v1/messages" {
+	if r.URL.Path == "/v1/messages" || r.URL.Path == "/v1/messages/count_tokens" {
 		allowed = []string{http.MethodPost}
 	}
 
@@ -73,13 +179,42 @@ func (t *translator) translate(c *call) *apiError {
 
 	chat, fault := t.to.Request(c.body.text)
 	if fault != nil {
-		return invalid(fault.Message)
+		return untranslated(fault)
 	}
 
-	c.body.text = chat
+	nameOmitted(t.Header(), chat.Omitted)
+
+	c.body.text = chat.Text
 	c.body.addsUsage = false // the translation asks for it
 
 	return nil
+}
+
+func untranslated(fault *dialect.Invalid) *apiError {
+	e := invalid(fault.Message)
+	e.Details = fault.Details
+
+	return e
+}
+
+// nameOmitted names in the header of the answer the tools that were left out of the request.
+func nameOmitted(header http.Header, tools []string) {
+	const maxNames = 50
+
+	names := make([]string, 0, len(tools))
+	for _, tool := range tools[:min(len(tools), maxNames)] {
+		names = append(names, strings.Map(func(r rune) rune {
+			if r > ' ' && r < 0x7f && r != ',' {
+				return r
+			}
+
+			return '_'
+		}, tool))
+	}
+
+	if len(names) > 0 {
+		header.Set("X-Everloop-Omitted-Tools", strings.Join(names, ", "))
+	}
 }
 
 // WriteHeader begins a stream; the header of every other answer waits for its body.

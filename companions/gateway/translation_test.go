@@ -32,7 +32,7 @@ func FuzzToChat(f *testing.F) {
 			return
 		}
 
-		again := body{text: chat}
+		again := body{text: chat.Text}
 		require.Nil(t, again.parseJSON())
 		require.Equal(t, b.model, again.model)
 		require.Equal(t, b.stream, again.stream)

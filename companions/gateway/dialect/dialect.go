@@ -16,7 +16,7 @@ import (
 // goes on as one of chat completions, and what is written as an answer to that is translated.
 type Dialect interface {
 	// Request translates a body, which is a JSON object.
-	Request(text []byte) (chat []byte, fault *Invalid)
+	Request(text []byte) (Translation, *Invalid)
 	// Whole translates a completion. A fault says what is wrong with it.
 	Whole(of Answered, completion []byte) (answer any, fault string)
 	// Stream begins the translation of a stream.
@@ -53,12 +53,19 @@ type Tokens struct {
 	Completion int64
 }
 
-// Invalid says why a request cannot be translated.
-type Invalid struct {
-	Message string
+// Translation is a request of chat completions.
+type Translation struct {
+	Text    []byte
+	Omitted []string // names of tools that the source cannot call
 }
 
-func invalid(message string) *Invalid { return &Invalid{message} }
+// Invalid explains why a request cannot be translated.
+type Invalid struct {
+	Message string
+	Details map[string]any // for programs; nil: there are none
+}
+
+func invalid(message string) *Invalid { return &Invalid{Message: message} }
 
 // reason is the message and the code of an error, in the shapes that sources use.
 func reason(text []byte) (message, code string) {

@@ -1,9 +1,12 @@
 package dialect
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
+
+	"github.com/tidwall/gjson"
 )
 
 // messages is Anthropic's interface, of one request.
@@ -15,11 +18,19 @@ type messages struct {
 // Messages is Anthropic's Messages interface; the id is that of the request.
 func Messages(id string) Dialect { return &messages{id: id} }
 
-func (m *messages) Request(text []byte) ([]byte, *Invalid) {
-	chat, fault := toChat(text)
+func (m *messages) Request(text []byte) (Translation, *Invalid) {
+	chat, fault := toChat(text, false)
 	m.stops = chat.stops
 
-	return chat.text, fault
+	return chat.Translation, fault
+}
+
+// Counted translates a request whose tokens are counted. It needs neither a bound of the answer
+// nor a message of the user at the end.
+func Counted(text []byte) (Translation, *Invalid) {
+	chat, fault := toChat(text, true)
+
+	return chat.Translation, fault
 }
 
 func (m *messages) Stream(of Answered, out io.Writer) Stream {
@@ -33,6 +44,9 @@ func (m *messages) Refusal(status int, text []byte) any {
 	}
 
 	fault := messageFault{Type: faultType(status), Message: message, Code: code}
+	if details := gjson.GetBytes(text, "error.details"); details.IsObject() {
+		fault.Details = json.RawMessage(details.Raw)
+	}
 
 	return map[string]any{"type": "error", "error": fault, "request_id": m.id}
 }
@@ -42,6 +56,8 @@ type messageFault struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
 	Code    string `json:"code,omitempty"`
+
+	Details json.RawMessage `json:"details,omitempty"`
 }
 
 // faultType is Anthropic's name of a status.

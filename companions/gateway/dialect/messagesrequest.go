@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,9 +21,18 @@ var shared = []string{
 // images are the media types of images.
 var images = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
+// meaningful are fields of Anthropic's interface that change the answer and that no source
+// can do. Other unknown fields are hints, which are dropped.
+var meaningful = []string{"mcp_servers", "container", "fallbacks"}
+
+// threadless are the details of the refusal of a thread, after which clients send the whole
+// conversation without it.
+var threadless = map[string]any{"error_code": "thread_unsupported_request", "unsupported": []string{}}
+
 // chatRequest is a request that is translated to chat completions.
 type chatRequest struct {
-	text  []byte
+	Translation
+
 	stops []string
 }
 
@@ -32,6 +42,8 @@ type chatMessage struct {
 	Reasoning string     `json:"reasoning_content,omitempty"`
 	Calls     []chatCall `json:"tool_calls,omitempty"`
 	CallID    string     `json:"tool_call_id,omitempty"`
+
+	instruction bool // a system prompt in the middle of a conversation
 }
 
 type chatCall struct {
@@ -59,15 +71,22 @@ type chatImage struct {
 func textPart(text string) chatPart { return chatPart{Type: "text", Text: &text} }
 
 // toChat translates a request of Anthropic's interface, which is a JSON object. What
-// chat completions cannot carry is an error that names the field.
-func toChat(text []byte) (chatRequest, *Invalid) {
+// chat completions cannot carry and what changes the answer is an error that names the field.
+func toChat(text []byte, counting bool) (chatRequest, *Invalid) {
 	if !utf8.Valid(text) {
 		return chatRequest{}, invalid("the body must be UTF-8")
 	}
 
-	q := &chatWriter{out: map[string]any{}}
+	q := &chatWriter{out: map[string]any{}, counting: counting}
 
 	object := gjson.ParseBytes(text)
+	if thread := object.Get("thread"); thread.Exists() && thread.Type != gjson.Null {
+		fault := wrong("thread", "cannot be used: the gateway keeps no conversations, so send the whole one")
+		fault.Details = threadless
+
+		return chatRequest{}, fault
+	}
+
 	if fault := eachField("", object, q.field); fault != nil {
 		return chatRequest{}, fault
 	}
@@ -76,8 +95,12 @@ func toChat(text []byte) (chatRequest, *Invalid) {
 		return chatRequest{}, fault
 	}
 
-	if q.out["max_tokens"] == nil {
+	if q.out["max_tokens"] == nil && !counting {
 		return chatRequest{}, wrong("max_tokens", "is missing")
+	}
+
+	if fault := q.choosable(); fault != nil {
+		return chatRequest{}, fault
 	}
 
 	if object.Get("stream").Bool() {
@@ -92,14 +115,17 @@ func toChat(text []byte) (chatRequest, *Invalid) {
 
 	chat, fault := encoded(q.out)
 
-	return chatRequest{text: chat, stops: q.stops}, fault
+	return chatRequest{Translation: Translation{Text: chat, Omitted: q.omitted}, stops: q.stops}, fault
 }
 
-// chatWriter makes a request of chat completions.
+// chatWriter creates a request of chat completions.
 type chatWriter struct {
-	out    map[string]any
-	stops  []string
-	thinks *bool
+	out      map[string]any
+	stops    []string
+	thinks   *bool
+	counting bool
+	omitted  []string // names of tools
+	forced   string   // the tool that the model must call, whatever its kind; empty: none
 }
 
 func wrong(field, rule string) *Invalid { return invalid("the field " + field + " " + rule) }
@@ -227,16 +253,14 @@ func (q *chatWriter) field(at, name string, value gjson.Result) *Invalid {
 		return q.outputFormat(at, value)
 	}
 
-	if !slices.Contains(shared, name) {
+	switch {
+	case slices.Contains(meaningful, name):
 		return untranslatable(at)
-	}
-
-	if q.out[name] == nil {
-		q.out[name] = json.RawMessage(value.Raw)
+	case !slices.Contains(shared, name):
 		return nil
 	}
 
-	return wrong(at, "says again what another field says")
+	return q.once(at, name, json.RawMessage(value.Raw))
 }
 
 func (q *chatWriter) stopSequences(at string, value gjson.Result) *Invalid {
@@ -297,11 +321,9 @@ func (q *chatWriter) thinking(at string, value gjson.Result) *Invalid {
 			return nil
 		case name == "budget_tokens":
 			return wrong(at, "must be a number")
-		case name == "display" && value.String() == "summarized":
-			return nil
 		}
 
-		return untranslatable(at)
+		return nil // a hint, such as how to show the thinking
 	})
 	switch value.Get("type").String() {
 	case "enabled":
@@ -364,7 +386,7 @@ func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *Invalid 
 		return q.outputFormat(at, value)
 	}
 
-	return untranslatable(at)
+	return nil
 }
 
 // outputFormat is the JSON schema of the answer.
@@ -392,52 +414,23 @@ func (q *chatWriter) outputFormat(at string, value gjson.Result) *Invalid {
 func (q *chatWriter) tools(at string, value gjson.Result) *Invalid {
 	tools := []any{}
 	fault := eachItem(at, value, func(at string, item gjson.Result) *Invalid {
-		function := map[string]any{}
-
-		fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
-			switch name {
-			case "type":
-				if value.String() != "custom" {
-					return wrong(at, "must be custom: the gateway runs no tools of its own")
-				}
-			case "name", "description":
-				var text string
-				if fault := stringOf(at, value, &text); fault != nil {
-					return fault
-				}
-
-				function[name] = text
-			case "input_schema":
-				if !value.IsObject() {
-					return wrong(at, "must be an object")
-				}
-
-				function["parameters"] = json.RawMessage(value.Raw)
-			case "strict":
-				if !value.IsBool() {
-					return wrong(at, "must be true or false")
-				}
-
-				function["strict"] = value.Bool()
-			case "cache_control", "eager_input_streaming": // hints that change no answer
-			default:
-				return untranslatable(at)
-			}
-
-			return nil
-		})
-		switch {
-		case fault != nil:
-			return fault
-		case function["name"] == nil:
-			return wrong(at+".name", "is missing")
-		case function["parameters"] == nil:
-			return wrong(at+".input_schema", "is missing")
+		if !item.IsObject() {
+			return wrong(at, "must be an object")
 		}
 
+		switch kind := item.Get("type"); {
+		case kind.Type == gjson.Null || kind.String() == "custom":
+		case kind.Type == gjson.String:
+			q.omit(item)
+			return nil
+		default:
+			return wrong(at+".type", "must be a string")
+		}
+
+		function, fault := messagesFunction(at, item)
 		tools = append(tools, map[string]any{"type": "function", "function": function})
 
-		return nil
+		return fault
 	})
 
 	if len(tools) > 0 {
@@ -445,6 +438,76 @@ func (q *chatWriter) tools(at string, value gjson.Result) *Invalid {
 	}
 
 	return fault
+}
+
+// omit leaves out a tool that the source cannot call.
+func (q *chatWriter) omit(tool gjson.Result) {
+	q.omitted = append(q.omitted, brief(cmp.Or(tool.Get("name").String(), tool.Get("type").String())))
+}
+
+// choosable checks that the model can call the tools that it must call. Sources refuse a choice
+// without tools.
+func (q *chatWriter) choosable() *Invalid {
+	if len(q.omitted) == 0 {
+		return nil
+	}
+
+	const rule = "forces a tool that the gateway cannot run: "
+
+	switch {
+	case q.forced != "" && slices.Contains(q.omitted, q.forced):
+		return wrong("tool_choice", rule+brief(q.forced))
+	case q.out["tools"] != nil:
+		return nil
+	case q.forced != "" || q.out["tool_choice"] == "required":
+		return wrong("tool_choice", rule+strings.Join(q.omitted[:min(len(q.omitted), 3)], ", "))
+	}
+
+	delete(q.out, "tool_choice")
+	delete(q.out, "parallel_tool_calls")
+
+	return nil
+}
+
+// messagesFunction reads a tool of the client. Its unknown fields are hints, which are dropped.
+func messagesFunction(at string, item gjson.Result) (map[string]any, *Invalid) {
+	function := map[string]any{}
+
+	fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
+		switch name {
+		case "name", "description":
+			var text string
+			if fault := stringOf(at, value, &text); fault != nil {
+				return fault
+			}
+
+			function[name] = text
+		case "input_schema":
+			if !value.IsObject() {
+				return wrong(at, "must be an object")
+			}
+
+			function["parameters"] = json.RawMessage(value.Raw)
+		case "strict":
+			if !value.IsBool() {
+				return wrong(at, "must be true or false")
+			}
+
+			function["strict"] = value.Bool()
+		}
+
+		return nil
+	})
+	switch {
+	case fault != nil:
+		return nil, fault
+	case function["name"] == nil:
+		return nil, wrong(at+".name", "is missing")
+	case function["parameters"] == nil:
+		return nil, wrong(at+".input_schema", "is missing")
+	}
+
+	return function, nil
 }
 
 func (q *chatWriter) toolChoice(at string, value gjson.Result) *Invalid {
@@ -480,6 +543,7 @@ func (q *chatWriter) toolChoice(at string, value gjson.Result) *Invalid {
 		}
 
 		q.out["tool_choice"] = map[string]any{"type": "function", "function": map[string]string{"name": name}}
+		q.forced = name
 
 		return nil
 	default:

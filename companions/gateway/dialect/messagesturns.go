@@ -14,7 +14,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 	out := []chatMessage{}
 
 	if system.Exists() && system.Type != gjson.Null {
-		text, fault := systemText(system)
+		text, fault := systemText("system", system)
 		if fault != nil {
 			return fault
 		}
@@ -26,7 +26,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 		return wrong("messages", "must have at least one message")
 	}
 
-	last := ""
+	last, spoken := "", false
 
 	fault := eachItem("messages", messages, func(at string, item gjson.Result) *Invalid {
 		var content gjson.Result
@@ -48,7 +48,18 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 
 		turn := &turnReader{}
 
-		switch item.Get("role").String() {
+		role := item.Get("role").String()
+		if role == "system" || role == "developer" {
+			text, fault := systemText(at+".content", content)
+			out = addInstruction(out, text, !spoken)
+			last = "user" // where it is not at the beginning, it is a message of the user
+
+			return fault
+		}
+
+		spoken = true
+
+		switch role {
 		case "user":
 			fault = turn.read(at+".content", content, turn.ofUser)
 			out = append(out, turn.userMessages()...)
@@ -56,7 +67,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 			fault = turn.read(at+".content", content, turn.ofAssistant)
 			out = append(out, turn.assistantMessage())
 		default:
-			return wrong(at+".role", "must be user or assistant")
+			return wrong(at+".role", "must be user, assistant, system or developer")
 		}
 
 		return fault
@@ -65,24 +76,28 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 		return fault
 	}
 
-	if last != "user" {
+	if last != "user" && !q.counting {
 		return wrong("messages", "must end with a message of the user: chat completions cannot continue a begun answer")
 	}
 
-	q.out["messages"] = out
+	if !spoken {
+		return wrong("messages", "must have a message of the user or of the assistant")
+	}
+
+	q.out["messages"] = joinInstructions(out)
 
 	return nil
 }
 
 // systemText joins the texts of a system prompt: many sources take one text only.
-func systemText(system gjson.Result) (string, *Invalid) {
+func systemText(at string, system gjson.Result) (string, *Invalid) {
 	if system.Type == gjson.String {
 		return system.String(), nil
 	}
 
 	var texts []string
 
-	fault := eachItem("system", system, func(at string, item gjson.Result) *Invalid {
+	fault := eachItem(at, system, func(at string, item gjson.Result) *Invalid {
 		if item.Get("type").String() != "text" {
 			return wrong(at+".type", "must be text")
 		}
@@ -99,13 +114,11 @@ func systemText(system gjson.Result) (string, *Invalid) {
 // blockText reads a block of the kind text.
 func blockText(at string, block gjson.Result) (text string, fault *Invalid) {
 	fault = eachField(at, block, func(at, name string, value gjson.Result) *Invalid {
-		switch {
-		case name == "type", name == "cache_control":
+		switch name {
+		case "type", "cache_control", "citations":
 			return nil
-		case name == "text":
+		case "text":
 			return stringOf(at, value, &text)
-		case name == "citations" && value.IsArray() && value.Get("#").Int() == 0:
-			return nil
 		}
 
 		return untranslatable(at)
@@ -166,7 +179,14 @@ func (t *turnReader) ofUser(at string, block gjson.Result) *Invalid {
 		return t.toolResult(at, block)
 	}
 
-	return wrong(at+".type", "must be text, image or tool_result: other blocks cannot be translated to chat completions")
+	text, fault := blockNote(at, block)
+	if fault != nil {
+		return fault
+	}
+
+	t.parts = append(t.parts, textPart(text))
+
+	return nil
 }
 
 func (t *turnReader) userMessages() []chatMessage {
@@ -235,7 +255,10 @@ func (t *turnReader) toolResult(at string, block gjson.Result) *Invalid {
 				return fault
 			}
 
-			return wrong(at+".type", "must be text or image")
+			text, fault := blockNote(at, item)
+			texts = append(texts, text)
+
+			return fault
 		})
 	}
 
@@ -276,7 +299,7 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *Invalid {
 		return t.toolUse(at, block)
 	}
 
-	return wrong(at+".type", "must be text, thinking or tool_use: other blocks cannot be translated to chat completions")
+	return foreignBlock(at, block)
 }
 
 func (t *turnReader) toolUse(at string, block gjson.Result) *Invalid {
@@ -295,7 +318,7 @@ func (t *turnReader) toolUse(at string, block gjson.Result) *Invalid {
 			return nil
 		case name == "input":
 			return wrong(at, "must be an object")
-		case name == "caller" && value.Get("type").String() == "direct":
+		case name == "caller":
 			return nil
 		}
 

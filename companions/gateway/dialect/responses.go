@@ -21,7 +21,7 @@ type responses struct {
 	asked gjson.Result // the request, of which the response repeats some fields
 }
 
-func (p *responses) Request(text []byte) ([]byte, *Invalid) {
+func (p *responses) Request(text []byte) (Translation, *Invalid) {
 	p.asked = gjson.ParseBytes(text)
 	return responseToChat(text)
 }

@@ -10,21 +10,21 @@ import (
 
 // responseToChat translates a request of the Responses interface, which is a JSON object.
 // What chat completions cannot carry is an error that names the field.
-func responseToChat(text []byte) ([]byte, *Invalid) {
+func responseToChat(text []byte) (Translation, *Invalid) {
 	if !utf8.Valid(text) {
-		return nil, invalid("the body must be UTF-8")
+		return Translation{}, invalid("the body must be UTF-8")
 	}
 
 	q := &responseReader{chatWriter: chatWriter{out: map[string]any{}}}
 
 	object := gjson.ParseBytes(text)
 	if fault := eachField("", object, q.field); fault != nil {
-		return nil, fault
+		return Translation{}, fault
 	}
 
 	items := &itemReader{}
 	if fault := items.conversation(object.Get("instructions"), object.Get("input")); fault != nil {
-		return nil, fault
+		return Translation{}, fault
 	}
 
 	q.out["messages"] = items.messages
@@ -32,7 +32,9 @@ func responseToChat(text []byte) ([]byte, *Invalid) {
 		q.out["stream_options"] = map[string]bool{"include_usage": true}
 	}
 
-	return encoded(q.out)
+	chat, fault := encoded(q.out)
+
+	return Translation{Text: chat, Omitted: q.omitted}, fault
 }
 
 // responseReader reads the fields of a request.
