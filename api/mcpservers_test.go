@@ -127,12 +127,12 @@ func TestToolServersKeepSecrets(t *testing.T) {
 	require.Equal(t, false, made.json()["trust_hints"], "users' servers are not believed unless they say so")
 
 	// A masked value that comes back is left as it is; what is not named is gone.
-	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********","NEW":"s3cret-new"},"timeout_s":5}`)
+	changed := w.do("PATCH", path, w.ann, `{"env":{"TOKEN":"********"},"timeout_s":5}`)
 	require.Equal(t, 200, changed.status, changed.text)
-	require.Equal(t, map[string]any{"TOKEN": "********", "NEW": "********"}, changed.json()["env"])
+	require.Equal(t, map[string]any{"TOKEN": "********"}, changed.json()["env"])
 	kept, err := w.vault().SessionMCPServers(t.Context(), domain.SessionID(session))
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"TOKEN": "s3cret-token", "NEW": "s3cret-new"}, kept[0].Env)
+	require.Equal(t, map[string]string{"TOKEN": "s3cret-token"}, kept[0].Env)
 	require.Equal(t, 5, kept[0].TimeoutS)
 	require.False(t, kept[0].Trusted)
 
@@ -154,6 +154,7 @@ func TestSecretsOfToolServersStayWithTheirReceiver(t *testing.T) {
 	const (
 		http  = `"transport":"http","url":"https://a.example/mcp","command":"","headers":{"Authorization":"Bearer s3cret"}`
 		stdio = `"transport":"stdio","command":"serve","args":["-x"],"env":{"TOKEN":"s3cret"}`
+		three = `"transport":"stdio","command":"serve","env":{"TOKEN":"s3cret","API_KEY":"s3cret-2","API_URL":"https://a.example"}`
 	)
 
 	for name, c := range map[string]struct {
@@ -179,6 +180,19 @@ func TestSecretsOfToolServersStayWithTheirReceiver(t *testing.T) {
 		"the same address":                    {http, `"url":"https://a.example/mcp","timeout_s":5`, true},
 		"the same command":                    {stdio, `"command":"serve","args":["-x"],"env":{"TOKEN":"********"}`, true},
 		"the same transport":                  {stdio, `"transport":"stdio"`, true},
+
+		"a preloaded library, the masked value": {stdio, `"env":{"TOKEN":"********","LD_PRELOAD":"/tmp/x.so"}`, false},
+		"options of node, the masked value":     {stdio, `"env":{"TOKEN":"********","NODE_OPTIONS":"--require /tmp/x"}`, false},
+		"a proxy, the masked value":             {stdio, `"env":{"TOKEN":"********","https_proxy":"http://b.example"}`, false},
+		"any new variable, the masked value":    {stdio, `"env":{"TOKEN":"********","BASE":""}`, false},
+		"a masked value of a new variable":      {stdio, `"env":{"TOKEN":"********","BASE":"********"}`, false},
+		"another stored address, masked values": {
+			three, `"env":{"TOKEN":"********","API_KEY":"********","API_URL":"https://b.example"}`, false,
+		},
+		"a proxy, the value in clear":           {stdio, `"env":{"TOKEN":"other","https_proxy":"http://b.example"}`, true},
+		"a proxy without the stored value":      {stdio, `"env":{"https_proxy":"http://b.example"}`, true},
+		"another value of one of three secrets": {three, `"env":{"TOKEN":"********","API_KEY":"other","API_URL":"********"}`, true},
+		"one variable less":                     {three, `"env":{"TOKEN":"********","API_KEY":"********"}`, true},
 	} {
 		session := w.session(`{}`)
 		id := w.toolServer(w.ann, `{"session_id":"`+session+`",`+c.made+`}`)

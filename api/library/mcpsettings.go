@@ -3,6 +3,7 @@ package library
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,6 +38,10 @@ func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 		if err := newSecrets(before, in); err != nil {
 			return err
 		}
+	}
+
+	if err := redirectsSecrets(before.Env, in.Env); err != nil {
+		return err
 	}
 
 	var err error
@@ -78,12 +83,47 @@ func newSecrets(before domain.MCPServer, in MCPSettings) error {
 		}
 
 		if stays {
-			e := domain.Invalidf("body."+secrets.field,
+			return secretsRequired(secrets.field,
 				"must be sent in clear with a change of transport, url, command, args or preset, or as {} to drop the stored ones")
-			e.Code = "secrets_required"
-
-			return e
 		}
+	}
+
+	return nil
+}
+
+func secretsRequired(field, why string) error {
+	e := domain.Invalidf("body."+field, "%s", why)
+	e.Code = "secrets_required"
+
+	return e
+}
+
+// secretVariable matches the name of a variable that contains a secret and nothing else.
+var secretVariable = regexp.MustCompile(`(?i)(^|_)(key|token|secret|password|passwd|pwd)$`)
+
+// redirectsSecrets rejects an environment that keeps stored values beside new ones: a variable
+// such as LD_PRELOAD, NODE_OPTIONS, a proxy or a base URL decides where the program sends the
+// kept values. A stored secret may be replaced.
+func redirectsSecrets(stored map[string]string, sent *map[string]string) error {
+	if sent == nil {
+		return nil
+	}
+
+	keeps, adds := false, false
+
+	for name, v := range *sent {
+		_, known := stored[name]
+
+		switch {
+		case known && v == masked:
+			keeps = true
+		case !known || !secretVariable.MatchString(name):
+			adds = true
+		}
+	}
+
+	if keeps && adds {
+		return secretsRequired("env", "must be sent in clear as a whole with a new variable or another value of one that is not a secret")
 	}
 
 	return nil
