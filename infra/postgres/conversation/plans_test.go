@@ -35,6 +35,7 @@ var large = map[string]bool{
 	"sessions": true, "branches": true, "chats": true, "entries": true, "tool_calls": true, "inbox": true, "audit": true, "questions": true,
 	"idempotency_keys": true, "background_tasks": true, "compactions": true, "history_operations": true, "checkpoints": true,
 	"dag_runs": true, "work_restarts": true, "issue_runs": true, "scheduled_runs": true,
+	"webhook_deliveries": true,
 }
 
 // statement is one that was sent to the database.
@@ -120,6 +121,11 @@ func grown(t *testing.T, db *postgres.DB) domain.User {
 		 SELECT lpad(n::text, 10, '0'), 'p', '` + user.ID + `', 1, 'api', 'completed', '{}',
 		        now() - interval '180 days' * (20000 - n) / 20000
 		 FROM   generate_series(1, 20000) n`,
+		`INSERT INTO webhooks (id, owner_id, url, description, events, enabled, sealed, retry_at)
+		 SELECT 'w' || n, '` + user.ID + `', '', '', '{*}', true, '', CASE WHEN n <= 50 THEN now() + interval '1 hour' END
+		     FROM generate_series(1, 51) n`,
+		`INSERT INTO webhook_deliveries (id, webhook_id, event, body, status, next_attempt_at)
+		 SELECT 'd' || n, 'w' || n % 51 + 1, '', '', 'pending', now() - interval '1 hour' + n * interval '1 ms' FROM generate_series(1, 51000) n`,
 		`ALTER TABLE entries ENABLE TRIGGER ALL; ALTER TABLE sessions ENABLE TRIGGER ALL`,
 		`ALTER TABLE history_operations ENABLE TRIGGER ALL`,
 		`ANALYZE`,
@@ -284,6 +290,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"lost runs":    func() error { _, _, err := store.CountWorkRestart(ctx, "dag/p/1", "r"); return err },
 		"counts":       func() error { _, err := store.PruneWorkRestarts(ctx, 500); return err },
 		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
+		"deliveries":   func() error { _, err := store.ClaimDeliveries(ctx, 64); return err },
 		"purge": func() error {
 			if err := store.DeleteSession(ctx, "s3"); err != nil {
 				return err
