@@ -123,6 +123,38 @@ func (b *body) parseJSON() *apiError {
 	return fault
 }
 
+// askable checks that a body contains what the path is about. Sources answer other bodies in
+// many ways: some with 500, some with an answer to nothing.
+func (b *body) askable(path string) *apiError {
+	object := gjson.ParseBytes(b.text)
+
+	switch {
+	case path == "/embeddings" && object.Get("input").Type == gjson.Null:
+		return invalid("the field input is missing")
+	case path != "/chat/completions":
+		return nil
+	case b.boundary != "":
+		return invalid("the body must be a JSON object")
+	}
+
+	messages := object.Get("messages")
+	if !messages.IsArray() || messages.Get("#").Int() == 0 {
+		return invalid("the field messages must be an array of at least one message")
+	}
+
+	var fault *apiError
+
+	messages.ForEach(func(_, message gjson.Result) bool {
+		if !message.IsObject() {
+			fault = invalid("each item of the field messages must be an object")
+		}
+
+		return fault == nil
+	})
+
+	return fault
+}
+
 // redirecting are the fields by which some sources, such as LiteLLM, let a request choose
 // another server, other credentials or another model than the configured ones.
 var redirecting = []string{

@@ -58,7 +58,7 @@ func TestService_announcedBodiesCostNothing(t *testing.T) {
 		s.announce(t, "Transfer-Encoding: chunked")
 	}
 
-	status, text := s.chat(`{"model":"m"}`)
+	status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 200, status, text)
 
 	// A body that did come counts, and no longer than its request.
@@ -114,7 +114,7 @@ func TestService_bodyThatStops(t *testing.T) {
 	require.Equal(t, http.StatusRequestTimeout, answer.StatusCode)
 	require.Equal(t, "request_timeout", code(t, read(t, answer)))
 
-	status, text := s.chat(`{"model":"m"}`)
+	status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 200, status, text)
 }
 
@@ -196,9 +196,9 @@ func TestService_clientThatDoesNotRead(t *testing.T) {
 	}
 
 	s := begin(time.Hour, "/v1/chat/completions")
-	status, text := s.chat(`{"model":"m"}`)
+	status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 200, status, text)
-	require.Equal(t, 429, s.do(t.Context(), "POST", "/v1/chat/completions", "key-of-one-request", `{"model":"m"}`).StatusCode)
+	require.Equal(t, 429, s.do(t.Context(), "POST", "/v1/chat/completions", "key-of-one-request", `{"model":"m","messages":[{"role":"user","content":"x"}]}`).StatusCode)
 
 	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/responses"} {
 		s := begin(100*time.Millisecond, path)

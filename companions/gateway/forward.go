@@ -89,6 +89,11 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, pat
 
 	w.Header().Set("X-Resolved-Model", c.target.model)
 
+	if fault := c.body.askable(path); fault != nil {
+		writeError(w, fault)
+		return
+	}
+
 	if fault := c.run(w, r); fault != nil {
 		writeError(w, fault)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,7 +153,7 @@ func TestService_completion_passesUnknownFieldsBothWays(t *testing.T) {
 	})
 	s := start(t, one(url, ""), 0)
 
-	const rest = `"chat_template_kwargs":{"enable_thinking":false},"x_odd":[1, 2.50,"é<"],"messages":[]}`
+	const rest = `"chat_template_kwargs":{"enable_thinking":false},"x_odd":[1, 2.50,"é<"],"messages":[{"role":"user","content":"x"}]}`
 
 	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"gpt-x",`+rest)
 	require.Equal(t, 200, res.StatusCode)
@@ -174,23 +175,31 @@ func TestService_rejects(t *testing.T) {
 		key, body, code string
 		status          int
 	}{
-		"no key":            {"", `{}`, "invalid_api_key", 401},
-		"wrong key":         {"operator-key-of-the-tes", `{}`, "invalid_api_key", 401},
-		"not JSON":          {operatorKey, `{`, "invalid_request", 400},
-		"nested deeply":     {operatorKey, `{"x":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, "invalid_request", 400},
-		"no object":         {operatorKey, `[]`, "invalid_request", 400},
-		"model twice":       {operatorKey, `{"model":"m","model":"other"}`, "invalid_request", 400},
-		"model in capitals": {operatorKey, `{"model":"m","MODEL":"other"}`, "invalid_request", 400},
-		"model a number":    {operatorKey, `{"model":1}`, "invalid_request", 400},
-		"unknown model":     {operatorKey, `{"model":"no-such"}`, "model_not_found", 404},
-		"model of others":   {"key-for-other-only", `{"model":"m"}`, "model_not_found", 404},
+		"no key":             {"", `{}`, "invalid_api_key", 401},
+		"wrong key":          {"operator-key-of-the-tes", `{}`, "invalid_api_key", 401},
+		"not JSON":           {operatorKey, `{`, "invalid_request", 400},
+		"nested deeply":      {operatorKey, `{"x":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, "invalid_request", 400},
+		"no object":          {operatorKey, `[]`, "invalid_request", 400},
+		"model twice":        {operatorKey, `{"model":"m","model":"other"}`, "invalid_request", 400},
+		"model in capitals":  {operatorKey, `{"model":"m","MODEL":"other"}`, "invalid_request", 400},
+		"model a number":     {operatorKey, `{"model":1}`, "invalid_request", 400},
+		"nothing":            {operatorKey, ``, "invalid_request", 400},
+		"no fields":          {operatorKey, `{}`, "invalid_request", 400},
+		"no messages":        {operatorKey, `{"model":"m"}`, "invalid_request", 400},
+		"messages null":      {operatorKey, `{"model":"m","messages":null}`, "invalid_request", 400},
+		"messages a text":    {operatorKey, `{"model":"m","messages":"x"}`, "invalid_request", 400},
+		"messages an object": {operatorKey, `{"model":"m","messages":{"role":"user","content":"x"}}`, "invalid_request", 400},
+		"messages empty":     {operatorKey, `{"model":"m","messages":[]}`, "invalid_request", 400},
+		"a message a text":   {operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"},"x"]}`, "invalid_request", 400},
+		"unknown model":      {operatorKey, `{"model":"no-such"}`, "model_not_found", 404},
+		"model of others":    {"key-for-other-only", `{"model":"m"}`, "model_not_found", 404},
 	} {
 		res := s.do(t.Context(), "POST", "/v1/chat/completions", c.key, c.body)
 		require.Equal(t, c.status, res.StatusCode, name)
 		require.Equal(t, c.code, code(t, read(t, res)), name)
 	}
 
-	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other"}`).StatusCode)
+	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other","messages":[{"role":"user","content":"x"}]}`).StatusCode)
 	res := s.do(t.Context(), "GET", "/nowhere", operatorKey, "")
 	require.Equal(t, "route_not_found", code(t, read(t, res)))
 
@@ -269,7 +278,7 @@ func TestService_anAnswerThatIsNoObject(t *testing.T) {
 
 	for _, answer := range []string{"{not json", "<html>login</html>", "[]", ""} {
 		s := start(t, one(upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }), ""), 0)
-		for _, body := range []string{`{"model":"m"}`, `{"model":"m","stream":true}`} {
+		for _, body := range []string{`{"model":"m","messages":[{"role":"user","content":"x"}]}`, `{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`} {
 			status, text := s.chat(body)
 			require.Equal(t, 502, status, answer)
 			require.Equal(t, "source_error", code(t, text), answer)
@@ -300,13 +309,13 @@ func TestService_stream(t *testing.T) {
 			"data: {\"model\":\"m\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n"+usage+"\n\ndata: [DONE]\n\n")
 	})
 	s := start(t, one(url, ""), 0)
-	_, text := s.chat(`{"model":"gpt-x","stream":true}`)
+	_, text := s.chat(`{"model":"gpt-x","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 
 	require.True(t, asked)
 	require.Equal(t, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"a\",\"x\":1}}]}\n\n"+
 		"data: {\"model\":\"gpt-x\",\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
 
-	_, text = s.chat(`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`)
+	_, text = s.chat(`{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"x"}]}`)
 	require.Contains(t, text, usage)
 	require.Contains(t, read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, "")), `"completion_tokens":12`)
 }
@@ -331,7 +340,7 @@ func TestService_stream_brokenEndsWithAnError(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}
 			})
-			_, text := start(t, one(url, ""), 0).chat(`{"model":"m","stream":true}`)
+			_, text := start(t, one(url, ""), 0).chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 			require.Equal(t, strings.Count(text, `"error"`), min(len(c.code), 1), text)
 
 			if c.code != "" {
@@ -352,7 +361,7 @@ func TestService_stream_silence(t *testing.T) {
 		<-r.Context().Done()
 	})
 	text := silence(t, ": keep-alive\n\n", func(idle string) string {
-		_, text := start(t, one(url, idle), 20*time.Millisecond).chat(`{"model":"m","stream":true}`)
+		_, text := start(t, one(url, idle), 20*time.Millisecond).chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 		return text
 	})
 	require.Contains(t, text, ": keep-alive\n\n")
@@ -386,14 +395,14 @@ func TestService_clientLeaves_cancelsAndCounts(t *testing.T) {
 	})
 	s := start(t, one(url, ""), 0)
 	ctx, leave := context.WithCancel(t.Context())
-	res := s.do(ctx, "POST", "/v1/chat/completions", operatorKey, `{"model":"m","stream":true,"messages":[]}`)
+	res := s.do(ctx, "POST", "/v1/chat/completions", operatorKey, `{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 	_, err := bufio.NewReader(res.Body).ReadString('\n')
 	require.NoError(t, err)
 	leave()
 	<-gone
 	require.Eventually(t, func() bool {
 		return strings.Contains(read(t, s.do(t.Context(), "GET", "/admin/usage", operatorKey, "")),
-			`"requests":1,"estimated_requests":1,"prompt_tokens":10,"completion_tokens":1`)
+			`"requests":1,"estimated_requests":1,"prompt_tokens":17,"completion_tokens":1`)
 	}, time.Minute, time.Millisecond)
 }
 
@@ -406,7 +415,7 @@ func TestService_statusesOfTheSourcePassWithTheirWords(t *testing.T) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, `{"error":{"message":"key secret-of-the-source","odd":1}}`)
 		})
-		res := start(t, one(url, ""), 0).do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		res := start(t, one(url, ""), 0).do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 		require.Equal(t, status, res.StatusCode)
 		require.Equal(t, "7", res.Header.Get("Retry-After"))
 		require.Equal(t, `{"error":{"message":"key ***","odd":1}}`, read(t, res))
@@ -421,7 +430,7 @@ func TestService_unreachable(t *testing.T) {
 
 	s := start(t, one(dead.URL, ", models: [{id: m}]"), 0)
 	for range 3 { // past the breaker's limit
-		status, text := s.chat(`{"model":"m"}`)
+		status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 		require.Equal(t, 502, status)
 		require.Equal(t, "source_unavailable", code(t, text))
 		require.NotContains(t, text, dead.Listener.Addr().String())
@@ -432,7 +441,7 @@ func TestService_unreachable(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}), ", timeout_s: 0.05"), 0)
-	status, text := slow.chat(`{"model":"m"}`)
+	status, text := slow.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 504, status)
 	require.Equal(t, "source_timeout", code(t, text))
 }
@@ -450,7 +459,7 @@ func TestService_secondSourceTakesOver(t *testing.T) {
   - {name: c, kind: openai, base_url: %s, models: [{id: m}]}
 `, busy, well, dead.URL), 0)
 	for i := range 5 {
-		status, text := s.chat(fmt.Sprintf(`{"model":"m","messages":["%d"]}`, i))
+		status, text := s.chat(fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"%d"}]}`, i))
 		require.Equal(t, 200, status, text)
 	}
 }
@@ -474,7 +483,7 @@ func TestService_busySourceAndNoOther(t *testing.T) {
 `, busy, dead.URL), 0)
 
 		for range 8 { // until the breaker of b is open
-			res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+			res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 			text := read(t, res)
 			require.Equal(t, status, res.StatusCode, text)
 			require.Equal(t, "7", res.Header.Get("Retry-After"))
@@ -501,7 +510,7 @@ func TestService_queueFull(t *testing.T) {
 	done := make(chan int, 2)
 
 	send := func() {
-		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 		done <- res.StatusCode
 	}
 	go send()
@@ -513,7 +522,7 @@ func TestService_queueFull(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(read(t, s.do(t.Context(), "GET", "/health", "", "")), `"in_flight":1,"queued":1`)
 	}, time.Minute, time.Millisecond)
-	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 429, res.StatusCode)
 	require.Equal(t, "1", res.Header.Get("Retry-After"))
 	require.Equal(t, "queue_full", code(t, read(t, res)))
@@ -542,14 +551,14 @@ func TestService_keyRemovedWhileItsRequestWaits(t *testing.T) {
 	first, waits := make(chan int, 1), make(chan *http.Response, 1)
 
 	go func() {
-		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m"}`)
+		res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 		first <- res.StatusCode
 	}()
 
 	<-begun
 
 	go func() {
-		waits <- s.do(t.Context(), "POST", "/v1/chat/completions", "a-key-of-sixteen-characters", `{"model":"m"}`)
+		waits <- s.do(t.Context(), "POST", "/v1/chat/completions", "a-key-of-sixteen-characters", `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	}()
 
 	require.Eventually(t, func() bool {
@@ -570,4 +579,37 @@ func TestService_keyRemovedWhileItsRequestWaits(t *testing.T) {
 	res := <-waits
 	require.Equal(t, 401, res.StatusCode)
 	require.Equal(t, "invalid_api_key", code(t, read(t, res)))
+}
+
+// A body without a model goes to the default model. Without one it is refused, and no source
+// gets it.
+func TestService_rejects_bodiesThatNoSourceCanAnswer(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Int64
+
+	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, `{"id":"1"}`)
+	})
+	noDefault := start(t, "sources:\n  - {name: s, kind: openai, base_url: "+url+"}\n", 0)
+
+	status, text := noDefault.chat(`{"messages":[{"role":"user","content":"x"}]}`)
+	require.Equal(t, 400, status, text)
+	require.Equal(t, "invalid_request", code(t, text))
+
+	s := start(t, one(url, ""), 0)
+	status, text = s.chat(`{"messages":"x"}`)
+	require.Equal(t, 400, status, text)
+
+	res := s.do(t.Context(), "POST", "/v1/embeddings", operatorKey, `{"model":"m"}`)
+	require.Equal(t, 400, res.StatusCode)
+	require.Zero(t, asked.Load())
+
+	status, text = s.chat(`{"messages":[{"role":"user","content":"x"}]}`)
+	require.Equal(t, 200, status, text)
+
+	res = s.do(t.Context(), "POST", "/v1/embeddings", operatorKey, `{"model":"m","input":"x"}`)
+	require.Equal(t, 200, res.StatusCode)
+	require.Equal(t, int64(2), asked.Load())
 }

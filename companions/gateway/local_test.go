@@ -73,7 +73,7 @@ func (s *server) sourceOf(key string) gjson.Result {
 func (s *server) until(fits func(localservertest.Given) bool) (g localservertest.Given) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		status, text := s.chat(`{"messages":[]}`)
+		status, text := s.chat(`{"messages":[{"role":"user","content":"x"}]}`)
 		if status != 200 {
 			return false
 		}
@@ -128,7 +128,7 @@ func TestLocal_whileItLoads(t *testing.T) {
 	}, longest, 10*time.Millisecond)
 	require.False(t, s.sourceOf("").Get("healthy").Bool())
 
-	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"messages":[]}`)
+	res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 503, res.StatusCode)
 	require.Equal(t, "5", res.Header.Get("Retry-After"))
 	require.Equal(t, "source_starting", code(t, read(t, res)))
