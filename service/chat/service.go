@@ -64,15 +64,15 @@ type Pictures interface {
 
 // Config is what New needs.
 type Config struct {
-	Store   Store
-	Runs    Runs
-	Bus     Bus
-	Models  Models
-	Images  Images
+	Store  Store
+	Runs   Runs
+	Bus    Bus
+	Models Models
+	Images Images
 	// Pictures fetches pictures by address; nil: such messages are refused.
 	Pictures Pictures
 	History  History
-	Logger  *slog.Logger
+	Logger   *slog.Logger
 
 	Compactions *Compactions
 
@@ -137,6 +137,10 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 		}
 
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
+		if taken.Ack.DeliveryApplied == domain.DeliverEnqueue && send.Trigger.Unattended() {
+			return // the run takes it when the chat ends; a parked run would collect a signal for each
+		}
+
 		s.wake(ctx, run)
 	})
 
