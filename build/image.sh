@@ -6,7 +6,7 @@
 #
 #   EVERLOOP_BINARY   the program; default bin/everloop (`make build`). It must be
 #                     for Linux with a C library no newer than that of the base.
-#   BASE              base image; default debian:bookworm-slim
+#   BASE              base image; default debian:12.12-slim
 #   DOCKER            the client; default docker
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,4 +22,4 @@ mkdir "$context/build" "$context/bin"
 cp "$root/build/healthcheck.sh" "$context/build/"
 cp "$binary" "$context/bin/everloop"
 ${DOCKER:-docker} build -f "$root/build/Dockerfile" --target prebuilt \
-  --build-arg BASE="${BASE:-debian:bookworm-slim}" -t "$tag" "$@" "$context"
+  --build-arg BASE="${BASE:-debian:12.12-slim}" -t "$tag" "$@" "$context"

@@ -8,7 +8,8 @@ file=${1:-$(cd "$(dirname "$0")/.." && pwd)/.env}
 umask 077
 touch "$file"
 chmod 600 "$file"
-for name in POSTGRES_PASSWORD NATS_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY GATEWAY_KEY; do
+for name in POSTGRES_PASSWORD POSTGRES_APP_PASSWORD POSTGRES_IDENTITY_PASSWORD POSTGRES_REGISTRY_PASSWORD \
+  POSTGRES_TEMPORAL_PASSWORD POSTGRES_BACKUP_PASSWORD TEMPORAL_KEY NATS_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY GATEWAY_KEY; do
   if ! grep -q "^$name=." "$file"; then
     # A letter first: the password of NATS is part of an address.
     printf '%s=s%s\n' "$name" "$(od -An -tx1 -N24 /dev/urandom | tr -d ' \n')" >>"$file"

@@ -120,6 +120,7 @@ case $level in "level 2 "*) ;; *) fail "the worker's sandbox is not at level 2" 
 
 components_are_up
 users_are_right
+roles_are_separate
 
 # ---- an ordinary chat, which also looks around in the sandbox ------------------
 
@@ -134,7 +135,7 @@ chat "$session" "$look" "The first chat is done." >"$work/first"
 grep -q 'The first chat is done' "$work/first" || fail "the first chat did not say its end: $(tail -5 "$work/first")"
 [ "$(file_of "$session" look)" = looked ] || fail "the command of the first chat wrote no file"
 seen=$(api GET "/api/sessions/$session/messages" | jq -r '.. | .result? // empty')
-secrets='POSTGRES_PASSWORD|NATS_PASSWORD|S3_SECRET_KEY|GATEWAY_KEY|BOOTSTRAP_API_KEY'
+secrets='POSTGRES_PASSWORD|POSTGRES_APP_PASSWORD|TEMPORAL_KEY|NATS_PASSWORD|S3_SECRET_KEY|GATEWAY_KEY|BOOTSTRAP_API_KEY'
 for word in $(sed -nE "s/^($secrets)=//p" "$work/env") reached bootstrap-key; do
   if grep -qF "$word" <<<"$seen"; then fail "a command in the sandbox sees what it must not: $word"; fi
 done

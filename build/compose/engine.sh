@@ -144,8 +144,8 @@ await_healthy() {
   while :; do
     states=$(docker_compose ps -a -q | xargs -r "$(client)" inspect -f \
       "$service {{.State.Status}} $health {{.State.ExitCode}}")
-    if ! grep -vqE ' running healthy 0$|^migrate exited +0$|^proxy running +0$' <<<"$states"; then return; fi
-    if grep -qE '^migrate exited +[1-9]' <<<"$states"; then fail "migrate failed"; fi
+    if ! grep -vqE ' running healthy 0$|^(migrate|database-roles) exited +0$|^proxy running +0$' <<<"$states"; then return; fi
+    if grep -qE '^(migrate|database-roles) exited +[1-9]' <<<"$states"; then fail "migrate or database-roles failed"; fi
     [ "$(date +%s)" -lt $deadline ] || { echo "$states"; fail "not every container is healthy after $1 s"; }
     sleep 0.5
   done

@@ -45,3 +45,15 @@ users_are_right() {
     docker_compose exec -T "$one" test -s /usr/share/sbom/everloop.cdx.json || fail "the image of $one does not list its modules"
   done
 }
+
+# roles_are_separate: no service connects to PostgreSQL as a superuser, and the containers that
+# do not encrypt do not have the key.
+roles_are_separate() {
+  local one
+  [ "$(docker_compose exec -T postgres psql -U everloop -Atc \
+    "SELECT string_agg(DISTINCT usename, ' ' ORDER BY usename) FROM pg_stat_activity WHERE client_addr IS NOT NULL AND usename = 'everloop'")" = "" ] ||
+    fail "a service connects to PostgreSQL as the superuser"
+  for one in temporal gateway; do
+    if docker_compose exec -T "$one" test -e /data/keys/encryption-key; then fail "$one has the encryption key"; fi
+  done
+}

@@ -1,6 +1,6 @@
 # Stands in for the official postgres image where there is no registry: Debian's
 # PostgreSQL behind the variables of it that docker-compose.yml uses.
-ARG BASE=debian:bookworm-slim
+ARG BASE=debian:12.12-slim
 FROM ${BASE}
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql \

@@ -1,6 +1,6 @@
 # Stands in for the official images of nats (alpine) and versitygw where there is
 # no registry: one program, and the busybox that those images have.
-ARG BASE=debian:bookworm-slim
+ARG BASE=debian:12.12-slim
 FROM ${BASE}
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends busybox \

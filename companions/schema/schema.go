@@ -91,8 +91,16 @@ func (s Schema) create(ctx context.Context, db *sql.DB) (err error) {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, s.Lock+1); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+s.Name); err != nil {
+
+	// PostgreSQL checks the right to create a schema before IF NOT EXISTS.
+	var exists bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.Name).Scan(&exists); err != nil {
 		return err
+	}
+	if !exists {
+		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+s.Name); err != nil {
+			return err
+		}
 	}
 
 	return tx.Commit()

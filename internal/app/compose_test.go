@@ -24,6 +24,8 @@ type composeService struct {
 	User        string             `yaml:"user"`
 	ReadOnly    bool               `yaml:"read_only"`
 	CapDrop     []string           `yaml:"cap_drop"`
+	SecurityOpt []string           `yaml:"security_opt"`
+	Networks    []string           `yaml:"networks"`
 	Profiles    []string           `yaml:"profiles"`
 	Environment map[string]*string `yaml:"environment"`
 	Ports       []string           `yaml:"ports"`
@@ -52,7 +54,7 @@ func readCompose(t *testing.T, name string) (composeFile, string) {
 }
 
 // engineServices are the services that external.yml leaves out.
-var engineServices = []string{"postgres", "temporal", "nats", "s3"}
+var engineServices = []string{"postgres", "database-roles", "temporal", "nats", "s3"}
 
 // The Compose file has every component of the code's list, at its port, which leads to the
 // one at which the image's program listens, with its health check, each after the one before.
@@ -95,7 +97,7 @@ func TestCompose_components(t *testing.T) {
 		before = component.Container
 	}
 
-	for _, needed := range []string{"identity", "registry", "postgres", "temporal", "nats", "s3"} {
+	for _, needed := range []string{"identity", "registry", "temporal", "nats", "s3"} {
 		for _, role := range []string{"api", "worker"} {
 			require.Equal(t, "service_healthy", file.Services[role].DependsOn[needed].Condition, "%s needs %s", role, needed)
 		}
@@ -121,20 +123,20 @@ func TestCompose_services(t *testing.T) {
 			require.Contains(t, port, ":-127.0.0.1:", "%s is reachable from this machine only", name)
 		}
 
-		if !strings.Contains(service.Image, "EVERLOOP_IMAGE") {
-			continue
-		}
-
 		require.True(t, service.ReadOnly, name)
 		require.Equal(t, []string{"ALL"}, service.CapDrop, name)
+		require.Contains(t, service.SecurityOpt, "no-new-privileges:true", name)
 
-		if service.User != "" {
+		if strings.Contains(service.Image, "EVERLOOP_IMAGE") && service.User != "" {
 			require.Contains(t, []string{"api", "worker", "backup"}, name, "all other roles run as the user of the image")
 		}
 	}
 
 	// No secret has a default, and none is shown where it is used.
-	for _, name := range []string{"POSTGRES_PASSWORD", "NATS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY"} {
+	for _, name := range []string{
+		"POSTGRES_PASSWORD", "POSTGRES_APP_PASSWORD", "POSTGRES_IDENTITY_PASSWORD", "POSTGRES_REGISTRY_PASSWORD", "POSTGRES_TEMPORAL_PASSWORD",
+		"POSTGRES_BACKUP_PASSWORD", "TEMPORAL_KEY", "NATS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY", "GATEWAY_KEY",
+	} {
 		uses := regexp.MustCompile(`\$\{`+name+`[^}]*\}`).FindAllString(text, -1)
 		require.NotEmpty(t, uses, name)
 
@@ -143,11 +145,59 @@ func TestCompose_services(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"ENCRYPTION_KEY", "BOOTSTRAP_API_KEY", "REGISTRY_KEY", "IDENTITY_ADMIN_PASSWORD", "GATEWAY_KEY"} {
+	for _, name := range []string{"ENCRYPTION_KEY", "BOOTSTRAP_API_KEY", "REGISTRY_KEY", "IDENTITY_ADMIN_PASSWORD"} {
 		for _, use := range regexp.MustCompile(`\$\{`+name+`[^}]*\}`).FindAllString(text, -1) {
 			require.Equal(t, "${"+name+":-}", use)
 		}
 	}
+}
+
+// A service connects to PostgreSQL by a role of its own, and only database-roles as the superuser.
+func TestCompose_separatesRoles(t *testing.T) {
+	t.Parallel()
+
+	file, text := readCompose(t, "docker-compose.yml")
+
+	for name, role := range map[string]string{
+		"api": "app", "worker": "app", "migrate": "app", "identity": "identity", "registry": "registry", "temporal": "temporal", "backup": "backup",
+	} {
+		environment := file.Services[name].Environment
+		require.Contains(t, *environment["DATABASE_URL"], "postgres://everloop_"+role+"@", name)
+		require.Contains(t, *environment["PGPASSWORD"], "POSTGRES_"+strings.ToUpper(role)+"_PASSWORD", name)
+	}
+
+	require.Len(t, regexp.MustCompile(`\$\{POSTGRES_PASSWORD:`).FindAllString(text, -1), 2, "of postgres and database-roles alone")
+
+	for name, service := range file.Services {
+		for _, volume := range service.Volumes {
+			if strings.HasPrefix(volume, "keys:") {
+				require.Contains(t, []string{"api", "worker", "identity", "backup"}, name, "the volume holds the encryption key")
+			}
+		}
+
+		require.NotEmpty(t, service.Networks, name)
+		require.Equal(t, slices.Contains([]string{
+			"postgres", "database-roles", "temporal", "nats", "s3", "migrate", "api", "worker", "identity", "registry", "backup",
+		}, name), slices.Contains(service.Networks, "data"), "%s in the network of the engines", name)
+	}
+
+	require.Contains(t, text, "  data: {internal: true}\n")
+}
+
+// A tag that moves would change an engine without a change of this repository.
+func TestCompose_imagesAreExact(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"docker-compose.yml", "build/compose/https.yml"} {
+		_, text := readCompose(t, name)
+
+		for _, image := range regexp.MustCompile(`_IMAGE:-([^}]*)\}`).FindAllStringSubmatch(text, -1) {
+			if image[1] != "everloop:latest" { // built here
+				require.Regexp(t, `:v?\d+\.\d+(\.\d+)?(-\w+)*$`, image[1])
+			}
+		}
+	}
+
 }
 
 // Each volume is kept by a backup, or is known to hold nothing that has to be.
@@ -232,6 +282,16 @@ func TestCompose_https(t *testing.T) {
 
 	caddy, err := os.ReadFile("../../build/compose/Caddyfile")
 	require.NoError(t, err)
+
+	sites := regexp.MustCompile(`(?m)^\S*\{\$SITE\} \{\n\t(.*)$`).FindAllStringSubmatch(string(caddy), -1)
+	require.Len(t, sites, 4)
+
+	for _, site := range sites {
+		require.Equal(t, "import public", site[1], "HTTPS alone, without metrics")
+	}
+
+	require.Contains(t, string(caddy), "respond @metrics 404")
+	require.Contains(t, string(caddy), "header Strict-Transport-Security")
 
 	for _, upstream := range regexp.MustCompile(`(?m)(?:reverse_proxy|dynamic a) (\w+)[: ](\d+)`).FindAllStringSubmatch(string(caddy), -1) {
 		service, found := file.Services[upstream[1]]
