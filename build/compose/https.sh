@@ -27,6 +27,11 @@ https_serves() {
   [ "$(https GET "https://identity.$site/.well-known/openid-configuration" | jq -r .issuer)" = "https://identity.$site" ] ||
     fail "the identity service does not name its address"
 
+  https GET "https://$site/" -o /dev/null -D - | grep -qi '^strict-transport-security: max-age=31536000' || fail "no Strict-Transport-Security"
+  for n in "$site" "api.$site"; do
+    [ "$(curl -sk --resolve "$n:443:$address" -o /dev/null -w '%{http_code}' "https://$n/metrics")" = 404 ] || fail "metrics are public at $n"
+  done
+
   [ "$(https GET "https://gateway.$site/v1/models" -H "Authorization: Bearer $gateway_key" | jq -r .object)" = list ] ||
     fail "the model gateway does not answer by its name"
 
