@@ -156,7 +156,8 @@ func briefOf(ctx context.Context, tx pgx.Tx, runID string, run *openRun) (brief 
 		SELECT coalesce((SELECT coalesce(nullif(name, ''), username) FROM users WHERE id = c.author_id AND c.author_type = 'member'),
 		                (SELECT name FROM agent_instances WHERE id = c.author_id), c.author_type), c.content
 		FROM   issue_comments c, issue_runs r
-		WHERE  r.id = $1 AND c.issue_id = r.issue_id AND c.position > r.seen_position AND c.position <= r.upto_position AND c.id <> ALL (r.told_comments)
+		WHERE  r.id = $1 AND c.issue_id = r.issue_id AND c.position > r.seen_position AND c.position <= r.upto_position
+		AND    c.id <> ALL (r.told_comments)
 		AND    NOT (c.author_type = 'agent' AND c.author_id = r.agent_id)
 		ORDER  BY c.position`, runID)
 	brief.Comments, err = pgx.CollectRows(rows, pgx.RowToStructByPos[board.BriefComment])

@@ -1,0 +1,53 @@
+package githost_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"everloop/companions/credentials"
+	"everloop/companions/githost"
+)
+
+// closingAgent is an agent that knows one key, until its owner is disabled: then it answers 401.
+func closingAgent(t *testing.T) (url string, disable func()) {
+	t.Helper()
+
+	var disabled atomic.Bool
+
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if disabled.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+
+		_, _ = io.WriteString(w, callers["Bearer ann"])
+	}))
+	t.Cleanup(agent.Close)
+
+	return agent.URL, func() { disabled.Store(true) }
+}
+
+// The key of a disabled person works no longer than the service remembers an answer.
+func TestService_refusesKeyOfDisabledPerson(t *testing.T) {
+	t.Parallel()
+
+	agent, disable := closingAgent(t)
+	w := newWorld(t, func(cfg *githost.Config) { cfg.Credentials = credentials.New(agent, "") })
+	c := w.skill("ann/tool", "ann", "1.0.0")
+	c.must("push", "--quiet", "origin", "main")
+
+	disable()
+	require.Eventually(t, func() bool {
+		_, _ = c.git("commit", "--quiet", "--allow-empty", "-m", "More")
+		out, pushed := c.git("push", "--quiet", "origin", "main")
+
+		return !pushed && strings.Contains(out, "Authentication failed")
+	}, time.Minute, 500*time.Millisecond)
+}
