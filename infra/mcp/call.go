@@ -53,6 +53,13 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 		l.mu.Unlock()
 	}()
 
+	switch why, err := l.admitted(ctx); {
+	case err != nil:
+		return failure("Not carried out: the rules of the network could not be read."), err
+	case why != "":
+		return failure("Not carried out: the tool server %s is not available: %s.", server.Name, why), nil
+	}
+
 	limit := timeLimit(server.MCPServer)
 
 	timed, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
@@ -157,8 +164,10 @@ func (c *connection) neverSent(err error) bool {
 }
 
 // lostSession matches the messages of servers that do not know the session of a request.
-var lostSession = regexp.MustCompile(`(?i)\bsession\b.*\b(not found|unknown|invalid|expired|missing|terminated|closed|not exist|no longer)` +
-	`|\b(no|unknown|invalid|expired|missing|terminated)\b.*\bsession\b`)
+var lostSession = regexp.MustCompile(
+	`(?i)\bsession\b.*\b(not found|unknown|invalid|expired|missing|terminated|closed|not exist|no longer)` +
+		`|\b(no|unknown|invalid|expired|missing|terminated)\b.*\bsession\b`,
+)
 
 // forgotten reports whether the server has refused a request because it does not know the
 // connection's session: with an HTTP status and a JSON-RPC error instead of the bare 404 of
@@ -182,10 +191,12 @@ func (l *link) reach(ctx context.Context) (*connection, error) {
 		l.mu.Lock()
 		l.start()
 		state, conn, settled, why := l.state, l.conn, l.settled, l.err
-		wait := time.Until(l.retryAt)
+		refused, wait := l.refused, time.Until(l.retryAt)
 		l.mu.Unlock()
 
 		switch {
+		case refused != "":
+			return nil, errors.New(refused)
 		case state == linkUp:
 			return conn, nil
 		case state == linkClosed:

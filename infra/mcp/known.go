@@ -15,8 +15,9 @@ import (
 // the last connections, for showing and weighing them: it connects to nothing
 // and starts nothing, and its tools cannot be run. It is safe for concurrent use.
 type KnownTools struct {
-	Store  Store
-	Logger *slog.Logger
+	Store    Store
+	Policies Policies // nil: none is refused
+	Logger   *slog.Logger
 
 	mu       sync.Mutex
 	prepared map[knownKey][]tools.Tool
@@ -55,9 +56,19 @@ func (k *KnownTools) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 		return nil
 	}
 
+	refusal, err := policyFor(ctx, k.Policies, s.Session.ID, used)
+	if err != nil {
+		k.Logger.Warn("failed to read the network policy of a session", "session_id", s.Session.ID, "error", err)
+		return nil
+	}
+
 	var all []tools.Tool
 
 	for _, server := range used {
+		if refusal(server) != "" {
+			continue
+		}
+
 		for _, state := range states {
 			if state.Name == server.Name && state.Fingerprint == configHash(server) && state.Status != toolserver.Failed {
 				all = append(all, k.offer(server, state)...)

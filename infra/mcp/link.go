@@ -55,6 +55,7 @@ type link struct {
 	settled  chan struct{} // of linkConnecting: closed at its end
 	abort    func()        // of linkConnecting: ends it
 	began    time.Time     // of the first attempt
+	refused  string        // why the network policy refuses the server; empty: it does not
 	err      string        // of linkDown, or what is wrong with the list of tools
 	failures int           // in a row
 	retryAt  time.Time
@@ -72,7 +73,7 @@ type link struct {
 
 // start begins to connect unless that is done, under way or not due; l.mu is held.
 func (l *link) start() {
-	if l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
+	if l.refused != "" || l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
 		return
 	}
 
@@ -91,7 +92,7 @@ func (l *link) start() {
 		defer close(settled)
 		defer cancel()
 
-		l.connect(ctx, t)
+		l.connect(ctx, t, settled)
 	}
 	if !l.manager.spawn(connect) {
 		cancel()
@@ -100,14 +101,14 @@ func (l *link) start() {
 	}
 }
 
-// connect makes one attempt.
-func (l *link) connect(ctx context.Context, t target) {
+// connect makes one attempt, until settled closes.
+func (l *link) connect(ctx context.Context, t target, settled chan struct{}) {
 	l.save(ctx)
 
 	conn, list, note, err := l.open(ctx, t)
 	l.mu.Lock()
 	switch {
-	case l.state != linkConnecting: // closed meanwhile
+	case l.state != linkConnecting || l.settled != settled: // closed, or replaced by another attempt
 		l.mu.Unlock()
 
 		if conn != nil {
@@ -363,7 +364,7 @@ func (l *link) tools() []tools.Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if !l.listed || l.state == linkClosed || l.state == linkDown && l.failures >= hopeless {
+	if !l.listed || l.refused != "" || l.state == linkClosed || l.state == linkDown && l.failures >= hopeless {
 		return nil
 	}
 

@@ -40,6 +40,8 @@ type Config struct {
 	Environment interface {
 		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 	}
+	// Policies decide about the servers of users that are reached by HTTP; nil: none is refused.
+	Policies Policies
 	// Presets start the servers that name one in place of a command; nil: there are none.
 	Presets Presets
 	// Profile says how a session is set up; nil: in no special way.
@@ -109,6 +111,7 @@ func NewManager(c Config) *Manager {
 	m := &Manager{Config: c, links: map[linkKey]*link{}, known: map[domain.SessionID]*known{}}
 	m.life, m.end = context.WithCancel(context.Background())
 	m.spawn(m.closeIdle)
+	m.spawn(m.closeRefused)
 
 	return m
 }

@@ -60,6 +60,11 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 		m.remember(ctx, session.ID, fresh)
 	}
 
+	if err := m.admit(ctx, session.ID, links); err != nil {
+		m.Logger.Warn("failed to read the network policy of a session", "session_id", session.ID, "error", err)
+		return nil
+	}
+
 	for _, l := range links {
 		l.mu.Lock()
 		l.start()

@@ -17,7 +17,7 @@ import (
 
 // networkSettings say how far commands reach into the network.
 type networkSettings struct {
-	SandboxNetwork domain.NetworkMode `name:"sandbox-network" default:"rules" enum:"none,rules,public" env:"SANDBOX_NETWORK" help:"Network of commands, stdio tool servers and the tools for the web: none, rules (the domains that rules of the session, its user or its solution allow) or public. A session can narrow it."`
+	SandboxNetwork domain.NetworkMode `name:"sandbox-network" default:"rules" enum:"none,rules,public" env:"SANDBOX_NETWORK" help:"Network of commands, tool servers of users and the tools for the web: none, rules (the domains that rules of the session, its user or its solution allow) or public. A session can narrow it."`
 	NetworkAllow   []string           `name:"sandbox-network-allow" env:"SANDBOX_NETWORK_ALLOW" help:"Non-public hosts that commands may reach where rules allow it: host, host:port, *.domain, a network."`
 }
 

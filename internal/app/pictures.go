@@ -26,12 +26,10 @@ func (b *backend) newPictures() (pictures, error) {
 // Picture implements chat.Pictures. The user wrote the address, so that it needs no rule; a
 // plan restricts the agent and not the user.
 func (p pictures) Picture(ctx context.Context, sessionID domain.SessionID, address string) (string, error) {
-	session, _, rules, err := p.DB.NetworkSession(ctx, sessionID)
+	policy, err := p.SessionPolicy(ctx, sessionID)
 	if err != nil {
 		return "", err
 	}
-
-	policy := p.policyOf(session, rules)
 
 	return p.web.Picture(ctx, address, func(host string, port uint16) error {
 		if policy.Decide(host, port) == domain.PermissionDeny {
@@ -40,6 +38,17 @@ func (p pictures) Picture(ctx context.Context, sessionID domain.SessionID, addre
 
 		return nil
 	})
+}
+
+// SessionPolicy implements mcp.Policies: the network policy of a session, whatever its chat
+// does. No tool of a tool server is offered while a plan is made.
+func (b *backend) SessionPolicy(ctx context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error) {
+	session, _, rules, err := b.DB.NetworkSession(ctx, sessionID)
+	if err != nil {
+		return domain.NetworkPolicy{}, err
+	}
+
+	return b.policyOf(session, rules), nil
 }
 
 // policyOf returns the network policy of a session, whatever its chat does.

@@ -43,7 +43,7 @@ func (b *backend) newShownTools() (shownTools, error) {
 		return shownTools{}, err
 	}
 
-	registry.Provide(&mcp.KnownTools{Store: b.toolServers(), Logger: b.logger})
+	registry.Provide(&mcp.KnownTools{Store: b.toolServers(), Policies: b, Logger: b.logger})
 
 	return shownTools{registry, types, s}, nil
 }

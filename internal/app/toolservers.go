@@ -56,8 +56,16 @@ func (b *backend) newToolServers(
 	}
 
 	manager := mcp.NewManager(mcp.Config{
-		Store: b.toolServers(), Launcher: shell, Roots: files, HTTP: mcp.NewGuard(guard),
-		Environment: b.buckets, Presets: b.settings.browserTools(), Profile: b.Profile, Version: release.Version, Logger: b.logger,
+		Store:       b.toolServers(),
+		Launcher:    shell,
+		Roots:       files,
+		HTTP:        mcp.NewGuard(guard),
+		Environment: b.buckets,
+		Policies:    b,
+		Presets:     b.settings.browserTools(),
+		Profile:     b.Profile,
+		Version:     release.Version,
+		Logger:      b.logger,
 	})
 	if err := manager.Listen(ctx, b.NATS); err != nil {
 		manager.Close()
