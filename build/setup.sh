@@ -30,7 +30,8 @@ has git || packages+=(git)
 [ ${#packages[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" = 0 ] && has apt-get; then
-	echo "setup: installing with apt-get: ${packages[*]} (some 60 MB with PostgreSQL, 15 MB without)"
+	echo "setup: installing with apt-get as root: ${packages[*]} (some 60 MB with PostgreSQL, 15 MB without)"
+	echo "setup: install them yourself, or run this as another user, to change nothing outside your home directory"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null ||
 		echo "setup: apt-get failed" >&2
