@@ -60,7 +60,17 @@ func TestService_Clean(t *testing.T) {
 	execute(t, database, `
 		INSERT INTO identity.personal_tokens (id, user_id, name, hash, sealed, created_at)
 		SELECT 'held', id, 'token', sha256('held'), '', now() - interval '900 days' FROM identity.users`)
+	execute(t, database, `
+		INSERT INTO identity.sessions (id, user_id, cookie_hash, expires_at, last_used_at)
+		SELECT 'unused ' || age, id, sha256(age::bytea), now() + interval '10 days', now() - age::interval
+		FROM identity.users, unnest(ARRAY['15 days', '13 days']) AS age`)
 	require.NoError(t, service.Clean(t.Context()))
+
+	var ended []string
+	require.NoError(t, conn.QueryRow(t.Context(), `
+		SELECT array_agg(id || ', ' || ended_by) FROM identity.sessions WHERE ended_at IS NOT NULL`).Scan(&ended))
+	require.Equal(t, []string{"unused 15 days, not used"}, ended)
+	execute(t, database, `DELETE FROM identity.sessions WHERE id LIKE 'unused%'`)
 
 	for table := range tables {
 		want := 1

@@ -191,11 +191,15 @@ func (s *Service) cleanRegularly(ctx context.Context) {
 	}
 }
 
-// Clean removes rows that nothing reads any more, some thousands at a time.
+// Clean ends sessions that were not used for 14 days, and removes rows that nothing reads
+// any more, some thousands at a time.
 func (s *Service) Clean(ctx context.Context) error {
 	failed := s.oidc.Clean(ctx)
 
 	for _, statement := range []string{
+		`UPDATE identity.sessions SET ended_at = now(), ended_by = 'not used' WHERE id IN (
+			SELECT id FROM identity.sessions
+			WHERE ended_at IS NULL AND expires_at > now() AND last_used_at < now() - interval '14 days' LIMIT 5000)`,
 		`DELETE FROM identity.sessions WHERE id IN (
 			SELECT id FROM identity.sessions
 			WHERE expires_at < now() - interval '1 day' OR ended_at < now() - interval '7 days' LIMIT 5000)`,

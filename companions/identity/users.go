@@ -90,6 +90,10 @@ func checkPassword(field, password string) error {
 		return invalid(field, "must have at most %d bytes", passwords.Max)
 	}
 
+	if passwords.Common(password) {
+		return invalid(field, "must not be a common password")
+	}
+
 	return nil
 }
 
