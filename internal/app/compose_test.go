@@ -182,6 +182,10 @@ func TestCompose_separatesRoles(t *testing.T) {
 	}
 
 	require.Contains(t, text, "  data: {internal: true}\n")
+
+	for _, name := range []string{"api", "worker"} {
+		require.Equal(t, "false", *file.Services[name].Environment["TEMPORAL_TLS"], "a client with a key uses TLS otherwise")
+	}
 }
 
 // A tag that moves would change an engine without a change of this repository.
