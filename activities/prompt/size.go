@@ -201,11 +201,18 @@ const farBelow = 0.4
 // minCut is the estimate, in tokens, below which a report is believed whatever it says.
 const minCut = 2000
 
+// What shows that a server has cut a prompt, and does not count in another way: it reports
+// less than cutBelow of the estimate, and as much as a small context window holds.
+const (
+	cutBelow    = 0.25
+	minReported = 1000
+)
+
 // Reported compares what a server reports of a prompt with an estimate.
 type Reported struct {
 	Tokens    int64 // the size to go by
 	Estimated int64 // of a cut prompt
-	Cut       bool  // the report is far below the estimate
+	Cut       bool  // the server has cut the prompt
 }
 
 // Believe returns the size of a prompt: what its server has reported, unless that is
@@ -228,7 +235,8 @@ func (s Sizes) Believe(p domain.Prompt, reported int64) Reported {
 
 	estimated, images := s.estimate(p)
 	if estimated >= minCut && float64(reported) < farBelow*float64(estimated) {
-		return Reported{Tokens: max(quick, int64(estimated)), Estimated: int64(estimated), Cut: true}
+		cut := reported >= minReported && float64(reported) < cutBelow*float64(estimated)
+		return Reported{Tokens: max(quick, int64(estimated)), Estimated: int64(estimated), Cut: cut}
 	}
 
 	if !images { // what a picture takes is not known
