@@ -8,6 +8,7 @@ const (
 	scriptClose   = "[[/script]]"
 	reminderOpen  = "<system-reminder>"
 	reminderClose = "</system-reminder>"
+	pageOpen      = "<page url=" // a page that a question about it goes with
 	paragraph     = "\n\n"
 )
 
@@ -46,7 +47,7 @@ func firstMessage(text string) int {
 	}
 
 	end := len(text)
-	if i := strings.Index(text, scriptClose+paragraph); i >= 0 {
+	if i := strings.Index(text, scriptClose+paragraph); i >= 0 && !strings.HasPrefix(text[i:], scriptClose+paragraph+pageOpen) {
 		end = i + len(scriptClose)
 	}
 

@@ -20,6 +20,7 @@ func TestSeparate(t *testing.T) {
 		"reminder after":     {"hello\n\n<system-reminder>x</system-reminder>", []string{"hello", "<system-reminder>x</system-reminder>"}},
 		"after a script":     {"a[[script]]{}[[/script]]\n\nb", []string{"a[[script]]{}[[/script]]", "b"}},
 		"two scripts":        {"[[script]]1[[/script]]\n\n[[script]]2[[/script]]", []string{"[[script]]1[[/script]]", "[[script]]2[[/script]]"}},
+		"a page to read":     {"a[[script]]{}[[/script]]\n\n<page url=\"x\">b", []string{"a[[script]]{}[[/script]]\n\n<page url=\"x\">b"}},
 		"text with a script": {"a [[script]]{}[[/script]] b", []string{"a [[script]]{}[[/script]] b"}},
 	} {
 		var got []string
