@@ -37,7 +37,11 @@ func (m *modelCall) answer(ctx context.Context, request domain.Prompt) (domain.R
 
 		switch {
 		case whole.FinishReason == finishedByFilter:
-			return whole, domain.Newf(domain.Conflict, string(domain.FinishContentFiltered), "the model server's content filter ended the answer")
+			return whole, domain.Newf(
+				domain.Conflict,
+				string(domain.FinishContentFiltered),
+				"the model server's content filter ended the answer",
+			)
 		case len(whole.Calls) > 0:
 			return whole, nil
 		case whole.FinishReason == finishedByLength:
@@ -51,7 +55,11 @@ func (m *modelCall) answer(ctx context.Context, request domain.Prompt) (domain.R
 			return whole, nil
 		default:
 			if empty++; empty >= maxEmptyAnswers || m.spent() {
-				return whole, domain.Newf(domain.Conflict, string(domain.FinishEmptyAnswer), "the model answered with no text and no tool call")
+				return whole, domain.Newf(
+					domain.Conflict,
+					string(domain.FinishEmptyAnswer),
+					"the model answered with no text and no tool call",
+				)
 			}
 		}
 

@@ -32,8 +32,16 @@ func TestModelCall_refusedModel(t *testing.T) {
 	t.Parallel()
 
 	models := pricedModels{
-		"cheap": {Input: 0.1, Output: 0.1}, "same": {Input: 1, Output: 2}, "dear": {Input: 75, Output: 75}, "mixed": {Input: 0.1, Output: 3},
-		"free of cache": {Input: 1, Output: 2, CacheRead: new(float64)}, "unpriced": nil, "unpriced too": nil,
+		"cheap": {
+			Input:  0.1,
+			Output: 0.1,
+		},
+		"same":          {Input: 1, Output: 2},
+		"dear":          {Input: 75, Output: 75},
+		"mixed":         {Input: 0.1, Output: 3},
+		"free of cache": {Input: 1, Output: 2, CacheRead: new(float64)},
+		"unpriced":      nil,
+		"unpriced too":  nil,
 	}
 
 	for name, c := range map[string]struct {

@@ -335,9 +335,17 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 
 func (m *modelCall) closing(status domain.TurnStatus, blocks []domain.Block) domain.ClosingTurn {
 	return domain.ClosingTurn{
-		TurnKey: m.key, EntryID: m.turn.EntryID, Attempt: m.turn.Attempt,
-		Status: status, Blocks: blocks, Model: m.model.ID, Usage: m.used, PromptTokens: m.promptTokens, Duration: time.Since(m.turn.StartedAt),
-		Unpublished: m.unpublished, Reminded: len(m.transcript.Recalled) > 0,
+		TurnKey:      m.key,
+		EntryID:      m.turn.EntryID,
+		Attempt:      m.turn.Attempt,
+		Status:       status,
+		Blocks:       blocks,
+		Model:        m.model.ID,
+		Usage:        m.used,
+		PromptTokens: m.promptTokens,
+		Duration:     time.Since(m.turn.StartedAt),
+		Unpublished:  m.unpublished,
+		Reminded:     len(m.transcript.Recalled) > 0,
 	}
 }
 

@@ -112,8 +112,15 @@ func (t *transcripts) get(key domain.TurnKey) (loopMemory, bool) {
 // closed adds a turn that was closed to the transcript of its model call.
 func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 	turn := domain.TranscriptTurn{
-		ID: m.turn.EntryID, Sequence: m.turn.Sequence, Role: domain.RoleAssistant, Status: closing.Status, ChatID: m.key.ChatID,
-		Blocks: closing.Blocks, Model: closing.Model, InputTokens: cmp.Or(closing.PromptTokens, closing.Usage.InputTokens), ReasoningField: closing.ReasoningField,
+		ID:             m.turn.EntryID,
+		Sequence:       m.turn.Sequence,
+		Role:           domain.RoleAssistant,
+		Status:         closing.Status,
+		ChatID:         m.key.ChatID,
+		Blocks:         closing.Blocks,
+		Model:          closing.Model,
+		InputTokens:    cmp.Or(closing.PromptTokens, closing.Usage.InputTokens),
+		ReasoningField: closing.ReasoningField,
 	}
 
 	turn.ServerMembers = closing.ServerMembers

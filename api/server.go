@@ -149,9 +149,22 @@ func New(cfg Config) *fiber.App {
 // newServer registers every operation and completes the document of them.
 func newServer(cfg Config) *httpx.Server {
 	server := httpx.NewServer(httpx.Config{
-		Context: cfg.Context, Auth: cfg.Auth, Auditor: cfg.Auditor, Idempotency: cfg.Store, Holder: cfg.Holder, Limiter: cfg.Limiter, Rights: cfg.Rights,
-		Hosts: cfg.Hosts, Origins: cfg.Origins, Proxies: cfg.Proxies, MaxBody: cfg.MaxBody, BodyBudget: cfg.BodyBudget,
-		StreamPulse: cfg.StreamPulse, Logger: cfg.Logger, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Context:     cfg.Context,
+		Auth:        cfg.Auth,
+		Auditor:     cfg.Auditor,
+		Idempotency: cfg.Store,
+		Holder:      cfg.Holder,
+		Limiter:     cfg.Limiter,
+		Rights:      cfg.Rights,
+		Hosts:       cfg.Hosts,
+		Origins:     cfg.Origins,
+		Proxies:     cfg.Proxies,
+		MaxBody:     cfg.MaxBody,
+		BodyBudget:  cfg.BodyBudget,
+		StreamPulse: cfg.StreamPulse,
+		Logger:      cfg.Logger,
+		Metrics:     cfg.Metrics,
+		Tracer:      cfg.Tracer,
 	}, openapi.Frame(cfg.Version.Version))
 	for _, area := range areas(cfg, server) {
 		area.Register(server)

@@ -72,7 +72,7 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 		MaxSteps:    s.MaxSteps,
 
 		ModelsAllowed: s.ModelsAllowed,
-		StuckAfter:  s.StuckAfter,
+		StuckAfter:    s.StuckAfter,
 	})
 	p.Instructions = JoinParagraphs(p.Instructions, s.Prompt)
 	p.DisableTools = append(p.DisableTools[:len(p.DisableTools):len(p.DisableTools)], s.DisableTools...)

@@ -47,7 +47,11 @@ func TestBuild_neighbours(t *testing.T) {
 	said := func(text string) domain.TranscriptTurn {
 		return domain.TranscriptTurn{Role: domain.RoleUser, ChatID: "c", Parts: []domain.ContentPart{{Type: "text", Text: text}}}
 	}
-	noted := domain.TranscriptTurn{Role: domain.RoleSystem, ChatID: "c", Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: "note"}}}
+	noted := domain.TranscriptTurn{
+		Role:   domain.RoleSystem,
+		ChatID: "c",
+		Blocks: []domain.Block{{Type: domain.BlockSystemNote, Content: "note"}},
+	}
 	stopped := domain.TranscriptTurn{Role: domain.RoleAssistant, ChatID: "c", Status: domain.TurnInterrupted}
 	transcript := domain.Transcript{
 		Summary: "sum", Recalled: []domain.RecalledMemory{{ID: 1, Content: "tabs"}},

@@ -132,11 +132,21 @@ func (a *WorkspaceAPI) Register(r *httpx.Server) {
 		Example: `{"content": "# Today\n"}`,
 	}, a.writeFile)
 	httpx.Register(r, httpx.Operation{
-		ID: "delete-file", Method: fiber.MethodDelete, Path: "/api/sessions/{session_id}/files/{file_path}", Tag: "Files",
+		ID:          "delete-file",
+		Method:      fiber.MethodDelete,
+		Path:        "/api/sessions/{session_id}/files/{file_path}",
+		Tag:         "Files",
 		Summary:     "Delete a file, a link or a directory with its content",
 		Description: "A link itself is deleted, not its target.",
-		Scope:       auth.Files, Audit: "file.delete",
-		Errors: httpx.Codes{400: httpx.OnPath, 403: "file_permission_denied", 404: "file_not_found", 409: "stale_file session_busy", 422: httpx.OnRead},
+		Scope:       auth.Files,
+		Audit:       "file.delete",
+		Errors: httpx.Codes{
+			400: httpx.OnPath,
+			403: "file_permission_denied",
+			404: "file_not_found",
+			409: "stale_file session_busy",
+			422: httpx.OnRead,
+		},
 	}, a.deleteFile)
 	httpx.Register(r, httpx.Operation{
 		ID: "rename-file", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/files/{file_path}/rename", Tag: "Files",

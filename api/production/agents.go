@@ -211,12 +211,20 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 		return httpx.Answer(fields.OkBody{OK: true}, a.Agents.Delete(ctx, httpx.CallerOf(ctx).User.ID, in.RecordID))
 	})
 	httpx.Register(r, httpx.Operation{
-		ID: "instantiate-prod-agent", Method: fiber.MethodPost, Path: base + "/{record_id}/instantiate", Tag: agentTag,
+		ID:      "instantiate-prod-agent",
+		Method:  fiber.MethodPost,
+		Path:    base + "/{record_id}/instantiate",
+		Tag:     agentTag,
 		Summary: "Make an agent instance of a production agent",
 		Description: "On a runtime of its provider, one that takes work before others. The instance keeps what the agent is now. With " +
 			"start_session it has a session at once.",
-		Scope: auth.Solutions, Audit: "agent_instance.create",
-		Errors:  httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_instance_limit no_runtime agent_unavailable init_script_unconfirmed"},
+		Scope: auth.Solutions,
+		Audit: "agent_instance.create",
+		Errors: httpx.Codes{
+			403: "biz_role_not_allowed",
+			404: onAgent,
+			409: "agent_instance_limit no_runtime agent_unavailable init_script_unconfirmed",
+		},
 		Example: `{"start_session": true}`,
 	}, a.instantiate)
 	httpx.Register(r, httpx.Operation{
@@ -224,8 +232,8 @@ func (a *AgentsAPI) Register(r *httpx.Server) {
 		Summary: "Create a session of a production agent",
 		Description: "The session has the agent's solution, role, mode, instructions and skills. Its init script starts at once, as the " +
 			"background task that session_setup.init_script names; the first chat waits for its end.",
-		Scope:  auth.Solutions,
-		Errors: httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_unavailable init_script_unconfirmed"},
+		Scope:   auth.Solutions,
+		Errors:  httpx.Codes{403: "biz_role_not_allowed", 404: onAgent, 409: "agent_unavailable init_script_unconfirmed"},
 		Example: `{}`,
 	}, a.startSession)
 }

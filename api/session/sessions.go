@@ -89,11 +89,11 @@ func (a *SessionsAPI) Register(r *httpx.Server) {
 	}, a.pin)
 	httpx.Register(r, httpx.Operation{
 		ID: "share-session", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/sharing", Tag: "Sessions",
-		Summary:     "Share a session with all signed-in users, or stop sharing",
+		Summary: "Share a session with all signed-in users, or stop sharing",
 		Description: "Every signed-in user may then read the session with all its branches, its files, also at checkpoints, and its " +
 			"export; only the owner may change it.",
-		Scope:       auth.SessionsWrite,
-		Example:     `{"shared": true}`,
+		Scope:   auth.SessionsWrite,
+		Example: `{"shared": true}`,
 	}, a.share)
 	httpx.Register(r, httpx.Operation{
 		ID: "set-session-memory", Method: fiber.MethodPatch, Path: "/api/sessions/{session_id}/memory", Tag: "Sessions",

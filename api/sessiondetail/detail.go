@@ -156,13 +156,22 @@ func (a *SessionViews) setupOf(session domain.Session) setupBody {
 	disabled := slices.Concat(session.DisableTools, profile.DisableTools)
 
 	out := setupBody{
-		Mode: session.Mode, Model: fields.Value(session.Model), SystemPromptDigest: a.Setup.PromptDigest(session.Mode, profile),
-		ToolsEnabled: a.toolsOf(ctx, session), DisableTools: fields.OrEmpty(disabled),
-		Skills: a.skillsOf(ctx, session), MCPServers: a.mcpServersOf(ctx, session),
-		ModelsAllowed: profile.ModelsAllowed, MaxSteps: profile.MaxSteps, StuckAfter: profile.StuckAfter, DeliveryDefault: domain.DeliverEnqueue,
-		Network: a.Setup.Network.Narrowed(session.Setup.Network),
-		Agents:  []string{}, Permissions: []PermissionRuleBody{}, Compaction: compactionBody(profile.Compaction),
-		Sandbox: a.sandboxOf(session),
+		Mode:               session.Mode,
+		Model:              fields.Value(session.Model),
+		SystemPromptDigest: a.Setup.PromptDigest(session.Mode, profile),
+		ToolsEnabled:       a.toolsOf(ctx, session),
+		DisableTools:       fields.OrEmpty(disabled),
+		Skills:             a.skillsOf(ctx, session),
+		MCPServers:         a.mcpServersOf(ctx, session),
+		ModelsAllowed:      profile.ModelsAllowed,
+		MaxSteps:           profile.MaxSteps,
+		StuckAfter:         profile.StuckAfter,
+		DeliveryDefault:    domain.DeliverEnqueue,
+		Network:            a.Setup.Network.Narrowed(session.Setup.Network),
+		Agents:             []string{},
+		Permissions:        []PermissionRuleBody{},
+		Compaction:         compactionBody(profile.Compaction),
+		Sandbox:            a.sandboxOf(session),
 	}
 	for _, a := range profile.Agents {
 		out.Agents = append(out.Agents, a.Name)

@@ -198,7 +198,17 @@ func TestService_clientThatDoesNotRead(t *testing.T) {
 	s := begin(time.Hour, "/v1/chat/completions")
 	status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	require.Equal(t, 200, status, text)
-	require.Equal(t, 429, s.do(t.Context(), "POST", "/v1/chat/completions", "key-of-one-request", `{"model":"m","messages":[{"role":"user","content":"x"}]}`).StatusCode)
+	require.Equal(
+		t,
+		429,
+		s.do(
+			t.Context(),
+			"POST",
+			"/v1/chat/completions",
+			"key-of-one-request",
+			`{"model":"m","messages":[{"role":"user","content":"x"}]}`,
+		).StatusCode,
+	)
 
 	for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/responses"} {
 		s := begin(100*time.Millisecond, path)

@@ -199,7 +199,17 @@ func TestService_rejects(t *testing.T) {
 		require.Equal(t, c.code, code(t, read(t, res)), name)
 	}
 
-	require.Equal(t, 200, s.do(t.Context(), "POST", "/v1/chat/completions", "key-for-other-only", `{"model":"other","messages":[{"role":"user","content":"x"}]}`).StatusCode)
+	require.Equal(
+		t,
+		200,
+		s.do(
+			t.Context(),
+			"POST",
+			"/v1/chat/completions",
+			"key-for-other-only",
+			`{"model":"other","messages":[{"role":"user","content":"x"}]}`,
+		).StatusCode,
+	)
 	res := s.do(t.Context(), "GET", "/nowhere", operatorKey, "")
 	require.Equal(t, "route_not_found", code(t, read(t, res)))
 
@@ -361,7 +371,11 @@ func TestService_stream_silence(t *testing.T) {
 		<-r.Context().Done()
 	})
 	text := silence(t, ": keep-alive\n\n", func(idle string) string {
-		_, text := start(t, one(url, idle), 20*time.Millisecond).chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
+		_, text := start(
+			t,
+			one(url, idle),
+			20*time.Millisecond,
+		).chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 		return text
 	})
 	require.Contains(t, text, ": keep-alive\n\n")
@@ -415,7 +429,11 @@ func TestService_statusesOfTheSourcePassWithTheirWords(t *testing.T) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, `{"error":{"message":"key secret-of-the-source","odd":1}}`)
 		})
-		res := start(t, one(url, ""), 0).do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+		res := start(
+			t,
+			one(url, ""),
+			0,
+		).do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 		require.Equal(t, status, res.StatusCode)
 		require.Equal(t, "7", res.Header.Get("Retry-After"))
 		require.Equal(t, `{"error":{"message":"key ***","odd":1}}`, read(t, res))
@@ -483,7 +501,13 @@ func TestService_busySourceAndNoOther(t *testing.T) {
 `, busy, dead.URL), 0)
 
 		for range 8 { // until the breaker of b is open
-			res := s.do(t.Context(), "POST", "/v1/chat/completions", operatorKey, `{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+			res := s.do(
+				t.Context(),
+				"POST",
+				"/v1/chat/completions",
+				operatorKey,
+				`{"model":"m","messages":[{"role":"user","content":"x"}]}`,
+			)
 			text := read(t, res)
 			require.Equal(t, status, res.StatusCode, text)
 			require.Equal(t, "7", res.Header.Get("Retry-After"))

@@ -387,7 +387,10 @@ func TestCall_sessionForgotten(t *testing.T) {
 			}))
 			t.Cleanup(front.Close)
 			t.Cleanup(w.manager.Close)
-			w.add(domain.MCPServer{Name: "web", Transport: toolserver.HTTP, URL: front.URL}, func(s *toolserver.Record) { s.Trusted = true })
+			w.add(
+				domain.MCPServer{Name: "web", Transport: toolserver.HTTP, URL: front.URL},
+				func(s *toolserver.Record) { s.Trusted = true },
+			)
 
 			for n := 1; n <= 2; n++ {
 				result, err := w.call(t.Context(), "mcp__web__act", `{}`)

@@ -123,10 +123,20 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	}
 
 	s := domain.Solution{
-		ID: id, Name: f.Name, Version: orElse(f.Version, "1.0.0"), Description: f.Description, LayoutType: orElse(f.LayoutType, "default"),
-		InitialMessage: f.InitialMessage, Data: f.Data, DisableTools: f.DisableTools, MaxSteps: value(f.MaxSteps, 0), ModelsAllowed: f.ModelsAllowed,
-		StuckAfter: value(f.StuckAfter, 0), Skills: f.Skills,
-		Budget: (*domain.Budget)(f.Budget), Compaction: f.Compaction.policy(),
+		ID:             id,
+		Name:           f.Name,
+		Version:        orElse(f.Version, "1.0.0"),
+		Description:    f.Description,
+		LayoutType:     orElse(f.LayoutType, "default"),
+		InitialMessage: f.InitialMessage,
+		Data:           f.Data,
+		DisableTools:   f.DisableTools,
+		MaxSteps:       value(f.MaxSteps, 0),
+		ModelsAllowed:  f.ModelsAllowed,
+		StuckAfter:     value(f.StuckAfter, 0),
+		Skills:         f.Skills,
+		Budget:         (*domain.Budget)(f.Budget),
+		Compaction:     f.Compaction.policy(),
 	}
 	if s.Data == nil {
 		s.Data = map[string]any{}

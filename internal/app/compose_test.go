@@ -201,7 +201,6 @@ func TestCompose_imagesAreExact(t *testing.T) {
 			}
 		}
 	}
-
 }
 
 // Each volume is kept by a backup, or is known to hold nothing that has to be.

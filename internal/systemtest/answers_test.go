@@ -80,7 +80,14 @@ func (s *answersServer) requireAlternating(t *testing.T, name string) {
 
 		for _, m := range r.messages {
 			role := m.(map[string]any)["role"].(string)
-			require.False(t, role == before && role != "tool", "request %d has two %s messages in a row: %s", i+1, role, jsonText(r.messages))
+			require.False(
+				t,
+				role == before && role != "tool",
+				"request %d has two %s messages in a row: %s",
+				i+1,
+				role,
+				jsonText(r.messages),
+			)
 
 			before = role
 		}
@@ -386,9 +393,13 @@ func TestCompaction_summaryThatIsNotWhole(t *testing.T) {
 	}
 
 	server := newAnswersServer(t, s, map[string]func(http.ResponseWriter, request){
-		"cut":       summaries(said(text("half a summ"), finish("length"))),
-		"empty":     summaries(said(finish("stop"))),
-		"cut twice": summaries(said(text("half a summ"), finish("length")), said(finish("stop")), said(text("a whole one"), finish("stop"))),
+		"cut":   summaries(said(text("half a summ"), finish("length"))),
+		"empty": summaries(said(finish("stop"))),
+		"cut twice": summaries(
+			said(text("half a summ"), finish("length")),
+			said(finish("stop")),
+			said(text("a whole one"), finish("stop")),
+		),
 	})
 
 	for name, status := range map[string]domain.CompactionStatus{"cut": "failed", "empty": "failed", "cut twice": "completed"} {

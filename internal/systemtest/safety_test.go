@@ -315,7 +315,9 @@ func TestPermission_answerForSessionSettlesEqualCalls(t *testing.T) {
 func TestPermission_changedFileVoidsAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Pattern: "sh *", Decision: domain.PermissionAsk}}})
+	session := s.setUp(
+		domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Pattern: "sh *", Decision: domain.PermissionAsk}}},
+	)
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{bash("echo 'echo shown' > run.sh; pwd")}},
 		{"calls": []obj{bash("sh run.sh"), bash("echo beside")}},

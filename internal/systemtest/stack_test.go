@@ -79,10 +79,10 @@ type stack struct {
 	reconciler *maintenance.Reconciler
 	checker    *maintenance.WorkChecker
 
-	mu    sync.Mutex
-	found []string
+	mu          sync.Mutex
+	found       []string
 	marks       func(context.Context) context.Context // of workers that start later; see worker.Options.Context
-	stopTimeout time.Duration // of workers that start later; 0: a second
+	stopTimeout time.Duration                         // of workers that start later; 0: a second
 }
 
 func newStack(t *testing.T) *stack {
@@ -293,7 +293,12 @@ func (s *stack) Profile(session domain.Session) domain.Profile {
 }
 
 func (s *stack) startWorker() {
-	s.worker = worker.New(s.client, s.acts, s.shells, worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second), Context: s.marks})
+	s.worker = worker.New(
+		s.client,
+		s.acts,
+		s.shells,
+		worker.Options{Queue: s.queue, StopTimeout: cmp.Or(s.stopTimeout, time.Second), Context: s.marks},
+	)
 	require.NoError(s.t, s.worker.Start())
 }
 

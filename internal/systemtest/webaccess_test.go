@@ -96,7 +96,10 @@ func TestWebFetch_asksForNewDomain(t *testing.T) {
 	s, site, hits := webStack(t)
 	session := s.session()
 
-	ack := s.send(session, unnamed(site, obj{"calls": []obj{fetchOf(site + "/?d=secret")}}, obj{"calls": []obj{fetchOf(site + "/next")}}, obj{"text": "done"}))
+	ack := s.send(
+		session,
+		unnamed(site, obj{"calls": []obj{fetchOf(site + "/?d=secret")}}, obj{"calls": []obj{fetchOf(site + "/next")}}, obj{"text": "done"}),
+	)
 	require.Equal(t, "awaiting_answer", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	require.Zero(t, hits.Load())
 
@@ -228,8 +231,12 @@ func TestWebFetch_fetchesNamedAddresses(t *testing.T) {
 	require.Contains(t, read("Read "+site+"/a, please. "+one).Result, "page /a", "the user wrote it")
 
 	search := obj{"name": "WebSearch", "arguments": obj{"query": "anything"}}
-	require.Contains(t, read(unnamed(site, obj{"calls": []obj{search}}, obj{"calls": []obj{fetchOf(site + "/found")}}, obj{"text": "done"})).Result,
-		"page /found", "a search returned it")
+	require.Contains(
+		t,
+		read(unnamed(site, obj{"calls": []obj{search}}, obj{"calls": []obj{fetchOf(site + "/found")}}, obj{"text": "done"})).Result,
+		"page /found",
+		"a search returned it",
+	)
 
 	before := hits.Load()
 	for _, changed := range []string{"/a?d=secret", "/a/secret", "/", "/found?x", "/ab"} {

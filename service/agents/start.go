@@ -128,7 +128,12 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 
 	agent, err := find(ctx, ownerID, name)
 
-	return origin{id: agent.RecordID, owner: agent.OwnerID, agent: domain.SessionAgent{AgentID: agent.AgentID, RecordID: agent.RecordID}, spec: agent.Spec()}, err
+	return origin{
+		id:    agent.RecordID,
+		owner: agent.OwnerID,
+		agent: domain.SessionAgent{AgentID: agent.AgentID, RecordID: agent.RecordID},
+		spec:  agent.Spec(),
+	}, err
 }
 
 func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, error) {

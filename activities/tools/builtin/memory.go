@@ -127,15 +127,24 @@ func (m MemoryTool) save(ctx context.Context, s tools.Scope, c *tools.Call, in m
 
 	made, err := m.memories.CreateMemory(ctx, s.Session.OwnerID, domain.NewMemory{
 		DisabledAfter: after,
-		Type:          in.Type, Content: strings.TrimSpace(tools.Clean(in.Content)), Topic: cleaned(in.Topic), SkillName: cleaned(in.SkillName),
-		WriteReason: cleaned(in.WriteReason), SourceSession: string(c.Session.ID), Supersedes: replaced(in), CallID: c.ID,
+		Type:          in.Type,
+		Content:       strings.TrimSpace(tools.Clean(in.Content)),
+		Topic:         cleaned(in.Topic),
+		SkillName:     cleaned(in.SkillName),
+		WriteReason:   cleaned(in.WriteReason),
+		SourceSession: string(c.Session.ID),
+		Supersedes:    replaced(in),
+		CallID:        c.ID,
 	})
 	if err != nil {
 		return "", err
 	}
 
 	if made.Disabled {
-		return fmt.Sprintf("Memory %d is kept, but not used until a person enables it: this chat has read content from outside.", made.ID), nil
+		return fmt.Sprintf(
+			"Memory %d is kept, but not used until a person enables it: this chat has read content from outside.",
+			made.ID,
+		), nil
 	}
 
 	if in.Action == "supersede" {

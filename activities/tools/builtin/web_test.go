@@ -150,8 +150,11 @@ func TestWebTools_followNetworkPolicy(t *testing.T) {
 		session := domain.Session{Setup: domain.SessionSetup{Network: c.narrow}}
 		effective := c.mode.Narrowed(c.narrow)
 		registry, err := New(tools.Deps{
-			Workspaces: toolstest.Directory{}, Web: web, Search: engine(func(string) (tools.WebResults, error) { return results(namedPage), nil }),
-			Outbound: c.mode, Policies: policy(domain.NewNetworkPolicy(effective, c.rules)),
+			Workspaces: toolstest.Directory{},
+			Web:        web,
+			Search:     engine(func(string) (tools.WebResults, error) { return results(namedPage), nil }),
+			Outbound:   c.mode,
+			Policies:   policy(domain.NewNetworkPolicy(effective, c.rules)),
 		})
 		require.NoError(t, err)
 

@@ -63,7 +63,8 @@ func askedAccess(_ context.Context, _ domain.SessionID, arguments json.RawMessag
 	rules, reason, _ := ParseAccess(arguments) // they were checked when the call was admitted
 
 	return &tools.Access{
-		Rules: rules, About: "May commands of the agent connect to these domains?\n\n" + ruleList(rules) + "\n\nThe agent says why: " + reason,
+		Rules: rules,
+		About: "May commands of the agent connect to these domains?\n\n" + ruleList(rules) + "\n\nThe agent says why: " + reason,
 	}
 }
 

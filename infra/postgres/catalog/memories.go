@@ -45,7 +45,11 @@ func (c *Store) CreateMemory(ctx context.Context, userID string, in domain.NewMe
 			})
 
 		var err error
-		if made, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[domain.Memory]); err != nil || in.Supersedes == 0 || made.Disabled {
+		if made, err = pgx.CollectExactlyOneRow(
+			rows,
+			pgx.RowToStructByName[domain.Memory],
+		); err != nil || in.Supersedes == 0 ||
+			made.Disabled {
 			return err
 		}
 

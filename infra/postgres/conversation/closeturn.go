@@ -98,12 +98,24 @@ func newClosing(turn domain.ClosingTurn) *closing {
 
 	c.args = sessions.UsageArgs(turn.Model, turn.Usage)
 	maps.Copy(c.args, pgx.NamedArgs{
-		"session": turn.SessionID, "chat": turn.ChatID, "loop": turn.LoopID, "step": turn.Step,
-		"entry": turn.EntryID, "attempt": turn.Attempt, "status": turn.Status, "blocks": turn.Blocks,
-		"model": turn.Model, "window": turn.ContextWindow, "duration": turn.Duration.Milliseconds(),
-		"prompt": turn.PromptTokens, "failure": turn.FailureReason, "reasoning": turn.ReasoningField, "waiting": waiting, "rejected": turn.Rejected,
-		"reminded": turn.Reminded,
-		"over":     turn.FaultsOver && turn.LoopID == domain.RootLoop,
+		"session":   turn.SessionID,
+		"chat":      turn.ChatID,
+		"loop":      turn.LoopID,
+		"step":      turn.Step,
+		"entry":     turn.EntryID,
+		"attempt":   turn.Attempt,
+		"status":    turn.Status,
+		"blocks":    turn.Blocks,
+		"model":     turn.Model,
+		"window":    turn.ContextWindow,
+		"duration":  turn.Duration.Milliseconds(),
+		"prompt":    turn.PromptTokens,
+		"failure":   turn.FailureReason,
+		"reasoning": turn.ReasoningField,
+		"waiting":   waiting,
+		"rejected":  turn.Rejected,
+		"reminded":  turn.Reminded,
+		"over":      turn.FaultsOver && turn.LoopID == domain.RootLoop,
 	})
 
 	c.args["members"] = turn.ServerMembers
