@@ -58,6 +58,28 @@ func TestService_responses_request(t *testing.T) {
 			{"role":"user","content":[{"type":"text","text":"and"},
 				{"type":"image_url","image_url":{"url":"data:image/png;base64,aaaa","detail":"low"}}]}]`, `{}`,
 		},
+		"what a coding agent sends": {
+			`"client_metadata":{"a":"b"},"tool_choice":"auto","parallel_tool_calls":true,
+			"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"defer_loading":true,"a_later_hint":1},
+			{"type":"custom","name":"patch","description":"d","format":{"type":"grammar","syntax":"lark","definition":"start: x"}},
+			{"type":"web_search","external_web_access":false},{"type":"tool_search"},{"type":"image_generation"},{"type":"local_shell"},
+			{"type":"namespace","name":"n","description":"d","tools":[]}],
+			"input":[{"role":"user","content":"x"},{"role":"developer","content":"b"},
+			{"type":"web_search_call","id":"ws","status":"completed"},
+			{"type":"custom_tool_call","call_id":"1","name":"patch","input":"a \"<b>\""},{"role":"system","content":"c"},
+			{"type":"custom_tool_call_output","call_id":"1","output":"done"}]`,
+			`[{"role":"user","content":"x\n\nb"},{"role":"assistant","content":null,"tool_calls":[
+				{"id":"1","type":"function","function":{"name":"patch","arguments":"{\"input\":\"a \\\"<b>\\\"\"}"}}]},
+			{"role":"tool","tool_call_id":"1","content":"done"},{"role":"user","content":"c"}]`,
+			`{"tool_choice":"auto","parallel_tool_calls":true,"tools":[
+			{"type":"function","function":{"name":"f","parameters":{"type":"object"}}},
+			{"type":"function","function":{"name":"patch",
+				"description":"d\n\nThe input must match this grammar (lark):\nstart: x",
+				"parameters":{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}}}]}`,
+		},
+		"only tools that the source cannot call": {
+			`"input":"x","tool_choice":"auto","tools":[{"type":"web_search"}]`, `[{"role":"user","content":"x"}]`, `{}`,
+		},
 		"settings": {
 			`"input":"x","max_output_tokens":7,"temperature":0.5,"top_p":1,"parallel_tool_calls":false,"store":true,"truncation":"disabled",
 			"reasoning":{"effort":"low","summary":"auto"},"tool_choice":{"type":"function","name":"f"},"seed":1,"metadata":{"a":"b"},
@@ -93,7 +115,8 @@ func TestService_responses_refuses(t *testing.T) {
 
 	for field, body := range map[string]string{
 		"input":                       `"input":[]`,
-		"input.0.type":                `"input":[{"type":"web_search_call"}]`,
+		"input.0.type":                `"input":[{"type":"odd"}]`,
+		"input must":                  `"input":[{"type":"web_search_call"},{"role":"developer","content":"x"}]`,
 		"input.0":                     `"input":[{"type":"item_reference","id":"x"}]`,
 		"input.0.role":                `"input":[{"role":"tool","content":"x"}]`,
 		"input.0.content":             `"input":[{"role":"user","content":[]}]`,
@@ -106,7 +129,9 @@ func TestService_responses_refuses(t *testing.T) {
 		"conversation":                `"input":"x","conversation":"c"`,
 		"background":                  `"input":"x","background":true`,
 		"truncation":                  `"input":"x","truncation":"auto"`,
-		"tools.0.type":                `"input":"x","tools":[{"type":"web_search"}]`,
+		"tools.0.type":                `"input":"x","tools":[{"name":"f"}]`,
+		"tool_choice forces":          `"input":"x","tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"}`,
+		"tool_choice forces a tool":   `"input":"x","tools":[{"type":"web_search"}],"tool_choice":"required"`,
 		"tools.0.name":                `"input":"x","tools":[{"type":"function"}]`,
 		"tool_choice":                 `"input":"x","tool_choice":{"type":"allowed_tools"}`,
 		"text.format.schema":          `"input":"x","text":{"format":{"type":"json_schema","name":"n"}}`,
@@ -359,5 +384,45 @@ func TestService_responses_stream_brokenFails(t *testing.T) {
 			require.Equal(t, `["response.failed","failed"]`, "["+last.Get("type").Raw+","+last.Get("response.status").Raw+"]")
 			require.Equal(t, c.code, last.Get("response.error.code").String(), last.Raw)
 		})
+	}
+}
+
+func TestService_responses_customTools(t *testing.T) {
+	t.Parallel()
+
+	const body = `{"model":"gpt-x","input":"hi","tools":[{"type":"custom","name":"patch"},{"type":"namespace","name":"n","tools":[]},
+		{"type":"web_search"}]`
+
+	for arguments, input := range map[string]string{`{"input":"a\nb"}`: "a\nb", `{"patch":"c"}`: "c", `{"x":"y","z":1}`: `{"x":"y","z":1}`} {
+		url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"patch","arguments":%q}}]},
+				"finish_reason":"tool_calls"}]}`, arguments)
+		})
+		s := start(t, one(url, ""), 0)
+
+		res := s.do(t.Context(), http.MethodPost, "/v1/responses", operatorKey, body+`}`)
+		answer := gjson.Parse(read(t, res))
+		require.Equal(t, "n, web_search", res.Header.Get("X-Everloop-Omitted-Tools"))
+		require.Equal(t, "custom_tool_call", answer.Get("output.0.type").String(), answer.Raw)
+		require.Equal(t, input, answer.Get("output.0.input").String())
+		require.Equal(t, `["c","patch","completed"]`, answer.Get("output.0").Get("[call_id,name,status]").Raw)
+
+		text := read(t, s.do(t.Context(), http.MethodPost, "/v1/responses", operatorKey, body+`,"stream":true}`))
+
+		seen := map[string]gjson.Result{}
+
+		for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+			_, data, _ := strings.Cut(part, "\ndata: ")
+			one := gjson.Parse(data)
+			seen[one.Get("type").String()] = one
+		}
+
+		id := seen["response.output_item.added"].Get("item.id").String()
+		require.Equal(t, "custom_tool_call", seen["response.output_item.added"].Get("item.type").String(), text)
+		require.Equal(t, input, seen["response.custom_tool_call_input.delta"].Get("delta").String())
+		require.Equal(t, input, seen["response.custom_tool_call_input.done"].Get("input").String())
+		require.Equal(t, id, seen["response.custom_tool_call_input.done"].Get("item_id").String())
+		require.Equal(t, input, seen["response.completed"].Get("response.output.0.input").String())
+		require.NotContains(t, text, "function_call_arguments")
 	}
 }

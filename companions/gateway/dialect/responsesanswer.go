@@ -128,6 +128,11 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 			return nil, badArguments
 		}
 
+		if p.isCustom(item.Name) {
+			r.Output = append(r.Output, p.customCallItem(len(r.Output), item.Status, item.CallID, item.Name, item.Arguments))
+			continue
+		}
+
 		r.Output = append(r.Output, item)
 	}
 

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -36,6 +37,10 @@ func (c *itemReader) conversation(instructions, input gjson.Result) *Invalid {
 
 	c.flush()
 
+	if fault == nil && !slices.ContainsFunc(c.messages, func(m chatMessage) bool { return m.Role != "system" }) {
+		return wrong("input", "must have an item besides system prompts and items of tools that the gateway does not run")
+	}
+
 	return fault
 }
 
@@ -52,13 +57,28 @@ func (c *itemReader) item(at string, item gjson.Result) *Invalid {
 		return c.reasoning(at, item)
 	case "function_call":
 		return c.call(at, item)
-	case "function_call_output":
+	case "custom_tool_call":
+		return c.customCall(at, item)
+	case "function_call_output", "custom_tool_call_output":
 		return c.result(at, item)
 	case "item_reference":
 		return wrong(at, "cannot be used: the gateway keeps no items")
 	}
 
-	return wrong(at+".type", "must be message, reasoning, function_call or function_call_output")
+	if slices.Contains(foreignItems, kind) {
+		return nil
+	}
+
+	return wrong(at+".type", "must be message, reasoning, function_call, function_call_output, custom_tool_call or custom_tool_call_output")
+}
+
+// foreignItems are kinds of items of tools that other services run. They are left out, as are
+// these tools.
+var foreignItems = []string{
+	"web_search_call", "file_search_call", "computer_call", "computer_call_output", "image_generation_call", "code_interpreter_call",
+	"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "tool_search_call", "tool_search_output",
+	"apply_patch_call", "apply_patch_call_output", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response",
+	"additional_tools", "compaction", "ghost_snapshot",
 }
 
 // assistant is the turn that an item belongs to.
@@ -88,17 +108,10 @@ func (c *itemReader) flush() {
 	}
 }
 
-// system adds a system prompt. Those at the beginning become one: some chat templates take
-// a single one.
+// system adds a system prompt.
 func (c *itemReader) system(text string) {
 	c.flush()
-
-	if len(c.messages) == 1 && c.messages[0].Role == "system" {
-		c.messages[0].Content = c.messages[0].Content.(string) + "\n\n" + text
-		return
-	}
-
-	c.messages = append(c.messages, chatMessage{Role: "system", Content: text})
+	c.messages = addInstruction(c.messages, text, len(c.messages) == 0 || len(c.messages) == 1 && c.messages[0].Role == "system")
 }
 
 func (c *itemReader) message(at string, item gjson.Result) *Invalid {
@@ -252,6 +265,22 @@ func (c *itemReader) call(at string, item gjson.Result) *Invalid {
 
 	turn := c.assistant()
 	turn.Calls = append(turn.Calls, one)
+
+	return nil
+}
+
+func (c *itemReader) customCall(at string, item gjson.Result) *Invalid {
+	var id, name, input string
+	for field, to := range map[string]*string{"call_id": &id, "name": &name, "input": &input} {
+		if fault := stringOf(at+"."+field, item.Get(field), to); fault != nil {
+			return fault
+		}
+	}
+
+	turn := c.assistant()
+	turn.Calls = append(turn.Calls, chatCall{
+		ID: id, Type: "function", Function: chatFunction{Name: name, Arguments: customArguments(input)},
+	})
 
 	return nil
 }

@@ -27,7 +27,11 @@ func responseToChat(text []byte) (Translation, *Invalid) {
 		return Translation{}, fault
 	}
 
-	q.out["messages"] = items.messages
+	if fault := q.choosable(); fault != nil {
+		return Translation{}, fault
+	}
+
+	q.out["messages"] = joinInstructions(items.messages)
 	if object.Get("stream").Bool() {
 		q.out["stream_options"] = map[string]bool{"include_usage": true}
 	}
@@ -46,7 +50,7 @@ var stateless = []string{"previous_response_id", "conversation", "prompt"}
 func (q *responseReader) field(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "input", "instructions", "metadata", "store", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-		"stream_options", "max_tool_calls":
+		"stream_options", "max_tool_calls", "client_metadata", "context_management", "prompt_cache_options":
 		return nil // the first two are read in their order; the others change no answer
 	case "max_output_tokens":
 		if value.Type != gjson.Number || value.Num < 1 || value.Num != float64(value.Int()) {
@@ -115,41 +119,21 @@ func (q *responseReader) field(at, name string, value gjson.Result) *Invalid {
 func (q *responseReader) functions(at string, value gjson.Result) *Invalid {
 	tools := []any{}
 	fault := eachItem(at, value, func(at string, item gjson.Result) *Invalid {
-		if item.Get("type").String() != "function" {
-			return wrong(at+".type", "must be function: the gateway runs no tools of its own")
-		}
+		var (
+			function map[string]any
+			fault    *Invalid
+		)
 
-		function := map[string]any{"parameters": map[string]any{"type": "object", "properties": map[string]any{}}}
-
-		fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
-			switch {
-			case name == "type":
-				return nil
-			case name == "name", name == "description":
-				var text string
-				if fault := stringOf(at, value, &text); fault != nil {
-					return fault
-				}
-
-				function[name] = text
-
-				return nil
-			case name == "parameters" && value.IsObject():
-				function[name] = json.RawMessage(value.Raw)
-				return nil
-			case name == "parameters":
-				return wrong(at, "must be an object")
-			case name == "strict" && value.IsBool():
-				function[name] = value.Bool()
-				return nil
-			case name == "strict":
-				return wrong(at, "must be true or false")
-			}
-
-			return untranslatable(at)
-		})
-		if fault == nil && function["name"] == nil {
-			fault = wrong(at+".name", "is missing")
+		switch kind := item.Get("type"); {
+		case kind.Type != gjson.String:
+			return wrong(at+".type", "must be a string")
+		case kind.String() == "function":
+			function, fault = responsesFunction(at, item)
+		case kind.String() == "custom":
+			function, fault = customFunction(at, item)
+		default:
+			q.omit(item)
+			return nil
 		}
 
 		tools = append(tools, map[string]any{"type": "function", "function": function})
@@ -164,17 +148,55 @@ func (q *responseReader) functions(at string, value gjson.Result) *Invalid {
 	return fault
 }
 
+// responsesFunction reads a function. Its unknown fields are hints, which are dropped.
+func responsesFunction(at string, item gjson.Result) (map[string]any, *Invalid) {
+	function := map[string]any{"parameters": map[string]any{"type": "object", "properties": map[string]any{}}}
+
+	fault := eachField(at, item, func(at, name string, value gjson.Result) *Invalid {
+		switch {
+		case name == "name", name == "description":
+			var text string
+			if fault := stringOf(at, value, &text); fault != nil {
+				return fault
+			}
+
+			function[name] = text
+		case name == "parameters" && value.IsObject():
+			function[name] = json.RawMessage(value.Raw)
+		case name == "parameters":
+			return wrong(at, "must be an object")
+		case name == "strict" && value.IsBool():
+			function[name] = value.Bool()
+		case name == "strict":
+			return wrong(at, "must be true or false")
+		}
+
+		return nil
+	})
+	if fault == nil && function["name"] == nil {
+		fault = wrong(at+".name", "is missing")
+	}
+
+	return function, fault
+}
+
 func (q *responseReader) choice(at string, value gjson.Result) *Invalid {
 	if value.Type == gjson.String && slices.Contains([]string{"auto", "none", "required"}, value.String()) {
 		return q.once(at, "tool_choice", value.String())
 	}
 
-	name := value.Get("name")
-	if value.Get("type").String() != "function" || name.Type != gjson.String {
-		return wrong(at, "must be auto, none, required or {type: function, name}")
+	kind, name := value.Get("type"), value.Get("name")
+
+	switch {
+	case kind.Type != gjson.String || kind.String() == "allowed_tools":
+	case name.Type == gjson.String && (kind.String() == "function" || kind.String() == "custom"):
+		q.forced = name.String()
+		return q.once(at, "tool_choice", map[string]any{"type": "function", "function": map[string]string{"name": name.String()}})
+	case name.Type == gjson.Null:
+		return wrong(at, "forces a tool that the gateway cannot run: "+brief(kind.String()))
 	}
 
-	return q.once(at, "tool_choice", map[string]any{"type": "function", "function": map[string]string{"name": name.String()}})
+	return wrong(at, "must be auto, none, required or the type function or custom with a name")
 }
 
 // answerText is the form of the answer.

@@ -45,6 +45,7 @@ type callStream struct {
 	id, name  string
 	arguments bytes.Buffer
 	sent      int
+	custom    bool // of a custom tool
 }
 
 func (s *responseStream) Failed() error { return s.err }
@@ -290,8 +291,13 @@ func (s *responseStream) writeCall(one *callStream) {
 		s.closeText(completed)
 
 		one.id = functionCallID(one.given)
+		one.custom = s.of.isCustom(one.name)
 		one.index = len(s.response.Output)
 		s.add(s.callItem(one, inProgress, ""))
+	}
+
+	if one.custom { // its input is a part of the arguments, which is read when they are whole
+		return
 	}
 
 	if rest := one.arguments.Bytes()[one.sent:]; len(rest) > 0 {
@@ -303,7 +309,11 @@ func (s *responseStream) writeCall(one *callStream) {
 	}
 }
 
-func (s *responseStream) callItem(one *callStream, status, arguments string) callItem {
+func (s *responseStream) callItem(one *callStream, status, arguments string) any {
+	if one.custom {
+		return s.of.customCallItem(one.index, status, one.id, one.name, arguments)
+	}
+
 	return callItem{
 		ID: s.of.itemID("fc", one.index), Type: "function_call", Status: status,
 		CallID: one.id, Name: one.name, Arguments: arguments,
@@ -342,14 +352,29 @@ func (s *responseStream) End() {
 			return
 		}
 
-		s.event("response.function_call_arguments.done", map[string]any{
-			"item_id": s.of.itemID("fc", one.index), "output_index": one.index, "name": one.name, "arguments": arguments,
-		})
+		s.argumentsDone(one, arguments)
 		s.done(one.index, s.callItem(one, itemStatus, arguments))
 	}
 
 	s.event("response."+s.response.Status, map[string]any{"response": s.response})
 	s.over = true
+}
+
+// argumentsDone writes that the arguments of a call are whole.
+func (s *responseStream) argumentsDone(one *callStream, arguments string) {
+	if !one.custom {
+		s.event("response.function_call_arguments.done", map[string]any{
+			"item_id": s.of.itemID("fc", one.index), "output_index": one.index, "name": one.name, "arguments": arguments,
+		})
+
+		return
+	}
+
+	input := inputOf(arguments)
+
+	id := s.of.itemID("ctc", one.index)
+	s.event("response.custom_tool_call_input.delta", map[string]any{"item_id": id, "output_index": one.index, "delta": input})
+	s.event("response.custom_tool_call_input.done", map[string]any{"item_id": id, "output_index": one.index, "input": input})
 }
 
 func (s *responseStream) Finish() {
