@@ -99,6 +99,9 @@ type Turns interface {
 	// RefusedImages returns the images of a session that the server of a model has refused.
 	RefusedImages(ctx context.Context, sessionID domain.SessionID, model string) ([]string, error)
 	RefuseImages(ctx context.Context, sessionID domain.SessionID, model string, images []string) error
+	// RefusedServers returns the tool servers of a session that the server of a model has refused.
+	RefusedServers(ctx context.Context, sessionID domain.SessionID, model string) ([]domain.RefusedServer, error)
+	RefuseServers(ctx context.Context, sessionID domain.SessionID, model string, servers []domain.RefusedServer) error
 	// RememberRecall keeps which memories a chat was given.
 	RememberRecall(ctx context.Context, chatID domain.ChatID, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }

@@ -249,7 +249,13 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 
 	m.transcript = in.Transcript
 	reply, err := m.answer(ctx, prompt.Build(in))
-	if refusesImages(err) && !m.stream.Shown() {
+
+	switch {
+	case m.stream.Shown():
+		return reply, err
+	case refusesTools(err) && len(toolServers(in.Tools)) > 0 && !(namesImages(err) && len(in.ShownImages()) > 0):
+		return m.answerWithoutServers(ctx, in, reply, err)
+	case refusesImages(err):
 		return m.answerWithout(ctx, in, reply, err)
 	}
 

@@ -33,6 +33,12 @@ func refusesImages(err error) bool {
 	}
 }
 
+// namesImages reports whether the words of a fault are about images.
+func namesImages(err error) bool {
+	fault, known := errors.AsType[*domain.ModelError](err)
+	return known && aboutImages.MatchString(fault.Words())
+}
+
 // answerWithout calls the model again without some of the images of a request that it
 // refused, then without all of them. What it refused is recorded, so that later prompts
 // leave it out. Where that does not help, the fault is the first one.

@@ -37,8 +37,13 @@ func (a *Activities) promptInput(
 		return prompt.Input{}, err
 	}
 
+	offered, err := a.acceptedTools(ctx, turn.Session.ID, model.ID, set.Offered())
+	if err != nil {
+		return prompt.Input{}, err
+	}
+
 	in := prompt.Input{
-		Model: model, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session), Tools: set.Offered(),
+		Model: model, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session), Tools: offered,
 		Transcript: transcript, Pictures: pictures, ResultImages: images,
 	}
 	if !prompt.HasImages(transcript.Turns) {

@@ -154,7 +154,17 @@ type ModelError struct {
 	Fault      ModelFault
 	Status     int // HTTP status, 0 when there was none
 	Message    string
+	Detail     string        // the field that the server names, and the answer of the server behind a router
 	RetryAfter time.Duration // 0 when the server said nothing
+}
+
+// Words returns all that the server wrote of the fault.
+func (e *ModelError) Words() string { return e.Message + " " + e.Detail }
+
+// RefusedServer is a tool server whose tools a model server has refused.
+type RefusedServer struct {
+	Server string // as in the names of its tools
+	Tools  string // a digest of the refused tools
 }
 
 func (e *ModelError) Error() string {

@@ -103,7 +103,7 @@ func (c *Client) httpFaultWords(res *http.Response, pictures bool) (fault *domai
 
 	return &domain.ModelError{
 		Fault: sortFault(res.StatusCode, e, pictures), Status: res.StatusCode,
-		Message: c.clean(e.message), RetryAfter: retryAfter(res.Header),
+		Message: c.clean(e.message), Detail: c.clean(e.detail()), RetryAfter: retryAfter(res.Header),
 	}, e.words()
 }
 
@@ -115,7 +115,7 @@ func (c *Client) bodyFault(body []byte) *domain.ModelError {
 		e.message = "the model server reported an error without a text"
 	}
 
-	return &domain.ModelError{Fault: sortFault(e.status, e, true), Message: c.clean(e.message)}
+	return &domain.ModelError{Fault: sortFault(e.status, e, true), Message: c.clean(e.message), Detail: c.clean(e.detail())}
 }
 
 // sortFault decides whether a call is retried. A status of 0 means that only the
@@ -182,6 +182,9 @@ func overflows(words string) bool {
 func (e serverError) words() string {
 	return strings.ToLower(e.code + " " + e.param + " " + e.message + " " + e.cause)
 }
+
+// detail returns what a server wrote beside its message.
+func (e serverError) detail() string { return strings.TrimSpace(e.param + " " + e.cause) }
 
 // readError finds the message and code in the error shapes of the known
 // servers: {"error": {message, type, code}}, {"error": "text"},

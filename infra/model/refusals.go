@@ -40,6 +40,14 @@ var namedFeatures = map[feature]*regexp.Regexp{
 // thisSchema matches a refusal of one schema, not of all schemas.
 var thisSchema = regexp.MustCompile(`invalid[_ ](json[_ ])?schema|schema is (not valid|invalid)`)
 
+var (
+	// oneTool matches a refusal of one tool of the request.
+	oneTool = regexp.MustCompile(`mcp__|\btools?[.\[]\d|function_?declarations|input_schema|schema for function`)
+	// toolGrammar matches a refusal of the schemas of a request, which are those of its tools
+	// if it has no other.
+	toolGrammar = regexp.MustCompile(`grammar|schema|sampler`)
+)
+
 // features returns those that a request for a prompt has.
 func features(p domain.Prompt, without map[feature]bool) map[feature]bool {
 	has := map[feature]bool{featureUsage: true}
@@ -70,6 +78,8 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 	broken := fault.Status == http.StatusInternalServerError || fault.Status == http.StatusNotImplemented
 
 	switch names := func(f feature) bool { return has[f] && namedFeatures[f].MatchString(words) }; {
+	case oneTool.MatchString(words): // the caller leaves it out
+		return "", false
 	case refused && names(featureUsage):
 		return featureUsage, true
 	case (refused || broken) && names(featureSchema):
@@ -80,6 +90,8 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 		return featureSchema, true
 	case refused && names(featureReasoning):
 		return featureReasoning, true
+	case !has[featureSchema] && toolGrammar.MatchString(words):
+		return "", false
 	case refused && names(featureMembers):
 		return featureMembers, true
 	case refused && has[featureReasoning]: // a server that does not name the field that it does not know

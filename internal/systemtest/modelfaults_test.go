@@ -20,8 +20,9 @@ import (
 
 // request is one model call as a faulty server sees it.
 type request struct {
-	n        int  // from 1, of the calls to its model
-	tools    bool // it is a call of the agent, not a summary
+	n        int      // from 1, of the calls to its model
+	tools    bool     // it is a call of the agent, not a summary
+	offered  []string // the names of its tools
 	messages []any
 	left     <-chan struct{} // closed when the client has gone
 }
@@ -68,7 +69,7 @@ func (s *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	var body struct {
 		Model    string
-		Tools    []any
+		Tools    []struct{ Function struct{ Name string } }
 		Messages []any
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -87,7 +88,15 @@ func (s *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.calls[body.Model]++
 	n := s.calls[body.Model]
 	s.mu.Unlock()
-	s.cases[body.Model].answer(w, request{n: n, tools: len(body.Tools) > 0, messages: body.Messages, left: r.Context().Done()})
+
+	offered := make([]string, len(body.Tools))
+	for i, tool := range body.Tools {
+		offered[i] = tool.Function.Name
+	}
+
+	s.cases[body.Model].answer(w, request{
+		n: n, tools: len(offered) > 0, offered: offered, messages: body.Messages, left: r.Context().Done(),
+	})
 }
 
 func (s *faultServer) count(name string) int {
