@@ -29,8 +29,11 @@ type Config struct {
 	// HighWater is the highest sequence that was ever saved outside the log: a
 	// log that ends before it has lost its end.
 	HighWater uint64
-	Blobs     Blobs // bodies of events over 256 KiB
-	Logger    *slog.Logger
+	// Reserved is a number up to which sequences may have been given that no process has
+	// saved: a log that ends before it goes on above it.
+	Reserved uint64
+	Blobs    Blobs // bodies of events over 256 KiB
+	Logger   *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -71,6 +74,7 @@ type Log struct {
 	js         jetstream.JetStream
 	cfg        Config
 	high       atomic.Uint64                // highest sequence known to this process
+	seen       atomic.Uint64                // the same, of those that an event had
 	gens       atomic.Pointer[[]generation] // as last seen, the oldest first
 	reconnects atomic.Uint64                // of the connection when the newest generation was last looked at
 	away       atomic.Int64                 // until then, in nanoseconds since 1970, deltas are refused
@@ -81,7 +85,8 @@ type Log struct {
 // stream that ends before HighWater lost its end, as after a power loss or when an
 // older copy of it was restored: it is closed, read until its events have aged, and
 // the log goes on in a stream of its own behind it, from the microseconds of now, so
-// that no number is given twice.
+// that no number is given twice. So does one that ends before Reserved, of which nothing
+// may be lost: see Kept.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -89,7 +94,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	}
 
 	l := &Log{nc: nc, js: js, cfg: cfg.withDefaults()}
-	l.high.Store(cfg.HighWater)
+	l.see(cfg.HighWater)
 
 	if err := l.ensure(ctx); err != nil {
 		return nil, err
@@ -161,14 +166,26 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 		return false, l.next(ctx, list)
 	}
 
-	if info.State.LastSeq < high {
+	switch last := info.State.LastSeq; {
+	case last < high:
 		l.cfg.Logger.Warn("event log lost its tail; continuing in a new generation at a higher sequence number",
-			"stream", info.Config.Name, "last", info.State.LastSeq, "high_water", high)
+			"stream", info.Config.Name, "last", last, "high_water", high)
+
+		return false, l.close(ctx, info)
+	case last < l.cfg.Reserved:
+		l.cfg.Logger.Info("the event log may have lost its tail; continuing in a new generation at a higher sequence number",
+			"stream", info.Config.Name, "last", last, "reserved", l.cfg.Reserved)
 
 		return false, l.close(ctx, info)
 	}
 
-	l.raise(info.State.LastSeq)
+	if err := l.admitLoss(ctx, info); err != nil {
+		return false, err
+	}
+
+	if l.raise(info.State.LastSeq); info.State.LastSeq >= number(info, metaBase) {
+		l.see(info.State.LastSeq)
+	}
 
 	return true, l.update(ctx, info.Config)
 }
@@ -246,10 +263,18 @@ func higher[T int64 | time.Duration](have, want T) T {
 }
 
 // raise notes that the log has reached seq.
-func (l *Log) raise(seq uint64) {
+func (l *Log) raise(seq uint64) { raise(&l.high, seq) }
+
+// see notes that an event has seq.
+func (l *Log) see(seq uint64) {
+	l.raise(seq)
+	raise(&l.seen, seq)
+}
+
+func raise(mark *atomic.Uint64, seq uint64) {
 	for {
-		have := l.high.Load()
-		if seq <= have || l.high.CompareAndSwap(have, seq) {
+		have := mark.Load()
+		if seq <= have || mark.CompareAndSwap(have, seq) {
 			return
 		}
 	}
@@ -260,32 +285,70 @@ func (l *Log) raise(seq uint64) {
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
 // Kept says how far back the log is whole: everything from seq first on is there,
-// and everything that was published at since or later. Generations before the newest
+// and everything that was published at since or later. It reaches back over generations
+// that were made in case something was lost, and nothing was. Generations before those
 // may hold earlier events.
 func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err error) {
 	if _, err := l.generations(ctx); err != nil {
 		return 0, time.Time{}, err
 	}
 
-	stream, err := l.js.Stream(ctx, l.newest().name)
+	info, err := l.info(ctx, l.newest().name)
 	if err != nil {
 		return 0, time.Time{}, domain.Unavailablef("event log", err)
 	}
 
-	info := stream.CachedInfo()
+	first, since, dropped := kept(info)
+	whole := wholeFrom(info)
+
+	for _, g := range slices.Backward(l.known()) {
+		if dropped || g.base < whole {
+			break
+		}
+
+		if g.base >= first {
+			continue // the newest one
+		}
+
+		info, err := l.info(ctx, g.name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			break // it has aged
+		}
+
+		if err != nil {
+			return 0, time.Time{}, domain.Unavailablef("event log", err)
+		}
+
+		first, since, dropped = kept(info)
+	}
+
+	return first, since, nil
+}
+
+func (l *Log) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	stream, err := l.js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+
+	return stream.CachedInfo(), nil
+}
+
+// kept says from where on a stream is whole, and whether it has dropped something.
+func kept(info *jetstream.StreamInfo) (first uint64, since time.Time, dropped bool) {
 	first = info.State.FirstSeq
 	base := number(info, metaBase)
 
 	baseTime := time.UnixMicro(int64(base)).UTC() //nolint:gosec // microseconds since 1970 fit for 290,000 years
 	switch {
 	case first <= base:
-		return first, baseTime, nil // nothing was dropped yet
+		return first, baseTime, false
 	case info.State.Msgs > 0:
-		return first, info.State.FirstTime.UTC(), nil
+		return first, info.State.FirstTime.UTC(), true
 	case info.State.LastTime.After(baseTime):
-		return first, info.State.LastTime.UTC(), nil // the last one has expired
+		return first, info.State.LastTime.UTC(), true // the last one has expired
 	default:
-		return first, baseTime, nil
+		return first, baseTime, true
 	}
 }
 
