@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +74,10 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			if answer, err = conn.ask(timed, c, tool); err == nil {
 				l.fine()
 
+				if answer.NeedsInput() {
+					return failure("%s", inputNeeded(tool, server.MCPServer, answer.InputRequests)), nil
+				}
+
 				result := resultOf(answer)
 				result.Output = redact(result.Output, server.MCPServer, false)
 
@@ -130,6 +136,31 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 
 		return result, again(acts, err)
 	}
+}
+
+// inputNeeded describes the requests of a server that wants input for a call.
+func inputNeeded(tool string, server domain.MCPServer, requests sdk.InputRequestMap) string {
+	if len(requests) == 0 {
+		return fmt.Sprintf("The tool server %s is busy and did not finish the call of %s. Try again later.", server.Name, tool)
+	}
+
+	var wanted []string
+
+	for _, id := range slices.Sorted(maps.Keys(requests)) {
+		switch request := requests[id].(type) {
+		case *sdk.ElicitParams:
+			wanted = append(wanted, strings.TrimSpace("an answer of the user: "+request.Message+" "+request.URL))
+		case *sdk.ListRootsParams:
+			wanted = append(wanted, "a list of directories")
+		default:
+			wanted = append(wanted, "an answer of a model")
+		}
+	}
+
+	text := cleanText(oneLine(redact(strings.Join(wanted, "; "), server, true)), maxDescription)
+
+	return fmt.Sprintf("The tool server %s did not finish the call of %s, because it requests input, which is not supported. "+
+		"It requests %s. If the tool takes this as an argument, call it again with it; otherwise tell the user.", server.Name, tool, text)
 }
 
 // codeRejected is how the SDK marks what its transport could not send.

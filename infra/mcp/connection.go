@@ -9,8 +9,10 @@ import (
 	"maps"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"everloop/activities/tools"
@@ -21,9 +23,14 @@ import (
 const (
 	// connectTime bounds connecting, the list of tools included.
 	connectTime = 30 * time.Second
-	// protocolVersion is the one that is asked for first. Servers that know only
-	// older ones answer with theirs.
-	protocolVersion = "2025-11-25"
+	// newestVersion starts with the request server/discover. The SDK sends initialize to
+	// servers that refuse it.
+	newestVersion = "2026-07-28"
+	// legacyVersion starts with initialize. Servers that support only older versions
+	// answer with theirs.
+	legacyVersion = "2025-11-25"
+	// probeTime bounds server/discover: servers of older versions may leave it unanswered.
+	probeTime = time.Second
 )
 
 // connection is one live connection with a server.
@@ -38,33 +45,84 @@ type connection struct {
 	sinks map[string]*sink // of calls that want to hear of progress
 }
 
-// dial connects to a server. changed is called when its list of tools is no
-// longer what it was.
-func (m *Manager) dial(ctx context.Context, t target, changed func()) (*connection, error) {
+// dial connects to a server with the newest protocol version that both support. It stores
+// in legacy whether the server did not answer server/discover. changed is called when the
+// server's list of tools has changed.
+func (m *Manager) dial(ctx context.Context, t target, changed func(), legacy *atomic.Bool) (*connection, error) {
+	var (
+		c   *connection
+		err error
+	)
+
+	if !legacy.Load() {
+		var discovery error
+
+		c, discovery, err = m.open(ctx, t, changed, newestVersion, probeTime)
+		legacy.Store(discovery != nil && !answered(discovery))
+
+		if err == nil || !legacy.Load() {
+			return c, err
+		}
+	}
+
+	if !unsupported(err) { // the request may have ended the connection
+		c, _, err = m.open(ctx, t, changed, legacyVersion, probeTime)
+	}
+
+	if unsupported(err) { // a server of the newest version that was slow to answer
+		legacy.Store(false)
+
+		c, _, err = m.open(ctx, t, changed, newestVersion, connectTime)
+	}
+
+	return c, err
+}
+
+// answered reports whether the server, or the way to it, has refused a request.
+func answered(err error) bool {
+	_, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok
+}
+
+// unsupported reports whether the server has refused initialize because of its version.
+func unsupported(err error) bool {
+	refused, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && (refused.Code == sdk.CodeUnsupportedProtocolVersion || refused.Code == jsonrpc.CodeMethodNotFound)
+}
+
+// open connects to a server with a protocol version. discovery is the error of
+// server/discover, which the SDK sends for the newest version and probe bounds.
+func (m *Manager) open(
+	ctx context.Context, t target, changed func(), version string, probe time.Duration,
+) (conn *connection, discovery, err error) {
 	c := &connection{since: time.Now(), sinks: map[string]*sink{}}
 
 	transport, err := m.transport(ctx, t, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
 	client := sdk.NewClient(&sdk.Implementation{Name: "everloop", Version: m.Version}, &sdk.ClientOptions{
 		Logger:                      slog.New(slog.DiscardHandler), // it would write what servers say
 		Capabilities:                &sdk.ClientCapabilities{},
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed() },
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress(r.Params) },
 	})
 
 	type opened struct {
-		session *sdk.ClientSession
-		err     error
+		session        *sdk.ClientSession
+		discovery, err error
 	}
 
 	result := make(chan opened, 1)
 
 	go func() {
-		session, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocolVersion})
-		result <- opened{session, err}
+		var o opened
+
+		client.AddSendingMiddleware(discover(probe, &o.discovery))
+		o.session, o.err = client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
+		result <- o
 	}()
 
 	select {
@@ -73,15 +131,34 @@ func (m *Manager) dial(ctx context.Context, t target, changed func()) (*connecti
 			err := c.explain(o.err)
 			c.drop()
 
-			return nil, err
+			return nil, o.discovery, err
 		}
 
 		c.session = o.session
 
-		return c, nil
+		return c, o.discovery, nil
 	case <-ctx.Done(): // the SDK may hang where its context does not reach
 		c.drop()
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// discover bounds server/discover and stores its error.
+func discover(limit time.Duration, failed *error) sdk.Middleware {
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+			if method != "server/discover" {
+				return next(ctx, method, r)
+			}
+
+			timed, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+
+			result, err := next(timed, method, r)
+			*failed = err
+
+			return result, err
+		}
 	}
 }
 
@@ -161,9 +238,13 @@ func (m *Manager) workspace(ctx context.Context, s domain.Session) (*tools.Sessi
 	return &tools.SessionView{ID: s.ID, OwnerID: s.OwnerID, SandboxUID: s.SandboxUID, Root: root}, nil
 }
 
-// explain gives the reason behind an error of the SDK, without the server's
-// address, which may hold a secret.
+// explain returns the reason behind an error of the SDK, without the server's
+// address, which may contain a secret.
 func (c *connection) explain(err error) error {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
+		return err // the server's own reason, whatever its process did then
+	}
+
 	if why := c.why(); why != nil {
 		return why
 	}

@@ -232,6 +232,8 @@ func polite(change func(method string, id, params json.RawMessage) []byte) progr
 			return reply(id, `{"content":[{"type":"text","text":"fine"}]}`)
 		case "ping":
 			return reply(id, `{}`)
+		case "server/discover":
+			return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, id)
 		}
 
 		return nil

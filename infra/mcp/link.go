@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"everloop/activities/tools"
@@ -69,6 +70,8 @@ type link struct {
 	listing  bool        // it is asked for again: one at a time, so that no older answer comes last
 
 	saving sync.Mutex
+
+	legacy atomic.Bool // the server does not answer server/discover
 }
 
 // start begins to connect unless that is done, under way or not due; l.mu is held.
@@ -156,7 +159,7 @@ func (l *link) open(ctx context.Context, t target) (*connection, []toolserver.To
 
 	var conn *connection
 
-	conn, err := l.manager.dial(ctx, t, func() { l.changed() })
+	conn, err := l.manager.dial(ctx, t, func() { l.changed() }, &l.legacy)
 	if err != nil {
 		return nil, nil, "", err
 	}
