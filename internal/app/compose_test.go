@@ -293,7 +293,7 @@ func TestCompose_https(t *testing.T) {
 		require.Equal(t, "import public", site[1], "HTTPS alone, without metrics")
 	}
 
-	require.Contains(t, string(caddy), "respond @metrics 404")
+	require.Contains(t, string(caddy), "handle /metrics* {\n\t\trespond 404\n", "respond alone comes after other handles")
 	require.Contains(t, string(caddy), "header Strict-Transport-Security")
 
 	for _, upstream := range regexp.MustCompile(`(?m)(?:reverse_proxy|dynamic a) (\w+)[: ](\d+)`).FindAllStringSubmatch(string(caddy), -1) {
