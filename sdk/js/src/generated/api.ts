@@ -689,7 +689,10 @@ export interface paths {
         delete: operations["delete-mcp-server"];
         options?: never;
         head?: never;
-        /** Update a tool server */
+        /**
+         * Update a tool server
+         * @description Replaces the fields that it names. A change of transport, url, command, args or preset needs env and headers in clear, or {} to drop the stored ones: they do not follow to another receiver.
+         */
         patch: operations["change-mcp-server"];
         trace?: never;
     };
@@ -5586,7 +5589,7 @@ export interface components {
         Edge: {
             /** @description When it is taken; left out: always, or when no other is. */
             condition?: string;
-            /** @description Its id. It is 1 to 64 of A-Z, a-z, 0-9, _ and -. */
+            /** @description Its id, which nothing refers to. */
             id: string;
             /**
              * @description The kind; left out: control.
@@ -6953,7 +6956,7 @@ export interface components {
              * @description Why it ended.
              * @enum {string}
              */
-            finish_reason: "completed" | "awaiting_answer" | "interrupted" | "failed" | "max_steps" | "schema_mismatch" | "budget_exhausted" | "stuck_detected" | "context_overflow";
+            finish_reason: "completed" | "awaiting_answer" | "interrupted" | "failed" | "max_steps" | "schema_mismatch" | "budget_exhausted" | "stuck_detected" | "context_overflow" | "output_limit" | "content_filtered" | "empty_answer";
             /** @description Of a headless chat that completed. */
             result?: components["schemas"]["ChatResult"];
             /**
@@ -8231,12 +8234,18 @@ export interface components {
             [key: string]: unknown;
         };
         PermissionRuleBody: {
+            /** @description The only argument that the pattern is compared with; left out: what the call is about (docs/safety.md). */
+            argument?: string;
+            /** @description The call of the digest, for people. */
+            call?: string;
             /**
              * @description The decision about the call.
              * @enum {string}
              */
             decision: "allow" | "ask" | "deny";
-            /** @description What the main argument (command, path, URL) must look like, * for any text; empty: every call. Of the tool Network a domain, as example.org, *.example.org or example.org:8443. */
+            /** @description The rule matches exactly one call: the digest of its tool and arguments. An answer to a question for permission adds it. */
+            digest?: string;
+            /** @description What the call (its commands, its path, its arguments) must look like, * for any text; empty: every call. Of the tool Network a domain, as example.org, *.example.org or example.org:8443. */
             pattern?: string;
             /** @description A tool's name, * for any text, as mcp__files__*. Network: the rule is one of a domain that commands may connect to. */
             tool: string;
@@ -9778,6 +9787,8 @@ export interface components {
              * @description Model calls of one chat at most.
              */
             max_steps?: number | null;
+            /** @description Models that sub-agents can take besides that of their caller; left out: those that cost no more, and in unattended chats none. */
+            models_allowed?: string[] | null;
             /** @description The first rule that matches a tool call decides; no rule: it is allowed. */
             permissions?: components["schemas"]["PermissionRuleBody"][] | null;
             /** @description What becomes of questions that no user answers. {}: they wait. */
@@ -10103,6 +10114,8 @@ export interface components {
             mode: "planning" | "executing";
             /** @description The model that the next chat uses. */
             model: string;
+            /** @description Models that sub-agents can take besides that of their caller; left out: those that cost no more. */
+            models_allowed?: string[];
             /**
              * @description How far its commands reach into the network.
              * @enum {string}

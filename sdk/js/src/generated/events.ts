@@ -136,7 +136,7 @@ export interface components {
              * @description Why it ended.
              * @enum {string}
              */
-            finish_reason: "completed" | "awaiting_answer" | "interrupted" | "failed" | "max_steps" | "schema_mismatch" | "budget_exhausted" | "stuck_detected" | "context_overflow";
+            finish_reason: "completed" | "awaiting_answer" | "interrupted" | "failed" | "max_steps" | "schema_mismatch" | "budget_exhausted" | "stuck_detected" | "context_overflow" | "output_limit" | "content_filtered" | "empty_answer";
             /**
              * Format: int64
              * @description seq of the session's event before this one; 0 for the first that is kept.

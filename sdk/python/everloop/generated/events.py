@@ -279,7 +279,7 @@ class ChatEnd(TypedDict):
     error: NotRequired[ChatError]
     """Why it failed."""
     finish_reason: Literal["completed", "awaiting_answer", "interrupted", "failed", "max_steps", "schema_mismatch", "budget_exhausted",
-        "stuck_detected", "context_overflow"]
+        "stuck_detected", "context_overflow", "output_limit", "content_filtered", "empty_answer"]
     """Why it ended."""
     prev_seq: int
     """seq of the session's event before this one; 0 for the first that is kept."""

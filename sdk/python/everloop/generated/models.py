@@ -43,6 +43,8 @@ class AgentInstance(TypedDict):
     """Whether it has a runtime."""
     runtime_id: str
     """Its runtime."""
+    shared_with: list[Share]
+    """The production workspaces whose members may assign issues to it; for other users than its owner always empty."""
     skills: list[str]
     """Skills that its sessions are offered first."""
     status: Literal["idle", "working", "blocked", "error", "offline"]
@@ -50,7 +52,7 @@ class AgentInstance(TypedDict):
     updated_at: str
     """Time of the last change."""
     visibility: str
-    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
+    """Who sees it beside its owner: workspace, the members of the workspaces in shared_with; any other word, no other user."""
     workspace_id: str | None
     """Always null: it works in any workspace of its owner."""
 
@@ -61,7 +63,9 @@ class AgentInstanceChange(TypedDict):
     description: NotRequired[str | None]
     """The description."""
     env: NotRequired[dict[str, str] | None]
-    """Environment of the tools of its owner's sessions; never returned. A change replaces it."""
+    """Environment of the tools of its owner's sessions; never returned. Runs of issues get it as shared_with allows. A change replaces
+    it.
+    """
     instructions: NotRequired[str | None]
     """What the agent is to do; added to the system prompt."""
     max_concurrent_tasks: NotRequired[int | None]
@@ -72,9 +76,13 @@ class AgentInstanceChange(TypedDict):
     """Its name."""
     runtime_id: NotRequired[str | None]
     """Its runtime."""
+    shared_with: NotRequired[list[Share] | None]
+    """The production workspaces whose members may assign issues to it, of which its owner must be a member; default none. A change
+    replaces them.
+    """
     visibility: NotRequired[str | None]
-    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
-    no other user.
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces in shared_with; private and
+    any other word, no other user.
     """
 
 
@@ -1150,6 +1158,8 @@ class CreatedInstance(TypedDict):
     """Whether it has a runtime."""
     runtime_id: str
     """Its runtime."""
+    shared_with: list[Share]
+    """The production workspaces whose members may assign issues to it; for other users than its owner always empty."""
     skills: list[str]
     """Skills that its sessions are offered first."""
     status: Literal["idle", "working", "blocked", "error", "offline"]
@@ -1157,7 +1167,7 @@ class CreatedInstance(TypedDict):
     updated_at: str
     """Time of the last change."""
     visibility: str
-    """Who sees it beside its owner: workspace, the members of the workspaces; any other word, no other user."""
+    """Who sees it beside its owner: workspace, the members of the workspaces in shared_with; any other word, no other user."""
     workspace_id: str | None
     """Always null: it works in any workspace of its owner."""
 
@@ -1302,7 +1312,7 @@ class Edge(TypedDict):
     condition: NotRequired[str]
     """When it is taken; left out: always, or when no other is."""
     id: str
-    """Its id. It is 1 to 64 of A-Z, a-z, 0-9, _ and -."""
+    """Its id, which nothing refers to."""
     kind: NotRequired[Literal["control", "data", "error"]]
     """The kind; left out: control."""
     label: NotRequired[str]
@@ -1834,6 +1844,10 @@ class InstalledSkill(TypedDict):
 
 
 class InstantiateProdAgentRequest(TypedDict):
+    init_script_digest: NotRequired[str | None]
+    """For the agent of another user whose init script the caller has read: init_script_digest of the agent. It is needed once, and again
+    when the script changed.
+    """
     start_session: NotRequired[bool | None]
     """true: the instance gets a session of the caller at once, and its init script runs there."""
 
@@ -1849,6 +1863,21 @@ class Instantiated(TypedDict):
     """Its first session, of the caller; null: start_session was not set."""
     status: Literal["idle", "working", "blocked", "error", "offline"]
     """What it is doing."""
+
+
+class Invitation(TypedDict):
+    created_at: str
+    """Creation time."""
+    id: str
+    """The invitation."""
+    invited_by: str
+    """The name of the member who invites."""
+    role: Literal["owner", "admin", "member", "viewer"]
+    """The role that the user gets."""
+    workspace_id: str
+    """The production workspace."""
+    workspace_name: str
+    """The name of the production workspace."""
 
 
 class Issue(TypedDict):
@@ -2141,6 +2170,13 @@ class ItemsComment(TypedDict):
     """Total number of entries."""
 
 
+class ItemsInvitation(TypedDict):
+    items: list[Invitation]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
 class ItemsIssueRun(TypedDict):
     items: list[IssueRun]
     """The entries of this page."""
@@ -2182,7 +2218,7 @@ class LastEnd(TypedDict):
     error: NotRequired[ChatError]
     """Why it failed."""
     finish_reason: Literal["completed", "awaiting_answer", "interrupted", "failed", "max_steps", "schema_mismatch", "budget_exhausted",
-        "stuck_detected", "context_overflow"]
+        "stuck_detected", "context_overflow", "output_limit", "content_filtered", "empty_answer"]
     """Why it ended."""
     result: NotRequired[ChatResult]
     """Of a headless chat that completed."""
@@ -2597,7 +2633,9 @@ class NewAgentInstance(TypedDict):
     description: NotRequired[str | None]
     """The description."""
     env: NotRequired[dict[str, str] | None]
-    """Environment of the tools of its owner's sessions; never returned. A change replaces it."""
+    """Environment of the tools of its owner's sessions; never returned. Runs of issues get it as shared_with allows. A change replaces
+    it.
+    """
     instructions: NotRequired[str | None]
     """What the agent is to do; added to the system prompt."""
     max_concurrent_tasks: NotRequired[int | None]
@@ -2608,9 +2646,13 @@ class NewAgentInstance(TypedDict):
     """Its name."""
     runtime_id: str
     """Its runtime."""
+    shared_with: NotRequired[list[Share] | None]
+    """The production workspaces whose members may assign issues to it, of which its owner must be a member; default none. A change
+    replaces them.
+    """
     visibility: NotRequired[str | None]
-    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces; private and any other word,
-    no other user.
+    """Who sees it beside its owner: workspace (the default; also when empty), the members of the workspaces in shared_with; private and
+    any other word, no other user.
     """
 
 
@@ -2686,7 +2728,7 @@ class NewMemberBody(TypedDict):
     role: NotRequired[Literal["owner", "admin", "member", "viewer", None]]
     """The role; default member."""
     user_id: str
-    """The user: the id, or the user name."""
+    """The user: the id, or the exact user name."""
 
 
 class NewMemoryBody(TypedDict):
@@ -3068,11 +3110,17 @@ class PendingQuestionRef(TypedDict):
 
 
 class PermissionRuleBody(TypedDict):
+    argument: NotRequired[str]
+    """The only argument that the pattern is compared with; left out: what the call is about (docs/safety.md)."""
+    call: NotRequired[str]
+    """The call of the digest, for people."""
     decision: Literal["allow", "ask", "deny"]
     """The decision about the call."""
+    digest: NotRequired[str]
+    """The rule matches exactly one call: the digest of its tool and arguments. An answer to a question for permission adds it."""
     pattern: NotRequired[str]
-    """What the main argument (command, path, URL) must look like, * for any text; empty: every call. Of the tool Network a domain, as
-    example.org, *.example.org or example.org:8443.
+    """What the call (its commands, its path, its arguments) must look like, * for any text; empty: every call. Of the tool Network a
+    domain, as example.org, *.example.org or example.org:8443.
     """
     tool: str
     """A tool's name, * for any text, as mcp__files__*. Network: the rule is one of a domain that commands may connect to."""
@@ -3199,6 +3247,8 @@ class ProdAgent(TypedDict):
 class ProdAgentBody(TypedDict):
     agent: ProdAgent
     """The production agent."""
+    init_script_digest: str
+    """The SHA-256 of its init script, in hexadecimal; empty: it has none."""
     provider: str
     """The provider of the runtimes of its instances."""
     runtime: AgentRuntime | None
@@ -3989,6 +4039,13 @@ class ScheduledTaskChangeQuestionPolicy(TypedDict):
     """Seconds after which on_timeout answers; left out: a question waits."""
 
 
+class ScriptConsent(TypedDict):
+    init_script_digest: NotRequired[str | None]
+    """For the agent of another user whose init script the caller has read: init_script_digest of the agent. It is needed once, and again
+    when the script changed.
+    """
+
+
 class SearchResults(TypedDict):
     results: list[SkillHit]
     """The results, best match first."""
@@ -4105,6 +4162,8 @@ class SessionSetupBody(TypedDict):
     """Environment buckets that reach its tools besides default and that of its solution."""
     max_steps: NotRequired[int | None]
     """Model calls of one chat at most."""
+    models_allowed: NotRequired[list[str] | None]
+    """Models that sub-agents can take besides that of their caller; left out: those that cost no more, and in unattended chats none."""
     permissions: NotRequired[list[PermissionRuleBody] | None]
     """The first rule that matches a tool call decides; no rule: it is allowed."""
     question_policy: NotRequired[QuestionPolicyBody]
@@ -4323,6 +4382,8 @@ class SetupBody(TypedDict):
     """The mode of the agent."""
     model: str
     """The model that the next chat uses."""
+    models_allowed: NotRequired[list[str]]
+    """Models that sub-agents can take besides that of their caller; left out: those that cost no more."""
     network: Literal["none", "rules", "public"]
     """How far its commands reach into the network."""
     permissions: list[PermissionRuleBody]
@@ -4352,6 +4413,15 @@ class SetupMCPServer(TypedDict):
     """Its scope."""
     transport: Literal["stdio", "http"]
     """The transport."""
+
+
+class Share(TypedDict):
+    secrets: NotRequired[bool]
+    """Whether its runs there get the environment of the instance and of its owner, although other members steer them. Values are masked
+    in results.
+    """
+    workspace_id: str
+    """The production workspace."""
 
 
 class ShareFileRequest(TypedDict):
@@ -5304,15 +5374,17 @@ class WorkspaceMembership(TypedDict):
     created_at: str
     """Time at which they joined."""
     email: str
-    """The address; empty: none."""
+    """The address; empty: none, or not a member yet."""
     id: str
-    """The membership."""
+    """The membership, or the invitation."""
     name: str
-    """The name, else the user name."""
+    """The name, else the user name; while invited, the id or user name that was given."""
     role: Literal["owner", "admin", "member", "viewer"]
     """The role."""
+    state: Literal["member", "invited"]
+    """invited: the user has not accepted the invitation."""
     user_id: str
-    """The user."""
+    """The user; while invited, the id or user name that was given."""
 
 
 class WorkspaceSettings(TypedDict):

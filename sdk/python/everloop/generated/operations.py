@@ -16,6 +16,27 @@ class Api:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    async def accept_invitation(
+        self,
+        invitation_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.ProdWorkspace:
+        """Accept an invitation. POST /api/invitations/{invitation_id}/accept"""
+        answer: models.ProdWorkspace = await self._transport.json(
+            "POST",
+            "/api/invitations/{invitation_id}/accept",
+            {"invitation_id": invitation_id},
+            None,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
     async def answer_inbox(
         self,
         question_id: str,
@@ -730,6 +751,27 @@ class Api:
             "/api/webhooks",
             {},
             body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
+    async def decline_invitation(
+        self,
+        invitation_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.OkBody:
+        """Decline an invitation. POST /api/invitations/{invitation_id}/decline"""
+        answer: models.OkBody = await self._transport.json(
+            "POST",
+            "/api/invitations/{invitation_id}/decline",
+            {"invitation_id": invitation_id},
+            None,
             {},
             timeout,
             headers,
@@ -2704,6 +2746,24 @@ class Api:
         )
         return answer
 
+    async def list_invitations(
+        self,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ItemsInvitation:
+        """List the caller's open invitations to production workspaces, newest first. GET /api/invitations"""
+        answer: models.ItemsInvitation = await self._transport.json(
+            "GET",
+            "/api/invitations",
+            {},
+            None,
+            {},
+            timeout,
+            headers,
+        )
+        return answer
+
     async def list_issue_comments(
         self,
         workspace_id: str,
@@ -2933,6 +2993,27 @@ class Api:
             {"workspace_id": workspace_id},
             None,
             {"limit": limit, "offset": offset},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def list_prod_workspace_invitations(
+        self,
+        workspace_id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ItemsWorkspaceMembership:
+        """List the invitations to a production workspace that were not accepted, oldest first. GET
+        /api/prod_workspaces/{workspace_id}/invitations
+        """
+        answer: models.ItemsWorkspaceMembership = await self._transport.json(
+            "GET",
+            "/api/prod_workspaces/{workspace_id}/invitations",
+            {"workspace_id": workspace_id},
+            None,
+            {},
             timeout,
             headers,
         )
@@ -3674,7 +3755,9 @@ class Api:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> models.OkBody:
-        """Remove a member from a production workspace, or leave it. DELETE /api/prod_workspaces/{workspace_id}/members/{user_id}"""
+        """Remove a member from a production workspace, leave it, or withdraw an invitation. DELETE
+        /api/prod_workspaces/{workspace_id}/members/{user_id}
+        """
         answer: models.OkBody = await self._transport.json(
             "DELETE",
             "/api/prod_workspaces/{workspace_id}/members/{user_id}",
@@ -4215,7 +4298,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> models.WorkspaceMembership:
-        """Add a member to a production workspace, or give one another role. POST /api/prod_workspaces/{workspace_id}/members"""
+        """Invite a user to a production workspace, or give a member another role. POST /api/prod_workspaces/{workspace_id}/members"""
         answer: models.WorkspaceMembership = await self._transport.json(
             "POST",
             "/api/prod_workspaces/{workspace_id}/members",
@@ -4375,6 +4458,7 @@ class Api:
     async def start_prod_agent_session(
         self,
         record_id: str,
+        body: models.ScriptConsent | None = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
@@ -4385,7 +4469,7 @@ class Api:
             "POST",
             "/api/prod_agents/{record_id}/start-session",
             {"record_id": record_id},
-            None,
+            body,
             {},
             timeout,
             headers,
