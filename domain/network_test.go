@@ -157,7 +157,9 @@ func FuzzParseNetworkRule(f *testing.F) {
 func TestNewNetworkRule_belowPublicSuffix(t *testing.T) {
 	t.Parallel()
 
-	for _, wide := range []string{"*.co.uk", "*.github.io", "*.s3.amazonaws.com", "*.GitHub.io.", "*.github.io:8443", "*.pages.dev", "*.com.br"} {
+	for _, wide := range []string{
+		"*.co.uk", "*.github.io", "*.s3.amazonaws.com", "*.GitHub.io.", "*.github.io:8443", "*.pages.dev", "*.com.br",
+	} {
 		_, err := NewNetworkRule(wide, PermissionAllow)
 		require.ErrorContains(t, err, "anyone can have a name below", wide)
 
@@ -165,7 +167,9 @@ func TestNewNetworkRule_belowPublicSuffix(t *testing.T) {
 		require.NoError(t, err, "a rule that denies may be wide")
 	}
 
-	for _, narrow := range []string{"*.example.org", "*.ann.github.io", "ann.github.io", "github.io", "*.example.co.uk", "raw.githubusercontent.com"} {
+	for _, narrow := range []string{
+		"*.example.org", "*.ann.github.io", "ann.github.io", "github.io", "*.example.co.uk", "raw.githubusercontent.com",
+	} {
 		_, err := NewNetworkRule(narrow, PermissionAllow)
 		require.NoError(t, err, narrow)
 	}

@@ -12,7 +12,7 @@ const maxPictureBytes = 16 << 20
 
 // Texts that stand for images which are left out.
 const (
-	refusedByServer = "the model server refused it. Tell the user if it matters"
+	refusedByServer = "the model server refused it. Report it to the user if it matters"
 	tooManyBytes    = "the prompt has newer ones"
 )
 

@@ -49,15 +49,16 @@ func (a *UsersAPI) Register(r *httpx.Server) {
 		Example: `{"username": "eve", "name": "Eve", "email": "eve@example.org"}`,
 	}, a.createUser)
 	httpx.Register(r, httpx.Operation{
-		ID:          "delete-user",
-		Method:      fiber.MethodDelete,
-		Path:        "/api/admin/users/{user_id}",
-		Tag:         "Administration",
-		Summary:     "Deactivate a user and revoke all API keys",
-		Description: "The account is deactivated but kept for references. Its chats, queued messages, background tasks and runs are stopped.",
-		Scope:       auth.Admin,
-		Audit:       "user.delete",
-		Errors:      httpx.Codes{404: "user_not_found", 409: "last_administrator"},
+		ID:      "delete-user",
+		Method:  fiber.MethodDelete,
+		Path:    "/api/admin/users/{user_id}",
+		Tag:     "Administration",
+		Summary: "Deactivate a user and revoke all API keys",
+		Description: "The account is deactivated but kept for references. Its chats, queued messages, background tasks and " +
+			"runs are stopped.",
+		Scope:  auth.Admin,
+		Audit:  "user.delete",
+		Errors: httpx.Codes{404: "user_not_found", 409: "last_administrator"},
 	}, a.deleteUser)
 }
 

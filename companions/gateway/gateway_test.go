@@ -376,6 +376,7 @@ func TestService_stream_silence(t *testing.T) {
 			one(url, idle),
 			20*time.Millisecond,
 		).chat(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
+
 		return text
 	})
 	require.Contains(t, text, ": keep-alive\n\n")

@@ -13,13 +13,17 @@ func TestSeparate(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"one":                {"hello", []string{"hello"}},
-		"empty":              {"", []string{""}},
-		"paragraphs":         {"a\n\nb", []string{"a\n\nb"}},
-		"reminder before":    {"<system-reminder>x\n\ny</system-reminder>\n\nhello", []string{"<system-reminder>x\n\ny</system-reminder>", "hello"}},
-		"reminder after":     {"hello\n\n<system-reminder>x</system-reminder>", []string{"hello", "<system-reminder>x</system-reminder>"}},
-		"after a script":     {"a[[script]]{}[[/script]]\n\nb", []string{"a[[script]]{}[[/script]]", "b"}},
-		"two scripts":        {"[[script]]1[[/script]]\n\n[[script]]2[[/script]]", []string{"[[script]]1[[/script]]", "[[script]]2[[/script]]"}},
+		"one":        {"hello", []string{"hello"}},
+		"empty":      {"", []string{""}},
+		"paragraphs": {"a\n\nb", []string{"a\n\nb"}},
+		"reminder before": {
+			"<system-reminder>x\n\ny</system-reminder>\n\nhello", []string{"<system-reminder>x\n\ny</system-reminder>", "hello"},
+		},
+		"reminder after": {"hello\n\n<system-reminder>x</system-reminder>", []string{"hello", "<system-reminder>x</system-reminder>"}},
+		"after a script": {"a[[script]]{}[[/script]]\n\nb", []string{"a[[script]]{}[[/script]]", "b"}},
+		"two scripts": {
+			"[[script]]1[[/script]]\n\n[[script]]2[[/script]]", []string{"[[script]]1[[/script]]", "[[script]]2[[/script]]"},
+		},
 		"a page to read":     {"a[[script]]{}[[/script]]\n\n<page url=\"x\">b", []string{"a[[script]]{}[[/script]]\n\n<page url=\"x\">b"}},
 		"text with a script": {"a [[script]]{}[[/script]] b", []string{"a [[script]]{}[[/script]] b"}},
 	} {

@@ -97,6 +97,7 @@ func (s Schema) create(ctx context.Context, db *sql.DB) (err error) {
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, s.Name).Scan(&exists); err != nil {
 		return err
 	}
+
 	if !exists {
 		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+s.Name); err != nil {
 			return err

@@ -111,7 +111,8 @@ func TestDecide_commandsOfScripts(t *testing.T) {
 		"ls", "echo rm x", `echo "rm x"`, "echo 'a; rm x; b'", "echo a # ; rm x", "git rm-x", "rmdir x", "cat <<'EOF'\nrm x\nEOF",
 		"grep 'rm ' file | wc -l", "echo $HOME", `for f in *.go; do echo "$f"; done`, "command -v rm", "x=rm",
 		"bash --version", "bash script.sh",
-		"timeout 5 ls", "env A=1 ls", "xargs -n 1 echo", "find . -name '*.go'", "[ -f x ] && ls", "cat {a,b}", "go test ./... 2>&1 | tail -5",
+		"timeout 5 ls", "env A=1 ls", "xargs -n 1 echo", "find . -name '*.go'", "[ -f x ] && ls", "cat {a,b}",
+		"go test ./... 2>&1 | tail -5",
 	} {
 		require.Equal(t, allow, command(t, rules, script), script)
 	}
@@ -209,7 +210,8 @@ func TestDecide_paths(t *testing.T) {
 			rules := []domain.PermissionRule{{Tool: tool, Pattern: pattern, Decision: deny}}
 
 			for _, path := range []string{
-				"prod/x", "./prod/x", "/workspace/prod/x", "/workspace/./prod/x", "/workspace/a/../prod/x", "a/../prod//x", "../workspace/prod/x",
+				"prod/x", "./prod/x", "/workspace/prod/x", "/workspace/./prod/x", "/workspace/a/../prod/x", "a/../prod//x",
+				"../workspace/prod/x",
 				"link/x", "src/up", " prod/x", "src/../link/x",
 			} {
 				require.Equal(t, deny, judge(rules, tool, map[string]any{"file_path": path, "content": "y"}), path)
@@ -392,7 +394,8 @@ func TestDecide_hostileScripts(t *testing.T) {
 
 	for _, script := range []string{
 		strings.Repeat("(", 50_000), strings.Repeat("(", 50_000) + strings.Repeat(")", 50_000), strings.Repeat("$(", 50_000),
-		strings.Repeat("if ", 33_000), strings.Repeat("env ", 25_000), strings.Repeat("env --x ", 12_000), strings.Repeat("strace ", 14_000),
+		strings.Repeat("if ", 33_000), strings.Repeat("env ", 25_000), strings.Repeat("env --x ", 12_000),
+		strings.Repeat("strace ", 14_000),
 		strings.Repeat("a;", 50_000), strings.Repeat("a$x ", 25_000), "eval " + strings.Repeat("'", 99_000), strings.Repeat("`", 99_999),
 		strings.Repeat("env --x strace ", 10), strings.Repeat("\\", 99_999), strings.Repeat("${x:-", 20_000),
 	} {
@@ -405,6 +408,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add("a${x} {b,c} 'd", "*a*\x00")
 	f.Fuzz(func(t *testing.T, script, pattern string) {
 		raw, _ := json.Marshal(map[string]string{"command": script})
+
 		for _, tool := range []string{"Bash", "mcp__x"} {
 			rules := []domain.PermissionRule{{Tool: "*", Pattern: pattern, Decision: ask}}
 			permission.Decide(rules, permission.Call{Tool: tool, Arguments: raw})

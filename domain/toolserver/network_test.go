@@ -26,19 +26,33 @@ func TestRecord_Refusal(t *testing.T) {
 		policy domain.NetworkPolicy
 		want   string
 	}{
-		"none":              {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkNone, nil), noNetwork},
-		"no policy":         {"https://tools.example.org/mcp", domain.NetworkPolicy{}, noNetwork},
-		"no rule":           {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, nil), ""},
-		"public":            {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkPublic, nil), ""},
-		"another port":      {"https://tools.example.org:8443/mcp", domain.NewNetworkPolicy(domain.NetworkRules, nil), ""},
-		"allow":             {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "allow")), ""},
-		"deny":              {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "deny")), denied},
-		"deny below":        {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("*.example.org", "deny")), denied},
-		"deny another":      {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("example.org", "deny")), ""},
-		"deny, other port":  {"https://tools.example.org:8443/", domain.NewNetworkPolicy(domain.NetworkPublic, rule("tools.example.org", "deny")), denied},
-		"deny all":          {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkPublic, rule("", "deny")), noNetwork},
-		"deny, other case":  {"https://TOOLS.example.org./", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "deny")), denied},
-		"deny an address":   {"http://93.184.215.14/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("93.184.215.14", "deny")), denied},
+		"none":         {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkNone, nil), noNetwork},
+		"no policy":    {"https://tools.example.org/mcp", domain.NetworkPolicy{}, noNetwork},
+		"no rule":      {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, nil), ""},
+		"public":       {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkPublic, nil), ""},
+		"another port": {"https://tools.example.org:8443/mcp", domain.NewNetworkPolicy(domain.NetworkRules, nil), ""},
+		"allow": {
+			"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "allow")), "",
+		},
+		"deny": {
+			"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "deny")), denied,
+		},
+		"deny below": {
+			"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("*.example.org", "deny")), denied,
+		},
+		"deny another": {
+			"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("example.org", "deny")), "",
+		},
+		"deny, other port": {
+			"https://tools.example.org:8443/", domain.NewNetworkPolicy(domain.NetworkPublic, rule("tools.example.org", "deny")), denied,
+		},
+		"deny all": {"https://tools.example.org/mcp", domain.NewNetworkPolicy(domain.NetworkPublic, rule("", "deny")), noNetwork},
+		"deny, other case": {
+			"https://TOOLS.example.org./", domain.NewNetworkPolicy(domain.NetworkRules, rule("tools.example.org", "deny")), denied,
+		},
+		"deny an address": {
+			"http://93.184.215.14/mcp", domain.NewNetworkPolicy(domain.NetworkRules, rule("93.184.215.14", "deny")), denied,
+		},
 		"host of no domain": {"http://0x7f.1/mcp", domain.NewNetworkPolicy(domain.NetworkPublic, nil), "its URL cannot be used"},
 	} {
 		server := domain.MCPServer{Name: "s", Transport: toolserver.HTTP, URL: c.url}

@@ -241,6 +241,7 @@ func (l *Log) next(ctx context.Context, closed []generation) error {
 		}
 
 		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
+
 		config = before.config
 		if limit, _ := strconv.ParseInt(config.Metadata[metaBytes], 10, 64); limit > 0 {
 			config.MaxBytes = limit

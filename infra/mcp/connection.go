@@ -121,6 +121,7 @@ func (m *Manager) open(
 		var o opened
 
 		client.AddSendingMiddleware(discover(probe, &o.discovery))
+
 		o.session, o.err = client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 		result <- o
 	}()

@@ -406,6 +406,7 @@ func TestCall_sessionForgotten(t *testing.T) {
 			w.manager.Close()
 			mu.Lock()
 			defer mu.Unlock()
+
 			require.Contains(t, deleted, "s1", "the old session is ended")
 		})
 	}

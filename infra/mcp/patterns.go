@@ -20,6 +20,7 @@ func withoutPatterns(schema any) bool {
 		for keyword, value := range node {
 			if withoutPatternsOf(keyword, value) {
 				removed = true
+
 				loosen(node, keyword)
 			}
 		}

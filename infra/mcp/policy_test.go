@@ -86,6 +86,7 @@ func TestManager_followsNetworkPolicy(t *testing.T) {
 
 			trusted := func(s *toolserver.Record) { s.Trusted = true }
 			ofService := func(s *toolserver.Record) { s.Scope = toolserver.OfService }
+
 			w.add(domain.MCPServer{Name: "mine", Transport: toolserver.HTTP, URL: front.URL}, trusted)
 			w.add(domain.MCPServer{Name: "shared", Transport: toolserver.HTTP, URL: front.URL}, trusted, ofService)
 

@@ -223,13 +223,18 @@ func TestDial_versionsOverHTTP(t *testing.T) {
 		},
 		"unknown method answered with a page": func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("<html>")) },
 		"unknown method accepted":             func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusAccepted) },
-		"unknown method fails":                func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusInternalServerError) },
+		"unknown method fails": func(rw http.ResponseWriter,
+			_ *http.Request,
+		) {
+			rw.WriteHeader(http.StatusInternalServerError)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			w := newEnv(t)
 			_, handler := sdkServer("2025-11-25")
+
 			w.http("web", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {

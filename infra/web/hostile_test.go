@@ -359,7 +359,8 @@ func TestClient_Destination(t *testing.T) {
 
 	for raw, want := range map[string]string{
 		"https://Example.org./x": "example.org:443", "http://example.org:8080": "example.org:8080", "http://wiki.corp/": "wiki.corp:80",
-		"http://127.0.0.1:8080/pages/a": "127.0.0.1:8080", "http://10.1.2.3/": "10.1.2.3:80", "https://[2606:4700::1111]/": "2606:4700::1111:443",
+		"http://127.0.0.1:8080/pages/a": "127.0.0.1:8080", "http://10.1.2.3/": "10.1.2.3:80",
+		"https://[2606:4700::1111]/": "2606:4700::1111:443",
 	} {
 		host, port, err := c.Destination(raw)
 		require.NoError(t, err, raw)

@@ -102,8 +102,11 @@ func (d composeDatabase) requireSeparated(t *testing.T) {
 	}
 
 	for role, statements := range map[string][]string{
-		"app":      {"SELECT * FROM identity.users", "SELECT * FROM registry.goose_db_version"},
-		"identity": {"SELECT * FROM public.users", "SELECT * FROM registry.goose_db_version", "CREATE SCHEMA everloop_app", "CREATE TABLE public.x ()"},
+		"app": {"SELECT * FROM identity.users", "SELECT * FROM registry.goose_db_version"},
+		"identity": {
+			"SELECT * FROM public.users", "SELECT * FROM registry.goose_db_version", "CREATE SCHEMA everloop_app",
+			"CREATE TABLE public.x ()",
+		},
 		"registry": {"SELECT * FROM public.users", "SELECT * FROM identity.users"},
 		"temporal": {"SELECT * FROM public.sessions", "SELECT * FROM identity.users", "UPDATE users SET administrator = true"},
 	} {

@@ -134,7 +134,8 @@ func TestCompose_services(t *testing.T) {
 
 	// No secret has a default, and none is shown where it is used.
 	for _, name := range []string{
-		"POSTGRES_PASSWORD", "POSTGRES_APP_PASSWORD", "POSTGRES_IDENTITY_PASSWORD", "POSTGRES_REGISTRY_PASSWORD", "POSTGRES_TEMPORAL_PASSWORD",
+		"POSTGRES_PASSWORD", "POSTGRES_APP_PASSWORD", "POSTGRES_IDENTITY_PASSWORD", "POSTGRES_REGISTRY_PASSWORD",
+		"POSTGRES_TEMPORAL_PASSWORD",
 		"POSTGRES_BACKUP_PASSWORD", "TEMPORAL_KEY", "NATS_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY", "GATEWAY_KEY",
 	} {
 		uses := regexp.MustCompile(`\$\{`+name+`[^}]*\}`).FindAllString(text, -1)
@@ -159,7 +160,8 @@ func TestCompose_separatesRoles(t *testing.T) {
 	file, text := readCompose(t, "docker-compose.yml")
 
 	for name, role := range map[string]string{
-		"api": "app", "worker": "app", "migrate": "app", "identity": "identity", "registry": "registry", "temporal": "temporal", "backup": "backup",
+		"api": "app", "worker": "app", "migrate": "app", "identity": "identity", "registry": "registry", "temporal": "temporal",
+		"backup": "backup",
 	} {
 		environment := file.Services[name].Environment
 		require.Contains(t, *environment["DATABASE_URL"], "postgres://everloop_"+role+"@", name)

@@ -70,6 +70,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 	}
 
 	d.Outbound, d.Policies = s.SandboxNetwork, b
+
 	d.Limits = s.toolLimits()
 	if s.SearchURL != "" {
 		if d.Search, err = search.New(search.Config{BaseURL: s.SearchURL, Demo: s.demoSearch}); err != nil {

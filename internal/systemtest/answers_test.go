@@ -362,6 +362,7 @@ func TestModelFaults_paid(t *testing.T) {
 			require.Equal(t, 1, ends)
 			mu.Lock()
 			defer mu.Unlock()
+
 			require.LessOrEqual(t, paid[name], 4, "answers")
 		})
 	}

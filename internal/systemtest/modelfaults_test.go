@@ -199,7 +199,7 @@ func withTools(answer func(http.ResponseWriter, request)) func(http.ResponseWrit
 func faultCases() map[string]faultCase {
 	cases := map[string]faultCase{}
 	for _, status := range []int{
-		400, 401, 402, 403, 405, 406, 410, 411, 412, 413, 414, 415,
+		400, 401, 403, 405, 406, 410, 411, 412, 414, 415,
 		417, 418, 421, 422, 423, 424, 426, 428, 431, 451,
 	} {
 		cases[fmt.Sprintf("status %d", status)] = final(refuse(status, "", "no"))
@@ -211,6 +211,8 @@ func faultCases() map[string]faultCase {
 
 	for name, c := range map[string]faultCase{
 		"status 204": final(func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusNoContent) }),
+		"status 402": {answer: refuse(402, "", "no"), reason: "failed", code: "model_quota_exhausted", most: 1},
+		"status 413": {answer: refuse(413, "", "no"), reason: "context_overflow", code: "context_overflow", most: 2},
 		"status 404": {answer: refuse(404, "model_not_found", "no such model"), reason: "failed", code: "unknown_model", most: 1},
 		"retry-after beyond the limit": {answer: func(w http.ResponseWriter, _ request) {
 			w.Header().Set("Retry-After", "3600")

@@ -73,6 +73,7 @@ func TestChat_refusedImages(t *testing.T) {
 	s.awaitEnd(session, s.sendImage(session, "look", "good.png").ChatID)
 	s.awaitEnd(session, s.sendImage(session, "look", "bad.png").ChatID)
 	require.Equal(t, "completed", s.talk(session, "and now")["finish_reason"])
+
 	prompts := server.prompts("one")
 	require.Len(t, prompts, 4)
 	require.Contains(t, prompts[3], pictureURL("good.png"))
@@ -82,6 +83,7 @@ func TestChat_refusedImages(t *testing.T) {
 	s.awaitEnd(session, s.sendImage(session, "look", "first.png").ChatID)
 	end := s.awaitEnd(session, s.sendImage(session, "look", "second.png").ChatID)
 	require.Equal(t, "completed", end["finish_reason"], end)
+
 	prompts = server.prompts("too large")
 	require.Contains(t, prompts[2], pictureURL("second.png"))
 	require.NotContains(t, prompts[2], pictureURL("first.png"))

@@ -139,6 +139,7 @@ func TestAnswer_alwaysByRestrictedKeyIsForSession(t *testing.T) {
 	key.Scopes = []string{"chat", "sessions:read"}
 
 	session := allowAlways(s, site, key)
+
 	require.EqualValues(t, 1, hits.Load())
 
 	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
@@ -239,6 +240,7 @@ func TestWebFetch_fetchesNamedAddresses(t *testing.T) {
 	)
 
 	before := hits.Load()
+
 	for _, changed := range []string{"/a?d=secret", "/a/secret", "/", "/found?x", "/ab"} {
 		asked := read(unnamed(site, obj{"calls": []obj{fetchOf(site + changed)}}, obj{"text": "done"}))
 		require.Equal(t, domain.CallAwaitingAnswer, asked.Status, changed)

@@ -64,6 +64,7 @@ type askedQuestion struct {
 // textOf is how questions read as a comment.
 func textOf(asked []askedQuestion, permission bool) string {
 	var lines []string
+
 	for _, q := range asked {
 		question := q.Question
 		if permission {
@@ -71,6 +72,7 @@ func textOf(asked []askedQuestion, permission bool) string {
 		}
 
 		lines = append(lines, question)
+
 		for _, option := range q.Options {
 			line := "- " + option.Label
 			if option.Description != "" {

@@ -133,17 +133,23 @@ func TestWebTools_followNetworkPolicy(t *testing.T) {
 		asks    string // domain; empty: no question
 		refused string // words of the result; empty: fetched
 	}{
-		"service without network":     {mode: domain.NetworkNone, url: namedPage, refused: "no network"},
-		"session without network":     {mode: domain.NetworkPublic, narrow: domain.NetworkNone, url: namedPage, refused: "no network"},
-		"new domain":                  {mode: domain.NetworkRules, url: "https://new.example/", asks: "new.example", refused: "no network rule"},
-		"allowed domain":              {mode: domain.NetworkRules, rules: allow, url: "https://new.example/"},
-		"denied domain":               {mode: domain.NetworkPublic, rules: deny, url: "https://new.example/", refused: "do not allow"},
-		"named address, denied":       {mode: domain.NetworkRules, rules: deny, url: namedPage, refused: "do not allow"},
-		"denied everything":           {mode: domain.NetworkPublic, rules: rules(domain.PermissionDeny, ""), url: namedPage, refused: "do not allow"},
-		"named address":               {mode: domain.NetworkRules, url: namedPage},
-		"named address with a suffix": {mode: domain.NetworkRules, url: namedPage + "?d=x", asks: "named.example", refused: "no network rule"},
-		"public":                      {mode: domain.NetworkPublic, url: "https://new.example/"},
-		"not public":                  {mode: domain.NetworkRules, rules: allow, url: "https://inside.test/", refused: "not on the public"},
+		"service without network": {mode: domain.NetworkNone, url: namedPage, refused: "no network"},
+		"session without network": {mode: domain.NetworkPublic, narrow: domain.NetworkNone, url: namedPage, refused: "no network"},
+		"new domain": {
+			mode: domain.NetworkRules, url: "https://new.example/", asks: "new.example", refused: "no network rule",
+		},
+		"allowed domain":        {mode: domain.NetworkRules, rules: allow, url: "https://new.example/"},
+		"denied domain":         {mode: domain.NetworkPublic, rules: deny, url: "https://new.example/", refused: "do not allow"},
+		"named address, denied": {mode: domain.NetworkRules, rules: deny, url: namedPage, refused: "do not allow"},
+		"denied everything": {
+			mode: domain.NetworkPublic, rules: rules(domain.PermissionDeny, ""), url: namedPage, refused: "do not allow",
+		},
+		"named address": {mode: domain.NetworkRules, url: namedPage},
+		"named address with a suffix": {
+			mode: domain.NetworkRules, url: namedPage + "?d=x", asks: "named.example", refused: "no network rule",
+		},
+		"public":     {mode: domain.NetworkPublic, url: "https://new.example/"},
+		"not public": {mode: domain.NetworkRules, rules: allow, url: "https://inside.test/", refused: "not on the public"},
 	} {
 		fetched := false
 		web := pages(func(context.Context, string) (tools.WebPage, error) { fetched = true; return anyPage, nil })

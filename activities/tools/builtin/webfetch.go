@@ -71,6 +71,7 @@ func (w webFetch) run(ctx context.Context, c *tools.Call) (tools.Result, error) 
 	defer stop()
 
 	page, err := w.web.Fetch(allowed, in.URL, func(next string) bool { return w.followed(ctx, c.Session.ID, next) })
+
 	if ctx.Err() != nil {
 		return tools.Result{}, context.Cause(ctx)
 	}

@@ -44,6 +44,7 @@ func documentText(at string, block gjson.Result) (string, *Invalid) {
 		return titled(title, textsOf(source.Get("content"))), nil
 	case "base64", "url", "file":
 		note := "[document"
+
 		for _, word := range []string{title, source.Get("media_type").String(), source.Get("url").String()} {
 			if word != "" {
 				note += " " + word

@@ -207,7 +207,8 @@ func share(ctx context.Context, tx pgx.Tx, ownerID, id string, with []prodagent.
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO agent_instance_shares (instance_id, workspace_id, secrets)
 			SELECT $1, workspace_id, $4 FROM prod_workspace_members WHERE workspace_id = $2 AND user_id = $3
-			ON     CONFLICT (instance_id, workspace_id) DO UPDATE SET secrets = excluded.secrets`, id, one.WorkspaceID, ownerID, one.Secrets)
+			ON     CONFLICT (instance_id, workspace_id) DO UPDATE SET secrets = excluded.secrets`,
+			id, one.WorkspaceID, ownerID, one.Secrets)
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ func TestStore_CreateAnnotation_limitHoldsInParallel(t *testing.T) {
 	create := func() error {
 		_, err := db.CreateAnnotation(ctx, annotation.Payload{ID: string(session.ID), SessionID: session.ID, IsSession: true}, ann.ID,
 			annotation.NewAnnotation{Kind: "bookmark", Labels: []string{}})
+
 		return err
 	}
 	require.NoError(t, create())

@@ -192,7 +192,8 @@ func (s *Store) ParkChat(ctx context.Context, in contract.ParkChatIn) (contract.
 		questions, allowed := 0, false
 		if found.State == domain.ChatStateRunning {
 			err := tx.QueryRow(ctx, `
-				SELECT (SELECT count(*) FROM questions WHERE chat_id = $1 AND state = 'open'), `+freed, in.ChatID).Scan(&questions, &allowed)
+				SELECT (SELECT count(*) FROM questions WHERE chat_id = $1 AND state = 'open'), `+freed, in.ChatID).
+				Scan(&questions, &allowed)
 			if err != nil {
 				return err
 			}

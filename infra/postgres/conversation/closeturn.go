@@ -143,7 +143,8 @@ var closeEntry = `
 	locked AS MATERIALIZED (
 		SELECT ` + sessions.WorkColumns + `, s.deleted_at FROM sessions s WHERE s.id = @session FOR UPDATE),
 	changed AS (
-		UPDATE entries e SET status = @status, blocks = @blocks, input_tokens = @input, prompt_tokens = nullif(@prompt::bigint, 0), output_tokens = @output,
+		UPDATE entries e SET status = @status, blocks = @blocks, input_tokens = @input,
+			prompt_tokens = nullif(@prompt::bigint, 0), output_tokens = @output,
 		       cache_read_tokens = @cache_read, cache_write_tokens = @cache_write, cost_nano = @cost,
 		       model = CASE WHEN @model = '' THEN model ELSE @model END, context_window = @window,
 		       duration_ms = @duration, failure_reason = nullif(@failure, ''), reasoning_field = @reasoning, ended_at = now(),
@@ -221,7 +222,8 @@ const addCalls = `,
 // addQuestions opens the questions of calls that ask the user.
 const addQuestions = `,
 	asked AS (
-		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop, guards, allows, files,
+		INSERT INTO questions (id, session_id, chat_id, entry_id, tool_call_id, loop_id, questions, asked_at, source_loop, guards,
+			allows, files,
 		                       expires_at, default_policy, escalate_at)
 		SELECT q.id, @session, @chat, changed.entry_id, q.call, @loop, q.questions, q.asked_at, q.source, nullif(q.guards, ''), q.allows,
 		       nullif(q.files, 'null'),

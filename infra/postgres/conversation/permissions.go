@@ -21,7 +21,8 @@ const permitted = `NOT EXISTS (SELECT 1 FROM questions g WHERE g.guards = t.id A
 // started. A sub-agent is reserved before it starts.
 const freed = `EXISTS (
 	SELECT 1 FROM questions g JOIN tool_calls t ON t.id = g.guards LEFT JOIN loops k ON k.id = t.id
-	WHERE  g.chat_id = $1 AND g.state = 'answered' AND t.status = 'pending' AND t.phase = 'queued' AND coalesce(k.state, 'reserved') = 'reserved'
+	WHERE  g.chat_id = $1 AND g.state = 'answered' AND t.status = 'pending' AND t.phase = 'queued'
+	AND    coalesce(k.state, 'reserved') = 'reserved'
 	AND    ` + permitted + `)`
 
 // ReadsOutside reports whether a call of the chat has a result from outside.

@@ -343,6 +343,7 @@ func TestOutbox_notesNoRowThatGotTheIDOfALostOne(t *testing.T) {
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
 	begun, release := hold(log, "lost")
+
 	emit(t, o, "s1", "lost")
 	<-begun
 
@@ -355,6 +356,7 @@ func TestOutbox_notesNoRowThatGotTheIDOfALostOne(t *testing.T) {
 	require.NoError(t, err)
 
 	running, end := context.WithCancel(t.Context())
+
 	release()
 	require.NoError(t, o.Published(t.Context(), "s1"))
 	end() // before it publishes what others left: Run notes what is published, and ends

@@ -341,6 +341,7 @@ func (s *Store) SyncSchedule(ctx context.Context, taskID string, apply func(cont
 			taskID,
 			claim.until,
 		)
+
 		return pg.Fault("update the schedule of a task", errors.Join(err, released))
 	}
 

@@ -42,7 +42,8 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 			CROSS JOIN LATERAL (
 				SELECT sequence, coalesce(prompt_tokens, input_tokens) AS tokens FROM entries
 				WHERE  branch_id = seen.branch_id AND loop_id = $2 AND sequence > coalesce((SELECT sequence FROM last), -1)
-				AND    sequence < least(seen.upto, $3) AND kind = 'message' AND status <> 'failed' AND coalesce(prompt_tokens, input_tokens) > 0
+				AND    sequence < least(seen.upto, $3) AND kind = 'message' AND status <> 'failed'
+				AND    coalesce(prompt_tokens, input_tokens) > 0
 				AND    NOT `+IsDeprecated("entries", branchOfLoop)+`
 				ORDER  BY sequence DESC LIMIT 1) n
 			ORDER  BY n.sequence DESC LIMIT 1),
