@@ -148,7 +148,7 @@ describe('what is refused', () => {
     const owner = await person();
     const { id } = await owner.rest.post('/api/prod_solution', { name: 'Two' });
     const save = (rest) => rest.call('PUT', dagOf(id), { base_version: 1, dag: review() });
-    const answers = await Promise.all([save(owner.rest), save(fixture.rest)]);
+    const answers = await Promise.all([save(owner.rest), save(owner.rest)]);
     assert.deepEqual(answers.map((a) => a.status).sort(), [200, 409]);
     const lost = answers.find((a) => a.status === 409).body;
     const now = await owner.rest.get(dagOf(id));
@@ -330,7 +330,9 @@ describe('assistance by an agent', () => {
     assert.match(dangling.result, /dangling_link, node orders, at nodes\[0\]\.links\[0\]\.target_id/);
     assert.equal(kept.result, 'The architecture is saved as version 3: 1 nodes.');
     const stored = await rest.get(architectureOf(id));
-    assert.deepEqual(stored.architecture.nodes, [{ id: 'orders', type: 'service', name: 'Orders', position: { x: 1, y: 2 } }]);
+    assert.deepEqual(stored.architecture.nodes, [{
+      id: 'orders', type: 'service', name: 'Orders', position: { x: 1, y: 2 }, links: [], refs: [], tags: [],
+    }]);
 
     // A second solution is bound: the model has to say which one it means.
     const other = await rest.post('/api/prod_solution', { name: 'Other', session_id: view.session, ai_assist: true });

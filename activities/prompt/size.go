@@ -196,17 +196,14 @@ func Spoken(t domain.TranscriptTurn) string {
 
 // farBelow is the fraction of an estimate below which a reported size is not believed: the
 // server has cut the prompt, or counts a part of it.
-const farBelow = 0.4
+const farBelow = 0.25
 
 // minCut is the estimate, in tokens, below which a report is believed whatever it says.
 const minCut = 2000
 
-// What shows that a server has cut a prompt, and does not count in another way: it reports
-// less than cutBelow of the estimate, and as much as a small context window holds.
-const (
-	cutBelow    = 0.25
-	minReported = 1000
-)
+// minReported is what the smallest context windows hold: a server that reports less than
+// this has not cut the prompt, but counts in a way of its own.
+const minReported = 1000
 
 // Reported compares what a server reports of a prompt with an estimate.
 type Reported struct {
@@ -235,8 +232,7 @@ func (s Sizes) Believe(p domain.Prompt, reported int64) Reported {
 
 	estimated, images := s.estimate(p)
 	if estimated >= minCut && float64(reported) < farBelow*float64(estimated) {
-		cut := reported >= minReported && float64(reported) < cutBelow*float64(estimated)
-		return Reported{Tokens: max(quick, int64(estimated)), Estimated: int64(estimated), Cut: cut}
+		return Reported{Tokens: max(quick, int64(estimated)), Estimated: int64(estimated), Cut: reported >= minReported}
 	}
 
 	if !images { // what a picture takes is not known

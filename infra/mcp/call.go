@@ -160,7 +160,8 @@ func inputNeeded(tool string, server domain.MCPServer, requests sdk.InputRequest
 	text := cleanText(oneLine(redact(strings.Join(wanted, "; "), server, true)), maxDescription)
 
 	return fmt.Sprintf("The tool server %s did not finish the call of %s, because it requests input, which is not supported. "+
-		"It requests %s. If the tool takes this as an argument, call it again with it; otherwise report it to the user.", server.Name, tool, text)
+		"It requests %s. If the tool takes this as an argument, call it again with it; otherwise report it to the user.",
+		server.Name, tool, text)
 }
 
 // codeRejected is how the SDK marks what its transport could not send.
