@@ -521,8 +521,8 @@ describe('a public link', () => {
     await fixture.rest.put('/api/env/buckets/shown', { env: { OTHER: bucket } });
     const view = await fixture.session({ env: { TOKEN: secret }, session_setup: { env_buckets: ['shown'] } });
     const id = view.session;
-    await view.run([{ type: 'text', text: steps({ thinking: `I think of ${secret}` },
-      bash('echo "$TOKEN $OTHER"'), { text: `It is ${secret} and ${bucket}, the key is ${fixture.server.key}.` }) },
+    await view.run([{ type: 'text', text: steps({ thinking: `I think of ${secret}`, ...bash('echo "$TOKEN $OTHER"') },
+      { text: `It is ${secret} and ${bucket}, the key is ${fixture.server.key}.` }) },
     { type: 'image_url', image_url: { url: `data:image/png;base64,${png.toString('base64')}` } }]);
     await view.run(steps(bash('echo "$TOKEN $OTHER"'), { text: 'seen' }));
     const [call1] = (await fixture.rest.messages(id)).flatMap((t) => t.tool_calls);

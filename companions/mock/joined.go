@@ -8,12 +8,11 @@ const (
 	scriptClose   = "[[/script]]"
 	reminderOpen  = "<system-reminder>"
 	reminderClose = "</system-reminder>"
-	pageOpen      = "<page url=" // a page that a question about it goes with
 	paragraph     = "\n\n"
 )
 
 // separate splits user messages that an agent has joined: chat templates of some models
-// refuse two in a row. Reminders and what ends with a script are messages again.
+// refuse two in a row. Reminders and messages with a script are messages again.
 func separate(messages []chatMessage) []chatMessage {
 	out := make([]chatMessage, 0, len(messages))
 
@@ -47,7 +46,9 @@ func firstMessage(text string) int {
 	}
 
 	end := len(text)
-	if i := strings.Index(text, scriptClose+paragraph); i >= 0 && !strings.HasPrefix(text[i:], scriptClose+paragraph+pageOpen) {
+	// What follows a script without one of its own, such as the outputs of other nodes,
+	// belongs to its message.
+	if i := strings.Index(text, scriptClose+paragraph); i >= 0 && strings.Contains(text[i:], scriptOpen) {
 		end = i + len(scriptClose)
 	}
 
