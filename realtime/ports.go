@@ -29,9 +29,6 @@ type Log interface {
 	// Kept says how far back the log is whole: it has every event from seq first on,
 	// and every event that was published at since or later.
 	Kept(ctx context.Context) (first uint64, since time.Time, err error)
-	// Missed reports whether an event that a client saw at a sequence is lost with the
-	// end of a generation.
-	Missed(seq uint64) bool
 }
 
 // State is what the database says of sessions.

@@ -173,8 +173,6 @@ func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint6
 		}
 	}
 
-	p.truncated = p.truncated || h.cfg.Log.Missed(after)
-
 	if p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq); err != nil {
 		return p, err
 	}

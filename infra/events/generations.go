@@ -1,7 +1,6 @@
 package events
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,17 +23,9 @@ const (
 	// metaAfter is the last sequence that the generation before had kept. The
 	// sequences between it and the base are lost.
 	metaAfter = "everloop_after"
-	// metaWhole is the base of the generation from which on the log is whole: this one's
-	// when the end of the one before is lost, an earlier one's when it may have been.
-	metaWhole = "everloop_whole"
-	// metaBytes is the limit of the size that a generation had before it was closed.
-	metaBytes = "everloop_max_bytes"
 	// metaLast is the last sequence of a generation that was closed.
 	metaLast = "everloop_last"
 )
-
-// closedRoom is room in a closed generation for the message that ends its tails.
-const closedRoom = 64 << 10
 
 // generation is one stream of the log. The log has one that is open, and takes
 // events, and closed ones before it, which are read until their events have aged.
@@ -43,7 +34,6 @@ type generation struct {
 	number int
 	base   uint64
 	after  uint64
-	whole  uint64
 	last   uint64 // math.MaxUint64 of the open one
 	msgs   uint64 // when it was looked at
 	config jetstream.StreamConfig
@@ -106,18 +96,6 @@ func (l *Log) olderThanGeneration(at time.Time) bool {
 	return len(list) > 1 && !at.IsZero() && at.UnixMicro() < int64(list[len(list)-1].base) //nolint:gosec // microseconds since 1970
 }
 
-// Missed reports whether an event that a client saw at a sequence is lost with the end
-// of a generation.
-func (l *Log) Missed(seq uint64) bool {
-	for _, g := range l.known() {
-		if g.number > 1 && g.after < seq && seq < g.base {
-			return true
-		}
-	}
-
-	return false
-}
-
 // lost reports whether a sequence that was acknowledged is in no generation.
 func (l *Log) lost(ctx context.Context, list []generation, seq uint64) (bool, error) {
 	for i, g := range list {
@@ -153,7 +131,7 @@ func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 
 		g := generation{name: info.Config.Name, number: 1, last: math.MaxUint64, msgs: info.State.Msgs, config: info.Config}
 
-		g.base, g.after, g.whole = number(info, metaBase), number(info, metaAfter), wholeFrom(info)
+		g.base, g.after = number(info, metaBase), number(info, metaAfter)
 		if match[1] != "" {
 			g.number, _ = strconv.Atoi(match[1])
 		}
@@ -180,25 +158,6 @@ func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 	return list, nil
 }
 
-// wholeFrom is the base of the generation from which on the log is whole.
-func wholeFrom(info *jetstream.StreamInfo) uint64 {
-	return cmp.Or(number(info, metaWhole), number(info, metaBase))
-}
-
-// admitLoss notes in the newest generation that the end of the one before is lost, if
-// this process has seen a number of that end.
-func (l *Log) admitLoss(ctx context.Context, info *jetstream.StreamInfo) error {
-	base, seen := number(info, metaBase), l.seen.Load()
-	if seen <= number(info, metaAfter) || seen >= base || wholeFrom(info) == base {
-		return nil
-	}
-
-	info.Config.Metadata = with(info.Config.Metadata, metaWhole, base)
-	_, err := l.js.UpdateStream(ctx, info.Config)
-
-	return err
-}
-
 func number(info *jetstream.StreamInfo, key string) uint64 {
 	n, _ := strconv.ParseUint(info.Config.Metadata[key], 10, 64) // 0 where it is not set
 	return n
@@ -210,12 +169,6 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	closed := info.Config
 	closed.Subjects = []string{l.closedSubject(closed.Name)}
 	closed.Metadata = with(closed.Metadata, metaLast, info.State.LastSeq)
-
-	if limit := closed.MaxBytes; limit > 0 { // the server reserves it for each stream
-		closed.Metadata = with(closed.Metadata, metaBytes, uint64(limit))
-		closed.MaxBytes = min(limit, int64(info.State.Bytes)+closedRoom) //nolint:gosec // below the limit
-	}
-
 	_, err := l.js.UpdateStream(ctx, closed)
 
 	return err
@@ -223,31 +176,14 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 
 // next creates the generation behind the closed ones of a list, or the first one.
 func (l *Log) next(ctx context.Context, closed []generation) error {
-	high := l.high.Load()
-	g := generation{name: l.cfg.Stream, number: 1, base: max(now(), high+1, l.cfg.Reserved+1)}
-	g.whole = g.base
+	g := generation{name: l.cfg.Stream, number: 1, base: max(now(), l.high.Load()+1)}
 	config := jetstream.StreamConfig{Replicas: l.cfg.Replicas, MaxAge: l.cfg.MaxAge, MaxBytes: l.cfg.MaxBytes, Duplicates: l.cfg.Duplicates}
 
 	if len(closed) > 0 {
 		before := closed[len(closed)-1]
-
 		g.number, g.after = before.number+1, before.last
-		if before.last < before.base { // it never had an event
-			g.after = before.after
-		}
-
-		if high <= before.last {
-			g.whole = before.whole
-		}
-
 		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
-
-		config = before.config
-		if limit, _ := strconv.ParseInt(config.Metadata[metaBytes], 10, 64); limit > 0 {
-			config.MaxBytes = limit
-		}
-
-		config = l.wanted(config)
+		config = l.wanted(before.config)
 
 		config.Replicas = before.config.Replicas // raised once the stream is there
 		if err := l.endTails(ctx, before); err != nil {
@@ -259,7 +195,7 @@ func (l *Log) next(ctx context.Context, closed []generation) error {
 	config.Description = "Events of all sessions; seq is the stream's sequence."
 	config.Storage, config.Retention, config.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	config.AllowDirect = true
-	config.Metadata = with(with(with(nil, metaBase, g.base), metaAfter, g.after), metaWhole, g.whole)
+	config.Metadata = with(with(nil, metaBase, g.base), metaAfter, g.after)
 	_, err := l.js.CreateStream(ctx, config)
 
 	return err

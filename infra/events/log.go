@@ -29,11 +29,8 @@ type Config struct {
 	// HighWater is the highest sequence that was ever saved outside the log: a
 	// log that ends before it has lost its end.
 	HighWater uint64
-	// Reserved is a number up to which sequences may have been given that no process has
-	// saved: a log that ends before it goes on above it.
-	Reserved uint64
-	Blobs    Blobs // bodies of events over 256 KiB
-	Logger   *slog.Logger
+	Blobs     Blobs // bodies of events over 256 KiB
+	Logger    *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -74,7 +71,6 @@ type Log struct {
 	js         jetstream.JetStream
 	cfg        Config
 	high       atomic.Uint64                // highest sequence known to this process
-	seen       atomic.Uint64                // the same, of those that an event had
 	gens       atomic.Pointer[[]generation] // as last seen, the oldest first
 	reconnects atomic.Uint64                // of the connection when the newest generation was last looked at
 	away       atomic.Int64                 // until then, in nanoseconds since 1970, deltas are refused
@@ -85,8 +81,7 @@ type Log struct {
 // stream that ends before HighWater lost its end, as after a power loss or when an
 // older copy of it was restored: it is closed, read until its events have aged, and
 // the log goes on in a stream of its own behind it, from the microseconds of now, so
-// that no number is given twice. So does one that ends before Reserved, of which nothing
-// may be lost: see Kept.
+// that no number is given twice.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -94,7 +89,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	}
 
 	l := &Log{nc: nc, js: js, cfg: cfg.withDefaults()}
-	l.see(cfg.HighWater)
+	l.high.Store(cfg.HighWater)
 
 	if err := l.ensure(ctx); err != nil {
 		return nil, err
@@ -166,26 +161,14 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 		return false, l.next(ctx, list)
 	}
 
-	switch last := info.State.LastSeq; {
-	case last < high:
+	if info.State.LastSeq < high {
 		l.cfg.Logger.Warn("event log lost its tail; continuing in a new generation at a higher sequence number",
-			"stream", info.Config.Name, "last", last, "high_water", high)
-
-		return false, l.close(ctx, info)
-	case last < l.cfg.Reserved:
-		l.cfg.Logger.Info("the event log may have lost its tail; continuing in a new generation at a higher sequence number",
-			"stream", info.Config.Name, "last", last, "reserved", l.cfg.Reserved)
+			"stream", info.Config.Name, "last", info.State.LastSeq, "high_water", high)
 
 		return false, l.close(ctx, info)
 	}
 
-	if err := l.admitLoss(ctx, info); err != nil {
-		return false, err
-	}
-
-	if l.raise(info.State.LastSeq); info.State.LastSeq >= number(info, metaBase) {
-		l.see(info.State.LastSeq)
-	}
+	l.raise(info.State.LastSeq)
 
 	return true, l.update(ctx, info.Config)
 }
@@ -263,18 +246,10 @@ func higher[T int64 | time.Duration](have, want T) T {
 }
 
 // raise notes that the log has reached seq.
-func (l *Log) raise(seq uint64) { raise(&l.high, seq) }
-
-// see notes that an event has seq.
-func (l *Log) see(seq uint64) {
-	l.raise(seq)
-	raise(&l.seen, seq)
-}
-
-func raise(mark *atomic.Uint64, seq uint64) {
+func (l *Log) raise(seq uint64) {
 	for {
-		have := mark.Load()
-		if seq <= have || mark.CompareAndSwap(have, seq) {
+		have := l.high.Load()
+		if seq <= have || l.high.CompareAndSwap(have, seq) {
 			return
 		}
 	}
@@ -285,70 +260,32 @@ func raise(mark *atomic.Uint64, seq uint64) {
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
 // Kept says how far back the log is whole: everything from seq first on is there,
-// and everything that was published at since or later. It reaches back over generations
-// that were made in case something was lost, and nothing was. Generations before those
+// and everything that was published at since or later. Generations before the newest
 // may hold earlier events.
 func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err error) {
 	if _, err := l.generations(ctx); err != nil {
 		return 0, time.Time{}, err
 	}
 
-	info, err := l.info(ctx, l.newest().name)
+	stream, err := l.js.Stream(ctx, l.newest().name)
 	if err != nil {
 		return 0, time.Time{}, domain.Unavailablef("event log", err)
 	}
 
-	first, since, dropped := kept(info)
-	whole := wholeFrom(info)
-
-	for _, g := range slices.Backward(l.known()) {
-		if dropped || g.base < whole {
-			break
-		}
-
-		if g.base >= first {
-			continue // the newest one
-		}
-
-		info, err := l.info(ctx, g.name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			break // it has aged
-		}
-
-		if err != nil {
-			return 0, time.Time{}, domain.Unavailablef("event log", err)
-		}
-
-		first, since, dropped = kept(info)
-	}
-
-	return first, since, nil
-}
-
-func (l *Log) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
-	stream, err := l.js.Stream(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-
-	return stream.CachedInfo(), nil
-}
-
-// kept says from where on a stream is whole, and whether it has dropped something.
-func kept(info *jetstream.StreamInfo) (first uint64, since time.Time, dropped bool) {
+	info := stream.CachedInfo()
 	first = info.State.FirstSeq
 	base := number(info, metaBase)
 
 	baseTime := time.UnixMicro(int64(base)).UTC() //nolint:gosec // microseconds since 1970 fit for 290,000 years
 	switch {
 	case first <= base:
-		return first, baseTime, false
+		return first, baseTime, nil // nothing was dropped yet
 	case info.State.Msgs > 0:
-		return first, info.State.FirstTime.UTC(), true
+		return first, info.State.FirstTime.UTC(), nil
 	case info.State.LastTime.After(baseTime):
-		return first, info.State.LastTime.UTC(), true // the last one has expired
+		return first, info.State.LastTime.UTC(), nil // the last one has expired
 	default:
-		return first, baseTime, true
+		return first, baseTime, nil
 	}
 }
 

@@ -193,7 +193,7 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 		return 0, err
 	case ack.Duplicate:
 		// The stream's leader knows the id, whatever a replica has.
-		l.see(ack.Sequence)
+		l.raise(ack.Sequence)
 		return ack.Sequence, nil
 	}
 
@@ -205,7 +205,7 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 			}
 		}
 
-		l.see(ack.Sequence)
+		l.raise(ack.Sequence)
 		l.away.Store(0)
 
 		return ack.Sequence, nil

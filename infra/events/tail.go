@@ -234,7 +234,7 @@ func (t *tail) receive(ctx context.Context, messages <-chan *nats.Msg, changes <
 func (t *tail) deliver(subject string, body []byte, seq uint64) {
 	session := t.log.sessionOf(subject)
 	t.position = seq
-	t.log.see(seq)
+	t.log.raise(seq)
 	t.each(domain.SessionID(session), seq, len(body), func(ctx context.Context) (domain.Event, error) {
 		return t.log.decode(ctx, domain.SessionID(session), body)
 	})

@@ -1,26 +1,19 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"everloop/domain"
 	"everloop/infra/embedded"
 	"everloop/infra/events"
 	"everloop/infra/external"
 	"everloop/internal/app/flags"
 	"everloop/terminal/doctor"
 )
-
-// closeTime bounds how long a process that stops waits to save how far the event log came.
-const closeTime = 5 * time.Second
 
 // NATSSettings say where the event log is and how its server admits this process.
 type NATSSettings struct {
@@ -124,17 +117,13 @@ func (s *NATSSettings) open(ctx context.Context, c *Clients, p Process) (err err
 
 	c.closers = append(c.closers, c.NATS.Close)
 
-	writer := domain.NewID()
-
-	high, reserved, err := c.DB.OpenEventLog(ctx, writer, cmp.Or(c.NATS.ConnectedClusterName(), c.NATS.ConnectedServerId()))
+	mark, err := c.DB.HighWater(ctx)
 	if err != nil {
 		return err
 	}
 
-	c.closers = append(c.closers, func() { closeEventLog(c, writer, p.Logger) })
-
 	c.Log, err = events.Open(ctx, c.NATS, events.Config{
-		HighWater: high, Reserved: reserved, Blobs: c.Objects, MaxBytes: s.EventLogBytes, Replicas: s.NATSReplicas, Logger: p.Logger,
+		HighWater: mark, Blobs: c.Objects, MaxBytes: s.EventLogBytes, Replicas: s.NATSReplicas, Logger: p.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("open the event log: %w", err)
@@ -147,20 +136,6 @@ func (s *NATSSettings) open(ctx context.Context, c *Clients, p Process) (err err
 	c.closers = append(c.closers, c.Signals.Close)
 
 	return nil
-}
-
-// closeEventLog saves how far the event log came.
-func closeEventLog(c *Clients, writer string, logger *slog.Logger) {
-	if c.Log == nil {
-		return
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-
-	if err := c.DB.CloseEventLog(ctx, writer, c.Log.HighWater()); err != nil {
-		logger.Warn("failed to save how far the event log came; the next start reserves sequence numbers", "error", err)
-	}
 }
 
 // absolutePaths makes the paths of files absolute, as the object store changes the
