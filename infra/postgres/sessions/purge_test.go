@@ -19,6 +19,7 @@ var satellites = []string{
 	"mcp_connections",
 	"mcp_servers",
 	"refused_images",
+	"refused_tool_servers",
 	"replays",
 	"session_extras",
 	"session_skills",
@@ -88,6 +89,7 @@ func TestDB_PurgeSession_removesSatellites(t *testing.T) {
 			`mcp_servers (id, scope, session_id, owner_id, name, transport, sealed, timeout_s, enabled, trust_hints)
 			 SELECT 'server of ' || id, 'session', id, owner_id, 'n', 'http', '', 1, true, false`,
 			`refused_images (session_id, model, image) SELECT id, 'm', 'i'`,
+			`refused_tool_servers (session_id, model, server, tools) SELECT id, 'm', 's', 'd'`,
 			`replays (session_id, source_session_id, speed, status, script, total) SELECT id, 'x', 1, 'finished', '', 0`,
 			`session_extras (session_id) SELECT id`,
 			`session_skills (session_id, name, source, digest) SELECT id, 'n', 'uploaded', ''`,
