@@ -77,6 +77,7 @@ func TestFinishChat_withLostTurnsWhileTheEventLogIsUnavailable(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				chats := &endingChats{}
+
 				for n := range 3 {
 					id := domain.TurnID(fmt.Sprint("t", n))
 					turn := domain.Turn{ID: id, TurnID: id, Blocks: []domain.Block{{Type: domain.BlockText, Content: "flushed"}}}

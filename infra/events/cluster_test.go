@@ -31,6 +31,7 @@ func newCluster(t *testing.T) *cluster {
 
 	require.Eventually(t, func() (done bool) {
 		var err error
+
 		opened, err = Open(long(t), c.Connect(0), Config{Replicas: 3})
 
 		return err == nil
