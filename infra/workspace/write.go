@@ -245,8 +245,18 @@ func (w *Workspace) MkdirAll(p string) error {
 		return err
 	}
 
-	return explain(p, w.mkdirAll(rel))
+	// Another process may create, or remove, one of the directories at the same moment.
+	for range mkdirAttempts {
+		if err = w.mkdirAll(rel); !errors.Is(err, unix.ENOENT) {
+			break
+		}
+	}
+
+	return explain(p, err)
 }
+
+// mkdirAttempts bounds how often directories are created that concurrent calls create too.
+const mkdirAttempts = 20
 
 func (w *Workspace) mkdirAll(rel string) error {
 	fd, err := w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside)
