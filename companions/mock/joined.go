@@ -38,11 +38,7 @@ func separate(messages []chatMessage) []chatMessage {
 // firstMessage is the length of the first message of a joined text.
 func firstMessage(text string) int {
 	if isReminder(text) {
-		if i := strings.Index(text, reminderClose); i >= 0 {
-			return i + len(reminderClose)
-		}
-
-		return len(text)
+		return reminderLength(text)
 	}
 
 	end := len(text)
@@ -57,4 +53,19 @@ func firstMessage(text string) int {
 	}
 
 	return end
+}
+
+// reminderLength is the length of a reminder with the parts that follow it within its own
+// message, such as the names of the pictures that it introduces.
+func reminderLength(text string) int {
+	_, rest, closed := strings.Cut(text, reminderClose)
+	if !closed {
+		return len(text)
+	}
+
+	if i := strings.Index(rest, paragraph); i >= 0 {
+		return len(text) - len(rest) + i
+	}
+
+	return len(text)
 }

@@ -20,6 +20,10 @@ func TestSeparate(t *testing.T) {
 			"<system-reminder>x\n\ny</system-reminder>\n\nhello", []string{"<system-reminder>x\n\ny</system-reminder>", "hello"},
 		},
 		"reminder after": {"hello\n\n<system-reminder>x</system-reminder>", []string{"hello", "<system-reminder>x</system-reminder>"}},
+		"parts after a reminder": {
+			"<system-reminder>x</system-reminder>\nImage 1 of the result:\n\nhello",
+			[]string{"<system-reminder>x</system-reminder>\nImage 1 of the result:", "hello"},
+		},
 		"after a script": {"a[[script]]{}[[/script]]\n\nb", []string{"a[[script]]{}[[/script]]\n\nb"}},
 		"two scripts": {
 			"[[script]]1[[/script]]\n\n[[script]]2[[/script]]", []string{"[[script]]1[[/script]]", "[[script]]2[[/script]]"},
