@@ -62,10 +62,11 @@ test-quick: setup build test-desktop lint ## Run every package's tests and the e
 
 bench: setup build ## Measure, beside a bare baseline; prints ratios
 	@[ -d e2e/node_modules ] || (cd e2e && npm ci --silent)
-	$(GO) run ./bench
+	cd bench && $(GO) run . -bin ../$(BIN) $(if $(PARTS),-run $(PARTS))
 
 lint: ## Check code, workflows, imports between packages, pages and words
 	$(TOOL) golangci-lint run
+	cd bench && $(GO) tool -modfile=../build/tools/go.mod golangci-lint run
 	$(TOOL) workflowcheck -config build/tools/workflowcheck.yaml ./workflows/...
 	$(GO) test -count=1 ./internal/arrows ./internal/doccheck ./internal/wordlist
 

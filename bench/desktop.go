@@ -59,18 +59,12 @@ type desktopFound struct {
 // measureDesktop takes what the desktop costs in a browser. It wants the system's Chromium
 // and the modules of the end-to-end suites.
 func measureDesktop(ctx context.Context, b *bench) error {
-	seed, err := b.newSeeder(ctx)
+	long, err := b.seedLongSession(ctx, desktopTurns)
 	if err != nil {
 		return err
 	}
-	defer seed.conn.Close(ctx)
 
-	long := seed.session(seed.owner, "a long one", nil, false, desktopTurns, func(int) string { return seed.text(60) })
-	if err := seed.write(ctx); err != nil {
-		return err
-	}
-
-	command := exec.CommandContext(ctx, "node", "bench/desktop/measure.mjs")
+	command := exec.CommandContext(ctx, "node", "desktop/measure.mjs")
 	command.Stderr = os.Stderr
 
 	command.Env = append(

@@ -5,8 +5,7 @@
 // is described in docs/performance.md. What all of them share is in packages below it.
 //
 // It knows the public interface only, nothing of how the service is built, except
-// that it reads the CPU and memory of its processes from /proc (Linux), and that it
-// fills the records of the service by COPY where an account has to be large.
+// that it reads the CPU and memory of its processes from /proc (Linux).
 package main
 
 import (
@@ -30,8 +29,6 @@ type options struct {
 	parts    []string
 	json     string
 	sessions int
-	waiting  int
-	grown    int
 	chats    int
 	tasks    int
 	commands int
@@ -50,20 +47,11 @@ var parts = []part{
 	{"idle", "start, memory and CPU of a service without work", measureIdle},
 	{"first-token", "a message until its first text at the client", measureFirstToken},
 	{"step", "one step of a loop of 50 commands", measureStep},
-	{"fork", "a sub-agent until its first model call, and ten at once", measureFork},
 	{"relay", "2,000 tokens at full speed", measureRelay},
 	{"stop", "a stop in a stream and in a command", measureStop},
 	{"many", "100 sessions of 10 steps at once", measureMany},
 	{"floor", "a step beside the same loop written with the Temporal SDK alone", measureFloor},
-	{"waiting", "4,000 sessions that wait for an answer", measureWaiting},
 	{"plateau", "memory and time of a chat after thousands of chats", measurePlateau},
-	{"growth", "a long loop and a long conversation", measureGrowth},
-	{"context", "a chat in a session of 10,000 turns", measureContext},
-	{"checkpoint", "checkpoints and rewinds of 50,000 files", measureCheckpoint},
-	{"lists", "lists and searches of 20,000 sessions", measureLists},
-	{"messages", "reading 10,000 turns", measureMessages},
-	{"grown", "what things cost beside the data of years", measureGrown},
-	{"session", "reading one session, over and over", measureSession},
 	{"schedules", "scheduled tasks that are due at the same time", measureSchedules},
 	{"dag", "a DAG of 200 nodes that do nothing, and one of commands side by side", measureDAG},
 	{"desktop", "the desktop in a browser", measureDesktop},
@@ -71,11 +59,6 @@ var parts = []part{
 }
 
 func main() {
-	if url := os.Getenv(plainEnv); url != "" {
-		fmt.Fprintln(os.Stderr, "bench: the baseline:", servePlain(url))
-		os.Exit(1)
-	}
-
 	if address := os.Getenv(floorEnv); address != "" {
 		if err := serveFloor(address); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: the floor:", err)
@@ -141,11 +124,9 @@ func parseOptions() (options, error) {
 
 	chosen := flag.String("run", strings.Join(names, ","), "parts to run, separated by commas")
 
-	flag.StringVar(&o.binary, "bin", "bin/everloop", "the program to measure")
+	flag.StringVar(&o.binary, "bin", "../bin/everloop", "the program to measure")
 	flag.StringVar(&o.json, "json", "", "file for all numbers as JSON")
 	flag.IntVar(&o.sessions, "sessions", 100, "sessions at once in part many")
-	flag.IntVar(&o.waiting, "waiting", 4000, "sessions in part waiting")
-	flag.IntVar(&o.grown, "grown", 100_000, "sessions that part grown adds to the database")
 	flag.IntVar(&o.chats, "chats", 6000, "chats in part plateau")
 	flag.IntVar(&o.tasks, "tasks", 1000, "scheduled tasks that are due at once in part schedules")
 	flag.IntVar(&o.commands, "commands", 198, "nodes that run a command in part dag, at most 198")
@@ -162,8 +143,8 @@ func parseOptions() (options, error) {
 		o.parts = append(o.parts, name)
 	}
 
-	if min(o.sessions, o.waiting, o.grown, o.chats, o.tasks, o.commands, o.dormant) < 1 {
-		return o, errors.New("-sessions, -waiting, -grown, -chats, -tasks, -commands and -dormant must be at least 1")
+	if min(o.sessions, o.chats, o.tasks, o.commands, o.dormant) < 1 {
+		return o, errors.New("-sessions, -chats, -tasks, -commands and -dormant must be at least 1")
 	}
 
 	if _, err := os.Stat(o.binary); err != nil {

@@ -269,14 +269,10 @@ var allowed = map[string][]string{
 	"infra/postgres/dagruns":  {"domain", "domain/dag", "domain/dagrun", "infra/postgres/pg", "infra/postgres/webhooks"},
 	"infra/postgres/board":    {"domain", "infra/postgres/pg", "infra/postgres/webhooks"},
 	"service/board":           {"domain", "internal/durable", "service/agents"},
-	"bench/archive":           {},
-	"bench/proc":              {},
-	"bench/result":            {"bench/proc"},
-	"bench/target":            {"bench/result", "companions/mock"},
 }
 
 // roots may import anything: what wires the roles, tests the whole or builds.
-var roots = []string{"bench", "build", "internal/app", "internal/systemtest", "internal/testkit"}
+var roots = []string{"build", "internal/app", "internal/systemtest", "internal/testkit"}
 
 // row is a row of a table of docs/architecture.md: a package, and what it may import.
 var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .+ \\| ([^|]+) \\|$")
