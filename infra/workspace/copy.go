@@ -243,7 +243,7 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 
 	defer func() { _ = unix.Close(copied) }()
 
-	err = sharedfs.RenameNoReplace(-1, from, temp, dir, name)
+	err = c.w.store.nameDirectory(from, temp, dir, name)
 
 	replaced := errors.Is(err, unix.EEXIST) && overwrite
 	if replaced {
@@ -293,7 +293,7 @@ func (c *copier) exchange(temp string, dir int, name string) (string, error) {
 		return "", err
 	}
 
-	err = sharedfs.RenameNoReplace(-1, c.staging, temp, dir, name)
+	err = c.w.store.nameDirectory(c.staging, temp, dir, name)
 	if err != nil && sharedfs.RenameNoReplace(-1, c.staging, aside, dir, name) != nil {
 		_ = removeAll(context.WithoutCancel(c.ctx), c.staging, aside)
 	}

@@ -155,8 +155,7 @@ func (s *Store) create(name string, uid int) error {
 	return nil
 }
 
-// publish gives a new directory its name, if that is free. Where the file system
-// cannot hold this condition, the lock does: only the service makes names here.
+// publish renames a new directory of the root, if the name is free.
 func (s *Store) publish(temp, name string) error {
 	root, err := openRoot(s.root)
 	if err != nil {
@@ -164,25 +163,33 @@ func (s *Store) publish(temp, name string) error {
 	}
 	defer func() { _ = unix.Close(root) }()
 
-	err = sharedfs.RenameInOneStep(unix.AT_FDCWD, temp, root, name)
+	return s.nameDirectory(root, path.Base(temp), root, name)
+}
+
+// nameDirectory renames a new directory to a free name, or returns EEXIST. Where the
+// file system cannot rename without replacing, rename(2) replaces an empty directory: a
+// concurrent call that has opened this directory would get ENOENT for everything in it.
+// The lock excludes other calls of the service there, not commands in the sandbox.
+func (s *Store) nameDirectory(fromDir int, temp string, dir int, name string) error {
+	err := sharedfs.RenameInOneStep(fromDir, temp, dir, name)
 	if !errors.Is(err, sharedfs.ErrUnsupported) {
 		return err
 	}
 
-	release, err := s.locks.hold(place{root, name})
+	release, err := s.locks.hold(place{dir, name})
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	if s.cached(root) {
+	if s.cached(dir) {
 		var st unix.Stat_t
-		if err := sharedfs.Stat(root, "", &st, true); err != nil {
+		if err := sharedfs.Stat(dir, "", &st, true); err != nil {
 			return err
 		}
 	}
 
-	return sharedfs.RenameNoReplace(-1, unix.AT_FDCWD, temp, root, name)
+	return sharedfs.RenameNoReplace(-1, fromDir, temp, dir, name)
 }
 
 // cached says whether what another machine changed shows only after some seconds,

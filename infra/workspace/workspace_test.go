@@ -163,6 +163,38 @@ func TestConcurrentFirstUse(t *testing.T) {
 	require.Len(t, left, 1)
 }
 
+// A directory that one call creates is never replaced by that of another: who has opened
+// it would find it deleted.
+func TestWorkspace_WriteFile_concurrentParents(t *testing.T) {
+	w := open(t)
+	w.put(t, "source/kept", "x")
+
+	for round := range 40 {
+		var all sync.WaitGroup
+
+		dir := fmt.Sprintf("%d/a/b", round)
+		for i := range 8 {
+			all.Go(func() {
+				_, err := w.WriteFile(t.Context(), fmt.Sprintf("%s/%d", dir, i), strings.NewReader("x"), WriteOptions{Parents: true})
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+
+		all.Go(func() {
+			if _, err := w.Copy(t.Context(), "source", fmt.Sprint(round), CopyOptions{}); err != nil && domain.AsError(err).Code != CodeExists {
+				t.Errorf("copy in round %d: %v", round, err)
+			}
+		})
+		all.Wait()
+
+		for i := range 8 {
+			require.Equal(t, "x", w.get(t, fmt.Sprintf("%s/%d", dir, i)))
+		}
+	}
+}
+
 func TestClean(t *testing.T) {
 	w := open(t)
 	for in, want := range map[string]string{

@@ -245,18 +245,8 @@ func (w *Workspace) MkdirAll(p string) error {
 		return err
 	}
 
-	// Another process may create, or remove, one of the directories at the same moment.
-	for range mkdirAttempts {
-		if err = w.mkdirAll(rel); !errors.Is(err, unix.ENOENT) {
-			break
-		}
-	}
-
-	return explain(p, err)
+	return explain(p, w.mkdirAll(rel))
 }
-
-// mkdirAttempts bounds how often directories are created that concurrent calls create too.
-const mkdirAttempts = 20
 
 func (w *Workspace) mkdirAll(rel string) error {
 	fd, err := w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside)
@@ -308,7 +298,7 @@ func (w *Workspace) mkdir(rel string) error {
 
 	err = w.own(dir, temp)
 	if err == nil {
-		err = sharedfs.RenameNoReplace(-1, dir, temp, dir, name)
+		err = w.store.nameDirectory(dir, temp, dir, name)
 	}
 
 	if err != nil {
