@@ -158,6 +158,8 @@ func (s Sizes) Turn(model string, t domain.TranscriptTurn, thinking bool) TurnTo
 
 	if t.Role == domain.RoleAssistant {
 		w.Said += s.count(model, Spoken(t))
+		w.Said += s.members(model, t)
+
 		if thinking {
 			w.Said += s.count(model, reasoningOf(model, t))
 		}
@@ -175,6 +177,20 @@ func (s Sizes) Turn(model string, t domain.TranscriptTurn, thinking bool) TurnTo
 	}
 
 	return w
+}
+
+// members measures what the model server sent with a turn and its calls, and needs back.
+func (s Sizes) members(model string, t domain.TranscriptTurn) int64 {
+	if t.Model != model {
+		return 0
+	}
+
+	n := s.count(model, t.ServerMembers)
+	for _, call := range t.Calls {
+		n += s.count(model, call.ServerMembers)
+	}
+
+	return n
 }
 
 // Spoken is what an assistant said in a turn: its text and its plan.
@@ -251,7 +267,7 @@ func (s Sizes) quick(p domain.Prompt) int64 {
 	}
 
 	for _, m := range p.Messages {
-		w.Bytes += int64(len(m.Reasoning))
+		w.Bytes += int64(len(m.Reasoning) + len(m.ServerMembers))
 
 		for _, part := range m.Parts {
 			w.Bytes += int64(len(part.Text))
@@ -261,7 +277,7 @@ func (s Sizes) quick(p domain.Prompt) int64 {
 		}
 
 		for _, call := range m.Calls {
-			w.Bytes += int64(len(call.Name) + len(call.Arguments))
+			w.Bytes += int64(len(call.Name) + len(call.Arguments) + len(call.ServerMembers))
 		}
 	}
 
@@ -290,10 +306,12 @@ func (s Sizes) estimate(p domain.Prompt) (tokens int, images bool) {
 		}
 
 		count(m.Reasoning)
+		count(m.ServerMembers)
 
 		for _, call := range m.Calls {
 			count(call.Name)
 			count(call.Arguments)
+			count(call.ServerMembers)
 		}
 	}
 

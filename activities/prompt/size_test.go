@@ -51,3 +51,31 @@ func TestSizes_Believe(t *testing.T) {
 
 	require.InDelta(t, 20_000, Sizes{Tokens: tokens.New(nil, nil)}.Believe(prompt(20_000), 0).Tokens, 10_000, "no report")
 }
+
+// TestSizes_serverMembers holds that what goes back to a model server counts.
+func TestSizes_serverMembers(t *testing.T) {
+	t.Parallel()
+
+	members := `{"signature":"` + strings.Repeat("QmFzZTY0", 1000) + `"}`
+	sizes := Sizes{Tokens: tokens.New(nil, nil)}
+	least := int64(len(members)) / 8 // whatever a token holds of such a text
+
+	for name, turn := range map[string]domain.TranscriptTurn{
+		"of a message": {Role: domain.RoleAssistant, Model: "m", ServerMembers: members},
+		"of a call":    {Role: domain.RoleAssistant, Model: "m", Calls: []domain.ToolCall{{ID: "a", ServerMembers: members}}},
+	} {
+		require.Greater(t, sizes.Turn("m", turn, false).Total(), least, name)
+		require.Less(t, sizes.Turn("other", turn, false).Total(), least, "%s: another model is not sent them", name)
+	}
+
+	for name, message := range map[string]domain.PromptMessage{
+		"of a message": {Role: "assistant", ServerMembers: members},
+		"of a call":    {Role: "assistant", Calls: []domain.PromptCall{{ServerMembers: members}}},
+	} {
+		p := domain.Prompt{Model: "m", Messages: []domain.PromptMessage{message}}
+		require.Greater(t, sizes.quick(p), least, name)
+
+		estimated, _ := sizes.estimate(p)
+		require.Greater(t, int64(estimated), least, name)
+	}
+}

@@ -254,6 +254,18 @@ func TestWeigh(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, w.Reported, "prompts from before the summary say nothing")
 	require.InDelta(t, 1700, w.Bytes, 200)
+
+	before := w.Bytes
+	_, err = j.Pool.Exec(t.Context(), `UPDATE entries SET server_members = repeat('x', 3000) WHERE id = (
+		SELECT id FROM entries WHERE chat_id = $1 AND kind = 'message' AND role = 'assistant' ORDER BY sequence DESC LIMIT 1)`, chat)
+	require.NoError(t, err)
+	_, err = j.Pool.Exec(t.Context(), `UPDATE tool_calls SET server_members = repeat('x', 2000) WHERE entry_id = (
+		SELECT id FROM entries WHERE chat_id = $1 AND kind = 'message' AND role = 'assistant' ORDER BY sequence DESC LIMIT 1)`, chat)
+	require.NoError(t, err)
+	w, err = j.Weigh(t.Context(), key)
+	require.NoError(t, err)
+	require.EqualValues(t, before+5000, w.Bytes, "what the model server sent with the turn and with its call")
+
 	_, err = j.Pool.Exec(t.Context(), `UPDATE chats SET stop_requested = true WHERE id = $1`, chat)
 	require.NoError(t, err)
 	w, err = j.Weigh(t.Context(), key)
