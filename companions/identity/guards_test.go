@@ -2,6 +2,7 @@ package identity_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"everloop/companions/identity"
 	"everloop/companions/identity/upstream"
+	"everloop/internal/clients"
 )
 
 // exec changes the database of a place, to what only time would change.
@@ -69,6 +71,47 @@ func TestService_totp_guessesOfADay(t *testing.T) {
 	p.exec(`UPDATE identity.guesses SET at = at - interval '2 hours'`)
 	require.Equal(t, http.StatusUnauthorized, try("abcdef"), "two hours fill some of it")
 	require.Equal(t, http.StatusSeeOther, try(recovery[0]))
+}
+
+// Wrong passwords count for the address that they come from. Those of many addresses count
+// for all, but not where the person signed in before: nobody can lock another out for ever.
+func TestService_login_guessesOfOthers(t *testing.T) {
+	t.Parallel()
+
+	proxies, err := clients.ParseProxies([]string{"127.0.0.1"})
+	require.NoError(t, err)
+
+	p := newPlace(t, func(c *identity.Config) { c.UserGuesses, c.Proxies = 1, proxies })
+	try := func(address, secret string) int {
+		return send(t, http.MethodPost, p.server.URL+"/api/v1/auth/login", map[string]string{"username": "Admin", "password": secret},
+			map[string]string{"X-Forwarded-For": address}).status
+	}
+
+	refused := 0
+	for range 10 {
+		if try("198.51.100.1", "wrong") == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+
+	require.Positive(t, refused)
+	require.Equal(t, http.StatusOK, try("2001:db8::1", password), "another address")
+
+	const most = 200
+
+	from := 0
+	for from < most && try(fmt.Sprintf("198.51.100.%d", 2+from), "wrong") == http.StatusUnauthorized {
+		from++
+	}
+
+	require.Less(t, from, most, "all addresses together have a bound, too")
+
+	p.exec(`UPDATE identity.guesses SET left_ = 0, at = now() + interval '1 hour' WHERE key = 'name admin'`)
+	require.Equal(t, http.StatusTooManyRequests, try("203.0.113.1", password))
+	require.Equal(t, http.StatusOK, try("2001:db8::2", password), "an address of an earlier sign-in")
+
+	p.exec(`UPDATE identity.sessions SET ended_at = now(), ended_by = 'logout'`)
+	require.Equal(t, http.StatusOK, try("2001:db8::3", password), "also after a sign-out")
 }
 
 // Without a password it is a recent sign-in that confirms how the person signs in.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +28,38 @@ func (s *Service) addressAllowance(r *http.Request) allowance {
 	return allowance{"address " + clients.Network(edge.Client(r)).String(), s.cfg.AddressGuesses, time.Minute}
 }
 
-// passwordAllowances are those that a password spends from.
-func (s *Service) passwordAllowances(r *http.Request, username string) []allowance {
-	return []allowance{s.addressAllowance(r), {"user " + strings.ToLower(username), s.cfg.UserGuesses, time.Minute}}
+// allAddresses is how many times the guesses of one address a user name has over all addresses.
+const allAddresses = 10
+
+// passwordAllowances are those that a password spends from: the address, the user name at
+// that address, and the user name over all addresses. The last one does not count at an
+// address from which the user signed in recently: nobody can lock them out there.
+func (s *Service) passwordAllowances(r *http.Request, username string) ([]allowance, error) {
+	name, network := strings.ToLower(username), clients.Network(edge.Client(r))
+	out := []allowance{s.addressAllowance(r), {"user " + network.String() + " " + name, s.cfg.UserGuesses, time.Minute}}
+
+	known, err := s.signedInFrom(r.Context(), name, network)
+	if !known {
+		out = append(out, allowance{"name " + name, allAddresses * s.cfg.UserGuesses, time.Minute})
+	}
+
+	return out, err
+}
+
+// signedInFrom reports whether a session of a user, open or ended recently, was opened from
+// a network.
+func (s *Service) signedInFrom(ctx context.Context, name string, network netip.Prefix) (bool, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT s.address FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
+		WHERE  lower(u.username) = lower($1) AND u.deleted_at IS NULL AND s.client_id = ''
+		ORDER BY s.id DESC LIMIT $2`, name, 2*mostSessions)
+
+	addresses, err := pgx.CollectRows(rows, pgx.RowTo[string])
+
+	return slices.ContainsFunc(addresses, func(text string) bool {
+		address, err := netip.ParseAddr(text)
+		return err == nil && clients.Network(address) == network
+	}), err
 }
 
 const (

@@ -29,8 +29,8 @@ type tokenAnswer struct {
 }
 
 // checkLogin finds the user with that password, and returns the hash that the password was
-// compared with. Guesses are counted by user name and by address, and every wrong one costs
-// the same time.
+// compared with. Guesses are counted by address and user name, and every wrong one costs the
+// same time.
 func (s *Service) checkLogin(r *http.Request, username, password string) (u user, hash string, err error) {
 	ctx := r.Context()
 
@@ -42,7 +42,11 @@ func (s *Service) checkLogin(r *http.Request, username, password string) (u user
 		return user{}, "", invalid("body.password", "must have 1 to %d bytes", passwords.Max)
 	}
 
-	allowances := s.passwordAllowances(r, username)
+	allowances, err := s.passwordAllowances(r, username)
+	if err != nil {
+		return user{}, "", err
+	}
+
 	if err := s.spendGuess(ctx, allowances); err != nil {
 		return user{}, "", err
 	}

@@ -58,7 +58,7 @@ type identitySettings struct {
 	TokenTTL            time.Duration `name:"token-ttl" default:"15m" env:"TOKEN_TTL" help:"Life of an access token, 10s to 24h."`
 	SignInTTL           time.Duration `name:"sign-in-ttl" default:"720h" env:"SIGN_IN_TTL" help:"How long a sign-in lasts, with its cookies, at most a year."`
 	KeyRotation         time.Duration `name:"signing-key-rotation" default:"720h" env:"SIGNING_KEY_ROTATION" help:"Age at which the key that signs access tokens is replaced, at least 1h."`
-	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name in a minute."`
+	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name from one client address in a minute; all addresses together have ten times as many."`
 	DesktopURL          string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
 	OpenIDClients       []string      `name:"openid-clients" env:"OPENID_CLIENTS" help:"Further public clients of the OpenID provider as ID=REDIRECT_URI; an id may come several times."`
 	OAuthConfig         string        `name:"oauth-config-yaml-path" env:"OAUTH_CONFIG_YAML_PATH" help:"YAML file with the OpenID providers with which people may sign in at the identity service; none when unset."`
