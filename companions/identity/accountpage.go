@@ -22,8 +22,19 @@ var notices = map[string]string{
 
 // visit answers to the person of a browser's session; others it leads to the sign-in
 // page. A Fault is shown on the account page.
-func (s *Service) visit(
-	handle func(w http.ResponseWriter, r *http.Request, c caller) error,
+func (s *Service) visit(handle pageHandler) func(http.ResponseWriter, *http.Request) error {
+	return s.visitAs(s.person, handle)
+}
+
+// visitSettingUp is visit for administrators who have yet to set up their second factor, too.
+func (s *Service) visitSettingUp(handle pageHandler) func(http.ResponseWriter, *http.Request) error {
+	return s.visitAs(s.settingUp, handle)
+}
+
+type pageHandler func(w http.ResponseWriter, r *http.Request, c caller) error
+
+func (s *Service) visitAs(
+	who func(*http.Request) (caller, error), handle pageHandler,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Method == http.MethodPost {
@@ -32,7 +43,7 @@ func (s *Service) visit(
 			}
 		}
 
-		c, err := s.person(r)
+		c, err := who(r)
 		if f, refused := errors.AsType[*Fault](err); refused && f.Status == http.StatusUnauthorized {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return nil
@@ -65,11 +76,15 @@ func (s *Service) accountPage(w http.ResponseWriter, r *http.Request, c caller) 
 func (s *Service) showAccount(w http.ResponseWriter, r *http.Request, c caller, status int, v pages.View) error {
 	ctx := r.Context()
 
-	v.Title, v.Username, v.Name = "Your account", c.user.Username, c.user.Name
+	v.Title, v.Username, v.Name, v.SetUpFirst = "Your account", c.user.Username, c.user.Name, c.unproven
 
 	err := s.db.QueryRow(ctx, `SELECT password_hash <> '' FROM identity.users WHERE id = $1`, c.user.ID).Scan(&v.HasPassword)
 	if err != nil {
 		return err
+	}
+
+	if c.unproven {
+		return errors.Join(s.showPasskeys(ctx, c, &v), s.render(w, status, "account", v))
 	}
 
 	open, err := s.sessionsOf(ctx, c.user.ID, c.sessionID)

@@ -33,6 +33,7 @@ type caller struct {
 	tokenID       string // by personal token
 	agentUser     string // by API key: the agent's id of its user
 	administrator bool
+	unproven      bool   // an administrator must use a second factor, and this credential was made without one
 }
 
 // actor is who the audit log names.
@@ -109,7 +110,28 @@ func (s *Service) bySession(ctx context.Context, condition string, value any) (c
 		err = unauthorized()
 	}
 
-	return caller{user: u, sessionID: id, administrator: u.Administrator}, err
+	if err != nil {
+		return caller{}, err
+	}
+
+	c := caller{user: u, sessionID: id, administrator: u.Administrator}
+	c.unproven, err = s.lacks(ctx, u, accounts.WithSecondFactor, id)
+
+	return c, err
+}
+
+// lacks reports whether a user administers, must have a second factor for it, and does not
+// fulfil a condition about user u and session s.
+func (s *Service) lacks(ctx context.Context, u user, condition, sessionID string) (lacks bool, err error) {
+	if !s.cfg.AdminSecondFactor || !u.Administrator {
+		return false, nil
+	}
+
+	err = s.db.QueryRow(ctx, `
+		SELECT NOT `+condition+` FROM identity.users u LEFT JOIN identity.sessions s ON s.id = $2 WHERE u.id = $1`,
+		u.ID, sessionID).Scan(&lacks)
+
+	return lacks, err
 }
 
 func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, error) {
@@ -118,8 +140,14 @@ func (s *Service) byPersonalToken(ctx context.Context, token string) (caller, er
 	u, err := s.oneUser(ctx, `, t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
 		WHERE t.hash = $1 AND t.revoked_at IS NULL AND t.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`,
 		&id, accounts.Hash(token))
+	if err != nil {
+		return caller{}, err
+	}
 
-	return caller{user: u, tokenID: id, administrator: u.Administrator}, err
+	c := caller{user: u, tokenID: id, administrator: u.Administrator}
+	c.unproven, err = s.lacks(ctx, u, accounts.HasSecondFactor, "")
+
+	return c, err
 }
 
 // oneUser reads a user with the id of the credential that found them.
@@ -152,6 +180,16 @@ func clientRefused() *Fault {
 
 // signedIn is person for clients of the OpenID provider, too.
 func (s *Service) signedIn(r *http.Request) (caller, error) {
+	c, err := s.owner(r)
+	if err == nil && c.unproven {
+		err = s.secondFactorRequired()
+	}
+
+	return c, err
+}
+
+// owner is signedIn for administrators without their second factor, too.
+func (s *Service) owner(r *http.Request) (caller, error) {
 	c, err := s.identify(r)
 	if err == nil && c.user.ID == "" {
 		err = fault(http.StatusForbidden, "account_required",
@@ -161,9 +199,51 @@ func (s *Service) signedIn(r *http.Request) (caller, error) {
 	return c, err
 }
 
+// settingUp is person for administrators who have yet to set up their second factor, too.
+func (s *Service) settingUp(r *http.Request) (caller, error) {
+	c, err := s.owner(r)
+	if err == nil && c.restricted {
+		err = clientRefused()
+	}
+
+	return c, err
+}
+
+func (s *Service) secondFactorRequired() *Fault {
+	return fault(http.StatusForbidden, "second_factor_required",
+		"administrators need a second factor: sign in at %s/ in a browser and set up an authenticator app or a passkey",
+		strings.TrimRight(s.cfg.Issuer, "/"))
+}
+
+// checkFirstFactor refuses to set up a second factor for a caller without one who has one:
+// who knows just the password must not add another.
+func (s *Service) checkFirstFactor(ctx context.Context, c caller) error {
+	if !c.unproven {
+		return nil
+	}
+
+	lacks, err := s.lacks(ctx, c.user, accounts.HasSecondFactor, "")
+	if err == nil && !lacks {
+		err = fault(http.StatusForbidden, "second_factor_required", "sign out, and sign in with your passkey or authenticator app")
+	}
+
+	return err
+}
+
+// prove notes that the person of a session has shown a second factor after the sign-in.
+func prove(ctx context.Context, tx pgx.Tx, sessionID string) error {
+	_, err := tx.Exec(ctx, `UPDATE identity.sessions SET amr = trim(amr || ' mfa') WHERE id = $1 AND amr !~ '\mmfa\M'`, sessionID)
+
+	return err
+}
+
 // administrator is identify for what only administrators may do.
 func (s *Service) administrator(r *http.Request) (caller, error) {
 	c, err := s.identify(r)
+	if err == nil && c.unproven {
+		err = s.secondFactorRequired()
+	}
+
 	if err == nil && !c.administrator {
 		err = fault(http.StatusForbidden, "administrator_required", "only administrators may do this")
 	}
@@ -332,8 +412,13 @@ func (a *agentKeys) ask(ctx context.Context, s *Service, from netip.Addr, key st
 			return caller{}, err
 		}
 
-		if c.administrator = u.Administrator; unscoped {
-			c.user = u
+		lacks, err := s.lacks(ctx, u, accounts.HasSecondFactor, "")
+		if err != nil {
+			return caller{}, err
+		}
+
+		if c.administrator = u.Administrator && !lacks; unscoped {
+			c.user, c.unproven = u, lacks
 		}
 	}
 

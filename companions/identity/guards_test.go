@@ -74,7 +74,7 @@ func TestService_totp_guessesOfADay(t *testing.T) {
 }
 
 // Wrong passwords count for the address that they come from. Those of many addresses count
-// for all, but not where the person signed in before: nobody can lock another out for ever.
+// for all, but not where the user signed in before: no guesses lock a user out permanently.
 func TestService_login_guessesOfOthers(t *testing.T) {
 	t.Parallel()
 

@@ -33,7 +33,7 @@ const allAddresses = 10
 
 // passwordAllowances are those that a password spends from: the address, the user name at
 // that address, and the user name over all addresses. The last one does not count at an
-// address from which the user signed in recently: nobody can lock them out there.
+// address from which the user signed in recently: guesses of others do not lock them out there.
 func (s *Service) passwordAllowances(r *http.Request, username string) ([]allowance, error) {
 	name, network := strings.ToLower(username), clients.Network(edge.Client(r))
 	out := []allowance{s.addressAllowance(r), {"user " + network.String() + " " + name, s.cfg.UserGuesses, time.Minute}}

@@ -33,8 +33,8 @@ func checkPasskeyName(name string) error {
 }
 
 // keepPasskey adds a passkey to a user's.
-func (s *Service) keepPasskey(ctx context.Context, userID, name string, key passkeys.Key) (passkeyView, error) {
-	made := passkeyView{ID: accounts.NewID(), Name: name}
+func (s *Service) keepPasskey(ctx context.Context, c caller, name string, key passkeys.Key) (passkeyView, error) {
+	made, userID := passkeyView{ID: accounts.NewID(), Name: name}, c.user.ID
 
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var (
@@ -71,6 +71,10 @@ func (s *Service) keepPasskey(ctx context.Context, userID, name string, key pass
 			return err
 		}
 
+		if err := prove(ctx, tx, c.sessionID); err != nil {
+			return err
+		}
+
 		return accounts.Audit(ctx, tx, userID, "passkey.create", made.ID, nil)
 	})
 
@@ -87,7 +91,7 @@ func (s *Service) passkeysOf(ctx context.Context, userID string) ([]passkeyView,
 
 // listPasskeys shows the caller's passkeys.
 func (s *Service) listPasskeys(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.settingUp(r)
 	if err != nil {
 		return err
 	}

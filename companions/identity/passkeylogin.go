@@ -82,7 +82,7 @@ func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passk
 
 // beginPasskey answers with the options of a new passkey.
 func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.settingUp(r)
 	if err != nil {
 		return err
 	}
@@ -96,6 +96,10 @@ func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
 		Password string `json:"current_password"`
 	}
 	if err := decode(w, r, &in); err != nil {
+		return err
+	}
+
+	if err := s.checkFirstFactor(r.Context(), c); err != nil {
 		return err
 	}
 
@@ -125,7 +129,7 @@ func (s *Service) beginPasskey(w http.ResponseWriter, r *http.Request) error {
 
 // finishPasskey keeps a new passkey.
 func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.settingUp(r)
 	if err != nil {
 		return err
 	}
@@ -157,6 +161,10 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 		return passkeyRefused()
 	}
 
+	if err := s.checkFirstFactor(r.Context(), c); err != nil {
+		return err
+	}
+
 	key, err := party.Register(passkeys.User{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, begun.State, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
 		return passkeyRefused()
@@ -166,7 +174,7 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	made, err := s.keepPasskey(r.Context(), c.user.ID, in.Name, key)
+	made, err := s.keepPasskey(r.Context(), c, in.Name, key)
 	if err != nil {
 		return err
 	}

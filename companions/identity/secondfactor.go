@@ -147,7 +147,7 @@ func (s *Service) totpOf(ctx context.Context, userID string) (state totpState, e
 
 // showTOTP says whether the caller has a second factor.
 func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.settingUp(r)
 	if err != nil {
 		return err
 	}
@@ -215,11 +215,15 @@ func (s *Service) checkCurrent(r *http.Request, c caller, password string) (stri
 
 // beginTOTP makes the secret of an app. It is not asked for until it is confirmed.
 func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Key, error) {
-	if err := s.confirmPassword(r, c, password); err != nil {
+	ctx := r.Context()
+
+	if err := s.checkFirstFactor(ctx, c); err != nil {
 		return totp.Key{}, err
 	}
 
-	ctx := r.Context()
+	if err := s.confirmPassword(r, c, password); err != nil {
+		return totp.Key{}, err
+	}
 
 	key, err := totp.New("Everloop", c.user.Username)
 	if err != nil {
@@ -252,7 +256,7 @@ func (s *Service) beginTOTP(r *http.Request, c caller, password string) (totp.Ke
 func (s *Service) setUpTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Password string `json:"current_password"`
-	}](w, r, s.person)
+	}](w, r, s.settingUp)
 	if err != nil {
 		return err
 	}
@@ -277,6 +281,10 @@ func (s *Service) setUpTOTP(w http.ResponseWriter, r *http.Request) error {
 func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, error) {
 	if code == "" || len(code) > maxCode {
 		return nil, invalid("body.code", "must have 1 to %d characters", maxCode)
+	}
+
+	if err := s.checkFirstFactor(r.Context(), c); err != nil {
+		return nil, err
 	}
 
 	allowances := s.codeAllowances(r, c.user.ID, code)
@@ -309,7 +317,7 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 				c.user.ID, accounts.Hash(totp.Normal(recovery)))
 		}
 
-		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		if err := errors.Join(tx.SendBatch(ctx, &batch).Close(), prove(ctx, tx, c.sessionID)); err != nil {
 			return err
 		}
 
@@ -329,7 +337,7 @@ func (s *Service) finishTOTP(r *http.Request, c caller, code string) ([]string, 
 func (s *Service) confirmTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, in, err := input[struct {
 		Code string `json:"code"`
-	}](w, r, s.person)
+	}](w, r, s.settingUp)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,8 @@ type Config struct {
 
 	PasswordMemory uint32 // KiB that a password's hash takes; 0: passwords.Memory
 
+	AdminSecondFactor bool // administrators must sign in with a second factor
+
 	Clients []openid.Client // of the OpenID provider; it has no other ones
 
 	Providers []upstream.Provider // other ones, with which people may sign in
@@ -128,7 +130,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.keys = &tokens.Keys{DB: db, Box: cfg.Box, Issuer: cfg.Issuer, Life: cfg.TokenTTL}
 	s.oidc, err = openid.New(openid.Config{
 		DB: db, Box: cfg.Box, Keys: s.keys, Issuer: cfg.Issuer, Clients: cfg.Clients, Log: s.log,
-		SessionTTL: cfg.SessionTTL, SessionCookie: sessionCookie, EmptyCookies: s.emptyCookies(s.secure),
+		SessionTTL: cfg.SessionTTL, AdminSecondFactor: cfg.AdminSecondFactor, SessionCookie: sessionCookie, EmptyCookies: s.emptyCookies(s.secure),
 	})
 
 	party, unnamed := passkeys.New(issuer)

@@ -131,6 +131,10 @@ type signIn struct {
 // start makes the session of a user who has proved who they are, and answers with its
 // access token and cookies.
 func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof) error {
+	if s.cfg.AdminSecondFactor && u.Administrator && by.AMR == byPassword {
+		return s.secondFactorRequired()
+	}
+
 	made, err := s.openSession(r, u, by)
 	if err != nil {
 		return err
@@ -254,8 +258,8 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 			SELECT `+accounts.Columns+`, t.session_id, t.used_at, s.expires_at
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
 			WHERE  t.hash = $1 AND s.client_id = '' AND s.ended_at IS NULL AND s.expires_at > now()
-			       AND u.deleted_at IS NULL AND NOT u.disabled
-			FOR UPDATE OF t, s`, accounts.Hash(cookie.Value)).Scan(
+			       AND u.deleted_at IS NULL AND NOT u.disabled AND (NOT $2 OR `+accounts.WithSecondFactor+`)
+			FOR UPDATE OF t, s`, accounts.Hash(cookie.Value), s.cfg.AdminSecondFactor).Scan(
 			append(u.Columns(), &id, &used, &expires)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return unauthorized()
@@ -297,7 +301,7 @@ func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
 
 // logout ends the caller's session, or with `everywhere` all of the caller's.
 func (s *Service) logout(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.person(r)
+	c, err := s.settingUp(r)
 	if err != nil {
 		return err
 	}
@@ -376,9 +380,11 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	rows, _ := s.db.Query(r.Context(), `
 		SELECT s.id FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE  s.id = ANY ($1) AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
+		AND    (NOT $2 OR `+accounts.WithSecondFactor+`)
 		UNION ALL
 		SELECT t.id FROM identity.personal_tokens t JOIN identity.users u ON u.id = t.user_id
-		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND t.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, sane(in.IDs))
+		WHERE  t.id = ANY ($1) AND t.revoked_at IS NULL AND t.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
+		AND    (NOT $2 OR `+accounts.HasSecondFactor+`)`, sane(in.IDs), s.cfg.AdminSecondFactor)
 
 	alive, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
@@ -405,7 +411,8 @@ func (s *Service) openAccounts(ctx context.Context, entries []string) ([]string,
 		SELECT a.entry
 		FROM   unnest($1::text[]) AS a (entry) JOIN identity.users u ON u.id = split_part(a.entry, '/', 2)
 		WHERE  u.deleted_at IS NULL AND NOT u.disabled
-		AND    (a.entry = $2 || u.id OR a.entry = $3 || u.id AND u.administrator)`, entries, accountOf, administratorOf)
+		AND    (a.entry = $2 || u.id OR a.entry = $3 || u.id AND u.administrator AND (NOT $4 OR `+accounts.HasSecondFactor+`))`,
+		entries, accountOf, administratorOf, s.cfg.AdminSecondFactor)
 
 	open, err := pgx.CollectRows(rows, pgx.RowTo[string])
 

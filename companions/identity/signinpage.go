@@ -182,7 +182,13 @@ func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, by proof
 
 	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
 	s.setCookie(w, r, refreshCookie, refreshPath, made.refresh, made.expires)
-	http.Redirect(w, r, after(waiting), http.StatusSeeOther)
+
+	to := after(waiting)
+	if s.cfg.AdminSecondFactor && u.Administrator && (by.AMR == byPassword || by.AMR == byProvider) {
+		to = after("") // to set up the second factor
+	}
+
+	http.Redirect(w, r, to, http.StatusSeeOther)
 
 	return nil
 }

@@ -143,7 +143,7 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 	switch {
 	case err != nil:
 		return domain.Identity{}, "", domain.Unavailablef(dependency, err)
-	case status == http.StatusUnauthorized:
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return domain.Identity{}, "", auth.Unauthorized()
 	case status != http.StatusOK || me.ID == "" || me.Issuer == "" || me.CredentialID == "":
 		return domain.Identity{}, "", domain.Unavailablef(dependency, fmt.Errorf("status %d", status))

@@ -9,6 +9,15 @@ import (
 // MostClientSessions of one user are open, of all clients; a further one ends the oldest.
 const MostClientSessions = 100
 
+// Conditions for administrators, who can be required to have a second factor; other users
+// fulfil both. WithSecondFactor: session s was opened with one. HasSecondFactor: user u has
+// an authenticator app or a passkey.
+const (
+	WithSecondFactor = `(NOT u.administrator OR s.amr ~ '\m(otp|mfa)\M')`
+	HasSecondFactor  = `(NOT u.administrator OR EXISTS (SELECT 1 FROM identity.totp f WHERE f.user_id = u.id AND f.confirmed_at IS NOT NULL)
+		OR EXISTS (SELECT 1 FROM identity.passkeys f WHERE f.user_id = u.id))`
+)
+
 // BySession finds the user of an open session, and notes its use to the minute. The
 // condition names the session as s. No session is pgx.ErrNoRows.
 func BySession(ctx context.Context, q Querier, condition string, value any) (u User, sessionID string, err error) {

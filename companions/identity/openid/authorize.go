@@ -277,7 +277,8 @@ func (p *Provider) browser(r *http.Request) (browser, error) {
 
 	err := p.db.QueryRow(ctx, `
 		SELECT `+accounts.Columns+`, s.id, s.signed_in_at, now() FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
-		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled`, hash,
+		WHERE  s.cookie_hash = $1 AND s.ended_at IS NULL AND s.expires_at > now() AND u.deleted_at IS NULL AND NOT u.disabled
+		AND    (NOT $2 OR `+accounts.WithSecondFactor+`)`, hash, p.cfg.AdminSecondFactor,
 	).Scan(append(b.user.Columns(), &b.sessionID, &b.signedInAt, &b.now)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = p.db.QueryRow(ctx, `SELECT now()`).Scan(&b.now)

@@ -227,8 +227,8 @@ func (p *Provider) RefreshToken(ctx context.Context, r *op.ClientRequest[oidc.Re
 			SELECT `+accounts.Columns+`, s.id, s.scope, s.signed_in_at, s.amr, s.expires_at, t.used_at IS NOT NULL
 			FROM   identity.refresh_tokens t JOIN identity.sessions s ON s.id = t.session_id JOIN identity.users u ON u.id = s.user_id
 			WHERE  t.hash = $1 AND s.client_id = $2 AND s.ended_at IS NULL AND s.expires_at > now()
-			       AND u.deleted_at IS NULL AND NOT u.disabled
-			FOR UPDATE OF t, s`, hash, g.clientID).Scan(
+			       AND u.deleted_at IS NULL AND NOT u.disabled AND (NOT $3 OR `+accounts.WithSecondFactor+`)
+			FOR UPDATE OF t, s`, hash, g.clientID, p.cfg.AdminSecondFactor).Scan(
 			append(g.user.Columns(), &g.sessionID, &scope, &g.signedInAt, &g.amr, &g.expires, &used)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return oidc.ErrInvalidGrant().WithDescription("this refresh token is not valid")

@@ -33,7 +33,7 @@ const (
 	ConsentPath    = "/consent" // the page that asks for consent, which is the caller's
 )
 
-// Config of the provider. All fields are needed.
+// Config of the provider. All fields but AdminSecondFactor are needed.
 type Config struct {
 	DB      *pgxpool.Pool
 	Box     *secrets.Box
@@ -41,6 +41,8 @@ type Config struct {
 	Issuer  string
 	Clients []Client
 	Log     *slog.Logger
+
+	AdminSecondFactor bool // sessions of administrators without a second factor do not count
 
 	SessionTTL    time.Duration  // life of a client's session that is refreshed
 	SessionCookie string         // name of the cookie by which a browser has signed in

@@ -31,6 +31,7 @@ type View struct {
 	Username    string
 	Name        string
 	HasPassword bool
+	SetUpFirst  bool // an administrator must set up a second factor before anything else
 	Administers bool // the person is an administrator
 	Everything  bool // the client gets all rights but administration
 	Sessions    []Session

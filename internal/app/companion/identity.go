@@ -59,6 +59,7 @@ type identitySettings struct {
 	SignInTTL           time.Duration `name:"sign-in-ttl" default:"720h" env:"SIGN_IN_TTL" help:"How long a sign-in lasts, with its cookies, at most a year."`
 	KeyRotation         time.Duration `name:"signing-key-rotation" default:"720h" env:"SIGNING_KEY_ROTATION" help:"Age at which the key that signs access tokens is replaced, at least 1h."`
 	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name from one client address in a minute; all addresses together have ten times as many."`
+	AdminSecondFactor   bool          `name:"admin-second-factor" env:"ADMIN_SECOND_FACTOR" help:"Administrators must sign in with a second factor: an authenticator app or a passkey."`
 	DesktopURL          string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
 	OpenIDClients       []string      `name:"openid-clients" env:"OPENID_CLIENTS" help:"Further public clients of the OpenID provider as ID=REDIRECT_URI; an id may come several times."`
 	OAuthConfig         string        `name:"oauth-config-yaml-path" env:"OAUTH_CONFIG_YAML_PATH" help:"YAML file with the OpenID providers with which people may sign in at the identity service; none when unset."`
@@ -136,6 +137,7 @@ func (s identitySettings) config(front net.Listener, dataDir string, cfg identit
 	cfg.Issuer = cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String())
 	cfg.TokenTTL, cfg.SessionTTL, cfg.KeyRotation = s.TokenTTL, s.SignInTTL, s.KeyRotation
 	cfg.UserGuesses, cfg.AddressGuesses = s.UserGuesses, s.AddressGuesses
+	cfg.AdminSecondFactor = s.AdminSecondFactor
 	cfg.Log = slog.Default()
 	cfg.FirstPassword = func() (string, error) {
 		if s.AdminPassword != "" {
