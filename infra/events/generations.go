@@ -25,7 +25,12 @@ const (
 	metaAfter = "everloop_after"
 	// metaLast is the last sequence of a generation that was closed.
 	metaLast = "everloop_last"
+	// metaBytes is the limit of the size that a closed generation had while it was open.
+	metaBytes = "everloop_max_bytes"
 )
+
+// closedReserve is the space in a closed generation for the message that ends its tails.
+const closedReserve = 64 << 10
 
 // generation is one stream of the log. The log has one that is open, and takes
 // events, and closed ones before it, which are read until their events have aged.
@@ -164,11 +169,18 @@ func number(info *jetstream.StreamInfo, key string) uint64 {
 }
 
 // close makes a generation that lost its end read-only. Nothing in it is removed
-// before it has aged.
+// before it has aged. The server reserves MaxBytes for each stream, so it is lowered to
+// the size of the generation.
 func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	closed := info.Config
 	closed.Subjects = []string{l.closedSubject(closed.Name)}
 	closed.Metadata = with(closed.Metadata, metaLast, info.State.LastSeq)
+
+	if limit := closed.MaxBytes; limit > 0 {
+		closed.Metadata = with(closed.Metadata, metaBytes, uint64(limit))
+		closed.MaxBytes = min(limit, int64(info.State.Bytes)+closedReserve) //nolint:gosec // below the limit
+	}
+
 	_, err := l.js.UpdateStream(ctx, closed)
 
 	return err
@@ -183,7 +195,13 @@ func (l *Log) next(ctx context.Context, closed []generation) error {
 		before := closed[len(closed)-1]
 		g.number, g.after = before.number+1, before.last
 		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
-		config = l.wanted(before.config)
+		config = before.config
+
+		if limit, _ := strconv.ParseInt(config.Metadata[metaBytes], 10, 64); limit > 0 {
+			config.MaxBytes = limit
+		}
+
+		config = l.wanted(config)
 
 		config.Replicas = before.config.Replicas // raised once the stream is there
 		if err := l.endTails(ctx, before); err != nil {

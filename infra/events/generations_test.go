@@ -302,3 +302,18 @@ func TestOpen_deletesAgedGenerations(t *testing.T) {
 	_, err = l.js.Stream(long(t), "EVENTS")
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
 }
+
+// The server reserves the limit of each stream, so that closed generations must keep
+// only their own size.
+func TestOpen_manyGenerationsReserveTheSpaceOfOne(t *testing.T) {
+	e := newEngine(t)
+	l := e.open(Config{MaxBytes: 8 << 30})
+
+	for range 40 {
+		seq := publish(t, l, patch("s1", 0))
+		l = e.open(Config{MaxBytes: 4 << 30, HighWater: seq + 1000})
+	}
+
+	require.Len(t, readAll(t, l, "s1", 0, math.MaxUint64), 40)
+	require.Equal(t, int64(8<<30), l.newest().config.MaxBytes, "an operator may have raised it by hand")
+}
