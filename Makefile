@@ -2,7 +2,6 @@
 
 GO       ?= go
 BIN      := bin/everloop
-SPEC     ?= ../shared/spec
 VERSION  ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//')
 TOOL     := $(GO) tool -modfile=build/tools/go.mod
 DESKTOP  := web/desktop
@@ -14,7 +13,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 LDFLAGS  := -s -w $(if $(VERSION),-X everloop/internal/release.Version=$(VERSION))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser run build test test-desktop test-quick test-compose test-helm test-alerts bench lint format audit specified events sdk replay clean FORCE
+.PHONY: help setup browser run build test test-desktop test-quick test-compose test-helm test-alerts bench lint format audit events sdk replay clean FORCE
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,10 +74,6 @@ format: ## Format all Go files as `make lint` wants them
 
 audit: ## Look up known vulnerabilities of the dependencies (needs the network)
 	@build/audit.sh
-
-specified: ## Regenerate the list of specified operations from SPEC
-	$(GO) run ./build/specified $(SPEC) > api/testdata/specified.txt.new
-	mv api/testdata/specified.txt.new api/testdata/specified.txt
 
 events: ## Generate docs/events.json, the JSON Schema of the events
 	$(GO) run ./build/eventschema > docs/events.json.new
