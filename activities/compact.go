@@ -252,14 +252,9 @@ func (c *compaction) measure(ctx context.Context, transcript domain.Transcript) 
 // leaveOutImages takes the images of results that the next prompt does not show off the
 // measured turns. Earlier prompts, whose sizes servers reported, showed them.
 func (c *compaction) leaveOutImages(turns []domain.TranscriptTurn) {
-	left := prompt.ImagesLeftOut(c.model, turns)
-
-	for _, t := range turns {
-		for _, call := range t.Calls {
-			hidden := min(left, len(call.Images))
-			left -= hidden
-			c.weights[t.ID] = c.weights[t.ID].Without(hidden)
-		}
+	for i, hidden := range prompt.ResultImagesLeftOut(c.model, turns) {
+		id := turns[i].ID
+		c.weights[id] = c.weights[id].Without(hidden)
 	}
 }
 

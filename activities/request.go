@@ -32,25 +32,23 @@ func (a *Activities) promptInput(
 		return prompt.Input{}, err
 	}
 
-	images, err := prompt.LoadResultImages(ctx, a.Images, turn.Session.ID, model, transcript.Turns)
-	if err != nil {
-		return prompt.Input{}, err
-	}
-
 	offered, err := a.acceptedTools(ctx, turn.Session.ID, model.ID, set.Offered())
 	if err != nil {
 		return prompt.Input{}, err
 	}
 
 	in := prompt.Input{
-		Model: model, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session), Tools: offered,
-		Transcript: transcript, Pictures: pictures, ResultImages: images,
+		Model: model, SessionID: turn.Session.ID, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session),
+		Tools: offered, Transcript: transcript, Pictures: pictures,
 	}
 	if !prompt.HasImages(transcript.Turns) {
 		return in, nil
 	}
 
 	refused, err := a.Turns.RefusedImages(ctx, turn.Session.ID, model.ID)
+	if err != nil {
+		return prompt.Input{}, err
+	}
 
-	return in.Without(refused), err
+	return in.Without(refused).LoadResultImages(ctx, a.Images)
 }

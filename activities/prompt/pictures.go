@@ -96,7 +96,7 @@ func storedPicture(p domain.ContentPart) (name string, stored bool) {
 // names, with texts for those that are left out and for an address, which older messages
 // have and which no model server may be made to fetch, and with the transcripts of
 // recordings as texts.
-func withPictures(parts []domain.ContentPart, pictures, left map[string]string) []domain.ContentPart {
+func withPictures(parts []domain.ContentPart, pictures map[string]string, images []omission) []domain.ContentPart {
 	out := make([]domain.ContentPart, len(parts))
 	shown := 0
 
@@ -106,7 +106,7 @@ func withPictures(parts []domain.ContentPart, pictures, left map[string]string) 
 		if p.ImageURL != nil {
 			shown++
 
-			if why := left[imageName(p)]; why != "" {
+			if why := images[shown-1]; why != "" {
 				out[i] = omitted(shown, why)
 				continue
 			}

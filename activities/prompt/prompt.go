@@ -27,6 +27,7 @@ func Digest(mode domain.Mode, profile domain.Profile) string {
 // Input is what a prompt is made of.
 type Input struct {
 	Model      domain.Model
+	SessionID  domain.SessionID
 	Chat       domain.ChatSettings
 	Loop       domain.LoopSettings
 	Profile    domain.Profile
@@ -35,7 +36,7 @@ type Input struct {
 	Pictures   map[string]string // of the transcript, by the name of their object
 	// Refused are the images that the model server has refused before, by their names.
 	Refused map[string]bool
-	// ResultImages are those of the transcript's tool results.
+	// ResultImages are loaded by LoadResultImages.
 	ResultImages ResultImages
 }
 
@@ -61,7 +62,7 @@ func Build(in Input) domain.Prompt {
 		p.Messages = append(p.Messages, Text("user", summarised(transcript.Summary)))
 	}
 
-	remembered, shown, left := len(transcript.Recalled) == 0, in.ResultImages, in.leftOut()
+	remembered, images := len(transcript.Recalled) == 0, in.imagePlan()
 
 	thinking := ReasoningFrom(transcript.Turns, in.Model.ReasoningHistory)
 	for i, t := range transcript.Turns {
@@ -75,8 +76,8 @@ func Build(in Input) domain.Prompt {
 			t.ServerMembers = "" // they may hold reasoning
 		}
 
-		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures, left)...)
-		p.Messages = append(p.Messages, shown.of(t)...)
+		p.Messages = append(p.Messages, turnMessages(t, in.Model.ID, i >= thinking, in.Pictures, images[i].message)...)
+		p.Messages = append(p.Messages, in.resultImages(t, images[i].results)...)
 
 		if problem := mismatchNote(in.Chat, t); problem != "" {
 			p.Messages = append(p.Messages, Text("user", problem))
@@ -149,10 +150,12 @@ func reminded(recalled []domain.RecalledMemory) string {
 // turnMessages gives one turn as messages of a prompt to a model, with its
 // reasoning when it thinks on. Every tool call is followed by its result,
 // whatever became of it: model servers refuse a call without one.
-func turnMessages(t domain.TranscriptTurn, model string, thinking bool, pictures, left map[string]string) []domain.PromptMessage {
+func turnMessages(
+	t domain.TranscriptTurn, model string, thinking bool, pictures map[string]string, images []omission,
+) []domain.PromptMessage {
 	switch t.Role {
 	case domain.RoleUser:
-		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures, left)}}
+		return []domain.PromptMessage{{Role: "user", Parts: withPictures(t.Parts, pictures, images)}}
 	case domain.RoleSystem: // some chat templates refuse a system message that is not the first
 		return []domain.PromptMessage{Text("user", reminder(Note(t.Blocks)))}
 	case domain.RoleAssistant:

@@ -1,13 +1,17 @@
 package systemtest
 
 import (
+	"context"
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/activities/tools"
 	"everloop/domain"
 )
 
@@ -92,4 +96,61 @@ func TestChat_refusedImages(t *testing.T) {
 	end = s.awaitEnd(session, s.sendImage(session, "look", "a.png").ChatID)
 	require.Equal(t, "model_refused", end["error"].(map[string]any)["code"])
 	require.Equal(t, 2, server.count("another fault"))
+}
+
+// largeCamera takes pictures of 300 KB.
+type largeCamera struct{}
+
+func (largeCamera) Tools(context.Context, tools.Scope) []tools.Tool {
+	tool, err := tools.Prepare(tools.Tool{
+		Name: "Camera", DisplayName: "Camera", Executing: true,
+		Spec: domain.ToolSpec{Name: "Camera", Description: "Takes pictures.", Parameters: json.RawMessage(`{"type":"object"}`)},
+		Run: func(_ context.Context, call *tools.Call) (tools.Result, error) {
+			image := tools.Image{MIME: "image/png", Data: []byte(shot + call.ID + strings.Repeat("r", 300<<10))}
+			return tools.Result{Output: "taken", Images: []tools.Image{image}}, nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+
+	return []tools.Tool{tool}
+}
+
+// TestChat_largeImages holds that chats with pictures in messages and in results go on with a
+// server that takes requests of 1.2 MB, and show it the newest.
+func TestChat_largeImages(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.acts.Tools.Provide(largeCamera{})
+
+	server := newAnswersServer(t, s, map[string]func(http.ResponseWriter, request){
+		"small requests": func(w http.ResponseWriter, r request) {
+			last := r.messages[len(r.messages)-1].(map[string]any)
+			_, images := shownTo(r.messages[len(r.messages)-1:])
+
+			switch prompt := jsonText(r.messages); {
+			case len(prompt) > 1_200_000:
+				refusal(w, http.StatusRequestEntityTooLarge, "", "Request Entity Too Large")
+			case len(images) > 0 && strings.Contains(jsonText(last), "photograph"):
+				say(w, toolCall(0, "Camera", `{}`), finish("tool_calls"))
+			default:
+				say(w, text("an answer"), finish("stop"))
+			}
+		},
+	})
+
+	session := s.onModel("small requests", domain.SessionSetup{})
+	for i := range 3 {
+		picture := strings.Repeat(strconv.Itoa(i), 300<<10)
+		end := s.awaitEnd(session, s.sendImage(session, "photograph", picture).ChatID)
+		require.Equal(t, "completed", end["finish_reason"], "%d: %v", i, end)
+
+		prompts := server.prompts("small requests")
+		require.Contains(t, prompts[len(prompts)-1], pictureURL(picture)[:400<<10], "the newest picture of a message")
+	}
+
+	calls := server.count("small requests")
+	require.Equal(t, "completed", s.talk(session, "and now")["finish_reason"])
+	require.Equal(t, calls+1, server.count("small requests"), "the next message is not refused first")
 }
