@@ -81,6 +81,55 @@ func TestChecker_Check(t *testing.T) {
 	require.ErrorContains(t, err, "does not answer")
 }
 
+// What ends at the agent ends at the registry, git hosting and the gateway within the time
+// for which an answer is remembered.
+func TestChecker_Check_rightsThatEnd(t *testing.T) {
+	t.Parallel()
+
+	const owner = `{"id":"ann","username":"ann","administrator":true}`
+
+	holds := func(caller Caller, err error) bool {
+		return err == nil && caller.Administers() && Require(caller, SkillsWrite) == nil
+	}
+
+	for name, then := range map[string]struct {
+		status int
+		body   string
+	}{
+		"account disabled or deleted": {http.StatusUnauthorized, `{}`},
+		"key refused":                 {http.StatusForbidden, `{}`},
+		"no longer administrator":     {http.StatusOK, `{"id":"ann","username":"ann"}`},
+		"fewer scopes":                {http.StatusOK, `{"id":"ann","username":"ann","administrator":true,"scopes":["chat"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var ended atomic.Bool
+
+			agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if !ended.Load() {
+					_, _ = io.WriteString(w, owner)
+					return
+				}
+
+				w.WriteHeader(then.status)
+				_, _ = io.WriteString(w, then.body)
+			}))
+			t.Cleanup(agent.Close)
+
+			c := New(agent.URL, "")
+			now := time.Now()
+			c.now = func() time.Time { return now }
+
+			require.True(t, holds(c.Check(t.Context(), ann, "token")))
+			ended.Store(true)
+
+			now = now.Add(rememberFor)
+			require.False(t, holds(c.Check(t.Context(), ann, "token")))
+		})
+	}
+}
+
 func TestChecker_remembersNoMoreThanItsBound(t *testing.T) {
 	t.Parallel()
 
