@@ -225,6 +225,25 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	w.do("GET", "/api/auth/me", "", "", header("Cookie", "everloop_session=bad")).code(401, "unauthorized")
 }
 
+// Over HTTPS the cookie counts by its name with the prefix alone: a page of a subdomain can plant the other one.
+func TestCookiesOverHTTPS(t *testing.T) {
+	t.Parallel()
+
+	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
+	w := newWorld(t, behindProxy(t), func(c *api.Config) {
+		c.Auth = auth.New(c.Store.(auth.Keys), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
+	})
+	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	require.NoError(t, err)
+
+	https := header("X-Forwarded-Proto", "https")
+	w.do("GET", "/api/auth/me", "", "", https, header("Cookie", "everloop_session=good")).code(401, "unauthorized")
+	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", https, header("Cookie", "__Host-everloop_session=good")).status)
+	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", https,
+		header("Cookie", "everloop_session=planted; __Host-everloop_session=good")).status)
+	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", header("X-Forwarded-Proto", "http"), header("Cookie", "everloop_session=good")).status)
+}
+
 // panicking is a gateway with a bug.
 type panicking struct{}
 

@@ -13,7 +13,7 @@ import (
 	"everloop/internal/clients"
 )
 
-// SessionCookie is the session cookie of the identity service.
+// SessionCookie is the session cookie of the identity service; over HTTPS with the prefix __Host-.
 const SessionCookie = "everloop_session"
 
 // authenticator identifies callers by their credentials.
@@ -33,7 +33,7 @@ func (a *authenticator) authenticate(ctx huma.Context, next func(huma.Context)) 
 		return
 	}
 
-	RequestOf(ctx.Context()).Caller, RequestOf(ctx.Context()).Came = caller, credentialsOf(FiberOf(ctx))
+	RequestOf(ctx.Context()).Caller, RequestOf(ctx.Context()).Came = caller, a.clients.credentialsOf(FiberOf(ctx))
 	a.auditor.SignedIn(ctx.Context(), caller, auth.EdgeREST, a.clients.of(FiberOf(ctx)).String())
 	next(ctx)
 }
@@ -65,8 +65,9 @@ func admit(op Operation) func(huma.Context, func(huma.Context)) {
 }
 
 // credentialsOf are copies: a string of the request lives only as long as it does.
-func credentialsOf(c *fiber.Ctx) auth.Credentials {
-	credentials := auth.Credentials{Cookie: strings.Clone(c.Cookies(SessionCookie))}
+func (a addresses) credentialsOf(c *fiber.Ctx) auth.Credentials {
+	cookie := clients.ReadCookie(SessionCookie, a.https(c), func(name string) string { return c.Cookies(name) })
+	credentials := auth.Credentials{Cookie: strings.Clone(cookie)}
 
 	scheme, token, _ := strings.Cut(c.Get(fiber.HeaderAuthorization), " ")
 	if strings.EqualFold(scheme, "bearer") {
@@ -78,7 +79,7 @@ func credentialsOf(c *fiber.Ctx) auth.Credentials {
 
 // identify asks the authentication package who is calling.
 func (a *authenticator) identify(c *fiber.Ctx) (domain.Caller, error) {
-	credentials := credentialsOf(c)
+	credentials := a.clients.credentialsOf(c)
 
 	from := a.clients.of(c)
 

@@ -27,6 +27,13 @@ func (a addresses) of(c *fiber.Ctx) netip.Addr {
 	return a.proxies.Client(peer, forwarded...)
 }
 
+// https reports whether the browser of a request came over HTTPS.
+func (a addresses) https(c *fiber.Ctx) bool {
+	peer, _ := netip.AddrFromSlice(c.Context().RemoteIP())
+
+	return c.Context().IsTLS() || a.proxies.ForwardedHTTPS(peer, c.Get(fiber.HeaderXForwardedProto))
+}
+
 // countConnection counts the requests of trusted proxies for their clients.
 // Connections of clients themselves are counted by the listener.
 func (a addresses) countConnection(c *fiber.Ctx) error {

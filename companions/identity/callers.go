@@ -33,7 +33,7 @@ type caller struct {
 	tokenID       string // by personal token
 	agentUser     string // by API key: the agent's id of its user
 	administrator bool
-	unproven      bool   // an administrator must use a second factor, and this credential was made without one
+	unproven      bool // an administrator must use a second factor, and this credential was made without one
 }
 
 // actor is who the audit log names.
@@ -49,10 +49,6 @@ func (c caller) actor() string {
 func (c caller) credential() string { return strings.Trim(c.sessionID+c.tokenID, " ") }
 
 const (
-	sessionCookie = "everloop_session"
-	refreshCookie = "everloop_refresh"
-	refreshPath   = "/api/v1/auth"
-
 	cookiePrefix  = "es_"
 	refreshPrefix = "er_"
 	tokenPrefix   = "ep_" //nolint:gosec // a prefix, no secret
@@ -66,7 +62,7 @@ func (s *Service) identify(r *http.Request) (caller, error) {
 		return s.byBearer(r.Context(), edge.Client(r), strings.TrimSpace(bearer))
 	}
 
-	cookie, err := r.Cookie(sessionCookie)
+	cookie, err := s.cookie(r, sessionCookie)
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return caller{}, unauthorized()
 	}

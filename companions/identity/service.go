@@ -130,7 +130,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.keys = &tokens.Keys{DB: db, Box: cfg.Box, Issuer: cfg.Issuer, Life: cfg.TokenTTL}
 	s.oidc, err = openid.New(openid.Config{
 		DB: db, Box: cfg.Box, Keys: s.keys, Issuer: cfg.Issuer, Clients: cfg.Clients, Log: s.log,
-		SessionTTL: cfg.SessionTTL, AdminSecondFactor: cfg.AdminSecondFactor, SessionCookie: sessionCookie, EmptyCookies: s.emptyCookies(s.secure),
+		SessionTTL: cfg.SessionTTL, AdminSecondFactor: cfg.AdminSecondFactor,
+		SessionCookie: func(r *http.Request) (*http.Cookie, error) { return s.cookie(r, sessionCookie) },
+		EmptyCookies:  append(emptyCookies(true), emptyCookies(false)...),
 	})
 
 	party, unnamed := passkeys.New(issuer)

@@ -286,6 +286,31 @@ func TestService_cookies_secure(t *testing.T) {
 		})
 		require.Equal(t, http.StatusNoContent, out.status, out.body)
 
+		// Each cookie counts under the name of its scheme alone, and is not removed by the logout of others.
+		again := send(t, http.MethodPost, server.URL+"/api/v1/auth/login", map[string]string{"username": "admin", "password": password},
+			map[string]string{"X-Forwarded-Proto": c.proto})
+		for _, line := range again.header.Values("Set-Cookie") {
+			pair, attributes, _ := strings.Cut(line, "; ")
+			given, value, _ := strings.Cut(pair, "=")
+			bare := strings.TrimPrefix(given, "__Host-")
+			require.Equal(t, c.secure, given != bare, "%s: %s", name, given)
+			require.Equal(t, c.secure || bare == "everloop_session", strings.HasPrefix(attributes, "Path=/;"), "%s: %s", name, line)
+			require.NotContains(t, attributes, "Domain")
+
+			method, path := http.MethodGet, "/api/v1/auth/me"
+			if bare == "everloop_refresh" {
+				method, path = http.MethodPost, "/api/v1/auth/refresh"
+			}
+
+			for _, sent := range []string{map[bool]string{true: bare, false: "__Host-" + bare}[c.secure], given} {
+				answer := send(t, method, server.URL+path, nil, map[string]string{
+					"Cookie": sent + "=" + value, "X-Forwarded-Proto": c.proto,
+				})
+				want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[sent == given]
+				require.Equal(t, want, answer.status, "%s: %s", name, sent)
+			}
+		}
+
 		cookies := append(in.header.Values("Set-Cookie"), out.header.Values("Set-Cookie")...)
 		require.Len(t, cookies, 4, name)
 

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -145,7 +144,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, u user, by proof
 		return err
 	}
 
-	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
+	s.setCookie(w, r, sessionCookie, made.cookie, made.expires)
 	s.answerToken(w, r, token, made.refresh, made.expires)
 
 	return nil
@@ -221,7 +220,7 @@ func (s *Service) accessToken(
 }
 
 func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, token tokenAnswer, refresh string, expires time.Time) {
-	s.setCookie(w, r, refreshCookie, refreshPath, refresh, expires)
+	s.setCookie(w, r, refreshCookie, refresh, expires)
 	answer(w, http.StatusOK, token)
 }
 
@@ -230,7 +229,7 @@ func (s *Service) answerToken(w http.ResponseWriter, r *http.Request, token toke
 // signed in the transaction that replaces the refresh token: an error afterwards would make
 // clients retry with the one that was used.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) error {
-	cookie, err := r.Cookie(refreshCookie)
+	cookie, err := s.cookie(r, refreshCookie)
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return unauthorized()
 	}
@@ -430,29 +429,4 @@ func sane(ids []string) []string {
 	}
 
 	return out
-}
-
-func (s *Service) setCookie(w http.ResponseWriter, r *http.Request, name, path, value string, expires time.Time) {
-	http.SetCookie(w, &http.Cookie{
-		Name: name, Value: value, Path: path, Expires: expires, MaxAge: max(1, int(time.Until(expires).Seconds())),
-		HttpOnly: true, Secure: s.overTLS(r), SameSite: http.SameSiteLaxMode,
-	})
-}
-
-// overTLS reports whether the browser of a request reached the service by HTTPS: always
-// where the issuer says so, otherwise where the request or a trusted proxy does.
-func (s *Service) overTLS(r *http.Request) bool {
-	if s.secure || r.TLS != nil {
-		return true
-	}
-
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-
-	return err == nil && s.cfg.Proxies.Trusts(peer.Addr()) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
-}
-
-func (s *Service) clearCookies(w http.ResponseWriter, r *http.Request) {
-	for _, cookie := range s.emptyCookies(s.overTLS(r)) {
-		http.SetCookie(w, cookie)
-	}
 }

@@ -180,8 +180,8 @@ func (s *Service) enter(w http.ResponseWriter, r *http.Request, u user, by proof
 		return err
 	}
 
-	s.setCookie(w, r, sessionCookie, "/", made.cookie, made.expires)
-	s.setCookie(w, r, refreshCookie, refreshPath, made.refresh, made.expires)
+	s.setCookie(w, r, sessionCookie, made.cookie, made.expires)
+	s.setCookie(w, r, refreshCookie, made.refresh, made.expires)
 
 	to := after(waiting)
 	if s.cfg.AdminSecondFactor && u.Administrator && (by.AMR == byPassword || by.AMR == byProvider) {

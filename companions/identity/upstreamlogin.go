@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	upstreamCookie  = "everloop_upstream"
-	upstreamPath    = "/signin/"
 	upstreamPurpose = "upstream-sign-in"
 )
 
@@ -80,7 +78,7 @@ func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, wai
 			"the request of the client is too long for a sign-in elsewhere")
 	}
 
-	s.setCookie(w, r, upstreamCookie, upstreamPath, value, time.Now().Add(openid.SignInTime))
+	s.setCookie(w, r, upstreamCookie, value, time.Now().Add(openid.SignInTime))
 
 	return to, nil
 }
@@ -212,14 +210,12 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 
 	over := fault(http.StatusUnauthorized, "challenge_expired", "this took too long, or began in another browser: sign in again")
 
-	cookie, err := r.Cookie(upstreamCookie)
+	cookie, err := s.cookie(r, upstreamCookie)
 	if err != nil || len(cookie.Value) > accounts.MaxCredential {
 		return gone, over
 	}
 
-	http.SetCookie(w, &http.Cookie{
-		Name: upstreamCookie, Path: upstreamPath, MaxAge: -1, HttpOnly: true, Secure: s.overTLS(r), SameSite: http.SameSiteLaxMode,
-	})
+	http.SetCookie(w, newCookie(upstreamCookie, s.overTLS(r)))
 
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"everloop/internal/clients"
 	"everloop/internal/hosts"
 )
 
@@ -92,7 +93,7 @@ func (s *signIn) serve(w http.ResponseWriter, r *http.Request) {
 
 // user returns the user of the request's cookie; empty: no valid cookie.
 func (s *signIn) user(r *http.Request) string {
-	cookie, err := r.Cookie(signInCookie)
+	cookie, err := r.Cookie(clients.CookieName(signInCookie, overHTTPS(r)))
 	if err != nil {
 		return ""
 	}
@@ -146,7 +147,7 @@ func (s *signIn) open(w http.ResponseWriter, r *http.Request) {
 
 // close signs out.
 func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(signInCookie); err == nil {
+	if cookie, err := r.Cookie(clients.CookieName(signInCookie, overHTTPS(r))); err == nil {
 		s.forget(sha256.Sum256([]byte(cookie.Value)))
 	}
 
@@ -157,9 +158,14 @@ func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
 // cookie is Secure where a proxy says that the browser came by HTTPS.
 func (s *signIn) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
-		Name: signInCookie, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
+		Name: clients.CookieName(signInCookie, overHTTPS(r)), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overHTTPS(r),
 	}
+}
+
+// overHTTPS reports whether a proxy names HTTPS; a wrong header concerns its sender alone.
+func overHTTPS(r *http.Request) bool {
+	return strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // keep adds a sign-in. When there are too many, those that ended go, or else all.

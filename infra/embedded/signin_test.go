@@ -48,6 +48,18 @@ func TestSignIn_endsWithTheKeyAndBySignOut(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, ui.do(t, "GET", "/api/v1/x", ""), "the sign-in does not come back with the key")
 }
 
+func TestSignIn_overHTTPS(t *testing.T) {
+	t.Parallel()
+
+	ui := signInServer(t, &knownKeys{names: map[string]string{annsKey: "ann"}})
+	https := []string{"X-Forwarded-Proto", "https"}
+	require.Equal(t, http.StatusSeeOther, ui.do(t, "POST", signInPath, "key="+annsKey, https...))
+	require.Equal(t, http.StatusOK, ui.do(t, "GET", "/x", "", https...))
+
+	planted := append(https, "Cookie", "everloop_temporal="+ui.cookie)
+	require.Equal(t, http.StatusSeeOther, newBrowser(ui.base).do(t, "GET", "/x", "", planted...), "the name of another scheme")
+}
+
 func TestSignIn_ends(t *testing.T) {
 	t.Parallel()
 

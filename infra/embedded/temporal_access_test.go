@@ -303,8 +303,11 @@ func (b *browser) do(t *testing.T, method, path, body string, headers ...string)
 		request.Host = host
 	}
 
+	over := request.Header.Get("X-Forwarded-Proto") == "https"
+	name := map[bool]string{true: "__Host-everloop_temporal", false: "everloop_temporal"}[over]
+
 	if b.cookie != "" {
-		request.AddCookie(&http.Cookie{Name: signInCookie, Value: b.cookie})
+		request.AddCookie(&http.Cookie{Name: name, Value: b.cookie})
 	}
 
 	b.answer, err = b.client.Do(request)
@@ -312,7 +315,8 @@ func (b *browser) do(t *testing.T, method, path, body string, headers ...string)
 	require.NoError(t, b.answer.Body.Close())
 
 	for _, cookie := range b.answer.Cookies() {
-		require.Equal(t, signInCookie, cookie.Name)
+		require.Equal(t, name, cookie.Name)
+		require.Equal(t, over, cookie.Secure)
 		require.True(t, cookie.HttpOnly)
 		require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
 		b.cookie = cookie.Value

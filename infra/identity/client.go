@@ -18,6 +18,7 @@ import (
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/internal/clients"
 )
 
 const (
@@ -99,7 +100,10 @@ func (c *Client) do(ctx context.Context, method, path string, credentials auth.C
 	if credentials.Bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+credentials.Bearer)
 	} else if credentials.Cookie != "" {
-		r.AddCookie(&http.Cookie{Name: "everloop_session", Value: credentials.Cookie})
+		for _, https := range []bool{false, true} { // the service reads that of its own scheme
+			r.AddCookie(&http.Cookie{Name: clients.CookieName("everloop_session", https), Value: credentials.Cookie})
+		}
+
 		r.Header.Set("Origin", c.url) // the agent has checked that of its client
 	}
 

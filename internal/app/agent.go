@@ -273,14 +273,18 @@ type access struct {
 	proxies clients.Proxies
 }
 
-const sessionCookie = "everloop_session"
-
 // handshake authenticates a connection by its token, or by its cookie, and
 // refuses one whose key has no scope for any event.
 func (a access) handshake(ctx context.Context, token string, r *http.Request) (any, error) {
 	credentials := auth.Credentials{Bearer: token}
-	if cookie, err := r.Cookie(sessionCookie); err == nil && token == "" {
-		credentials.Cookie = cookie.Value
+	if token == "" {
+		credentials.Cookie = clients.ReadCookie(httpx.SessionCookie, a.proxies.HTTPS(r), func(name string) string {
+			if cookie, err := r.Cookie(name); err == nil {
+				return cookie.Value
+			}
+
+			return ""
+		})
 	}
 
 	from := a.client(r)

@@ -271,7 +271,7 @@ func (p *Provider) browser(r *http.Request) (browser, error) {
 	var b browser
 
 	hash := []byte{}
-	if cookie, err := r.Cookie(p.cfg.SessionCookie); err == nil && len(cookie.Value) <= accounts.MaxCredential {
+	if cookie, err := p.cfg.SessionCookie(r); err == nil && len(cookie.Value) <= accounts.MaxCredential {
 		hash = accounts.Hash(cookie.Value)
 	}
 

@@ -44,9 +44,9 @@ type Config struct {
 
 	AdminSecondFactor bool // sessions of administrators without a second factor do not count
 
-	SessionTTL    time.Duration  // life of a client's session that is refreshed
-	SessionCookie string         // name of the cookie by which a browser has signed in
-	EmptyCookies  []*http.Cookie // remove the sign-in of a browser
+	SessionTTL    time.Duration                             // life of a client's session that is refreshed
+	EmptyCookies  []*http.Cookie                            // remove the sign-in of a browser
+	SessionCookie func(*http.Request) (*http.Cookie, error) // reads the sign-in of a browser
 }
 
 // Provider is the OpenID provider of the service: authorization code flow with PKCE, for
