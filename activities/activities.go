@@ -96,12 +96,10 @@ type Turns interface {
 	CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) (claimed []domain.LedgerCall, err error)
 	FinishedCalls(ctx context.Context, entryID domain.TurnID) (open []domain.PlannedCall, asked int, err error)
 	Transcript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error)
-	// RefusedImages returns the images of a session that the server of a model has refused.
-	RefusedImages(ctx context.Context, sessionID domain.SessionID, model string) ([]string, error)
-	RefuseImages(ctx context.Context, sessionID domain.SessionID, model string, images []string) error
-	// RefusedServers returns the tool servers of a session that the server of a model has refused.
-	RefusedServers(ctx context.Context, sessionID domain.SessionID, model string) ([]domain.RefusedServer, error)
-	RefuseServers(ctx context.Context, sessionID domain.SessionID, model string, servers []domain.RefusedServer) error
+	// SessionLimits returns the images and tool servers of a session that the server of a
+	// model does not take.
+	SessionLimits(ctx context.Context, sessionID domain.SessionID, model string) ([]domain.ModelLimit, error)
+	KeepModelLimits(ctx context.Context, limits ...domain.ModelLimit) error
 	// RememberRecall keeps which memories a chat was given.
 	RememberRecall(ctx context.Context, chatID domain.ChatID, turn domain.OpenedTurn, recalled []domain.RecalledMemory) error
 }
@@ -150,6 +148,8 @@ type Models interface {
 	Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error)
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
 	Models(ctx context.Context) ([]domain.Model, error)
+	// PromptWasCut records that the server of a model has cut a prompt.
+	PromptWasCut(ctx context.Context, model string, reported, estimated int64)
 }
 
 // ResultImages keeps the images of tool results.

@@ -86,7 +86,7 @@ func (m *modelCall) call(ctx context.Context, request domain.Prompt) (domain.Rep
 
 		m.promptTokens = size.Tokens
 		if size.Cut {
-			m.promptCut(reply.Usage.InputTokens, size.Estimated)
+			m.promptCut(ctx, reply.Usage.InputTokens, size.Estimated)
 		}
 	}
 
@@ -96,9 +96,10 @@ func (m *modelCall) call(ctx context.Context, request domain.Prompt) (domain.Rep
 // cutNote begins the note of a turn whose prompt the server has cut.
 const cutNote = "The model server seems to cut prompts"
 
-// promptCut notes, once in a conversation, and logs that the server reports far fewer tokens
-// than the prompt has.
-func (m *modelCall) promptCut(reported, estimated int64) {
+// promptCut notes, once in a conversation, records and logs that the server reports far fewer
+// tokens than the prompt has.
+func (m *modelCall) promptCut(ctx context.Context, reported, estimated int64) {
+	m.Models.PromptWasCut(ctx, m.model.ID, reported, estimated)
 	m.Logger.Warn("the model server reports far fewer tokens than the prompt has", "model", m.model.ID,
 		"session_id", m.key.SessionID, "reported", reported, "estimated", estimated)
 

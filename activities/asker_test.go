@@ -35,6 +35,8 @@ func (a *answering) Stream(_ context.Context, p domain.Prompt, onDelta func(doma
 
 func (a *answering) Models(context.Context) ([]domain.Model, error) { return nil, a.err }
 
+func (*answering) PromptWasCut(context.Context, string, int64, int64) {}
+
 type account struct {
 	used domain.Usage
 	err  error

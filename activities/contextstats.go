@@ -48,6 +48,7 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 	stats := domain.ContextStats{
 		Model: c.model.ID, ContextWindow: c.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
 		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
+		PromptCut: c.model.PromptCut,
 	}
 
 	stats.Categories = c.categories(transcript, a.sizes().Overhead(c.model.ID, c.Chat, c.Loop, profile, c.offered(ctx, profile)))

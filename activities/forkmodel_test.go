@@ -28,6 +28,8 @@ func (p pricedModels) Resolve(_ context.Context, name string) (domain.Model, err
 
 func (pricedModels) Models(context.Context) ([]domain.Model, error) { return nil, nil }
 
+func (pricedModels) PromptWasCut(context.Context, string, int64, int64) {}
+
 func TestModelCall_refusedModel(t *testing.T) {
 	t.Parallel()
 

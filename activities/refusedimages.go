@@ -57,7 +57,7 @@ func (m *modelCall) answerWithout(ctx context.Context, in prompt.Input, reply do
 				"The model server refused %d of the images in the conversation (%s). This answer was made without them.",
 				len(images), reasonOf(refusal),
 			))})
-			err = m.Turns.RefuseImages(ctx, m.key.SessionID, m.model.ID, images)
+			err = m.keepRefusedImages(ctx, images)
 		}
 
 		return without, err
@@ -84,4 +84,25 @@ func suspects(turns [][]string, refusal error) [][]string {
 	}
 
 	return [][]string{turns[last], all}
+}
+
+// keepRefusedImages records that the model server does not take images.
+func (m *modelCall) keepRefusedImages(ctx context.Context, names []string) error {
+	limits := make([]domain.ModelLimit, len(names))
+	for i, name := range names {
+		limits[i] = domain.ModelLimit{Model: m.model.ID, SessionID: m.key.SessionID, Kind: domain.LimitImage, Subject: name}
+	}
+
+	return m.Turns.KeepModelLimits(ctx, limits...)
+}
+
+// refusedImages returns the names of the images among limits.
+func refusedImages(limits []domain.ModelLimit) (names []string) {
+	for _, l := range limits {
+		if l.Kind == domain.LimitImage {
+			names = append(names, l.Subject)
+		}
+	}
+
+	return names
 }

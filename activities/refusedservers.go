@@ -51,6 +51,12 @@ func refusesTools(err error) bool {
 	}
 }
 
+// toolServer is a tool server whose tools are offered.
+type toolServer struct {
+	name  string // as in the names of its tools
+	tools string // a digest
+}
+
 // serverOf returns the tool server of a tool; empty: the tool is built in.
 func serverOf(tool string) string {
 	rest, provided := strings.CutPrefix(tool, "mcp__")
@@ -64,8 +70,8 @@ func serverOf(tool string) string {
 }
 
 // toolServers returns the tool servers of offered tools, in their order.
-func toolServers(offered []domain.ToolSpec) []domain.RefusedServer {
-	var servers []domain.RefusedServer
+func toolServers(offered []domain.ToolSpec) []toolServer {
+	var servers []toolServer
 
 	digests := map[string]string{}
 
@@ -76,7 +82,7 @@ func toolServers(offered []domain.ToolSpec) []domain.RefusedServer {
 		}
 
 		if digests[server] == "" {
-			servers = append(servers, domain.RefusedServer{Server: server})
+			servers = append(servers, toolServer{name: server})
 		}
 
 		sum := sha256.Sum256([]byte(digests[server] + spec.Name + "\x00" + string(spec.Parameters)))
@@ -84,39 +90,33 @@ func toolServers(offered []domain.ToolSpec) []domain.RefusedServer {
 	}
 
 	for i, s := range servers {
-		servers[i].Tools = digests[s.Server]
+		servers[i].tools = digests[s.name]
 	}
 
 	return servers
 }
 
 // withoutServers returns the offered tools without those of some tool servers.
-func withoutServers(offered []domain.ToolSpec, servers []domain.RefusedServer) []domain.ToolSpec {
+func withoutServers(offered []domain.ToolSpec, servers []toolServer) []domain.ToolSpec {
 	return slices.DeleteFunc(slices.Clone(offered), func(spec domain.ToolSpec) bool {
 		server := serverOf(spec.Name)
-		return server != "" && slices.ContainsFunc(servers, func(s domain.RefusedServer) bool { return s.Server == server })
+		return server != "" && slices.ContainsFunc(servers, func(s toolServer) bool { return s.name == server })
 	})
 }
 
 // acceptedTools returns the offered tools without the tool servers that the model server has
 // refused before.
-func (a *Activities) acceptedTools(
-	ctx context.Context, sessionID domain.SessionID, model string, offered []domain.ToolSpec,
-) ([]domain.ToolSpec, error) {
-	servers := toolServers(offered)
-	if len(servers) == 0 {
-		return offered, nil
-	}
-
-	refused, err := a.Turns.RefusedServers(ctx, sessionID, model)
-	servers = slices.DeleteFunc(servers, func(s domain.RefusedServer) bool { return !slices.Contains(refused, s) })
-
-	return withoutServers(offered, servers), err
+func acceptedTools(offered []domain.ToolSpec, limits []domain.ModelLimit) []domain.ToolSpec {
+	return withoutServers(offered, slices.DeleteFunc(toolServers(offered), func(s toolServer) bool {
+		return !slices.ContainsFunc(limits, func(l domain.ModelLimit) bool {
+			return l.Kind == domain.LimitToolServer && l.Subject == s.name && l.Digest == s.tools
+		})
+	}))
 }
 
 // named returns the tool servers of the tools that a refusal names, by their name or by
 // their place in the request.
-func named(refusal error, offered []domain.ToolSpec) []domain.RefusedServer {
+func named(refusal error, offered []domain.ToolSpec) []toolServer {
 	fault, known := errors.AsType[*domain.ModelError](refusal)
 	if !known {
 		return nil
@@ -140,7 +140,7 @@ func named(refusal error, offered []domain.ToolSpec) []domain.RefusedServer {
 		}
 	}
 
-	return slices.DeleteFunc(toolServers(offered), func(s domain.RefusedServer) bool { return !servers[s.Server] })
+	return slices.DeleteFunc(toolServers(offered), func(s toolServer) bool { return !servers[s.name] })
 }
 
 // answerWithoutServers calls the model again without the tool servers whose tools it names
@@ -152,7 +152,7 @@ func (m *modelCall) answerWithoutServers(
 ) (domain.Reply, error) {
 	all := toolServers(in.Tools)
 
-	var left []domain.RefusedServer // out of the request
+	var left []toolServer // out of the request
 
 	for calls, last := 1, refusal; len(left) < len(all); calls++ {
 		request := in
@@ -177,9 +177,9 @@ func (m *modelCall) answerWithoutServers(
 		if err == nil {
 			m.notes = append(m.notes, domain.Block{Type: domain.BlockSystemNote, Content: domain.CleanText(fmt.Sprintf(
 				"The model server refused tools of tool servers (%s). This conversation goes on without the tool servers %s "+
-					"until their tools change.", reasonOf(refusal), serverNames(left),
+					"for a day, or until their tools change.", reasonOf(refusal), serverNames(left),
 			))})
-			err = m.Turns.RefuseServers(ctx, m.key.SessionID, m.model.ID, left)
+			err = m.keepRefused(ctx, left)
 		}
 
 		return without, err
@@ -188,10 +188,22 @@ func (m *modelCall) answerWithoutServers(
 	return reply, refusal
 }
 
-func serverNames(servers []domain.RefusedServer) string {
+// keepRefused records that the model server does not take the tools of tool servers.
+func (m *modelCall) keepRefused(ctx context.Context, servers []toolServer) error {
+	limits := make([]domain.ModelLimit, len(servers))
+	for i, s := range servers {
+		limits[i] = domain.ModelLimit{
+			Model: m.model.ID, SessionID: m.key.SessionID, Kind: domain.LimitToolServer, Subject: s.name, Digest: s.tools,
+		}
+	}
+
+	return m.Turns.KeepModelLimits(ctx, limits...)
+}
+
+func serverNames(servers []toolServer) string {
 	names := make([]string, len(servers))
 	for i, s := range servers {
-		names[i] = s.Server
+		names[i] = s.name
 	}
 
 	slices.SortFunc(names, cmp.Compare)

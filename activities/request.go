@@ -32,23 +32,29 @@ func (a *Activities) promptInput(
 		return prompt.Input{}, err
 	}
 
-	offered, err := a.acceptedTools(ctx, turn.Session.ID, model.ID, set.Offered())
+	offered := set.Offered()
+
+	limits, err := a.sessionLimits(ctx, turn.Session.ID, model.ID, offered, transcript.Turns)
 	if err != nil {
 		return prompt.Input{}, err
 	}
 
 	in := prompt.Input{
 		Model: model, SessionID: turn.Session.ID, Chat: turn.Chat, Loop: turn.Loop, Profile: a.Profiles.Profile(turn.Session),
-		Tools: offered, Transcript: transcript, Pictures: pictures,
-	}
-	if !prompt.HasImages(transcript.Turns) {
-		return in, nil
+		Tools: acceptedTools(offered, limits), Transcript: transcript, Pictures: pictures,
 	}
 
-	refused, err := a.Turns.RefusedImages(ctx, turn.Session.ID, model.ID)
-	if err != nil {
-		return prompt.Input{}, err
+	return in.Without(refusedImages(limits)).LoadResultImages(ctx, a.Images)
+}
+
+// sessionLimits returns what the model server does not take of a session with images or tool
+// servers.
+func (a *Activities) sessionLimits(
+	ctx context.Context, sessionID domain.SessionID, model string, offered []domain.ToolSpec, turns []domain.TranscriptTurn,
+) ([]domain.ModelLimit, error) {
+	if len(toolServers(offered)) == 0 && !prompt.HasImages(turns) {
+		return nil, nil
 	}
 
-	return in.Without(refused).LoadResultImages(ctx, a.Images)
+	return a.Turns.SessionLimits(ctx, sessionID, model)
 }

@@ -56,6 +56,8 @@ type modelItem struct {
 
 	Supports domain.ModelSupport `json:"supports" doc:"The features that the model supports." example:"{\"json_schema\": true, \"thinking\": true, \"tools\": true}"`
 	Price    *domain.Price       `json:"price,omitempty" doc:"For a million tokens; absent: not known."`
+
+	PromptCut *domain.PromptCut `json:"prompt_cut,omitempty" doc:"The last prompt of a day that its server cut; absent: none is known."`
 }
 
 type modelList struct {
@@ -173,7 +175,7 @@ func (a *metaAPI) listModels(ctx context.Context, _ *struct{}) (*httpx.Body[mode
 	}
 
 	for _, m := range found {
-		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, m.Modalities, m.Supports, m.Price}
+		item := modelItem{m.ID, m.Name, m.ContextWindow, m.MaxOutput, m.Modalities, m.Supports, m.Price, m.PromptCut}
 		if len(item.Modalities) == 0 { // its server does not say: text is what all take
 			item.Modalities = []string{"text"}
 		}

@@ -171,6 +171,8 @@ type ContextStats struct {
 	Compactions    int               `json:"compactions" doc:"Summaries on the active branch." example:"0"`
 	Estimated      bool              `json:"estimated" doc:"false: the model's own tokenizer counted."`
 	Tokenizer      string            `json:"tokenizer" doc:"The tokenizer, or estimate." example:"estimate"`
+
+	PromptCut *PromptCut `json:"prompt_cut,omitempty" doc:"The last prompt of a day that the server of the model cut; absent: none is known."`
 }
 
 // ContextCategory is one kind of content.

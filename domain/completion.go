@@ -103,6 +103,8 @@ type Model struct {
 	Price         *Price // nil: not known, and its tokens are counted as uncosted
 
 	ReasoningHistory ReasoningHistory
+
+	PromptCut *PromptCut // the last prompt that its server cut; nil: none is known
 }
 
 // TakesImages reports whether the model may be sent images. One whose server does not say
@@ -160,12 +162,6 @@ type ModelError struct {
 
 // Words returns all that the server wrote of the fault.
 func (e *ModelError) Words() string { return e.Message + " " + e.Detail }
-
-// RefusedServer is a tool server whose tools a model server has refused.
-type RefusedServer struct {
-	Server string // as in the names of its tools
-	Tools  string // a digest of the refused tools
-}
 
 func (e *ModelError) Error() string {
 	if e.Status == 0 {

@@ -1,7 +1,9 @@
 package prompt
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 
 	"everloop/domain"
@@ -173,13 +175,16 @@ func (in Input) resultName(image domain.CallImage) string {
 	return domain.AttachmentKey(in.SessionID, image.Attachment)
 }
 
-// imageName identifies an image of a message: the name of its object, or its address.
+// imageName identifies an image of a message: the name of its object, or a digest of its
+// address, which can be a data URL.
 func imageName(p domain.ContentPart) string {
 	if name, stored := storedPicture(p); stored {
 		return name
 	}
 
-	return p.ImageURL.URL
+	sum := sha256.Sum256([]byte(p.ImageURL.URL))
+
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // HasImages reports whether turns have images, of messages or of results.

@@ -62,6 +62,8 @@ type Config struct {
 	// remembered. 0: DefaultListTTL.
 	ListTTL time.Duration
 
+	Limits Limits // nil: what servers refuse is not stored
+
 	Transport http.RoundTripper // nil: a transport made for long streams
 }
 
@@ -76,7 +78,7 @@ type Client struct {
 	mu     sync.Mutex
 	list   listing
 
-	refusals refusals
+	limits limits
 }
 
 // New makes a client; it does not connect.
@@ -108,8 +110,9 @@ func New(cfg Config) *Client {
 	base := strings.TrimRight(cfg.BaseURL, "/")
 
 	return &Client{
-		cfg:  cfg,
-		base: strings.TrimSuffix(base, "/v1") + "/v1",
+		cfg:    cfg,
+		limits: limits{store: cfg.Limits},
+		base:   strings.TrimSuffix(base, "/v1") + "/v1",
 		http: &http.Client{ // no total timeout: a stream may last as long as it moves
 			Transport: cfg.Transport,
 			// Another address gets neither the prompt, nor a recording, nor the key.

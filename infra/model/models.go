@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -103,7 +104,7 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 
 	models := make([]domain.Model, 0, len(seen.entries))
 	for _, e := range seen.entries {
-		models = append(models, c.model(e, e.ID))
+		models = append(models, c.model(ctx, e, e.ID))
 	}
 
 	return models, nil
@@ -131,7 +132,7 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	}
 
 	if name == "" {
-		return c.first(seen)
+		return c.first(ctx, seen)
 	}
 
 	e, known := seen.named(name)
@@ -144,7 +145,7 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	}
 
 	if known || seen.err != nil {
-		return c.model(e, name), nil
+		return c.model(ctx, e, name), nil
 	}
 
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
@@ -152,10 +153,10 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 
 // first is the first model that writes text: a list may begin with a model for
 // speech recognition.
-func (c *Client) first(seen listing) (domain.Model, error) {
+func (c *Client) first(ctx context.Context, seen listing) (domain.Model, error) {
 	for _, e := range seen.entries {
 		if len(e.Modalities) == 0 || slices.Contains(e.Modalities, "text") {
-			return c.model(e, e.ID), nil
+			return c.model(ctx, e, e.ID), nil
 		}
 	}
 
@@ -183,10 +184,11 @@ func (e entry) answersTo(name string) bool {
 	return e.ID == name || e.ID == name+":latest" || slices.Contains(e.Aliases, name)
 }
 
-func (c *Client) model(e entry, id string) domain.Model {
+func (c *Client) model(ctx context.Context, e entry, id string) domain.Model {
 	m := domain.Model{
 		ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: int64(max(e.MaxOutput, e.MaxTokens, 0)),
 		Modalities: e.Modalities, Price: c.price(e, id), ReasoningHistory: c.cfg.ReasoningHistory,
+		PromptCut: c.limits.known(ctx, id).cut,
 	}
 	if e.ReasoningHistory.Known() {
 		m.ReasoningHistory = e.ReasoningHistory
@@ -340,6 +342,34 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 	}
 
 	return slices.DeleteFunc(entries, func(e entry) bool { return e.ID == "" }), nil
+}
+
+// LoadedWindows returns the context windows with which an Ollama server has loaded models, by
+// their names; none when the server is another one.
+func (c *Client) LoadedWindows(ctx context.Context) map[string]int64 {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.base, "/v1")+"/api/ps", nil)
+	if err != nil {
+		return nil
+	}
+
+	c.authorize(req)
+
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer res.Body.Close()
+
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxListBytes)) // what cannot be read names no models
+	windows := map[string]int64{}
+
+	for _, loaded := range gjson.GetBytes(body, "models").Array() {
+		if window, is := number(loaded.Get("context_length")); is {
+			windows[loaded.Get("name").String()] = window
+		}
+	}
+
+	return windows
 }
 
 func unavailable(why string) *domain.Error {

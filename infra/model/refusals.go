@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"sync"
 
 	"everloop/domain"
 )
@@ -103,68 +102,4 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 	}
 
 	return "", false
-}
-
-// maxRefusals bounds how many models are remembered whose servers refuse something; the
-// oldest is forgotten, which costs one more call.
-const maxRefusals = 256
-
-// refusals is what the servers of models refuse, as far as this process has seen it.
-type refusals struct {
-	mu     sync.Mutex
-	models []string // oldest first
-	of     map[string]map[feature]bool
-}
-
-// without returns what is left out of requests to a model. The caller may change it.
-func (r *refusals) without(model string) map[feature]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	left := map[feature]bool{}
-	maps.Copy(left, r.of[model])
-
-	return left
-}
-
-func (r *refusals) add(model string, refused map[feature]bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	if len(refused) == 0 {
-		return
-	}
-
-	if r.of == nil {
-		r.of = map[string]map[feature]bool{}
-	}
-
-	if r.of[model] == nil {
-		if len(r.models) >= maxRefusals {
-			delete(r.of, r.models[0])
-			r.models = slices.Delete(r.models, 0, 1)
-		}
-
-		r.models = append(r.models, model)
-		r.of[model] = map[feature]bool{}
-	}
-
-	maps.Copy(r.of[model], refused)
-}
-
-// Refusals returns the parts of requests that are left out for each model because its server
-// has refused them.
-func (c *Client) Refusals() map[string][]string {
-	c.refusals.mu.Lock()
-	defer c.refusals.mu.Unlock()
-
-	out := map[string][]string{}
-
-	for model, features := range c.refusals.of {
-		for _, f := range slices.Sorted(maps.Keys(features)) {
-			out[model] = append(out[model], string(f))
-		}
-	}
-
-	return out
 }

@@ -81,14 +81,14 @@ func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 // send sends a prompt, and once more without a part for which the server may have refused
 // it. A server may name several parts, one after another.
 func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, error) {
-	without, refused := c.refusals.without(p.Model), map[feature]bool{}
+	without, refused := c.limits.known(ctx, p.Model).fields, map[feature]bool{}
 
 	var first error
 
 	for {
 		res, words, err := c.request(ctx, p, without)
 		if err == nil {
-			c.refusals.add(p.Model, refused)
+			c.limits.refused(ctx, p.Model, refused)
 			return res, nil
 		}
 

@@ -91,7 +91,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 
 	b.models = model.New(model.Config{
 		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
-		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning),
+		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning), Limits: b.DB,
 	})
 	b.prices = prices
 	b.speech = b.newSpeech()

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -101,23 +99,16 @@ func (b *backend) checkModel(ctx context.Context) domain.CheckResult {
 			Hint:    "Set LLM_GATEWAY_URL to a chat-completions server.",
 		}
 	default:
-		message := fmt.Sprintf("%d models, first %s", len(models), models[0].ID)
-		if left := leftOut(b.models.Refusals()); left != "" {
-			message += "; left out because their servers refused it: " + left
+		limits, err := b.DB.AllLimits(ctx)
+		if err != nil {
+			return domain.CheckResult{Status: domain.CheckFail, Message: err.Error()}
 		}
 
-		return domain.CheckResult{Status: domain.CheckOK, Message: message}
-	}
-}
+		result := describeLimits(limits)
+		result.Message = fmt.Sprintf("%d models, first %s", len(models), models[0].ID) + result.Message
 
-// leftOut lists the parts of requests that the servers of models refused.
-func leftOut(refusals map[string][]string) string {
-	models := slices.Sorted(maps.Keys(refusals))
-	for i, model := range models {
-		models[i] = model + ": " + strings.Join(refusals[model], ", ")
+		return result
 	}
-
-	return strings.Join(models, "; ")
 }
 
 // scarce is the share of a disk below which a warning is due.

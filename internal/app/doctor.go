@@ -40,7 +40,7 @@ func (c *Doctor) settings() doctor.Settings {
 	s := &c.Start.settings
 
 	out := doctor.Settings{
-		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, Sandbox: s.sandboxConfig(),
+		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, ContextWindow: s.ContextWindow, Sandbox: s.sandboxConfig(),
 		Browser: s.browserTools(), Reserve: s.Reserve(),
 	}
 	if err := s.check(); err != nil {

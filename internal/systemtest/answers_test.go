@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/infra/model"
 )
 
 // scripted answers the calls to a model one after the other; the last answer repeats.
@@ -206,7 +207,8 @@ func TestChat_outputLimit_keepsText(t *testing.T) {
 	require.Contains(t, server.prompts("m")[4], `"half half half half "`)
 }
 
-// TestChat_cutPrompt holds that a session reports once that its model server cuts prompts.
+// TestChat_cutPrompt holds that a session reports once that its model server cuts prompts, and
+// that the cut is remembered of the model.
 func TestChat_cutPrompt(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -221,6 +223,18 @@ func TestChat_cutPrompt(t *testing.T) {
 	require.Contains(t, note.Content, "it reports 2051 tokens")
 	s.talk(session, "go on")
 	require.Len(t, s.lastAnswer(session).Blocks, 1)
+
+	opened, _, err := s.journal.ReadSession(t.Context(), s.caller.User, session)
+	require.NoError(t, err)
+	stats, err := s.acts.ContextStats(t.Context(), opened)
+	require.NoError(t, err)
+	require.NotNil(t, stats.PromptCut)
+	require.EqualValues(t, 2051, stats.PromptCut.Reported)
+	require.Greater(t, stats.PromptCut.Estimated, int64(10_000))
+
+	found, err := model.New(model.Config{BaseURL: "http://127.0.0.1:1", Limits: s.db}).Resolve(t.Context(), "m")
+	require.NoError(t, err)
+	require.EqualValues(t, 2051, found.PromptCut.Reported, "another process knows it")
 }
 
 // TestChat_cutCalls holds that a call which the end of an answer cut is not run, and that

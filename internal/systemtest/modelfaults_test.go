@@ -401,7 +401,7 @@ const silence = 10 * time.Second
 
 // useModels puts another model server in the place of the scripted one.
 func (s *stack) useModels(url string) {
-	s.acts.Models = model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence})
+	s.acts.Models = model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence, Limits: s.db})
 	s.configure(func(cfg *chat.Config) { cfg.Models = s.acts.Models })
 }
 

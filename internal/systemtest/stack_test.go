@@ -135,7 +135,7 @@ func newStackOn(
 	s.model = mock.New(mock.Config{KeepRequests: true})
 	server := httptest.NewServer(front(s.model.Handler()))
 	t.Cleanup(server.Close)
-	models := model.New(model.Config{BaseURL: server.URL})
+	models := model.New(model.Config{BaseURL: server.URL, Limits: db})
 
 	temporalOptions := testkit.Temporal(t)
 	temporalOptions.Interceptors, err = traces.Interceptors()

@@ -49,8 +49,11 @@ type Settings struct {
 	ModelURL string // empty: the demo model
 	ModelKey string
 	Model    string
-	Sandbox  sandbox.Config
-	Browser  browser.Tools
+
+	ContextWindow int64 // of models whose server does not say
+
+	Sandbox sandbox.Config
+	Browser browser.Tools
 }
 
 // Engine checks one of the servers that a start would use or begin.

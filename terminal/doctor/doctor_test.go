@@ -217,6 +217,26 @@ func TestModels(t *testing.T) {
 	require.Equal(t, Warn, only(t, model(t.Context(), Settings{})).State, "the demo model")
 }
 
+// TestModel_loadedWindow holds that the doctor warns of an Ollama server that has loaded a
+// model with a smaller window than is expected.
+func TestModel_loadedWindow(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/ps" {
+			_, _ = w.Write([]byte(`{"models":[{"name":"one:latest","context_length":4096},{"name":"two:latest","context_length":32768}]}`))
+			return
+		}
+
+		_, _ = w.Write([]byte(`{"data":[{"id":"one:latest"},{"id":"two:latest"},{"id":"three:latest"}]}`))
+	}))
+	defer server.Close()
+
+	checks := model(t.Context(), Settings{ModelURL: server.URL + "/v1", ContextWindow: 32_768})
+	require.Len(t, checks, 2)
+	require.Equal(t, OK, checks[0].State)
+	require.Equal(t, Warn, checks[1].State)
+	require.Equal(t, "one:latest is loaded with 4096 tokens, and 32768 are expected", checks[1].Detail)
+}
+
 // The whole report on this machine: every part reports, and the sandbox was tried.
 func TestRun_wholeReport(t *testing.T) {
 	checks := Run(t.Context(), Settings{

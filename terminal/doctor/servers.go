@@ -73,7 +73,9 @@ func model(ctx context.Context, s Settings) []Check {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 
-	server := modelserver.New(modelserver.Config{BaseURL: s.ModelURL, Key: s.ModelKey, DefaultModel: s.Model})
+	server := modelserver.New(
+		modelserver.Config{BaseURL: s.ModelURL, Key: s.ModelKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow},
+	)
 
 	models, err := server.Models(ctx)
 	if err != nil {
@@ -100,7 +102,25 @@ func model(ctx context.Context, s Settings) []Check {
 		}
 	}
 
-	return one(name, OK, place+": "+some(names), "")
+	return append(one(name, OK, place+": "+some(names), ""), loadedWindows(ctx, server, models)...)
+}
+
+// loadedWindows warns of models that an Ollama server has loaded with a smaller window than
+// Everloop expects: it cuts longer prompts and answers.
+func loadedWindows(ctx context.Context, server *modelserver.Client, models []domain.Model) (checks []Check) {
+	loaded := server.LoadedWindows(ctx)
+
+	for _, m := range models {
+		if window := loaded[m.ID]; window > 0 && window < m.ContextWindow {
+			checks = append(checks, Check{
+				Name: "context length", State: Warn,
+				Detail: fmt.Sprintf("%s is loaded with %d tokens, and %d are expected", m.ID, window, m.ContextWindow),
+				Hint:   "raise OLLAMA_CONTEXT_LENGTH or num_ctx, or set LLM_CONTEXT_WINDOW",
+			})
+		}
+	}
+
+	return checks
 }
 
 // some names the first few.
