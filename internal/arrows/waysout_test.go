@@ -1,6 +1,8 @@
 package arrows
 
 import (
+	"bytes"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,38 +14,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waysOut lists every file that opens connections, and what decides where they go. A new way
-// out is listed with the test of its policy (docs/network.md), or as a connection to a server
-// that the operator configures.
-var waysOut = map[string]string{
-	"infra/egress/dial.go":   "network policy: TestProxy_refusalsByRule, TestProxy_closesWhatIsNoLongerAllowed",
-	"infra/egress/egress.go": "network policy: TestProxy_CONNECT, TestProxy_SOCKS5, TestProxy_plainHTTP",
-	"infra/egress/http.go":   "network policy: through the transport of egress.go",
-	"infra/web/web.go":       "network policy: TestWebTools_followNetworkPolicy, TestClient_Picture_asksAboutEachHop",
-	"infra/mcp/guard.go":     "network policy: TestManager_followsNetworkPolicy; guard: TestGuard_Transport_refusesWhatWebFetchRefuses",
-	"infra/mcp/http.go":      "guard: the transport of guard.go, for the host of the server alone",
+// waysOut are the ways out of the service and the files that open connections for them. A way
+// that sessions use is driven by the matrix of internal/systemtest under every policy
+// (docs/network.md), or has tests of its own; the others go to what the operator configures.
+type waysOut struct {
+	Ways map[string]struct {
+		Matrix   bool
+		Tests    []string
+		Operator string
+		None     string // why nothing is opened for it
+	}
+	Files map[string][]string // the ways of each file
+}
 
-	"infra/webhooks/sender.go":                 "guard: the addresses that users configure for webhooks",
-	"infra/search/search.go":                   "operator: SEARCH_URL; network none: TestWebTools_withheldWithoutNetwork",
-	"infra/identity/client.go":                 "operator: IDENTITY_URL",
-	"infra/model/client.go":                    "operator: LLM_GATEWAY_URL",
-	"infra/skillregistry/client.go":            "operator: REGISTRY_URL",
-	"infra/embedded/objects.go":                "operator: the embedded engines",
-	"companions/credentials/credentials.go":    "operator: AGENT_URL",
-	"companions/desktop/forward.go":            "operator: the services behind the desktop",
-	"companions/gateway/localserver/server.go": "operator: the model servers that the gateway starts",
-	"companions/gateway/source.go":             "operator: the sources of the gateway",
-	"companions/githost/registry.go":           "operator: REGISTRY_URL",
-	"companions/identity/callers.go":           "operator: AGENT_URL",
-	"companions/identity/upstream/flow.go":     "operator: OAUTH_CONFIG_YAML_PATH",
-	"terminal/client.go":                       "client: the service that the user names",
-	"terminal/components/components.go":        "client: doctor",
-	"terminal/doctor/ports.go":                 "client: doctor",
-	"internal/app/webtools.go":                 "none: checks settings without a request",
-	"internal/app/diagnostics.go":              "operator: the checks of doctor",
-	"internal/app/network.go":                  "guard: of infra/egress",
-	"internal/app/toolservers.go":              "guard: of infra/mcp",
-	"internal/app/webhooks.go":                 "guard: of infra/webhooks",
+func readWaysOut(t *testing.T) waysOut {
+	t.Helper()
+
+	text, err := os.ReadFile("testdata/waysout.json")
+	require.NoError(t, err)
+
+	var ways waysOut
+
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&ways))
+
+	return ways
 }
 
 var connects = regexp.MustCompile(
@@ -80,11 +76,72 @@ func TestWaysOut_areListed(t *testing.T) {
 		require.NoError(t, err)
 	}
 
+	listed := readWaysOut(t).Files
+
 	for name := range found {
-		assert.NotEmpty(t, waysOut[name], "%s opens connections and is not listed: which policy holds it?", name)
+		assert.NotEmpty(t, listed[name], "%s opens connections and is not listed: which policy holds it?", name)
 	}
 
-	for name := range waysOut {
+	for name := range listed {
 		assert.True(t, found[name], "%s opens no connections any more", name)
 	}
+}
+
+func TestWaysOut_areTested(t *testing.T) {
+	t.Parallel()
+
+	listed, opened := readWaysOut(t), map[string]bool{}
+
+	for file, ways := range listed.Files {
+		for _, way := range ways {
+			opened[way] = true
+			assert.Contains(t, listed.Ways, way, "a way of %s", file)
+		}
+	}
+
+	tests := testNames(t)
+
+	for name, way := range listed.Ways {
+		kinds := 0
+
+		for _, given := range []bool{way.Matrix, len(way.Tests) > 0, way.Operator != "", way.None != ""} {
+			if given {
+				kinds++
+			}
+		}
+
+		assert.Equal(t, 1, kinds, "%s: what holds it?", name)
+		assert.Equal(t, way.None == "", opened[name], "%s: the files that open its connections", name)
+
+		for _, test := range way.Tests {
+			assert.True(t, tests[test], "%s: there is no %s", name, test)
+		}
+	}
+}
+
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// testNames returns the names of all tests in Go.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+
+	names := map[string]bool{}
+
+	for _, top := range []string{"activities", "api", "companions", "domain", "infra", "internal", "service"} {
+		err := filepath.WalkDir(filepath.Join("../..", top), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+
+			text, err := os.ReadFile(path)
+			for _, match := range testName.FindAllSubmatch(text, -1) {
+				names[string(match[1])] = true
+			}
+
+			return err
+		})
+		require.NoError(t, err)
+	}
+
+	return names
 }

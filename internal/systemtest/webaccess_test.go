@@ -20,8 +20,11 @@ import (
 	"everloop/infra/web"
 )
 
-// webPolicies are tools.WebPolicies of a stack with SANDBOX_NETWORK rules.
-type webPolicies struct{ *stack }
+// webPolicies are tools.WebPolicies of a stack with SANDBOX_NETWORK at mode.
+type webPolicies struct {
+	*stack
+	mode domain.NetworkMode
+}
 
 func (p webPolicies) NetworkPolicy(ctx context.Context, id domain.SessionID) (domain.NetworkPolicy, error) {
 	session, planning, rules, err := p.journal.NetworkSession(ctx, id)
@@ -29,7 +32,7 @@ func (p webPolicies) NetworkPolicy(ctx context.Context, id domain.SessionID) (do
 		return domain.NetworkPolicy{}, err
 	}
 
-	mode := domain.NetworkRules.Narrowed(session.Setup.Network)
+	mode := p.mode.Narrowed(session.Setup.Network)
 
 	return domain.NewNetworkPolicy(mode, slices.Concat(session.Setup.Permissions, rules)), nil
 }
@@ -76,7 +79,7 @@ func webStack(t *testing.T) (s *stack, site string, hits *atomic.Int64) {
 
 	s.acts.Tools, err = builtin.New(tools.Deps{
 		Workspaces: noFiles{}, Sandbox: plainShell{}, Web: client, Search: found(server.URL + "/found"),
-		Outbound: domain.NetworkRules, Policies: webPolicies{s},
+		Outbound: domain.NetworkRules, Policies: webPolicies{s, domain.NetworkRules},
 	})
 	require.NoError(t, err)
 
