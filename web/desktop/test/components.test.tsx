@@ -34,6 +34,31 @@ describe('Prose', () => {
     for (const link of container.querySelectorAll('a')) expect(link.getAttribute('href') ?? '').not.toMatch(/^javascript:/);
     expect(screen.getByRole('link', { name: 'Picture: p' }).getAttribute('rel')).toContain('noopener');
   });
+  test.each([
+    ['[https://bank.example/login](https://evil.example/x)', 'evil.example'],
+    ['[bank.example](https://evil.example/bank.example)', 'evil.example'],
+    ['[Sign in at **bank.example**](https://evil.example)', 'evil.example'],
+    ['[https://bank.example@evil.example/](https://evil.example)', 'evil.example'],
+    ['[bank.example](https://bank.example.evil.example)', 'bank.example.evil.example'],
+    ['[b\u200bank.exam\u200bple](https://evil.example)', 'evil.example'],
+    ['[bank\u3002example](https://evil.example)', 'evil.example'],
+    ['[help@bank.example](mailto:help@evil.example)', 'evil.example'],
+    ['[b\u00e4nk.example](https://evil.example)', 'evil.example'],
+    ['[bank.example](https://b\u00e4nk.example)', 'xn--bnk-qla.example'],
+    ['![bank.example](https://evil.example/p.png)', 'evil.example'],
+  ])('a link whose text names another host shows its own: %s', (text, host) => {
+    const { container } = show(<Prose text={text} />);
+    expect(container.querySelector('bdi')?.textContent).toBe(host);
+  });
+  test.each([
+    '[the docs](https://docs.example/start)', 'https://docs.example/start', 'www.docs.example', '<https://docs.example>',
+    '[docs.example](https://www.docs.example/a)', '[https://docs.example/a/main.go?x=b.c#d.e](https://docs.example/a/main.go)',
+    '[Docs: docs.example.](https://docs.example)', '[help@docs.example](mailto:help@docs.example)', '[1.2 and 3.4](https://docs.example)',
+    '[b\u00e4nk.example](https://b\u00e4nk.example)', '[see below](#below)',
+  ])('any other link has no host beside it: %s', (text) => {
+    const { container } = show(<Prose text={text} />);
+    expect(container.querySelector('bdi')).toBeNull();
+  });
   test('code has colours by classes, not by HTML', async () => {
     const { container } = show(<Prose text={'```js\nconst x = "</code><script>1</script>";\n```'} />);
     await waitFor(() => expect(container.querySelector('.hljs-keyword')?.textContent).toBe('const'), { timeout: 60_000 });

@@ -1,8 +1,9 @@
-import { Component, memo, type ReactNode, useEffect, useMemo, useState } from 'react';
+import { Component, isValidElement, memo, type ReactNode, useEffect, useMemo, useState } from 'react';
 import Markdown, { type Components, defaultUrlTransform } from 'react-markdown';
 import rehypeSanitize, { defaultSchema } from 'rehype-sanitize';
 import remarkGfm from 'remark-gfm';
 import { t } from '../lib/i18n';
+import { hostBeside } from '../lib/link-host';
 import { groupParts, portion, portionsUnasked, type Weighed, within } from './blocks';
 import { Button } from './button';
 import { Code, CopyButton, DownloadText, isCut, maxParagraph } from './code';
@@ -10,22 +11,38 @@ import { Growing } from './growing';
 
 const schema = { ...defaultSchema, clobberPrefix: 'text-' };
 
-const components: Components = {
-  // Links leave the page in a new tab, which gets no access to this one.
-  a: ({ href, children }) =>
-    href ? (
+// textOf returns what a link shows as its text.
+const textOf = (node: ReactNode): string => {
+  if (typeof node === 'string' || typeof node === 'number') return String(node);
+  if (Array.isArray(node)) return node.map(textOf).join('');
+  if (!isValidElement<{ children?: ReactNode; alt?: string }>(node)) return '';
+  return textOf(node.props.children) + (node.props.alt ?? '');
+};
+
+// Links leave the page in a new tab, which gets no access to this one. A text that names another host does not deceive.
+const Link = ({ href, children }: { href: string; children: ReactNode }) => {
+  const host = hostBeside(href, textOf(children));
+  return (
+    <>
       <a href={href} target="_blank" rel="noopener noreferrer nofollow">
         {children}
       </a>
-    ) : (
-      <span>{children}</span>
-    ),
+      {host && (
+        <span className="text-soft">
+          {' '}
+          (<bdi dir="ltr">{host}</bdi>)
+        </span>
+      )}
+    </>
+  );
+};
+
+const components: Components = {
+  a: ({ href, children }) => (href ? <Link href={href}>{children}</Link> : <span>{children}</span>),
   // No request goes to another origin: a picture from elsewhere is a link.
   img: ({ src, alt }) =>
     typeof src === 'string' && src ? (
-      <a href={src} target="_blank" rel="noopener noreferrer nofollow">
-        {t('Picture: {alt}', { alt: alt || src })}
-      </a>
+      <Link href={src}>{t('Picture: {alt}', { alt: alt || src })}</Link>
     ) : (
       <span>{t('Picture: {alt}', { alt })}</span>
     ),
