@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,26 @@ func ToModel(err error) (Result, error) {
 	}
 
 	return *Failed("The files of the workspace cannot be reached at the moment."), err
+}
+
+// WithFiles returns the Run of a tool that reads or writes the workspace: run receives the decoded
+// arguments and the files, which are closed when it returns.
+func WithFiles[T any](workspaces Workspaces, run func(context.Context, *Call, T, Files) (Result, error)) func(
+	context.Context, *Call) (Result, error) {
+	return func(ctx context.Context, c *Call) (Result, error) {
+		in, err := Decode[T](c.Arguments)
+		if err != nil {
+			return Result{}, err
+		}
+
+		files, err := workspaces.Open(ctx, c.Session)
+		if err != nil {
+			return ToModel(err)
+		}
+		defer files.Close()
+
+		return run(ctx, c, in, files)
+	}
 }
 
 // Sentence gives a message the form in which the model reads them all.

@@ -27,12 +27,11 @@ type editArguments struct {
 }
 
 type edit struct {
-	workspaces tools.Workspaces
-	reads      tools.FileReads
+	reads tools.FileReads
 }
 
 func newEdit(d tools.Deps) tools.Tool {
-	e := edit{d.Workspaces, d.Reads}
+	e := edit{d.Reads}
 
 	return tools.Tool{
 		Name: "Edit", DisplayName: "Edit",
@@ -46,23 +45,12 @@ func newEdit(d tools.Deps) tools.Tool {
 
 			return ""
 		},
-		Run:     e.run,
+		Run:     tools.WithFiles(d.Workspaces, e.run),
 		Summary: tools.SummaryBy("file_path"),
 	}
 }
 
-func (e edit) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
-	in, err := tools.Decode[editArguments](c.Arguments)
-	if err != nil {
-		return tools.Result{}, err
-	}
-
-	files, err := e.workspaces.Open(ctx, c.Session)
-	if err != nil {
-		return tools.ToModel(err)
-	}
-	defer files.Close()
-
+func (e edit) run(ctx context.Context, c *tools.Call, in editArguments, files tools.Files) (tools.Result, error) {
 	path, err := files.Clean(in.Path)
 	if err != nil {
 		return tools.ToModel(err)

@@ -33,35 +33,23 @@ type readArguments struct {
 }
 
 type read struct {
-	workspaces tools.Workspaces
-	reads      tools.FileReads
-	maxResult  int // characters
+	reads     tools.FileReads
+	maxResult int // characters
 }
 
 func newRead(d tools.Deps) tools.Tool {
-	r := read{d.Workspaces, d.Reads, d.Limits.Result}
+	r := read{d.Reads, d.Limits.Result}
 
 	return tools.Tool{
 		Name: "Read", DisplayName: "Read",
 		Spec:     domain.ToolSpec{Name: "Read", Description: readDescription, Parameters: tools.Parameters[readArguments]()},
 		Planning: true, Executing: true,
-		Run:     r.run,
+		Run:     tools.WithFiles(d.Workspaces, r.run),
 		Summary: tools.SummaryBy("file_path"),
 	}
 }
 
-func (r read) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
-	in, err := tools.Decode[readArguments](c.Arguments)
-	if err != nil {
-		return tools.Result{}, err
-	}
-
-	files, err := r.workspaces.Open(ctx, c.Session)
-	if err != nil {
-		return tools.ToModel(err)
-	}
-	defer files.Close()
-
+func (r read) run(ctx context.Context, c *tools.Call, in readArguments, files tools.Files) (tools.Result, error) {
 	path, err := files.Clean(in.Path)
 	if err != nil {
 		return tools.ToModel(err)

@@ -22,40 +22,28 @@ type writeArguments struct {
 }
 
 type write struct {
-	workspaces tools.Workspaces
-	reads      tools.FileReads
+	reads tools.FileReads
 }
 
 func newWrite(d tools.Deps) tools.Tool {
-	w := write{d.Workspaces, d.Reads}
+	w := write{d.Reads}
 
 	return tools.Tool{
 		Name: "Write", DisplayName: "Write",
 		Spec:      domain.ToolSpec{Name: "Write", Description: writeDescription, Parameters: tools.Parameters[writeArguments]()},
 		Acts:      true,
 		Executing: true,
-		Run:       w.run,
+		Run:       tools.WithFiles(d.Workspaces, w.run),
 		Summary:   tools.SummaryBy("file_path"),
 	}
 }
 
-func (w write) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
-	in, err := tools.Decode[writeArguments](c.Arguments)
-	if err != nil {
-		return tools.Result{}, err
-	}
-
+func (w write) run(ctx context.Context, c *tools.Call, in writeArguments, files tools.Files) (tools.Result, error) {
 	if len(in.Content) > maxWritten {
 		return *tools.Failed(
 			"The content has %d bytes; Write takes at most %d. Make large files with Bash.", len(in.Content), maxWritten,
 		), nil
 	}
-
-	files, err := w.workspaces.Open(ctx, c.Session)
-	if err != nil {
-		return tools.ToModel(err)
-	}
-	defer files.Close()
 
 	path, err := files.Clean(in.Path)
 	if err != nil {

@@ -33,35 +33,23 @@ type globArguments struct {
 }
 
 type glob struct {
-	workspaces tools.Workspaces
-	maxResult  int // characters
+	maxResult int // characters
 }
 
 // NewGlob makes the tool Glob.
 func NewGlob(d tools.Deps) tools.Tool {
-	g := glob{d.Workspaces, d.Limits.Result}
+	g := glob{d.Limits.Result}
 
 	return tools.Tool{
 		Name: "Glob", DisplayName: "Glob",
 		Spec:     domain.ToolSpec{Name: "Glob", Description: globDescription, Parameters: tools.Parameters[globArguments]()},
 		Planning: true, Executing: true,
-		Run:     g.run,
+		Run:     tools.WithFiles(d.Workspaces, g.run),
 		Summary: tools.SummaryBy("pattern", "path"),
 	}
 }
 
-func (g glob) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
-	in, err := tools.Decode[globArguments](c.Arguments)
-	if err != nil {
-		return tools.Result{}, err
-	}
-
-	files, err := g.workspaces.Open(ctx, c.Session)
-	if err != nil {
-		return tools.ToModel(err)
-	}
-	defer files.Close()
-
+func (g glob) run(ctx context.Context, c *tools.Call, in globArguments, files tools.Files) (tools.Result, error) {
 	base, pattern, err := splitPattern(files, in.Path, in.Pattern)
 	if err != nil {
 		return tools.ToModel(err)

@@ -57,36 +57,24 @@ type search struct {
 var errNoRipgrep = errors.New("ripgrep cannot do this search")
 
 type grep struct {
-	workspaces tools.Workspaces
-	sandbox    tools.Sandbox
-	missing    *atomic.Bool // the sandbox has no ripgrep: known after the first try
+	sandbox tools.Sandbox
+	missing *atomic.Bool // the sandbox has no ripgrep: known after the first try
 }
 
 // NewGrep makes the tool Grep.
 func NewGrep(d tools.Deps) tools.Tool {
-	g := grep{d.Workspaces, d.Sandbox, new(atomic.Bool)}
+	g := grep{d.Sandbox, new(atomic.Bool)}
 
 	return tools.Tool{
 		Name: "Grep", DisplayName: "Grep",
 		Spec:     domain.ToolSpec{Name: "Grep", Description: grepDescription, Parameters: tools.Parameters[grepArguments]()},
 		Planning: true, Executing: true,
-		Run:     g.run,
+		Run:     tools.WithFiles(d.Workspaces, g.run),
 		Summary: tools.SummaryBy("pattern", "path"),
 	}
 }
 
-func (g grep) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
-	in, err := tools.Decode[grepArguments](c.Arguments)
-	if err != nil {
-		return tools.Result{}, err
-	}
-
-	files, err := g.workspaces.Open(ctx, c.Session)
-	if err != nil {
-		return tools.ToModel(err)
-	}
-	defer files.Close()
-
+func (g grep) run(ctx context.Context, c *tools.Call, in grepArguments, files tools.Files) (tools.Result, error) {
 	s, err := newSearch(files, in)
 	if err != nil {
 		return tools.ToModel(err)
