@@ -45,7 +45,7 @@ func (a *Activities) compactContext(ctx context.Context, in contract.CompactIn) 
 		return contract.CompactOut{Status: opened.Result.Status, Reason: opened.Result.Reason, Exhausted: opened.Exhausted}, nil
 	}
 
-	if left := time.Until(opened.Work.RetryAt); left > retryTolerance && in.Waits {
+	if left := time.Until(opened.Work.RetryAt); left > retryTolerance {
 		return contract.CompactOut{Status: domain.CompactionRunning, Wait: waitFor(left, in.Step, opened.Work.Faults, "")}, nil
 	}
 
@@ -80,7 +80,7 @@ func (c *compaction) failed(ctx context.Context, in contract.CompactIn, cause er
 	}
 
 	v := judge(cause, faults, c.retryLimit(c.Chat, c.Session))
-	if v.final || !in.Waits && lastAttempt(ctx) {
+	if v.final {
 		out, err := c.close(ctx, domain.CompactionFailed, v.reason)
 		if v.code == domain.CodeModelUnavailable {
 			out.Code = v.code
@@ -89,7 +89,7 @@ func (c *compaction) failed(ctx context.Context, in contract.CompactIn, cause er
 		return out, err
 	}
 
-	if !v.fault || !in.Waits {
+	if !v.fault {
 		return contract.CompactOut{}, durable.Retry(v.code, v.reason, v.wait)
 	}
 

@@ -61,7 +61,7 @@ func (a *Activities) callModel(ctx context.Context, in contract.CallModelIn) (co
 	scope := a.scopeOfTurn(key, turn.OpenedTurn)
 	call := &modelCall{
 		Activities: a, key: key, taskID: in.TaskID, turn: turn.OpenedTurn, opened: time.Now(), scope: scope, tools: a.Tools.For(ctx, scope),
-		overflowed: in.Overflowed, waits: in.Waits,
+		overflowed: in.Overflowed,
 	}
 
 	return call.run(ctx, stopped)
@@ -183,7 +183,6 @@ type modelCall struct {
 	transcript  domain.Transcript // of its prompt
 
 	overflowed bool // its history was compacted after a refusal already
-	waits      bool // the run waits between the tries
 }
 
 func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.CallModelOut, error) {

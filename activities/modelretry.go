@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/internal/durable"
@@ -120,10 +118,6 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 	faults.Paid += m.paid
 
 	v := judge(cause, faults, m.retryLimit(m.turn.Chat, m.turn.Session))
-	if !v.final && !m.waits && lastAttempt(ctx) {
-		v.final = true
-	}
-
 	retry := &domain.Retry{Attempt: faults.Count + 1, Reason: v.reason, Waiting: v.waiting, Wait: v.wait, Fault: v.fault, Paid: m.paid}
 	switch err := m.leave(ctx, v, retry, blocks); {
 	case err == nil || errors.Is(err, domain.ErrFenced):
@@ -137,7 +131,7 @@ func (m *modelCall) failed(ctx context.Context, cause error, blocks []domain.Blo
 	switch {
 	case v.final:
 		return contract.CallModelOut{}, durable.Final(v.code, v.reason)
-	case v.fault && m.waits:
+	case v.fault:
 		m.Logger.Warn("retrying model call", "session_id", m.key.SessionID, "chat_id", m.key.ChatID, "loop_id", m.key.LoopID,
 			"step", m.key.Step, "faults", retry.Attempt, "wait", v.wait, "error", v.reason)
 
@@ -164,12 +158,6 @@ func (m *modelCall) leave(ctx context.Context, v verdict, retry *domain.Retry, b
 	}
 
 	return m.Turns.CloseTurn(ctx, closing)
-}
-
-// lastAttempt reports whether Temporal will not try the activity again.
-func lastAttempt(ctx context.Context) bool {
-	info := activity.GetInfo(ctx)
-	return info.RetryPolicy != nil && info.RetryPolicy.MaximumAttempts > 0 && info.Attempt >= info.RetryPolicy.MaximumAttempts
 }
 
 // delayed sends a run back to its wait: it was signalled, or took over from one

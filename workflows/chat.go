@@ -177,33 +177,19 @@ const stopGrace = 500 * time.Millisecond
 // cancelled a little later.
 func (r *chatRun) watchStop(ctx workflow.Context, cancel workflow.CancelFunc) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for received := false; ctx.Err() == nil && !received; {
-			received = contract.Stop.Receive(ctx).ChatID == r.chatID
-			switch {
-			case received:
-				r.stopped = true
-			case r.stopped:
-				// A stop of another chat. The default version takes the stop of its own
-				// chat back: it is kept for the replay of histories without the marker.
-				r.stopped = workflow.GetVersion(ctx, "stop-of-another-chat", workflow.DefaultVersion, 1) >= 1
+		for contract.Stop.Receive(ctx).ChatID != r.chatID {
+			if ctx.Err() != nil {
+				return
 			}
 		}
 
-		r.stopForks(ctx)
+		r.stopped = true
+		r.resumeForks(ctx)
 
 		if err := workflow.Sleep(ctx, stopGrace); err == nil {
 			cancel()
 		}
 	})
-}
-
-// stopForks makes sub-agents that wait for a model look at the stop flag in the
-// database. The default version, without it, is kept for the replay of histories
-// without the marker.
-func (r *chatRun) stopForks(ctx workflow.Context) {
-	if len(r.forks) > 0 && workflow.GetVersion(ctx, "stop-signals-sub-agents", workflow.DefaultVersion, 1) >= 1 {
-		r.resumeForks(ctx)
-	}
 }
 
 // describe sets what operators see of this run. The search attributes of the first run

@@ -32,7 +32,6 @@ func Compact(ctx workflow.Context, in contract.CompactInput) (domain.CompactionS
 func compact(
 	ctx workflow.Context, in contract.CompactIn, await func(workflow.Context, contract.Wait) (stopped bool, err error),
 ) (contract.CompactOut, error) {
-	in.Waits = true
 	for piece := 1; ; piece++ {
 		out, err := contract.CompactContext.Run(ctx, in, fmt.Sprintf("Summary, piece %d", piece))
 		switch {

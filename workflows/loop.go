@@ -108,7 +108,7 @@ func (l *loop) checkLimits(ctx workflow.Context) *loopEnd {
 func (l *loop) callModel(ctx workflow.Context) (contract.CallModelOut, error) {
 	l.step++
 
-	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID, Waits: true}
+	call := contract.CallModelIn{SessionID: l.sessionID, ChatID: l.chatID, LoopID: l.id, Step: l.step, TaskID: l.taskID}
 	transcriptions := 0
 
 	for {

@@ -31,7 +31,6 @@ func chatEnvironment(
 	contract.CallModel.Handle(env, func(_ context.Context, in contract.CallModelIn) (contract.CallModelOut, error) {
 		calls++
 
-		require.True(t, in.Waits)
 		require.Equal(t, 1, in.Step)
 
 		return call(calls, in), nil

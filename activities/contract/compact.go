@@ -31,7 +31,6 @@ type CompactIn struct {
 	TaskID       string                   `json:"task_id,omitempty"` // of a background sub-agent
 	Step         int                      `json:"step,omitempty"`
 	Trigger      domain.CompactionTrigger `json:"trigger"`
-	Waits        bool                     `json:"waits,omitempty"` // see CallModelIn
 }
 
 // CompactOut says how the compaction stands. Exhausted: it is the second in a row

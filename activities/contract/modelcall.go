@@ -16,12 +16,6 @@ type CallModelIn struct {
 
 	Compacted  bool `json:"compacted,omitempty"`  // the history was compacted for this call, or could not be
 	Overflowed bool `json:"overflowed,omitempty"` // after the server had rejected the prompt for its length
-
-	// Waits says that the run waits by a timer between the tries of a call. Runs of
-	// versions without such timers do not set it: their calls fail as activities and
-	// are retried by Temporal. It may go, with what it guards, once no run that began
-	// before 2611.0.0 is open.
-	Waits bool `json:"waits,omitempty"`
 }
 
 // Outcome says how a step ended, and so what its run does next.

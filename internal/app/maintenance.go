@@ -162,7 +162,6 @@ func (b *backend) newMaintenance(
 		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneIdempotency)},
 		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.DB.PruneDAGRuns)},
 		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneInbox)},
-		{Name: "seal session environments", Every: pruneEvery, Run: maintenance.Prune(b.DB.SealSessionEnvs)},
 		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneWorkRestarts)},
 		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCompactions)},
 		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.DB.PruneAudit)},
