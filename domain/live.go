@@ -16,7 +16,10 @@ type LiveState struct {
 	WaitingReason WaitingReason
 	ChatID        ChatID // the chat that runs or waits for an answer; empty when none
 	OpenTurns     []OpenTurn
-	Questions     []Question
-	Queue         []QueuedMessage
-	LastEnd       *LastEnd
+	// TurnsAfter is a position of the event log before the turn:start of each open turn, of
+	// each turn whose turn:end is not published yet, and of all turns to come; 0: unknown.
+	TurnsAfter uint64
+	Questions  []Question
+	Queue      []QueuedMessage
+	LastEnd    *LastEnd
 }

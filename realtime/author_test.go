@@ -17,13 +17,14 @@ type author struct {
 	random  *rand.Rand
 	pause   time.Duration // the longest wait between two events, 0 for none
 	live    domain.LiveState
+	ending  map[domain.TurnID]bool   // ended in the database, not in the log
 	said    map[domain.TurnID]string // turn id → its text in the end
 	events  []domain.LoggedEvent
 	number  int64
 }
 
 func (s *env) author(session string, seed uint64) *author {
-	return &author{env: s, session: domain.SessionID(session), random: rand.New(rand.NewPCG(seed, 7)), said: map[domain.TurnID]string{}}
+	return &author{env: s, session: domain.SessionID(session), random: rand.New(rand.NewPCG(seed, 7)), said: map[domain.TurnID]string{}, ending: map[domain.TurnID]bool{}}
 }
 
 var words = []string{"a ", "é", "😀", "日本", "𝄞", "\n", `"<&>`, "👩‍👩‍👧 ", "long and plain words "}
@@ -54,7 +55,26 @@ func (a *author) record() {
 		live.OpenTurns[i].ToolCalls = slices.Clone(live.OpenTurns[i].ToolCalls)
 	}
 
+	live.TurnsAfter = a.last()
+
+	for _, turn := range live.OpenTurns {
+		live.TurnsAfter = min(live.TurnsAfter, a.env.state.startOf(turn.TurnID))
+	}
+
+	for id := range a.ending {
+		live.TurnsAfter = min(live.TurnsAfter, a.env.state.startOf(id))
+	}
+
 	a.env.state.set(a.session, live)
+}
+
+// last is the sequence of the session's newest event, 0 before the first.
+func (a *author) last() uint64 {
+	if len(a.events) == 0 {
+		return 0
+	}
+
+	return a.events[len(a.events)-1].Seq
 }
 
 // turn writes one assistant turn, with a paused part in the middle of some.
@@ -76,6 +96,7 @@ func (a *author) turn() {
 		StartedAt:     time.Now(),
 		ContextWindow: 128,
 	}, SessionID: a.session}
+	a.env.state.starts(turn.TurnID, a.last())
 	a.live.OpenTurns = append(a.live.OpenTurns, turn)
 	a.record()
 	a.publish(domain.EventTurnStart, map[string]any{
@@ -122,10 +143,13 @@ func (a *author) turn() {
 	}
 
 	a.live.OpenTurns = slices.Delete(a.live.OpenTurns, at, at+1)
+	a.ending[domain.TurnID(id)] = true
 	a.record() // closed in the database before the log knows
 	a.publish(domain.EventTurnEnd, map[string]any{
 		"turn_id": id, "status": status, "usage": map[string]any{"input_tokens": 1, "output_tokens": 2}, "duration_ms": 5,
 	})
+	delete(a.ending, domain.TurnID(id))
+	a.record()
 	a.publish(domain.EventTurnPatch, map[string]any{
 		"turn_id": id, "patch_type": domain.PatchToolResult, "tool_call_id": "late", "result": "r", "status": "done",
 	})

@@ -29,7 +29,9 @@ type env struct {
 }
 
 func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
-	s := &env{Server: natskit.New(t), t: t, state: &fakeState{sessions: map[domain.SessionID]domain.LiveState{}}}
+	s := &env{Server: natskit.New(t), t: t, state: &fakeState{
+		sessions: map[domain.SessionID]domain.LiveState{}, after: map[domain.TurnID]uint64{},
+	}}
 	s.nc = s.Connect()
 
 	var err error
@@ -104,6 +106,7 @@ func (s *env) nothing(sub *realtime.Subscription) {
 type fakeState struct {
 	mu       sync.Mutex
 	sessions map[domain.SessionID]domain.LiveState
+	after    map[domain.TurnID]uint64 // positions before the turn:start of turns
 	err      error
 	read     func() // is called once, after the state was read and before its reader has it
 }
@@ -119,6 +122,33 @@ func (r *fakeState) Live(_ context.Context, sessionID domain.SessionID) (domain.
 	}
 
 	return live, err
+}
+
+func (r *fakeState) TurnsAfter(_ context.Context, _ domain.SessionID, turns []domain.TurnID) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	position := ^uint64(0)
+	for _, id := range turns {
+		position = min(position, r.after[id])
+	}
+
+	return position, r.err
+}
+
+func (r *fakeState) startOf(id domain.TurnID) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.after[id]
+}
+
+// starts notes a position before the turn:start of a turn.
+func (r *fakeState) starts(id domain.TurnID, after uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.after[id] = after
 }
 
 func (r *fakeState) set(sessionID domain.SessionID, live domain.LiveState) {

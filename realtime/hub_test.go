@@ -91,7 +91,7 @@ func TestResumeAtEveryPosition(t *testing.T) {
 	s.state.set(domain.SessionID(session), domain.LiveState{Status: domain.SessionRunning, OpenTurns: []domain.OpenTurn{{
 		Turn:       openAt(t, a.events, len(a.events))[0],
 		FlushedSeq: a.events[len(a.events)-1].Seq,
-	}}})
+	}}, TurnsAfter: a.events[len(a.events)-3].Seq})
 
 	for n := range len(a.events) + 1 {
 		after := uint64(0)

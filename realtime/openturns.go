@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"everloop/domain"
 )
@@ -19,21 +20,27 @@ type openTurn struct {
 // openTurns are the turns that are open at position b, with what was streamed of
 // them up to b. Which they are is read from the log's turn edges: those with a
 // start and no end at or before b; a turn that was paused is open until its second end.
+// The edges are read from the oldest of these turns on, not from the session's first.
 // What the database holds saves reading a turn's text from its beginning, and gives turns
 // whose start is no longer kept.
-func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint64, live []domain.OpenTurn) ([]domain.Turn, error) {
+func (h *Hub) openTurns(ctx context.Context, sessionID domain.SessionID, b uint64, live domain.LiveState) ([]domain.Turn, error) {
 	turns := []domain.Turn{}
 	if b == 0 {
 		return turns, nil
 	}
 
-	open, order, err := h.turnsAt(ctx, sessionID, b, live)
+	after, err := h.startsAfter(ctx, sessionID, b, live.TurnsAfter)
+	if err != nil {
+		return nil, err
+	}
+
+	open, order, err := h.turnsAt(ctx, sessionID, after, b, live.OpenTurns)
 	if err != nil {
 		return nil, err
 	}
 
 	records := map[domain.TurnID]domain.OpenTurn{}
-	for _, turn := range live {
+	for _, turn := range live.OpenTurns {
 		records[turn.TurnID] = turn
 	}
 
@@ -62,11 +69,56 @@ type edge struct {
 	Status domain.TurnStatus `json:"status"`
 }
 
-// turnsAt finds which turns are open at b, and their order.
+func edgeOf(e domain.LoggedEvent) (p edge, err error) {
+	if err := json.Unmarshal(e.Data, &p); err != nil {
+		return p, fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
+	}
+
+	return p, nil
+}
+
+// startsAfter returns a position before the turn:start of every turn that is open at b, so
+// that the turns that ended before need not be read. live is that position for the turns
+// which the database had open, or whose end was not published, when it was read. All others
+// that are open at b end in an event after b, which was published before the database was read.
+func (h *Hub) startsAfter(ctx context.Context, sessionID domain.SessionID, b, live uint64) (uint64, error) {
+	if live == 0 {
+		return 0, nil
+	}
+
+	var (
+		started = map[domain.TurnID]bool{}
+		ended   []domain.TurnID
+	)
+
+	err := h.cfg.Log.ReadEdges(ctx, sessionID, b, math.MaxUint64, func(e domain.LoggedEvent) error {
+		p, err := edgeOf(e)
+		if err != nil {
+			return err
+		}
+
+		if e.Name == domain.EventTurnEnd && !started[p.TurnID] {
+			ended = append(ended, p.TurnID)
+		}
+
+		started[p.TurnID] = true // a second end adds nothing
+
+		return nil
+	})
+	if err != nil || len(ended) == 0 {
+		return live, err
+	}
+
+	after, err := h.cfg.State.TurnsAfter(ctx, sessionID, ended)
+
+	return min(live, after), err
+}
+
+// turnsAt finds which turns are open at b, and their order. Their turn:starts are after after.
 func (h *Hub) turnsAt(
 	ctx context.Context,
 	sessionID domain.SessionID,
-	b uint64,
+	after, b uint64,
 	live []domain.OpenTurn,
 ) (map[domain.TurnID]*openTurn, []string, error) {
 	open := map[domain.TurnID]*openTurn{}
@@ -80,10 +132,10 @@ func (h *Hub) turnsAt(
 		}
 	}
 
-	err := h.cfg.Log.ReadEdges(ctx, sessionID, 0, b, func(e domain.LoggedEvent) error {
-		var p edge
-		if err := json.Unmarshal(e.Data, &p); err != nil {
-			return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
+	err := h.cfg.Log.ReadEdges(ctx, sessionID, after, b, func(e domain.LoggedEvent) error {
+		p, err := edgeOf(e)
+		if err != nil {
+			return err
 		}
 
 		if e.LostSeq > 0 {
@@ -154,9 +206,9 @@ func (h *Hub) foldUpTo(ctx context.Context, sessionID domain.SessionID, b uint64
 				return nil
 			}
 
-			var p edge
-			if err := json.Unmarshal(e.Data, &p); err != nil {
-				return fmt.Errorf("event %d, %s: %w", e.Seq, e.Name, err)
+			p, err := edgeOf(e)
+			if err != nil {
+				return err
 			}
 
 			t := open[p.TurnID]

@@ -36,6 +36,9 @@ type State interface {
 	// Live is the session's state now. A record is written before its event is
 	// published, so the answer includes every event published before the call.
 	Live(ctx context.Context, sessionID domain.SessionID) (domain.LiveState, error)
+	// TurnsAfter is a position of the event log before the turn:start of each of the
+	// session's turns, 0 when it is unknown for one of them.
+	TurnsAfter(ctx context.Context, sessionID domain.SessionID, turns []domain.TurnID) (uint64, error)
 }
 
 // Sessions decides who may see and do what.

@@ -83,7 +83,7 @@ func (h *Hub) prepare(ctx context.Context, s *Subscription, after *uint64, openT
 
 	turns := []domain.Turn{}
 	if openTurns {
-		if turns, err = h.openTurns(ctx, s.sessionID, max(from.seq, from.turnsAt), live.OpenTurns); err != nil {
+		if turns, err = h.openTurns(ctx, s.sessionID, max(from.seq, from.turnsAt), live); err != nil {
 			return err
 		}
 	}

@@ -190,9 +190,9 @@ func (db *Base) Live(ctx context.Context, sessionID domain.SessionID) (domain.Li
 		err := tx.QueryRow(ctx, `
 			SELECT s.status, `+sessions.ComputedWaiting+`,
 			       coalesce(s.active_chat_id, (SELECT c.id FROM chats c WHERE c.session_id = s.id AND c.state = 'parked' LIMIT 1), ''),
-			       s.last_end
+			       s.last_end, coalesce(`+openTurnsAfter+`, event_log_reached())
 			FROM   sessions s WHERE s.id = $1 AND s.deleted_at IS NULL`, sessionID).
-			Scan(&live.Status, &live.WaitingReason, &live.ChatID, &live.LastEnd)
+			Scan(&live.Status, &live.WaitingReason, &live.ChatID, &live.LastEnd, &live.TurnsAfter)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return domain.SessionNotFound(sessionID)
 		}
@@ -218,6 +218,27 @@ func (db *Base) Live(ctx context.Context, sessionID domain.SessionID) (domain.Li
 	})
 
 	return live, pg.Fault("read session state", err)
+}
+
+// openTurnsAfter is a scalar query for a position of the event log before the turn:start of
+// each turn of the session s that is open or whose turn:end is not published; NULL: there is
+// none. The operator -> leaves the other texts of the data unread: they may have U+0000.
+const openTurnsAfter = `(
+	SELECT min(t.starts_after) FROM (
+		SELECT coalesce(e.starts_after, 0) AS starts_after FROM entries e
+		WHERE  e.session_id = s.id AND e.status IN ('streaming', 'paused')
+		UNION ALL
+		SELECT coalesce(e.starts_after, 0) FROM outbox o JOIN entries e ON e.id = (o.data -> 'turn_id') #>> '{}'
+		WHERE  o.session_id = s.id AND o.seq IS NULL AND o.name = '` + domain.EventTurnEnd + `') t)`
+
+// TurnsAfter returns a position of the event log before the turn:start of each of the turns,
+// 0 when it is unknown for one of them.
+func (db *Base) TurnsAfter(ctx context.Context, sessionID domain.SessionID, turns []domain.TurnID) (position uint64, err error) {
+	err = db.Pool.QueryRow(ctx, `
+		SELECT CASE WHEN count(*) = cardinality($2::text[]) THEN coalesce(min(coalesce(starts_after, 0)), 0) ELSE 0 END
+		FROM   entries WHERE session_id = $1 AND id = ANY($2::text[])`, sessionID, turns).Scan(&position)
+
+	return position, pg.Fault("read the positions of turns", err)
 }
 
 func queue(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID) ([]domain.QueuedMessage, error) {
