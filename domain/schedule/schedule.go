@@ -187,9 +187,19 @@ type CalendarEntry struct {
 
 // CronPreview says what a cron expression means and when it is due next.
 type CronPreview struct {
-	CronText    string      `json:"cron_text" doc:"The expression in words." example:"At 02:30"`
-	Timezone    string      `json:"timezone" doc:"The time zone of the expression." example:"Europe/Berlin"`
-	Occurrences []time.Time `json:"occurrences" nullable:"false" doc:"The next times at which it is due, the earliest first."`
+	CronText     string        `json:"cron_text" doc:"The expression in words." example:"At 02:30"`
+	Timezone     string        `json:"timezone" doc:"The time zone of the expression." example:"Europe/Berlin"`
+	Occurrences  []time.Time   `json:"occurrences" nullable:"false" doc:"The next times at which it is due, the earliest first."`
+	ClockChanges []ClockChange `json:"clock_changes" nullable:"false" doc:"The days of these times on which clocks leave out or repeat times of the expression."`
+}
+
+// ClockChange is a day on which the clocks of a time zone leave out or repeat times of an
+// expression.
+type ClockChange struct {
+	Date string `json:"date" doc:"The day." format:"date" example:"2026-03-29"`
+	Kind string `json:"kind" enum:"left_out,repeated" doc:"What the clocks do with the times from from to to, without to."`
+	From string `json:"from" doc:"The first of these times." example:"02:00"`
+	To   string `json:"to" doc:"The end of these times." example:"03:00"`
 }
 
 // ChatWaiter is a workflow run that waits for a chat that has ended.

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"everloop/domain"
@@ -63,7 +64,9 @@ func (s *Service) Preview(expression, timezone string, after time.Time, count in
 		return schedule.CronPreview{}, err
 	}
 
-	preview := schedule.CronPreview{CronText: parsed.String(), Timezone: name, Occurrences: make([]time.Time, 0, count)}
+	preview := schedule.CronPreview{
+		CronText: parsed.String(), Timezone: name, Occurrences: make([]time.Time, 0, count), ClockChanges: []schedule.ClockChange{},
+	}
 
 	for at := after; len(preview.Occurrences) < count; {
 		next, ok := parsed.Next(at, zone)
@@ -73,9 +76,28 @@ func (s *Service) Preview(expression, timezone string, after time.Time, count in
 
 		preview.Occurrences = append(preview.Occurrences, next.UTC())
 		at = next
+
+		if change, found := parsed.ChangeOn(next, zone); found {
+			preview.ClockChanges = append(preview.ClockChanges, clockChange(change))
+		}
 	}
 
+	preview.ClockChanges = slices.Compact(preview.ClockChanges) // a day has several times
+
 	return preview, nil
+}
+
+func clockChange(c cron.ClockChange) schedule.ClockChange {
+	const clock = "15:04"
+
+	change := schedule.ClockChange{
+		Date: c.Day.Format(time.DateOnly), Kind: "left_out", From: c.From.Format(clock), To: c.To.Format(clock),
+	}
+	if c.Repeated {
+		change.Kind = "repeated"
+	}
+
+	return change
 }
 
 func occurrences(task schedule.Task, from, to time.Time, entry *schedule.CalendarEntry) error {

@@ -71,7 +71,19 @@ func TestService_Preview(t *testing.T) {
 			time.Date(2030, 3, 31, 1, 0, 0, 0, time.UTC),
 			time.Date(2030, 4, 1, 0, 30, 0, 0, time.UTC),
 		},
+		ClockChanges: []schedule.ClockChange{{Date: "2030-03-31", Kind: "left_out", From: "02:00", To: "03:00"}},
 	}, preview)
+
+	// On 27 October they go back from 3:00 to 2:00.
+	for expression, want := range map[string][]schedule.ClockChange{
+		"30 2 * * *":   {{Date: "2030-10-27", Kind: "repeated", From: "02:00", To: "03:00"}},
+		"*/20 2 * * *": {{Date: "2030-10-27", Kind: "repeated", From: "02:00", To: "03:00"}},
+		"0 12 * * *":   {},
+	} {
+		preview, err := s.Preview(expression, "Europe/Berlin", time.Date(2030, 10, 25, 12, 0, 0, 0, time.UTC), 6)
+		require.NoError(t, err)
+		require.Equal(t, want, preview.ClockChanges, expression)
+	}
 
 	for _, tc := range []struct{ cron, zone, code string }{
 		{"61 * * * *", "UTC", "invalid_cron"},

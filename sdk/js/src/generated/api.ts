@@ -4852,6 +4852,24 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ClockChange: {
+            /**
+             * Format: date
+             * @description The day.
+             */
+            date: string;
+            /** @description The first of these times. */
+            from: string;
+            /**
+             * @description What the clocks do with the times from from to to, without to.
+             * @enum {string}
+             */
+            kind: "left_out" | "repeated";
+            /** @description The end of these times. */
+            to: string;
+        } & {
+            [key: string]: unknown;
+        };
         Comment: {
             /** @description Who wrote it. */
             actor_id: string;
@@ -5382,6 +5400,8 @@ export interface components {
             [key: string]: unknown;
         };
         CronPreview: {
+            /** @description The days of these times on which clocks leave out or repeat times of the expression. */
+            clock_changes: components["schemas"]["ClockChange"][];
             /** @description The expression in words. */
             cron_text: string;
             /** @description The next times at which it is due, the earliest first. */

@@ -6,7 +6,7 @@ import { plural, t } from '../../lib/i18n';
 import { api, errorText } from '../../lib/query';
 import { Field, Input, Select } from '../../ui/field';
 import { cronText } from './cron-text';
-import { cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdayShort, weekdays, zones } from './cron';
+import { changeAt, changeText, cronOf, inZone, type Plan, planOf, steps, turnedInto, weekdayShort, weekdays, zones } from './cron';
 
 const kinds: Record<Plan['kind'], string> = {
   minutes: t('Every few minutes'),
@@ -194,7 +194,15 @@ export function Preview({ cron, zone }: { cron: string; zone: string }) {
       </p>
       {preview.data.occurrences.length === 0 ? <p className="text-soft">{t('It is never due.')}</p> : (
         <ol aria-label={t('Next runs')} className="mt-1 text-soft">
-          {preview.data.occurrences.map((at) => <li key={at}><time dateTime={at}>{inZone(at, preview.data.timezone)}</time></li>)}
+          {preview.data.occurrences.map((at) => {
+            const change = changeAt(at, preview.data);
+            return (
+              <li key={at}>
+                <time dateTime={at}>{inZone(at, preview.data.timezone)}</time>
+                {change && <span className="ml-2 text-warn">{changeText(change)}</span>}
+              </li>
+            );
+          })}
         </ol>
       )}
     </div>

@@ -1,4 +1,5 @@
-import { locale } from '../../lib/i18n';
+import type { Schemas } from '@everloop/sdk';
+import { locale, t } from '../../lib/i18n';
 
 /** Plan is a cron expression as people say it; what has no such form stays an expression. */
 export type Plan =
@@ -138,4 +139,26 @@ export function inZone(iso: string, zone: string): string {
 export function zones(chosen: string): string[] {
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return [...new Set([own, 'UTC', chosen, ...Intl.supportedValuesOf('timeZone')].filter(Boolean))];
+}
+
+type Preview = Pick<Schemas['CronPreview'], 'timezone' | 'clock_changes'>;
+type ClockChange = Schemas['ClockChange'];
+
+/** changeAt returns the change of clocks that makes the day of a time differ, if there is one. */
+export function changeAt(iso: string, { timezone, clock_changes: changes }: Preview): ClockChange | undefined {
+  return changes.find((change) => change.date === dateIn(iso, timezone));
+}
+
+/** changeText says what the clocks do. */
+export function changeText({ kind, from, to }: ClockChange): string {
+  return kind === 'repeated' ? t('Clocks repeat {from} to {to}', { from, to }) : t('Clocks skip {from} to {to}', { from, to });
+}
+
+/** dateIn returns the date of a time in a zone, as 2026-03-29. */
+function dateIn(iso: string, zone: string): string {
+  try {
+    return new Date(iso).toLocaleDateString('sv-SE', { timeZone: zone });
+  } catch {
+    return ''; // a zone that this browser does not know
+  }
 }
