@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"everloop/domain"
@@ -26,9 +27,9 @@ type Keys interface {
 	// KeyByHash finds the live key with this SHA-256 and its user; found is
 	// false for keys that are unknown, revoked, expired or of a deleted user.
 	KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error)
-	// CredentialAlive says whether the user, and the key where one is named,
-	// may still come in, an administrator as one.
-	CredentialAlive(ctx context.Context, user domain.User, keyID string) (bool, error)
+	// CredentialsAlive reports of each caller whether the user, and the key where one is
+	// named, may still come in, an administrator as one.
+	CredentialsAlive(ctx context.Context, callers []domain.Caller) ([]bool, error)
 	// TouchKeys records the last uses of keys.
 	TouchKeys(ctx context.Context, used map[string]domain.KeyUse) error
 	// EnsureBootstrap sets up the first administrator; see Authenticator.
@@ -46,9 +47,9 @@ type Verifier interface {
 
 // Liveness is implemented by Verifiers whose credentials can end before they expire.
 type Liveness interface {
-	// Alive says whether the session or token that a caller came with still holds.
-	// The error says that this cannot be found out now.
-	Alive(ctx context.Context, caller domain.Caller) (bool, error)
+	// Alive returns those of the sessions and tokens, by their Caller.Grant, that still
+	// hold. The error says that this cannot be found out now.
+	Alive(ctx context.Context, grants []string) ([]string, error)
 }
 
 // Options tune an Authenticator; the zero value is ready for use.
@@ -206,40 +207,80 @@ func bounded(caller domain.Caller) domain.Caller {
 	return caller
 }
 
-// Alive says whether a caller who came in earlier may stay: long-lived
-// connections ask it from time to time. An administrator who is none any more may not:
-// what was opened with that right ends, and they may come again as they are now. While
-// the database cannot be reached the caller stays.
+// Alive is AllAlive for one caller.
 func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
-	if caller.KeyID != "" && a.known(caller.User) != nil {
-		return false
-	}
-
-	if caller.KeyID != "" && a.cache.has(caller, a.now()) {
-		return true
-	}
-
-	if caller.Grant != "" && a.ended(ctx, caller) {
-		return false
-	}
-
-	alive, err := a.keys.CredentialAlive(ctx, caller.User, caller.KeyID)
-
-	return alive || err != nil
+	return a.AllAlive(ctx, []domain.Caller{caller})[0]
 }
 
-// ended reports whether a session or token of the identity service is known to have
-// ended.
-func (a *Authenticator) ended(ctx context.Context, caller domain.Caller) bool {
-	for _, v := range a.verifiers {
-		if liveness, ok := v.(Liveness); ok {
-			if alive, err := liveness.Alive(ctx, caller); err == nil && !alive {
-				return true
-			}
+// AllAlive reports which of the callers who came in earlier may stay: long-lived
+// connections ask it from time to time. An administrator who is none any more may not:
+// what was opened with that right ends, and they may come again as they are now. While
+// the database cannot be reached callers stay.
+func (a *Authenticator) AllAlive(ctx context.Context, callers []domain.Caller) []bool {
+	alive := make([]bool, len(callers))
+	cached, ended := a.cache.holding(a.now()), a.ended(ctx, callers)
+
+	var (
+		asked  []domain.Caller
+		places []int
+	)
+
+	for i, caller := range callers {
+		switch {
+		case caller.KeyID != "" && a.known(caller.User) != nil, caller.Grant != "" && ended[caller.Grant]:
+		case caller.KeyID != "" && cached.holds(caller):
+			alive[i] = true
+		default:
+			asked, places = append(asked, caller), append(places, i)
 		}
 	}
 
-	return false
+	if len(asked) == 0 {
+		return alive
+	}
+
+	answers, err := a.keys.CredentialsAlive(ctx, asked)
+	for n, i := range places {
+		alive[i] = err != nil || answers[n]
+	}
+
+	return alive
+}
+
+// ended returns the sessions and tokens of the identity service, by Caller.Grant, that are
+// known to have ended.
+func (a *Authenticator) ended(ctx context.Context, callers []domain.Caller) map[string]bool {
+	var grants []string
+
+	for _, caller := range callers {
+		if caller.Grant != "" {
+			grants = append(grants, caller.Grant)
+		}
+	}
+
+	if len(grants) == 0 {
+		return nil
+	}
+
+	ended := map[string]bool{}
+
+	for _, v := range a.verifiers {
+		liveness, ok := v.(Liveness)
+		if !ok {
+			continue
+		}
+
+		alive, err := liveness.Alive(ctx, grants)
+		if err != nil {
+			continue
+		}
+
+		for _, grant := range grants {
+			ended[grant] = ended[grant] || !slices.Contains(alive, grant)
+		}
+	}
+
+	return ended
 }
 
 // Forget makes a change of rights take effect at once in this process: the key, or

@@ -45,21 +45,30 @@ func (r *fakeKeys) KeyByHash(_ context.Context, hash []byte) (domain.User, domai
 	return domain.User{ID: key.UserID, Administrator: administrator}, key, ok, broken
 }
 
-func (r *fakeKeys) CredentialAlive(_ context.Context, user domain.User, keyID string) (bool, error) {
+func (r *fakeKeys) CredentialsAlive(_ context.Context, callers []domain.Caller) ([]bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if user.Administrator && !r.administrator {
-		return false, r.broken
+	alive := make([]bool, len(callers))
+	for i, caller := range callers {
+		alive[i] = r.alive(caller)
+	}
+
+	return alive, r.broken
+}
+
+func (r *fakeKeys) alive(caller domain.Caller) bool {
+	if caller.User.Administrator && !r.administrator {
+		return false
 	}
 
 	for _, key := range r.byHash {
-		if key.ID == keyID {
-			return true, r.broken
+		if key.ID == caller.KeyID {
+			return true
 		}
 	}
 
-	return keyID == "", r.broken
+	return caller.KeyID == ""
 }
 
 func (r *fakeKeys) TouchKeys(_ context.Context, used map[string]domain.KeyUse) error {

@@ -66,19 +66,30 @@ func (c *cache) put(hash [32]byte, caller domain.Caller, expires *time.Time, now
 	c.entries[hash] = cached{caller, until}
 }
 
-// has reports whether the key of a caller is known to hold, with the right to administer
+// heldKeys are the keys that hold, with whether their users administer.
+type heldKeys map[string]bool
+
+// holds reports whether the key of a caller is known to hold, with the right to administer
 // that the caller came in with.
-func (c *cache) has(caller domain.Caller, now time.Time) bool {
+func (h heldKeys) holds(caller domain.Caller) bool {
+	administrator, held := h[caller.KeyID]
+	return held && (administrator || !caller.User.Administrator)
+}
+
+// holding returns the keys that are known to hold.
+func (c *cache) holding(now time.Time) heldKeys {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 
+	keys := heldKeys{}
+
 	for _, e := range c.entries {
-		if e.caller.KeyID == caller.KeyID {
-			return now.Before(e.until) && (e.caller.User.Administrator || !caller.User.Administrator)
+		if now.Before(e.until) {
+			keys[e.caller.KeyID] = e.caller.User.Administrator
 		}
 	}
 
-	return false
+	return keys
 }
 
 func (c *cache) forget(which func(domain.Caller) bool) {

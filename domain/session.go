@@ -94,6 +94,12 @@ func (s Session) SteeredByOthers() bool {
 	return s.WorkspaceID != nil && s.Setup.Agent != nil && s.Setup.Agent.InstanceID != ""
 }
 
+// SessionViewer is a user who asks for a session.
+type SessionViewer struct {
+	User      User
+	SessionID SessionID
+}
+
 // ViewerRole is what a caller is to a session (docs/rest.md#sessions).
 type ViewerRole string
 

@@ -46,9 +46,12 @@ type Sessions interface {
 	// Role is what the caller is to the session; session_not_found when the
 	// session is missing or not visible to the caller.
 	Role(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error)
-	// Alive reports whether the caller's credential still holds. An error is no
+	// Visible reports of each viewer whether Role would return a role. An error is no
 	// answer, and changes nothing.
-	Alive(ctx context.Context, caller domain.Caller) (bool, error)
+	Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error)
+	// Alive reports of each caller whether the credential still holds. One that cannot be
+	// checked now holds.
+	Alive(ctx context.Context, callers []domain.Caller) []bool
 }
 
 // Chats is the chat service of sessions. Callers are authorised already.

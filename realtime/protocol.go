@@ -95,7 +95,7 @@ func (p *Protocol) Connected(conn Conn) {
 	p.mu.Unlock()
 	// RightsChanged did not find the connection between its authentication and here. The
 	// authenticator has just looked the credential up, so this is seldom a query.
-	if !p.alive(conn.Context(), c) {
+	if !p.alive(conn.Context(), c)[0] {
 		conn.Close()
 	}
 }
@@ -183,7 +183,7 @@ func (p *Protocol) Event(conn Conn, name string, payload json.RawMessage, ack fu
 	ctx, span := p.startSpan(c.conn.Context(), name)
 	defer span.End()
 
-	if !p.alive(ctx, c) {
+	if !p.alive(ctx, c)[0] {
 		p.refuse(ctx, c, name, payload, ack, unauthorized())
 		conn.Close()
 

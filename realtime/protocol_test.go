@@ -105,11 +105,12 @@ func (w *wire) give(n int) {
 
 // fakeChats replaces the packages behind the ports.
 type fakeChats struct {
-	mu    sync.Mutex
-	roles map[string]domain.ViewerRole // by session
-	dead  map[string]bool              // users whose credential was revoked
-	fault error
-	calls []string
+	mu     sync.Mutex
+	roles  map[string]domain.ViewerRole // by session
+	dead   map[string]bool              // users whose credential was revoked
+	fault  error
+	calls  []string
+	checks int // of credentials and subscriptions that are there already
 }
 
 func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error) {
@@ -123,15 +124,32 @@ func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID domain.Se
 	return "", domain.SessionNotFound(sessionID)
 }
 
-func (o *fakeChats) Alive(_ context.Context, caller domain.Caller) (bool, error) {
+func (o *fakeChats) Alive(_ context.Context, callers []domain.Caller) []bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
-	if caller.User.ID == "unknown" {
-		return false, errors.New("unknown")
+	o.checks++
+
+	alive := make([]bool, len(callers))
+	for i, caller := range callers {
+		alive[i] = !o.dead[caller.User.ID]
 	}
 
-	return !o.dead[caller.User.ID], nil
+	return alive
+}
+
+func (o *fakeChats) Visible(_ context.Context, viewers []domain.SessionViewer) ([]bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	o.checks++
+
+	visible := make([]bool, len(viewers))
+	for i, v := range viewers {
+		_, visible[i] = o.roles[string(v.SessionID)]
+	}
+
+	return visible, o.fault
 }
 
 func (o *fakeChats) call(format string, args ...any) error {
@@ -542,14 +560,18 @@ func TestProtocol_recheck(t *testing.T) {
 
 	defer func() { cancel(); <-ended }()
 
-	w, stays, unsure := s.client("u"), s.client("v"), s.client("unknown")
+	w, stays := s.client("u"), s.client("v")
 	s.ask(w, "session:subscribe", s.about(""))
 	s.ask(stays, "session:subscribe", s.about(""))
 	s.chats.change(func() { s.chats.dead["u"] = true })
 	require.Eventually(t, w.isClosed, time.Minute, time.Millisecond)
 	s.protocol.Disconnected(w)
 	require.Equal(t, 1, s.hub.Stats().Subscriptions)
-	require.False(t, unsure.isClosed()) // no answer changes nothing
+
+	s.chats.change(func() { s.chats.fault = errors.New("away"); s.chats.roles = map[string]domain.ViewerRole{} })
+	s.checked(2)
+	require.Equal(t, 1, s.hub.Stats().Subscriptions, "no answer changes nothing")
+	s.chats.change(func() { s.chats.fault = nil; s.chats.roles[s.mine] = domain.ViewerOwner })
 
 	s.chats.change(func() { delete(s.chats.roles, s.mine) })
 	require.Eventually(t, func() bool { return len(stays.events()) == 1 }, time.Minute, time.Millisecond)
@@ -560,6 +582,43 @@ func TestProtocol_recheck(t *testing.T) {
 	require.Equal(t, s.mine, got.Data["session_id"])
 	require.Zero(t, s.hub.Stats().Subscriptions)
 	require.False(t, stays.isClosed())
+}
+
+// checked waits for so many checks of what is there already.
+func (s *scene) checked(n int) {
+	s.t.Helper()
+
+	read := func() (checks int) {
+		s.chats.change(func() { checks = s.chats.checks })
+		return checks
+	}
+	before := read()
+
+	require.Eventually(s.t, func() bool { return read() >= before+n }, time.Minute, time.Millisecond)
+}
+
+// However many connections there are, one question is about all of their credentials and
+// another about all of their subscriptions.
+func TestProtocol_RightsChanged_manyConnections(t *testing.T) {
+	s := newScene(t, realtime.HubConfig{}, time.Hour)
+
+	for i := range 300 {
+		s.ask(s.client(fmt.Sprint("user ", i)), "session:subscribe", s.about(""))
+	}
+
+	s.chats.change(func() { s.chats.checks = 0 })
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{})
+	require.Equal(t, 2, s.chats.checks)
+
+	s.chats.dead["user 7"] = true
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{})
+	require.Eventually(t, func() bool { return s.hub.Stats().Subscriptions == 299 }, time.Minute, time.Millisecond)
+
+	delete(s.chats.roles, s.mine)
+	s.chats.checks = 0
+	s.protocol.RightsChanged(t.Context(), domain.RightsChange{SessionID: domain.SessionID(s.mine)})
+	require.Equal(t, 1, s.chats.checks)
+	require.Zero(t, s.hub.Stats().Subscriptions)
 }
 
 func TestProtocol_revokedCredential(t *testing.T) {

@@ -27,31 +27,29 @@ func (p *Protocol) Run(ctx context.Context) error {
 // RightsChanged checks at once the connections and subscriptions that a change of
 // rights concerns.
 func (p *Protocol) RightsChanged(ctx context.Context, change domain.RightsChange) {
+	var (
+		clients []*client
+		follows []follow
+	)
+
 	for _, c := range p.connected() {
 		switch {
-		case ctx.Err() != nil:
-			return
 		case change.SessionID != "":
 			if slices.Contains(c.sessions(), change.SessionID) {
-				p.recheckFollow(ctx, c, change.SessionID)
+				follows = append(follows, follow{c, change.SessionID})
 			}
 		case change.KeyID != "" && change.KeyID != c.caller.KeyID, change.UserID != "" && change.UserID != c.caller.User.ID:
 		default:
-			p.recheckClient(ctx, c)
+			clients = append(clients, c)
 		}
 	}
+
+	p.recheckClients(ctx, clients)
+	p.recheckFollows(ctx, follows)
 }
 
 // recheck looks at everything.
-func (p *Protocol) recheck(ctx context.Context) {
-	for _, c := range p.connected() {
-		if ctx.Err() != nil {
-			return
-		}
-
-		p.recheckClient(ctx, c)
-	}
-}
+func (p *Protocol) recheck(ctx context.Context) { p.recheckClients(ctx, p.connected()) }
 
 func (p *Protocol) connected() []*client {
 	p.mu.Lock()
@@ -65,50 +63,93 @@ func (p *Protocol) connected() []*client {
 	return clients
 }
 
-// recheckClient closes a connection whose credential does not hold any more, and looks
-// at the subscriptions of others.
-func (p *Protocol) recheckClient(ctx context.Context, c *client) {
-	if !p.alive(ctx, c) {
-		c.conn.Close()
-		return
+// recheckAtOnce is how many credentials, or subscriptions, one question is about.
+const recheckAtOnce = 1000
+
+// follow is a subscription of a connection.
+type follow struct {
+	client  *client
+	session domain.SessionID
+}
+
+// recheckClients closes the connections whose credential does not hold any more, and looks
+// at the subscriptions of the others.
+func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
+	var follows []follow
+
+	for part := range slices.Chunk(clients, recheckAtOnce) {
+		if ctx.Err() != nil {
+			return
+		}
+
+		for i, alive := range p.alive(ctx, part...) {
+			if !alive {
+				part[i].conn.Close()
+				continue
+			}
+
+			for _, id := range part[i].sessions() {
+				follows = append(follows, follow{part[i], id})
+			}
+		}
 	}
 
-	for _, id := range c.sessions() {
-		p.recheckFollow(ctx, c, id)
+	p.recheckFollows(ctx, follows)
+}
+
+// recheckFollows ends the subscriptions that their callers have no right to any more.
+func (p *Protocol) recheckFollows(ctx context.Context, follows []follow) {
+	for part := range slices.Chunk(follows, recheckAtOnce) {
+		if ctx.Err() != nil {
+			return
+		}
+
+		for i, visible := range p.visible(ctx, part) {
+			if !visible {
+				part[i].end()
+			}
+		}
 	}
 }
 
-// recheckFollow ends a subscription that its caller has no right to any more.
-func (p *Protocol) recheckFollow(ctx context.Context, c *client, sessionID domain.SessionID) {
+// end ends a subscription whose caller may not see the session.
+func (f follow) end() {
+	if f.client.unfollow(f.session) {
+		f.client.emit(domain.EventSessionError, domain.SessionError{
+			SessionID: f.session, Event: SessionSubscribe, Error: domain.NewFailure(domain.SessionNotFound(f.session)),
+		})
+	}
+}
+
+// visible reports of each subscription whether its caller may see the session; nothing
+// when that cannot be found out now.
+func (p *Protocol) visible(ctx context.Context, follows []follow) []bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	_, err := p.cfg.Sessions.Role(ctx, c.caller, sessionID)
-	if err == nil {
-		return
+	viewers := make([]domain.SessionViewer, len(follows))
+	for i, f := range follows {
+		viewers[i] = domain.SessionViewer{User: f.client.caller.User, SessionID: f.session}
 	}
 
-	switch domain.AsError(err).Kind {
-	case domain.NotFound, domain.Forbidden, domain.Unauthenticated, domain.Gone:
-		if c.unfollow(sessionID) {
-			c.emit(domain.EventSessionError, domain.SessionError{
-				SessionID: sessionID, Event: SessionSubscribe, Error: domain.NewFailure(err),
-			})
-		}
-	default: // no answer changes nothing
+	visible, err := p.cfg.Sessions.Visible(ctx, viewers)
+	if err != nil {
+		p.cfg.Logger.Warn("failed to check subscriptions again", "subscriptions", len(follows), "error", err)
+		return nil
 	}
+
+	return visible
 }
 
-// alive reports whether a connection's credential still holds.
-func (p *Protocol) alive(ctx context.Context, c *client) bool {
+// alive reports of each connection whether its credential still holds.
+func (p *Protocol) alive(ctx context.Context, clients ...*client) []bool {
 	ctx, cancel := request(ctx)
 	defer cancel()
 
-	ok, err := p.cfg.Sessions.Alive(ctx, c.caller)
-	if err != nil {
-		p.cfg.Logger.Warn("failed to check a credential again", "user", c.caller.User.ID, "error", err)
-		return true
+	callers := make([]domain.Caller, len(clients))
+	for i, c := range clients {
+		callers[i] = c.caller
 	}
 
-	return ok
+	return p.cfg.Sessions.Alive(ctx, callers)
 }

@@ -60,7 +60,7 @@ func (p *Protocol) subscribe(ctx context.Context, c *client, payload json.RawMes
 		c.follow(sub)
 		// RightsChanged found no subscription while this one was made: one more read of
 		// the role, beside those of the snapshot, sees what it was called for.
-		p.recheckFollow(connected, c, sessionID)
+		p.recheckFollows(connected, []follow{{c, sessionID}})
 	}, nil
 }
 

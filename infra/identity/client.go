@@ -159,17 +159,28 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 	}, me.CredentialID, nil
 }
 
-// alive asks whether a session or a personal token goes on; errAway when there is no
-// answer.
-func (c *Client) alive(ctx context.Context, id string) (bool, error) {
-	var out struct{ Alive []string }
+// aliveIDs is how many sessions and tokens one question names.
+const aliveIDs = 200
 
-	status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"ids": {id}}, &out)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("%w: status %d", errAway, status)
+// alive returns those of the sessions and personal tokens that hold; errAway when there is no
+// answer.
+func (c *Client) alive(ctx context.Context, ids ...string) (held []string, err error) {
+	for part := range slices.Chunk(ids, aliveIDs) {
+		var out struct{ Alive []string }
+
+		status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"ids": part}, &out)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%w: status %d", errAway, status)
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		held = append(held, out.Alive...)
 	}
 
-	return slices.Contains(out.Alive, id), err
+	return held, nil
 }
 
 // accountIDs is how many accounts one question names: each may have two entries of 200.

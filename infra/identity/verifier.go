@@ -65,8 +65,8 @@ func (v *Verifier) Verify(ctx context.Context, c auth.Credentials) (domain.Calle
 }
 
 // Alive implements auth.Liveness.
-func (v *Verifier) Alive(ctx context.Context, caller domain.Caller) (bool, error) {
-	return v.service.alive(ctx, caller.Grant)
+func (v *Verifier) Alive(ctx context.Context, grants []string) ([]string, error) {
+	return v.service.alive(ctx, grants...)
 }
 
 // byService asks the service about a cookie or a personal token.
@@ -131,12 +131,12 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 		return domain.Caller{}, auth.Unauthorized()
 	}
 
-	alive, err := v.service.alive(ctx, string(own.SessionID))
+	held, err := v.service.alive(ctx, string(own.SessionID))
 	if err != nil && !errors.Is(err, errAway) {
 		return domain.Caller{}, err
 	}
 
-	if err == nil && !alive {
+	if err == nil && len(held) == 0 {
 		return domain.Caller{}, auth.Unauthorized()
 	}
 

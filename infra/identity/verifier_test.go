@@ -221,9 +221,9 @@ func TestVerifier_Verify_token(t *testing.T) {
 
 	s.set(func() { s.ended["session"] = true })
 	requireRefused(t, v, s.token(t, "k1", "at+jwt", nil), "the session has ended")
-	alive, err := v.Alive(t.Context(), caller)
+	alive, err := v.Alive(t.Context(), []string{caller.Grant})
 	require.NoError(t, err)
-	require.False(t, alive)
+	require.Empty(t, alive)
 }
 
 func TestVerifier_Verify_rightsOfAClient(t *testing.T) {
@@ -260,7 +260,7 @@ func TestVerifier_Verify_serviceAway(t *testing.T) {
 
 	caller, err := v.Verify(t.Context(), bearer(token))
 	require.NoError(t, err, "its keys are cached")
-	_, err = v.Alive(t.Context(), caller)
+	_, err = v.Alive(t.Context(), []string{caller.Grant})
 	require.Error(t, err)
 	_, err = v.Verify(t.Context(), bearer("ep_good"))
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)

@@ -80,9 +80,7 @@ func TestAccess_socketRights(t *testing.T) {
 		end(user.ID)
 		a.auth.Forget(t.Context(), domain.RightsChange{UserID: user.ID})
 
-		alive, err := a.Alive(t.Context(), caller)
-		require.NoError(t, err)
-		require.False(t, alive, "the open connection of a %s user", name)
+		require.False(t, a.Alive(t.Context(), []domain.Caller{caller})[0], "the open connection of a %s user", name)
 
 		if name == "demoted" {
 			require.Equal(t, domain.CodeSessionNotFound, role(after))

@@ -123,20 +123,26 @@ func (a *Store) KeyByHash(ctx context.Context, hash []byte) (user domain.User, k
 	return user, key, err == nil, pg.Fault("look up API key", err)
 }
 
-// CredentialAlive reports whether the account of the user is open and, when keyID is not
-// empty, whether that key of the user can still be used.
-func (a *Store) CredentialAlive(ctx context.Context, user domain.User, keyID string) (bool, error) {
-	var alive bool
+// CredentialsAlive reports of each caller whether the account of the user is open and, when
+// the caller came with a key, whether that key of the user can still be used.
+func (a *Store) CredentialsAlive(ctx context.Context, callers []domain.Caller) ([]bool, error) {
+	users, administrators, keys := make([]string, len(callers)), make([]bool, len(callers)), make([]string, len(callers))
+	for i, caller := range callers {
+		users[i], administrators[i], keys[i] = caller.User.ID, caller.User.Administrator, caller.KeyID
+	}
 
-	err := a.db.Pool.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM users WHERE id = @user AND NOT closed AND (administrator OR NOT @administrator))
-		AND   (@key = '' OR EXISTS (
-			SELECT 1 FROM api_keys
-			WHERE  id = @key AND user_id = @user AND revoked_at IS NULL
-			AND    (expires_at IS NULL OR expires_at > now())))`,
-		pgx.NamedArgs{"user": user.ID, "administrator": user.Administrator, "key": keyID}).Scan(&alive)
+	rows, _ := a.db.Pool.Query(ctx, `
+		SELECT EXISTS (SELECT 1 FROM users u WHERE u.id = c.user_id AND NOT u.closed AND (u.administrator OR NOT c.administrator))
+		AND   (c.key_id = '' OR EXISTS (
+			SELECT 1 FROM api_keys k
+			WHERE  k.id = c.key_id AND k.user_id = c.user_id AND k.revoked_at IS NULL
+			AND    (k.expires_at IS NULL OR k.expires_at > now())))
+		FROM   unnest(@users::text[], @administrators::boolean[], @keys::text[]) WITH ORDINALITY AS c (user_id, administrator, key_id, n)
+		ORDER  BY c.n`,
+		pgx.NamedArgs{"users": users, "administrators": administrators, "keys": keys})
+	alive, err := pgx.CollectRows(rows, pgx.RowTo[bool])
 
-	return alive, pg.Fault("check credential", err)
+	return alive, pg.Fault("check credentials", err)
 }
 
 // TouchKeys records when and from where keys were last used; a time never moves back.

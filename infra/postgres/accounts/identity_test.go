@@ -39,8 +39,7 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 		require.Equal(t, open, found2)
 		require.Equal(t, open && administrator, user.Administrator)
 
-		alive, err := db.CredentialAlive(ctx, eve, key.ID)
-		require.NoError(t, err)
+		alive := pgtest.CredentialAlive(t, db, eve, key.ID)
 		require.Equal(t, open && administrator, alive)
 	}
 	follow := func(open, administrator, changed bool) {

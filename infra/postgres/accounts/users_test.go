@@ -195,8 +195,7 @@ func TestKeys(t *testing.T) {
 		_, _, found, err := db.KeyByHash(t.Context(), hashOf("old"))
 		require.NoError(t, err)
 		require.False(t, found)
-		alive, err := db.CredentialAlive(t.Context(), ann, old.ID)
-		require.NoError(t, err)
+		alive := pgtest.CredentialAlive(t, db, ann, old.ID)
 		require.False(t, alive)
 	})
 	t.Run("a revoked one is unknown", func(t *testing.T) {
@@ -205,16 +204,14 @@ func TestKeys(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, ann.ID, user.ID)
 		require.Equal(t, []string{"chat"}, found.Scopes)
-		alive, err := db.CredentialAlive(t.Context(), ann, key.ID)
-		require.NoError(t, err)
+		alive := pgtest.CredentialAlive(t, db, ann, key.ID)
 		require.True(t, alive)
 
 		require.NoError(t, db.RevokeKey(t.Context(), ann.ID, key.ID))
 		_, _, ok, err = db.KeyByHash(t.Context(), hashOf("ci"))
 		require.NoError(t, err)
 		require.False(t, ok)
-		alive, err = db.CredentialAlive(t.Context(), ann, key.ID)
-		require.NoError(t, err)
+		alive = pgtest.CredentialAlive(t, db, ann, key.ID)
 		require.False(t, alive)
 		_, err = db.Key(t.Context(), ann.ID, key.ID)
 		require.True(t, domain.HasCode(err, "api_key_not_found"))
@@ -226,22 +223,18 @@ func TestKeys(t *testing.T) {
 
 			_, err := db.Pool.Exec(t.Context(), `UPDATE users SET administrator = $2 WHERE id = $1`, ann.ID, was)
 			require.NoError(t, err)
-			alive, err := db.CredentialAlive(t.Context(), then, "")
-			require.NoError(t, err)
+			alive := pgtest.CredentialAlive(t, db, then, "")
 			require.Equal(t, was, alive)
 
 			now.Administrator = false
-			alive, err = db.CredentialAlive(t.Context(), now, "")
-			require.NoError(t, err)
+			alive = pgtest.CredentialAlive(t, db, now, "")
 			require.True(t, alive, "who came in without it needs it not")
 		}
 	})
 	t.Run("a credential without a key lives as long as its user", func(t *testing.T) {
-		alive, err := db.CredentialAlive(t.Context(), bob, "")
-		require.NoError(t, err)
+		alive := pgtest.CredentialAlive(t, db, bob, "")
 		require.True(t, alive)
-		alive, err = db.CredentialAlive(t.Context(), domain.User{ID: "unknown"}, "")
-		require.NoError(t, err)
+		alive = pgtest.CredentialAlive(t, db, domain.User{ID: "unknown"}, "")
 		require.False(t, alive)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/infra/postgres"
@@ -17,6 +19,16 @@ func Open(t testing.TB) *postgres.DB {
 	t.Helper()
 
 	return testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
+}
+
+// CredentialAlive reports whether the account of the user, and the key where one is named,
+// can be used.
+func CredentialAlive(t testing.TB, db *postgres.DB, user domain.User, keyID string) bool {
+	t.Helper()
+	alive, err := db.CredentialsAlive(t.Context(), []domain.Caller{{User: user, KeyID: keyID}})
+	require.NoError(t, err)
+
+	return alive[0]
 }
 
 // User creates a user with one API key.

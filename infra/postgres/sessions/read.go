@@ -58,12 +58,35 @@ const atRest = `
 	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_id = s.id AND i.state = 'queued')
 	AND NOT EXISTS (SELECT 1 FROM replays r WHERE r.session_id = s.id)`
 
-const visible = `
+var visible = `
 	FROM   sessions s
-	WHERE  s.id = $1 AND s.deleted_at IS NULL AND (s.owner_id = $2 OR s.shared OR $3
+	WHERE  s.id = $1 AND ` + visibleTo("$2", "$3")
+
+// visibleTo is the condition under which a user may see the session s.
+func visibleTo(userID, administrator string) string {
+	return `s.deleted_at IS NULL AND (s.owner_id = ` + userID + ` OR s.shared OR ` + administrator + `
 	       OR s.workspace_id IS NOT NULL AND EXISTS (
-	           SELECT 1 FROM prod_workspace_members o JOIN prod_workspace_members m ON m.workspace_id = o.workspace_id AND m.user_id = $2
+	           SELECT 1 FROM prod_workspace_members o JOIN prod_workspace_members m
+	                  ON m.workspace_id = o.workspace_id AND m.user_id = ` + userID + `
 	           WHERE  o.workspace_id = s.workspace_id AND o.user_id = s.owner_id))`
+}
+
+// Visible reports of each viewer whether they may see their session, by the rule of
+// ReadSession.
+func (db *Base) Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error) {
+	ids, users, administrators := make([]domain.SessionID, len(viewers)), make([]string, len(viewers)), make([]bool, len(viewers))
+	for i, v := range viewers {
+		ids[i], users[i], administrators[i] = v.SessionID, v.User.ID, v.User.Administrator
+	}
+
+	rows, _ := db.Pool.Query(ctx, `
+		SELECT EXISTS (SELECT 1 FROM sessions s WHERE s.id = v.session_id AND `+visibleTo("v.user_id", "v.administrator")+`)
+		FROM   unnest($1::text[], $2::text[], $3::boolean[]) WITH ORDINALITY AS v (session_id, user_id, administrator, n)
+		ORDER  BY v.n`, ids, users, administrators)
+	seen, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+
+	return seen, pg.Fault("check who may see sessions", err)
+}
 
 // ReadSession reads a session that the caller may see: their own, a shared one, one of a
 // production workspace of which they and its owner are members, and any one for an
