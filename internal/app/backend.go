@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -122,7 +123,29 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 // publisher publishes the events of this process. It runs below everything that emits
 // events, so that their last ones are published, for some seconds at most.
 func (b *backend) publisher() lifecycle.Layer {
-	return lifecycle.Layer{lifecycle.Loop("event publisher", b.store.Run)}
+	return lifecycle.Layer{
+		lifecycle.Loop("event publisher", b.store.Run),
+		lifecycle.Loop("waiting reasons", b.reportChanged),
+	}
+}
+
+// reportChanged reports what the sessions wait for that this process has changed, until ctx
+// ends.
+func (b *backend) reportChanged(ctx context.Context) {
+	ticker := time.NewTicker(waitingEvery)
+	defer ticker.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+
+		if err := b.store.ReportChanged(ctx); err != nil && ctx.Err() == nil {
+			b.logger.Warn("failed to report what sessions wait for; retrying", "error", err)
+		}
+	}
 }
 
 func (b *backend) close() {

@@ -220,7 +220,7 @@ func (b *backend) newEdgeJobs(signIn signIn) (*maintenance.Runner, error) {
 	logged := func(string) {} // by the runner
 
 	return maintenance.NewRunner(b.DB, "everloop/edge", append(signIn.jobs(), maintenance.Job{
-		Name: "report waiting reasons", Every: waitingEvery, Run: b.store.ReportWaiting,
+		Name: "report missing workers", Every: waitingEvery, Run: b.store.ReportWaiting,
 	}), logged, b.logger)
 }
 

@@ -272,6 +272,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"restart":      func() error { _, err := store.CountRestart(ctx, "c1", "r"); return err },
 		"force-fail":   func() error { return store.ForceFailChat(ctx, "s1", "r") },
 		"waiting":      func() error { return store.ReportWaiting(ctx) },
+		"changed":      func() error { store.KeepChanged([]string{"s1"}); return store.ReportChanged(ctx) },
 		"worker":       func() error { return store.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}) },
 		"audit":        func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
 		"operations":   func() error { _, err := store.PruneHistoryOperations(ctx, 0, 500); return err },

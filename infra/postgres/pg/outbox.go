@@ -39,6 +39,7 @@ type Outbox struct {
 	writer    string // marks the rows of this Outbox
 	queue     *publishQueue
 	published *publishedRows
+	changed   changedSessions
 	reached   atomic.Uint64 // a sequence that the event log is known to have reached
 }
 
@@ -190,6 +191,10 @@ func (o *Outbox) takeTickets(events []domain.Event) []*ticket {
 // transaction may be committed or not: what it wrote is read from the outbox then.
 func (o *Outbox) hand(tickets []*ticket, rows []outboxRow, err error) {
 	for _, t := range tickets {
+		if err != nil || len(rows) > 0 {
+			o.changed.add(t.session)
+		}
+
 		switch {
 		case err != nil:
 			t.unknown()

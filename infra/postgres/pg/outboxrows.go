@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,7 +62,7 @@ const (
 
 	behind = `EXISTS (
 		SELECT 1 FROM outbox before
-		WHERE  before.session_id = (@event_sessions::text[])[1] AND before.writer <> @writer AND before.seq IS NULL)`
+		WHERE  before.session_id = ANY (@changed_sessions::text[]) AND before.writer <> @writer AND before.seq IS NULL)`
 )
 
 // withEvents is the statement with the insertion of its events, if it applies.
@@ -88,8 +89,11 @@ func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
 		after[i], maybe[i] = int64(seq), unsure //nolint:gosec // a sequence is below 2^63
 	}
 
+	changed := slices.Compact(slices.Sorted(slices.Values(sessions)))
+
 	return pgx.NamedArgs{
-		"event_ids": ids, "event_sessions": sessions, "event_chats": chats, "event_names": names, "event_data": data,
+		"changed_sessions": changed,
+		"event_ids":        ids, "event_sessions": sessions, "event_chats": chats, "event_names": names, "event_data": data,
 		"event_times": times, "event_after": after, "event_maybe": maybe, "writer": o.writer,
 	}
 }

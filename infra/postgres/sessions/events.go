@@ -52,7 +52,7 @@ const computedQueue = `
 	(SELECT count(*) FROM inbox i WHERE i.session_id = s.id AND i.state = 'queued' AND i.kind = 'message')`
 
 // EmitUpdated emits session:updated with the session's summary as it is in this
-// transaction.
+// transaction, and notes the waiting reason that it reports.
 func EmitUpdated(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
 	return EmitMoved(ctx, tx, sessionID, nil)
 }
@@ -62,8 +62,13 @@ func EmitMoved(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, moved
 	u := domain.SessionUpdated{History: moved}
 
 	err := tx.QueryRow(ctx, `
-		SELECT s.status, `+ComputedWaiting+`, s.intent, s.model, `+computedQueue+`
-		FROM   sessions s WHERE s.id = $1`, sessionID).
+		WITH now AS (
+			SELECT s.status, `+ComputedWaiting+` AS reason, s.intent, s.model, `+computedQueue+` AS queued
+			FROM   sessions s WHERE s.id = $1),
+		reported AS (
+			UPDATE sessions s SET waiting_reported = nullif(now.reason, 'none')
+			FROM   now WHERE s.id = $1 AND s.waiting_reported IS DISTINCT FROM nullif(now.reason, 'none'))
+		SELECT status, reason, intent, model, queued FROM now`, sessionID).
 		Scan(&u.Status, &u.WaitingReason, &u.Intent, &u.Model, &u.QueueLength)
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func TestReportWaiting(t *testing.T) {
 		all = append(all, emitted...)
 
 		for range 2 { // what was published once is not published again
+			require.NoError(t, j.ReportChanged(t.Context()))
 			require.NoError(t, j.ReportWaiting(t.Context()))
 		}
 

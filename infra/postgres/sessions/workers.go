@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,65 +21,113 @@ func (db *Base) ReportWorkerStopped(ctx context.Context, id string) error {
 	return pg.Fault("report a stopped worker", err)
 }
 
-// announced are the reasons that come with a change of the session, which says
-// clients of them itself: its chat begins or ends, asks, or waits for its model.
-var announced = map[string]bool{
-	string(domain.WaitingNone): true, string(domain.WaitingQuestion): true, string(domain.WaitingPermission): true,
-	string(domain.WaitingBudget): true, string(domain.WaitingModelDown): true, string(domain.WaitingRateLimit): true,
+// waitingPage bounds how many sessions one transaction reports: it locks them all.
+const waitingPage = 100
+
+// ReportWaiting publishes session:updated for sessions whose waiting reason becomes
+// worker_missing, or is it no longer. Nothing that happens in a session brings this change.
+func (s *Store) ReportWaiting(ctx context.Context) error {
+	for after := ""; ; {
+		rows, _ := s.Pool.Query(ctx, `
+			SELECT s.id FROM sessions s
+			WHERE  s.id > $1 AND s.deleted_at IS NULL AND s.id IN (
+				SELECT session_id FROM chats WHERE state = 'running' AND `+workersGone+`
+				UNION SELECT i.session_id FROM inbox i JOIN sessions q ON q.id = i.session_id AND q.active_chat_id IS NULL
+				      WHERE i.state = 'queued' AND (i.created_at < now() - interval '5 seconds' OR `+workersGone+`)
+				UNION SELECT id FROM sessions WHERE waiting_reported = 'worker_missing')
+			AND    (`+ComputedWaiting+` = 'worker_missing') <> (coalesce(s.waiting_reported, 'none') = 'worker_missing')
+			ORDER  BY s.id LIMIT $2`, after, waitingPage)
+
+		changed, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return pg.Fault("look for sessions without a worker", err)
+		}
+
+		if _, err := s.reportWaiting(ctx, changed); err != nil { // the next look finds those that were locked
+			return err
+		}
+
+		if len(changed) < waitingPage {
+			return nil
+		}
+
+		after = changed[waitingPage-1]
+	}
 }
 
-// waitingPage bounds how many sessions one look reports.
-const waitingPage = 500
+// ReportChanged publishes session:updated for the sessions that this process has changed and
+// whose waiting reason was not reported with the change: a chat that goes from its model to
+// tools and back. Reasons that came and went between two calls are not reported.
+func (s *Store) ReportChanged(ctx context.Context) error {
+	ids := s.ChangedSessions()
 
-// ReportWaiting publishes session:updated for the sessions whose waiting reason has
-// changed since the last look without a change of the session itself: a chat that
-// goes from its model to tools and back, the last worker that goes and the first that
-// comes back. Reasons that came and went between two looks are not seen.
-func (s *Store) ReportWaiting(ctx context.Context) error {
-	rows, _ := s.Pool.Query(ctx, `
-		SELECT s.id FROM sessions s
-		WHERE  s.deleted_at IS NULL AND s.id IN (
-			SELECT session_id FROM chats WHERE state IN ('running', 'parked')
-			UNION SELECT session_id FROM inbox WHERE state = 'queued'
-			UNION SELECT id FROM sessions WHERE waiting_reported IS NOT NULL)
-		AND    `+ComputedWaiting+` <> coalesce(s.waiting_reported, 'none')
-		LIMIT  $1`, waitingPage)
+	for len(ids) > 0 {
+		page := ids[:min(len(ids), waitingPage)]
 
-	changed, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return pg.Fault("look at what sessions wait for", err)
-	}
-
-	for _, id := range changed {
-		err := s.Update(ctx, func(tx *pg.Tx) error { return reportWaiting(ctx, tx, domain.SessionID(id)) })
-		if err != nil && !domain.HasCode(err, domain.CodeSessionNotFound) {
-			return pg.Fault("report what a session waits for", err)
+		left, err := s.reportWaiting(ctx, page)
+		if err != nil {
+			s.KeepChanged(ids)
+			return err
 		}
+
+		s.KeepChanged(left)
+
+		ids = ids[len(page):]
 	}
 
 	return nil
 }
 
-func reportWaiting(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID) error {
-	if _, err := Lock(ctx, tx, sessionID, ""); err != nil {
-		return err
+// reportWaiting publishes session:updated for those of the sessions whose waiting reason is
+// not the one that was reported last. A session that is locked waits for nobody else's lock:
+// it is left.
+func (s *Store) reportWaiting(ctx context.Context, ids []string) (left []string, err error) {
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT s.id FROM sessions s
+		WHERE  s.id = ANY ($1) AND s.deleted_at IS NULL AND `+ComputedWaiting+` <> coalesce(s.waiting_reported, 'none')`, ids)
+
+	left, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(left) == 0 {
+		return nil, pg.Fault("look at what sessions wait for", err)
 	}
 
-	var before, now string
+	var locked []string
 
-	err := tx.QueryRow(ctx, `
-		WITH seen AS (SELECT s.id, coalesce(s.waiting_reported, 'none') AS before,
-		    `+ComputedWaiting+` AS now FROM sessions s WHERE s.id = $1)
-		UPDATE sessions s SET waiting_reported = nullif(seen.now, 'none') FROM seen WHERE s.id = seen.id
-		RETURNING seen.before, seen.now`, sessionID).Scan(&before, &now)
-	if err != nil || before == now || announced[now] {
-		return err
+	err = s.Update(ctx, func(tx *pg.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			SELECT id FROM sessions WHERE id = ANY ($1) AND deleted_at IS NULL ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, left)
+
+		var err error
+		if locked, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return err
+		}
+
+		return emitWaiting(ctx, tx, locked)
+	})
+	if err != nil {
+		return nil, pg.Fault("report what sessions wait for", err)
 	}
 
-	begun := announced[before] && (now == string(domain.WaitingModel) || now == string(domain.WaitingQueued))
-	if begun {
-		return nil // the message, the chat or its next try was published
-	}
+	return slices.DeleteFunc(left, func(id string) bool { return slices.Contains(locked, id) }), nil
+}
 
-	return EmitUpdated(ctx, tx, sessionID)
+// emitWaiting emits session:updated for those of the locked sessions whose waiting reason is
+// not the one that was reported last.
+func emitWaiting(ctx context.Context, tx *pg.Tx, ids []string) error {
+	rows, _ := tx.Query(ctx, `
+		UPDATE sessions s SET waiting_reported = nullif(now.reason, 'none')
+		FROM   (SELECT s.id, `+ComputedWaiting+` AS reason, `+computedQueue+` AS queued FROM sessions s WHERE s.id = ANY ($1)) now
+		WHERE  s.id = now.id AND s.id = ANY ($1) AND now.reason <> coalesce(s.waiting_reported, 'none')
+		RETURNING s.id, s.status, now.reason, s.intent, s.model, now.queued`, ids)
+
+	var (
+		id domain.SessionID
+		u  domain.SessionUpdated
+	)
+
+	_, err := pgx.ForEachRow(rows, []any{&id, &u.Status, &u.WaitingReason, &u.Intent, &u.Model, &u.QueueLength}, func() error {
+		return tx.Emit(id, "", domain.EventSessionUpdated, u)
+	})
+
+	return err
 }
