@@ -2,11 +2,20 @@ package api_test
 
 import (
 	"cmp"
+	"context"
+	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"everloop/api"
+	"everloop/domain"
+	"everloop/domain/app"
+	"everloop/infra/postgres"
+	"everloop/service/apps"
 )
 
 // ofTheCaller are the operations that name nothing of one user: they list or create what is
@@ -189,10 +198,107 @@ func TestRights_everyOperation(t *testing.T) {
 					require.Contains(t, []int{403, 404}, w.status(c.method, c.url, key, c.body), "an administrator with %s", scope)
 				}
 			}
+
+			// What belongs to a closed account is there for others as before, and for its
+			// owner no more.
+			for state, column := range map[string]string{"disabled": "disabled_at", "deleted": "deleted_at"} {
+				owner := w.keyOf(w.annID)
+				exec(`UPDATE users SET `+column+` = now() WHERE id = $1`, w.annID)
+				require.Equal(t, 401, w.status(c.method, c.url, owner, c.body), "the owner, %s", state)
+				require.Equal(t, 404, w.status(c.method, c.url, demoted, c.body), "who no longer administers, of a %s owner", state)
+				require.Equal(t, cmp.Or(ofPeers[name], 404), w.status(c.method, c.url, w.bob, c.body), "a member, of a %s owner", state)
+				exec(`UPDATE users SET `+column+` = NULL WHERE id = $1`, w.annID)
+			}
 		})
 	}
 
 	for _, name := range ofTheCaller {
 		require.True(t, walked[name], "%s is not walked any more", name)
 	}
+}
+
+// TestRights_workspaceOfAClosedAccount holds that a workspace whose owner's account is closed
+// stays what it was for its members: they read it, and manage it no more than before.
+func TestRights_workspaceOfAClosedAccount(t *testing.T) {
+	t.Parallel()
+
+	for _, column := range []string{"disabled_at", "deleted_at"} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t)
+			w.annJoinsBob()
+			workspace := w.do("GET", "/api/prod_workspaces", w.ann, "").json()["items"].([]any)[0].(map[string]any)["id"].(string)
+			at := "/api/prod_workspaces/" + workspace
+			bob := w.do("GET", "/api/auth/me", w.bob, "").json()["id"].(string)
+			owner := w.keyOf(bob)
+
+			_, err := w.db.Pool.Exec(t.Context(), `UPDATE users SET `+column+` = now() WHERE id = $1`, bob)
+			require.NoError(t, err)
+
+			_, stranger := w.person("stranger", false)
+
+			for _, read := range []string{at, at + "/members", at + "/agents", at + "/squads"} {
+				require.Equal(t, 200, w.status("GET", read, w.ann, ""), "a member reads %s", read)
+				require.Equal(t, 404, w.status("GET", read, stranger, ""), "a stranger reads %s", read)
+				require.Equal(t, 401, w.status("GET", read, owner, ""), "the owner reads %s", read)
+			}
+
+			for _, change := range [][3]string{
+				{"DELETE", at, ""},
+				{"POST", at + "/members", `{"user_id":"ann","role":"owner"}`},
+				{"DELETE", at + "/members/" + bob, ""},
+			} {
+				require.Equal(t, 403, w.status(change[0], change[1], w.ann, change[2]), "a member: %s %s", change[0], change[1])
+				require.Equal(t, 404, w.status(change[0], change[1], stranger, change[2]), "a stranger: %s %s", change[0], change[1])
+				require.Equal(t, 401, w.status(change[0], change[1], owner, change[2]), "the owner: %s %s", change[0], change[1])
+			}
+		})
+	}
+}
+
+// page is the copy of an app with one page.
+type page struct{ apps.Copies }
+
+func (page) Open(context.Context, string, string) (app.File, error) {
+	const text = "<h1>published</h1>"
+	return app.File{Content: inMemory{strings.NewReader(text)}, Size: int64(len(text)), ETag: `"v1"`}, nil
+}
+
+func (page) Directory(context.Context, string, string) (bool, error) { return false, nil }
+
+// TestRights_appOfAClosedAccount holds that an app is served while the account of its owner is
+// open, and only then.
+func TestRights_appOfAClosedAccount(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, func(c *api.Config) {
+		published, err := apps.New(apps.Config{Store: c.Boards.(*postgres.DB), Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+
+		c.Apps = published
+	})
+	exec := func(sql string, args ...any) {
+		_, err := w.db.Pool.Exec(t.Context(), sql, args...)
+		require.NoError(t, err)
+	}
+	id := domain.NewID()
+	exec(`
+		INSERT INTO apps (id, owner_id, session_id, working_dir, name, status, copy_id, published_at)
+		VALUES ($1, $2, 's1', 'site', 'site', 'live', 'copy', now())`, id, w.annID)
+
+	address := "/apps/" + id + "/index.html"
+	served := func(want int, when string) {
+		for _, key := range []string{"", w.bob, w.root} {
+			require.Equal(t, want, w.status("GET", address, key, ""), when)
+		}
+	}
+
+	served(200, "an open account")
+	exec(`UPDATE users SET disabled_at = now() WHERE id = $1`, w.annID)
+	served(404, "disabled")
+	exec(`UPDATE users SET disabled_at = NULL WHERE id = $1`, w.annID)
+	served(200, "enabled again")
+	require.NoError(t, w.db.DeleteUser(t.Context(), w.annID))
+	served(404, "deleted")
 }

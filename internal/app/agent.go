@@ -326,7 +326,9 @@ func (a access) Role(ctx context.Context, caller domain.Caller, sessionID domain
 }
 
 // Alive implements realtime.Sessions.
-func (a access) Alive(ctx context.Context, callers []domain.Caller) []bool { return a.auth.AllAlive(ctx, callers) }
+func (a access) Alive(ctx context.Context, callers []domain.Caller) []bool {
+	return a.auth.AllAlive(ctx, callers)
+}
 
 // Visible implements realtime.Sessions.
 func (a access) Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error) {
