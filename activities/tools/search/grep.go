@@ -1,11 +1,13 @@
-// Package search holds the tools that find files and lines of a workspace: Glob and Grep,
-// which searches with ripgrep in the sandbox, and without it itself.
+// Package search holds the tools that find files and lines of a workspace: Glob and Grep.
+// Grep matches lines with Go's engine; ripgrep in the sandbox, where it is installed, only
+// preselects the files.
 package search
 
 import (
 	"context"
 	_ "embed"
 	"errors"
+	"io/fs"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -41,9 +43,9 @@ type grepArguments struct {
 	Multiline bool        `json:"multiline,omitempty" jsonschema:"Let the pattern go over lines"`
 }
 
-// search is what to look for, ready for either implementation.
+// search is a validated search.
 type search struct {
-	pattern       string // as ripgrep takes it
+	pattern       string
 	form          *regexp.Regexp
 	fold          bool
 	multiline     bool
@@ -52,13 +54,9 @@ type search struct {
 	before, after int
 }
 
-// errNoRipgrep says that the sandbox has no ripgrep, or one that does not take
-// the pattern.
-var errNoRipgrep = errors.New("ripgrep cannot do this search")
-
 type grep struct {
 	sandbox tools.Sandbox
-	missing *atomic.Bool // the sandbox has no ripgrep: known after the first try
+	missing *atomic.Bool // whether the sandbox lacks ripgrep: stored by the first search
 }
 
 // NewGrep makes the tool Grep.
@@ -95,29 +93,31 @@ func (g grep) run(ctx context.Context, c *tools.Call, in grepArguments, files to
 		), nil
 	}
 
-	out, err := g.find(ctx, c, files, s, in)
-	if err != nil {
+	out, err := g.search(ctx, c, scan{files, s, newReport(s, in)}, info.IsDir)
+	if err != nil && !errors.Is(err, fs.SkipAll) {
 		return tools.ToModel(err)
 	}
 
 	return tools.Result{Output: out.text()}, nil
 }
 
-// find asks ripgrep in the sandbox, which is several times faster, and looks
-// itself where there is none.
-func (g grep) find(ctx context.Context, c *tools.Call, files tools.Files, s search, in grepArguments) (*report, error) {
-	if g.sandbox != nil && !g.missing.Load() {
-		out := newReport(s, in)
+// search returns the report, with fs.SkipAll when it is full. Ripgrep finds the files of a directory several times
+// faster than a walk does.
+func (g grep) search(ctx context.Context, c *tools.Call, s scan, dir bool) (*report, error) {
+	if !dir {
+		return s.report, s.file(ctx, s.path)
+	}
 
-		err := ripgrep{g.sandbox, c.Session, g.missing}.search(ctx, s, out)
+	if g.sandbox != nil && !g.missing.Load() {
+		listed := scan{s.files, s.search, s.report.empty()}
+
+		err := ripgrep{g.sandbox, c.Session, g.missing}.each(ctx, s.search, func(path string) error { return listed.file(ctx, path) })
 		if !errors.Is(err, errNoRipgrep) {
-			return out, err
+			return listed.report, err
 		}
 	}
 
-	out := newReport(s, in)
-
-	return out, scan{files}.search(ctx, s, out)
+	return s.report, s.walk(ctx)
 }
 
 func newSearch(files tools.Files, in grepArguments) (search, error) {

@@ -11,8 +11,7 @@ import (
 	globs "everloop/domain/pattern"
 )
 
-// compilePattern makes the expression that both implementations must accept, so
-// that a pattern is valid or not wherever a session runs.
+// compilePattern returns the expression that lines are matched against.
 func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error) {
 	flags := "m"
 	if fold {
@@ -23,7 +22,7 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 		flags += "s"
 	}
 
-	form, err := globs.Compile("(?" + flags + ")" + unicodeClasses(pattern))
+	form, err := globs.Compile("(?" + flags + ")" + translate(pattern, goClass))
 	if err == nil {
 		return form.Regexp, nil
 	}
@@ -47,9 +46,9 @@ func compilePattern(pattern string, fold, multiline bool) (*regexp.Regexp, error
 	return nil, tools.Refuse("the pattern is not a valid regular expression: %s in %s", invalid.Code, tools.Quote(invalid.Expr))
 }
 
-// unicodeClasses gives \w and \d the meaning that they have in ripgrep: letters
-// and digits of all scripts.
-func unicodeClasses(pattern string) string {
+// translate replaces each escape of a pattern with the result of class, which receives the letter after the
+// backslash and whether it is in a character class.
+func translate(pattern string, class func(letter byte, inClass bool) string) string {
 	var out strings.Builder
 
 	inClass := false
@@ -59,7 +58,7 @@ func unicodeClasses(pattern string) string {
 		switch {
 		case char == '\\' && i+1 < len(pattern):
 			i++
-			out.WriteString(unicodeClass(pattern[i], inClass))
+			out.WriteString(class(pattern[i], inClass))
 
 			continue
 		case char == '[' && !inClass:
@@ -96,7 +95,17 @@ func unicodeClasses(pattern string) string {
 	return out.String()
 }
 
-func unicodeClass(letter byte, inClass bool) string {
+// ripgrepClass limits \b and \B to ASCII words, as in Go, so that ripgrep finds every file in which Go matches.
+func ripgrepClass(letter byte, inClass bool) string {
+	if !inClass && (letter == 'b' || letter == 'B') {
+		return `(?-u:\` + string(letter) + `)`
+	}
+
+	return `\` + string(letter)
+}
+
+// goClass extends \d, \w and \s to letters, digits and spaces of all scripts, as in ripgrep.
+func goClass(letter byte, inClass bool) string {
 	const word, space = `\p{L}\p{M}\p{Nd}\p{Pc}`, `\s\x{0b}\x{85}\p{Z}`
 
 	switch {

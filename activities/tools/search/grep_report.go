@@ -25,15 +25,9 @@ type report struct {
 	full    bool
 
 	path     string
-	start    mark // where the file's part begins, for taking it back
 	count    int  // matching lines of the file
 	lastLine int  // of the file that was shown last
 	groups   bool // something was shown, so that a gap is marked
-}
-
-type mark struct {
-	length, chars, entries int
-	full, groups           bool
 }
 
 func newReport(s search, in grepArguments) *report {
@@ -47,33 +41,18 @@ func newReport(s search, in grepArguments) *report {
 	return r
 }
 
+// empty returns a new report of the same form.
+func (r *report) empty() *report {
+	return &report{mode: r.mode, numbers: r.numbers, context: r.context, limit: r.limit}
+}
+
 // begin starts a file.
 func (r *report) begin(path string) {
 	r.path, r.count, r.lastLine = path, 0, 0
-	r.start = mark{r.out.Len(), r.chars, r.entries, r.full, r.groups}
 }
-
-// takes says whether the lines of a file are shown, of which there may be more.
-func (r *report) takes() bool { return r.mode == grepContent && !r.full }
 
 // line adds a line of the file: one that matched, or one around it.
 func (r *report) line(number int, text []byte, matched bool) {
-	if matched {
-		r.count++
-	}
-
-	if r.mode != grepContent {
-		return
-	}
-
-	var line shownLine
-
-	_, _ = line.Write(text)
-	r.show(number, line.String(), matched)
-}
-
-// show adds a line as it is shown.
-func (r *report) show(number int, text string, matched bool) {
 	if r.limit > 0 && r.entries >= r.limit || r.chars > maxGrepText {
 		r.full = true
 		return
@@ -95,19 +74,14 @@ func (r *report) show(number int, text string, matched bool) {
 		row += fmt.Sprintf("%d%c", number, mark)
 	}
 
-	r.write(row + text + "\n")
+	r.write(row + shownLine(text) + "\n")
 	r.entries++
 }
 
-// end closes the file. Of a binary file nothing is kept.
-func (r *report) end(binary bool) {
+// end closes the file.
+func (r *report) end() {
 	switch {
-	case binary:
-		text := r.out.String()[:r.start.length]
-		r.out.Reset()
-		r.out.WriteString(text)
-		r.chars, r.entries, r.full, r.groups = r.start.chars, r.start.entries, r.start.full, r.start.groups
-	case r.mode == grepContent || r.count == 0:
+	case r.mode == grepContent:
 	case r.limit > 0 && r.entries >= r.limit || r.chars > maxGrepText:
 		r.full = true
 	default:
@@ -126,7 +100,7 @@ func (r *report) write(s string) {
 	r.chars += tools.Length(s)
 }
 
-// text gives the whole report.
+// text returns the whole report.
 func (r *report) text() string {
 	if r.entries == 0 {
 		return "Nothing matches."

@@ -1,63 +1,65 @@
 package search
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"path"
 	"strconv"
 	"sync/atomic"
 
 	"everloop/activities/tools"
 )
 
-// ripgrep searches with rg in the session's sandbox.
+// ripgrep lists files with rg in the session's sandbox.
 type ripgrep struct {
 	sandbox tools.Sandbox
 	session tools.SessionView
 	missing *atomic.Bool
 }
 
-// Exit codes of rg and of a shell that does not find it.
+// Exit codes of rg, and of a shell that does not find it.
 const (
-	rgNothing  = 1
-	rgFault    = 2
-	notRunable = 126
-	notFound   = 127
+	rgFault     = 2
+	notRunnable = 126
+	notFound    = 127
 )
 
-func (g ripgrep) search(ctx context.Context, s search, r *report) error {
-	run, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// errNoRipgrep reports that the sandbox does not have ripgrep, or that ripgrep rejects the pattern.
+var errNoRipgrep = errors.New("ripgrep cannot do this search")
 
-	enough := errors.New("the report is full")
-	reader := &rgReader{report: r, full: func() { cancel(enough) }}
+// each calls visit for the files below s.path that contain a match, ordered by path, until visit returns an error.
+func (g ripgrep) each(ctx context.Context, s search, visit func(path string) error) error {
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
 
-	exit, err := g.sandbox.Run(run, tools.Command{Session: g.session, Argv: g.arguments(s), Stdout: reader})
+	paths := pathReader{visit: visit, stop: cancel}
+	faulty := faults(false)
+
+	exit, err := g.sandbox.Run(run, tools.Command{Session: g.session, Argv: g.arguments(s), Stdout: &paths, Stderr: &faulty})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(context.Cause(run), enough):
-		return nil
+	case paths.err != nil:
+		return paths.err
 	case err != nil, exit.Killed != "":
-		return errNoRipgrep // the search itself is small: look without the sandbox
-	case exit.Code == notFound, exit.Code == notRunable:
+		return errNoRipgrep // the search itself is small: it is done without the sandbox
+	case exit.Code == notFound, exit.Code == notRunnable:
 		g.missing.Store(true)
 		return errNoRipgrep
-	case exit.Code == rgFault && !reader.summed:
-		return errNoRipgrep // it does not take the pattern
-	case exit.Code > rgFault:
-		return errNoRipgrep
+	case exit.Code > rgFault, exit.Code == rgFault && bool(faulty):
+		return errNoRipgrep // it rejects the pattern
 	}
 
-	return nil // 2 with a summary: some files could not be read
+	return nil // rgFault without a message: some files could not be read
 }
 
 func (g ripgrep) arguments(s search) []string {
 	args := []string{
-		"rg", "--no-config", "--json", "--line-number", "--sort", "path",
+		"rg", "--no-config", "--files-with-matches", "--null", "--sort", "path",
 		"--no-ignore", "--hidden", "--no-messages", "--encoding", "none", "--crlf",
 		"--max-filesize", strconv.Itoa(maxGrepFile),
 		"--glob", "!.git/", "--glob", "!" + tools.ServiceDir + "/",
-		"--before-context", strconv.Itoa(s.before), "--after-context", strconv.Itoa(s.after),
 	}
 	if s.names.source != "" {
 		args = append(args, "--glob", s.names.source)
@@ -73,5 +75,46 @@ func (g ripgrep) arguments(s search) []string {
 		args = append(args, "--multiline", "--multiline-dotall")
 	}
 
-	return append(args, "--regexp", s.pattern, "--", "./"+s.path)
+	return append(args, "--regexp", translate(s.pattern, ripgrepClass), "--", "./"+s.path)
+}
+
+// pathReader calls visit for each path that rg writes; every path ends with NUL.
+type pathReader struct {
+	visit   func(path string) error
+	stop    func()
+	pending []byte
+	err     error
+}
+
+const maxPath = 16 << 10 // bytes; Linux accepts 4096
+
+// Write implements io.Writer; it never fails.
+func (r *pathReader) Write(p []byte) (int, error) {
+	for rest := p; r.err == nil; {
+		name, after, ended := bytes.Cut(rest, []byte{0})
+		r.pending = append(r.pending, name...)
+
+		switch {
+		case len(r.pending) > maxPath:
+			r.err = errNoRipgrep
+		case !ended:
+			return len(p), nil
+		default:
+			r.err = r.visit(path.Clean(string(r.pending)))
+			r.pending, rest = r.pending[:0], after
+		}
+	}
+
+	r.stop()
+
+	return len(p), nil
+}
+
+// faults is whether rg wrote a message: with --no-messages only about the pattern.
+type faults bool
+
+// Write implements io.Writer; it never fails.
+func (f *faults) Write(p []byte) (int, error) {
+	*f = *f || len(p) > 0
+	return len(p), nil
 }

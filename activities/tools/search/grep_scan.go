@@ -13,73 +13,63 @@ import (
 	"everloop/domain"
 )
 
-// scan searches in Go, with the options and results of ripgrep, where the
-// sandbox has none.
-type scan struct{ files tools.Files }
+// scan searches the lines of files for the report.
+type scan struct {
+	files tools.Files
+	search
+	report *report
+}
 
-func (g scan) search(ctx context.Context, s search, r *report) error {
-	info, err := g.files.Stat(s.path)
+// walk searches all files below a directory.
+func (g scan) walk(ctx context.Context) error {
+	return g.files.Walk(ctx, g.path, func(f tools.FileInfo) error {
+		switch {
+		case f.Path == g.path:
+			return nil
+		case f.IsDir && (skipped(f.Path) || !g.names.dir(f.Path)):
+			return fs.SkipDir
+		case f.IsDir, !f.Regular, f.Size == 0, f.Size > maxGrepFile, !g.names.file(f.Path):
+			return nil
+		}
+
+		return g.file(ctx, f.Path)
+	})
+}
+
+// file searches a file; it returns fs.SkipAll when the report is full.
+func (g scan) file(ctx context.Context, path string) error {
+	data, err := g.read(path)
+	if err != nil || len(data) == 0 || bytes.IndexByte(data, 0) >= 0 {
+		return err
+	}
+
+	if start, _ := g.form.LiteralPrefix(); !bytes.Contains(data, []byte(start)) {
+		return nil // most files end here
+	}
+
+	matched, err := g.matchedLines(ctx, data)
 	if err != nil {
 		return err
 	}
 
-	if !info.IsDir {
-		return g.file(ctx, s, s.path, r)
+	if matched.count > 0 {
+		g.report.begin(path)
+		g.show(data, matched)
+		g.report.end()
 	}
 
-	return g.files.Walk(ctx, s.path, func(f tools.FileInfo) error {
-		switch {
-		case f.Path == s.path:
-			return nil
-		case f.IsDir && (skipped(f.Path) || !s.names.dir(f.Path)):
-			return fs.SkipDir
-		case f.IsDir, !f.Regular, f.Size == 0, f.Size > maxGrepFile, !s.names.file(f.Path):
-			return nil
-		}
-
-		if err := g.file(ctx, s, f.Path, r); err != nil {
-			return err
-		}
-
-		if r.full {
-			return fs.SkipAll
-		}
-
-		return ctx.Err()
-	})
-}
-
-func (g scan) file(ctx context.Context, s search, path string, r *report) error {
-	data, err := g.read(path)
-	if err != nil || len(data) == 0 {
-		return err
+	if g.report.full {
+		return fs.SkipAll
 	}
 
-	if bytes.IndexByte(data, 0) >= 0 {
-		return nil
-	}
-
-	if start, _ := s.form.LiteralPrefix(); !bytes.Contains(data, []byte(start)) {
-		return nil // most files end here
-	}
-
-	matched, err := matchedLines(ctx, s, data)
-	if err != nil || matched.count == 0 {
-		return err
-	}
-
-	r.begin(path)
-	showMatched(s, data, matched, r)
-	r.end(false)
-
-	return nil
+	return ctx.Err()
 }
 
 // read returns the content of a file; nothing for one that is not searched.
 func (g scan) read(path string) ([]byte, error) {
 	file, info, err := g.files.Read(path)
 	if _, refused := errors.AsType[*domain.Error](err); refused {
-		return nil, nil // gone, or not readable: the others are still worth searching
+		return nil, nil // deleted, or not readable: the others are still worth searching
 	}
 
 	if err != nil {
@@ -92,7 +82,7 @@ func (g scan) read(path string) ([]byte, error) {
 		return nil, nil
 	}
 
-	data := make([]byte, info.Size) // what a command adds meanwhile is not searched
+	data := make([]byte, info.Size) // what a command adds in the meantime is not searched
 
 	n, err := io.ReadFull(file, data)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -123,11 +113,11 @@ func (l *lineSet) has(line int) bool {
 	return line >= 0 && line/64 < len(l.bits) && l.bits[line/64]&(1<<(line%64)) != 0
 }
 
-// matchedLines finds the lines that match.
-func matchedLines(ctx context.Context, s search, data []byte) (lineSet, error) {
+// matchedLines returns the lines that match; only the first one when the report lists files.
+func (g scan) matchedLines(ctx context.Context, data []byte) (lineSet, error) {
 	var matched lineSet
-	if s.multiline {
-		coveredLines(s.form, data, &matched)
+	if g.multiline {
+		coveredLines(g.form, data, &matched)
 		return matched, ctx.Err()
 	}
 
@@ -137,8 +127,12 @@ func matchedLines(ctx context.Context, s search, data []byte) (lineSet, error) {
 			return matched, ctx.Err()
 		}
 
-		if s.form.Match(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) {
+		if g.form.Match(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) {
 			matched.add(index)
+
+			if g.report.mode == grepFiles {
+				break
+			}
 		}
 
 		index++
@@ -187,8 +181,9 @@ func eachMatch(form *regexp.Regexp, data []byte, visit func(from, to int)) {
 	})
 }
 
-// showMatched adds the lines that match to the report, with those around them.
-func showMatched(s search, data []byte, matched lineSet, r *report) {
+// show adds the lines that match to the report, with the lines around them.
+func (g scan) show(data []byte, matched lineSet) {
+	r := g.report
 	if r.mode != grepContent {
 		r.count = matched.count
 		return
@@ -197,7 +192,7 @@ func showMatched(s search, data []byte, matched lineSet, r *report) {
 	near := 0       // matches from this line to the one that is before lines ahead
 	shownUpTo := -1 // the last line behind a match that is shown
 
-	for ahead := range s.before {
+	for ahead := range g.before {
 		if matched.has(ahead) {
 			near++
 		}
@@ -210,12 +205,12 @@ func showMatched(s search, data []byte, matched lineSet, r *report) {
 			return
 		}
 
-		if matched.has(index + s.before) {
+		if matched.has(index + g.before) {
 			near++
 		}
 
 		if matched.has(index) {
-			shownUpTo = index + s.after
+			shownUpTo = index + g.after
 		}
 
 		if near > 0 || index <= shownUpTo {
