@@ -100,7 +100,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			return result, again(acts, err)
 		}
 
-		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected && !conn.forgotten(err) {
+		if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected && !conn.neverSent(err) {
 			return failure(
 				"The tool server %s refused the call: %s",
 				server.Name,
@@ -186,7 +186,7 @@ func again(acts bool, err error) error {
 
 // neverSent reports whether the server cannot have executed the call.
 func (c *connection) neverSent(err error) bool {
-	if errors.Is(err, sdk.ErrSessionMissing) || c.forgotten(err) {
+	if errors.Is(err, sdk.ErrSessionMissing) || c.forgotten(err) || c.signedOut() {
 		return true
 	}
 

@@ -26,12 +26,13 @@ const (
 
 // listTools reads a server's list of tools, page by page. The note says what of
 // it was left out, and why; it is empty when all was taken.
-func listTools(ctx context.Context, session *sdk.ClientSession) (list []toolserver.Tool, note string, err error) {
-	var c collector
+func listTools(ctx context.Context, from *connection) (list []toolserver.Tool, note string, err error) {
+	c := collector{tasks: &from.tools}
+	c.tasks.reset()
 
 	params := &sdk.ListToolsParams{}
 	for page := 1; ; page++ {
-		result, err := session.ListTools(ctx, params)
+		result, err := from.session.ListTools(ctx, params)
 		if err != nil {
 			return nil, "", err
 		}
@@ -55,6 +56,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession) (list []toolserv
 // collector takes tools as long as they fit.
 type collector struct {
 	list     []toolserver.Tool
+	tasks    *taskTools
 	size     int
 	left     int // tools that were left out
 	problems []string
@@ -92,6 +94,10 @@ func (c *collector) add(tool *sdk.Tool) {
 	made, err := describe(tool)
 	if err == nil && slices.ContainsFunc(c.list, func(t toolserver.Tool) bool { return t.Name == made.Name }) {
 		err = fmt.Errorf("it is there twice")
+	}
+
+	if err == nil && c.tasks.has(tool.Name) {
+		err = fmt.Errorf("its server runs it only as a task, which is not supported")
 	}
 
 	size := len(made.Schema) + len(made.Description)

@@ -40,6 +40,7 @@ type connection struct {
 	why     func() error // why it ended by itself
 	process Process      // nil: reached by HTTP
 	since   time.Time
+	tools   taskTools // what the server runs only as tasks
 
 	mu    sync.Mutex
 	sinks map[string]*sink // of calls that want to hear of progress
@@ -167,7 +168,7 @@ func discover(limit time.Duration, failed *error) sdk.Middleware {
 // cut, whatever becomes of ctx.
 func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.Transport, error) {
 	if t.server.Transport == toolserver.HTTP {
-		transport, channel, err := openHTTP(m.HTTP.Transport(t.server.Trusted), t.server.MCPServer)
+		transport, channel, err := openHTTP(m.HTTP.Transport(t.server.Trusted), t.server.MCPServer, &c.tools)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +183,7 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 		return nil, err
 	}
 
-	process, err := startStdio(m.life, m.Launcher, program)
+	process, err := startStdio(m.life, m.Launcher, program, &c.tools)
 	if err != nil {
 		return nil, fmt.Errorf("the sandbox could not start it: %w", err)
 	}
@@ -242,7 +243,7 @@ func (m *Manager) workspace(ctx context.Context, s domain.Session) (*tools.Sessi
 // explain returns the reason behind an error of the SDK, without the server's
 // address, which may contain a secret.
 func (c *connection) explain(err error) error {
-	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected && !c.signedOut() {
 		return err // the server's own reason, whatever its process did then
 	}
 
@@ -257,6 +258,9 @@ func (c *connection) explain(err error) error {
 	return err
 }
 
+// signedOut reports whether the server refuses requests until somebody signs in.
+func (c *connection) signedOut() bool { return errors.Is(c.why(), errSignIn) }
+
 // list reads the server's tools.
 func (c *connection) list(ctx context.Context) (list []toolserver.Tool, note string, err error) {
 	type listed struct {
@@ -268,7 +272,7 @@ func (c *connection) list(ctx context.Context) (list []toolserver.Tool, note str
 	result := make(chan listed, 1)
 
 	go func() {
-		list, note, err := listTools(ctx, c.session)
+		list, note, err := listTools(ctx, c)
 		result <- listed{list, note, err}
 	}()
 
@@ -303,9 +307,14 @@ func (c *connection) close() {
 	c.drop()
 }
 
-// drop ends the connection at once and waits for its process.
+// drop ends the connection at once and waits for its process. The SDK does not notice the end
+// of a channel on which no stream is open, so that its session is closed as well.
 func (c *connection) drop() {
 	_ = c.cut.Close()
+	if c.session != nil && c.process == nil {
+		_ = c.session.Close()
+	}
+
 	if c.process != nil {
 		<-c.process.Done()
 	}

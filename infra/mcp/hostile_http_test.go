@@ -36,40 +36,6 @@ func TestHostileServersByHTTP(t *testing.T) {
 
 		return w.store.state(name).Error
 	}
-	// answering makes a server that speaks plain JSON, but for what change does.
-	answering := func(change func(rw http.ResponseWriter, r *http.Request, method string, id json.RawMessage) bool) http.HandlerFunc {
-		return func(rw http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodPost {
-				rw.WriteHeader(http.StatusMethodNotAllowed)
-				return
-			}
-
-			var request struct {
-				ID     json.RawMessage `json:"id"`
-				Method string          `json:"method"`
-			}
-			if json.NewDecoder(r.Body).Decode(&request) != nil || request.ID == nil {
-				rw.WriteHeader(http.StatusAccepted)
-				return
-			}
-
-			if change != nil && change(rw, r, request.Method, request.ID) {
-				return
-			}
-
-			rw.Header().Set("Content-Type", "application/json")
-
-			switch request.Method {
-			case "initialize":
-				_, _ = rw.Write(reply(request.ID, hello))
-			case "tools/list":
-				_, _ = rw.Write(reply(request.ID, oneTool))
-			case "tools/call":
-				_, _ = rw.Write(reply(request.ID, `{"content":[{"type":"text","text":"fine"}]}`))
-			}
-		}
-	}
-
 	t.Run("hangs", func(t *testing.T) {
 		t.Parallel()
 		w := newEnv(t, func(c *Config) { c.ConnectTime = time.Second })
@@ -192,4 +158,38 @@ func TestHostileServersByHTTP(t *testing.T) {
 		require.Contains(t, result.Output, "nothing was done")
 		require.NotContains(t, result.Output, server.URL)
 	})
+}
+
+// answering returns a server that speaks plain JSON; change may answer a request instead.
+func answering(change func(rw http.ResponseWriter, r *http.Request, method string, id json.RawMessage) bool) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			rw.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+
+		var request struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if json.NewDecoder(r.Body).Decode(&request) != nil || request.ID == nil {
+			rw.WriteHeader(http.StatusAccepted)
+			return
+		}
+
+		if change != nil && change(rw, r, request.Method, request.ID) {
+			return
+		}
+
+		rw.Header().Set("Content-Type", "application/json")
+
+		switch request.Method {
+		case "initialize":
+			_, _ = rw.Write(reply(request.ID, hello))
+		case "tools/list":
+			_, _ = rw.Write(reply(request.ID, oneTool))
+		case "tools/call":
+			_, _ = rw.Write(reply(request.ID, `{"content":[{"type":"text","text":"fine"}]}`))
+		}
+	}
 }

@@ -18,19 +18,20 @@ type channel struct {
 	way     http.RoundTripper
 	host    string // of the server's URL: its secrets go nowhere else
 	headers map[string]string
+	tools   *taskTools
 	budget  budget
 	ctx     context.Context // ends all requests
 	end     context.CancelCauseFunc
 }
 
 // openHTTP prepares the transport to a server. The channel must be closed.
-func openHTTP(way http.RoundTripper, server domain.MCPServer) (*sdk.StreamableClientTransport, *channel, error) {
+func openHTTP(way http.RoundTripper, server domain.MCPServer, tools *taskTools) (*sdk.StreamableClientTransport, *channel, error) {
 	request, err := http.NewRequest(http.MethodPost, server.URL, nil)
 	if err != nil {
 		return nil, nil, errors.New("its URL cannot be used")
 	}
 
-	c := &channel{way: way, host: request.URL.Scheme + "://" + request.URL.Host, headers: server.Headers}
+	c := &channel{way: way, host: request.URL.Scheme + "://" + request.URL.Host, headers: server.Headers, tools: tools}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	client := &http.Client{Transport: c, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > 3 || to.URL.Scheme+"://"+to.URL.Host != c.host {
@@ -61,6 +62,10 @@ func (c *channel) Close() error {
 // RoundTrip implements http.RoundTripper: with the server's headers, and with
 // an eye on how much comes back.
 func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := context.Cause(c.ctx); err != nil { // nothing is sent, not even the end of the session
+		return nil, err
+	}
+
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 
@@ -79,22 +84,44 @@ func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 
+	if r.Method == http.MethodPost && wantsSignIn(answer) {
+		c.end(errSignIn)
+	}
+
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	answer.Body = &measured{
+	body := &measured{
 		ReadCloser: answer.Body, channel: c, stream: strings.EqualFold(kind, "text/event-stream"),
 		release: func() { stop(); cancel(nil) },
 	}
 
+	if lists(r) {
+		body.messages = &messages{stream: body.stream, tools: c.tools}
+	}
+
+	answer.Body = body
+
 	return answer, nil
+}
+
+// errSignIn is why a channel ends whose server does not accept requests without a sign-in.
+var errSignIn = errors.New("it requires a sign-in with OAuth, which is not supported: " +
+	"set the header Authorization of this tool server to an access token that its provider has issued (Bearer …)")
+
+// wantsSignIn reports whether an answer refuses a request and names the metadata of the
+// server's sign-in (RFC 9728).
+func wantsSignIn(answer *http.Response) bool {
+	return answer.StatusCode == http.StatusUnauthorized &&
+		strings.Contains(strings.ToLower(strings.Join(answer.Header.Values("WWW-Authenticate"), ", ")), "resource_metadata")
 }
 
 // measured is the body of an answer.
 type measured struct {
 	io.ReadCloser
-	channel *channel
-	stream  bool
-	read    int
-	release func()
+	channel  *channel
+	stream   bool
+	messages *messages // nil: they contain no list of tools
+	read     int
+	release  func()
 }
 
 func (m *measured) Read(p []byte) (int, error) {
@@ -109,6 +136,14 @@ func (m *measured) Read(p []byte) (int, error) {
 	if trouble != nil {
 		m.channel.end(trouble)
 		return 0, trouble
+	}
+
+	if m.messages != nil {
+		m.messages.write(p[:n])
+
+		if err != nil {
+			m.messages.end()
+		}
 	}
 
 	return n, err

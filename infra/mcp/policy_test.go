@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -109,7 +110,7 @@ func TestManager_followsNetworkPolicy(t *testing.T) {
 
 			require.Equal(t, []string{"mcp__shared__hang"}, slices.Collect(maps.Keys(w.offered())))
 			require.Len(t, known.Tools(t.Context(), tools.Scope{Session: session}), 1)
-			require.Equal(t, toolserver.Failed, w.store.state("mine").Status)
+			require.Eventually(t, func() bool { return w.store.state("mine").Status == toolserver.Failed }, soon, tick)
 			require.Contains(t, w.store.state("mine").Error, "this session")
 			require.NotEmpty(t, w.store.state("mine").Tools)
 
@@ -126,5 +127,35 @@ func TestManager_followsNetworkPolicy(t *testing.T) {
 			policy.Store(nil)
 			require.Empty(t, w.offered(), "without a policy that can be read nothing is offered")
 		})
+	}
+}
+
+// TestManager_endsRefusedConnection holds that nothing waits for a refused connection on which
+// the server has opened no stream.
+func TestManager_endsRefusedConnection(t *testing.T) {
+	t.Parallel()
+
+	policy := &policies{}
+	policy.set(domain.NetworkRules)
+
+	w := newEnv(t, func(c *Config) { c.Policies = policy })
+	w.http("plain", answering(nil))
+	w.tool("mcp__plain__act")
+
+	policy.set(domain.NetworkNone)
+	require.Empty(t, w.offered())
+
+	closed := make(chan struct{})
+
+	go func() {
+		defer close(closed)
+
+		w.manager.Close()
+	}()
+
+	select {
+	case <-closed:
+	case <-time.After(soon):
+		require.FailNow(t, "the manager waits for the refused connection")
 	}
 }

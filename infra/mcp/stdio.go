@@ -31,6 +31,7 @@ type stdio struct {
 	process Process
 	out     *io.PipeReader
 	said    *said
+	tools   *taskTools
 	budget  budget
 
 	incoming chan jsonrpc.Message
@@ -43,9 +44,9 @@ type stdio struct {
 }
 
 // startStdio starts the program and speaks with it. ctx bounds its life.
-func startStdio(ctx context.Context, launcher Launcher, program Program) (*stdio, error) {
+func startStdio(ctx context.Context, launcher Launcher, program Program, tools *taskTools) (*stdio, error) {
 	reader, writer := io.Pipe()
-	t := &stdio{out: reader, said: &said{}, incoming: make(chan jsonrpc.Message), closed: make(chan struct{})}
+	t := &stdio{out: reader, said: &said{}, tools: tools, incoming: make(chan jsonrpc.Message), closed: make(chan struct{})}
 	program.Stdout, program.Stderr = writer, t.said
 
 	process, err := launcher.Launch(ctx, program)
@@ -101,6 +102,8 @@ func (t *stdio) read() {
 			t.fail(err)
 			return
 		}
+
+		t.tools.read(line)
 
 		select {
 		case t.incoming <- message:
