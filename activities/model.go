@@ -247,6 +247,8 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	m.transcript = in.Transcript
+	m.noteTools()
+
 	reply, err := m.answer(ctx, prompt.Build(in))
 
 	switch {

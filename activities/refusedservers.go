@@ -210,3 +210,17 @@ func serverNames(servers []toolServer) string {
 
 	return strings.Join(names, ", ")
 }
+
+// noteTools notes, once in a conversation, which tools of tool servers it is not offered.
+func (m *modelCall) noteTools() {
+	for _, note := range m.Tools.Notes(m.scope) {
+		block := domain.Block{Type: domain.BlockSystemNote, Content: domain.CleanText(note)}
+
+		noted := slices.ContainsFunc(m.transcript.Turns, func(turn domain.TranscriptTurn) bool {
+			return slices.ContainsFunc(turn.Blocks, func(b domain.Block) bool { return b.Type == block.Type && b.Content == block.Content })
+		})
+		if !noted {
+			m.notes = append(m.notes, block)
+		}
+	}
+}

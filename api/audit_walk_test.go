@@ -28,6 +28,7 @@ var auditedAs = map[string]string{
 	"POST /api/mcp-servers":                                                        "mcp_server.create",
 	"PATCH /api/mcp-servers/{id}":                                                  "mcp_server.change",
 	"DELETE /api/mcp-servers/{id}":                                                 "mcp_server.delete",
+	"POST /api/mcp-servers/{id}/tools/accept":                                      "mcp_server.accept_tools",
 	"POST /api/agent-instances":                                                    "agent_instance.create",
 	"PATCH /api/agent-instances/{id}":                                              "agent_instance.change",
 	"DELETE /api/agent-instances/{id}":                                             "agent_instance.delete",

@@ -113,6 +113,102 @@ func (w *world) toolServer(who, more string) string {
 	return r.json()["id"].(string)
 }
 
+// acceptedTool and proposedTool are definitions of a tool before and after a change.
+var (
+	acceptedTool = toolserver.Tool{Name: "read", Description: "Reads.", Schema: json.RawMessage(`{"type":"object"}`)}
+	proposedTool = toolserver.Tool{Name: "read", Description: "Reads <all>.", Schema: json.RawMessage(`{"type":"object"}`)}
+)
+
+// proposeTool has a server list a tool, and then another definition of it.
+func (w *world) proposeTool(id string) {
+	w.t.Helper()
+
+	for _, tool := range []toolserver.Tool{acceptedTool, proposedTool} {
+		_, err := w.db.PinMCPTools(w.t.Context(), toolserver.Record{ID: id}, []toolserver.Tool{tool})
+		require.NoError(w.t, err)
+	}
+}
+
+// TestAcceptMCPServerTools_ofOwner holds that a changed tool waits until the owner of its server
+// accepts the definition that was shown; other callers cannot.
+func TestAcceptMCPServerTools_ofOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	own := w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
+	shared := w.toolServer(w.root, `{}`)
+	accept := func(id, who, digest string) reply {
+		return w.do("POST", "/api/mcp-servers/"+id+"/tools/accept", who, `{"tools":{"read":"`+digest+`"}}`)
+	}
+
+	for _, id := range []string{own, shared} {
+		w.proposeTool(id)
+	}
+
+	require.Equal(t, 1.0, w.do("GET", "/api/mcp-servers/"+own, w.ann, "").json()["proposed_tools"])
+
+	tool := w.do("GET", "/api/mcp-servers/"+own+"/tools", w.ann, "").json()["items"].([]any)[0].(map[string]any)
+	require.Equal(t, "changed", tool["state"])
+	require.Equal(t, "Reads.", tool["accepted"].(map[string]any)["description"])
+	require.Equal(t, "Reads <all>.", tool["proposed"].(map[string]any)["description"])
+	require.Equal(t, proposedTool.Digest(), tool["proposed"].(map[string]any)["digest"])
+
+	accept(own, w.bob, proposedTool.Digest()).code(404, "mcp_server_not_found")
+	accept(own, w.root, proposedTool.Digest()).code(403, "forbidden")
+	accept(shared, w.ann, proposedTool.Digest()).code(403, "administrator_required")
+	accept(own, w.ann, acceptedTool.Digest()).code(409, "tool_definition_changed")
+	w.do("POST", "/api/mcp-servers/"+own+"/tools/accept", w.ann,
+		`{"tools":{"read":"`+proposedTool.Digest()+`","gone":"`+proposedTool.Digest()+`"}}`).code(409, "tool_definition_changed")
+	require.Equal(t, 1.0, w.do("GET", "/api/mcp-servers/"+own, w.ann, "").json()["proposed_tools"], "all or none")
+
+	require.Equal(t, 0.0, accept(own, w.ann, proposedTool.Digest()).json()["proposed_tools"])
+	require.Equal(t, 0.0, accept(shared, w.root, proposedTool.Digest()).json()["proposed_tools"])
+
+	tool = w.do("GET", "/api/mcp-servers/"+own+"/tools", w.ann, "").json()["items"].([]any)[0].(map[string]any)
+	require.Equal(t, "accepted", tool["state"])
+	require.Nil(t, tool["proposed"])
+	require.Contains(t, w.lookers.changed, own, "the workers are notified")
+}
+
+// TestChangeMCPServer_dropsPins holds that the tools of another program or address are not
+// compared with those of the former one.
+func TestChangeMCPServer_dropsPins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.toolServer(w.ann, `{"solution_id":"s"}`)
+	w.proposeTool(id)
+
+	tools := func() any { return w.do("GET", "/api/mcp-servers/"+id+"/tools", w.ann, "").json()["total"] }
+
+	require.Equal(t, 200, w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{"timeout_s":5}`).status)
+	require.Equal(t, 1.0, tools())
+	require.Equal(t, 200, w.do("PATCH", "/api/mcp-servers/"+id, w.ann, `{"args":["--other"],"env":{}}`).status)
+	require.Equal(t, 0.0, tools())
+}
+
+// TestSessionMCPServers_refusedByModels holds that a session shows the tool servers that a
+// model server refuses.
+func TestSessionMCPServers_refusedByModels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	session := w.session(`{}`)
+	w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
+
+	refused := func() []any {
+		items := w.do("GET", "/api/sessions/"+session+"/mcp-servers", w.ann, "").json()["items"].([]any)
+		return items[0].(map[string]any)["refused_by"].([]any)
+	}
+	require.Empty(t, refused())
+
+	_, err := w.db.Pool.Exec(t.Context(), `
+		INSERT INTO model_limits (session_id, model, kind, subject, digest, learned_at)
+		VALUES ($1, 'large', 'tool_server', 'tools-1', 'a', now()), ($1, 'large', 'tool_server', 'tools-1', 'b', now()),
+		       ($1, 'large', 'tool_server', 'other', 'a', now()), ($1, 'old', 'tool_server', 'tools-1', 'a', now() - interval '2 days')`, session)
+	require.NoError(t, err)
+	require.Len(t, refused(), 1)
+	require.Equal(t, "large", refused()[0].(map[string]any)["model"])
+}
+
 func TestToolServersKeepSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -365,6 +365,25 @@ var basicWalk = []call{
 		missing: "/api/mcp-servers/" + none,
 	},
 	{
+		method:  "GET",
+		path:    "/api/mcp-servers/{id}/tools",
+		scope:   "sessions:read",
+		url:     "/api/mcp-servers/{m}/tools",
+		status:  200,
+		missing: "/api/mcp-servers/" + none + "/tools",
+	},
+	{
+		method:  "POST",
+		path:    "/api/mcp-servers/{id}/tools/accept",
+		scope:   "sessions:write",
+		url:     "/api/mcp-servers/{m}/tools/accept",
+		hasBody: true,
+		status:  200,
+		body:    `{"tools":{"read":"` + proposedTool.Digest() + `"}}`,
+		missing: "/api/mcp-servers/" + none + "/tools/accept",
+		bad:     []bad{{body: `{"tools":{}}`, at: "body.tools"}, {body: `{"tools":{"read":5}}`, at: "body.tools.read"}},
+	},
+	{
 		method:  "PATCH",
 		path:    "/api/mcp-servers/{id}",
 		scope:   "sessions:write",
@@ -452,6 +471,7 @@ func (w *world) ready(c call) (named call, who string) {
 	key := w.do("POST", "/api/user/api-keys/", w.ann, `{"name":"k"}`).json()["key"].(map[string]any)["id"].(string)
 	user, _ := w.person("u"+key, false)
 	toolServer := w.toolServer(w.ann, `{"session_id":"`+session+`"}`)
+	w.proposeTool(toolServer)
 	administrator, _ := w.person("a"+key, true)
 	rule := w.do("POST", "/api/network-rules", w.ann, `{"domain":"example.org"}`).json()["id"].(string)
 	note := w.do("POST", "/api/payloads/"+session+"/annotations", w.ann, `{"kind":"bookmark","target":{"path":"a/b.txt"}}`).json()["id"].(string)

@@ -163,6 +163,13 @@ type ModelError struct {
 // Words returns all that the server wrote of the fault.
 func (e *ModelError) Words() string { return e.Message + " " + e.Detail }
 
+// ModelRefusal is a model whose server has refused the tools of a tool server.
+type ModelRefusal struct {
+	Server    string
+	Model     string
+	RefusedAt time.Time // the last time
+}
+
 func (e *ModelError) Error() string {
 	if e.Status == 0 {
 		return fmt.Sprintf("model call failed (%s): %s", e.Fault, e.Message)

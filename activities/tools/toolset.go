@@ -40,6 +40,24 @@ type Outliner interface {
 	Outline(ctx context.Context, s Scope) []Tool
 }
 
+// Noter is a Provider that reports which tools a session is not offered and why, after Tools.
+type Noter interface {
+	Notes(s Scope) []string
+}
+
+// Notes returns what the providers report of the tools of a session.
+func (r *Registry) Notes(s Scope) []string {
+	var notes []string
+
+	for _, provider := range r.providers {
+		if noter, ok := provider.(Noter); ok {
+			notes = append(notes, noter.Notes(s)...)
+		}
+	}
+
+	return notes
+}
+
 // Provide adds a provider. It is called before chats run.
 func (r *Registry) Provide(p Provider) { r.providers = append(r.providers, p) }
 

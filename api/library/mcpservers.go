@@ -22,25 +22,26 @@ const masked = "********"
 
 // mcpServer is a tool server as it is shown.
 type mcpServer struct {
-	ID         string            `json:"id" doc:"Its id." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
-	Scope      toolserver.Scope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
-	SolutionID *string           `json:"solution_id" doc:"The solution."`
-	SessionID  *domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
-	OwnerID    string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
-	Name       string            `json:"name" doc:"Its name." example:"tickets"`
-	Preset     *string           `json:"preset" enum:"browser" nullable:"true" doc:"The preset that says how it is started; null: none."`
-	Transport  string            `json:"transport" enum:"stdio,http" doc:"The transport."`
-	Command    string            `json:"command" doc:"The command."`
-	Args       []string          `json:"args" doc:"Arguments of the command."`
-	Env        map[string]string `json:"env" doc:"The values are masked."`
-	URL        string            `json:"url" doc:"Its address." example:"https://tickets.example/mcp"`
-	Headers    map[string]string `json:"headers" doc:"The values are masked." example:"{\"Authorization\": \"********\"}"`
-	Tools      []string          `json:"tools" doc:"The only tools that are offered; empty: all."`
-	Timeout    int               `json:"timeout_s" doc:"Seconds that one call may take." example:"60"`
-	Enabled    bool              `json:"enabled" doc:"Whether it is enabled."`
-	TrustHints bool              `json:"trust_hints" doc:"Whether the server is believed which of its tools only read or may be called again."`
-	CreatedAt  time.Time         `json:"created_at" doc:"Creation time."`
-	UpdatedAt  time.Time         `json:"updated_at" doc:"Time of the last change."`
+	ID            string            `json:"id" doc:"Its id." example:"01a1ff63-410c-7339-a0ab-68ceb76ed05e"`
+	Scope         toolserver.Scope  `json:"scope" enum:"service,solution,session" doc:"Its scope."`
+	SolutionID    *string           `json:"solution_id" doc:"The solution."`
+	SessionID     *domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
+	OwnerID       string            `json:"owner_id" doc:"The owner." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
+	Name          string            `json:"name" doc:"Its name." example:"tickets"`
+	Preset        *string           `json:"preset" enum:"browser" nullable:"true" doc:"The preset that says how it is started; null: none."`
+	Transport     string            `json:"transport" enum:"stdio,http" doc:"The transport."`
+	Command       string            `json:"command" doc:"The command."`
+	Args          []string          `json:"args" doc:"Arguments of the command."`
+	Env           map[string]string `json:"env" doc:"The values are masked."`
+	URL           string            `json:"url" doc:"Its address." example:"https://tickets.example/mcp"`
+	Headers       map[string]string `json:"headers" doc:"The values are masked." example:"{\"Authorization\": \"********\"}"`
+	Tools         []string          `json:"tools" doc:"The only tools that are offered; empty: all."`
+	Timeout       int               `json:"timeout_s" doc:"Seconds that one call may take." example:"60"`
+	Enabled       bool              `json:"enabled" doc:"Whether it is enabled."`
+	TrustHints    bool              `json:"trust_hints" doc:"Whether the server is believed which of its tools only read or may be called again."`
+	ProposedTools int               `json:"proposed_tools" doc:"Tools whose definition waits for acceptance, so that they are not offered."`
+	CreatedAt     time.Time         `json:"created_at" doc:"Creation time."`
+	UpdatedAt     time.Time         `json:"updated_at" doc:"Time of the last change."`
 }
 
 // mcpServerBody shows a server to a caller. How a server of the service is
@@ -50,6 +51,7 @@ func mcpServerBody(s toolserver.Record, caller domain.User) mcpServer {
 		ID: s.ID, Scope: s.Scope, SolutionID: s.SolutionID, SessionID: s.SessionID, OwnerID: s.OwnerID, Name: s.Name,
 		Transport: s.Transport, Args: []string{}, Env: map[string]string{}, Headers: map[string]string{}, Tools: fields.OrEmpty(s.Tools),
 		Timeout: s.TimeoutS, Enabled: s.Enabled, TrustHints: s.TrustHints, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		ProposedTools: s.ProposedTools,
 	}
 	if s.OfPreset() {
 		out.Preset = &s.Preset
@@ -154,6 +156,7 @@ func (a *ToolServersAPI) Register(r *httpx.Server) {
 		Description: "When the owner calls this, the session first connects to its servers, which may take a moment.",
 		Scope:       auth.SessionsRead,
 	}, a.sessionMCPServers)
+	a.registerTools(r)
 }
 
 func (a *ToolServersAPI) createMCPServer(ctx context.Context, in *struct {

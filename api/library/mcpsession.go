@@ -21,6 +21,7 @@ type sessionMCPServer struct {
 	Enabled   bool              `json:"enabled" doc:"Whether it is enabled."`
 	Status    toolserver.Status `json:"status" enum:"connecting,connected,failed,disabled" doc:"Its status."`
 	Error     *string           `json:"error" doc:"Why it is not connected, or what of its tools is not offered."`
+	RefusedBy []refusal         `json:"refused_by" doc:"The models whose servers refused its tools. Requests of the session to them leave it out while its tools are the same."`
 	Tools     []mcpTool         `json:"tools" doc:"The tools."`
 }
 
@@ -57,10 +58,16 @@ func (a *ToolServersAPI) sessionMCPServers(ctx context.Context, in *access.Sessi
 		return nil, err
 	}
 
+	refusals, err := a.Servers.ModelRefusals(ctx, session.ID)
+	if err != nil {
+		return nil, err
+	}
+
 	items := []sessionMCPServer{}
 
 	for _, r := range servers {
 		item := sessionMCPServerBody(r, states, role)
+		item.RefusedBy = refusalsOf(r.Name, refusals)
 
 		if slices.ContainsFunc(left, func(l toolserver.Record) bool { return l.Name == r.Name }) {
 			why := fmt.Sprintf("a session uses at most %d tool servers", toolserver.MaxOfSession)

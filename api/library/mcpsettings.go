@@ -34,7 +34,7 @@ func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	fields.Set(&r.Enabled, in.Enabled)
 	fields.Set(&r.TrustHints, in.TrustHints)
 
-	if !sameReceiver(before, r.MCPServer) {
+	if !toolserver.SameReceiver(before, r.MCPServer) {
 		if err := newSecrets(before, in); err != nil {
 			return err
 		}
@@ -58,12 +58,6 @@ func applyMCPSettings(r *toolserver.Record, in MCPSettings) error {
 	}
 
 	return checkMCPServer(r)
-}
-
-// sameReceiver reports whether two states of a tool server send its secrets to the same
-// address or program.
-func sameReceiver(a, b domain.MCPServer) bool {
-	return a.Transport == b.Transport && a.URL == b.URL && a.Command == b.Command && a.Preset == b.Preset && slices.Equal(a.Args, b.Args)
 }
 
 // newSecrets rejects a change of who receives the secrets of a server unless they come

@@ -22,6 +22,12 @@ type MCPServers interface {
 	DeleteMCPServer(ctx context.Context, caller domain.User, id string, may func(toolserver.Record) error) error
 	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
 	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
+	ModelRefusals(ctx context.Context, sessionID domain.SessionID) ([]domain.ModelRefusal, error)
+	MCPTools(ctx context.Context, serverID string) ([]toolserver.Pin, error)
+	// AcceptMCPTools accepts proposed definitions of tools, by name and digest, all or none.
+	AcceptMCPTools(
+		ctx context.Context, caller domain.User, id string, digests map[string]string, may func(toolserver.Record) error,
+	) (toolserver.Record, error)
 }
 
 // ToolServers reads the tool servers of sessions.

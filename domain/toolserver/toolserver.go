@@ -58,8 +58,10 @@ type Record struct {
 	// or can be called again, so that their calls are retried.
 	TrustHints bool
 	Sealed     []byte // Env and Headers as they are kept
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	// ProposedTools is the number of tools whose definition waits for acceptance.
+	ProposedTools int
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 // OfSession says that the server belongs to one session, and so to its owner.

@@ -258,7 +258,7 @@ func (c *connection) explain(err error) error {
 	return err
 }
 
-// signedOut reports whether the server refuses requests until somebody signs in.
+// signedOut reports whether the server refuses requests without a sign-in.
 func (c *connection) signedOut() bool { return errors.Is(c.why(), errSignIn) }
 
 // list reads the server's tools.

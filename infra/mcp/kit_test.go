@@ -34,6 +34,10 @@ type fakeStore struct {
 	states  map[string]toolserver.Connection
 	onRead  func() // called once, between a read of the servers and its answer
 	deleted bool   // the session
+	// pins are the accepted definitions, by server; nil: every list is the first one. pinFault
+	// is returned instead.
+	pins     map[string][]toolserver.Pin
+	pinFault error
 }
 
 func (r *fakeStore) SessionMCPServers(context.Context, domain.SessionID) ([]toolserver.Record, error) {
@@ -79,6 +83,22 @@ func (r *fakeStore) SaveMCPConnection(_ context.Context, c toolserver.Connection
 	r.states[c.Name] = c
 
 	return nil
+}
+
+func (r *fakeStore) PinMCPTools(_ context.Context, server toolserver.Record, list []toolserver.Tool) ([]toolserver.Pin, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.pinFault != nil {
+		return nil, r.pinFault
+	}
+
+	pins := server.Pins(r.pins[server.ID], list)
+	if r.pins != nil && len(r.pins[server.ID]) == 0 {
+		r.pins[server.ID] = pins
+	}
+
+	return pins, nil
 }
 
 func (r *fakeStore) state(name string) toolserver.Connection {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type link struct {
 	retryAt  time.Time
 	catalog  []toolserver.Tool
 	listed   bool         // catalog is what a server said, now or earlier
+	withheld string       // names of tools that wait for acceptance
 	offer    []tools.Tool // made of catalog; nil: not yet
 	used     time.Time
 	calls    int
@@ -108,7 +110,7 @@ func (l *link) start() {
 func (l *link) connect(ctx context.Context, t target, settled chan struct{}) {
 	l.save(ctx)
 
-	conn, list, note, err := l.open(ctx, t)
+	conn, list, err := l.open(ctx, t)
 	l.mu.Lock()
 	switch {
 	case l.state != linkConnecting || l.settled != settled: // closed, or replaced by another attempt
@@ -122,8 +124,8 @@ func (l *link) connect(ctx context.Context, t target, settled chan struct{}) {
 	case err != nil:
 		l.failed(errorText(err, t.server.MCPServer))
 	default:
-		l.state, l.conn, l.err = linkUp, conn, note
-		l.catalog, l.listed, l.offer = list, true, nil
+		l.state, l.conn = linkUp, conn
+		l.take(list)
 
 		if l.stale {
 			l.listAgain()
@@ -150,10 +152,10 @@ func (l *link) connect(ctx context.Context, t target, settled chan struct{}) {
 	}
 }
 
-func (l *link) open(ctx context.Context, t target) (*connection, []toolserver.Tool, string, error) {
+func (l *link) open(ctx context.Context, t target) (*connection, listing, error) {
 	if t.server.Transport == toolserver.Stdio {
 		if err := l.manager.makeRoom(l); err != nil {
-			return nil, nil, "", err
+			return nil, listing{}, err
 		}
 	}
 
@@ -161,20 +163,51 @@ func (l *link) open(ctx context.Context, t target) (*connection, []toolserver.To
 
 	conn, err := l.manager.dial(ctx, t, func() { l.changed() }, &l.legacy)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, listing{}, err
 	}
 
 	l.mu.Lock()
 	l.stale = false // a notice from now on means another list
 	l.mu.Unlock()
 
-	list, note, err := conn.list(ctx)
+	list, err := l.list(ctx, conn, t.server)
 	if err != nil {
 		conn.close()
-		return nil, nil, "", fmt.Errorf("its tools cannot be listed: %w", err)
+		return nil, listing{}, fmt.Errorf("its tools cannot be listed: %w", err)
 	}
 
-	return conn, list, note, nil
+	return conn, list, nil
+}
+
+// listing is what is used of a server's list of tools.
+type listing struct {
+	tools    []toolserver.Tool
+	withheld string // names of tools that wait for acceptance
+	note     string // what of the list is not offered
+}
+
+func (l *link) list(ctx context.Context, conn *connection, server toolserver.Record) (listing, error) {
+	all, note, err := conn.list(ctx)
+	if err != nil {
+		return listing{}, err
+	}
+
+	accepted, withheld, err := l.manager.pinned(ctx, server, all)
+	if err != nil {
+		return listing{}, err
+	}
+
+	if withheld != "" {
+		note = strings.TrimPrefix(note+"; "+withheldNote(withheld), "; ")
+	}
+
+	return listing{accepted, withheld, note}, nil
+}
+
+// take replaces the tools of the link; l.mu is held.
+func (l *link) take(list listing) {
+	l.catalog, l.listed, l.offer = list.tools, true, nil
+	l.withheld, l.err = list.withheld, list.note
 }
 
 // failed notes that an attempt or a connection failed; l.mu is held.
@@ -275,7 +308,7 @@ func (l *link) refresh() {
 	l.mu.Lock()
 	l.relist = nil
 
-	conn := l.conn
+	conn, server := l.conn, l.target.server
 	if conn == nil || l.listing { // the next connection reads it, or the reading that is under way is repeated
 		l.mu.Unlock()
 		return
@@ -284,7 +317,7 @@ func (l *link) refresh() {
 	l.stale, l.listing = false, true // a notice from now on means another list again
 	l.mu.Unlock()
 
-	list, note, err := conn.list(ctx)
+	list, err := l.list(ctx, conn, server)
 
 	l.mu.Lock()
 
@@ -301,7 +334,7 @@ func (l *link) refresh() {
 	if err != nil {
 		l.err = "its changed tools cannot be listed: " + errorText(err, l.target.server.MCPServer)
 	} else {
-		l.catalog, l.offer, l.err = list, nil, note
+		l.take(list)
 	}
 	l.mu.Unlock()
 	l.save(ctx)

@@ -22,6 +22,8 @@ type Store interface {
 	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
 	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
 	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
+	// PinMCPTools returns the pins of the tools in a list of the server.
+	PinMCPTools(ctx context.Context, server toolserver.Record, list []toolserver.Tool) ([]toolserver.Pin, error)
 }
 
 // Roots says where a session's files are on this machine.

@@ -25,6 +25,12 @@ type SealedRecords interface {
 	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
 	MCPConnections(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Connection, error)
 	SaveMCPConnection(ctx context.Context, c toolserver.Connection) error
+	ModelRefusals(ctx context.Context, sessionID domain.SessionID) ([]domain.ModelRefusal, error)
+	PinMCPTools(ctx context.Context, server toolserver.Record, list []toolserver.Tool) ([]toolserver.Pin, error)
+	MCPTools(ctx context.Context, serverID string) ([]toolserver.Pin, error)
+	AcceptMCPTools(
+		ctx context.Context, caller domain.User, id string, digests map[string]string, may func(toolserver.Record) error,
+	) (toolserver.Record, error)
 }
 
 // Box encrypts values, each for one purpose.
@@ -142,6 +148,20 @@ func (v Vault) ChangeMCPServer(
 
 		return v.seal(s)
 	})
+	if err != nil {
+		return s, err
+	}
+
+	err = v.open(&s)
+
+	return s, err
+}
+
+// AcceptMCPTools accepts proposed definitions of tools.
+func (v Vault) AcceptMCPTools(
+	ctx context.Context, caller domain.User, id string, digests map[string]string, may func(toolserver.Record) error,
+) (toolserver.Record, error) {
+	s, err := v.SealedRecords.AcceptMCPTools(ctx, caller, id, digests, may)
 	if err != nil {
 		return s, err
 	}

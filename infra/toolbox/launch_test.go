@@ -105,6 +105,10 @@ func (s *servers) SaveMCPConnection(_ context.Context, c toolserver.Connection) 
 	return nil
 }
 
+func (s *servers) PinMCPTools(_ context.Context, server toolserver.Record, list []toolserver.Tool) ([]toolserver.Pin, error) {
+	return server.Pins(nil, list), nil
+}
+
 func (s *servers) Root(context.Context, domain.SessionID, int) (string, error) { return s.root, nil }
 
 type report struct {

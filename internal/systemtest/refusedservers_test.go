@@ -120,3 +120,37 @@ func TestChat_refusedToolServers(t *testing.T) {
 	require.Equal(t, "model_refused", end["error"].(map[string]any)["code"])
 	require.LessOrEqual(t, server.count("all"), 4)
 }
+
+// notedTools are serverTools that report a tool which is withheld.
+type notedTools struct{ serverTools }
+
+func (notedTools) Notes(tools.Scope) []string {
+	return []string{"Tools of the tool server good are withheld: write."}
+}
+
+// TestChat_notesWithheldTools holds that a conversation says once which tools of tool servers
+// it is not offered, unattended chats included.
+func TestChat_notesWithheldTools(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.acts.Tools.Provide(notedTools{})
+
+	session := s.session()
+
+	for range 2 {
+		ack := s.sendHeadless(session, script(obj{"steps": []obj{{"text": "done"}}}), "")
+		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])
+	}
+
+	var notes []string
+
+	for _, turn := range s.messages(session) {
+		for _, block := range turn.Blocks {
+			if block.Type == domain.BlockSystemNote {
+				notes = append(notes, block.Content)
+			}
+		}
+	}
+
+	require.Equal(t, notedTools{}.Notes(tools.Scope{}), notes)
+}

@@ -18,13 +18,14 @@ const maxMCPServers = 32
 // mcpColumns give a toolserver.Record of the rows m and u, its maker.
 const mcpColumns = `
 	m.id, m.scope, m.solution_id, m.session_id, m.owner_id, m.name, m.preset, m.transport, m.command, m.args, m.url, m.sealed,
-	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator`
+	m.tools, m.timeout_s, m.enabled, m.trust_hints, m.created_at, m.updated_at, u.administrator,
+	(SELECT count(*) FROM mcp_tools p WHERE p.server_id = m.id AND p.proposed IS NOT NULL)`
 
 func scanMCPServer(row pgx.CollectableRow) (toolserver.Record, error) {
 	var s toolserver.Record
 
 	err := row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Preset, &s.Transport, &s.Command, &s.Args,
-		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted)
+		&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &s.ProposedTools)
 
 	return s, err
 }
@@ -156,8 +157,16 @@ func (c *Store) ChangeMCPServer(
 			return err
 		}
 
+		before := s.MCPServer
+
 		if err := change(&s); err != nil {
 			return err
+		}
+
+		if !toolserver.SameReceiver(before, s.MCPServer) { // the tools of another program or address
+			if _, err := tx.Exec(ctx, `DELETE FROM mcp_tools WHERE server_id = $1`, id); err != nil {
+				return err
+			}
 		}
 
 		rows, _ := tx.Query(ctx, `
@@ -217,7 +226,8 @@ func (c *Store) SessionMCPServers(ctx context.Context, sessionID domain.SessionI
 
 	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s toolserver.Record, err error) {
 		err = row.Scan(&s.ID, &s.Scope, &s.SolutionID, &s.SessionID, &s.OwnerID, &s.Name, &s.Preset, &s.Transport, &s.Command, &s.Args,
-			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted, &owner)
+			&s.URL, &s.Sealed, &s.Tools, &s.TimeoutS, &s.Enabled, &s.TrustHints, &s.CreatedAt, &s.UpdatedAt, &s.Trusted,
+			&s.ProposedTools, &owner)
 
 		return s, err
 	})

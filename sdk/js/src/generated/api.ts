@@ -696,6 +696,43 @@ export interface paths {
         patch: operations["change-mcp-server"];
         trace?: never;
     };
+    "/api/mcp-servers/{id}/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the tools of a tool server, with changes that wait for acceptance */
+        get: operations["list-mcp-server-tools"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/mcp-servers/{id}/tools/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept changed or new definitions of a tool server's tools
+         * @description Accepts all of the named definitions or none. A digest is that of the proposed definition, so that nothing is accepted that was not shown.
+         */
+        post: operations["accept-mcp-server-tools"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/memories": {
         parameters: {
             query?: never;
@@ -3659,6 +3696,14 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AcceptMcpServerToolsRequest: {
+            /** @description The digests of proposed definitions, by the name of the tool. */
+            tools: {
+                [key: string]: string;
+            };
+        } & {
+            [key: string]: unknown;
+        };
         ActiveRun: {
             /** @description The run. */
             id: string;
@@ -7099,6 +7144,17 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        ListPinnedTool: {
+            /** @description The entries of this page. */
+            items: components["schemas"]["PinnedTool"][];
+            /**
+             * Format: int64
+             * @description Total number of entries.
+             */
+            total: number;
+        } & {
+            [key: string]: unknown;
+        };
         ListProdAgentSummary: {
             /** @description The entries of this page. */
             items: components["schemas"]["ProdAgentSummary"][];
@@ -7251,6 +7307,11 @@ export interface components {
              * @enum {string|null}
              */
             preset: "browser" | null;
+            /**
+             * Format: int64
+             * @description Tools whose definition waits for acceptance, so that they are not offered.
+             */
+            proposed_tools: number;
             /**
              * @description Its scope.
              * @enum {string}
@@ -8282,6 +8343,26 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        PinnedTool: {
+            /** @description The accepted definition; null: the tool is new. */
+            accepted: components["schemas"]["ToolDefinition"] | null;
+            /** @description Its name, as the server calls it. */
+            name: string;
+            /** @description The definition that waits for acceptance; null: none. */
+            proposed: components["schemas"]["ToolDefinition"] | null;
+            /**
+             * Format: date-time
+             * @description When the server listed it first.
+             */
+            proposed_at: string | null;
+            /**
+             * @description Sessions are offered accepted tools only.
+             * @enum {string}
+             */
+            state: "accepted" | "changed" | "new";
+        } & {
+            [key: string]: unknown;
+        };
         PinSessionRequest: {
             /** @description Whether it is pinned to the top of lists. */
             pinned: boolean;
@@ -8785,6 +8866,17 @@ export interface components {
             thinking?: boolean;
             /** @description Whether tool results are left out. */
             tool_results?: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        Refusal: {
+            /** @description The model. */
+            model: string;
+            /**
+             * Format: date-time
+             * @description When its server refused them.
+             */
+            refused_at: string;
         } & {
             [key: string]: unknown;
         };
@@ -9750,6 +9842,8 @@ export interface components {
             id: string;
             /** @description Its name. */
             name: string;
+            /** @description The models whose servers refused its tools. Requests of the session to them leave it out while its tools are the same. */
+            refused_by: components["schemas"]["Refusal"][];
             /**
              * @description Its scope.
              * @enum {string}
@@ -10927,6 +11021,24 @@ export interface components {
             status: string;
             /** @description The tool. */
             tool_name: string;
+        } & {
+            [key: string]: unknown;
+        };
+        ToolDefinition: {
+            /** @description The description that the model reads. */
+            description: string;
+            /** @description Distinguishes definitions. */
+            digest: string;
+            /** @description Whether the server says that it may be called again. */
+            idempotent: boolean;
+            /** @description Whether the server says that it only reads. */
+            read_only: boolean;
+            /** @description The JSON Schema of its arguments. */
+            schema: {
+                [key: string]: unknown;
+            };
+            /** @description Its title. */
+            title: string;
         } & {
             [key: string]: unknown;
         };
@@ -12790,6 +12902,59 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": components["schemas"]["MCPSettings"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["McpServer"];
+                };
+            };
+        };
+    };
+    "list-mcp-server-tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The tool server. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPinnedTool"];
+                };
+            };
+        };
+    };
+    "accept-mcp-server-tools": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat with the same key and body within 24 hours returns the first response. */
+                "Idempotency-Key"?: components["parameters"]["Idempotency-Key"];
+            };
+            path: {
+                /** @description The tool server. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcceptMcpServerToolsRequest"];
             };
         };
         responses: {

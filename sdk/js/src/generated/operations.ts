@@ -19,6 +19,18 @@ export class Api {
     );
   }
 
+  /** Accept changed or new definitions of a tool server's tools. POST /api/mcp-servers/{id}/tools/accept */
+  acceptMcpServerTools(
+    id: string,
+    body: Body<'accept-mcp-server-tools'>,
+    options: CallOptions = {},
+  ): Promise<Reply<'accept-mcp-server-tools', 200>> {
+    return this.transport.json(
+      'POST', '/api/mcp-servers/{id}/tools/accept',
+      { id }, body, options,
+    );
+  }
+
   /** Answer a question of the inbox. POST /api/inbox/{question_id}/answer */
   answerInbox(
     question_id: string,
@@ -1550,6 +1562,17 @@ export class Api {
     return this.transport.json(
       'GET', '/api/prod_workspaces/{workspace_id}/issues',
       { workspace_id }, undefined, options,
+    );
+  }
+
+  /** List the tools of a tool server, with changes that wait for acceptance. GET /api/mcp-servers/{id}/tools */
+  listMcpServerTools(
+    id: string,
+    options: CallOptions = {},
+  ): Promise<Reply<'list-mcp-server-tools', 200>> {
+    return this.transport.json(
+      'GET', '/api/mcp-servers/{id}/tools',
+      { id }, undefined, options,
     );
   }
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, Union
 
 
+class AcceptMcpServerToolsRequest(TypedDict):
+    tools: dict[str, str]
+    """The digests of proposed definitions, by the name of the tool."""
+
+
 class ActiveRun(TypedDict):
     id: str
     """The run."""
@@ -2299,6 +2304,13 @@ class ListNodeRecord(TypedDict):
     """Total number of entries."""
 
 
+class ListPinnedTool(TypedDict):
+    items: list[PinnedTool]
+    """The entries of this page."""
+    total: int
+    """Total number of entries."""
+
+
 class ListProdAgentSummary(TypedDict):
     items: list[ProdAgentSummary]
     """The entries of this page."""
@@ -2424,6 +2436,8 @@ class McpServer(TypedDict):
     """The owner."""
     preset: Literal["browser", None]
     """The preset that says how it is started; null: none."""
+    proposed_tools: int
+    """Tools whose definition waits for acceptance, so that they are not offered."""
     scope: Literal["service", "solution", "session"]
     """Its scope."""
     session_id: str | None
@@ -3140,6 +3154,19 @@ class PinSessionRequest(TypedDict):
     """Whether it is pinned to the top of lists."""
 
 
+class PinnedTool(TypedDict):
+    accepted: ToolDefinition | None
+    """The accepted definition; null: the tool is new."""
+    name: str
+    """Its name, as the server calls it."""
+    proposed: ToolDefinition | None
+    """The definition that waits for acceptance; null: none."""
+    proposed_at: str | None
+    """When the server listed it first."""
+    state: Literal["accepted", "changed", "new"]
+    """Sessions are offered accepted tools only."""
+
+
 class Position(TypedDict):
     x: float
     """To the right."""
@@ -3483,6 +3510,13 @@ class RedactBody(TypedDict):
     """Whether thinking is left out."""
     tool_results: NotRequired[bool]
     """Whether tool results are left out."""
+
+
+class Refusal(TypedDict):
+    model: str
+    """The model."""
+    refused_at: str
+    """When its server refused them."""
 
 
 class RegistryOrganization(TypedDict):
@@ -4128,6 +4162,8 @@ class SessionMCPServer(TypedDict):
     """Empty for a server that the solution's files configure."""
     name: str
     """Its name."""
+    refused_by: list[Refusal]
+    """The models whose servers refused its tools. Requests of the session to them leave it out while its tools are the same."""
     scope: Literal["service", "solution", "session"]
     """Its scope."""
     status: Literal["connecting", "connected", "failed", "disabled"]
@@ -4957,6 +4993,21 @@ class ToolCall(TypedDict):
     """Its status."""
     tool_name: str
     """The tool."""
+
+
+class ToolDefinition(TypedDict):
+    description: str
+    """The description that the model reads."""
+    digest: str
+    """Distinguishes definitions."""
+    idempotent: bool
+    """Whether the server says that it may be called again."""
+    read_only: bool
+    """Whether the server says that it only reads."""
+    schema: dict[str, Any]
+    """The JSON Schema of its arguments."""
+    title: str
+    """Its title."""
 
 
 class Transcript(TypedDict):

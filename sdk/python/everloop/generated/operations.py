@@ -37,6 +37,28 @@ class Api:
         )
         return answer
 
+    async def accept_mcp_server_tools(
+        self,
+        id: str,
+        body: models.AcceptMcpServerToolsRequest,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.McpServer:
+        """Accept changed or new definitions of a tool server's tools. POST /api/mcp-servers/{id}/tools/accept"""
+        answer: models.McpServer = await self._transport.json(
+            "POST",
+            "/api/mcp-servers/{id}/tools/accept",
+            {"id": id},
+            body,
+            {},
+            timeout,
+            headers,
+            idempotency_key,
+        )
+        return answer
+
     async def answer_inbox(
         self,
         question_id: str,
@@ -2824,6 +2846,25 @@ class Api:
             {"workspace_id": workspace_id},
             None,
             {"limit": limit, "offset": offset},
+            timeout,
+            headers,
+        )
+        return answer
+
+    async def list_mcp_server_tools(
+        self,
+        id: str,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> models.ListPinnedTool:
+        """List the tools of a tool server, with changes that wait for acceptance. GET /api/mcp-servers/{id}/tools"""
+        answer: models.ListPinnedTool = await self._transport.json(
+            "GET",
+            "/api/mcp-servers/{id}/tools",
+            {"id": id},
+            None,
+            {},
             timeout,
             headers,
         )
