@@ -13,6 +13,7 @@ import { Badge, Empty, Loaded, type Tone } from '../../ui/page';
 import { Row, Rows, Section } from '../../ui/rows';
 import { linesOf, pairsOf, textOfPairs } from './lines';
 import { SessionChoice, useSessions } from './session-choice';
+import { ToolDefinitions } from './tool-definitions';
 
 type Server = Schemas['McpServer'];
 const refresh = [['tool-servers']] as const;
@@ -27,7 +28,7 @@ const scopeNames: Record<Server['scope'], string> = { service: t('all sessions')
 export function ToolServers() {
   const servers = useQuery({ queryKey: ['tool-servers', 'all'], queryFn: ({ signal }) => api().listMcpServers({ signal }) });
   const sessions = useSessions();
-  const [asking, setAsking] = useState<{ what: 'edit'; server?: Server } | { what: 'delete'; server: Server }>();
+  const [asking, setAsking] = useState<{ what: 'edit'; server?: Server } | { what: 'delete' | 'review'; server: Server }>();
   const toggle = useAction((server: Server) => api().changeMcpServer(server.id, { enabled: !server.enabled }), { refresh });
   const close = () => setAsking(undefined);
   const mine = (server: Server) => server.owner_id === account().me.id || (server.scope === 'service' && account().me.administrator);
@@ -72,6 +73,9 @@ export function ToolServers() {
                       <Badge>{server.preset ?? server.transport}</Badge>
                       <Badge tone="accent">{where(server)}</Badge>
                       {!server.enabled && <Badge tone="warn">{t('disabled')}</Badge>}
+                      {server.proposed_tools > 0 && (
+                        <Badge tone="warn">{plural(server.proposed_tools, '{count} tool changed', '{count} tools changed')}</Badge>
+                      )}
                     </>
                   }
                   note={
@@ -85,6 +89,11 @@ export function ToolServers() {
                   actions={
                     mine(server) && (
                       <>
+                        {server.proposed_tools > 0 && (
+                          <Button small onClick={() => setAsking({ what: 'review', server })}>
+                            {t('Review')}
+                          </Button>
+                        )}
                         <IconButton
                           label={server.enabled ? t('Disable {name}', { name: server.name }) : t('Enable {name}', { name: server.name })}
                           busy={toggle.isPending}
@@ -109,6 +118,7 @@ export function ToolServers() {
       </Section>
       <State />
       {asking?.what === 'edit' && <Edit server={asking.server} done={close} />}
+      {asking?.what === 'review' && <ToolDefinitions server={asking.server} done={close} />}
       {asking?.what === 'delete' && <Delete server={asking.server} done={close} />}
     </>
   );
@@ -141,6 +151,11 @@ function State() {
                   badges={<Badge tone={tones[server.status]}>{word(server.status)}</Badge>}
                   note={server.error}
                 >
+                  {server.refused_by.map((refusal) => (
+                    <p key={refusal.model} className="mt-1 text-sm">
+                      {t('The server of the model {model} refused its tools, so that requests to it leave them out.', { model: refusal.model })}
+                    </p>
+                  ))}
                   {server.tools.length > 0 && (
                     <details className="mt-1 text-sm">
                       <summary className="cursor-pointer text-soft">{plural(server.tools.length, '{count} tool', '{count} tools')}</summary>
