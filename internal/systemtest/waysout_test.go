@@ -57,8 +57,8 @@ func underRules(host string, decision domain.PermissionDecision) domain.SessionS
 }
 
 // waysMatrix has the outcome of each way under each policy when the owner or a key with the
-// scope chat sends the message. Where it is asked, an unattended message is refused. Nobody
-// else can send, whatever the policy.
+// scope chat sends the message. Where it is asked, an unattended message is refused. Other
+// callers cannot send, under any policy.
 var waysMatrix = map[string]map[string]outcome{
 	"command, HTTP":         {"public": reached, "allowed": reached, "denied": refused, "no rule": refused, "none": refused},
 	"command, CONNECT":      {"public": reached, "allowed": reached, "denied": refused, "no rule": refused, "none": refused},
@@ -224,8 +224,8 @@ func byTool(name string, arguments func(o *outStack) obj) wayDriver {
 	}
 }
 
-// byProxy returns the driver of a way that a running command takes, whoever has sent the
-// message.
+// byProxy returns the driver of a way that a running command takes, for all who can
+// send a message.
 func byProxy(request func(o *outStack, through string) error) wayDriver {
 	return func(o *outStack, caller domain.Caller, _ bool, session domain.SessionID) outcome {
 		if caller.User.ID == o.viewer.User.ID {
@@ -369,7 +369,7 @@ func TestWaysOut_followPolicy(t *testing.T) {
 			}
 
 			_, got = cell(o.caller, true)
-			require.Equal(t, want, got, "%s, %s, nobody", way, policy)
+			require.Equal(t, want, got, "%s, %s, unattended", way, policy)
 		}
 	}
 }
