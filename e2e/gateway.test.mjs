@@ -66,6 +66,25 @@ describe('the Responses interface with the client of OpenAI', () => {
     }
   });
 
+  test('a custom tool, streamed and not', async () => {
+    const patch = { type: 'custom', name: 'apply_patch', description: 'edits', format: { type: 'text' } };
+    const script = steps({ calls: [{ name: 'apply_patch', arguments: { input: '*** Begin Patch' } }] }, { text: 'it is applied' });
+    const input = [{ role: 'user', content: script }];
+    const more = { tools: [patch, { type: 'web_search' }], include: ['reasoning.encrypted_content'], store: false };
+    const { data: whole, response } = await respond(input, more).withResponse();
+    assert.match(response.headers.get('x-everloop-omitted-tools'), /web_search/);
+    const stream = client.responses.stream({ model: 'gpt-4o', input, ...more });
+    const kinds = [];
+    for await (const event of stream) kinds.push(event.type);
+    assert.ok(kinds.includes('response.custom_tool_call_input.done'), `${kinds}`);
+    for (const answer of [whole, await stream.finalResponse()]) {
+      const called = answer.output.at(-1);
+      assert.deepEqual([called.type, called.name, called.input], ['custom_tool_call', 'apply_patch', '*** Begin Patch']);
+      const result = { type: 'custom_tool_call_output', call_id: called.call_id, output: 'done' };
+      assert.equal((await respond([...input, ...answer.output, result], more)).output_text, 'it is applied');
+    }
+  });
+
   test('errors, before and in a stream', async () => {
     await assert.rejects(respond('x', { model: 'no-such' }), (e) => e.status === 404 && e.code === 'model_not_found');
     await assert.rejects(respond('x', { previous_response_id: 'resp_1' }), (e) => e.status === 400 && /keeps no responses/.test(e.message));
@@ -206,6 +225,43 @@ describe('the client of Anthropic', () => {
           { type: 'image_url', image_url: { url: 'data:image/png;base64,YW50aHJvcGlj' } },
         ] },
       ]);
+    }
+  });
+
+  test('the tokens of a message', async () => {
+    const count = (more) => ofAnthropic().messages.countTokens({ model: 'claude-haiku-4-5', messages: [{ role: 'user', content: 'x' }], ...more });
+    const [short, long] = [await count({}), await count({ system: 'word '.repeat(2000), tools: [Bash] })];
+    assert.ok(short.input_tokens > 0 && long.input_tokens > short.input_tokens + 1000, `${short.input_tokens} ${long.input_tokens}`);
+  });
+
+  test('thinking has a signature that is read back', async () => {
+    const asked = message(steps({ thinking: 'hm', calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'it ran' }), {
+      tools: [Bash], system: 'of-this-signature-test',
+    });
+    for (const { content } of [await ofAnthropic().messages.create(asked), await ofAnthropic().messages.stream(asked).finalMessage()]) {
+      const [thinking, call] = [content[0], content.find((block) => block.type === 'tool_use')];
+      assert.equal(thinking.thinking, 'hm');
+      assert.match(thinking.signature, /^everloop-1:/);
+      const result = { type: 'tool_result', tool_use_id: call.id, content: 'done' };
+      const next = await ofAnthropic().messages.create({
+        ...asked, messages: [...asked.messages, { role: 'assistant', content }, { role: 'user', content: [result] }],
+      });
+      assert.equal(next.content[0].text, 'it ran');
+      const { body } = (await fixture.requests('of-this-signature-test')).at(-1);
+      assert.equal(body.messages[2].reasoning_content, 'hm');
+    }
+  });
+
+  test('the tool runner, streamed and not', async () => {
+    for (const stream of [false, true]) {
+      let ran = 0;
+      const runner = ofAnthropic().beta.messages.toolRunner({
+        ...message(steps({ calls: [{ name: 'Bash', arguments: { command: 'true' } }] }, { text: 'the tool ran' })),
+        tools: [{ ...Bash, run: async (input) => { ran++; return input.command; }, parse: (input) => input }], stream,
+      });
+      const last = await runner;
+      assert.equal(last.content.find((block) => block.type === 'text').text, 'the tool ran');
+      assert.equal(ran, 1);
     }
   });
 

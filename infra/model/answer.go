@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/internal/modelmembers"
 )
 
 // answer collects a reply from its chunks.
@@ -18,7 +19,7 @@ type answer struct {
 	thinking strings.Builder
 	pieces   map[domain.DeltaKind]*prose
 	calls    assembler
-	members  members
+	members  modelmembers.Members
 	used     counts
 	deltas   bool // a piece of the answer came, other than as a whole message
 	finish   string
@@ -30,7 +31,7 @@ type answer struct {
 var kinds = []domain.DeltaKind{domain.DeltaThinking, domain.DeltaText}
 
 func newAnswer(model string, onDelta func(domain.Delta) error) *answer {
-	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: model}, members: members{}}
+	a := &answer{onDelta: onDelta, reply: domain.Reply{Model: model}, members: modelmembers.Members{}}
 	a.pieces = map[domain.DeltaKind]*prose{
 		domain.DeltaThinking: {emit: func(text string) error { return a.say(&a.thinking, domain.DeltaThinking, text) }},
 		domain.DeltaText:     {emit: func(text string) error { return a.say(&a.text, domain.DeltaText, text) }},
@@ -86,7 +87,7 @@ func (a *answer) add(c chunk) error {
 }
 
 func (a *answer) addPiece(s said) error {
-	a.members.addMessage(s.of, false)
+	a.members.AddMessage(s.of, false)
 
 	for _, p := range s.parts {
 		if err := a.pieces[p.kind].add(p.text); err != nil {
@@ -103,7 +104,7 @@ func (a *answer) addPiece(s said) error {
 
 // reconcile takes a whole message that came after its pieces: what they lack of it.
 func (a *answer) reconcile(s said) error {
-	a.members.addMessage(s.of, true)
+	a.members.AddMessage(s.of, true)
 
 	whole := map[domain.DeltaKind]string{}
 	for _, p := range s.parts {
@@ -171,7 +172,7 @@ func (a *answer) end(c *Client, cause error) error {
 	}
 
 	calls := a.calls.finish()
-	a.reply.Calls, a.reply.ServerMembers = calls, a.members.text()
+	a.reply.Calls, a.reply.ServerMembers = calls, a.members.Text()
 	a.boundMembers()
 
 	a.reply.FinishReason = finishReason(a.finish, len(calls) > 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"everloop/domain"
+	"everloop/internal/modelmembers"
 )
 
 // assembler puts tool calls together from their fragments. The interface names
@@ -34,7 +35,7 @@ type building struct {
 	fragments int
 	sofar     bool // each fragment starts with the one before
 
-	members members
+	members modelmembers.Members
 }
 
 // read takes the fragments of one chunk.
@@ -62,11 +63,11 @@ func (a *assembler) add(f fragment) *domain.ModelError {
 			return refused(fmt.Sprintf("the model asked for more than %d tool calls at once", maxToolCalls))
 		}
 
-		call = &building{id: f.id, chunk: a.chunk, members: members{}}
+		call = &building{id: f.id, chunk: a.chunk, members: modelmembers.Members{}}
 		a.calls = append(a.calls, call)
 	}
 
-	call.members.addCall(f.of, false)
+	call.members.AddCall(f.of, false)
 
 	if !call.indexed {
 		call.index, call.indexed = f.index, f.indexed
@@ -196,7 +197,7 @@ func (a *assembler) whole(calls gjson.Result) *domain.ModelError {
 
 		switch {
 		case call != nil:
-			call.members.addCall(f.of, true)
+			call.members.AddCall(f.of, true)
 
 			if arguments := call.whole(); !isObject(arguments) && isObject(f.arguments) {
 				call.arguments.Reset()
@@ -245,7 +246,7 @@ func (a *assembler) finish() []domain.RequestedCall {
 			call.id = ""
 		}
 
-		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments, ServerMembers: call.members.text()})
+		out = append(out, domain.RequestedCall{ID: call.id, Name: call.name, Arguments: arguments, ServerMembers: call.members.Text()})
 	}
 
 	return out

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"everloop/domain"
+	"everloop/internal/modelmembers"
 )
 
 // chunk is a chat.completion.chunk, or a whole completion of a server that does not
@@ -97,7 +98,7 @@ func contentParts(content gjson.Result, kind domain.DeltaKind) (list []part) {
 			list = append(list, contentParts(one, kind)...)
 		}
 	case content.IsObject():
-		if isThinking(content.Get("type").String()) {
+		if modelmembers.IsThinking(content.Get("type").String()) {
 			kind = domain.DeltaThinking
 		}
 
@@ -109,11 +110,6 @@ func contentParts(content gjson.Result, kind domain.DeltaKind) (list []part) {
 	}
 
 	return list
-}
-
-// isThinking reports whether a part of a content with this type is thinking.
-func isThinking(kind string) bool {
-	return strings.HasPrefix(kind, "thinking") || strings.HasPrefix(kind, "reasoning")
 }
 
 // allText returns the text of a content, whatever the types of its parts.

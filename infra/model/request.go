@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	openai "github.com/sashabaranov/go-openai"
-	"github.com/tidwall/gjson"
 
 	"everloop/domain"
+	"everloop/internal/modelmembers"
 )
 
 // request is go-openai's request with messages of our own in place of its
@@ -38,20 +38,9 @@ type message struct {
 func (m message) MarshalJSON() ([]byte, error) {
 	type wire message
 
-	if thinking := gjson.Get(m.members, "content"); thinking.IsArray() {
-		var list []any
-		for _, part := range thinking.Array() {
-			list = append(list, json.RawMessage(part.Raw))
-		}
+	m.Content = modelmembers.Content(m.Content, m.members)
 
-		if text, is := m.Content.(string); is && text != "" {
-			list = append(list, openai.ChatMessagePart{Type: openai.ChatMessagePartTypeText, Text: text})
-		}
-
-		m.Content = list
-	}
-
-	return withMembers(wire(m), m.members, messageMembers)
+	return modelmembers.With(wire(m), m.members, modelmembers.MessageMembers)
 }
 
 // toolCall is an earlier call of a tool.
@@ -67,9 +56,9 @@ type toolCall struct {
 func (c toolCall) MarshalJSON() ([]byte, error) {
 	type wire toolCall
 
-	c.Function.members = member(c.members, "function")
+	c.Function.members = modelmembers.Member(c.members, "function")
 
-	return withMembers(wire(c), c.members, callMembers)
+	return modelmembers.With(wire(c), c.members, modelmembers.CallMembers)
 }
 
 type functionCall struct {
@@ -83,7 +72,7 @@ type functionCall struct {
 func (f functionCall) MarshalJSON() ([]byte, error) {
 	type wire functionCall
 
-	return withMembers(wire(f), f.members, functionMembers)
+	return modelmembers.With(wire(f), f.members, modelmembers.FunctionMembers)
 }
 
 // encode writes a prompt as the body of a streamed request that asks for usage, without

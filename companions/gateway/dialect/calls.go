@@ -18,6 +18,7 @@ const (
 type callPiece struct {
 	place               int64
 	id, name, arguments string
+	of                  gjson.Result
 }
 
 // pieceOf reads a piece, which is at a place of its list.
@@ -28,7 +29,7 @@ func pieceOf(place int64, piece gjson.Result) callPiece {
 
 	return callPiece{
 		place: place, id: piece.Get("id").String(), name: piece.Get("function.name").String(),
-		arguments: piece.Get("function.arguments").String(),
+		arguments: piece.Get("function.arguments").String(), of: piece,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/tidwall/gjson"
+
+	"everloop/internal/modelmembers"
 )
 
 // messages is Anthropic's interface, of one request.
@@ -34,7 +36,7 @@ func Counted(text []byte) (Translation, *Invalid) {
 }
 
 func (m *messages) Stream(of Answered, out io.Writer) Stream {
-	return &messageStream{out: out, id: m.id, answered: of, stops: m.stops}
+	return &messageStream{out: out, id: m.id, answered: of, stops: m.stops, members: modelmembers.Members{}}
 }
 
 func (m *messages) Refusal(status int, text []byte) any {

@@ -18,13 +18,19 @@ type contentBlock struct {
 	ID        string          `json:"id,omitempty"`
 	Name      string          `json:"name,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
+	Data      string          `json:"data,omitempty"`
 }
 
 func textBlock(text string) contentBlock { return contentBlock{Type: "text", Text: &text} }
 
-// thinkingBlock has an empty signature: sources sign nothing.
-func thinkingBlock(text string) contentBlock {
-	return contentBlock{Type: "thinking", Thinking: &text, Signature: new(string)}
+// thinkingBlock is a block whose signature is an opaque value of the gateway.
+func thinkingBlock(text, signature string) contentBlock {
+	return contentBlock{Type: "thinking", Thinking: &text, Signature: &signature}
+}
+
+// carriedBlock has what the source needs back. Clients send such blocks back as they are.
+func carriedBlock(c carried) contentBlock {
+	return contentBlock{Type: "redacted_thinking", Data: c.opaque()}
 }
 
 // messageUsage is the usage of a message. Tokens of a cache are not part of the input.
@@ -58,13 +64,15 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 
 	whole := emptyMessage(m.id, of.Model)
 	if text := thinkingOf(said); text != "" {
-		whole.Content = append(whole.Content, thinkingBlock(text))
+		whole.Content = append(whole.Content, thinkingBlock(text, carried{Model: of.Model, Field: reasoningField(said)}.opaque()))
 	}
 
 	text := textOf(said)
 	if text != "" {
 		whole.Content = append(whole.Content, textBlock(text))
 	}
+
+	var ids []string
 
 	calls := said.Get("tool_calls").Array()
 	for i, one := range calls {
@@ -85,10 +93,15 @@ func (m *messages) Whole(of Answered, completion []byte) (answer any, fault stri
 			return nil, badArguments
 		}
 
+		ids = append(ids, callID(one.Get("id").String()))
 		whole.Content = append(whole.Content, contentBlock{
-			Type: "tool_use", ID: callID(one.Get("id").String()),
+			Type: "tool_use", ID: ids[i],
 			Name: name, Input: json.RawMessage(arguments),
 		})
+	}
+
+	if c := carriedBy(of.Model, said, ids); c.needed() {
+		whole.Content = append(whole.Content, carriedBlock(c))
 	}
 
 	reason, sequence := stopReason(choice, m.stops, len(calls) > 0, said.Get("refusal").String() != "")

@@ -37,24 +37,32 @@ type chatRequest struct {
 }
 
 type chatMessage struct {
-	Role      string     `json:"role"`
-	Content   any        `json:"content"` // text, parts or nil
-	Reasoning string     `json:"reasoning_content,omitempty"`
-	Calls     []chatCall `json:"tool_calls,omitempty"`
-	CallID    string     `json:"tool_call_id,omitempty"`
+	Role      string `json:"role"`
+	Content   any    `json:"content"` // text, parts or nil
+	Reasoning string `json:"reasoning_content,omitempty"`
 
-	instruction bool // a system prompt in the middle of a conversation
+	OtherReasoning string `json:"reasoning,omitempty"` // of sources that name it so
+
+	Calls  []chatCall `json:"tool_calls,omitempty"`
+	CallID string     `json:"tool_call_id,omitempty"`
+
+	instruction bool   // a system prompt in the middle of a conversation
+	members     string // what the source sent with it, as JSON
 }
 
 type chatCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function chatFunction `json:"function"`
+
+	members string
 }
 
 type chatFunction struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
+
+	members string
 }
 
 type chatPart struct {
@@ -80,6 +88,8 @@ func toChat(text []byte, counting bool) (chatRequest, *Invalid) {
 	q := &chatWriter{out: map[string]any{}, counting: counting}
 
 	object := gjson.ParseBytes(text)
+	q.model = object.Get("model").String()
+
 	if thread := object.Get("thread"); thread.Exists() && thread.Type != gjson.Null {
 		fault := wrong("thread", "cannot be used: the gateway keeps no conversations, so send the whole one")
 		fault.Details = threadless
@@ -124,6 +134,7 @@ type chatWriter struct {
 	stops    []string
 	thinks   *bool
 	counting bool
+	model    string
 	omitted  []string // names of tools
 	forced   string   // the tool that the model must call, whatever its kind; empty: none
 }

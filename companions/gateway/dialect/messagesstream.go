@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"everloop/internal/modelmembers"
 )
 
 // Bounds of a stream.
@@ -36,6 +38,9 @@ type messageStream struct {
 	ended   gjson.Result // the choice with the finish reason
 	refused bool
 	usage   gjson.Result
+	field   string               // of the reasoning
+	members modelmembers.Members // of the message
+	collector
 }
 
 // streamedCall is a tool call that arrives in pieces.
@@ -44,6 +49,7 @@ type streamedCall struct {
 	id, name  string
 	arguments bytes.Buffer
 	sent      int
+	members   modelmembers.Members
 }
 
 func (s *messageStream) Failed() error { return s.err }
@@ -80,10 +86,25 @@ func (s *messageStream) Chunk(text []byte) {
 	}
 
 	s.refused = s.refused || said.Get("refusal").String() != ""
+	keeps := s.keeps(said)
+	if keeps {
+		s.members.AddMessage(said, false)
+	}
+
+	if field := reasoningField(said); field != "" {
+		s.field = field
+	}
+
 	s.say("thinking", thinkingOf(said))
 	s.say("text", textOf(said))
 	said.Get("tool_calls").ForEach(func(key, one gjson.Result) bool {
-		s.callPiece(pieceOf(key.Int(), one))
+		piece := pieceOf(key.Int(), one)
+		if !keeps {
+			piece.of = gjson.Result{}
+		}
+
+		s.callPiece(piece)
+
 		return !s.over
 	})
 
@@ -132,7 +153,7 @@ func (s *messageStream) say(kind, text string) {
 
 		block := textBlock(text)
 		if kind == "thinking" {
-			block = thinkingBlock(text)
+			block = thinkingBlock(text, "")
 		}
 
 		s.late = append(s.late, block)
@@ -150,7 +171,7 @@ func (s *messageStream) write(kind, text string) {
 
 		block := textBlock("")
 		if kind == "thinking" {
-			block = thinkingBlock("")
+			block = thinkingBlock("", "")
 		}
 
 		s.openBlock(kind, block)
@@ -171,6 +192,10 @@ func (s *messageStream) delta(delta map[string]any) {
 func (s *messageStream) closeBlock() {
 	if s.open == "" {
 		return
+	}
+
+	if s.open == "thinking" {
+		s.delta(map[string]any{"type": "signature_delta", "signature": carried{Model: s.answered.Model, Field: s.field}.opaque()})
 	}
 
 	s.event("content_block_stop", map[string]any{"index": s.index})
@@ -195,7 +220,7 @@ func (s *messageStream) callPiece(piece callPiece) {
 			return
 		}
 
-		one = &streamedCall{index: piece.place}
+		one = &streamedCall{index: piece.place, members: modelmembers.Members{}}
 		s.calls = append(s.calls, one)
 	}
 
@@ -212,6 +237,7 @@ func (s *messageStream) callPiece(piece callPiece) {
 		return
 	}
 
+	one.members.AddCall(piece.of, false)
 	one.arguments.WriteString(piece.arguments)
 	s.writeCalls()
 }
@@ -238,7 +264,8 @@ func (s *messageStream) writeCalls() {
 func (s *messageStream) writeCall(one *streamedCall) {
 	if s.open != "tool_use" {
 		s.closeBlock()
-		s.openBlock("tool_use", contentBlock{Type: "tool_use", ID: callID(one.id), Name: one.name, Input: json.RawMessage("{}")})
+		one.id = callID(one.id)
+		s.openBlock("tool_use", contentBlock{Type: "tool_use", ID: one.id, Name: one.name, Input: json.RawMessage("{}")})
 	}
 
 	if rest := one.arguments.Bytes()[one.sent:]; len(rest) > 0 {
@@ -283,6 +310,8 @@ func (s *messageStream) End() {
 	}
 
 	s.closeBlock()
+	s.writeCarried()
+
 	reason, sequence := stopReason(s.ended, s.stops, len(s.calls) > 0, s.refused)
 	s.event("message_delta", map[string]any{
 		"delta": map[string]any{"stop_reason": reason, "stop_sequence": sequence},
@@ -290,6 +319,19 @@ func (s *messageStream) End() {
 	})
 	s.event("message_stop", map[string]any{})
 	s.over = true
+}
+
+// writeCarried writes what the source needs back.
+func (s *messageStream) writeCarried() {
+	c := carried{Model: s.answered.Model, Field: s.field, Message: s.members.Text()}
+	for _, one := range s.calls {
+		c.call(one.id, one.members)
+	}
+
+	if c.needed() {
+		s.openBlock("redacted_thinking", carriedBlock(c))
+		s.closeBlock()
+	}
 }
 
 func (s *messageStream) Finish() {

@@ -46,7 +46,7 @@ func (q *chatWriter) conversation(system, messages gjson.Result) *Invalid {
 			return fault
 		}
 
-		turn := &turnReader{}
+		turn := &turnReader{model: q.model}
 
 		role := item.Get("role").String()
 		if role == "system" || role == "developer" {
@@ -132,6 +132,8 @@ func blockText(at string, block gjson.Result) (text string, fault *Invalid) {
 
 // turnReader collects what a message says.
 type turnReader struct {
+	model     string
+	carried   carried
 	parts     []chatPart
 	reasoning strings.Builder
 	text      strings.Builder
@@ -284,7 +286,10 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *Invalid {
 			var text string
 
 			switch name {
-			case "type", "signature": // chat completions has no signatures
+			case "type":
+				return nil
+			case "signature": // those of other services are left out
+				t.carried.read(value.String(), t.model)
 				return nil
 			case "thinking":
 				fault := stringOf(at, value, &text)
@@ -295,6 +300,10 @@ func (t *turnReader) ofAssistant(at string, block gjson.Result) *Invalid {
 
 			return untranslatable(at)
 		})
+	case "redacted_thinking":
+		if t.carried.read(block.Get("data").String(), t.model) {
+			return nil
+		}
 	case "tool_use":
 		return t.toolUse(at, block)
 	}
@@ -345,6 +354,8 @@ func (t *turnReader) assistantMessage() chatMessage {
 	if t.text.Len() > 0 || len(t.calls) == 0 {
 		message.Content = t.text.String()
 	}
+
+	t.carried.giveBack(&message)
 
 	return message
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"everloop/internal/modelmembers"
 )
 
 // Responses is OpenAI's Responses interface; the id is that of the request, made the time.
@@ -27,7 +29,7 @@ func (p *responses) Request(text []byte) (Translation, *Invalid) {
 }
 
 func (p *responses) Stream(of Answered, out io.Writer) Stream {
-	return &responseStream{out: out, of: p, answered: of}
+	return &responseStream{out: out, of: p, answered: of, members: modelmembers.Members{}}
 }
 
 func (p *responses) Refusal(status int, text []byte) any {

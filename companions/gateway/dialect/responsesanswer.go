@@ -14,6 +14,8 @@ type (
 		Summary []any           `json:"summary"`
 		Content []reasoningText `json:"content"`
 		Status  string          `json:"status"`
+
+		Encrypted string `json:"encrypted_content,omitempty"` // an opaque value of the gateway
 	}
 
 	reasoningText struct {
@@ -73,6 +75,14 @@ func (p *responses) reasoningItem(index int, status string, texts ...string) rea
 	return item
 }
 
+// carriedItem has what the source needs back.
+func (p *responses) carriedItem(index int, c carried) reasoningItem {
+	item := p.reasoningItem(index, completed)
+	item.Encrypted = c.opaque()
+
+	return item
+}
+
 func (p *responses) messageItem(index int, status string, content ...any) messageItem {
 	if content == nil {
 		content = []any{}
@@ -101,7 +111,9 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 	}
 
 	if text := thinkingOf(said); text != "" {
-		r.Output = append(r.Output, p.reasoningItem(len(r.Output), completed, text))
+		item := p.reasoningItem(len(r.Output), completed, text)
+		item.Encrypted = carried{Model: of.Model, Field: reasoningField(said)}.opaque()
+		r.Output = append(r.Output, item)
 	}
 
 	if refusal := said.Get("refusal").String(); refusal != "" {
@@ -110,6 +122,8 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 		r.Output = append(r.Output, p.messageItem(len(r.Output), status, textContent(text)))
 	}
 
+	var ids []string
+
 	calls := said.Get("tool_calls").Array()
 	for i, one := range calls {
 		item := callItem{
@@ -117,6 +131,8 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 			CallID: functionCallID(one.Get("id").String()), Name: one.Get("function.name").String(),
 			Arguments: one.Get("function.arguments").String(),
 		}
+
+		ids = append(ids, item.CallID)
 
 		switch whole := callArguments(&item.Arguments); {
 		case item.Name == "":
@@ -134,6 +150,10 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 		}
 
 		r.Output = append(r.Output, item)
+	}
+
+	if c := carriedBy(of.Model, said, ids); c.needed() {
+		r.Output = append(r.Output, p.carriedItem(len(r.Output), c))
 	}
 
 	return r, ""

@@ -9,6 +9,8 @@ import (
 
 // itemReader makes messages of the items of a conversation.
 type itemReader struct {
+	model    string
+	carried  carried // of the turn
 	messages []chatMessage
 	pictures []chatPart   // of results of tools, whose messages carry text only
 	turn     *chatMessage // the assistant's, to which reasoning, text and calls belong
@@ -98,8 +100,9 @@ func (c *itemReader) flush() {
 			c.turn.Content = ""
 		}
 
+		c.carried.giveBack(c.turn)
 		c.messages = append(c.messages, *c.turn)
-		c.turn = nil
+		c.turn, c.carried = nil, carried{}
 	}
 
 	if len(c.pictures) > 0 {
@@ -242,15 +245,19 @@ func (c *itemReader) reasoning(at string, item gjson.Result) *Invalid {
 		}
 	}
 
-	if encrypted := item.Get("encrypted_content"); encrypted.Type == gjson.String && encrypted.String() != "" && len(texts) == 0 {
+	opaque := item.Get("encrypted_content").String()
+	ours := strings.HasPrefix(opaque, carriedMark)
+
+	if opaque != "" && !ours && len(texts) == 0 {
 		return wrong(at+".encrypted_content", "is of another service: the gateway cannot read it")
 	}
 
-	if c.turn != nil && (c.turn.Content != nil || len(c.turn.Calls) > 0) {
+	if len(texts) > 0 && c.turn != nil && (c.turn.Content != nil || len(c.turn.Calls) > 0) {
 		c.flush()
 	}
 
-	c.assistant().Reasoning += strings.Join(texts, "\n\n")
+	c.assistant().Reasoning += strings.Join(texts, "\n\n") // an item without a text belongs to the turn before it
+	c.carried.read(opaque, c.model)
 
 	return nil
 }

@@ -22,7 +22,7 @@ func responseToChat(text []byte) (Translation, *Invalid) {
 		return Translation{}, fault
 	}
 
-	items := &itemReader{}
+	items := &itemReader{model: object.Get("model").String()}
 	if fault := items.conversation(object.Get("instructions"), object.Get("input")); fault != nil {
 		return Translation{}, fault
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"everloop/internal/modelmembers"
 )
 
 // responseStream translates a stream of chat completions to the events of the Responses
@@ -28,6 +30,9 @@ type responseStream struct {
 	size     int // bytes of what is held
 	ended    gjson.Result
 	usage    gjson.Result
+	field    string               // of the reasoning
+	members  modelmembers.Members // of the message
+	collector
 }
 
 // textItem is an item of text that arrives in pieces.
@@ -46,6 +51,7 @@ type callStream struct {
 	arguments bytes.Buffer
 	sent      int
 	custom    bool // of a custom tool
+	members   modelmembers.Members
 }
 
 func (s *responseStream) Failed() error { return s.err }
@@ -85,13 +91,28 @@ func (s *responseStream) Chunk(text []byte) {
 		said = choice.Get("message")
 	}
 
+	keeps := s.keeps(said)
+	if keeps {
+		s.members.AddMessage(said, false)
+	}
+
+	if field := reasoningField(said); field != "" {
+		s.field = field
+	}
+
 	refusal := said.Get("refusal").String()
 
 	s.say("reasoning", thinkingOf(said))
 	s.say("text", strings.TrimSuffix(textOf(said), refusal))
 	s.say("refusal", refusal)
 	said.Get("tool_calls").ForEach(func(key, one gjson.Result) bool {
-		s.callPiece(pieceOf(key.Int(), one))
+		piece := pieceOf(key.Int(), one)
+		if !keeps {
+			piece.of = gjson.Result{}
+		}
+
+		s.callPiece(piece)
+
 		return !s.over
 	})
 
@@ -195,7 +216,9 @@ func (s *responseStream) closeText(status string) {
 	s.event("response.content_part.done", open.place(map[string]any{"item_id": s.textID(), "part": open.part(text)}))
 
 	if open.kind == "reasoning" {
-		s.done(open.index, s.of.reasoningItem(open.index, status, text))
+		item := s.of.reasoningItem(open.index, status, text)
+		item.Encrypted = carried{Model: s.answered.Model, Field: s.field}.opaque()
+		s.done(open.index, item)
 	} else {
 		s.done(open.index, s.of.messageItem(open.index, status, open.part(text)))
 	}
@@ -252,6 +275,7 @@ func (s *responseStream) callPiece(piece callPiece) {
 		return
 	}
 
+	one.members.AddCall(piece.of, false)
 	one.arguments.WriteString(piece.arguments)
 	s.writeCall(one)
 }
@@ -275,7 +299,7 @@ func (s *responseStream) callOf(piece callPiece) *callStream {
 		return nil
 	}
 
-	one := &callStream{place: piece.place, index: -1}
+	one := &callStream{place: piece.place, index: -1, members: modelmembers.Members{}}
 	s.calls = append(s.calls, one)
 
 	return one
@@ -356,8 +380,23 @@ func (s *responseStream) End() {
 		s.done(one.index, s.callItem(one, itemStatus, arguments))
 	}
 
+	s.writeCarried()
+
 	s.event("response."+s.response.Status, map[string]any{"response": s.response})
 	s.over = true
+}
+
+// writeCarried writes what the source needs back.
+func (s *responseStream) writeCarried() {
+	c := carried{Model: s.answered.Model, Field: s.field, Message: s.members.Text()}
+	for _, one := range s.calls {
+		c.call(one.id, one.members)
+	}
+
+	if c.needed() {
+		index := s.add(s.of.reasoningItem(len(s.response.Output), inProgress))
+		s.done(index, s.of.carriedItem(index, c))
+	}
 }
 
 // argumentsDone writes that the arguments of a call are whole.

@@ -1,4 +1,6 @@
-package model
+// Package modelmembers keeps what a model server sends in a message or in a call beside the
+// members of chat completions, and puts it back. It knows JSON alone.
+package modelmembers
 
 import (
 	"bytes"
@@ -8,29 +10,27 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-
-	"everloop/domain"
 )
 
-// members are what a server sends in a message or in a call beside the members of the
+// Members are what a server sends in a message or in a call beside the members of the
 // interface, such as signatures of the thinking. Some servers refuse the next request
 // without them, so that they are kept and sent back.
-type members map[string]any
+type Members map[string]any
 
 // Members that are not kept: those of the interface, which are sent in another way, and
 // reports of the answer, which servers do not take back.
 var (
-	messageMembers = []string{
-		"role", "content", domain.ReasoningContent, domain.Reasoning, "refusal", "tool_calls", "tool_call_id", "function_call",
+	MessageMembers = []string{
+		"role", "content", "reasoning_content", "reasoning", "refusal", "tool_calls", "tool_call_id", "function_call",
 		"annotations", "audio", "images", "name", "index", "logprobs", "token_ids", "usage", "finish_reason", "__verbose",
 	}
-	callMembers     = []string{"id", "index", "type", "function"}
-	functionMembers = []string{"name", "arguments"}
+	CallMembers     = []string{"id", "index", "type", "function"}
+	FunctionMembers = []string{"name", "arguments"}
 )
 
 // add takes the members of an object that the interface does not know. Those of a whole
 // message replace what its pieces had.
-func (m members) add(object gjson.Result, known []string, whole bool) {
+func (m Members) add(object gjson.Result, known []string, whole bool) {
 	object.ForEach(func(name, value gjson.Result) bool {
 		if value.Type != gjson.Null && !slices.Contains(known, name.String()) {
 			m.put(name.String(), parsed(value.Raw), whole)
@@ -40,7 +40,7 @@ func (m members) add(object gjson.Result, known []string, whole bool) {
 	})
 }
 
-func (m members) put(name string, value any, whole bool) {
+func (m Members) put(name string, value any, whole bool) {
 	if before, is := m[name]; is && !whole {
 		value = merged(name, before, value)
 	}
@@ -48,15 +48,15 @@ func (m members) put(name string, value any, whole bool) {
 	m[name] = value
 }
 
-// addMessage takes the members of a message or of a piece of it. Thinking in a list of parts
+// AddMessage takes the members of a message or of a piece of it. Thinking in a list of parts
 // is kept as it is, with its signature.
-func (m members) addMessage(message gjson.Result, whole bool) {
-	m.add(message, messageMembers, whole)
+func (m Members) AddMessage(message gjson.Result, whole bool) {
+	m.add(message, MessageMembers, whole)
 
 	var thinking []any
 
 	for _, part := range message.Get("content").Array() {
-		if part.IsObject() && isThinking(part.Get("type").String()) {
+		if part.IsObject() && IsThinking(part.Get("type").String()) {
 			thinking = append(thinking, parsed(part.Raw))
 		}
 	}
@@ -66,25 +66,50 @@ func (m members) addMessage(message gjson.Result, whole bool) {
 	}
 }
 
-// addCall takes the members of a call or of a fragment of it.
-func (m members) addCall(call gjson.Result, whole bool) {
-	m.add(call, callMembers, whole)
+// AddCall takes the members of a call or of a fragment of it.
+func (m Members) AddCall(call gjson.Result, whole bool) {
+	m.add(call, CallMembers, whole)
 
-	inner := members{}
-	inner.add(call.Get("function"), functionMembers, whole)
+	inner := Members{}
+	inner.add(call.Get("function"), FunctionMembers, whole)
 
 	if len(inner) > 0 {
 		m.put("function", map[string]any(inner), whole)
 	}
 }
 
-// text returns the members as JSON; empty: there are none.
-func (m members) text() string {
+// Text returns the members as JSON; empty: there are none.
+func (m Members) Text() string {
 	if len(m) == 0 {
 		return ""
 	}
 
 	return string(plainJSON(map[string]any(m)))
+}
+
+// IsThinking reports whether a part of a content with this type is thinking.
+func IsThinking(kind string) bool {
+	return strings.HasPrefix(kind, "thinking") || strings.HasPrefix(kind, "reasoning")
+}
+
+// Content returns the content of a message that goes back. Thinking that was in a list of
+// parts goes back in such a list, before the text.
+func Content(content any, members string) any {
+	thinking := gjson.Get(members, "content")
+	if !thinking.IsArray() {
+		return content
+	}
+
+	var list []any
+	for _, part := range thinking.Array() {
+		list = append(list, json.RawMessage(part.Raw))
+	}
+
+	if text, is := content.(string); is && text != "" {
+		list = append(list, map[string]string{"type": "text", "text": text})
+	}
+
+	return list
 }
 
 func parsed(raw string) any {
@@ -114,7 +139,7 @@ func merged(name string, before, piece any) any {
 
 			for key, value := range object {
 				if value != nil {
-					members(out).put(key, value, false)
+					Members(out).put(key, value, false)
 				}
 			}
 
@@ -147,7 +172,7 @@ func mergedLists(before, piece []any) []any {
 		}
 
 		kind, _ := object["type"].(string)
-		if is && was && last["type"] == object["type"] && last["index"] == object["index"] && (object["index"] != nil || isThinking(kind)) {
+		if is && was && last["type"] == object["type"] && last["index"] == object["index"] && (object["index"] != nil || IsThinking(kind)) {
 			out[len(out)-1] = merged("", last, object)
 			continue
 		}
@@ -172,9 +197,9 @@ func plainJSON(value any) []byte {
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// withMembers adds the members that a server sent to an object that goes back to it. Known
+// With adds the members that a server sent to an object that goes back to it. Known
 // ones stay as they are.
-func withMembers(object any, text string, known []string) ([]byte, error) {
+func With(object any, text string, known []string) ([]byte, error) {
 	base := plainJSON(object)
 	if text == "" {
 		return base, nil
@@ -194,5 +219,5 @@ func withMembers(object any, text string, known []string) ([]byte, error) {
 	return plainJSON(all), nil
 }
 
-// member returns one of the members; empty: it is not there.
-func member(text, name string) string { return gjson.Get(text, name).Raw }
+// Member returns one of the members; empty: it is not there.
+func Member(text, name string) string { return gjson.Get(text, name).Raw }

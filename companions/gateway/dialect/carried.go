@@ -1,0 +1,162 @@
+package dialect
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"everloop/internal/modelmembers"
+)
+
+// carried is what a source sent beside an answer and needs back, such as signatures of its
+// reasoning. Clients get it as an opaque value and send it back with the conversation.
+type carried struct {
+	Model string `json:"model"` // the name in the request: other models do not get it back
+
+	Field   string            `json:"field,omitempty"`   // in which the reasoning came
+	Message string            `json:"message,omitempty"` // members of the message, as JSON
+	Calls   map[string]string `json:"calls,omitempty"`   // members of its calls, by their ids
+}
+
+// carriedMark begins the opaque values of the gateway.
+const carriedMark = "everloop-1:"
+
+// opaque returns the value that clients get.
+func (c carried) opaque() string {
+	text, _ := encoded(map[string]any{"model": c.Model, "field": c.Field, "message": c.Message, "calls": c.Calls}) // texts always encode
+
+	return carriedMark + base64.StdEncoding.EncodeToString(text)
+}
+
+// needed reports whether a source needs more back than its reasoning.
+func (c carried) needed() bool { return c.Message != "" || len(c.Calls) > 0 }
+
+// call adds the members of a call.
+func (c *carried) call(id string, members modelmembers.Members) {
+	text := members.Text()
+	if text == "" {
+		return
+	}
+
+	if c.Calls == nil {
+		c.Calls = map[string]string{}
+	}
+
+	c.Calls[id] = text
+}
+
+// read adds an opaque value that a client sends for a model, and reports whether it is one of
+// the gateway.
+func (c *carried) read(value, model string) bool {
+	coded, ours := strings.CutPrefix(value, carriedMark)
+	if !ours {
+		return false
+	}
+
+	var back carried
+
+	text, err := base64.StdEncoding.DecodeString(coded)
+	if err != nil || json.Unmarshal(text, &back) != nil || model != "" && back.Model != model {
+		return true
+	}
+
+	if back.Field == "reasoning" {
+		c.Field = back.Field
+	}
+
+	if gjson.Parse(back.Message).IsObject() {
+		c.Message = back.Message
+	}
+
+	for id, members := range back.Calls {
+		if gjson.Parse(members).IsObject() {
+			if c.Calls == nil {
+				c.Calls = map[string]string{}
+			}
+
+			c.Calls[id] = members
+		}
+	}
+
+	return true
+}
+
+// giveBack puts the members into the message that they came with.
+func (c carried) giveBack(message *chatMessage) {
+	message.members = c.Message
+	if c.Field == "reasoning" {
+		message.Reasoning, message.OtherReasoning = "", message.Reasoning
+	}
+
+	for i, call := range message.Calls {
+		message.Calls[i].members = c.Calls[call.ID]
+	}
+}
+
+// MarshalJSON adds what the source sent with the message.
+func (m chatMessage) MarshalJSON() ([]byte, error) {
+	type wire chatMessage
+
+	m.Content = modelmembers.Content(m.Content, m.members)
+
+	return modelmembers.With(wire(m), m.members, modelmembers.MessageMembers)
+}
+
+// MarshalJSON adds what the source sent with the call.
+func (c chatCall) MarshalJSON() ([]byte, error) {
+	type wire chatCall
+
+	c.Function.members = modelmembers.Member(c.members, "function")
+
+	return modelmembers.With(wire(c), c.members, modelmembers.CallMembers)
+}
+
+// MarshalJSON adds what the source sent with the function of the call.
+func (f chatFunction) MarshalJSON() ([]byte, error) {
+	type wire chatFunction
+
+	return modelmembers.With(wire(f), f.members, modelmembers.FunctionMembers)
+}
+
+// reasoningField is the field in which a message or a piece of it has reasoning.
+func reasoningField(said gjson.Result) string {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if said.Get(name).Type == gjson.String {
+			return name
+		}
+	}
+
+	return ""
+}
+
+// carriedBy returns what is carried with a whole message; ids are those that clients see.
+func carriedBy(model string, said gjson.Result, ids []string) carried {
+	members := modelmembers.Members{}
+	members.AddMessage(said, true)
+
+	c := carried{Model: model, Field: reasoningField(said), Message: members.Text()}
+
+	for i, call := range said.Get("tool_calls").Array() {
+		if i < len(ids) {
+			own := modelmembers.Members{}
+			own.AddCall(call, true)
+			c.call(ids[i], own)
+		}
+	}
+
+	return c
+}
+
+// maxCollected bounds, in bytes, the pieces of an answer from which members are collected.
+const maxCollected = 16 << 20
+
+// collector counts the pieces of an answer.
+type collector struct{ collected int }
+
+// keeps reports whether the members of a piece are collected.
+func (c *collector) keeps(piece gjson.Result) bool {
+	c.collected += len(piece.Raw)
+	return c.collected <= maxCollected
+}
