@@ -236,11 +236,11 @@ func TestRights_workspaceOfAClosedAccount(t *testing.T) {
 			_, err := w.db.Pool.Exec(t.Context(), `UPDATE users SET `+column+` = now() WHERE id = $1`, bob)
 			require.NoError(t, err)
 
-			_, stranger := w.person("stranger", false)
+			_, outsider := w.person("outsider", false)
 
 			for _, read := range []string{at, at + "/members", at + "/agents", at + "/squads"} {
 				require.Equal(t, 200, w.status("GET", read, w.ann, ""), "a member reads %s", read)
-				require.Equal(t, 404, w.status("GET", read, stranger, ""), "a stranger reads %s", read)
+				require.Equal(t, 404, w.status("GET", read, outsider, ""), "another user reads %s", read)
 				require.Equal(t, 401, w.status("GET", read, owner, ""), "the owner reads %s", read)
 			}
 
@@ -250,7 +250,7 @@ func TestRights_workspaceOfAClosedAccount(t *testing.T) {
 				{"DELETE", at + "/members/" + bob, ""},
 			} {
 				require.Equal(t, 403, w.status(change[0], change[1], w.ann, change[2]), "a member: %s %s", change[0], change[1])
-				require.Equal(t, 404, w.status(change[0], change[1], stranger, change[2]), "a stranger: %s %s", change[0], change[1])
+				require.Equal(t, 404, w.status(change[0], change[1], outsider, change[2]), "another user: %s %s", change[0], change[1])
 				require.Equal(t, 401, w.status(change[0], change[1], owner, change[2]), "the owner: %s %s", change[0], change[1])
 			}
 		})

@@ -103,7 +103,7 @@ func TestAccess_socketRights(t *testing.T) {
 // get who may read the session and do not own it. An event that is not here fails the walk.
 var eventRights = map[string]struct{ payload, viewer string }{
 	realtime.SessionSubscribe: {"", "ok"},
-	// It ends a subscription of the connection, and tells nothing of the session.
+	// It ends a subscription of the connection, and returns nothing of the session.
 	realtime.SessionUnsubscribe: {"", "ok"},
 	realtime.ChatSend:           {`,"message":"hi"`, "forbidden"},
 	realtime.ChatStop:           {"", "forbidden"},
@@ -140,7 +140,7 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 
 	db := pgtest.Open(t)
 	owner, member := pgtest.User(t, db, "owner", false), pgtest.User(t, db, "member", false)
-	root, stranger := pgtest.User(t, db, "root", true), pgtest.User(t, db, "stranger", false)
+	root, outsider := pgtest.User(t, db, "root", true), pgtest.User(t, db, "outsider", false)
 	exec := func(sql string, args ...any) {
 		_, err := db.Pool.Exec(t.Context(), sql, args...)
 		require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 			require.Equal(t, "ok", ask(connect(owner), name, session.ID), "the owner")
 			did := chats.calls
 
-			require.Equal(t, hidden, ask(connect(stranger), name, session.ID), "a stranger")
+			require.Equal(t, hidden, ask(connect(outsider), name, session.ID), "another user")
 			require.Equal(t, rights.viewer, ask(connect(member), name, shared.ID), "a user, of a shared session")
 			require.Equal(t, rights.viewer, ask(connect(root), name, session.ID), "an administrator")
 			require.Contains(t, []string{hidden, auth.CodeScopeMissing},
@@ -237,13 +237,13 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 			for _, column := range []string{"disabled_at", "deleted_at"} {
 				// What belongs to a closed account is there for others as before, and for its
 				// owner no more.
-				s, viewer, other := connect(owner), connect(member), connect(stranger)
+				s, viewer, other := connect(owner), connect(member), connect(outsider)
 				exec(`UPDATE users SET `+column+` = now() WHERE id = $1`, owner.ID)
 				a.auth.Forget(t.Context(), domain.RightsChange{UserID: owner.ID})
 				require.Equal(t, domain.CodeUnauthorized, ask(s, name, session.ID), "the owner, with %s", column)
 				require.Error(t, s.ctx.Err(), "the connection stays open")
 				require.Equal(t, rights.viewer, ask(viewer, name, shared.ID), "a viewer, owner with %s", column)
-				require.Equal(t, hidden, ask(other, name, session.ID), "a stranger, owner with %s", column)
+				require.Equal(t, hidden, ask(other, name, session.ID), "another user, owner with %s", column)
 				exec(`UPDATE users SET `+column+` = NULL WHERE id = $1`, owner.ID)
 			}
 

@@ -78,9 +78,8 @@ func (s *Store) ReportChanged(ctx context.Context) error {
 	return nil
 }
 
-// reportWaiting publishes session:updated for those of the sessions whose waiting reason is
-// not the one that was reported last. A session that is locked waits for nobody else's lock:
-// it is left.
+// reportWaiting publishes session:updated for the sessions whose waiting reason differs from
+// the last one reported. It skips locked sessions and returns them in left.
 func (s *Store) reportWaiting(ctx context.Context, ids []string) (left []string, err error) {
 	rows, _ := s.Pool.Query(ctx, `
 		SELECT s.id FROM sessions s
