@@ -61,6 +61,12 @@ func variants() map[string]map[string]any {
 			"imagePullSecrets": []any{map[string]any{"name": "pull"}},
 			"nodeSelector":     map[string]any{"a": "b"},
 			"sharedFiles":      map[string]any{"storageClass": "shared"},
+			"networkPolicy": map[string]any{
+				"clients": []any{peer("ingress")}, "monitoring": []any{peer("prometheus")}, "models": []any{peer("vllm")},
+				"extraEgress": []any{map[string]any{"to": []any{peer("collector")}}},
+				"postgres":    map[string]any{"port": 6432, "peers": []any{peer("postgres")}}, "nats": map[string]any{"peers": []any{peer("nats")}},
+				"temporal": map[string]any{"peers": []any{peer("temporal")}}, "s3": map[string]any{"peers": []any{peer("s3")}},
+			},
 		}),
 		"agent alone": with(map[string]any{
 			"identity": off, "registry": off, "gateway": off, "git": off, "desktop": off, "llmGatewayURL": "http://model:8000",
@@ -112,6 +118,7 @@ type objects struct {
 	jobs        []batchv1.Job
 	claims      []corev1.PersistentVolumeClaim
 	ingresses   []networkingv1.Ingress
+	policies    []networkingv1.NetworkPolicy
 }
 
 func decode[T any](t *testing.T, document string, list *[]T) {
@@ -145,6 +152,8 @@ func decoded(t *testing.T, values map[string]any) (o objects) {
 			decode(t, document, &o.claims)
 		case "networking.k8s.io/v1 Ingress":
 			decode(t, document, &o.ingresses)
+		case "networking.k8s.io/v1 NetworkPolicy":
+			decode(t, document, &o.policies)
 		default:
 			require.Fail(t, "unknown kind", "%s %s", kind.APIVersion, kind.Kind)
 		}
