@@ -56,6 +56,12 @@ func settings(hooks string) [][2]string {
 		{"transfer.unpackLimit", "1"},
 		{"uploadpack.allowFilter", "true"},
 		{"uploadpack.allowAnySHA1InWant", "false"},
+		// Filters that git answers without a walk of all trees for each client.
+		{"uploadpackfilter.allow", "false"},
+		{"uploadpackfilter.blob:none.allow", "true"},
+		{"uploadpackfilter.blob:limit.allow", "true"},
+		{"uploadpackfilter.tree.allow", "true"},
+		{"uploadpackfilter.tree.maxDepth", "1"},
 		{"user.useConfigOnly", "true"},
 	}
 }

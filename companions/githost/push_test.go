@@ -271,6 +271,29 @@ func TestPush_largeAndShallow(t *testing.T) {
 	}
 }
 
+// Partial clones are served with the filters that cost little. Others make git walk all trees
+// for each client, for as long as a transfer may take.
+func TestClone_filters(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, nil)
+	c := w.skill("ann/tool", "ann", "1.0.0")
+	c.commit("Rules", "rules", "/docs\n", "docs/a/b/c.md", "deep")
+	c.must("push", "--quiet", "origin", "main")
+
+	remote := w.remote("ann/tool", "ann")
+	for i, filter := range []string{"blob:none", "blob:limit=1k", "tree:0", "tree:1"} {
+		c.must("clone", "--quiet", "--no-checkout", "--filter="+filter, remote, fmt.Sprintf("../clone-%d", i))
+	}
+
+	for i, filter := range []string{
+		"tree:2", "tree:100", "sparse:oid=" + c.must("rev-parse", "HEAD:rules"), "object:type=tree", "combine:blob:none+tree:5",
+		"combine:sparse:oid=" + c.must("rev-parse", "HEAD:rules") + "+blob:none",
+	} {
+		c.refused("filter", "clone", "--quiet", "--no-checkout", "--filter="+filter, remote, fmt.Sprintf("../refused-%d", i))
+	}
+}
+
 func TestPush_limitsOfSize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(cfg *githost.Config) { cfg.PushBytes, cfg.RepositoryBytes = 3<<20, 5<<20 })
