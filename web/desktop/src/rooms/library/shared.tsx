@@ -237,7 +237,7 @@ function ShareDialog({ done }: { done: () => void }) {
       title={t('Share a session with all users')}
       confirm={t('Share')}
       submit={() => share.mutateAsync()}
-      description={t('All signed-in users can read it; only you can write to it.')}
+      description={t('All signed-in users can read all of it: every branch, the files of every checkpoint and the export. Only you can write to it.')}
     >
       <SessionChoice value={session} change={setSession} />
     </FormDialog>
