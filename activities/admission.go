@@ -50,7 +50,7 @@ func (d *admission) admit(next domain.NextTurn) bool {
 	d.out, d.unsure = contract.CallModelOut{}, false // of a transaction that was run again
 
 	profile := d.Profiles.Profile(next.Session)
-	if d.out = limitReached(d.key, profile, next.UsedTokens, next.UsedCost); d.out.Outcome != "" {
+	if d.out = limitReached(d.key, profile, used{next.UsedTokens, next.UsedCost, next.OwnerCalls}); d.out.Outcome != "" {
 		return false
 	}
 

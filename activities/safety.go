@@ -17,7 +17,7 @@ func (a *Activities) beforeCall(ctx context.Context, key domain.TurnKey) (out co
 	}
 
 	profile := a.Profiles.Profile(w.Session)
-	if out := limitReached(key, profile, w.UsedTokens, w.UsedCost); out.Outcome != "" {
+	if out := limitReached(key, profile, used{w.UsedTokens, w.UsedCost, w.OwnerCalls}); out.Outcome != "" {
 		return out, nil
 	}
 
@@ -34,10 +34,17 @@ func compactFirst() contract.CallModelOut {
 	return contract.CallModelOut{Outcome: contract.OutcomeNeedsCompaction, Compact: domain.CompactAuto}
 }
 
+// used is what counts against the limits of a model call.
+type used struct {
+	tokens     int64 // of the session
+	cost       domain.Cost
+	ownerCalls int64
+}
+
 // limitReached returns the result that ends the loop before its next model call: by the
-// number of its calls, or by what the session has used of its budget. Without an outcome
-// no limit is reached.
-func limitReached(key domain.TurnKey, profile domain.Profile, tokens int64, cost domain.Cost) (out contract.CallModelOut) {
+// number of its calls, by what the session has used of its budget, or by the calls of its
+// owner on this day. Without an outcome no limit is reached.
+func limitReached(key domain.TurnKey, profile domain.Profile, used used) (out contract.CallModelOut) {
 	if key.LoopID == domain.RootLoop && key.Step > profile.MaxSteps {
 		return contract.CallModelOut{
 			Outcome: contract.OutcomeLimitReached, Reason: domain.FinishMaxSteps,
@@ -45,7 +52,7 @@ func limitReached(key domain.TurnKey, profile domain.Profile, tokens int64, cost
 		}
 	}
 
-	if why := profile.Budget.Exhausted(tokens, cost); why != "" {
+	if why := profile.Exhausted(used.tokens, used.cost, used.ownerCalls); why != "" {
 		return contract.CallModelOut{Outcome: contract.OutcomeLimitReached, Reason: domain.FinishBudgetExhausted, Message: why}
 	}
 

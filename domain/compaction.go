@@ -147,6 +147,7 @@ type ContextWeight struct {
 
 	UsedTokens int64 // what the session's chats have used of its budget
 	UsedCost   Cost
+	OwnerCalls int64 // model calls of the owner on this day (UTC), of all sessions
 }
 
 // MemoryRef records in a turn that a memory was found for its chat. Used: the request

@@ -72,6 +72,7 @@ type NextTurn struct {
 	Waiting    int64  // bytes of messages that join the loop with the turn
 	UsedTokens int64  // what the session's chats have used of its budget
 	UsedCost   Cost
+	OwnerCalls int64 // model calls of the owner on this day (UTC), of all sessions
 }
 
 // ChatSettings are what a chat was sent with.

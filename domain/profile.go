@@ -12,16 +12,17 @@ const MostSteps = 10_000
 // Profile is how the agent of a session is set up: what the service, the
 // session's solution and the session itself say, the later over the earlier.
 type Profile struct {
-	Instructions string           // added to the system prompt
-	Agents       []AgentType      // sub-agent types besides the built-in ones
-	Permissions  []PermissionRule // the first rule that matches a call decides
-	Budget       Budget
-	Compaction   CompactionPolicy
-	MaxSteps     int
-	StuckAfter   int // the same call with the same result so often in a row ends a chat
-	MCPServers   []MCPServer
-	DisableTools []string
-	Skills       []string // that the solution names, by the id of a list, org/name, or name
+	Instructions     string           // added to the system prompt
+	Agents           []AgentType      // sub-agent types besides the built-in ones
+	Permissions      []PermissionRule // the first rule that matches a call decides
+	Budget           Budget
+	Compaction       CompactionPolicy
+	OwnerCallsPerDay int64 // model calls of the owner's sessions on a day; 0: no limit
+	MaxSteps         int
+	StuckAfter       int // the same call with the same result so often in a row ends a chat
+	MCPServers       []MCPServer
+	DisableTools     []string
+	Skills           []string // that the solution names, by the id of a list, org/name, or name
 
 	ModelsAllowed []string // the models that sub-agents can take; none: those that cost no more than their caller's
 }
@@ -189,6 +190,17 @@ func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 	default:
 		return ""
 	}
+}
+
+// Exhausted describes which bound is reached, of the session's budget or of its owner's
+// model calls on a day; empty: none.
+func (p Profile) Exhausted(usedTokens int64, usedCost Cost, ownerCalls int64) string {
+	if p.OwnerCallsPerDay > 0 && ownerCalls >= p.OwnerCallsPerDay {
+		return fmt.Sprintf("the sessions of this user made %d model calls on this day (UTC) of the %d that the service allows",
+			ownerCalls, p.OwnerCallsPerDay)
+	}
+
+	return p.Budget.Exhausted(usedTokens, usedCost)
 }
 
 // PreviewURL is a page that front ends show beside the sessions of an agent.

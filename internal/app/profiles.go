@@ -7,8 +7,8 @@ import (
 // Profile implements activities.Profiles: the service's profile as the session's
 // solution and the session itself change it.
 func (b *backend) Profile(session domain.Session) domain.Profile {
-	return b.solutions.Profile(
-		domain.Profile{MaxSteps: b.settings.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction},
-		session,
-	)
+	return b.solutions.Profile(domain.Profile{
+		MaxSteps: b.settings.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction,
+		OwnerCallsPerDay: b.settings.UserCalls,
+	}, session)
 }

@@ -212,6 +212,39 @@ func TestAChatEndsWithItsBudget(t *testing.T) {
 	s.checkEvents(session)
 }
 
+// All sessions of a user share the calls of a day, whichever way they started.
+func TestStack_callsOfAUsersDay(t *testing.T) {
+	t.Parallel()
+
+	s := newStack(t)
+	s.callsPerDay.Store(3)
+
+	usage := obj{"prompt_tokens": 5, "completion_tokens": 1}
+	two := script(obj{"steps": []obj{{"usage": usage, "calls": []obj{bash("true")}}, {"usage": usage, "text": "done"}}})
+
+	first, second := s.setUp(domain.SessionSetup{}), s.setUp(domain.SessionSetup{})
+	require.Equal(t, "completed", s.awaitEnd(first, s.send(first, two).ChatID)["finish_reason"])
+
+	end := s.awaitEnd(second, s.send(second, two).ChatID)
+	require.Equal(t, "budget_exhausted", end["finish_reason"], end)
+	require.Contains(t, end["error"].(map[string]any)["message"], "3 model calls on this day")
+	require.EqualValues(t, 1, end["steps"])
+
+	// The calls of deleted sessions were made, too; those of yesterday do not count.
+	_, err := s.journal.Pool.Exec(t.Context(), `
+		WITH moved AS (DELETE FROM session_usage WHERE session_id = $1 RETURNING *)
+		INSERT INTO deleted_usage (owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens,
+		                           cache_write_tokens, cost_nano)
+		SELECT owner_id, day, model, priced, calls, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_nano
+		FROM   moved`, first)
+	require.NoError(t, err)
+	require.Equal(t, "budget_exhausted", s.awaitEnd(second, s.send(second, two).ChatID)["finish_reason"])
+
+	_, err = s.journal.Pool.Exec(t.Context(), `UPDATE deleted_usage SET day = day - 1`)
+	require.NoError(t, err)
+	require.Equal(t, "completed", s.awaitEnd(second, s.send(second, two).ChatID)["finish_reason"])
+}
+
 func TestARepeatedCallEndsTheChat(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

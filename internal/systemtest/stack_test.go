@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,14 +68,16 @@ type stack struct {
 	compacting *chat.Compactions
 	model      *mock.Service
 	caller     domain.Caller
-	client     client.Client
-	queue      string
-	acts       *activities.Activities
-	tasks      *tasks.Service
-	shells     *background.Tasks
-	worker     sdkworker.Worker
-	runs       temporal.Runs
-	bus        *events.Signals
+
+	callsPerDay atomic.Int64 // of a user; 0: no limit
+	client      client.Client
+	queue       string
+	acts        *activities.Activities
+	tasks       *tasks.Service
+	shells      *background.Tasks
+	worker      sdkworker.Worker
+	runs        temporal.Runs
+	bus         *events.Signals
 
 	reconciler *maintenance.Reconciler
 	checker    *maintenance.WorkChecker
@@ -289,7 +292,9 @@ func noFastPaths(t *testing.T) bool {
 
 // Profile implements activities.Profiles: sessions are set up as they say.
 func (s *stack) Profile(session domain.Session) domain.Profile {
-	return domain.Profile{MaxSteps: 200, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction}.With(session.Setup)
+	return domain.Profile{
+		MaxSteps: 200, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction, OwnerCallsPerDay: s.callsPerDay.Load(),
+	}.With(session.Setup)
 }
 
 func (s *stack) startWorker() {

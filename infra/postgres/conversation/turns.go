@@ -234,12 +234,13 @@ type foundTurn struct {
 	sequence   int64 // of the branch's next entry
 	usedTokens int64 // by the session
 	usedCost   domain.Cost
+	ownerCalls int64
 }
 
 func (f foundTurn) next(turn domain.OpenedTurn) domain.NextTurn {
 	return domain.NextTurn{
 		Session: turn.Session, Chat: turn.Chat, BranchID: turn.BranchID, Newest: turn.Newest,
-		Waiting: f.steered, UsedTokens: f.usedTokens, UsedCost: f.usedCost,
+		Waiting: f.steered, UsedTokens: f.usedTokens, UsedCost: f.usedCost, OwnerCalls: f.ownerCalls,
 	}
 }
 
@@ -254,10 +255,12 @@ func (f foundTurn) waitsForInput(key domain.TurnKey, turn domain.OpenedTurn) boo
 func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.OpenedTurn) (found foundTurn, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
-		SELECT s.used_tokens, `+sessions.UsedCost+`, u.closed, `+sessions.WorkColumns+`
+		SELECT s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls+`, u.closed, `+sessions.WorkColumns+`
 		FROM   sessions s JOIN users u ON u.id = s.owner_id WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID).
 		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(append([]any{&found.usedTokens, &found.usedCost, &found.closed}, sessions.WorkFields(&turn.Session)...)...)
+			used := []any{&found.usedTokens, &found.usedCost, &found.ownerCalls, &found.closed}
+
+			err := row.Scan(append(used, sessions.WorkFields(&turn.Session)...)...)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return domain.SessionNotFound(key.SessionID)
 			}

@@ -48,6 +48,12 @@ const AddToChat = `
 // UsedCost is what the session s has cost, in billionths.
 const UsedCost = `(s.used_cost * 1000000000)::bigint`
 
+// OwnerCalls counts the model calls of the owner of the session s on this day, those of
+// deleted sessions too.
+const OwnerCalls = `(SELECT coalesce(sum(o.calls), 0)::bigint FROM (
+	SELECT calls FROM session_usage WHERE owner_id = s.owner_id AND day = (now() AT TIME ZONE 'UTC')::date UNION ALL
+	SELECT calls FROM deleted_usage WHERE owner_id = s.owner_id AND day = (now() AT TIME ZONE 'UTC')::date) o)`
+
 // CountUsage is the statement that counts a usage for the session whose id and owner the
 // query gives, under the lock of the session.
 func CountUsage(session string) string {

@@ -30,6 +30,7 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 		&w.Opened,
 		&w.UsedTokens,
 		&w.UsedCost,
+		&w.OwnerCalls,
 		&w.Reported,
 		&w.Bytes,
 		&w.Images,
@@ -56,7 +57,7 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 		       c.id, c.mode, c.headless OR l.task_id IS NOT NULL, coalesce(l.model, c.model), `+conversation.Alive+`,
 		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed'
 		           AND o.role = 'assistant'),
-		       s.used_tokens, `+sessions.UsedCost+`,
+		       s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls+`,
 		       coalesce((SELECT tokens FROM counted), 0),
 		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text)
 		               ELSE octet_length(blocks::text) + octet_length(server_members) END)
