@@ -94,7 +94,7 @@ func TestChart_networkPolicies(t *testing.T) {
 	require.Len(t, n, len(roles)+1)
 
 	outside, private, metadata := end{address: "203.0.113.1"}, end{address: "10.1.2.3"}, end{address: "169.254.169.254"}
-	stranger := end{labels: map[string]string{"app": "stranger"}}
+	unrelated := end{labels: map[string]string{"app": "unrelated"}}
 
 	reaches := map[string][]string{
 		"api":      {"identity", "registry", "gateway", "git", "postgres", "temporal", "nats", "s3", "outside", "collector"},
@@ -107,20 +107,20 @@ func TestChart_networkPolicies(t *testing.T) {
 		"migrate":  {"postgres"},
 		"mock":     {},
 		"ingress":  {"api", "identity", "registry", "desktop", "gateway", "git"}, // whose own egress is not the chart's
-		"stranger": {}, "prometheus": {"worker"}, "outside": {},
+		"unrelated": {}, "prometheus": {"worker"}, "outside": {},
 	}
 
 	app := func(name string) end { return end{labels: map[string]string{"app": name}} }
 	targets := map[string]end{
 		"postgres": app("postgres"), "temporal": app("temporal"), "nats": app("nats"), "s3": app("s3"), "collector": app("collector"),
-		"vllm": app("vllm"), "outside": outside, "private address": private, "metadata": metadata, "stranger": stranger,
+		"vllm": app("vllm"), "outside": outside, "private address": private, "metadata": metadata, "unrelated": unrelated,
 		"IPv6 private": {address: "fd00::1"},
 	}
 	ports := map[string]int{
-		"postgres": 6432, "temporal": 7233, "nats": 4222, "s3": 443, "outside": 443, "private address": 80, "metadata": 80, "stranger": 80,
+		"postgres": 6432, "temporal": 7233, "nats": 4222, "s3": 443, "outside": 443, "private address": 80, "metadata": 80, "unrelated": 80,
 		"collector": 4318, "vllm": 8000, "IPv6 private": 80,
 	}
-	sources := map[string]end{"ingress": app("ingress"), "prometheus": app("prometheus"), "stranger": stranger, "outside": outside}
+	sources := map[string]end{"ingress": app("ingress"), "prometheus": app("prometheus"), "unrelated": unrelated, "outside": outside}
 
 	maps.Copy(ports, rolePorts)
 	maps.Copy(targets, roles)
