@@ -53,7 +53,7 @@ func decide(req *chatRequest) (plan, *apiError) {
 	case req.Model == EchoModel:
 		p = plan{Step: Step{Echo: true}}
 	default:
-		p.Step = demo(talk)
+		p.Step = demoStep(talk)
 	}
 
 	if p.Echo {
