@@ -109,15 +109,12 @@ func (c *conversation) selectScript() []move {
 	if c.req.offers("SubmitPlan") {
 		return demo.Planning
 	}
-
 	if moves := scriptByWords(strings.ToLower(c.user)); moves != nil {
 		return moves
 	}
-
 	if c.first {
 		return demo.Tour
 	}
-
 	return demo.Unknown
 }
 
@@ -127,7 +124,6 @@ func scriptByWords(said string) []move {
 			return s.Moves
 		}
 	}
-
 	return nil
 }
 
@@ -200,7 +196,6 @@ func repetitions(said string) int {
 		n, _ := strconv.Atoi(match[1]) // at most three digits
 		return min(max(n, 1), 20)
 	}
-
 	return 3
 }
 
@@ -209,7 +204,6 @@ func searchQuery(said string) string {
 	if len(query) < 2 {
 		return "durable execution"
 	}
-
 	return query[:prefixLength(query, 200)]
 }
 

@@ -250,7 +250,7 @@ func TestPageNamesEveryField(t *testing.T) {
 	zero := 0
 	raw, closing := "", ""
 	whole, err := json.Marshal(mock.Script{
-		Loop: &mock.Loop{Text: "x"}, Echo: true, Closing: &closing, Sticky: true, Note: "x",
+		Loop: &mock.Loop{Text: "x"}, Echo: true, Closing: &closing, Sticky: true, Summary: &mock.Step{}, Note: "x",
 		Steps: []mock.Step{{
 			Thinking: "x", Text: "x", Tokens: 1, Calls: []mock.Call{{ID: "x", Raw: &raw, Arguments: json.RawMessage("{}")}}, Echo: true,
 			FirstDelayMS: 1, DelayMS: 1, Chunk: 1, FinishReason: "x", NoFinish: true, NoDone: true, Usage: &mock.Usage{},

@@ -1,8 +1,20 @@
 package mock
 
-import "net/http"
+import (
+	"net/http"
 
-// modelInfo is an entry of the model list, as a chat-completions server lists it.
+	"everloop/companions/edge"
+)
+
+// Model ids.
+const (
+	DemoModel   = "everloop-demo"
+	EchoModel   = "everloop-demo-echo"
+	SmallModel  = "everloop-demo-small"
+	SpeechModel = "everloop-demo-speech"
+)
+
+// modelInfo is an entry of the model list.
 type modelInfo struct {
 	ID            string   `json:"id"`
 	Object        string   `json:"object"`
@@ -13,26 +25,19 @@ type modelInfo struct {
 	Modalities    []string `json:"modalities"`
 }
 
-func info(id, name string, window int) modelInfo {
+// modelList starts with the demonstration, because clients use the first model by default.
+var modelList = []modelInfo{
+	newModel(DemoModel, "Everloop demo (scripted, not a real model)", 128_000, "text", "image"),
+	newModel(EchoModel, "Everloop demo: echo (answers with the request it received)", 128_000, "text", "image"),
+	newModel(SmallModel, "Everloop demo: small context (scripted, 8,000 tokens)", 8_000, "text", "image"),
+	newModel(SpeechModel, "Everloop demo: speech (scripted transcripts)", 4_000, "audio"),
+}
+
+func newModel(id, name string, window int, modalities ...string) modelInfo {
 	return modelInfo{
 		ID: id, Object: "model", Created: 1_767_225_600, OwnedBy: "everloop-mock",
-		Name: name, ContextWindow: window, Modalities: []string{"text", "image"},
+		Name: name, ContextWindow: window, Modalities: modalities,
 	}
-}
-
-// modelList begins with the demonstration: clients take the first as default.
-var modelList = []modelInfo{
-	info(DemoModel, "Everloop demo (scripted, not a real model)", 128_000),
-	info(EchoModel, "Everloop demo: echo (answers with the request it received)", 128_000),
-	info(SmallModel, "Everloop demo: small context (scripted, 8,000 tokens)", 8_000),
-	speechModel(),
-}
-
-func speechModel() modelInfo {
-	m := info(SpeechModel, "Everloop demo: speech (scripted transcripts)", 4_000)
-	m.Modalities = []string{"audio"}
-
-	return m
 }
 
 func findModel(id string) (modelInfo, *apiError) {
@@ -41,12 +46,12 @@ func findModel(id string) (modelInfo, *apiError) {
 			return m, nil
 		}
 	}
-
-	return modelInfo{}, notFound("model_not_found", "The model `"+id+"` does not exist; this mock service has `"+DemoModel+"`.")
+	return modelInfo{}, invalid(http.StatusNotFound, "model_not_found",
+		"The model `"+id+"` does not exist; this mock service has `"+DemoModel+"`.")
 }
 
 func serveModels(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": modelList})
+	edge.WriteJSON(w, http.StatusOK, map[string]any{"object": "list", "data": modelList})
 }
 
 func serveModel(w http.ResponseWriter, r *http.Request) {
@@ -55,6 +60,5 @@ func serveModel(w http.ResponseWriter, r *http.Request) {
 		writeError(w, fault)
 		return
 	}
-
-	writeJSON(w, http.StatusOK, m)
+	edge.WriteJSON(w, http.StatusOK, m)
 }

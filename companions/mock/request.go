@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// chatRequest is what matters here of a chat-completion request. Unknown fields
-// are ignored.
+// chatRequest contains the fields of a chat-completion request that matter here. Unknown
+// fields are ignored.
 type chatRequest struct {
 	Model         string        `json:"model"`
 	Messages      []chatMessage `json:"messages"`
@@ -55,23 +55,19 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// messageContent is the text of a message: a string, or the text parts of a
-// list.
+// messageContent is the text of a message: a string, or the text parts of a list.
 type messageContent string
 
+// UnmarshalJSON implements json.Unmarshaler.
 func (c *messageContent) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
+	switch {
+	case string(b) == "null":
 		return nil
-	}
-
-	if b[0] == '"' {
+	case b[0] == '"':
 		return json.Unmarshal(b, (*string)(c))
 	}
 
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
+	var parts []struct{ Text string }
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return errors.New("content must be a string or a list of parts")
 	}
@@ -89,36 +85,25 @@ func (c *messageContent) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseRequest reads a request and refuses what a real server would.
+// parseRequest decodes a request and rejects what real servers reject.
 func parseRequest(body []byte) (*chatRequest, *apiError) {
 	var req chatRequest
 
 	err := json.Unmarshal(body, &req)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil, badRequest(
-			"the field %s must not be of type %s",
-			cmp.Or(strings.Trim(wrong.Field, "."), "(the body itself)"),
-			wrong.Value,
-		)
+		return nil, badRequest("%s: must not be of type %s", cmp.Or(strings.Trim(wrong.Field, "."), "body"), wrong.Value)
 	}
 
-	if err != nil {
-		return nil, badRequest("the request cannot be read: %v", err)
-	}
-
-	if req.Model == "" {
-		return nil, badRequest("model is missing")
+	switch {
+	case err != nil:
+		return nil, badRequest("invalid JSON: %v", err)
+	case req.Model == "":
+		return nil, badRequest("model is required")
+	case len(req.Messages) == 0:
+		return nil, badRequest("messages must contain at least one message")
 	}
 
 	if _, fault := findModel(req.Model); fault != nil {
-		return nil, fault
-	}
-
-	if len(req.Messages) == 0 {
-		return nil, badRequest("messages must be a list with at least one message")
-	}
-
-	if fault := checkMessages(req.Messages); fault != nil {
 		return nil, fault
 	}
 
@@ -128,13 +113,14 @@ func parseRequest(body []byte) (*chatRequest, *apiError) {
 		}
 	}
 
-	return &req, nil
+	return &req, checkMessages(req.Messages)
 }
 
-// checkMessages checks the order that real servers require: every
-// tool call is answered, directly after it, and nothing else is.
+// checkMessages checks the order that real servers require: tool messages answer the calls of
+// the assistant message directly before them, all of these calls, and nothing else.
 func checkMessages(messages []chatMessage) *apiError {
 	open := map[string]bool{}
+
 	for i, m := range messages {
 		if m.Role != "tool" && len(open) > 0 {
 			return badRequest("messages[%d]: an assistant message with tool_calls must be followed by a tool message for each of them", i)
@@ -152,7 +138,7 @@ func checkMessages(messages []chatMessage) *apiError {
 			}
 		case "tool":
 			if !open[m.ToolCallID] {
-				return badRequest("messages[%d]: tool_call_id %q answers no open tool call", i, m.ToolCallID)
+				return badRequest("messages[%d]: tool_call_id %q does not match an open tool call", i, m.ToolCallID)
 			}
 
 			delete(open, m.ToolCallID)
@@ -162,65 +148,64 @@ func checkMessages(messages []chatMessage) *apiError {
 	}
 
 	if len(open) > 0 {
-		return badRequest("the last assistant message has tool calls without an answer")
+		return badRequest("the last assistant message has unanswered tool calls")
 	}
 
 	return nil
 }
 
-// toolNames lists the offered tools, in their order.
+// toolNames returns the names of the offered tools in their order.
 func (r *chatRequest) toolNames() []string {
 	names := make([]string, 0, len(r.Tools))
 	for _, t := range r.Tools {
 		names = append(names, t.Function.Name)
 	}
-
 	return names
 }
 
 func (r *chatRequest) offers(tool string) bool { return slices.Contains(r.toolNames(), tool) }
 
-// schema is the JSON Schema that the answer must follow, nil for free text.
+// schema returns the JSON Schema of the answer, nil for free text.
 func (r *chatRequest) schema() json.RawMessage {
 	if r.ResponseFormat == nil || r.ResponseFormat.Type != "json_schema" {
 		return nil
 	}
-
 	return r.ResponseFormat.JSONSchema.Schema
 }
 
-// thinks reports whether thinking is on, as it is unless a request turns it off.
+// thinks reports whether thinking is enabled, which is the default.
 func (r *chatRequest) thinks() bool {
 	return r.ChatTemplateKwargs.EnableThinking == nil || *r.ChatTemplateKwargs.EnableThinking
 }
 
-// key names equal questions: the same model asked with the same messages.
-// System messages are left out, because agents write the time into them.
+// key identifies equal requests by model and messages. It ignores system messages, because
+// agents write the time into them.
 func (r *chatRequest) key() string {
 	h := sha256.New()
-	field := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }
-	field(r.Model)
+	add := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }
+	add(r.Model)
 
 	for _, m := range r.Messages {
 		if m.Role == "system" || m.Role == "developer" {
 			continue
 		}
 
-		field(m.Role)
-		field(string(m.Content))
+		add(m.Role)
+		add(string(m.Content))
 
 		for _, c := range m.ToolCalls {
-			field(c.Function.Name)
-			field(c.Function.Arguments)
+			add(c.Function.Name)
+			add(c.Function.Arguments)
 		}
 	}
 
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// promptTokens estimates the size of the prompt: four characters a token.
+// promptTokens estimates the tokens of the prompt: four characters a token.
 func (r *chatRequest) promptTokens() int {
 	chars := 0
+
 	for _, m := range r.Messages {
 		chars += 16 + len(m.Content)
 		for _, c := range m.ToolCalls {

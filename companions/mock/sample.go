@@ -2,26 +2,22 @@ package mock
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 )
 
 const maxSampleDepth = 8
 
-// sample makes JSON text that fits a JSON Schema, as far as types, enums,
-// required properties, lengths and bounds go; patterns are not followed.
+// sample returns JSON text that matches a JSON Schema in types, enums, required properties,
+// lengths and bounds. It ignores patterns.
 func sample(schema json.RawMessage) string {
 	var root map[string]any
 	if json.Unmarshal(schema, &root) != nil {
 		root = map[string]any{}
 	}
-
 	text, err := json.Marshal(sampler{root}.value(root, 0))
 	if err != nil {
 		return "{}"
 	}
-
 	return string(text)
 }
 
@@ -33,15 +29,9 @@ func (s sampler) value(node any, depth int) any {
 		return nil
 	}
 
-	for _, fixed := range []string{"const", "default"} {
-		if v, ok := schema[fixed]; ok {
+	for _, name := range []string{"const", "default"} {
+		if v, ok := schema[name]; ok {
 			return v
-		}
-	}
-
-	for _, list := range []string{"enum", "examples"} {
-		if v, ok := schema[list].([]any); ok && len(v) > 0 {
-			return v[0]
 		}
 	}
 
@@ -49,13 +39,17 @@ func (s sampler) value(node any, depth int) any {
 		return s.value(s.resolve(ref), depth+1)
 	}
 
-	for _, list := range []string{"anyOf", "oneOf", "allOf"} {
-		if v, ok := schema[list].([]any); ok && len(v) > 0 {
-			return s.value(v[0], depth+1)
+	for _, name := range []string{"enum", "examples", "anyOf", "oneOf", "allOf"} {
+		if list, ok := schema[name].([]any); ok && len(list) > 0 {
+			if name == "enum" || name == "examples" {
+				return list[0]
+			}
+
+			return s.value(list[0], depth+1)
 		}
 	}
 
-	switch kind(schema) {
+	switch schemaType(schema) {
 	case "object":
 		return s.object(schema, depth)
 	case "array":
@@ -66,7 +60,7 @@ func (s sampler) value(node any, depth int) any {
 
 		return items
 	case "string":
-		return word(schema)
+		return sampleText(schema)
 	case "integer", "number":
 		n := max(number(schema, "minimum", 1), number(schema, "exclusiveMinimum", 0)+1)
 		return min(n, number(schema, "maximum", n), number(schema, "exclusiveMaximum", n+1)-1)
@@ -77,15 +71,14 @@ func (s sampler) value(node any, depth int) any {
 	return nil
 }
 
-func kind(schema map[string]any) string {
-	switch t := schema["type"].(type) {
-	case string:
-		return t
-	case []any:
-		if len(t) > 0 {
-			name, _ := t[0].(string)
-			return name
-		}
+func schemaType(schema map[string]any) string {
+	kind := schema["type"]
+	if list, ok := kind.([]any); ok && len(list) > 0 {
+		kind = list[0]
+	}
+
+	if name, ok := kind.(string); ok {
+		return name
 	}
 
 	if schema["items"] != nil {
@@ -95,82 +88,63 @@ func kind(schema map[string]any) string {
 	return "object"
 }
 
-// object fills the required properties, or all where none is required.
+// object fills the required properties, or all if none are required.
 func (s sampler) object(schema map[string]any, depth int) any {
 	properties, _ := schema["properties"].(map[string]any)
+	out := make(map[string]any, len(properties))
 
-	names := slices.Sorted(maps.Keys(properties))
 	if required, ok := schema["required"].([]any); ok && len(required) > 0 {
-		names = names[:0]
-
 		for _, r := range required {
 			if name, ok := r.(string); ok {
-				names = append(names, name)
+				out[name] = s.value(properties[name], depth+1)
 			}
 		}
+
+		return out
 	}
 
-	out := make(map[string]any, len(names))
-	for _, name := range names {
-		out[name] = s.value(properties[name], depth+1)
+	for name, property := range properties {
+		out[name] = s.value(property, depth+1)
 	}
 
 	return out
 }
 
-func word(schema map[string]any) string {
+var sampleFormats = map[string]string{
+	"date-time": "2026-01-01T12:00:00Z", "date": "2026-01-01", "time": "12:00:00Z", "email": "demo@example.org",
+	"uri": "https://example.org/", "url": "https://example.org/", "uuid": "00000000-0000-4000-8000-000000000000",
+}
+
+func sampleText(schema map[string]any) string {
 	format, _ := schema["format"].(string)
-	switch format {
-	case "date-time":
-		return "2026-01-01T12:00:00Z"
-	case "date":
-		return "2026-01-01"
-	case "time":
-		return "12:00:00Z"
-	case "email":
-		return "demo@example.org"
-	case "uri", "url":
-		return "https://example.org/"
-	case "uuid":
-		return "00000000-0000-4000-8000-000000000000"
+	if text, ok := sampleFormats[format]; ok {
+		return text
 	}
-
 	text := "scripted demo answer"
-	if short := int(number(schema, "minLength", 0)); short > len(text) {
-		text += strings.Repeat(".", min(short, 10_000)-len(text))
+	text += strings.Repeat(".", max(min(int(number(schema, "minLength", 0)), 10_000)-len(text), 0))
+	if n := int(number(schema, "maxLength", float64(len(text)))); n >= 0 && n < len(text) {
+		text = text[:n]
 	}
-
-	if long := int(number(schema, "maxLength", float64(len(text)))); long >= 0 && long < len(text) {
-		text = text[:long]
-	}
-
 	return text
 }
 
-func number(schema map[string]any, name string, otherwise float64) float64 {
+func number(schema map[string]any, name string, fallback float64) float64 {
 	if n, ok := schema[name].(float64); ok && n < 1e6 {
 		return n
 	}
-
-	return otherwise
+	return fallback
 }
 
-// resolve follows a reference inside the schema, as #/$defs/name.
+// resolve follows a reference inside the schema, such as #/$defs/name.
 func (s sampler) resolve(ref string) any {
-	path, found := strings.CutPrefix(ref, "#/")
-	if !found {
+	path, ok := strings.CutPrefix(ref, "#/")
+	if !ok {
 		return nil
 	}
-
 	var node any = s.root
 	for part := range strings.SplitSeq(path, "/") {
-		object, ok := node.(map[string]any)
-		if !ok {
-			return nil
-		}
-
+		object, _ := node.(map[string]any)
 		node = object[part]
 	}
-
 	return node
 }

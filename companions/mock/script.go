@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -17,27 +18,25 @@ const (
 	maxDelay  = 60_000 // ms
 )
 
-// Script is an order for the answers to the model calls that follow a user
-// message.
+// Script orders the answers to the model calls that follow a user message.
 type Script struct {
-	Loop  *Loop  `json:"loop,omitempty"`  // comes before the steps
+	Loop  *Loop  `json:"loop,omitempty"`  // precedes the steps
 	Steps []Step `json:"steps,omitempty"` // step k answers the k-th call
-	Echo  bool   `json:"echo,omitempty"`  // one step that answers with the received request
+	Echo  bool   `json:"echo,omitempty"`  // one step that returns the received request
 	// Closing answers every call after the last step.
 	Closing *string `json:"closing,omitempty"`
-	// Sticky keeps the script in charge when later user messages without a
-	// script join the conversation, as a steering message does.
+	// Sticky keeps the script active when user messages without a script follow, such as
+	// steering messages.
 	Sticky bool `json:"sticky,omitempty"`
-	// Summary is how a request to summarise a conversation is answered that quotes
-	// the script; the last one counts. Default: a plain summary.
+	// Summary answers a request to summarize a conversation that quotes the script; the last
+	// one applies. Default: a plain summary.
 	Summary *Step `json:"summary,omitempty"`
-	// Note is ignored. It makes two scripts differ for fail_times, which counts
-	// equal requests.
+	// Note is ignored. It makes equal scripts differ for fail_times, which counts equal requests.
 	Note string `json:"note,omitempty"`
 }
 
-// Loop is n equal steps with one tool call each. {{i}} in the call's arguments
-// and in the text is replaced by the number of the step, from 0.
+// Loop is n equal steps with one tool call each. The number of the step, from 0, replaces
+// {{i}} in the call's arguments and in the text.
 type Loop struct {
 	N    int    `json:"n"`
 	Call Call   `json:"call"`
@@ -49,11 +48,11 @@ type Call struct {
 	Name      string          `json:"name"`
 	ID        string          `json:"id,omitempty"`        // default: random
 	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; default {}
-	// Raw is sent as the arguments text instead, for malformed arguments.
+	// Raw replaces the text of the arguments, for malformed arguments.
 	Raw *string `json:"raw,omitempty"`
 }
 
-// Step is one answer and how it is sent. A piece is one chunk of text.
+// Step is one answer and how to send it. A piece is one chunk of text.
 type Step struct {
 	Thinking string `json:"thinking,omitempty"`
 	Text     string `json:"text,omitempty"`
@@ -70,24 +69,23 @@ type Step struct {
 	NoDone       bool   `json:"no_done,omitempty"`       // end the stream without [DONE]
 	Usage        *Usage `json:"usage,omitempty"`         // default: estimated
 
-	// Hold keeps the stream open after HoldAfter pieces (default 1) until the
-	// client leaves or POST /control/release.
+	// Hold keeps the stream open after HoldAfter pieces (default 1) until the client
+	// disconnects or POST /control/release.
 	Hold      bool `json:"hold,omitempty"`
 	HoldAfter int  `json:"hold_after,omitempty"`
 
-	// Faults. With FailTimes only the first so many equal requests fail; without
-	// it all do.
-	Status         int     `json:"status,omitempty"`           // refuse with this HTTP status (400 to 599)
+	// Faults. With FailTimes only the first FailTimes equal requests fail.
+	Status         int     `json:"status,omitempty"`           // reject with this HTTP status (400 to 599)
 	ErrorCode      string  `json:"error_code,omitempty"`       // code of the error object
 	ErrorMessage   string  `json:"error_message,omitempty"`    // its text
 	RetryAfter     float64 `json:"retry_after,omitempty"`      // seconds, rounded up, with a status
-	CutAfter       *int    `json:"cut_after,omitempty"`        // break the connection after so many pieces
+	CutAfter       *int    `json:"cut_after,omitempty"`        // break the connection after this many pieces
 	ErrorMidStream bool    `json:"error_mid_stream,omitempty"` // error object after CutAfter (default 1) pieces
-	Malformed      bool    `json:"malformed,omitempty"`        // broken JSON after CutAfter (default 1) pieces
+	Malformed      bool    `json:"malformed,omitempty"`        // invalid JSON after CutAfter (default 1) pieces
 	FailTimes      int     `json:"fail_times,omitempty"`       // alone it means status 503
 }
 
-// Usage is the count of tokens that an answer reports.
+// Usage is the token count that an answer reports.
 type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
@@ -96,13 +94,13 @@ type Usage struct {
 	Details *UsageDetails `json:"prompt_tokens_details,omitempty"`
 }
 
-// UsageDetails says which tokens of the prompt came from the server's cache.
+// UsageDetails counts the tokens of the prompt that the server read from its cache.
 type UsageDetails struct {
 	CachedTokens int `json:"cached_tokens"`
 }
 
-// findScript gives the script in charge and the index of its message. A script
-// in the last user message rules; else the last sticky one of the conversation.
+// findScript returns the active script and the index of its message: the script of the last
+// user message, or else the last sticky script.
 func findScript(messages []chatMessage) (script *Script, at int, fault *apiError) {
 	last := true
 
@@ -112,18 +110,13 @@ func findScript(messages []chatMessage) (script *Script, at int, fault *apiError
 			continue
 		}
 
-		found, err := readScript(text)
+		script, err := readScript(text)
 		if err != nil && last {
-			return nil, 0, &apiError{
-				Status:  400,
-				Type:    "invalid_request_error",
-				Code:    "invalid_script",
-				Message: "the script cannot be used: " + err.Error(),
-			}
+			return nil, 0, invalid(http.StatusBadRequest, "invalid_script", "invalid script: "+err.Error())
 		}
 
-		if found != nil && err == nil && (last || found.Sticky) {
-			return found, i, nil
+		if script != nil && err == nil && (last || script.Sticky) {
+			return script, i, nil
 		}
 
 		last = false
@@ -132,16 +125,11 @@ func findScript(messages []chatMessage) (script *Script, at int, fault *apiError
 	return nil, 0, nil
 }
 
-// isReminder reports whether a user message was put in by the agent and not
-// said by the user.
-func isReminder(text string) bool { return strings.HasPrefix(text, reminderOpen) }
-
-// readScript reads the first script of a text; nil when there is none. The
-// JSON value ends the script, so that it may hold another one in a string, as
-// the prompt of a sub-agent.
+// readScript returns the first script of a text, or nil. The JSON value ends the script, so
+// that one of its strings, such as the prompt of a sub-agent, can contain another script.
 func readScript(text string) (*Script, error) {
-	_, rest, found := strings.Cut(text, scriptOpen)
-	if !found {
+	_, rest, ok := strings.Cut(text, scriptOpen)
+	if !ok {
 		return nil, nil
 	}
 
@@ -152,7 +140,7 @@ func readScript(text string) (*Script, error) {
 
 	if err := dec.Decode(&s); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, errors.New("it ends too early")
+			return nil, errors.New("unexpected end")
 		}
 
 		return nil, err
@@ -163,26 +151,26 @@ func readScript(text string) (*Script, error) {
 
 func (s *Script) check() error {
 	total := len(s.Steps)
+
 	if s.Loop != nil {
 		if s.Loop.N < 1 || s.Loop.Call.Name == "" {
-			return errors.New("loop needs n of at least 1 and a call with a name")
+			return errors.New("loop must have n of at least 1 and a call with a name")
 		}
 
 		total += s.Loop.N
 	}
 
-	if total > maxSteps {
-		return fmt.Errorf("it has more than %d steps", maxSteps)
+	switch {
+	case total > maxSteps:
+		return fmt.Errorf("steps and loop must not exceed %d steps", maxSteps)
+	case total == 0 && !s.Echo && s.Closing == nil && s.Summary == nil:
+		return errors.New("one of steps, loop, echo, closing and summary is required")
 	}
 
 	if s.Summary != nil {
 		if err := s.Summary.check(); err != nil {
 			return fmt.Errorf("summary: %w", err)
 		}
-	}
-
-	if total == 0 && !s.Echo && s.Closing == nil && s.Summary == nil {
-		return errors.New("it orders nothing: give steps, loop, echo or closing")
 	}
 
 	for i := range s.Steps {
@@ -195,35 +183,29 @@ func (s *Script) check() error {
 }
 
 func (s *Step) check() error {
-	for _, n := range []int{s.Tokens, s.FirstDelayMS, s.DelayMS, s.Chunk, s.HoldAfter, s.FailTimes} {
-		if n < 0 {
-			return errors.New("numbers must not be negative")
-		}
-	}
-
 	switch {
+	case min(s.Tokens, s.FirstDelayMS, s.DelayMS, s.Chunk, s.HoldAfter, s.FailTimes) < 0 || s.CutAfter != nil && *s.CutAfter < 0:
+		return errors.New("numbers must not be negative")
 	case s.Tokens > maxTokens:
-		return fmt.Errorf("tokens is at most %d", maxTokens)
+		return fmt.Errorf("tokens must be at most %d", maxTokens)
 	case s.DelayMS > maxDelay || s.FirstDelayMS > maxDelay:
-		return fmt.Errorf("a delay is at most %d ms", maxDelay)
+		return fmt.Errorf("delays must be at most %d ms", maxDelay)
 	case s.Status != 0 && (s.Status < 400 || s.Status > 599):
-		return errors.New("status must be from 400 to 599")
+		return errors.New("status must be 400 to 599")
 	case s.RetryAfter < 0 || s.RetryAfter > 86_400:
-		return errors.New("retry_after must be from 0 to 86400 seconds")
-	case s.CutAfter != nil && *s.CutAfter < 0:
-		return errors.New("cut_after must not be negative")
+		return errors.New("retry_after must be 0 to 86400 seconds")
 	}
 
 	for _, c := range s.Calls {
 		if c.Name == "" {
-			return errors.New("a call needs a name")
+			return errors.New("calls must have a name")
 		}
 	}
 
 	return nil
 }
 
-// step gives the step that answers the k-th call after the script's message.
+// step returns the step that answers the k-th call after the script's message.
 func (s *Script) step(k int) Step {
 	if s.Loop != nil {
 		if k < s.Loop.N {
@@ -233,15 +215,12 @@ func (s *Script) step(k int) Step {
 		k -= s.Loop.N
 	}
 
-	if k < len(s.Steps) {
+	switch {
+	case k < len(s.Steps):
 		return s.Steps[k]
-	}
-
-	if k == 0 && s.Echo {
+	case k == 0 && s.Echo:
 		return Step{Echo: true}
-	}
-
-	if s.Closing != nil {
+	case s.Closing != nil:
 		return Step{Text: *s.Closing}
 	}
 
@@ -252,6 +231,5 @@ func (l *Loop) step(i int) Step {
 	number := strconv.Itoa(i)
 	call := l.Call
 	call.Arguments = json.RawMessage(strings.ReplaceAll(string(call.Arguments), "{{i}}", number))
-
 	return Step{Text: strings.ReplaceAll(l.Text, "{{i}}", number), Calls: []Call{call}}
 }

@@ -1,45 +1,40 @@
-// Package mock is the mock service: a scripted model behind the
-// chat-completions interface. With no model configured it lets a first user see
-// what an agent does, and says in every conversation that it is a script; for
-// tests and benchmarks it does exactly what a message orders, faults included.
+// Package mock is a scripted model server with the chat-completions interface. Without a
+// configured model it shows a first user what an agent does, and states in every conversation
+// that it is a script. Tests and benchmarks order its answers, faults included.
 //
-// It is a service of its own, reached over HTTP only. It knows nothing of
-// sessions or of the agent's code: what it answers follows from the messages of
-// the request, so that a restart changes nothing. Kept in memory are only the
-// counters of fail_times, the streams held open and, where tests ask for it, a
-// log of requests.
+// The package does not depend on the agent's code or on sessions. An answer follows from the
+// messages of its request, so a restart changes nothing. The memory holds only the counters
+// of fail_times, held streams and, if enabled, a log of requests.
 //
-// # Orders
+// # Scripts
 //
-// The last user message may hold a script:
+// The last user message can contain a script:
 //
 //	[[script]]{"steps": [{"text": "hello", "calls": [{"name": "Bash", "arguments": {"command": "true"}}]}]}[[/script]]
 //
-// Step k answers the k-th model call after that message; after the last step
-// comes a closing text. Script and Step document the fields; GET / serves the
-// same as a page. A script that cannot be read is refused with status 400.
+// Step k answers the k-th model call after that message; a closing text follows the last
+// step. Script and Step document the fields, and GET / serves them as a page. An invalid
+// script is rejected with status 400.
 //
-// # A small web
+// # Search
 //
-// GET /search?q=…&format=json answers as SearXNG does, with made-up pages that
-// GET /pages/{page} serves; GET /w/api.php finds them as MediaWiki does.
+// GET /search?q=…&format=json returns made-up pages in the format of SearXNG,
+// GET /pages/{page} serves them, and GET /w/api.php finds them as MediaWiki does.
 //
 // # Models
 //
-// everloop-demo is the demonstration. everloop-demo-echo always answers with
-// the request it received. everloop-demo-small is the demonstration with a
-// context window of 8,000 tokens, beyond which it refuses as real servers do.
-// All of them follow scripts. everloop-demo-speech transcribes recordings: POST
-// /v1/audio/transcriptions gives the text that the samples of a WAV file spell, or says
-// how long the recording is. A script in that text orders faults: the first step's
-// status, fail_times, first_delay_ms and hold.
+// everloop-demo is the demonstration. everloop-demo-echo returns the request that it
+// received. everloop-demo-small is the demonstration with a context window of 8,000 tokens;
+// it rejects longer prompts. All of them follow scripts. everloop-demo-speech transcribes
+// recordings: POST /v1/audio/transcriptions returns the text that the samples of a WAV file
+// spell, or a description of the recording. The first step of a script in that text applies
+// with its status, fail_times, first_delay_ms and hold.
 package mock
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"errors"
+	_ "embed"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,54 +44,37 @@ import (
 	"time"
 
 	"everloop/companions/edge"
-	"everloop/internal/clients"
 	"everloop/internal/hosts"
-	"everloop/internal/release"
-)
-
-// Ids of the models.
-const (
-	DemoModel  = "everloop-demo"
-	EchoModel  = "everloop-demo-echo"
-	SmallModel = "everloop-demo-small"
-
-	SpeechModel = "everloop-demo-speech"
 )
 
 // DefaultPace is the pause between two words that reads like a real model.
 const DefaultPace = 18 * time.Millisecond
 
 const (
-	maxBody      = 32 << 20  // bytes of one request
-	maxBodies    = 512 << 20 // bytes of all requests at once
-	drainTimeout = 5 * time.Second
-	connections  = 4000 // of one client address: a gateway has one for each model call
+	maxBody        = 32 << 20  // bytes of one request
+	maxBodies      = 512 << 20 // bytes of all concurrent requests
+	maxConnections = 4000      // a gateway has one for each model call
 )
 
-// Config of the service. The zero value is for tests: no pauses.
+// Config configures a Service. The zero value is for tests: no pauses.
 type Config struct {
-	// Pace is the pause between two words of the demonstration; 0: none.
-	// Scripts set their own pauses and ignore it.
+	// Pace is the pause between two words of the demonstration. Scripts set their own pauses.
 	Pace time.Duration
-	// OpenControl lets other machines use /control/. Its log holds what users
-	// wrote, so by default only this machine may.
+	// OpenControl opens /control/ to other machines. Its log contains what users wrote.
 	OpenControl bool
-	// KeepRequests keeps the last requests, prompts included, for tests.
+	// KeepRequests keeps the last requests in memory, prompts included, for tests.
 	KeepRequests bool
-	// Hosts are the names by which clients reach the service besides localhost and IP
-	// addresses.
-	Hosts hosts.List
-	// Connections are those that one client address may have open; 0: 4000.
-	Connections int
-	BodyStall   time.Duration // silence after which a body is given up; 0: 1 min
-	Bodies      int64         // bytes of all requests at once; 0: 512 MiB
+	// Hosts are the names by which clients reach the service besides localhost and IP addresses.
+	Hosts       hosts.List
+	Connections int           // max open connections of one client address; 0: 4000
+	BodyStall   time.Duration // max silence while a body is read; 0: 1 min
+	Bodies      int64         // max bytes of all concurrent requests; 0: 512 MiB
 	Log         *slog.Logger  // nil: nothing is logged
 }
 
 // Service is the mock service.
 type Service struct {
 	cfg      Config
-	log      *slog.Logger
 	requests *requestLog
 	failures *counters
 	held     *gate
@@ -104,87 +82,52 @@ type Service struct {
 	bodies   *edge.Bodies
 }
 
-// New makes the service; it does not listen.
+// New returns a new Service.
 func New(cfg Config) *Service {
+	cfg.BodyStall = cmp.Or(cfg.BodyStall, edge.BodyStall)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log,
-		requests: newRequestLog(cfg.KeepRequests), failures: newCounters(), held: newGate(),
-		mux:    http.NewServeMux(),
-		bodies: edge.NewBodies(maxBody, cmp.Or(cfg.Bodies, maxBodies), cmp.Or(cfg.BodyStall, edge.BodyStall)),
+		cfg: cfg, requests: newRequestLog(cfg.KeepRequests), failures: newCounters(), held: newGate(), mux: http.NewServeMux(),
+		bodies: edge.NewBodies(maxBody, cmp.Or(cfg.Bodies, maxBodies), cfg.BodyStall),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-
 	s.routes()
-
 	return s
 }
 
-// Handler serves the whole service.
-func (s *Service) Handler() http.Handler { return s.checkHost(s.mux) }
+// Handler returns the handler of all routes.
+func (s *Service) Handler() http.Handler { return s.edge().Guarded() }
 
-// checkHost rejects pages whose name was made to point at this machine.
-func (s *Service) checkHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		edge.Await(w, r, cmp.Or(s.cfg.BodyStall, edge.BodyStall))
-		w.Header().Set(release.Header, release.Version)
-		w.Header().Set(edge.HeaderRequestID, rand.Text())
-
-		if !s.cfg.Hosts.Allows(r.Host) {
-			writeError(w, &apiError{
-				Status: http.StatusForbidden, Type: "invalid_request_error", Code: "host_not_allowed",
-				Message: "this host name is not allowed: add it to ALLOWED_HOSTS",
-			})
-
-			return
-		}
-
-		next.ServeHTTP(w, r)
-	})
-}
-
-// Serve serves on a listener, which it closes, until the context ends, then lets open
-// answers finish for a few seconds. It returns nil after an orderly end.
+// Serve serves on listener until ctx ends, then gives open answers a few seconds to finish.
+// It closes the listener.
 func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-	}
-
-	bound := clients.NewConnections(cmp.Or(s.cfg.Connections, connections), nil)
-
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(bound.Listen(listener, clients.Refusal)) }()
-
-	s.log.Info("mock service listens", "addr", listener.Addr().String(), "model", DemoModel)
-
-	select {
-	case err := <-failed:
-		return fmt.Errorf("mock service: %w", err)
-	case <-ctx.Done():
-	}
-
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-
-	s.held.close()
-
-	if err := server.Shutdown(drain); err != nil {
-		_ = server.Close() // the answers that did not end in time are cut
-	}
-
-	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("mock service: %w", err)
-	}
-
-	return nil
+	defer context.AfterFunc(ctx, s.held.close)()
+	return s.edge().Serve(ctx, listener)
 }
+
+func (s *Service) edge() edge.Service {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // held streams last as long as their client
+		edge.Await(w, r, s.cfg.BodyStall)
+		s.mux.ServeHTTP(w, r)
+	})
+	return edge.Service{
+		Name: "mock", Handler: handler, Hosts: s.cfg.Hosts, Log: s.cfg.Log,
+		Connections: 2 * maxConnections, PerAddress: cmp.Or(s.cfg.Connections, maxConnections),
+	}
+}
+
+//go:embed page.html
+var page []byte
 
 func (s *Service) routes() {
-	s.mux.HandleFunc("GET /{$}", servePage)
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(page)
+	})
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		edge.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	s.mux.HandleFunc("GET /v1/models", serveModels)
 	s.mux.HandleFunc("GET /v1/models/{id}", serveModel)
@@ -199,51 +142,49 @@ func (s *Service) routes() {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		allowed := strings.Join(edge.Allowed(s.mux, r), ", ")
 		if allowed == "" {
-			writeError(w, notFound("route_not_found", "there is no "+r.Method+" "+r.URL.Path+" here"))
+			writeError(w, invalid(http.StatusNotFound, "route_not_found", "no route for "+r.Method+" "+r.URL.Path))
 			return
 		}
 
 		w.Header().Set("Allow", allowed)
-		writeError(w, &apiError{
-			Status: http.StatusMethodNotAllowed, Type: "invalid_request_error", Code: "method_not_allowed",
-			Message: "this path takes " + allowed + " only",
-		})
+		writeError(w, invalid(http.StatusMethodNotAllowed, "method_not_allowed", "method must be one of "+allowed))
 	})
 }
 
-// complete answers one chat-completion request.
+// complete handles a chat completion.
 func (s *Service) complete(w http.ResponseWriter, r *http.Request) {
 	in := s.bodies.Open(w, r)
 	defer in.Release()
 
 	body, err := io.ReadAll(in)
 	if err != nil {
-		writeError(w, unreadable(err))
+		writeError(w, bodyError(err))
 		return
 	}
 
-	entry := s.requests.begin(body)
+	entry := s.requests.start(body)
 	outcome := s.answer(w, r, body, entry)
-	s.requests.end(entry, outcome)
+	s.requests.finish(entry, outcome)
 
 	if outcome == outcomeCut {
-		panic(http.ErrAbortHandler) // net/http's way to break the connection
+		panic(http.ErrAbortHandler) // makes net/http break the connection
 	}
 }
 
-// answer decides and sends, and gives the outcome for the log.
+// answer sends the answer and returns the outcome for the log.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, body []byte, entry *Request) string {
 	req, fault := parseRequest(body)
 	if fault == nil {
 		s.requests.describe(entry, req)
-
-		var plan plan
-		if plan, fault = decide(req); fault == nil {
-			return s.perform(w, r, req, plan)
+		var p plan
+		if p, fault = decide(req); fault == nil {
+			return s.perform(w, r, req, p)
 		}
 	}
+	return refuse(w, fault)
+}
 
+func refuse(w http.ResponseWriter, fault *apiError) (outcome string) {
 	writeError(w, fault)
-
 	return fmt.Sprintf("status %d", fault.Status)
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxKeys bounds the counters of fail_times; beyond it they start afresh.
+// maxKeys bounds the counters of fail_times; more keys reset them.
 const maxKeys = 10_000
 
-// counters counts equal requests, for fail_times.
+// counters counts equal requests for fail_times.
 type counters struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -17,9 +17,8 @@ type counters struct {
 
 func newCounters() *counters { return &counters{n: make(map[string]int)} }
 
-// add counts one more request and reports whether it is among the first limit.
-// The one after them starts the count afresh, so that the same order works
-// again in the next conversation.
+// add counts a request and reports whether it is among the first limit requests. The next
+// one resets the count, so that the same script works again in the next conversation.
 func (c *counters) add(key string, limit int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,34 +37,22 @@ func (c *counters) add(key string, limit int) bool {
 	return true
 }
 
-var errClosing = errors.New("the service is closing")
+var errClosing = errors.New("service is closing")
 
-// gate holds streams open until they are released.
+// gate holds streams until they are released.
 type gate struct {
 	mu      sync.Mutex
-	waiting int
+	waiters int
 	open    chan struct{} // closed by the next release
-	done    chan struct{}
-	once    sync.Once
+	done    chan struct{} // closed by close
 }
 
-func newGate() *gate {
-	return &gate{open: make(chan struct{}), done: make(chan struct{})}
-}
+func newGate() *gate { return &gate{open: make(chan struct{}), done: make(chan struct{})} }
 
-// wait blocks until a release, the client's leaving or the end of the service.
+// wait blocks until a release, the end of ctx or the end of the service.
 func (g *gate) wait(ctx context.Context) error {
-	g.mu.Lock()
-	open := g.open
-	g.waiting++
-
-	g.mu.Unlock()
-	defer func() {
-		g.mu.Lock()
-		g.waiting--
-		g.mu.Unlock()
-	}()
-
+	open := g.count(1)
+	defer g.count(-1)
 	select {
 	case <-open:
 		return nil
@@ -76,16 +63,21 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
-// release lets every held stream go on and gives their number.
+func (g *gate) count(n int) (open chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiters += n
+	return g.open
+}
+
+// release lets every held stream continue and returns their number.
 func (g *gate) release() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
 	close(g.open)
 	g.open = make(chan struct{})
-
-	return g.waiting
+	return g.waiters
 }
 
-// close ends every held stream, now and later.
-func (g *gate) close() { g.once.Do(func() { close(g.done) }) }
+// close ends every held stream. It must be called once.
+func (g *gate) close() { close(g.done) }
