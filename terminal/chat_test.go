@@ -137,7 +137,7 @@ func TestRun_answersQuestions(t *testing.T) {
 	code, out, notes := f.run(Options{Message: "ask me", Interactive: true, In: strings.NewReader("9\n2\n1, 2\n")})
 	require.Equal(t, ExitCompleted, code, notes)
 	require.Contains(t, out, "? Colour: Which colour?\n   1  Blue   Like the sea\n   2  Green\n")
-	require.Contains(t, notes, "there is no option 9")
+	require.Contains(t, notes, "option must be 1 to 2")
 	require.Contains(t, out, "Thanks.")
 	require.Equal(t, 1, strings.Count(out, "Choose."))
 
@@ -330,10 +330,10 @@ func TestRun_reportsFailuresClearly(t *testing.T) {
 	}{
 		{"no server", gone.URL, "el_right", Options{Message: "hi"}, "is `make run` running?"},
 		{"wrong key", f.server.URL, "el_wrong", Options{Message: "hi"}, "does not accept this API key"},
-		{"no message", f.server.URL, "el_right", Options{}, "give a message"},
+		{"no message", f.server.URL, "el_right", Options{}, "message is required"},
 		{"model of an old session", f.server.URL, "el_right", Options{Session: "s1", Model: "m", Message: "hi"}, "keeps its model"},
 		{"nothing to follow", f.server.URL, "el_right", Options{Session: "s1"}, "nothing to follow"},
-		{"no question", f.server.URL, "el_right", Options{Session: "s1", Answers: []string{"1"}}, "waits for no answer"},
+		{"no question", f.server.URL, "el_right", Options{Session: "s1", Answers: []string{"1"}}, "has no open question"},
 		{"no session", f.server.URL, "el_right", Options{Session: "nope", Message: "hi"}, "404"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes text of a model, a tool or a server safe to show: it takes out
-// everything by which text could give orders to a terminal or disguise itself.
+// Clean returns text of a model, a tool or a server without the characters that control a
+// terminal or disguise text.
 func Clean(text string) string {
 	var c cleaner
 	return c.clean(text)
 }
 
-// cleaner takes control sequences out of a text that comes in pieces. Line ends
-// and tabs stay; a carriage return within a line becomes a line end.
+// cleaner removes control sequences from a text in pieces. It keeps line breaks and tabs, and
+// replaces a carriage return within a line by a line break.
 type cleaner struct {
 	state   cleanState
 	wasCR   bool
@@ -26,9 +26,9 @@ type cleanState int
 const (
 	plain      cleanState = iota
 	escape                // after ESC
-	control               // within CSI: ends with a letter
-	command               // within OSC, DCS and the like: ends with BEL or ESC \
-	commandEsc            // there, after ESC
+	control               // in CSI: ends with a letter
+	command               // in OSC, DCS and similar: ends with BEL or ESC \
+	commandEsc            // in a command, after ESC
 )
 
 func (c *cleaner) clean(text string) string {
@@ -61,7 +61,7 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 			c.state = control
 		case strings.ContainsRune("]PX^_", r):
 			c.state = command
-		case r >= ' ' && r <= '/': // goes on: ESC ( B
+		case r >= ' ' && r <= '/': // continues: ESC ( B
 		default:
 			c.state = plain
 		}
@@ -111,17 +111,16 @@ func (c *cleaner) put(out *strings.Builder, r rune) {
 	}
 }
 
-// isDirection reports whether r is one of the characters that reorder what stands around them.
+// isDirection reports whether r reorders the text around it.
 func isDirection(r rune) bool {
 	return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// oneLine cleans a text, puts it on one line and cuts it at width characters.
+// oneLine returns a clean text on one line of at most width characters; 0: any.
 func oneLine(text string, width int) string {
 	text = strings.Join(strings.Fields(Clean(text)), " ")
 	if runes := []rune(text); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
-
 	return text
 }

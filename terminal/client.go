@@ -9,41 +9,37 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
 
 const (
 	requestTimeout = 60 * time.Second
-	maxAnswer      = 256 << 20 // bytes of one answer; long histories are large
+	maxResponse    = 256 << 20 // bytes; long histories are large
 )
 
-// Client calls one Everloop with one API key.
+// Client calls an Everloop service with an API key.
 type Client struct {
 	base string
 	key  string
 	http *http.Client
 }
 
-// NewClient makes a client of the service at base, as http://127.0.0.1:8020.
+// NewClient returns a new client of the service at base, such as http://127.0.0.1:8020.
 func NewClient(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, &Fault{
-			Code: ExitTrouble, Message: "the address of the service must be as http://127.0.0.1:8020 (--url or EVERLOOP_URL)",
-		}
+		return nil, usageError("--url or EVERLOOP_URL must be an address such as http://127.0.0.1:8020")
 	}
-
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, &Fault{Code: ExitTrouble, Message: "the API key holds characters that no key has (--key or EVERLOOP_API_KEY)"}
+		return nil, usageError("--key or EVERLOOP_API_KEY must not contain spaces or special characters")
 	}
-
 	u.User = nil
-
 	return &Client{base: strings.TrimRight(u.String(), "/"), key: key, http: &http.Client{}}, nil
 }
 
-// Problem is an answer of the service that is an error (RFC 9457).
+// Problem is an error response of the service (RFC 9457).
 type Problem struct {
 	Status    int    `json:"status"`
 	Code      string `json:"code"`
@@ -56,12 +52,12 @@ type Problem struct {
 func (p *Problem) Error() string {
 	detail := Clean(p.Detail)
 	if detail == "" {
-		detail = "the service answered " + http.StatusText(p.Status)
+		detail = "the service returned " + http.StatusText(p.Status)
 	}
 
 	switch {
 	case p.Status == http.StatusUnauthorized:
-		return "the service does not accept this API key: give another with --key or EVERLOOP_API_KEY"
+		return "the service does not accept this API key: set another with --key or EVERLOOP_API_KEY"
 	case p.Status >= http.StatusInternalServerError && p.RequestID != "":
 		return fmt.Sprintf("%s (request %s)", detail, Clean(p.RequestID))
 	}
@@ -69,7 +65,7 @@ func (p *Problem) Error() string {
 	return detail
 }
 
-// Unreachable says that the service could not be spoken to.
+// Unreachable reports that the service did not respond.
 type Unreachable struct {
 	Base  string
 	Cause error
@@ -77,73 +73,31 @@ type Unreachable struct {
 
 // Error implements error.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf(
-		"there is no Everloop at %s (%s): is `make run` running? Another address is given by --url or EVERLOOP_URL", u.Base,
-		networkCause(u.Cause),
-	)
+	cause := u.Cause
+	for inner := cause; inner != nil; inner = errors.Unwrap(inner) {
+		cause = inner // the outer errors repeat the address
+	}
+	if errors.Is(u.Cause, context.DeadlineExceeded) {
+		cause = errors.New("timed out")
+	}
+	return fmt.Sprintf("no Everloop at %s (%v): is `make run` running? Set another address with --url or EVERLOOP_URL", u.Base, cause)
 }
 
-// Unwrap gives the network's error.
+// Unwrap returns the network's error.
 func (u *Unreachable) Unwrap() error { return u.Cause }
 
-// networkCause is the innermost error: the outer ones repeat the address.
-func networkCause(err error) string {
-	if err == nil {
-		return "unknown"
-	}
-
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
-	}
-
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-
-		err = inner
-	}
-}
-
-// passing reports whether the same call may work in a moment.
-func passing(err error) bool {
+// transient reports whether the same call can succeed later.
+func transient(err error) bool {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Retryable || p.Status == http.StatusBadGateway || p.Status == http.StatusGatewayTimeout
 	}
-
 	_, unreachable := errors.AsType[*Unreachable](err)
-
 	return unreachable
 }
 
-func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var reader io.Reader
-
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-
-		reader = bytes.NewReader(encoded)
-	}
-
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, reader)
-	if err != nil {
-		return nil, err
-	}
-
+func (c *Client) do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Authorization", "Bearer "+c.key)
 
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-
-	return c.do(req)
-}
-
-func (c *Client) do(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
 	if err != nil {
 		if errors.Is(context.Cause(req.Context()), context.Canceled) {
@@ -162,7 +116,7 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 
 	content, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if json.Unmarshal(content, problem) != nil || problem.Code == "" {
-		*problem = Problem{Detail: fmt.Sprintf("%s answered %s, and not as Everloop does", c.base, res.Status)}
+		*problem = Problem{Detail: fmt.Sprintf("%s returned %s, and not in Everloop's format", c.base, res.Status)}
 	}
 
 	problem.Status = res.StatusCode
@@ -170,32 +124,46 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	return nil, problem
 }
 
-// call makes a request and decodes its JSON answer into out.
+// call sends a request and decodes its JSON response into out.
 func (c *Client) call(ctx context.Context, method, path string, body, out any) error {
-	return c.callWithin(ctx, requestTimeout, method, path, body, out)
-}
-
-func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, body, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	res, err := c.request(ctx, method, path, body)
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+
+	if body == nil {
+		encoded = nil
+	}
+
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(encoded))
+	if err != nil {
+		return err
+	}
+
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+
+	res, err := c.do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
 
 	if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
-		return &Problem{Status: res.StatusCode, Detail: c.base + " answers, but is no Everloop"}
+		return &Problem{Status: res.StatusCode, Detail: c.base + " is not an Everloop"}
 	}
 
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
 		return &Unreachable{Base: c.base, Cause: err}
 	}
 
 	if err := json.Unmarshal(content, out); err != nil {
-		return &Problem{Status: res.StatusCode, Detail: "the answer of " + c.base + " cannot be read"}
+		return &Problem{Status: res.StatusCode, Detail: "invalid response of " + c.base}
 	}
 
 	return nil
@@ -203,88 +171,79 @@ func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, pa
 
 func sessionPath(id, rest string) string { return "/api/sessions/" + url.PathEscape(id) + rest }
 
-// CreateSession makes a session; an empty model means the service's default.
+// CreateSession creates a session; an empty model selects the service's default.
 func (c *Client) CreateSession(ctx context.Context, model string) (string, error) {
 	body := map[string]string{}
 	if model != "" {
 		body["model"] = model
 	}
-
-	var made struct {
+	var created struct {
 		SessionID string `json:"session_id"`
 	}
-
-	err := c.call(ctx, http.MethodPost, "/api/sessions", body, &made)
-
-	return made.SessionID, err
+	err := c.call(ctx, http.MethodPost, "/api/sessions", body, &created)
+	return created.SessionID, err
 }
 
-// Session reads one session.
-func (c *Client) Session(ctx context.Context, id string) (Session, error) {
-	var s Session
-
-	err := c.call(ctx, http.MethodGet, sessionPath(id, ""), nil, &s)
-
+// Session returns one session.
+func (c *Client) Session(ctx context.Context, id string) (s Session, err error) {
+	err = c.call(ctx, http.MethodGet, sessionPath(id, ""), nil, &s)
 	return s, err
 }
 
-// LastSession is the session of this user that changed last; replays do not
-// count. The list puts pinned sessions first, so a page of it is looked through.
+// LastSession returns the user's session that changed last, without replays. The service lists
+// pinned sessions first, so it looks through a whole page.
 func (c *Client) LastSession(ctx context.Context) (Session, error) {
-	sessions, err := c.Sessions(ctx)
-	if err != nil {
+	var page struct{ Items []Session }
+	if err := c.call(ctx, http.MethodGet, "/api/sessions?limit=100", nil, &page); err != nil {
 		return Session{}, err
 	}
 
+	sessions := slices.DeleteFunc(page.Items, func(s Session) bool {
+		return len(s.ReplayState) > 0 && string(s.ReplayState) != "null"
+	})
 	if len(sessions) == 0 {
-		return Session{}, &Fault{Code: ExitTrouble, Message: "there is no session to go on with: start one without --continue"}
+		return Session{}, errNoSession
 	}
 
-	return sessions[0], nil
+	return slices.MaxFunc(sessions, func(a, b Session) int { return a.UpdatedAt.Compare(b.UpdatedAt) }), nil
 }
 
-// Send sends a message. With the same client_message_id it can be repeated:
-// the message then counts once.
-func (c *Client) Send(ctx context.Context, session string, send Send) (Accepted, error) {
-	var accepted Accepted
-
-	err := c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), send, &accepted)
-
+// Send sends a message. Messages with the same client_message_id count once.
+func (c *Client) Send(ctx context.Context, session string, send Send) (accepted Accepted, err error) {
+	err = c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), send, &accepted)
 	return accepted, err
 }
 
 // Answer resolves an open question.
-func (c *Client) Answer(ctx context.Context, session string, answer Answer) (Accepted, error) {
-	var accepted Accepted
-
+func (c *Client) Answer(ctx context.Context, session string, answer Answer) (accepted Accepted, err error) {
 	body := map[string]any{"message": "", "askuser_answer": answer}
-	err := c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), body, &accepted)
-
+	err = c.call(ctx, http.MethodPost, sessionPath(session, "/chat"), body, &accepted)
 	return accepted, err
 }
 
-// Stop interrupts the running chat; false means that none ran.
-func (c *Client) Stop(ctx context.Context, session string) (bool, error) {
-	var out struct {
-		Stopped bool `json:"stopped"`
-	}
-
-	err := c.call(ctx, http.MethodPost, sessionPath(session, "/stop"), map[string]string{}, &out)
-
-	return out.Stopped, err
+// Stop interrupts the running chat, if any.
+func (c *Client) Stop(ctx context.Context, session string) error {
+	return c.call(ctx, http.MethodPost, sessionPath(session, "/stop"), map[string]string{}, &struct{}{})
 }
 
-// Pending lists the questions that the session waits for, those of sub-agents
-// included, in the order they were asked.
-func (c *Client) Pending(ctx context.Context, session string) ([]Asked, error) {
-	var turns []struct {
-		ToolCalls []toolCall `json:"tool_calls"`
-	}
-	if err := c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns); err != nil {
+// turn contains the fields of a turn that matter here.
+type turn struct {
+	ChatID    string     `json:"chat_id"`
+	ToolCalls []toolCall `json:"tool_calls"`
+}
+
+func (c *Client) turns(ctx context.Context, session string) (turns []turn, err error) {
+	err = c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns)
+	return turns, err
+}
+
+// Pending returns the open questions of a session and its sub-agents in the order in which
+// they were asked.
+func (c *Client) Pending(ctx context.Context, session string) (open []Asked, err error) {
+	turns, err := c.turns(ctx, session)
+	if err != nil {
 		return nil, err
 	}
-
-	var open []Asked
 
 	for _, turn := range turns {
 		for _, call := range turn.ToolCalls {
@@ -292,30 +251,23 @@ func (c *Client) Pending(ctx context.Context, session string) ([]Asked, error) {
 				continue
 			}
 
-			var arguments struct {
-				Questions []Question `json:"questions"`
-			}
-			if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || len(arguments.Questions) == 0 {
-				return nil, &Problem{Status: http.StatusOK, Detail: "the session waits for an answer, but its question cannot be read"}
+			asked := Asked{ToolCallID: call.ID}
+			if err := json.Unmarshal([]byte(call.Arguments), &asked); err != nil || len(asked.Questions) == 0 {
+				return nil, &Problem{Status: http.StatusOK, Detail: "invalid question of the session"}
 			}
 
-			open = append(open, Asked{ToolCallID: call.ID, Questions: arguments.Questions})
+			open = append(open, asked)
 		}
 	}
 
 	return open, nil
 }
 
-// lastChat is the chat of the session's newest turn; empty without any.
+// lastChat returns the chat of the session's newest turn; empty without turns.
 func (c *Client) lastChat(ctx context.Context, session string) (string, error) {
-	var turns []struct {
-		ChatID string `json:"chat_id"`
-	}
-
-	err := c.call(ctx, http.MethodGet, sessionPath(session, "/messages"), nil, &turns)
+	turns, err := c.turns(ctx, session)
 	if err != nil || len(turns) == 0 {
 		return "", err
 	}
-
 	return turns[len(turns)-1].ChatID, nil
 }

@@ -10,12 +10,12 @@ const (
 	ExitCompleted   = 0   // the chat completed
 	ExitFailed      = 1   // the chat failed
 	ExitInterrupted = 2   // the chat was stopped
-	ExitQuestion    = 3   // the agent waits for an answer, and no user is there to give it
-	ExitTrouble     = 4   // wrong use, no service, wrong key, or the service refused
-	ExitLeft        = 130 // left while the chat goes on
+	ExitQuestion    = 3   // the agent waits for an answer, and there is no user
+	ExitTrouble     = 4   // usage error, no service, wrong key, or the service rejected the request
+	ExitLeft        = 130 // exited while the chat continues
 )
 
-// Fault is an error with its exit code and a message for the user.
+// Fault is an error with an exit code and a message for the user.
 type Fault struct {
 	Code    int
 	Message string
@@ -25,18 +25,19 @@ type Fault struct {
 func (f *Fault) Error() string { return f.Message }
 
 var (
-	errLeft     = &Fault{Code: ExitLeft, Message: "left: what runs goes on without you"}
-	errQuestion = &Fault{Code: ExitQuestion, Message: "the agent waits for an answer"}
+	errLeft      = &Fault{Code: ExitLeft, Message: "exited: running chats continue"}
+	errQuestion  = &Fault{Code: ExitQuestion, Message: "the agent waits for an answer"}
+	errNoSession = usageError("--continue: there is no session; start one without --continue")
 )
+
+func usageError(message string) *Fault { return &Fault{Code: ExitTrouble, Message: message} }
 
 func exitCode(err error) int {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f.Code
 	}
-
 	if errors.Is(err, context.Canceled) {
 		return ExitLeft
 	}
-
 	return ExitTrouble
 }

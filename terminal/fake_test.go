@@ -17,7 +17,6 @@ import (
 type fake struct {
 	t       *testing.T
 	server  *httptest.Server
-	mux     *http.ServeMux
 	mu      sync.Mutex
 	grown   *sync.Cond
 	events  []string // as sent, seq = 10 * (index + 1)
@@ -29,7 +28,7 @@ type fake struct {
 	streams []string // after_seq of each stream; "live" without
 	// cut ends the n-th stream, from 0, after that many events.
 	cut map[int]int
-	// onPost is called with the body of each message and answer; it gives the answer.
+	// onPost returns the response to each message and answer.
 	onPost  func(body map[string]any) (int, any)
 	onStop  func()
 	onShown func() // called when the command has shown something
@@ -39,7 +38,6 @@ func newFake(t *testing.T) *fake {
 	f := &fake{t: t, cut: map[int]int{}, status: "completed", turns: "[]"}
 	f.grown = sync.NewCond(&f.mu)
 	mux := http.NewServeMux()
-	f.mux = mux
 	mux.HandleFunc(
 		"POST /api/sessions", func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, map[string]any{"session_id": "s1"}) },
 	)

@@ -7,48 +7,39 @@ import (
 	"time"
 )
 
-const (
-	firstPause = 100 * time.Millisecond
-	longPause  = 3 * time.Second
-	// defaultPatience is how long a lost service is waited for.
-	defaultPatience = 10 * time.Minute
-)
-
-// follower reads a session's events over as many connections as it takes, each
-// event once and in order (by seq, prev_seq and after_seq).
+// follower reads a session's events over as many connections as needed, each event once and
+// in order (by seq, prev_seq and after_seq).
 type follower struct {
-	client   *Client
-	session  string
-	patience time.Duration
-	lost     func(error) // called once for each loss, when it is noticed
-	found    func()      // called when the stream goes on again
-	gap      func()      // called when events are no longer kept
+	client    *Client
+	session   string
+	patience  time.Duration
+	lost      func(error) // called when a connection is lost or cannot be opened
+	connected func()      // called when the stream continues
+	gap       func()      // called when events are no longer stored
 
-	stream *stream
-	last   uint64 // seq of the newest event seen; 0: none yet
-	asked  uint64 // the position that a gap was last asked about
-	// anchor finds the first event that counts, for a connection that was lost
-	// before any event came: everything that is kept is then read again.
+	stream    *stream
+	last      uint64 // seq of the newest event; 0: none
+	requested uint64 // last, when a gap was requested
+	// anchor reports the first event to return after the loss of a connection on which no
+	// event came: the next connection returns all stored events.
 	anchor   func(*Event) bool
 	skipping bool
 }
 
-// start opens the first connection, for what happens from now on; with all, for
-// everything that is kept. The caller reports its failure.
+// start opens the first connection, for later events only or for all stored ones. The caller
+// reports its failure.
 func (f *follower) start(ctx context.Context, all bool) (err error) {
 	var after *uint64
 	if all {
 		after = new(uint64)
 	}
-
 	f.stream, err = f.client.open(ctx, f.session, after)
-
 	return err
 }
 
-// begun reports whether the follower knows where it stands, so that nothing is
-// missed even while no connection is open.
-func (f *follower) begun() bool { return f.stream != nil || f.last > 0 }
+// started reports whether the position is known, so that no event is missed while no
+// connection is open.
+func (f *follower) started() bool { return f.stream != nil || f.last > 0 }
 
 func (f *follower) close() {
 	if f.stream != nil {
@@ -57,8 +48,8 @@ func (f *follower) close() {
 	}
 }
 
-// next gives the next event. It returns an error when ctx ends, when the service
-// refuses, or when it stays away for too long.
+// next returns the next event. It fails when ctx ends, when the service rejects the request,
+// or when the service is unavailable for too long.
 func (f *follower) next(ctx context.Context) (Event, error) {
 	for {
 		if f.stream == nil {
@@ -68,27 +59,27 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 		}
 
 		event, err := f.stream.next(ctx)
+
 		switch {
 		case ctx.Err() != nil:
 			return Event{}, context.Cause(ctx)
 		case err != nil:
 			f.close()
 			f.lost(err)
-		case event.Name == eventResync: // too slow, or the service is going down
+		case event.Name == eventResync: // the client is too slow, or the service shuts down
 			f.close()
 		case event.Name == eventError && event.Seq == 0:
 			f.close()
 
 			var cause failure
 
-			_ = json.Unmarshal(event.Error, &cause) // another form is no reason to come again
+			_ = json.Unmarshal(event.Error, &cause) // other forms are not retryable
 			if !cause.Retryable {
 				return Event{}, &Problem{Code: cause.Code, Detail: cause.Message}
 			}
 
 			f.lost(errors.New(cause.Message))
-		case event.Seq <= f.last:
-			// seen before
+		case event.Seq <= f.last: // a duplicate
 		case f.missing(&event):
 			f.close()
 		default:
@@ -104,34 +95,48 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 	}
 }
 
-// missing reports whether events before this one did not come. They are asked for
-// once; when they are no longer kept, the stream goes on without them.
+// missing reports whether events before this one are missing. The follower requests them
+// once; if they are no longer stored, it continues without them.
 func (f *follower) missing(event *Event) bool {
 	if f.last == 0 || event.PrevSeq <= f.last {
 		return false
 	}
-
-	if f.asked == f.last {
+	if f.requested == f.last {
 		f.gap()
 		return false
 	}
-
-	f.asked = f.last
-
+	f.requested = f.last
 	return true
 }
 
 func (f *follower) reconnect(ctx context.Context) error {
-	began, pause := time.Now(), firstPause
+	after := f.last
 
-	for {
-		after := f.last
+	err := retry(ctx, f.patience, f.lost, func(ctx context.Context) (err error) {
+		f.stream, err = f.client.open(ctx, f.session, &after)
+		return err
+	})
+	if err != nil {
+		f.stream = nil
+		return err
+	}
 
-		stream, err := f.client.open(ctx, f.session, &after)
+	f.skipping = f.last == 0 && f.anchor != nil
+	f.connected()
+
+	return nil
+}
+
+// retry calls try with growing pauses until it succeeds, fails permanently, ctx ends or
+// patience is over. It reports each failure that it retries.
+func retry(ctx context.Context, patience time.Duration, report func(error), try func(context.Context) error) error {
+	const firstPause, maxPause = 100 * time.Millisecond, 3 * time.Second
+
+	started := time.Now()
+
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
+		err := try(ctx)
 		if err == nil {
-			f.stream, f.skipping = stream, f.last == 0 && f.anchor != nil
-			f.found()
-
 			return nil
 		}
 
@@ -139,28 +144,16 @@ func (f *follower) reconnect(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 
-		if !passing(err) || time.Since(began) > f.patience {
+		if !transient(err) || time.Since(started) > patience {
 			return err
 		}
 
-		f.lost(err)
+		report(err)
 
-		if err := wait(ctx, pause); err != nil {
-			return err
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-
-		pause = min(2*pause, longPause)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

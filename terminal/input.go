@@ -8,42 +8,40 @@ import (
 	"strings"
 )
 
-// maxLine bounds one line of input; the service takes 10 MB a request.
+// maxLine bounds one line of input; the service accepts 10 MB a request.
 const maxLine = 8 << 20
 
-// input reads lines from a person, one when it is asked for.
+// input reads lines from a user on request.
 type input struct {
 	lines      chan string
 	show       func(prompt string)
 	interrupts <-chan struct{}
 }
 
-// newInput begins to read; the reader ends with its source. show writes a prompt.
+// newInput returns a new input. Its goroutine ends with the reader.
 func newInput(from io.Reader, show func(prompt string), interrupts <-chan struct{}) *input {
 	in := &input{lines: make(chan string), show: show, interrupts: interrupts}
 	go func() {
 		defer close(in.lines)
-
 		scanner := bufio.NewScanner(from)
 		scanner.Buffer(make([]byte, 64<<10), maxLine)
-
 		for scanner.Scan() {
 			in.lines <- strings.TrimSpace(strings.ToValidUTF8(scanner.Text(), ""))
 		}
 	}()
-
 	return in
 }
 
 var errEnd = errors.New("end of input")
 
-// line implements lines.
+// line shows a prompt and returns the next line. It returns errEnd at the end of the input
+// and errLeft after an interrupt.
 func (in *input) line(ctx context.Context, prompt string) (string, error) {
 	in.show(prompt)
 
 	select {
-	case text, more := <-in.lines:
-		if !more {
+	case text, ok := <-in.lines:
+		if !ok {
 			return "", errEnd
 		}
 

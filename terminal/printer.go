@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// Style says what the screen can do.
+// Style describes the screen.
 type Style struct {
-	Color bool // colours may be used
-	Live  bool // a line can be written over: a terminal, and no file
+	Color bool
+	Live  bool // out is a terminal, which notes share
 	Width int  // characters of a line; 0: 100
 }
 
-// printer shows the events of a chat. What the agent says and does goes to out;
-// what this program has to say goes to notes. It is safe for concurrent use.
+// printer shows the events of a chat. It writes the agent's output to out and its own
+// messages to notes. It is safe for concurrent use.
 type printer struct {
 	mu    sync.Mutex
 	style Style
@@ -24,40 +24,36 @@ type printer struct {
 	notes io.Writer
 
 	kind    blockKind
-	midLine bool // something stands on the current line
-	held    int  // line ends of a text that are only written when it goes on
-	status  bool // the current line holds a status to be written over
+	midLine bool // the current line has text
+	breaks  int  // line breaks of a text, written when the text continues
 
-	turns map[string]*shownTurn
-	calls map[string]*shownCall
-	order []string // ids of the calls that run, oldest first
-	at    string   // the call whose output was written last
+	turns  map[string]*shownTurn
+	calls  map[string]*shownCall
+	headed string // the call of the last line
 }
 
-// blockKind is what stands on the screen last.
+// blockKind is the kind of the last output.
 type blockKind int
 
 const (
-	nothing blockKind = iota
+	noBlock blockKind = iota
 	textBlock
 	thinkingBlock
 	toolBlock
 )
 
-// shownTurn is an assistant's turn that is being shown.
+// shownTurn is an assistant's turn in progress.
 type shownTurn struct {
-	parent string // the fork that owns it; empty: the main agent
-	clean  map[string]*cleaner
+	parent  string // the sub-agent's call that owns it; empty: the main agent
+	cleaner map[string]*cleaner
 }
 
 func newPrinter(out, notes io.Writer, style Style) *printer {
 	if style.Width <= 0 {
 		style.Width = 100
 	}
-
 	return &printer{
-		style: style, out: bufio.NewWriter(out), notes: notes,
-		turns: map[string]*shownTurn{}, calls: map[string]*shownCall{},
+		style: style, out: bufio.NewWriter(out), notes: notes, turns: map[string]*shownTurn{}, calls: map[string]*shownCall{},
 	}
 }
 
@@ -71,27 +67,24 @@ const (
 )
 
 func (p *printer) paint(code, text string) string {
-	if !p.style.Color || text == "" {
+	if !p.style.Color || code == "" || text == "" {
 		return text
 	}
-
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// event shows one event of the chat.
+// event shows an event of the chat.
 func (p *printer) event(e *Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.clearStatus()
-
 	switch e.Name {
 	case eventChatStart:
 		if e.Resumed {
-			p.note(dim, "the service was restarted; the chat goes on")
+			p.note(dim, "the service was restarted; the chat continues")
 		}
 	case eventTurnStart:
-		p.startTurn(e)
+		p.turns[e.TurnID] = &shownTurn{parent: e.ParentCall, cleaner: map[string]*cleaner{}}
 	case eventTurnPatch:
 		p.patch(e)
 	case eventTurnEnd:
@@ -99,38 +92,28 @@ func (p *printer) event(e *Event) {
 	case eventCompacted:
 		p.note(dim, "the history was compacted")
 	case eventUpdated:
-		if why := patience[e.WaitingReason]; why != "" {
-			p.note(dim, why)
+		if text := waitingTexts[e.WaitingReason]; text != "" {
+			p.note(dim, text)
 		}
 	case eventChatEnd:
 		p.endChat(e)
 	}
 
-	p.showStatus()
-	_ = p.out.Flush() // a screen that is gone ends the program by its signal
+	_ = p.out.Flush() // a closed terminal ends the program by its signal
 }
 
-// patience explains the waiting reasons that a user cannot see otherwise.
-var patience = map[string]string{
+// waitingTexts describe the waiting reasons that the user cannot see otherwise.
+var waitingTexts = map[string]string{
 	"rate_limit":     "waiting: the model server limits the rate",
-	"slot":           "waiting for a free place",
+	"slot":           "waiting for a free slot",
 	"worker_missing": "waiting: no worker is running",
-	"budget":         "waiting: the budget is used up",
-}
-
-func (p *printer) startTurn(e *Event) {
-	turn := &shownTurn{clean: map[string]*cleaner{}}
-	if e.ParentCall != nil {
-		turn.parent = *e.ParentCall
-	}
-
-	p.turns[e.TurnID] = turn
+	"budget":         "waiting: the budget is exhausted",
 }
 
 func (p *printer) patch(e *Event) {
 	turn := p.turns[e.TurnID]
-	if turn == nil { // joined in the middle
-		turn = &shownTurn{clean: map[string]*cleaner{}}
+	if turn == nil { // its start was before the first event
+		turn = &shownTurn{cleaner: map[string]*cleaner{}}
 		p.turns[e.TurnID] = turn
 	}
 
@@ -143,35 +126,34 @@ func (p *printer) patch(e *Event) {
 		if e.ToolCall != nil {
 			p.addCall(turn, e.ToolCall)
 		}
-	case "tool_progress":
-		p.progress(e)
 	case "tool_result":
 		p.finishCall(e)
 	case "retry":
-		p.note(dim, "the model is asked again: "+oneLine(e.Reason, 200))
+		p.note(dim, "retrying the model call: "+oneLine(e.Reason, 200))
 	}
 }
 
-// say writes what the agent says or thinks.
+// say writes the agent's text or thinking.
 func (p *printer) say(turn *shownTurn, e *Event) {
 	kind := textBlock
 	if e.BlockType == "thinking" {
 		kind = thinkingBlock
 	}
 
-	c := turn.clean[e.BlockType]
+	c := turn.cleaner[e.BlockType]
 	if c == nil {
 		c = &cleaner{}
-		turn.clean[e.BlockType] = c
+		turn.cleaner[e.BlockType] = c
 	}
 
 	text := c.clean(e.TextDelta)
+
 	if p.kind != kind {
 		if text = strings.TrimLeft(text, "\n"); text == "" {
 			return
 		}
 
-		p.begin(kind)
+		p.startBlock(kind)
 
 		if kind == thinkingBlock && !p.style.Color {
 			text = "thinking: " + text
@@ -180,62 +162,59 @@ func (p *printer) say(turn *shownTurn, e *Event) {
 
 	body := strings.TrimRight(text, "\n")
 	if body == "" {
-		p.held += len(text)
+		p.breaks += len(text)
 		return
 	}
 
-	before := strings.Repeat("\n", p.held)
-	p.held = len(text) - len(body)
+	p.write(strings.Repeat("\n", p.breaks))
 
-	p.midLine = true
 	if kind == thinkingBlock {
-		body = p.paint(dim, body)
+		p.write(p.paint(dim, body))
+	} else {
+		p.write(body)
 	}
 
-	p.write(before + body)
+	p.breaks, p.midLine = len(text)-len(body), true
 }
 
-// begin makes room for something of another kind: talk stands apart by a line.
-func (p *printer) begin(kind blockKind) {
+// startBlock separates blocks of different kinds by an empty line.
+func (p *printer) startBlock(kind blockKind) {
 	p.breakLine()
-
-	if p.kind != nothing && p.kind != kind {
+	if p.kind != noBlock && p.kind != kind {
 		p.write("\n")
 	}
-
-	p.kind = kind
+	p.kind, p.headed = kind, ""
 }
 
 func (p *printer) write(text string) { _, _ = p.out.WriteString(text) }
 
-// breakLine ends the current line, if there is something on it.
+func (p *printer) line(text string) { p.write(text + "\n") }
+
+// breakLine ends the current line if it has text.
 func (p *printer) breakLine() {
-	p.held = 0
+	p.breaks = 0
 	if p.midLine {
 		p.write("\n")
 		p.midLine = false
 	}
 }
 
-// note writes a line of this program's own. On a terminal it needs a line of the
-// screen; in a file or a pipe, what the agent says stays as it was said.
+// note writes a message of this program. On a terminal it starts a new line; in a file or a
+// pipe the agent's output stays unchanged.
 func (p *printer) note(color, text string) {
 	if p.style.Live {
 		p.breakLine()
 	}
-
+	p.headed = ""
 	_ = p.out.Flush()
 	fmt.Fprintln(p.notes, p.paint(color, text))
 }
 
-// notify is note for callers outside of event.
+// notify is note for callers that do not hold the mutex.
 func (p *printer) notify(color, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	p.clearStatus()
 	p.note(color, text)
-	p.showStatus()
 	_ = p.out.Flush()
 }
 
@@ -243,11 +222,9 @@ func (p *printer) notify(color, text string) {
 func (p *printer) ask(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	p.clearStatus()
 	p.breakLine()
 	p.write(text)
-	p.kind, p.midLine = nothing, false
+	p.kind = noBlock
 	_ = p.out.Flush()
 }
 
@@ -255,28 +232,25 @@ func (p *printer) endTurn(e *Event) {
 	turn := p.turns[e.TurnID]
 	delete(p.turns, e.TurnID)
 
-	if turn != nil && turn.parent != "" {
+	if turn != nil && turn.parent != "" || e.Status != "failed" && e.Status != "interrupted" {
 		return
 	}
 
-	switch e.Status {
-	case "failed":
+	p.breakLine()
+
+	if e.Status == "failed" {
 		reason := oneLine(e.FailureReason, 300)
 		if reason == "" {
-			reason = "no reason was given"
+			reason = "unknown reason"
 		}
 
-		p.breakLine()
-		p.note(yellow, "the model's answer broke off: "+reason)
-		p.kind = nothing
-	case "interrupted":
-		p.breakLine()
+		p.note(yellow, "the model's answer failed: "+reason)
+		p.kind = noBlock
 	}
 }
 
-// endChat shows how the chat ended, and forgets it.
+// endChat shows the end of the chat and resets the state.
 func (p *printer) endChat(e *Event) {
-	p.order, p.at = nil, ""
 	clear(p.calls)
 	clear(p.turns)
 	p.breakLine()
@@ -285,29 +259,25 @@ func (p *printer) endChat(e *Event) {
 		return
 	}
 
-	facts := fmt.Sprintf(
-		"%s · %s · %d tokens in, %d out · %s", e.Status, steps(e.Steps), e.Usage.Input, e.Usage.Output, duration(e.DurationMS),
-	)
-
-	if p.kind != nothing {
+	if p.kind != noBlock {
 		_ = p.out.Flush()
 		fmt.Fprintln(p.notes)
 	}
 
-	p.kind = nothing
+	p.kind = noBlock
+
 	if e.Status == "failed" {
 		p.note(red, "✗ "+failureText(e))
 	}
 
-	p.note(dim, facts)
-}
-
-func steps(n int) string {
-	if n == 1 {
-		return "1 step"
+	steps := "1 step"
+	if e.Steps != 1 {
+		steps = fmt.Sprintf("%d steps", e.Steps)
 	}
 
-	return fmt.Sprintf("%d steps", n)
+	p.note(dim, fmt.Sprintf(
+		"%s · %s · %d tokens in, %d out · %s", e.Status, steps, e.Usage.Input, e.Usage.Output, duration(e.DurationMS),
+	))
 }
 
 func failureText(e *Event) string {
@@ -315,10 +285,8 @@ func failureText(e *Event) string {
 	if e.FinishReason != "failed" && e.FinishReason != "" {
 		text += " (" + oneLine(e.FinishReason, 60) + ")"
 	}
-
-	if why := e.failure(); why != "" {
-		text += ": " + oneLine(why, 1000)
+	if reason := e.failure(); reason != "" {
+		text += ": " + oneLine(reason, 1000)
 	}
-
 	return text
 }

@@ -61,7 +61,7 @@ func TestPrinter_matchesGoldenFiles(t *testing.T) {
 	}
 }
 
-// Whatever a model or a tool says, nothing of it gives orders to the terminal.
+// Output of models and tools must not control the terminal.
 func TestPrinter_removesControlSequences(t *testing.T) {
 	got := show(t, "hostile", Style{Width: 72})
 	require.NotContains(t, got, "\x1b")
@@ -125,14 +125,14 @@ func TestQuestion_parse(t *testing.T) {
 		{colours, " 2 ", []int{1}, "", ""},
 		{colours, "blue", []int{0}, "", ""},
 		{colours, "3", []int{2}, "", ""}, // a label that is a number
-		{colours, "4", nil, "", "there is no option 4"},
-		{colours, "0", nil, "", "there is no option 0"},
+		{colours, "4", nil, "", "option must be 1 to 3"},
+		{colours, "0", nil, "", "option must be 1 to 3"},
 		{colours, "=4", nil, "4", ""},
 		{colours, "1,2", nil, "", "only one option"},
 		{colours, "neither of them", nil, "neither of them", ""},
 		{colours, "2 of them", nil, "2 of them", ""},
-		{colours, "", nil, "", "an answer is needed"},
-		{colours, "=", nil, "", "an answer is needed"},
+		{colours, "", nil, "", "an answer is required"},
+		{colours, "=", nil, "", "an answer is required"},
 		{colours, ",", nil, ",", ""},
 		{several, "1, 2 1", []int{0, 1}, "", ""},
 		{several, "1;2", []int{0, 1}, "", ""},
@@ -153,7 +153,7 @@ func TestQuestion_parse(t *testing.T) {
 func TestFindKey_onlyForLoopback(t *testing.T) {
 	dir := t.TempDir()
 	_, err := FindKey("", dir, "http://127.0.0.1:8020")
-	require.ErrorContains(t, err, "there is no key in")
+	require.ErrorContains(t, err, "bootstrap-key does not exist")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bootstrap-key"), []byte("el_first\n"), 0o600))
 
 	for _, base := range []string{"http://127.0.0.1:8020", "http://localhost", "http://[::1]:1"} {
@@ -164,7 +164,7 @@ func TestFindKey_onlyForLoopback(t *testing.T) {
 
 	for _, base := range []string{"http://example.com", "http://10.0.0.1:8020", "http://127.0.0.1.example.com", "::"} {
 		_, err := FindKey("", dir, base)
-		require.ErrorContains(t, err, "not sent to another one", base)
+		require.ErrorContains(t, err, "not sent to another machine", base)
 	}
 
 	key, err := FindKey("el_given", dir, "http://example.com")

@@ -51,7 +51,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// buildBinary gives the program under test.
+// buildBinary returns the path of the program under test.
 func buildBinary(t *testing.T) string {
 	if binary := os.Getenv("EVERLOOP_BIN"); binary != "" {
 		return binary
@@ -163,7 +163,7 @@ func TestProgram_chatAgainstService(t *testing.T) {
 	require.Contains(t, notes, "is `make run` running?")
 	code, _, notes = p.chat("hello")
 	require.Equal(t, 4, code)
-	require.Contains(t, notes, "give an API key")
+	require.Contains(t, notes, "API key is required")
 
 	p.start()
 	t.Cleanup(func() { p.kill() })

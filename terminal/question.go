@@ -1,13 +1,14 @@
 package terminal
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// render writes a question with numbered options.
+// render returns a question with numbered options.
 func (q Question) render(p *printer) string {
 	var out strings.Builder
 
@@ -36,29 +37,29 @@ func (q Question) render(p *printer) string {
 	return out.String()
 }
 
-// prompt says what may be typed.
+// prompt describes the valid input.
 func (q Question) prompt() string {
 	switch {
 	case len(q.Options) == 0:
 		return "  your answer > "
 	case q.MultiSelect:
-		return "  numbers (as 1,3) or your own words > "
+		return "  numbers such as 1,3 or your own words > "
 	default:
 		return "  a number or your own words > "
 	}
 }
 
-// parse understands what was typed: numbers or labels of options, or else free
-// text. A text after "=" is always taken unchanged.
+// parse parses typed text: numbers or labels of options, or else free text. Text after "="
+// is always free text.
 func (q Question) parse(typed string) (options []int, custom string, err error) {
 	typed = strings.TrimSpace(typed)
 	if typed == "" {
-		return nil, "", fmt.Errorf("an answer is needed")
+		return nil, "", errors.New("an answer is required")
 	}
 
 	if text, literal := strings.CutPrefix(typed, "="); literal {
 		if text = strings.TrimSpace(text); text == "" {
-			return nil, "", fmt.Errorf("an answer is needed after =")
+			return nil, "", errors.New("an answer is required after =")
 		}
 
 		return nil, text, nil
@@ -81,7 +82,7 @@ func (q Question) parse(typed string) (options []int, custom string, err error) 
 		}
 
 		if n < 1 || n > len(q.Options) {
-			return nil, "", fmt.Errorf("there is no option %d: choose from 1 to %d, or write =%s for the text", n, len(q.Options), typed)
+			return nil, "", fmt.Errorf("option must be 1 to %d; type =%s for the text", len(q.Options), typed)
 		}
 
 		if !slices.Contains(options, n-1) {
@@ -93,13 +94,13 @@ func (q Question) parse(typed string) (options []int, custom string, err error) 
 	case len(options) == 0:
 		return nil, typed, nil
 	case len(options) > 1 && !q.MultiSelect:
-		return nil, "", fmt.Errorf("only one option can be chosen")
+		return nil, "", errors.New("only one option can be selected")
 	}
 
 	return options, "", nil
 }
 
-// put enters an answer to the n-th question, from 0.
+// put sets the answer to the n-th question, from 0.
 func (a *Answer) put(n int, options []int, custom string) {
 	key := strconv.Itoa(n)
 

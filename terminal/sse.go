@@ -14,78 +14,72 @@ import (
 )
 
 const (
-	// silence is how long a stream may say nothing, not even a comment, before it
-	// counts as lost. The service sends a comment every 15 s.
-	silence     = time.Minute
-	maxEventLen = 64 << 20
+	// maxSilence is how long a stream can be silent before it counts as lost. The service
+	// sends a comment every 15 s.
+	maxSilence = time.Minute
+	maxEvent   = 64 << 20 // bytes
 )
 
-// stream is one open connection to a session's events.
+var errIdle = errors.New("stream idle timeout")
+
+// stream is an open connection to a session's events.
 type stream struct {
 	body   io.ReadCloser
 	lines  *bufio.Reader
-	alive  *time.Timer
+	idle   *time.Timer
 	cancel context.CancelFunc
 }
 
-// open starts to follow a session; when it returns, nothing that happens from now
-// on is missed. after gives first the kept events after that one; nil gives only
-// what is new. ctx is for the opening only; the stream lives until it is closed.
-func (c *Client) open(ctx context.Context, session string, after *uint64) (*stream, error) {
+// open opens a stream of a session's events: no later event is missed. With after, the stored
+// events after that position come first. ctx bounds the opening only.
+func (c *Client) open(ctx context.Context, session string, after *uint64) (s *stream, err error) {
 	path := sessionPath(session, "/events")
 	if after != nil {
 		path += fmt.Sprintf("?after_seq=%d", *after)
 	}
 
-	opening := ctx
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	streamCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { cancel(context.Canceled) })()
 
-	defer context.AfterFunc(opening, func() { cancel(context.Canceled) })()
+	idle := time.AfterFunc(maxSilence, func() { cancel(errIdle) })
+	end := func() { idle.Stop(); cancel(context.Canceled) }
 
-	alive := time.AfterFunc(silence, func() { cancel(errSilent) })
-	end := func() { alive.Stop(); cancel(context.Canceled) }
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	req, err := http.NewRequestWithContext(streamCtx, http.MethodGet, c.base+path, nil)
 	if err != nil {
-		end()
 		return nil, err
 	}
 
-	req.Header.Set("Authorization", "Bearer "+c.key)
 	req.Header.Set("Accept", "text/event-stream")
 
 	res, err := c.do(req)
 	if err != nil {
-		end()
 		return nil, err
 	}
 
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
 		res.Body.Close()
-		end()
-
-		return nil, &Problem{Status: res.StatusCode, Detail: c.base + " answers, but not with events"}
+		return nil, &Problem{Status: res.StatusCode, Detail: c.base + " did not return an event stream"}
 	}
 
-	return &stream{body: res.Body, lines: bufio.NewReaderSize(res.Body, 64<<10), alive: alive, cancel: end}, nil
+	return &stream{body: res.Body, lines: bufio.NewReaderSize(res.Body, 64<<10), idle: idle, cancel: end}, nil
 }
-
-var errSilent = errors.New("the stream fell silent")
 
 func (s *stream) close() {
 	s.cancel()
 	s.body.Close()
 }
 
-// next reads one event. Any error, the end of ctx too, means that the connection
-// is of no more use.
-func (s *stream) next(ctx context.Context) (Event, error) {
+// next reads one event. The stream is unusable after any error, including the end of ctx.
+func (s *stream) next(ctx context.Context) (event Event, err error) {
 	defer context.AfterFunc(ctx, s.cancel)()
 
-	var (
-		name string
-		data []byte
-	)
+	var data []byte
 
 	for {
 		line, err := s.line()
@@ -93,19 +87,16 @@ func (s *stream) next(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 
-		s.alive.Reset(silence)
+		s.idle.Reset(maxSilence)
 
 		if len(line) == 0 {
-			if name == "" && len(data) == 0 {
+			if event.Name == "" && len(data) == 0 {
 				continue // the end of a comment
 			}
 
-			event := Event{}
 			if err := json.Unmarshal(data, &event); err != nil {
-				return Event{}, fmt.Errorf("an event cannot be read: %w", err)
+				return Event{}, fmt.Errorf("invalid event: %w", err)
 			}
-
-			event.Name = name
 
 			return event, nil
 		}
@@ -115,7 +106,7 @@ func (s *stream) next(ctx context.Context) (Event, error) {
 
 		switch string(field) {
 		case "event":
-			name = string(value)
+			event.Name = string(value)
 		case "data":
 			if len(data) > 0 {
 				data = append(data, '\n')
@@ -126,24 +117,19 @@ func (s *stream) next(ctx context.Context) (Event, error) {
 	}
 }
 
-// line reads a line without its end; a longer one than an event can be is a fault.
-func (s *stream) line() ([]byte, error) {
-	var whole []byte
-
+// line reads a line without its line break.
+func (s *stream) line() (line []byte, err error) {
 	for {
 		part, err := s.lines.ReadSlice('\n')
+		line = append(line, part...)
 
-		whole = append(whole, part...)
-		if err == nil {
-			return bytes.TrimRight(whole, "\r\n"), nil
-		}
-
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err // an event that was cut off does not count
-		}
-
-		if len(whole) > maxEventLen {
-			return nil, errors.New("an event is too large")
+		switch {
+		case err == nil:
+			return bytes.TrimRight(line, "\r\n"), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err // a partial event does not count
+		case len(line) > maxEvent:
+			return nil, errors.New("event is too large")
 		}
 	}
 }

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// mainArguments are the names of arguments that say in a line what a call does; the
-// first that is present counts. Tools of the service share these names, so that a new
-// one needs no entry here.
+// mainArguments are the arguments that describe a call, in order of preference. The service's
+// tools share these names, so a new tool needs no entry.
 var mainArguments = []string{
 	"subject", "task_id", "title", "description", "command", "file_path", "pattern", "url", "action", "query", "name", "message",
 	"prompt",
 }
 
-// summarize says in one line what a call does. Arguments of tool servers, and those
-// without a main argument, are shown as they are.
+// summarize describes a call. It returns all arguments for calls of tool servers and for calls
+// without a main argument.
 func summarize(call *toolCall) string {
 	var arguments map[string]any
 	if json.Unmarshal([]byte(call.Arguments), &arguments) != nil {
@@ -53,11 +52,10 @@ func planSteps(call *toolCall) []planStep {
 	if call.Tool != "SubmitPlan" || json.Unmarshal([]byte(call.Arguments), &plan) != nil {
 		return nil
 	}
-
 	return plan.Steps
 }
 
-// duration is written as people say it.
+// duration formats milliseconds.
 func duration(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {

@@ -8,40 +8,28 @@ import (
 	"fmt"
 )
 
-// watch shows the chat to its end, questions included.
+// watch shows the chat to its end and asks its questions.
 func (c *conversation) watch(ctx context.Context, queued bool) error {
 	for {
-		end, err := c.toEnd(ctx, queued)
+		end, err := c.showChat(ctx, queued)
 		if err != nil {
 			return err
 		}
 
-		queued = false
-
 		if end.FinishReason != "awaiting_answer" {
-			return c.ended(end)
+			return c.finish(end)
 		}
 
-		goesOn, err := c.answerAll(ctx)
-		if err != nil || !goesOn {
+		if resumed, err := c.answerAll(ctx); err != nil || !resumed {
 			return err
 		}
+
+		queued = false
 	}
 }
 
-// continueWith answers the questions that a session waits for, and shows how the
-// chat goes on.
-func (c *conversation) continueWith(ctx context.Context) error {
-	goesOn, err := c.answerAll(ctx)
-	if err != nil || !goesOn {
-		return err
-	}
-
-	return c.watch(ctx, false)
-}
-
-// ended takes the end of the chat for that of the command.
-func (c *conversation) ended(end Event) error {
+// finish sets the exit code and prints the result of a headless chat.
+func (c *conversation) finish(end Event) error {
 	c.code = ExitCompleted
 
 	switch end.Status {
@@ -65,13 +53,11 @@ func (c *conversation) ended(end Event) error {
 	return c.printResult(end)
 }
 
-// printResult writes the result of a headless chat: text as it is, values as JSON.
+// printResult prints the result of a headless chat: text as it is, values as JSON.
 func (c *conversation) printResult(end Event) error {
-	var result struct {
-		Output json.RawMessage `json:"output"`
-	}
+	var result struct{ Output json.RawMessage }
 	if json.Unmarshal(end.Result, &result) != nil || len(result.Output) == 0 {
-		return nil // a chat that did not complete has none
+		return nil // the chat did not complete
 	}
 
 	var text string
@@ -90,9 +76,8 @@ func (c *conversation) printResult(end Event) error {
 	return err
 }
 
-// toEnd shows events until the chat's end. The first interrupt stops the chat, the
-// second one leaves; a message that is still queued is only left.
-func (c *conversation) toEnd(ctx context.Context, queued bool) (Event, error) {
+// showChat shows events until the end of the chat, which it returns.
+func (c *conversation) showChat(ctx context.Context, queued bool) (Event, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -129,8 +114,9 @@ func (c *conversation) toEnd(ctx context.Context, queued bool) (Event, error) {
 	}
 }
 
-// handleInterrupts turns interrupts into a stop, then into leaving.
-func (c *conversation) handleInterrupts(ctx context.Context, leave context.CancelCauseFunc, started <-chan struct{}) {
+// handleInterrupts stops the chat at the first interrupt and exits at the second. A queued
+// message stays in the queue.
+func (c *conversation) handleInterrupts(ctx context.Context, exit context.CancelCauseFunc, started <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 		return
@@ -140,68 +126,60 @@ func (c *conversation) handleInterrupts(ctx context.Context, leave context.Cance
 	select {
 	case <-started:
 	default:
-		leave(&Fault{Code: ExitLeft, Message: "left: the message stays in the queue"})
+		exit(&Fault{Code: ExitLeft, Message: "exited: the message stays in the queue"})
 		return
 	}
 
-	c.printer.notify(yellow, "stopping the chat … (Ctrl-C again leaves it)")
+	c.printer.notify(yellow, "stopping the chat … (Ctrl-C again exits)")
+
 	go func() {
-		err := c.again(ctx, func(ctx context.Context) error {
-			_, err := c.client.Stop(ctx, c.session)
-			return err
-		})
+		err := c.retry(ctx, func(ctx context.Context) error { return c.client.Stop(ctx, c.session) })
 		if err != nil && ctx.Err() == nil {
-			leave(fmt.Errorf("the chat could not be stopped: %w", err))
+			exit(fmt.Errorf("failed to stop the chat: %w", err))
 		}
 	}()
 
 	select {
 	case <-ctx.Done():
 	case <-c.Interrupts:
-		leave(errLeft)
+		exit(errLeft)
 	}
 }
 
-// answerAll answers every open question. It reports whether the chat goes on.
-func (c *conversation) answerAll(ctx context.Context) (goesOn bool, err error) {
-	c.rest()
+// answerAll answers every open question. It reports whether the chat continues.
+func (c *conversation) answerAll(ctx context.Context) (resumed bool, err error) {
+	c.disconnect()
 
-	var asked []Asked
+	var open []Asked
 
 	err = c.attempt(ctx, func(ctx context.Context) (err error) {
-		asked, err = c.client.Pending(ctx, c.session)
+		open, err = c.client.Pending(ctx, c.session)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
 
-	if len(asked) == 0 {
-		return c.answeredElsewhere(ctx)
-	}
-
-	counted := false
-
-	for _, call := range asked {
+	for _, call := range open {
 		resolved, err := c.answer(ctx, call)
 		if err != nil {
 			return false, err
 		}
 
-		counted = counted || resolved
+		resumed = resumed || resolved
 	}
 
-	if !counted {
-		return c.answeredElsewhere(ctx)
+	if resumed {
+		return true, nil
 	}
 
-	return true, nil
+	return c.answeredElsewhere(ctx)
 }
 
-// answeredElsewhere finds out what became of a chat whose questions another client
-// resolved. It goes on only if it runs itself: its end comes then. It may have ended
-// before the stream began, and the session run the next chat of its queue.
-func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err error) {
+// answeredElsewhere handles a chat whose questions another client resolved. The chat continues
+// only if it runs; it may have ended before the stream started, with the next chat of the
+// queue running.
+func (c *conversation) answeredElsewhere(ctx context.Context) (resumed bool, err error) {
 	session, err := c.client.Session(ctx, c.session)
 	if err != nil {
 		return false, err
@@ -211,13 +189,20 @@ func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err 
 
 	if end := session.LastEnd; end != nil && end.ChatID == c.chat {
 		if end.FinishReason != "awaiting_answer" {
-			return false, c.endedElsewhere(*end)
+			end.Name = eventChatEnd
+
+			if !c.Headless {
+				c.printer.notify(dim, "the question was resolved elsewhere, and the chat has ended")
+				c.printer.event(end)
+			}
+
+			return false, c.finish(*end)
 		}
 
 		if running {
 			return true, nil
 		}
-	} else if running { // a chat that was taken off the queue has ended since
+	} else if running { // a queued chat was cancelled after this one paused
 		newest, err := c.client.lastChat(ctx, c.session)
 		if err != nil || newest == c.chat {
 			return err == nil, err
@@ -229,20 +214,8 @@ func (c *conversation) answeredElsewhere(ctx context.Context) (goesOn bool, err 
 	return false, nil
 }
 
-// endedElsewhere shows the end of a chat of which nothing else came.
-func (c *conversation) endedElsewhere(end Event) error {
-	end.Name = eventChatEnd
-
-	if !c.Headless {
-		c.printer.notify(dim, "the question was resolved elsewhere, and the chat has ended")
-		c.printer.event(&end)
-	}
-
-	return c.ended(end)
-}
-
-// answer asks for the answers to one call until the service takes them. It reports
-// whether they are the ones that count.
+// answer asks for the answers to one call until the service accepts them. It reports whether
+// they resolved the question.
 func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, err error) {
 	for {
 		scripted := len(c.Answers) > 0
@@ -266,8 +239,8 @@ func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, e
 
 			return err
 		})
-		if p, refused := errors.AsType[*Problem](err); refused && p.Code == "invalid_answer" && !scripted {
-			c.printer.notify(red, reason(err))
+		if p, ok := errors.AsType[*Problem](err); ok && p.Code == "invalid_answer" && !scripted {
+			c.printer.notify(red, errorText(err))
 			continue
 		}
 
@@ -279,32 +252,29 @@ func (c *conversation) answer(ctx context.Context, call Asked) (resolved bool, e
 			c.chat = accepted.ChatID
 		}
 
-		c.follow.anchor = func(e *Event) bool {
-			return e.Name == eventResolved && e.QuestionID == accepted.QuestionID
-		}
-		// An answer that was sent again may have lost to its own first copy.
+		c.follow.anchor = func(e *Event) bool { return e.Name == eventResolved && e.QuestionID == accepted.QuestionID }
+
+		// A retried answer can lose to its own first copy.
 		if resolved = accepted.Resolved || tries > 1; !resolved {
-			c.printer.notify(dim, "this question had been resolved already")
+			c.printer.notify(dim, "the question was already resolved")
 		}
 
 		return resolved, nil
 	}
 }
 
-// collect gets an answer to each question of a call.
+// collect returns an answer to each question of a call.
 func (c *conversation) collect(ctx context.Context, call Asked) (Answer, error) {
 	answer := Answer{ToolCallID: call.ToolCallID}
+
 	for i, question := range call.Questions {
 		if len(c.Answers) > 0 {
 			options, custom, err := question.parse(c.Answers[0])
 			if err != nil {
-				return answer, &Fault{
-					Code: ExitTrouble, Message: fmt.Sprintf("--answer %d of %q: %s", i+1, oneLine(question.Question, 60), err),
-				}
+				return answer, usageError(fmt.Sprintf("--answer %d of %q: %s", i+1, oneLine(question.Question, 60), err))
 			}
 
 			c.Answers = c.Answers[1:]
-
 			answer.put(i, options, custom)
 
 			continue
@@ -320,27 +290,33 @@ func (c *conversation) collect(ctx context.Context, call Asked) (Answer, error) 
 			return answer, errQuestion
 		}
 
-		for {
-			typed, err := c.input.line(ctx, question.prompt())
-			if errors.Is(err, errEnd) || errors.Is(err, errLeft) {
-				return answer, &Fault{Code: ExitQuestion, Message: "left: the question stays open"}
-			}
-
-			if err != nil {
-				return answer, err
-			}
-
-			options, custom, err := question.parse(typed)
-			if err != nil {
-				c.printer.notify(yellow, "  "+err.Error())
-				continue
-			}
-
-			answer.put(i, options, custom)
-
-			break
+		options, custom, err := c.askUser(ctx, question)
+		if err != nil {
+			return answer, err
 		}
+
+		answer.put(i, options, custom)
 	}
 
 	return answer, nil
+}
+
+// askUser prompts until the user types a valid answer.
+func (c *conversation) askUser(ctx context.Context, question Question) (options []int, custom string, err error) {
+	for {
+		typed, err := c.input.line(ctx, question.prompt())
+		if errors.Is(err, errEnd) || errors.Is(err, errLeft) {
+			return nil, "", &Fault{Code: ExitQuestion, Message: "exited: the question stays open"}
+		}
+
+		if err != nil {
+			return nil, "", err
+		}
+
+		if options, custom, err = question.parse(typed); err == nil {
+			return options, custom, nil
+		}
+
+		c.printer.notify(yellow, "  "+err.Error())
+	}
 }

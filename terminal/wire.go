@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Session is what the client needs of a session's summary.
+// Session contains the fields of a session's summary that matter here.
 type Session struct {
-	ID            string          `json:"id"`
-	Intent        string          `json:"intent"`
-	Status        string          `json:"status"`
-	WaitingReason string          `json:"waiting_reason"`
-	UpdatedAt     time.Time       `json:"updated_at"`
-	ReplayState   json.RawMessage `json:"replay_state"`
-	LastEnd       *Event          `json:"last_end"` // how its last chat ended; nil: none has, or it is a summary
+	ID          string          `json:"id"`
+	Intent      string          `json:"intent"`
+	Status      string          `json:"status"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	ReplayState json.RawMessage `json:"replay_state"`
+	LastEnd     *Event          `json:"last_end"` // chat:end of its last chat; nil if none ended, or in a list
 }
 
 // Send is the body of POST /api/sessions/{id}/chat for a message.
@@ -26,21 +25,21 @@ type Send struct {
 	ClientMessageID string          `json:"client_message_id"`
 }
 
-// Answer is the `askuser_answer` of a chat:send: for every question, by its
-// number from "0", either options or free text.
+// Answer is the `askuser_answer` of a chat:send. It contains options or free text for every
+// question, by its number from "0".
 type Answer struct {
 	ToolCallID string            `json:"tool_call_id"`
 	Selections map[string][]int  `json:"selections,omitempty"`
 	Custom     map[string]string `json:"custom,omitempty"`
 }
 
-// Accepted is the service's promise: the message, or the answer, is durable.
+// Accepted confirms that a message or answer is durable.
 type Accepted struct {
 	ChatID          string `json:"chat_id"`
 	TurnID          string `json:"turn_id"`
 	DeliveryApplied string `json:"delivery_applied"`
-	Position        int    `json:"position"` // place in the queue; 0: not queued
-	Resolved        bool   `json:"resolved"` // this answer is the one that counts
+	Position        int    `json:"position"` // in the queue; 0: not queued
+	Resolved        bool   `json:"resolved"` // this answer resolved the question
 	QuestionID      string `json:"question_id"`
 }
 
@@ -52,16 +51,16 @@ type Question struct {
 	MultiSelect bool     `json:"multiSelect"`
 }
 
-// Option is one choice of a question.
+// Option is an option of a question.
 type Option struct {
 	Label       string `json:"label"`
 	Description string `json:"description"`
 }
 
-// Asked is an open AskUserQuestion call with its questions.
+// Asked is an open AskUserQuestion call.
 type Asked struct {
-	ToolCallID string
-	Questions  []Question
+	ToolCallID string     `json:"-"`
+	Questions  []Question `json:"questions"`
 }
 
 // toolCall is a tool call of an event or of the messages list.
@@ -73,7 +72,7 @@ type toolCall struct {
 	Status    string `json:"status"`
 }
 
-// Event is one event of a session with the fields of all kinds that are shown.
+// Event is an event of a session, with the fields of all kinds that matter here.
 type Event struct {
 	Name string `json:"-"`
 
@@ -82,8 +81,7 @@ type Event struct {
 	ChatID  string `json:"chat_id"`
 	TurnID  string `json:"turn_id"`
 
-	Role       string  `json:"role"`
-	ParentCall *string `json:"parent_fork_tool_call_id"` // the fork that owns the turn
+	ParentCall string `json:"parent_fork_tool_call_id"` // the sub-agent's call that owns the turn
 
 	PatchType  string    `json:"patch_type"`
 	TextDelta  string    `json:"text_delta"`
@@ -104,7 +102,6 @@ type Event struct {
 	Resumed       bool   `json:"resumed"`
 	WaitingReason string `json:"waiting_reason"`
 	Reason        string `json:"reason"`
-	Attempt       int    `json:"attempt"`
 	QuestionID    string `json:"question_id"`
 }
 
@@ -120,7 +117,7 @@ type usage struct {
 	Output int64 `json:"output_tokens"`
 }
 
-// Names of the events that matter here.
+// Event names.
 const (
 	eventChatStart = "chat:start"
 	eventChatEnd   = "chat:end"
@@ -134,30 +131,25 @@ const (
 	eventError     = "session:error"
 )
 
-// text is the event's result as text: a string as it is, anything else as JSON.
+// text returns the event's result: a string as it is, other values as JSON.
 func (e *Event) text() string {
 	var s string
 	if json.Unmarshal(e.Result, &s) == nil {
 		return s
 	}
-
 	return string(e.Result)
 }
 
-// failure is why a chat failed, in words; empty when the event does not say.
+// failure returns the reason of a failed chat; empty if unknown.
 func (e *Event) failure() string {
 	var cause failure
 	if json.Unmarshal(e.Error, &cause) == nil {
 		if cause.Message != "" {
 			return cause.Message
 		}
-
 		return cause.Code
 	}
-
 	var s string
-
-	_ = json.Unmarshal(e.Error, &s) // neither form: nothing to report
-
+	_ = json.Unmarshal(e.Error, &s) // other forms have no reason
 	return s
 }

@@ -16,11 +16,11 @@ import (
 	"everloop/terminal"
 )
 
-// chatCmd talks to a running service from the terminal.
+// chatCmd sends messages to a running service and shows its answers.
 type chatCmd struct {
 	Message string `arg:"" optional:"" help:"The message; - reads it from standard input. Without one, messages are prompted for."`
 
-	URL     string `name:"url" default:"http://127.0.0.1:8020" env:"EVERLOOP_URL" help:"The service."`
+	URL     string `name:"url" default:"http://127.0.0.1:8020" env:"EVERLOOP_URL" help:"Address of the service."`
 	Key     string `env:"EVERLOOP_API_KEY" help:"API key; for a service on this machine, the first key in DATA_DIR when unset."`
 	DataDir string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory of a service on this machine."`
 
@@ -29,13 +29,12 @@ type chatCmd struct {
 	Model        string   `help:"Model of a new session; the service's default when unset."`
 	Mode         string   `enum:",planning,executing" default:"" help:"planning or executing; the session's own when unset."`
 	Headless     bool     `help:"Print only the result. Exit code: 0 completed, 1 failed, 2 interrupted, 3 waits for an answer, 4 unreachable or usage error."`
-	OutputSchema string   `type:"existingfile" placeholder:"FILE" help:"JSON Schema that the result must fit; implies --headless."`
+	OutputSchema string   `type:"existingfile" placeholder:"FILE" help:"JSON Schema that the result must match; implies --headless."`
 	Steer        bool     `help:"Join the running chat instead of waiting for its end."`
 	Answer       []string `sep:"none" placeholder:"TEXT" help:"Answer to an open question: 1; 1,3; a label or free text. Repeatable."`
 }
 
-// Run implements the command. It ends the process itself: how the chat ended is
-// the exit code, and was reported.
+// Run implements the command. It exits the process with the outcome of the chat as the code.
 func (c *chatCmd) Run() error {
 	options, err := c.options()
 	if err == nil {
@@ -75,10 +74,6 @@ func (c *chatCmd) options() (terminal.Options, error) {
 		if width, _, err := term.GetSize(output); err == nil {
 			options.Style.Width = width
 		}
-
-		if options.Interactive {
-			options.Screen = screen(input, output)
-		}
 	}
 
 	if c.Message == "-" {
@@ -88,7 +83,7 @@ func (c *chatCmd) options() (terminal.Options, error) {
 		}
 
 		if options.Message = strings.TrimSpace(string(content)); options.Message == "" {
-			return options, errors.New("standard input held no message")
+			return options, errors.New("standard input contains no message")
 		}
 	}
 
@@ -108,20 +103,7 @@ func (c *chatCmd) options() (terminal.Options, error) {
 	return options, nil
 }
 
-// screen is the terminal that the command runs in.
-func screen(input, output int) *terminal.Screen {
-	return &terminal.Screen{
-		In: os.Stdin, Out: os.Stdout,
-		Raw: func() (func(), error) {
-			before, err := term.MakeRaw(input)
-			return func() { _ = term.Restore(input, before) }, err // a terminal that is gone needs nothing
-		},
-		Size: func() (int, int, error) { return term.GetSize(output) },
-	}
-}
-
-// chatSignals separates Ctrl-C from the signals that end the command: those of
-// main end a command at the first Ctrl-C already, which here stops the chat.
+// chatSignals separates Ctrl-C, which stops the chat, from the signals that end the command.
 func chatSignals() (context.Context, <-chan struct{}) {
 	ctx, end := context.WithCancel(context.Background())
 	signals, interrupts := make(chan os.Signal, 2), make(chan struct{})

@@ -20,7 +20,7 @@ import (
 // paths take bodies.
 var paths = []string{"/v1/chat/completions", "/v1/audio/transcriptions"}
 
-// serve gives the answer of a service to a body that comes from a reader.
+// serve returns the response of a service to a body from a reader.
 func serve(handler http.Handler, path string, body io.Reader) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+path, body)
 	r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
@@ -44,8 +44,7 @@ func TestService_bodyIsBounded(t *testing.T) {
 	}
 }
 
-// The mock service asks for no key: what clients send, and do not go on sending, is bounded for all
-// of them together.
+// The mock service requires no key, so the bodies of all clients together are bounded.
 func TestService_bodiesOfAllRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 
@@ -54,13 +53,13 @@ func TestService_bodiesOfAllRequestsAreBounded(t *testing.T) {
 	handler := mock.New(mock.Config{Bodies: 4 * one}).Handler()
 
 	var (
-		begun []*io.PipeWriter
-		ended sync.WaitGroup
+		started []*io.PipeWriter
+		ended   sync.WaitGroup
 	)
 
 	for range 4 {
 		body, in := io.Pipe()
-		begun = append(begun, in)
+		started = append(started, in)
 
 		ended.Go(func() { serve(handler, paths[0], body) })
 
@@ -77,7 +76,7 @@ func TestService_bodiesOfAllRequestsAreBounded(t *testing.T) {
 		require.Equal(t, "1", refused.Header().Get("Retry-After"))
 	}
 
-	for _, in := range begun {
+	for _, in := range started {
 		require.NoError(t, in.Close())
 	}
 
@@ -120,11 +119,11 @@ func TestService_bodyThatStops_unread(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
-// formHead begins a form, whose file goes on as long as its body.
+// formHead starts a form, whose file lasts as long as its body.
 const formHead = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 
-// begin sends the head of a request and the beginning of its body of length bytes, at once:
-// the service may give it up at any moment.
+// begin sends the head of a request and the start of its body of length bytes in one write,
+// because the service can close the connection at any moment.
 func begin(t *testing.T, s *httptest.Server, path string, length int) net.Conn {
 	t.Helper()
 

@@ -19,7 +19,7 @@ import (
 	"everloop/infra/model"
 )
 
-// bed is a running service with a client of each kind.
+// bed is a running service with its clients.
 type bed struct {
 	t      *testing.T
 	url    string
@@ -77,7 +77,7 @@ func (b *bed) must(p domain.Prompt) domain.Reply {
 	return reply
 }
 
-// post sends a raw body and gives status and answer.
+// post sends a raw body and returns status and response.
 func (b *bed) post(body string) (int, string) {
 	b.t.Helper()
 	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
@@ -110,8 +110,8 @@ func (b *bed) do(method, path string, into any) int {
 	return res.StatusCode
 }
 
-// play runs a conversation to its end as an agent would, with canned tool
-// results and the given label for every question. It gives the replies.
+// play runs a conversation to its end with canned tool results and returns the replies. It
+// answers every question with the label.
 func (b *bed) play(tools []domain.ToolSpec, choice string, messages ...domain.PromptMessage) []domain.Reply {
 	b.t.Helper()
 
@@ -147,7 +147,7 @@ func (b *bed) play(tools []domain.ToolSpec, choice string, messages ...domain.Pr
 	return nil
 }
 
-// earlier gives the calls of an answer as those of a later prompt.
+// earlier converts the calls of an answer for a later prompt.
 func earlier(calls []domain.RequestedCall) (out []domain.PromptCall) {
 	for _, call := range calls {
 		out = append(out, domain.PromptCall{ID: call.ID, ServerID: call.ID, Name: call.Name, Arguments: call.Arguments})

@@ -15,7 +15,7 @@ import (
 	"everloop/domain"
 )
 
-// fault runs a script and gives the model error that it must cause.
+// fault runs a script and returns the model error that it must cause.
 func (b *bed) fault(order string) (domain.Reply, *domain.ModelError) {
 	b.t.Helper()
 	reply, err := b.stream(prompt(nil, script(order)))

@@ -56,7 +56,7 @@ func TestTranscribe(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, heard, again)
 
-	// A file that is cut within its header is no reason to fail.
+	// A file that is cut within its header does not fail.
 	rec := wav("x")
 	rec.Data = rec.Data[:30]
 	_, err = s.Transcribe(t.Context(), rec)

@@ -1,6 +1,6 @@
 // Package components checks a deployment: it requests the health of every component in
-// the order in which they start, and names the container whose log explains a failure. It
-// must not know what the components do.
+// start order, and names the container whose log explains a failure. It does not depend on
+// the functions of the components.
 package components
 
 import (
@@ -17,16 +17,16 @@ import (
 	"everloop/internal/release"
 )
 
-// Component is one part of a deployment.
+// Component is a part of a deployment.
 type Component struct {
-	Name      string // as people say it
-	Key       string // as versions are compared by
+	Name      string // for people
+	Key       string // for release.Compatible
 	Container string // in docker-compose.yml
-	Variable  string // that changes its address
-	URL       string // without a path; empty: it is left out
-	Path      string // of its health request
+	Variable  string // sets its address
+	URL       string // without a path; empty: skip the component
+	Path      string // of the health request
 	Status    bool   // the answer must be {"status": "ok"}
-	Needs     string // a path that must exist, for callers with credentials; empty: none
+	Needs     string // path that must exist, for callers with credentials; empty: none
 }
 
 // Result is the outcome of one health request.
@@ -34,36 +34,36 @@ type Result struct {
 	Name      string `json:"name"`
 	OK        bool   `json:"ok"`
 	URL       string `json:"url"`
-	Status    int    `json:"status,omitempty"`  // 0: there was no answer
-	Version   string `json:"version,omitempty"` // empty: it does not say
+	Status    int    `json:"status,omitempty"`  // 0: no response
+	Version   string `json:"version,omitempty"` // empty: unknown
 	Problem   string `json:"problem,omitempty"`
-	Container string `json:"container,omitempty"` // whose log explains the problem
+	Container string `json:"container,omitempty"` // its log explains the problem
 	Hint      string `json:"hint,omitempty"`
 	Skipped   bool   `json:"skipped,omitempty"`
 }
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 64 << 10
+// maxBody bounds a response, in bytes.
+const maxBody = 64 << 10
 
-// Check requests the health of the components, one after the other, each within the time.
-func Check(ctx context.Context, list []Component, within time.Duration) []Result {
+// Check probes the components one after the other, each with a timeout.
+func Check(ctx context.Context, list []Component, timeout time.Duration) []Result {
 	results := make([]Result, 0, len(list))
 	for _, c := range list {
-		results = append(results, Probe(ctx, c, within))
+		results = append(results, Probe(ctx, c, timeout))
 	}
 
 	return results
 }
 
-// Probe requests the health of one component.
-func Probe(ctx context.Context, c Component, within time.Duration) Result {
+// Probe requests the health of a component.
+func Probe(ctx context.Context, c Component, timeout time.Duration) Result {
 	out := Result{Name: c.Name, URL: strings.TrimRight(c.URL, "/") + c.Path}
 	if c.URL == "" {
 		out.URL, out.Skipped, out.OK = "", true, true
 		return out
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	problem := out.request(ctx, c)
@@ -79,7 +79,7 @@ func Probe(ctx context.Context, c Component, within time.Duration) Result {
 	out.Hint = fmt.Sprintf("read the log of the container %s (docker compose logs %s)", c.Container, c.Container)
 
 	if out.Status == 0 {
-		out.Hint += fmt.Sprintf(", and see that %s is its address", c.Variable)
+		out.Hint += fmt.Sprintf(", and check its address in %s", c.Variable)
 	}
 
 	return out
@@ -94,21 +94,20 @@ func (r *Result) request(ctx context.Context, c Component) error {
 	r.Status, r.Version = status, header.Get(release.Header)
 
 	if status != http.StatusOK {
-		return fmt.Errorf("has status %d", status)
+		return fmt.Errorf("returned status %d", status)
 	}
 
 	if c.Status {
 		var health struct{ Status string }
 		if json.Unmarshal(body, &health) != nil || health.Status != "ok" {
-			return errors.New(`does not answer {"status": "ok"}: another program may have its port`)
+			return errors.New(`did not return {"status": "ok"}: another program can use its port`)
 		}
 	}
 
 	return nil
 }
 
-// compatible checks the version of a component that names one, and that it has what the
-// agent needs.
+// compatible checks the reported version and the path that the agent needs.
 func (r *Result) compatible(ctx context.Context, c Component) error {
 	if r.Version != "" {
 		if err := release.Compatible(c.Key, r.Version); err != nil {
@@ -126,38 +125,38 @@ func (r *Result) compatible(ctx context.Context, c Component) error {
 	}
 
 	if status == http.StatusNotFound {
-		return fmt.Errorf("does not have GET %s, which the agent needs: upgrade it", c.Needs)
+		return fmt.Errorf("does not serve GET %s, which the agent needs: upgrade it", c.Needs)
 	}
 
 	return nil
 }
 
-// client follows no redirect: the health of another address says nothing.
+// client does not follow redirects: the target is another service.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func get(ctx context.Context, address string) (status int, header http.Header, body []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return 0, nil, nil, errors.New("the address is not valid")
+		return 0, nil, nil, errors.New("invalid address")
 	}
 
 	res, err := client.Do(r)
 	if err != nil {
 		if fault, ok := errors.AsType[*url.Error](err); ok {
-			err = fault.Err // without the address, which may hold a password
+			err = fault.Err // without the address, which can contain a password
 		}
 
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = errors.New("did not answer in time")
+			err = errors.New("timed out")
 		}
 
-		return 0, nil, nil, fmt.Errorf("cannot be reached: %w", err)
+		return 0, nil, nil, fmt.Errorf("unreachable: %w", err)
 	}
 	defer res.Body.Close()
 
-	body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	body, err = io.ReadAll(io.LimitReader(res.Body, maxBody))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("cannot be read: %w", err)
+		return 0, nil, nil, fmt.Errorf("failed to read the response: %w", err)
 	}
 
 	return res.StatusCode, res.Header, body, nil
@@ -174,7 +173,7 @@ func Failed(results []Result) bool {
 	return false
 }
 
-// WriteText writes the results for people, one component a line.
+// WriteText writes the results as text, one component a line.
 func WriteText(w io.Writer, results []Result) error {
 	var out strings.Builder
 
@@ -204,7 +203,7 @@ func WriteText(w io.Writer, results []Result) error {
 	return err
 }
 
-// WriteJSON writes the results for programs.
+// WriteJSON writes the results as JSON.
 func WriteJSON(w io.Writer, results []Result) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

@@ -58,22 +58,23 @@ func TestProbe(t *testing.T) {
 			c: components.Component{URL: server(t, "", health) + "/", Path: "/health"},
 		},
 		"another status": {
-			c: components.Component{URL: server(t, "", nil), Path: "/health"}, problem: "has status 404", hint: "docker compose logs thing",
+			c:       components.Component{URL: server(t, "", nil), Path: "/health"},
+			problem: "returned status 404", hint: "docker compose logs thing",
 		},
 		"another program": {
 			c:       components.Component{URL: server(t, "", map[string]string{"/health": "<html>"}), Path: "/health", Status: true},
-			problem: "another program may have its port", hint: "container thing",
+			problem: "another program can use its port", hint: "container thing",
 		},
 		"nothing there": {
 			c:       components.Component{URL: "http://127.0.0.1:1", Path: "/health"},
-			problem: "cannot be reached", hint: "THING_ADDR is its address",
+			problem: "unreachable", hint: "its address in THING_ADDR",
 		},
 		"too old": {
 			c:       components.Component{Key: "identity", URL: server(t, "2608.0.2", health), Path: "/health"},
 			problem: "version 2608.0.2 is too old", hint: "container thing",
 		},
 		"without what the agent needs": {
-			c: components.Component{URL: server(t, "", health), Path: "/health", Needs: "/api/pat"}, problem: "does not have GET /api/pat",
+			c: components.Component{URL: server(t, "", health), Path: "/health", Needs: "/api/pat"}, problem: "does not serve GET /api/pat",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,13 +88,13 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-func TestProbe_notInTime(t *testing.T) {
+func TestProbe_timeout(t *testing.T) {
 	t.Parallel()
 
 	left := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); close(left) }))
 	result := components.Probe(t.Context(), components.Component{URL: s.URL, Path: "/"}, 50*time.Millisecond)
-	require.Contains(t, result.Problem, "did not answer in time")
+	require.Contains(t, result.Problem, "timed out")
 	<-left
 	s.Close()
 }
