@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run carries out the command against the fake service.
+// run runs the command against the fake service.
 func (f *fake) run(o Options) (code int, out, notes string) {
 	f.t.Helper()
 	client, err := NewClient(f.server.URL, "el_right")

@@ -199,7 +199,7 @@ func (f *fake) stream(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// waitStreams waits until so many streams were opened.
+// waitStreams waits until n streams were opened.
 func (f *fake) waitStreams(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -67,8 +67,7 @@ func buildBinary(t *testing.T) string {
 	return binary
 }
 
-// freeAddrs are so many loopback addresses below the ports that outgoing connections
-// take.
+// freeAddrs returns n loopback addresses below the ports of outgoing connections.
 func freeAddrs(t *testing.T, n int) []string {
 	var found []string
 

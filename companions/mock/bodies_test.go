@@ -139,5 +139,5 @@ func begin(t *testing.T, s *httptest.Server, path string, length int) net.Conn {
 	return conn
 }
 
-// form is a form of so many bytes, which has no end.
+// form returns an unterminated form of length bytes.
 func form(length int) string { return formHead + strings.Repeat(" ", length-len(formHead)) }

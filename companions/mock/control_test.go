@@ -52,7 +52,7 @@ func TestRequestLog(t *testing.T) {
 	require.Contains(t, string(log[0].Body), `"name":"Bash"`)
 	require.Equal(t, log[1].Key, log[2].Key, "the same question")
 	require.NotEqual(t, log[0].Key, log[1].Key)
-	require.Empty(t, log[4].Body, "what is no JSON is not shown")
+	require.Empty(t, log[4].Body, "a body that is not JSON is not logged")
 
 	var last struct{ Items []mock.Request }
 	require.Equal(t, 200, b.do("GET", "/control/requests?limit=1", &last))

@@ -191,7 +191,7 @@ func TestAnswersFollowTheSchema(t *testing.T) {
 	}
 }
 
-// TestDemo_deterministic asks two services, as after a restart.
+// A second service stands for a restart.
 func TestDemo_deterministic(t *testing.T) {
 	a, b := start(t, mock.Config{}), start(t, mock.Config{})
 	for _, said := range []string{"hi", "build it", "count to 3", "ask me a question", "parallel"} {

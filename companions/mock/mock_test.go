@@ -35,7 +35,7 @@ func start(t *testing.T, cfg mock.Config) *bed {
 	return &bed{t: t, url: s.URL, client: model.New(model.Config{BaseURL: s.URL, Key: "sk-mine"})}
 }
 
-// allTools are the names that the agent offers.
+// allTools are the names of the agent's tools.
 var allTools = []string{"Bash", "Read", "Write", "Edit", "Glob", "Grep", "AskUserQuestion", "TaskCreate", "Agent"}
 
 func specs(names ...string) []domain.ToolSpec {
@@ -156,7 +156,7 @@ func earlier(calls []domain.RequestedCall) (out []domain.PromptCall) {
 	return out
 }
 
-// answers chooses a label in every question that has it, else its first.
+// answers selects the choice in every question, or else the first option.
 func answers(t *testing.T, arguments, choice string) string {
 	var asked struct {
 		Questions []struct {
@@ -188,7 +188,7 @@ func answers(t *testing.T, arguments, choice string) string {
 	return string(text)
 }
 
-// used lists the tools of a conversation, in order.
+// used returns the names of the called tools in order.
 func used(replies []domain.Reply) []string {
 	var out []string
 
@@ -236,7 +236,6 @@ func TestMetaEndpoints(t *testing.T) {
 	require.Contains(t, string(page), "[[script]]")
 }
 
-// TestPageNamesEveryField keeps the served page complete.
 func TestPageNamesEveryField(t *testing.T) {
 	b := start(t, mock.Config{})
 	res, err := http.Get(b.url + "/")
@@ -271,7 +270,6 @@ func TestPageNamesEveryField(t *testing.T) {
 	}
 }
 
-// TestStreamOnTheWire looks at the bytes that a real client would see.
 func TestStreamOnTheWire(t *testing.T) {
 	b := start(t, mock.Config{})
 	body := `{"model":"everloop-demo","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":

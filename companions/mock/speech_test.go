@@ -75,11 +75,11 @@ func TestTranscribe_faults(t *testing.T) {
 	fault := func(rec domainspeech.Recording) *domain.ModelError {
 		_, err := s.Transcribe(t.Context(), rec)
 
-		var found *domain.ModelError
+		var fault *domain.ModelError
 
-		require.ErrorAs(t, err, &found)
+		require.ErrorAs(t, err, &fault)
 
-		return found
+		return fault
 	}
 
 	require.Equal(t, domain.FaultRefused, fault(order(`{"status":400}`)).Fault)
@@ -105,7 +105,6 @@ func TestTranscribe_faults(t *testing.T) {
 	require.Equal(t, domainspeech.CodeDown, domain.AsError(domainspeech.Fault(err)).Code)
 }
 
-// Transcripts come in each form that a client may ask for.
 func TestTranscribe_forms(t *testing.T) {
 	t.Parallel()
 

@@ -27,11 +27,11 @@ func (b *bed) get(path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-type found struct {
+type searchResults struct {
 	Results []struct{ URL, Title, Content string }
 }
 
-func (b *bed) search(query string) (f found) {
+func (b *bed) search(query string) (f searchResults) {
 	b.t.Helper()
 	status, body := b.get("/search?format=json&q=" + url.QueryEscape(query))
 	require.Equal(b.t, http.StatusOK, status)
