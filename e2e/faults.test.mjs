@@ -3,7 +3,9 @@
 // no text is mixed, no event is missing, and the sessions go on.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { cpSync, rmSync } from 'node:fs';
 import http from 'node:http';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, afterEach, before, test } from 'node:test';
 import { Fixture, bash, call, eventually, order, steps } from './lib/fixture.mjs';
@@ -80,6 +82,36 @@ test('in the middle of a stream', async () => {
   assert.ok(text.startsWith(kept));
   await usable(again);
   assert.equal(endings(again, chat).length, 1);
+});
+
+test('in the middle of a stream, by a power cut that takes the end of the event log', async () => {
+  ownOnly('its files are replaced');
+  const view = await fixture.session();
+  const text = [...Array(60).keys()].map((i) => `word${i}`).join(' ');
+  const { chat_id: chat } = await view.say(steps({ text, delay_ms: 20, chunk: 3, hold: true, hold_after: 300 }));
+  await view.said('word20');
+  const files = join(fixture.server.dir, 'data', 'events');
+  const flushed = join(fixture.server.dir, 'flushed');
+  cpSync(files, flushed, { recursive: true });
+  await view.said('word28');
+  await fixture.server.kill();
+  const { seq } = view.events.at(-1).data;
+  rmSync(files, { recursive: true });
+  cpSync(flushed, files, { recursive: true });
+  await fixture.server.start();
+
+  // The chat ends before the client is back.
+  const other = await fixture.follow(view.session, 0);
+  const end = await fixture.releaseUntil(other.ended(chat, { timeout: recovery }));
+  assert.equal(end.status, 'completed');
+  assert.ok(end.seq > seq, `chat:end has ${end.seq}, the client had seen ${seq}`);
+  const again = await fixture.follow(view.session, seq);
+  assert.equal(again.ack.truncated, true);
+  assert.equal((await again.ended(chat)).seq, end.seq);
+  const names = again.events.filter((e) => e.data.seq <= end.seq).map((e) => e.name);
+  assert.equal(names.filter((name) => name === 'turn:end').length, 2); // of the turn that broke off, and of its repeat
+  await usable(again);
+  fixture.forget(); // its kept events are not those that the client has seen
 });
 
 test('in a Bash that has taken effect', async () => {

@@ -32,18 +32,24 @@ func newEnv(t testing.TB, cfg realtime.HubConfig) *env {
 	s := &env{Server: natskit.New(t), t: t, state: &fakeState{
 		sessions: map[domain.SessionID]domain.LiveState{}, after: map[domain.TurnID]uint64{},
 	}}
+	s.start(cfg, events.Config{})
+
+	return s
+}
+
+// start starts a process with its own hub.
+func (s *env) start(cfg realtime.HubConfig, log events.Config) {
+	s.t.Helper()
 	s.nc = s.Connect()
 
 	var err error
 
-	s.log, err = events.Open(t.Context(), s.nc, events.Config{})
-	require.NoError(t, err)
+	s.log, err = events.Open(s.t.Context(), s.nc, log)
+	require.NoError(s.t, err)
 
 	cfg.Log, cfg.State = s.log, s.state
 	s.hub = realtime.NewHub(cfg)
 	s.run(s.hub)
-
-	return s
 }
 
 // run lets a hub run until the test ends.

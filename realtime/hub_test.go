@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -396,6 +397,58 @@ func TestLostLogGoesOnHigher(t *testing.T) {
 	again := s.subscribe(a.session, &last)
 	require.True(t, again.Snapshot().Truncated)
 	require.Equal(t, seq, next(t, again, 1)[0].Seq)
+}
+
+// A power cut takes the end of the log and all processes, and no process has saved how far
+// the log came. A client that saw a part of the lost end reads again, and one that did not
+// misses nothing; both get the ends that follow.
+func TestHub_Subscribe_afterAPowerCut(t *testing.T) {
+	s := newEnv(t, realtime.HubConfig{})
+	session := domain.SessionID(domain.NewID())
+	start := s.publish(event(session, domain.EventTurnStart, map[string]any{"turn_id": "t1", "status": "streaming"}))
+	flushed := t.TempDir()
+	require.NoError(t, os.CopyFS(flushed, os.DirFS(s.Dir)))
+
+	var lost []uint64
+	for range 7 {
+		lost = append(lost, s.publish(event(session, domain.EventTurnPatch, map[string]any{"turn_id": "t1"})))
+	}
+
+	s.nc.Close()
+	s.Stop()
+	require.NoError(t, os.RemoveAll(s.Dir))
+	require.NoError(t, os.CopyFS(s.Dir, os.DirFS(flushed)))
+	s.Start()
+	s.start(realtime.HubConfig{}, events.Config{HighWater: start})
+
+	check := func(after uint64, truncated bool, want []uint64) {
+		t.Helper()
+
+		sub := s.subscribe(session, &after)
+		require.Equal(t, truncated, sub.Snapshot().Truncated, "after %d", after)
+
+		got := []uint64{}
+		for _, e := range next(t, sub, len(want)) {
+			got = append(got, e.Seq)
+		}
+
+		require.Equal(t, want, got, "after %d", after)
+	}
+	// Also while the session has no event behind the power cut.
+	check(lost[6], true, []uint64{})
+	check(start, false, []uint64{})
+
+	ends := []uint64{}
+	for _, name := range []string{domain.EventTurnEnd, domain.EventChatEnd} {
+		ends = append(ends, s.publish(event(session, name, map[string]any{"turn_id": "t1", "status": "failed"})))
+	}
+
+	require.Greater(t, ends[0], lost[6])
+	check(start, false, ends)
+	check(lost[0], true, ends)
+	check(lost[6], true, ends)
+	check(ends[0], false, ends[1:])
+	check(ends[1], false, []uint64{})
 }
 
 // Events that the log lost and that were published again come to the clients that

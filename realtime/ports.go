@@ -27,8 +27,12 @@ type Log interface {
 	// sequence, or would have it.
 	Base(seq uint64) uint64
 	// Kept says how far back the log is whole: it has every event from seq first on,
-	// and every event that was published at since or later.
-	Kept(ctx context.Context) (first uint64, since time.Time, err error)
+	// and every event that was published at since or later. It looks no further back
+	// than the event behind after.
+	Kept(ctx context.Context, after uint64) (first uint64, since time.Time, err error)
+	// Missed reports whether a client that has seen a sequence has seen an event that
+	// is lost.
+	Missed(seq uint64) bool
 }
 
 // State is what the database says of sessions.

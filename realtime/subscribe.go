@@ -156,7 +156,7 @@ func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint6
 
 	p.end, p.seq = end, min(after, end)
 
-	first, since, err := h.cfg.Log.Kept(ctx)
+	first, since, err := h.cfg.Log.Kept(ctx, p.seq)
 	if err != nil {
 		return p, err
 	}
@@ -172,6 +172,8 @@ func (h *Hub) atSeq(ctx context.Context, sessionID domain.SessionID, after uint6
 			p.turnsAt = first - 1
 		}
 	}
+
+	p.truncated = p.truncated || h.cfg.Log.Missed(after)
 
 	if p.last, err = h.cfg.Log.LastUpTo(ctx, sessionID, p.seq); err != nil {
 		return p, err

@@ -19,9 +19,9 @@ const maxEventPayload = 8 << 20
 
 // eventsSyncInterval is how often JetStream flushes its files to the disk. A kill of
 // the process loses nothing. A power cut loses the events of this span, whose state
-// is in PostgreSQL; the event log goes on in a new generation then, and the rows of the
-// outbox, which outlive their publication by more than two of these spans, are
-// published again.
+// is in PostgreSQL; the event log continues in a new generation after each restart, and
+// the rows of the outbox, which outlive their publication by more than two of these
+// spans, are published again.
 const eventsSyncInterval = time.Second
 
 // EventsConfig configures the NATS server.

@@ -21,8 +21,10 @@ const (
 	// metaBase is the number from which the generation counts.
 	metaBase = "everloop_base"
 	// metaAfter is the last sequence that the generation before had kept. The
-	// sequences between it and the base are lost.
+	// sequences between it and the base are in no generation.
 	metaAfter = "everloop_after"
+	// metaLost is set when one of these sequences is known to be that of a lost event.
+	metaLost = "everloop_lost"
 	// metaLast is the last sequence of a generation that was closed.
 	metaLast = "everloop_last"
 	// metaBytes is the limit of the size that a closed generation had while it was open.
@@ -39,12 +41,18 @@ type generation struct {
 	number int
 	base   uint64
 	after  uint64
+	lost   bool
+	epoch  string
 	last   uint64 // math.MaxUint64 of the open one
 	msgs   uint64 // when it was looked at
 	config jetstream.StreamConfig
 }
 
 func (g generation) open() bool { return g.last == math.MaxUint64 }
+
+// skips reports whether a sequence is between the generation and the previous one. Only
+// a lost event can have it.
+func (g generation) skips(seq uint64) bool { return g.number > 1 && g.after < seq && seq+1 < g.base }
 
 // closedSubject is the only subject of a closed generation. Its one message ends
 // the tails that follow the stream.
@@ -137,6 +145,7 @@ func (l *Log) refresh(ctx context.Context) ([]generation, error) {
 		g := generation{name: info.Config.Name, number: 1, last: math.MaxUint64, msgs: info.State.Msgs, config: info.Config}
 
 		g.base, g.after = number(info, metaBase), number(info, metaAfter)
+		g.lost, g.epoch = number(info, metaLost) > 0, info.Config.Metadata[metaEpoch]
 		if match[1] != "" {
 			g.number, _ = strconv.Atoi(match[1])
 		}
@@ -168,7 +177,35 @@ func number(info *jetstream.StreamInfo, key string) uint64 {
 	return n
 }
 
-// close makes a generation that lost its end read-only. Nothing in it is removed
+// noteLoss marks the generation that skips a sequence which this process has seen.
+func (l *Log) noteLoss(ctx context.Context, seq uint64) error {
+	for _, g := range l.known() {
+		if g.lost || !g.skips(seq) {
+			continue
+		}
+
+		config := g.config
+		config.Metadata = with(config.Metadata, metaLost, 1)
+
+		if _, err := l.js.UpdateStream(ctx, config); err != nil {
+			return err
+		}
+
+		_, err := l.refresh(ctx)
+
+		return err
+	}
+
+	return nil
+}
+
+// Missed reports whether a sequence that a client has seen was lost with the end of a
+// generation. Events that the client has not seen may be lost with it.
+func (l *Log) Missed(seq uint64) bool {
+	return slices.ContainsFunc(l.known(), func(g generation) bool { return g.skips(seq) })
+}
+
+// close makes a generation that may have lost its end read-only. Nothing in it is removed
 // before it has aged. The server reserves MaxBytes for each stream, so it is lowered to
 // the size of the generation.
 func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
@@ -186,15 +223,19 @@ func (l *Log) close(ctx context.Context, info *jetstream.StreamInfo) error {
 	return err
 }
 
+// spareNumbers is more than the count of numbers that a lost end can have beyond the
+// highest known one: NATS flushes every 2 minutes by default.
+const spareNumbers = 1_000_000
+
 // next creates the generation behind the closed ones of a list, or the first one.
-func (l *Log) next(ctx context.Context, closed []generation) error {
-	g := generation{name: l.cfg.Stream, number: 1, base: max(now(), l.high.Load()+1)}
+func (l *Log) next(ctx context.Context, closed []generation, epoch string) error {
+	high := l.high.Load()
+	g := generation{name: l.cfg.Stream, number: 1}
 	config := jetstream.StreamConfig{Replicas: l.cfg.Replicas, MaxAge: l.cfg.MaxAge, MaxBytes: l.cfg.MaxBytes, Duplicates: l.cfg.Duplicates}
 
 	if len(closed) > 0 {
 		before := closed[len(closed)-1]
-		g.number, g.after = before.number+1, before.last
-		g.name = fmt.Sprintf("%s_%d", l.cfg.Stream, g.number)
+		g = before.next(l.cfg.Stream, high)
 		config = before.config
 
 		if limit, _ := strconv.ParseInt(config.Metadata[metaBytes], 10, 64); limit > 0 {
@@ -202,25 +243,54 @@ func (l *Log) next(ctx context.Context, closed []generation) error {
 		}
 
 		config = l.wanted(config)
-
 		config.Replicas = before.config.Replicas // raised once the stream is there
-		if err := l.endTails(ctx, before); err != nil {
+
+		if err := l.endTails(ctx, before, epoch); err != nil {
 			return err
 		}
+	}
+
+	// The clock runs ahead of all numbers, unless it was set back.
+	if g.base = now(); g.base <= max(high, g.after) {
+		g.base = max(high, g.after) + spareNumbers
 	}
 
 	config.Name, config.Subjects, config.FirstSeq = g.name, []string{l.cfg.SubjectPrefix + ".>"}, g.base
 	config.Description = "Events of all sessions; seq is the stream's sequence."
 	config.Storage, config.Retention, config.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	config.AllowDirect = true
-	config.Metadata = with(with(nil, metaBase, g.base), metaAfter, g.after)
+	config.Metadata = with(with(map[string]string{metaEpoch: epoch}, metaBase, g.base), metaAfter, g.after)
+
+	if g.lost {
+		config.Metadata = with(config.Metadata, metaLost, 1)
+	}
+
 	_, err := l.js.CreateStream(ctx, config)
 
 	return err
 }
 
-// endTails wakes the processes that follow a closed generation.
-func (l *Log) endTails(ctx context.Context, g generation) error {
+// next returns the generation after a closed one. high is the highest known sequence.
+func (g generation) next(stream string, high uint64) generation {
+	next := generation{
+		name: fmt.Sprintf("%s_%d", stream, g.number+1), number: g.number + 1,
+		after: g.last, lost: high > g.last,
+	}
+
+	if g.last < g.base { // it has had no event, and will be deleted
+		next.after, next.lost = g.after, next.lost || g.lost
+	}
+
+	return next
+}
+
+// endTails wakes the processes that follow a closed generation. After a restart of NATS
+// there are none, and an empty generation stays empty and can be deleted.
+func (l *Log) endTails(ctx context.Context, g generation, epoch string) error {
+	if g.msgs == 0 && g.epoch != epoch {
+		return nil
+	}
+
 	msg := &nats.Msg{Subject: l.closedSubject(g.name), Data: []byte("{}"), Header: nats.Header{jetstream.MsgIDHeader: {"closed"}}}
 	_, err := l.js.PublishMsg(ctx, msg)
 

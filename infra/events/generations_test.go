@@ -297,7 +297,7 @@ func TestOpen_deletesAgedGenerations(t *testing.T) {
 	require.Len(t, readAll(t, reader, "s1", 0, math.MaxUint64), 1, "a process that knows the deleted one")
 	require.NoError(t, reader.Forget(t.Context(), "s2"))
 
-	l = e.open(Config{HighWater: now() + 1000})
+	l = e.open(Config{HighWater: reader.HighWater() + 1000})
 	require.Equal(t, []string{"EVENTS_2", "EVENTS_3"}, streams(t, l))
 	_, err = l.js.Stream(long(t), "EVENTS")
 	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)

@@ -79,9 +79,9 @@ type Log struct {
 
 // Open makes the log's stream, or brings the existing one to the configuration. A
 // stream that ends before HighWater lost its end, as after a power loss or when an
-// older copy of it was restored: it is closed, read until its events have aged, and
-// the log goes on in a stream of its own behind it, from the microseconds of now, so
-// that no number is given twice.
+// older copy of it was restored, and one that was created before NATS restarted may have
+// lost it: it is closed, read until its events have aged, and the log goes on in a stream
+// of its own behind it, from the microseconds of now, so that no number is given twice.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -136,7 +136,8 @@ var errContended = errors.New("other processes change the streams of the event l
 func contended(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 
-	return errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+	return errors.Is(err, errContended) ||
+		errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		ok && refused.ErrorCode == streamSubjectOverlap
 }
 
@@ -146,6 +147,11 @@ const streamSubjectOverlap = 10065
 // ensureOnce makes one step: done says that the newest generation is good.
 func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	high := l.high.Load() // before the look at the stream, which other goroutines publish to
+
+	epoch, err := l.epoch(ctx)
+	if err != nil {
+		return false, err
+	}
 
 	info, err := l.openInfo(ctx)
 	if err != nil {
@@ -158,19 +164,40 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 			return false, err
 		}
 
-		return false, l.next(ctx, list)
+		return false, l.next(ctx, list, epoch)
 	}
 
-	if info.State.LastSeq < high {
+	switch last, created := info.State.LastSeq, info.Config.Metadata[metaEpoch]; {
+	case last < high:
 		l.cfg.Logger.Warn("event log lost its tail; continuing in a new generation at a higher sequence number",
-			"stream", info.Config.Name, "last", info.State.LastSeq, "high_water", high)
+			"stream", info.Config.Name, "last", last, "high_water", high)
+
+		return false, l.close(ctx, info)
+	case created == "": // by an earlier version
+		return false, l.adopt(ctx, info, epoch)
+	case created != epoch:
+		l.cfg.Logger.Info("NATS restarted; continuing the event log in a new generation", "stream", info.Config.Name, "last", last)
 
 		return false, l.close(ctx, info)
 	}
 
-	l.raise(info.State.LastSeq)
+	if err := l.noteLoss(ctx, high); err != nil {
+		return false, err
+	}
+
+	l.reach(info)
 
 	return true, l.update(ctx, info.Config)
+}
+
+// adopt takes over a generation of a version without epochs.
+func (l *Log) adopt(ctx context.Context, info *jetstream.StreamInfo, epoch string) error {
+	config := info.Config
+	config.Metadata = with(config.Metadata, metaBase, number(info, metaBase))
+	config.Metadata[metaEpoch] = epoch
+	_, err := l.js.UpdateStream(ctx, config)
+
+	return err
 }
 
 // openInfo describes the newest generation as it is now; nil when it is not open
@@ -245,6 +272,14 @@ func higher[T int64 | time.Duration](have, want T) T {
 	return max(have, want)
 }
 
+// reach raises the highest known sequence to the last one of a generation. That of an
+// empty generation is no event's: it is the one before the first.
+func (l *Log) reach(info *jetstream.StreamInfo) {
+	if last := info.State.LastSeq; last >= number(info, metaBase) {
+		l.raise(last)
+	}
+}
+
 // raise notes that the log has reached seq.
 func (l *Log) raise(seq uint64) {
 	for {
@@ -260,32 +295,52 @@ func (l *Log) raise(seq uint64) {
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
 // Kept says how far back the log is whole: everything from seq first on is there,
-// and everything that was published at since or later. Generations before the newest
-// may hold earlier events.
-func (l *Log) Kept(ctx context.Context) (first uint64, since time.Time, err error) {
-	if _, err := l.generations(ctx); err != nil {
+// and everything that was published at since or later. It stops at a known loss;
+// earlier generations may hold more. It looks no further back than after.
+func (l *Log) Kept(ctx context.Context, after uint64) (first uint64, since time.Time, err error) {
+	list, err := l.generations(ctx)
+	if err != nil {
 		return 0, time.Time{}, err
 	}
 
-	stream, err := l.js.Stream(ctx, l.newest().name)
-	if err != nil {
-		return 0, time.Time{}, domain.Unavailablef("event log", err)
+	for _, g := range slices.Backward(list) {
+		stream, err := l.js.Stream(ctx, g.name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && !g.open() {
+			break // it has aged
+		}
+
+		if err != nil {
+			return 0, time.Time{}, domain.Unavailablef("event log", err)
+		}
+
+		info := stream.CachedInfo()
+
+		var dropped bool
+
+		first, since, dropped = kept(info)
+		if dropped || first <= after+1 || number(info, metaLost) > 0 {
+			break
+		}
 	}
 
-	info := stream.CachedInfo()
+	return first, since, nil
+}
+
+// kept says from where on a generation is whole, and whether it has dropped events.
+func kept(info *jetstream.StreamInfo) (first uint64, since time.Time, dropped bool) {
 	first = info.State.FirstSeq
 	base := number(info, metaBase)
 
 	baseTime := time.UnixMicro(int64(base)).UTC() //nolint:gosec // microseconds since 1970 fit for 290,000 years
 	switch {
 	case first <= base:
-		return first, baseTime, nil // nothing was dropped yet
+		return first, baseTime, false
 	case info.State.Msgs > 0:
-		return first, info.State.FirstTime.UTC(), nil
+		return first, info.State.FirstTime.UTC(), true
 	case info.State.LastTime.After(baseTime):
-		return first, info.State.LastTime.UTC(), nil // the last one has expired
+		return first, info.State.LastTime.UTC(), true // the last one has expired
 	default:
-		return first, baseTime, nil
+		return first, baseTime, true
 	}
 }
 

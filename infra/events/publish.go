@@ -35,10 +35,6 @@ var errAway = errors.New("a delta was not acknowledged a moment ago")
 // window; one without is looked for before each retry. The caller keeps the order
 // of its own events by publishing one after the other.
 func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
-	if e.ID != "" && l.olderThanGeneration(e.At) {
-		return l.Repeat(ctx, e, 0) // the closed ones may have it
-	}
-
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 
@@ -54,13 +50,7 @@ func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 	before := l.high.Load()
 
 	for try := 0; ; try++ {
-		var seq uint64
-		if try == 0 || e.ID != "" {
-			seq, err = l.publishOnce(ctx, msg, before)
-		} else {
-			seq, err = l.repeatOnce(ctx, msg, before, sameBody(msg.Data))
-		}
-
+		seq, err := l.publishTry(ctx, e, msg, before, try)
 		if err == nil {
 			return seq, nil
 		}
@@ -69,6 +59,44 @@ func (l *Log) Publish(ctx context.Context, e domain.Event) (uint64, error) {
 			return 0, err
 		}
 	}
+}
+
+// publishTry makes one of the tries of Publish. before is the sequence that the log had
+// reached before the first one.
+func (l *Log) publishTry(ctx context.Context, e domain.Event, msg *nats.Msg, before uint64, try int) (uint64, error) {
+	if err := l.settle(ctx); err != nil {
+		return 0, err
+	}
+
+	switch {
+	case e.ID == "" && try > 0:
+		return l.repeatOnce(ctx, msg, before, sameBody(msg.Data))
+	case e.ID != "" && l.olderThanGeneration(e.At): // the closed ones may have it
+		return l.repeatOnce(ctx, msg, 0, sameID(e.ID))
+	default:
+		return l.publishOnce(ctx, msg, before)
+	}
+}
+
+// errUnsettled reports that the generations were not checked since the last reconnect.
+var errUnsettled = errors.New("failed to check the event log after a reconnect")
+
+// settle checks the generations after a reconnect, before the next publish: one from
+// before a restart of NATS would assign numbers a second time. It fails without a
+// connection, because the client library keeps messages and sends them before the check.
+func (l *Log) settle(ctx context.Context) error {
+	if !l.nc.IsConnected() {
+		return nats.ErrDisconnected
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+
+	if _, err := l.generations(ctx); err != nil {
+		return errors.Join(errUnsettled, err)
+	}
+
+	return nil
 }
 
 // PublishDelta makes one try to append an event that is not state, such as a piece
@@ -91,10 +119,8 @@ func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) 
 	}
 
 	var seq uint64
-	if l.nc.IsConnected() {
+	if err = l.settle(ctx); err == nil {
 		seq, err = l.publishOnce(ctx, msg, l.high.Load())
-	} else {
-		err = nats.ErrDisconnected
 	}
 
 	if err != nil {
@@ -185,6 +211,8 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 	tryCtx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
 
+	reconnects := l.reconnects.Load()
+
 	ack, err := l.js.PublishMsg(tryCtx, msg)
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, nats.ErrNoResponders):
@@ -202,6 +230,17 @@ func (l *Log) publishOnce(ctx context.Context, msg *nats.Msg, before uint64) (ui
 			// Another process made a generation. Readers of this event must know it.
 			if err := l.ensure(tryCtx); err != nil {
 				return 0, err
+			}
+		}
+
+		if l.nc.Stats().Reconnects != reconnects { // NATS may have restarted before it took the event
+			if err := l.ensure(tryCtx); err != nil {
+				return 0, errors.Join(errUnsettled, err)
+			}
+
+			if ack.Stream != l.newest().name {
+				l.withdraw(tryCtx, ack)
+				return 0, errRegressed
 			}
 		}
 
@@ -291,7 +330,7 @@ func sameID(eventID string) func(message) bool {
 
 func retryable(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, errRegressed) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, errRegressed) || errors.Is(err, errUnsettled) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, errBroken) || inProcess(err)

@@ -49,7 +49,7 @@ func (l *Log) Tail(
 	}
 
 	t := &tail{log: l, each: each, position: stream.CachedInfo().State.LastSeq}
-	l.raise(t.position)
+	l.reach(stream.CachedInfo())
 	started(t.position)
 
 	changes := l.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)

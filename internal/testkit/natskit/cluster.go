@@ -34,6 +34,7 @@ type Cluster struct {
 // NewCluster starts a cluster, which ends with the test.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
+	t.TempDir() // the directories are removed once the servers have stopped
 
 	c := &Cluster{t: t, resume: make(chan struct{})}
 	t.Cleanup(c.stop)
