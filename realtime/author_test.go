@@ -24,7 +24,10 @@ type author struct {
 }
 
 func (s *env) author(session string, seed uint64) *author {
-	return &author{env: s, session: domain.SessionID(session), random: rand.New(rand.NewPCG(seed, 7)), said: map[domain.TurnID]string{}, ending: map[domain.TurnID]bool{}}
+	return &author{
+		env: s, session: domain.SessionID(session), random: rand.New(rand.NewPCG(seed, 7)),
+		said: map[domain.TurnID]string{}, ending: map[domain.TurnID]bool{},
+	}
 }
 
 var words = []string{"a ", "é", "😀", "日本", "𝄞", "\n", `"<&>`, "👩‍👩‍👧 ", "long and plain words "}

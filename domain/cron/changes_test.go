@@ -12,27 +12,27 @@ import (
 func TestSchedule_ChangeOn(t *testing.T) {
 	t.Parallel()
 
-	const reading = "2006-01-02 15:04"
+	const reading = "01-02 15:04"
 
 	for name, tc := range map[string]struct {
 		expression, zone, at string
 		want                 string // empty: a day like any other
 	}{
-		"left out, Berlin":        {"30 2 * * *", "Europe/Berlin", "2026-03-29T03:00:00+02:00", "left out 2026-03-29 02:00 to 2026-03-29 03:00"},
-		"repeated, Berlin":        {"30 2 * * *", "Europe/Berlin", "2026-10-25T02:30:00+02:00", "repeated 2026-10-25 02:00 to 2026-10-25 03:00"},
-		"after it was repeated":   {"30 2,9 * * *", "Europe/Berlin", "2026-10-25T09:30:00+01:00", "repeated 2026-10-25 02:00 to 2026-10-25 03:00"},
-		"every hour, before":      {"0 * * * *", "Europe/Berlin", "2026-03-29T00:00:00+01:00", "left out 2026-03-29 02:00 to 2026-03-29 03:00"},
+		"left out, Berlin":        {"30 2 * * *", "Europe/Berlin", "2026-03-29T03:00:00+02:00", "left out 03-29 02:00 to 03-29 03:00"},
+		"repeated, Berlin":        {"30 2 * * *", "Europe/Berlin", "2026-10-25T02:30:00+02:00", "repeated 10-25 02:00 to 10-25 03:00"},
+		"after it was repeated":   {"30 2,9 * * *", "Europe/Berlin", "2026-10-25T09:30:00+01:00", "repeated 10-25 02:00 to 10-25 03:00"},
+		"every hour, before":      {"0 * * * *", "Europe/Berlin", "2026-03-29T00:00:00+01:00", "left out 03-29 02:00 to 03-29 03:00"},
 		"the day before":          {"30 2 * * *", "Europe/Berlin", "2026-03-28T02:30:00+01:00", ""},
 		"the day after":           {"30 2 * * *", "Europe/Berlin", "2026-03-30T02:30:00+02:00", ""},
 		"another hour of the day": {"0 12 * * *", "Europe/Berlin", "2026-03-29T12:00:00+02:00", ""},
 		"the end is not left out": {"0 3 * * *", "Europe/Berlin", "2026-03-29T03:00:00+02:00", ""},
 		"a zone without changes":  {"30 2 * * *", "UTC", "2026-03-29T02:30:00Z", ""},
-		"half an hour, Lord Howe": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-04T02:30:00+11:00", "left out 2026-10-04 02:00 to 2026-10-04 02:30"},
-		"no midnight, Santiago":   {"0 0 * * *", "America/Santiago", "2026-09-06T01:00:00-03:00", "left out 2026-09-06 00:00 to 2026-09-06 01:00"},
+		"half an hour, Lord Howe": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-04T02:30:00+11:00", "left out 10-04 02:00 to 10-04 02:30"},
+		"no midnight, Santiago":   {"0 0 * * *", "America/Santiago", "2026-09-06T01:00:00-03:00", "left out 09-06 00:00 to 09-06 01:00"},
 		"an evening that is longer": {
-			"30 23 * * *", "America/Santiago", "2026-04-04T23:30:00-03:00", "repeated 2026-04-04 23:00 to 2026-04-05 00:00",
+			"30 23 * * *", "America/Santiago", "2026-04-04T23:30:00-03:00", "repeated 04-04 23:00 to 04-05 00:00",
 		},
-		"no such day, Apia": {"0 9 * * *", "Pacific/Apia", "2011-12-31T00:00:00+14:00", "left out 2011-12-30 00:00 to 2011-12-31 00:00"},
+		"no such day, Apia": {"0 9 * * *", "Pacific/Apia", "2011-12-31T00:00:00+14:00", "left out 12-30 00:00 to 12-31 00:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,8 +39,10 @@ func manySessions(t *testing.T, log *pgtest.Log) (*postgres.Store, map[domain.Se
 		t AS (
 			INSERT INTO tool_calls (id, session_id, chat_id, entry_id, position, tool_name, display_name, arguments, status, phase)
 			SELECT 't' || i, 's' || i, 'c' || i, 'e' || i, 0, 'Agent', '', '{}', 'pending', 'running' FROM generate_series(1, $2) i)
-		INSERT INTO loops (id, session_id, chat_id, branch_id, parent_loop_id, depth, agent_type, description, prompt, max_steps, time_limit_s, state)
-		SELECT 't' || i, 's' || i, 'c' || i, 'b' || i, 'root', 1, 'general', '', '', 1, 1, CASE i % 3 WHEN 1 THEN 'queued' ELSE 'running' END
+		INSERT INTO loops (id, session_id, chat_id, branch_id, parent_loop_id, depth, agent_type, description, prompt,
+		                   max_steps, time_limit_s, state)
+		SELECT 't' || i, 's' || i, 'c' || i, 'b' || i, 'root', 1, 'general', '', '', 1, 1,
+		       CASE i % 3 WHEN 1 THEN 'queued' ELSE 'running' END
 		FROM   generate_series(1, $2) i WHERE i % 3 > 0`, ann.ID, many)
 	require.NoError(t, err)
 
