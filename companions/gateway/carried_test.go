@@ -18,7 +18,7 @@ const (
 	signedDetails = `"reasoning_details":[{"type":"reasoning.encrypted","data":"d1","index":0}]`
 )
 
-// signingSource answers with members that it needs back, and hands over what it was asked.
+// signingSource answers with members that it needs back, and passes on what it was asked.
 func signingSource(t *testing.T, asked chan<- gjson.Result) string {
 	t.Helper()
 
@@ -58,8 +58,8 @@ func received(t *testing.T, asked <-chan gjson.Result) gjson.Result {
 	}
 }
 
-// requireGivenBack holds that a conversation has the members of its first answer.
-func requireGivenBack(t *testing.T, asked gjson.Result, name string) {
+// requireReturned holds that a conversation has the members of its first answer.
+func requireReturned(t *testing.T, asked gjson.Result, name string) {
 	t.Helper()
 
 	said := asked.Get(`messages.#(role=="assistant")`)
@@ -71,8 +71,8 @@ func requireGivenBack(t *testing.T, asked gjson.Result, name string) {
 	require.EqualValues(t, 1, asked.Get(`messages.#(role=="assistant")#|#`).Int(), name)
 }
 
-// requireNotGivenBack holds that another model gets none of them.
-func requireNotGivenBack(t *testing.T, asked gjson.Result, name string) {
+// requireNotReturned holds that another model gets none of them.
+func requireNotReturned(t *testing.T, asked gjson.Result, name string) {
 	t.Helper()
 	require.NotContains(t, asked.Raw, "thought_signature", name)
 	require.NotContains(t, asked.Raw, "reasoning_details", name)
@@ -105,8 +105,8 @@ func TestService_messages_membersComeBack(t *testing.T) {
 			return received(t, asked)
 		}
 
-		requireGivenBack(t, next("gpt-x"), name)
-		requireNotGivenBack(t, next("m"), name)
+		requireReturned(t, next("gpt-x"), name)
+		requireNotReturned(t, next("m"), name)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestService_responses_membersComeBack(t *testing.T) {
 			return received(t, asked)
 		}
 
-		requireGivenBack(t, next("gpt-x"), name)
-		requireNotGivenBack(t, next("m"), name)
+		requireReturned(t, next("gpt-x"), name)
+		requireNotReturned(t, next("m"), name)
 	}
 }

@@ -83,8 +83,8 @@ func (c *carried) read(value, model string) bool {
 	return true
 }
 
-// giveBack puts the members into the message that they came with.
-func (c carried) giveBack(message *chatMessage) {
+// restore puts the members into the message that they came with.
+func (c carried) restore(message *chatMessage) {
 	message.members = c.Message
 	if c.Field == "reasoning" {
 		message.Reasoning, message.OtherReasoning = "", message.Reasoning

@@ -355,7 +355,7 @@ func (t *turnReader) assistantMessage() chatMessage {
 		message.Content = t.text.String()
 	}
 
-	t.carried.giveBack(&message)
+	t.carried.restore(&message)
 
 	return message
 }

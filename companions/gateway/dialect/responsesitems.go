@@ -100,7 +100,7 @@ func (c *itemReader) flush() {
 			c.turn.Content = ""
 		}
 
-		c.carried.giveBack(c.turn)
+		c.carried.restore(c.turn)
 		c.messages = append(c.messages, *c.turn)
 		c.turn, c.carried = nil, carried{}
 	}
