@@ -97,16 +97,16 @@ func TestChart_networkPolicies(t *testing.T) {
 	unrelated := end{labels: map[string]string{"app": "unrelated"}}
 
 	reaches := map[string][]string{
-		"api":      {"identity", "registry", "gateway", "git", "postgres", "temporal", "nats", "s3", "outside", "collector"},
-		"worker":   {"identity", "registry", "gateway", "git", "postgres", "temporal", "nats", "s3", "outside", "collector"},
-		"identity": {"api", "postgres", "outside"},
-		"registry": {"api", "postgres", "s3"},
-		"desktop":  {"api", "identity"},
-		"gateway":  {"api", "mock", "outside", "vllm"},
-		"git":      {"api", "registry"},
-		"migrate":  {"postgres"},
-		"mock":     {},
-		"ingress":  {"api", "identity", "registry", "desktop", "gateway", "git"}, // whose own egress is not the chart's
+		"api":       {"identity", "registry", "gateway", "git", "postgres", "temporal", "nats", "s3", "outside", "collector"},
+		"worker":    {"identity", "registry", "gateway", "git", "postgres", "temporal", "nats", "s3", "outside", "collector"},
+		"identity":  {"api", "postgres", "outside"},
+		"registry":  {"api", "postgres", "s3"},
+		"desktop":   {"api", "identity"},
+		"gateway":   {"api", "mock", "outside", "vllm"},
+		"git":       {"api", "registry"},
+		"migrate":   {"postgres"},
+		"mock":      {},
+		"ingress":   {"api", "identity", "registry", "desktop", "gateway", "git"}, // whose own egress is not the chart's
 		"unrelated": {}, "prometheus": {"worker"}, "outside": {},
 	}
 
