@@ -24,6 +24,7 @@ import (
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
 	"everloop/infra/sandbox"
 	"everloop/infra/secrets"
 	"everloop/infra/temporal"
@@ -37,34 +38,13 @@ import (
 // patience is how long a test waits for what is to come on a slow machine.
 const patience = 3 * time.Minute
 
-// eventLog keeps published events in memory.
-type eventLog struct {
-	mu     sync.Mutex
-	events []domain.Event
-}
-
-func (l *eventLog) Publish(_ context.Context, e domain.Event) (uint64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	l.events = append(l.events, e)
-
-	return uint64(len(l.events)), nil
-}
-
-func (l *eventLog) Repeat(ctx context.Context, e domain.Event, _ uint64) (uint64, error) {
-	return l.Publish(ctx, e)
-}
-
-func (l *eventLog) Lost(context.Context, []uint64) ([]uint64, error) { return nil, nil }
+// eventLog counts updates of tasks.
+type eventLog struct{ pgtest.Log }
 
 func (l *eventLog) count(taskID, status string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
 	n := 0
 
-	for _, e := range l.events {
+	for _, e := range l.Events() {
 		if e.Name == domain.EventTaskUpdated && strings.Contains(string(e.Data), taskID) &&
 			strings.Contains(string(e.Data), `"status":"`+status+`"`) {
 			n++

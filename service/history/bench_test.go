@@ -21,6 +21,7 @@ import (
 	domainhistory "everloop/domain/history"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
+	"everloop/infra/postgres/pgtest"
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
 	"everloop/infra/workspace"
@@ -29,33 +30,12 @@ import (
 	"everloop/service/history"
 )
 
-// heard is an event log that only listens.
-type heard struct {
-	mu     sync.Mutex
-	events []domain.Event
-}
+// eventLog counts published events.
+type eventLog struct{ pgtest.Log }
 
-func (h *heard) Publish(_ context.Context, e domain.Event) (uint64, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	h.events = append(h.events, e)
-
-	return uint64(len(h.events)), nil
-}
-
-func (h *heard) Repeat(ctx context.Context, e domain.Event, _ uint64) (uint64, error) {
-	return h.Publish(ctx, e)
-}
-
-func (h *heard) Lost(context.Context, []uint64) ([]uint64, error) { return nil, nil }
-
-func (h *heard) count(name string) (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	for _, e := range h.events {
-		if e.Name == name {
+func (l *eventLog) count(name string) (n int) {
+	for _, published := range l.Names() {
+		if published == name {
 			n++
 		}
 	}
@@ -63,12 +43,9 @@ func (h *heard) count(name string) (n int) {
 	return n
 }
 
-// moves counts how often another active branch was published.
-func (h *heard) moves() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	for _, e := range h.events {
+// moves returns how often another active branch was published.
+func (l *eventLog) moves() (n int) {
+	for _, e := range l.Events() {
 		if e.Name == domain.EventSessionUpdated && bytes.Contains(e.Data, []byte(`"history":{`)) {
 			n++
 		}
@@ -169,7 +146,7 @@ func (r *runs) move(ctx context.Context, service *history.Service, id string) {
 type world struct {
 	t       *testing.T
 	j       *postgres.Store
-	log     *heard
+	log     *eventLog
 	runs    *runs
 	store   snapshots.Objects
 	service *history.Service
@@ -186,7 +163,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
-	w := &world{t: t, log: &heard{}, runs: &runs{open: map[string]bool{}}, dir: t.TempDir()}
+	w := &world{t: t, log: &eventLog{}, runs: &runs{open: map[string]bool{}}, dir: t.TempDir()}
 	w.j = postgres.NewStore(db, w.log, w.logger())
 	w.owner = domain.User{ID: domain.NewID(), Username: "owner"}
 	_, _, err := db.CreateUser(

@@ -119,16 +119,14 @@ func (w *world) requireChanges(want ...string) {
 	w.seenChanges += len(shown)
 }
 
-// fileChanges gives the changes emitted since the last requireChanges.
+// fileChanges returns the changes emitted since the last requireChanges.
 func (w *world) fileChanges() []string {
 	w.t.Helper()
 	require.NoError(w.t, w.j.Flush(w.t.Context()))
-	w.log.mu.Lock()
-	defer w.log.mu.Unlock()
 
 	var shown []string
 
-	for _, e := range w.log.events {
+	for _, e := range w.log.Events() {
 		if e.Name == domain.EventFileChanged {
 			var change domain.FileChange
 			require.NoError(w.t, json.Unmarshal(e.Data, &change))
