@@ -1,5 +1,11 @@
 package postgres
 
+import (
+	"context"
+
+	"everloop/infra/postgres/pg"
+)
+
 // LiveSessions lists the sessions that have files and objects, for backups.
 const LiveSessions = `SELECT id FROM sessions WHERE deleted_at IS NULL`
 
@@ -14,3 +20,14 @@ const ForgetEngine = `UPDATE scheduled_tasks SET version = version + 1, synced_u
 // ResumeDAGRuns has the reconciler start the workflows of all open runs of DAGs: it looks
 // for those that are overdue, and the next step of a run computes the time again.
 const ResumeDAGRuns = `UPDATE dag_runs SET wake_at = now() - interval '1 minute' WHERE finished_at IS NULL`
+
+// NewGeneration makes a restored database another one than that of the backup: runs in
+// Temporal that belong to the old one must not work on it.
+const NewGeneration = `
+	INSERT INTO database_generation DEFAULT VALUES ON CONFLICT (id) DO UPDATE SET generation = excluded.generation`
+
+// Generation returns which database this is.
+func (db *DB) Generation(ctx context.Context) (generation string, err error) {
+	err = db.Pool.QueryRow(ctx, `SELECT generation::text FROM database_generation`).Scan(&generation)
+	return generation, pg.Fault("read the generation of the database", err)
+}

@@ -157,7 +157,8 @@ func (r Runs) lostTask(ctx context.Context, waited, age time.Duration) (bool, er
 // none in a namespace that does not exist.
 func CountOpen(ctx context.Context, c client.Client, namespace string) (int64, error) {
 	counted, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Namespace: namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType NOT STARTS_WITH 'temporal-sys-'",
+		Namespace: namespace, Query: "ExecutionStatus = 'Running' AND WorkflowType != '" + databaseRun + "' AND " +
+			"WorkflowType NOT STARTS_WITH 'temporal-sys-'",
 	})
 	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		return 0, nil

@@ -119,3 +119,7 @@ func SolutionOfDAGRun(workflowID string) string {
 	solution, _, _ := strings.Cut(strings.TrimPrefix(workflowID, "dag/"), "/")
 	return solution
 }
+
+// DatabaseWorkflowID is the run that says to which database the namespace belongs. It never
+// does anything.
+const DatabaseWorkflowID = "database"

@@ -245,8 +245,10 @@ func (c *deployment) databases(url string) []backup.Database {
 
 	all := []backup.Database{{
 		Name: "everloop", URL: url, Live: postgres.LiveSessions,
-		Schemas:  []backup.Schema{{Name: "public", Newest: postgres.Newest(), Migrate: postgres.MigrateTo}},
-		Restored: []backup.Statement{{SQL: postgres.DeleteGone, Gone: true}, {SQL: postgres.ForgetEngine}, {SQL: postgres.ResumeDAGRuns}},
+		Schemas: []backup.Schema{{Name: "public", Newest: postgres.Newest(), Migrate: postgres.MigrateTo}},
+		Restored: []backup.Statement{
+			{SQL: postgres.DeleteGone, Gone: true}, {SQL: postgres.ForgetEngine}, {SQL: postgres.ResumeDAGRuns}, {SQL: postgres.NewGeneration},
+		},
 	}}
 
 	for _, companion := range []struct {

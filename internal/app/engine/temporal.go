@@ -107,6 +107,16 @@ func (s *TemporalSettings) open(ctx context.Context, c *Clients, p Process) (err
 	}
 
 	c.closers = append(c.closers, c.Temporal.Close)
+
+	generation, err := c.DB.Generation(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := (temporal.Database{Client: c.Temporal, Namespace: s.TemporalNamespace, Logger: p.Logger}).Claim(ctx, generation); err != nil {
+		return err
+	}
+
 	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Owners: c.DB}
 
 	return nil
