@@ -138,6 +138,10 @@ func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedC
 	unwatch()
 
 	switch {
+	case domain.HasCode(err, domain.CodeCallNotFound):
+		// The database has lost the turn that asks for it, in a failover or a restore. The
+		// run goes on with what there is: the model is asked again.
+		return nil, contract.RunToolOut{Status: domain.CallCancelled}, nil
 	case err != nil:
 		return nil, contract.RunToolOut{}, err
 	case state == domain.CallHeld:
@@ -363,7 +367,7 @@ func (a *Activities) record(
 	})
 	switch {
 	case err == nil:
-		a.transcripts.recorded(call, done)
+		a.transcripts.recorded(a.loopKey(call.ChatID, call.LoopID), call, done)
 		a.Metrics.ToolCalled(label, string(done.Status), done.Duration)
 		toolEnded(ctx, done.Status)
 

@@ -224,6 +224,9 @@ const (
 	CallAbandoned
 )
 
+// CodeCallNotFound says that a call is not in the ledger.
+const CodeCallNotFound = "tool_call_not_found"
+
 // FinishedCall is the outcome of a tool call.
 type FinishedCall struct {
 	ID       string

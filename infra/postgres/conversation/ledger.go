@@ -74,7 +74,7 @@ func (s *Store) claimBegun(ctx context.Context, toolCallID, claimant string) (ca
 				&found.Phase, &found.Held, &found.Own, &found.Alive, &found.Permitted, &call.Mode, &call.Headless,
 			}, LoopFields(&call.Loop)...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return domain.Newf(domain.NotFound, "tool_call_not_found", "tool call %s does not exist", toolCallID)
+			return domain.Newf(domain.NotFound, domain.CodeCallNotFound, "tool call %s does not exist", toolCallID)
 		}
 
 		if err != nil {
