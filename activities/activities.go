@@ -56,6 +56,9 @@ type Activities struct {
 	// NoFastPaths turns off what fastpath.go does. Tests run both ways.
 	NoFastPaths bool
 
+	// Failovers counts those of the database that this process has seen; nil: none.
+	Failovers func() int
+
 	Compactions Compactions
 	Tokens      prompt.Tokens
 	Memories    Memories // nil: none are recalled

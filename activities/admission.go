@@ -24,7 +24,7 @@ type admission struct {
 func (a *Activities) openAdmitted(
 	ctx context.Context, key domain.TurnKey, model string, compacted bool,
 ) (foundTurn, contract.CallModelOut, error) {
-	kept, known := a.transcripts.get(key)
+	kept, known := a.transcripts.get(a.loopKey(key.ChatID, key.LoopID))
 	if known && !compacted {
 		d := &admission{Activities: a, key: key, kept: kept}
 

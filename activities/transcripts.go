@@ -33,6 +33,8 @@ type transcripts struct {
 type loopKey struct {
 	chatID domain.ChatID
 	loopID string
+	// failovers of the database before the loop was read: the new primary may lack turns.
+	failovers int
 }
 
 // loopMemory is what is cached of a loop. Its last turn may have calls that have not
@@ -105,11 +107,20 @@ func (t *transcripts) open() *otter.Cache[loopKey, loopMemory] {
 	return t.kept.Load()
 }
 
-func (t *transcripts) get(key domain.TurnKey) (loopMemory, bool) {
-	return t.open().GetIfPresent(loopKey{key.ChatID, key.LoopID})
+func (t *transcripts) get(key loopKey) (loopMemory, bool) { return t.open().GetIfPresent(key) }
+
+// loopKey returns the key of a loop, as the database is now.
+func (a *Activities) loopKey(chatID domain.ChatID, loopID string) loopKey {
+	key := loopKey{chatID: chatID, loopID: loopID}
+	if a.Failovers != nil {
+		key.failovers = a.Failovers()
+	}
+
+	return key
 }
 
-// closed adds a turn that was closed to the transcript of its model call.
+// closed adds a turn that was closed to the transcript of its model call. Where the turn
+// exists, so does what it was asked with.
 func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 	turn := domain.TranscriptTurn{
 		ID:             m.turn.EntryID,
@@ -143,17 +154,17 @@ func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 
 	transcript := m.transcript
 	transcript.Turns = append(transcript.Turns[:len(transcript.Turns):len(transcript.Turns)], turn)
-	t.open().Set(loopKey{m.key.ChatID, m.key.LoopID}, loopMemory{m.turn.BranchID, transcript, requested(m.turn.Chat), m.model})
+	t.open().Set(m.loopKey(m.key.ChatID, m.key.LoopID), loopMemory{m.turn.BranchID, transcript, requested(m.turn.Chat), m.model})
 }
 
 // recorded adds the result of a call that this process has recorded.
-func (t *transcripts) recorded(call domain.LedgerCall, done domain.FinishedCall) {
+func (t *transcripts) recorded(key loopKey, call domain.LedgerCall, done domain.FinishedCall) {
 	cache := t.kept.Load()
 	if cache == nil {
 		return
 	}
 
-	cache.ComputeIfPresent(loopKey{call.ChatID, call.LoopID}, func(m loopMemory) (loopMemory, otter.ComputeOp) {
+	cache.ComputeIfPresent(key, func(m loopMemory) (loopMemory, otter.ComputeOp) {
 		last := len(m.transcript.Turns) - 1
 		if last < 0 || m.transcript.Turns[last].ID != call.EntryID {
 			return m, otter.CancelOp
@@ -176,7 +187,7 @@ func (t *transcripts) recorded(call domain.LedgerCall, done domain.FinishedCall)
 // loopTranscript returns the transcript of a loop, and reads nothing when the cached one
 // ends with the newest entry.
 func (a *Activities) loopTranscript(ctx context.Context, q domain.TranscriptQuery, newest string) (domain.Transcript, error) {
-	kept, found := a.transcripts.open().GetIfPresent(loopKey{q.ChatID, q.LoopID})
+	kept, found := a.transcripts.get(a.loopKey(q.ChatID, q.LoopID))
 	if found && kept.current(q.BranchID, newest) {
 		return kept.transcript, nil
 	}
@@ -186,7 +197,7 @@ func (a *Activities) loopTranscript(ctx context.Context, q domain.TranscriptQuer
 
 // readTranscript reads what is new of the transcript of a loop.
 func (a *Activities) readTranscript(ctx context.Context, q domain.TranscriptQuery) (domain.Transcript, error) {
-	cache, key := a.transcripts.open(), loopKey{q.ChatID, q.LoopID}
+	cache, key := a.transcripts.open(), a.loopKey(q.ChatID, q.LoopID)
 
 	kept, found := cache.GetIfPresent(key)
 	if found && kept.branchID != q.BranchID {

@@ -43,6 +43,35 @@ func (s *turnStore) add(status domain.ToolCallStatus) {
 	})
 }
 
+// The new primary lacks a turn of the former one, and has another at its place.
+func TestActivities_transcript_afterFailover(t *testing.T) {
+	t.Parallel()
+
+	var failovers int
+
+	store := &turnStore{}
+	a := &Activities{Turns: store, Failovers: func() int { return failovers }}
+	read := func() []domain.TranscriptTurn {
+		read, err := a.readTranscript(
+			t.Context(), domain.TranscriptQuery{ChatID: "chat", BranchID: "branch", LoopID: domain.RootLoop, Before: 1 << 40},
+		)
+		require.NoError(t, err)
+
+		return read.Turns
+	}
+
+	store.add(domain.CallDone)
+	store.add(domain.CallDone)
+	require.Len(t, read(), 2)
+
+	store.turns = store.turns[:1]
+	store.add(domain.CallDone)
+	store.turns[1].ID = "another"
+	failovers++
+
+	require.Equal(t, store.turns, read())
+}
+
 func TestActivities_transcript_reads_what_is_new(t *testing.T) {
 	t.Parallel()
 
@@ -145,10 +174,10 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 
 	first := read("")
 	store.turns = append(store.turns, answer("one", 1, first))
-	kept, _ := a.transcripts.get(key)
+	kept, _ := a.transcripts.get(a.loopKey(key.ChatID, key.LoopID))
 	require.False(t, kept.current("b", "one"), "its call has not ended")
-	a.transcripts.recorded(domain.LedgerCall{ID: "one-c", ChatID: "chat", LoopID: domain.RootLoop, EntryID: "one"},
-		domain.FinishedCall{Status: domain.CallDone, Result: "ok"})
+	a.transcripts.recorded(a.loopKey(key.ChatID, key.LoopID),
+		domain.LedgerCall{ID: "one-c", ChatID: "chat", LoopID: domain.RootLoop, EntryID: "one"}, domain.FinishedCall{Status: domain.CallDone, Result: "ok"})
 
 	reads := len(store.reads)
 	second := read("one")
@@ -156,7 +185,7 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	require.Len(t, store.reads, reads, "nothing is read")
 	require.Len(t, first.Turns, 1, "a transcript that was given out does not change")
 
-	kept, _ = a.transcripts.get(key)
+	kept, _ = a.transcripts.get(a.loopKey(key.ChatID, key.LoopID))
 	w, known := kept.weight()
 	require.True(t, known)
 	require.EqualValues(t, 100, w.Reported)

@@ -1,9 +1,23 @@
 package domain
 
-import "github.com/google/uuid"
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
 
 // NewID makes an opaque identifier that sorts by creation (UUIDv7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// derivedIDs is the namespace of ids that are derived from what they name.
+var derivedIDs = uuid.MustParse("01a2c6f4-6d0e-7c55-9f57-3a52f2f0a9d1")
+
+// ChatEndID returns the id of the event by which a round of a chat ends. It is the same each
+// time, so that the event log takes the event once also where the database has lost the
+// commit of it.
+func ChatEndID(chatID ChatID, round int) string {
+	return uuid.NewSHA1(derivedIDs, fmt.Appendf(nil, "%s/%d/end", chatID, round)).String()
+}
 
 // NewToolCallID makes the id by which clients, the model and the ledger know a
 // tool call. The model server's own ids are not unique, so they are replaced.

@@ -105,16 +105,24 @@ func newStackOn(
 	t *testing.T, front func(mock http.Handler) http.Handler, natsURL string, tracer pgx.QueryTracer, traces *tracing.Tracing,
 ) *stack {
 	t.Helper()
-	ctx := t.Context()
-	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s := &stack{t: t, logger: logger, queue: testkit.Prefix(t)}
 
 	options := postgres.Options{MaxConns: 8, Tracer: tracer} // all tests share one server
 	if tracer != nil {
 		options.LeaseConns = 1 // as in the service: their statements are not shown
 	}
 
-	db := testkit.OpenDatabase(t, options)
+	return newStackOver(t, testkit.OpenDatabase(t, options), front, natsURL, traces)
+}
+
+// newStackOver is newStackOn with an open database.
+func newStackOver(
+	t *testing.T, db *postgres.DB, front func(mock http.Handler) http.Handler, natsURL string, traces *tracing.Tracing,
+) *stack {
+	t.Helper()
+	ctx := t.Context()
+	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := &stack{t: t, logger: logger, queue: testkit.Prefix(t)}
+
 	nc, err := nats.Connect(natsURL, nats.Timeout(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
@@ -172,6 +180,7 @@ func newStackOn(
 		Compactions:  s.journal,
 		Tokens:       tokens.New(db, logger),
 		Memories:     remembered{},
+		Failovers:    db.Failovers,
 		Chats:        s.journal,
 		Turns:        s.journal,
 		Ledger:       s.journal,

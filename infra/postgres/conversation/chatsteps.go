@@ -252,6 +252,7 @@ type lockedChat struct {
 	State         domain.ChatState `db:"state"`
 	Headless      bool             `db:"headless"`
 	OutputSchema  json.RawMessage  `db:"output_schema"`
+	Round         int              `db:"round"`
 	Steps         int              `db:"steps"`
 	InputTokens   int64            `db:"input_tokens"`
 	OutputTokens  int64            `db:"output_tokens"`
@@ -280,7 +281,7 @@ func lockChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (sessions.Lo
 	}
 
 	rows, _ := tx.Query(ctx, `
-		SELECT id, session_id, state, headless, output_schema, steps, input_tokens, output_tokens, cache_read_tokens,
+		SELECT id, session_id, state, headless, output_schema, round, steps, input_tokens, output_tokens, cache_read_tokens,
 		    cache_write_tokens, cost_nano,
 		       uncosted_tokens, stop_requested,
 		       (extract(epoch FROM now() - coalesce(started_at, now())) * 1000)::bigint AS duration_ms
@@ -403,7 +404,7 @@ func endRound(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lock
 	}
 
 	event.Result = end.result
-	if err := emitChatEnd(ctx, tx, session.ID, chat.ID, event); err != nil {
+	if err := emitChatEnd(ctx, tx, session.ID, chat.ID, chat.Round, event); err != nil {
 		return err
 	}
 
@@ -417,9 +418,12 @@ func endRound(ctx context.Context, tx *pg.Tx, session sessions.Locked, chat lock
 	return sessions.EmitUpdated(ctx, tx, session.ID)
 }
 
-// emitChatEnd reports the end of a chat to clients, and to the webhooks of its owner.
-func emitChatEnd(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, end domain.ChatEnded) error {
-	if err := tx.Emit(sessionID, chatID, domain.EventChatEnd, end); err != nil {
+// emitChatEnd reports the end of a round of a chat to clients, and to the webhooks of its
+// owner. A chat that ends in the queue has round 0.
+func emitChatEnd(
+	ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, round int, end domain.ChatEnded,
+) error {
+	if err := tx.EmitDerived(domain.ChatEndID(chatID, round), sessionID, chatID, domain.EventChatEnd, end); err != nil {
 		return err
 	}
 

@@ -520,7 +520,7 @@ func dropQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chat
 
 	end := domain.ChatEnded{Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted}
 	for _, id := range chats {
-		if err := emitChatEnd(ctx, tx, sessionID, domain.ChatID(id), end); err != nil {
+		if err := emitChatEnd(ctx, tx, sessionID, domain.ChatID(id), 0, end); err != nil {
 			return 0, err
 		}
 	}
@@ -558,5 +558,5 @@ func FailQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chat
 		return err
 	}
 
-	return emitChatEnd(ctx, tx, sessionID, chatID, end)
+	return emitChatEnd(ctx, tx, sessionID, chatID, 0, end)
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -20,8 +21,9 @@ import (
 
 // DB is the connections of this process to PostgreSQL; the stores are built on it.
 type DB struct {
-	Pool *Pool
-	box  Box // nil: nothing is sealed
+	Pool     *Pool
+	box      Box // nil: nothing is sealed
+	timeline *timeline
 }
 
 // Options tune Open; the zero value suits one process on one machine.
@@ -34,6 +36,7 @@ type Options struct {
 	ConnectTimeout  time.Duration // for one new connection; 0: 5 s
 	Box             Box           // seals the environments of sessions; nil: they are kept as they are
 
+	Logger *slog.Logger    // nil: slog.Default()
 	Tracer pgx.QueryTracer // sees the statements, but those on LeaseConns, which repeat for as long as work lasts; nil: none
 }
 
@@ -81,7 +84,8 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	}
 
 	sealing := sealedEnv{opts.Box}
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+	watch := &timeline{logger: cmp.Or(opts.Logger, slog.Default()), reset: func() {}}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{
 			Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: sealing.marshal, Unmarshal: sealing.unmarshal},
 		})
@@ -90,7 +94,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 			Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 		})
 
-		return nil
+		return watch.watch(ctx, conn)
 	}
 
 	cfg.ConnConfig.Tracer = limits(opts)
@@ -103,12 +107,14 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
 
+	watch.setReset(pool.reset)
+
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("reach database: %w", err)
 	}
 
-	return &DB{Pool: pool, box: opts.Box}, nil
+	return &DB{Pool: pool, box: opts.Box, timeline: watch}, nil
 }
 
 func limits(opts Options) stepLimits { return stepLimits{cmp.Or(opts.StepLimit, defaultStepLimit)} }

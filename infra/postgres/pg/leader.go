@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,7 +58,7 @@ func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Conte
 		work(leading)
 	}()
 
-	err = keepLead(ctx, conn, done)
+	err = db.keepLead(ctx, conn, done)
 
 	stop()
 	<-done
@@ -66,8 +67,11 @@ func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Conte
 }
 
 // keepLead checks the connection until work is done, ctx ends or the connection is
-// lost, which is an error.
-func keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
+// lost, which is an error. After a failover the connection may lead to the former primary,
+// whose locks are not those of the new one.
+func (db *DB) keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
+	failovers := db.Failovers()
+
 	tick := time.NewTicker(leadCheckEvery)
 	defer tick.Stop()
 
@@ -78,6 +82,10 @@ func keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
 		case <-done:
 			return nil
 		case <-tick.C:
+		}
+
+		if db.Failovers() != failovers {
+			return errors.New("lost the lead by a failover of PostgreSQL")
 		}
 
 		check, cancel := context.WithTimeout(ctx, leadCheckTime)

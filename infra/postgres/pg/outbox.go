@@ -54,8 +54,9 @@ func NewOutbox(db *DB, log EventLog, logger *slog.Logger) *Outbox {
 
 // Events are the events of one transaction, in their order.
 type Events struct {
-	list  []domain.Event
-	maybe map[string]uint64 // by event id: published already, perhaps, behind this sequence
+	list    []domain.Event
+	maybe   map[string]uint64 // by event id: published already, perhaps, behind this sequence
+	derived []string          // ids that an event has each time
 }
 
 // Empty reports whether there is no event.
@@ -63,14 +64,23 @@ func (e *Events) Empty() bool { return len(e.list) == 0 }
 
 // Emit adds an event. Data is marshalled at once and must be an object.
 func (e *Events) Emit(sessionID domain.SessionID, chatID domain.ChatID, name string, data any) error {
+	return e.emit(domain.NewID(), sessionID, chatID, name, data)
+}
+
+// EmitDerived is Emit for an event whose id is derived from what it reports, which happens
+// once. After a failover the log may have it already, although the database lost the commit.
+func (e *Events) EmitDerived(id string, sessionID domain.SessionID, chatID domain.ChatID, name string, data any) error {
+	e.derived = append(e.derived, id)
+	return e.emit(id, sessionID, chatID, name, data)
+}
+
+func (e *Events) emit(id string, sessionID domain.SessionID, chatID domain.ChatID, name string, data any) error {
 	payload, err := json.Marshal(data)
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", name, err)
 	}
 
-	e.Add(domain.Event{
-		ID: domain.NewID(), SessionID: sessionID, ChatID: chatID, Name: name, At: time.Now().UTC(), Data: payload,
-	})
+	e.Add(domain.Event{ID: id, SessionID: sessionID, ChatID: chatID, Name: name, At: time.Now().UTC(), Data: payload})
 
 	return nil
 }
@@ -81,12 +91,16 @@ func (e *Events) Add(event domain.Event) { e.list = append(e.list, event) }
 // AddMaybePublished adds an event that may be in the event log already, behind a
 // sequence.
 func (e *Events) AddMaybePublished(event domain.Event, after uint64) {
+	e.maybePublished(event.ID, after)
+	e.Add(event)
+}
+
+func (e *Events) maybePublished(id string, after uint64) {
 	if e.maybe == nil {
 		e.maybe = map[string]uint64{}
 	}
 
-	e.maybe[event.ID] = after
-	e.Add(event)
+	e.maybe[id] = after
 }
 
 // Tx is a transaction with the events that its commit publishes.

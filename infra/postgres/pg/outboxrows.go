@@ -71,8 +71,18 @@ func (s Statement) withEvents() string {
 	FROM   changed` + s.From
 }
 
+// lookedFor is how long after a failover the log is searched for events of the former
+// primary. Their ids alone suffice for two minutes.
+const lookedFor = time.Hour
+
 // eventArgs are the parameters of the insertion.
 func (o *Outbox) eventArgs(events *Events) pgx.NamedArgs {
+	if len(events.derived) > 0 && o.db.failedOver(lookedFor) {
+		for _, id := range events.derived {
+			events.maybePublished(id, 0)
+		}
+	}
+
 	n := len(events.list)
 	ids, sessions, chats := make([]string, n), make([]domain.SessionID, n), make([]domain.ChatID, n)
 	names, data, times := make([]string, n), make([]string, n), make([]time.Time, n)

@@ -80,6 +80,13 @@ func (p *Pool) Ping(ctx context.Context) error { return p.of(ctx).Ping(ctx) }
 // Stat describes the shared connections.
 func (p *Pool) Stat() *pgxpool.Stat { return p.shared.Stat() }
 
+// reset closes all connections, those in use when they are returned.
+func (p *Pool) reset() {
+	for _, pool := range []*pgxpool.Pool{p.shared, p.steps, p.leases} {
+		pool.Reset()
+	}
+}
+
 // Close waits for the connections in use and closes them all.
 func (p *Pool) Close() {
 	if p.leases != p.shared {

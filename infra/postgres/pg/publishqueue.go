@@ -66,6 +66,7 @@ type ticket struct {
 	state   ticketState
 	rows    []outboxRow
 	bytes   int
+	seen    int           // failovers before its transaction was committed
 	done    chan struct{} // closed when the rows before it are published; nil: nothing waits for it
 }
 
@@ -88,7 +89,7 @@ func (q *publishQueue) takeLocked(session string) *ticket {
 		q.sessions[session] = s
 	}
 
-	t := &ticket{queue: q, session: session}
+	t := &ticket{queue: q, session: session, seen: q.outbox.db.Failovers()}
 	s.tickets = append(s.tickets, t)
 
 	return t
@@ -240,6 +241,10 @@ func (q *publishQueue) next(s *sessionQueue) (tickets []*ticket, rows []outboxRo
 		q.endRetry(s)
 
 		return nil, nil, false
+	}
+
+	if !s.fromRows && s.tickets[0].seen != q.outbox.db.Failovers() {
+		q.dropCopies(s) // the new primary may lack their transactions
 	}
 
 	if !s.fromRows {

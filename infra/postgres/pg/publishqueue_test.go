@@ -466,3 +466,36 @@ func TestOutbox_UpdateOne_takesItsTicketFirst(t *testing.T) {
 	require.NoError(t, o.Flush(t.Context()))
 	require.Equal(t, []string{"result", "end"}, log.names("s1"))
 }
+
+// A promoted standby lacks a transaction whose events this process still has in memory: they
+// report what never happened.
+func TestOutbox_failover_publishesWhatTheDatabaseHas(t *testing.T) {
+	t.Parallel()
+	db, log := pgtest.Open(t), &scriptedLog{}
+	o := newOutbox(t, db, log)
+	begun, release := hold(log, "first")
+
+	emit(t, o, "s1", "first")
+	<-begun
+	emit(t, o, "s1", "lost", "kept")
+
+	_, err := db.Pool.Exec(t.Context(), `DELETE FROM outbox WHERE name = 'lost'`)
+	require.NoError(t, err)
+	require.NoError(t, pg.FailOver(db.DB))
+	release()
+	require.NoError(t, o.Flush(t.Context()))
+	require.Equal(t, []string{"first", "kept"}, log.names("s1"))
+}
+
+// A process follows a promoted standby, and never goes back to the former primary.
+func TestDB_Failovers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	require.Zero(t, db.Failovers())
+
+	require.NoError(t, pg.Reach(db.DB, 100))
+	require.Equal(t, 1, db.Failovers())
+	require.ErrorContains(t, pg.Reach(db.DB, 99), "former primary")
+	require.NoError(t, pg.Reach(db.DB, 100))
+	require.Equal(t, 1, db.Failovers())
+}

@@ -103,7 +103,7 @@ func (s *PostgresSettings) open(ctx context.Context, c *Clients, p Process) (err
 	}
 
 	if c.DB, err = postgres.Open(ctx, s.DatabaseURL, postgres.Options{
-		MaxConns: sharedConns, StepConns: stepConns, LeaseConns: leaseConns, Box: p.Box, Tracer: p.Tracing.Statements(),
+		MaxConns: sharedConns, StepConns: stepConns, LeaseConns: leaseConns, Box: p.Box, Logger: p.Logger, Tracer: p.Tracing.Statements(),
 	}); err != nil {
 		return err
 	}
