@@ -82,3 +82,19 @@ func TestTryTool_leavesAStopToRunTool(t *testing.T) {
 	require.True(t, out.Pending)
 	require.False(t, out.Stopped)
 }
+
+// forgetfulLedger lacks every call, as a database does after a failover that lost commits.
+type forgetfulLedger struct{ activities.Ledger }
+
+func (forgetfulLedger) ClaimCall(context.Context, string, string) (domain.LedgerCall, domain.LedgerState, error) {
+	return domain.LedgerCall{}, 0, domain.Newf(domain.NotFound, domain.CodeCallNotFound, "tool call one does not exist")
+}
+
+func TestTryTool_callThatTheDatabaseLost(t *testing.T) {
+	t.Parallel()
+
+	acts := &activities.Activities{Ledger: forgetfulLedger{}, Stops: noStops{}}
+	out, err := acts.TryTool(t.Context(), contract.RunToolIn{ChatID: "c", ToolCallID: "one"})
+	require.NoError(t, err)
+	require.Equal(t, contract.RunToolOut{Status: domain.CallCancelled}, out)
+}
