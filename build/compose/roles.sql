@@ -1,6 +1,6 @@
 -- Roles of PostgreSQL for docker-compose.yml, none of them a superuser. roles.sh runs this
 -- as the superuser in each database at every `docker compose up`, so that it also corrects
--- the volume of an earlier version and what a restore created. Passwords come as settings.
+-- what a restore created. Passwords come as settings.
 DO $roles$
 DECLARE
 	one       record;

@@ -99,8 +99,13 @@ func TestService_messages_membersComeBack(t *testing.T) {
 		require.Equal(t, "tool_use", gjson.Get(content, "2.type").String(), "%s: %s", name, content)
 
 		next := func(model string) gjson.Result {
-			read(t, s.ask(fmt.Sprintf(`{"model":%q,"max_tokens":9,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":%s},`+
-				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"done"}]}]}`, model, content)))
+			read(
+				t,
+				s.ask(
+					fmt.Sprintf(`{"model":%q,"max_tokens":9,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":%s},`+
+						`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"done"}]}]}`, model, content),
+				),
+			)
 
 			return received(t, asked)
 		}

@@ -4,7 +4,7 @@ import (
 	"embed"
 
 	"everloop/companions/identity/accounts"
-	"everloop/companions/schema"
+	"everloop/internal/schema"
 )
 
 //go:embed migrations/*.sql

@@ -3,7 +3,7 @@ package registry
 import (
 	"embed"
 
-	"everloop/companions/schema"
+	"everloop/internal/schema"
 )
 
 //go:embed migrations/*.sql

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +19,7 @@ import (
 	"everloop/infra/backup"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/internal/schema"
 	"everloop/internal/testkit"
 )
 
@@ -28,6 +30,10 @@ type place struct {
 	dir string
 }
 
+func migrated(s schema.Schema) backup.Schema {
+	return backup.Schema{Name: s.Name, Newest: s.Newest(), Migrate: s.MigrateTo}
+}
+
 func newPlace(t *testing.T, url string) place {
 	t.Helper()
 
@@ -36,18 +42,14 @@ func newPlace(t *testing.T, url string) place {
 	require.NoError(t, err)
 
 	dir := t.TempDir()
-	companion := identity.Records()
 
 	return place{url: url, dir: dir, Deployment: backup.Deployment{
 		Databases: []backup.Database{
 			{
-				Name: "everloop",
-				URL:  url,
-				Live: postgres.LiveSessions,
-				Schemas: []backup.Schema{
-					{Name: "public", Newest: postgres.Newest(), Migrate: postgres.MigrateTo},
-					{Name: companion.Name, Newest: companion.Newest(), Migrate: companion.MigrateTo},
-				},
+				Name:    "everloop",
+				URL:     url,
+				Live:    postgres.LiveSessions,
+				Schemas: []backup.Schema{migrated(postgres.Records()), migrated(identity.Records())},
 				Restored: []backup.Statement{
 					{SQL: postgres.DeleteGone, Gone: true},
 					{SQL: postgres.ForgetEngine},
@@ -271,16 +273,26 @@ func TestRestore_deletedMeanwhile(t *testing.T) {
 func TestRestore_earlierSchema(t *testing.T) {
 	t.Parallel()
 
+	notes := schema.Schema{Name: "notes", Lock: 1, Files: fstest.MapFS{
+		"migrations/00001_notes.sql": {Data: []byte("-- +goose Up\nCREATE TABLE notes.notes (text text NOT NULL);")},
+		"migrations/00002_marked.sql": {
+			Data: []byte("-- +goose Up\nALTER TABLE notes.notes ADD COLUMN marked boolean NOT NULL DEFAULT true;"),
+		},
+	}}
+
 	from := newPlace(t, emptied(t, testkit.Postgres(t)))
-	earlier := postgres.Newest() - 1
-	require.NoError(t, postgres.MigrateTo(t.Context(), from.url, earlier))
+	from.Databases[0].Schemas = append(from.Databases[0].Schemas, migrated(notes))
+	require.NoError(t, postgres.Migrate(t.Context(), from.url))
+	require.NoError(t, notes.MigrateTo(t.Context(), from.url, 1))
+	exec(t, from.url, `INSERT INTO notes.notes VALUES ('one')`)
 
 	path := filepath.Join(t.TempDir(), "backup")
 	m, err := backup.Write(t.Context(), path, from.Deployment)
 	require.NoError(t, err)
-	require.Less(t, m.Databases["everloop"].Schemas["public"], postgres.Newest())
+	require.EqualValues(t, 1, m.Databases["everloop"].Schemas["notes"])
 
 	to := newPlace(t, emptied(t, testkit.Postgres(t)))
+	to.Databases[0].Schemas = append(to.Databases[0].Schemas, migrated(notes))
 	require.NoError(t, restore(t, path, to))
 
 	conn, err := pgx.Connect(t.Context(), to.url)
@@ -288,9 +300,9 @@ func TestRestore_earlierSchema(t *testing.T) {
 
 	defer conn.Close(context.Background())
 
-	var version int64
-	require.NoError(t, conn.QueryRow(t.Context(), `SELECT max(version_id) FROM goose_db_version`).Scan(&version))
-	require.Equal(t, postgres.Newest(), version)
+	var marked bool
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT marked FROM notes.notes WHERE text = 'one'`).Scan(&marked))
+	require.True(t, marked)
 
 	known := to.Deployment
 	known.Databases[0].Schemas[0].Newest = 1

@@ -190,7 +190,7 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 		return nil
 	}
 
-	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" OWNER "+applicationRole); err != nil {
 		return fmt.Errorf("create database %s: %w", name, err)
 	}
 

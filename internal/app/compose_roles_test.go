@@ -143,21 +143,6 @@ func TestComposeRoles_newVolume(t *testing.T) {
 	database.requireSeparated(t)
 }
 
-// The superuser created everything in the volume of an earlier version.
-func TestComposeRoles_volumeOfTheSuperuser(t *testing.T) {
-	t.Parallel()
-
-	database := startComposeDatabase(t)
-	all := database.SuperuserURL("everloop")
-	require.NoError(t, postgres.MigrateTo(t.Context(), all, 102))
-	require.NoError(t, identity.Records().Migrate(t.Context(), all))
-	require.NoError(t, registry.Records().Migrate(t.Context(), all))
-
-	database.setRoles(t)
-	database.migrate(t, database.as(t, "app"), database.as(t, "identity"), database.as(t, "registry"))
-	database.requireSeparated(t)
-}
-
 func TestComposeRoles_restoredVolume(t *testing.T) {
 	t.Parallel()
 

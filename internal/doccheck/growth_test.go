@@ -24,7 +24,7 @@ func TestOperations_everyTableHasAnEnd(t *testing.T) {
 	require.NoError(t, err)
 	companions, err := filepath.Glob(filepath.Join(root, "companions/*/migrations/*.sql"))
 	require.NoError(t, err)
-	require.Greater(t, len(companions), 5)
+	require.NotEmpty(t, companions)
 
 	tables := map[string]bool{}
 

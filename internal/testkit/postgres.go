@@ -94,7 +94,7 @@ func (a Addresses) owner() string {
 }
 
 // templateName changes with the migrations.
-func templateName() string { return "template_" + postgres.MigrationsHash() }
+func templateName() string { return "template_" + postgres.Records().Hash() }
 
 var (
 	templateMu   sync.Mutex

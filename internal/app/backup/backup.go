@@ -19,7 +19,6 @@ import (
 
 	"everloop/companions/identity"
 	"everloop/companions/registry"
-	"everloop/companions/schema"
 	"everloop/infra/backup"
 	"everloop/infra/embedded"
 	"everloop/infra/postgres"
@@ -27,6 +26,7 @@ import (
 	"everloop/internal/app/companion"
 	"everloop/internal/app/engine"
 	"everloop/internal/app/flags"
+	"everloop/internal/schema"
 )
 
 // Create writes the state of a deployment into one file. The service may run, or not.
@@ -245,9 +245,15 @@ func (c *deployment) databases(url string) []backup.Database {
 
 	all := []backup.Database{{
 		Name: "everloop", URL: url, Live: postgres.LiveSessions,
-		Schemas: []backup.Schema{{Name: "public", Newest: postgres.Newest(), Migrate: postgres.MigrateTo}},
+		Schemas: []backup.Schema{migrated(postgres.Records())},
 		Restored: []backup.Statement{
-			{SQL: postgres.DeleteGone, Gone: true}, {SQL: postgres.ForgetEngine}, {SQL: postgres.ResumeDAGRuns}, {SQL: postgres.NewGeneration},
+			{
+				SQL:  postgres.DeleteGone,
+				Gone: true,
+			},
+			{SQL: postgres.ForgetEngine},
+			{SQL: postgres.ResumeDAGRuns},
+			{SQL: postgres.NewGeneration},
 		},
 	}}
 

@@ -4,11 +4,14 @@
 CREATE TABLE registry.organizations (
     name         text PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$'),
     display_name text NOT NULL,
-    created_at   timestamptz NOT NULL DEFAULT now()
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    -- Who made an organisation, for the bound of how many one user makes. Of those from before
+    -- it is the first member.
+    created_by   text NOT NULL DEFAULT ''
 );
-
 -- Two names that differ in case only would be taken for one.
 CREATE UNIQUE INDEX organizations_folded ON registry.organizations (lower(name));
+CREATE INDEX organizations_founder ON registry.organizations (created_by);
 
 CREATE TABLE registry.members (
     org      text NOT NULL REFERENCES registry.organizations (name) ON DELETE CASCADE,
@@ -16,46 +19,7 @@ CREATE TABLE registry.members (
     added_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (org, user_id)
 );
-
 CREATE INDEX members_user ON registry.members (user_id);
-
-CREATE TABLE registry.skills (
-    org              text NOT NULL REFERENCES registry.organizations (name),
-    name             text NOT NULL CHECK (name ~ '^[a-z0-9]+(-[a-z0-9]+)*$' AND length(name) <= 64),
-    released_version text,
-    released_at      timestamptz,
-    released_by      text,
-    downloads        bigint NOT NULL DEFAULT 0,
-    created_at       timestamptz NOT NULL DEFAULT now(),
-    updated_at       timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (org, name),
-    CHECK ((released_version IS NULL) = (released_at IS NULL))
-);
-
--- A version never changes, but for yanked_at. Its package is the object package_key.
-CREATE TABLE registry.versions (
-    org         text NOT NULL,
-    name        text NOT NULL,
-    version     text NOT NULL,
-    digest      text NOT NULL CHECK (digest ~ '^sha256:[0-9a-f]{64}$'),
-    size        bigint NOT NULL CHECK (size > 0),
-    description text NOT NULL,
-    frontmatter jsonb NOT NULL,
-    files       jsonb NOT NULL,
-    file_count  int NOT NULL CHECK (file_count BETWEEN 1 AND 500),
-    warnings    text[] NOT NULL,
-    git_commit  text,
-    git_branch  text,
-    package_key text NOT NULL UNIQUE,
-    created_at  timestamptz NOT NULL DEFAULT now(),
-    created_by  text NOT NULL,
-    yanked_at   timestamptz,
-    PRIMARY KEY (org, name, version),
-    FOREIGN KEY (org, name) REFERENCES registry.skills (org, name)
-);
-
-ALTER TABLE registry.skills ADD CONSTRAINT skills_released
-    FOREIGN KEY (org, name, released_version) REFERENCES registry.versions (org, name, version);
 
 -- Objects that were announced and belong to no version yet. A row that is older than an
 -- upload may take is of one that was cut off: it is marked, so that the upload cannot
@@ -92,6 +56,43 @@ CREATE TABLE registry.scenarios (
     created_at   timestamptz NOT NULL DEFAULT now(),
     updated_at   timestamptz NOT NULL DEFAULT now()
 );
+
+CREATE TABLE registry.skills (
+    org              text NOT NULL REFERENCES registry.organizations (name),
+    name             text NOT NULL CHECK (name ~ '^[a-z0-9]+(-[a-z0-9]+)*$' AND length(name) <= 64),
+    released_version text,
+    released_at      timestamptz,
+    released_by      text,
+    downloads        bigint NOT NULL DEFAULT 0,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    updated_at       timestamptz NOT NULL DEFAULT now(),
+    CHECK ((released_version IS NULL) = (released_at IS NULL)),
+    PRIMARY KEY (org, name)
+);
+
+-- A version never changes, but for yanked_at. Its package is the object package_key.
+CREATE TABLE registry.versions (
+    org         text NOT NULL,
+    name        text NOT NULL,
+    version     text NOT NULL,
+    digest      text NOT NULL CHECK (digest ~ '^sha256:[0-9a-f]{64}$'),
+    size        bigint NOT NULL CHECK (size > 0),
+    description text NOT NULL,
+    frontmatter jsonb NOT NULL,
+    files       jsonb NOT NULL,
+    file_count  int NOT NULL CHECK (file_count BETWEEN 1 AND 500),
+    warnings    text[] NOT NULL,
+    git_commit  text,
+    git_branch  text,
+    package_key text NOT NULL UNIQUE,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    created_by  text NOT NULL,
+    yanked_at   timestamptz,
+    FOREIGN KEY (org, name) REFERENCES registry.skills (org, name),
+    PRIMARY KEY (org, name, version)
+);
+
+ALTER TABLE registry.skills ADD CONSTRAINT skills_released FOREIGN KEY (org, name, released_version) REFERENCES registry.versions (org, name, version);
 
 -- What the registry keeps for others to use: released skills, templates, scenarios. No
 -- part of an id has a dot, so that an id names one resource.

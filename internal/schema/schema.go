@@ -1,10 +1,11 @@
-// Package schema keeps the schema that a companion has in PostgreSQL at its newest
-// version. It must not know what any schema holds.
+// Package schema migrates schemas in PostgreSQL. It must not know what any schema holds.
 package schema
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,37 +15,70 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Schema is that of one companion.
+// Schema is one schema of a database with its migrations.
 type Schema struct {
 	Name  string // lower-case letters
 	Lock  int64  // advisory lock under which one process migrates; the one after it is taken too
 	Files fs.FS  // with the SQL files in the directory migrations
 }
 
-// Migrate brings the schema of a database to its newest version. Several processes may
+// Migrate migrates the schema of a database to its newest version. Several processes may
 // start at once: one migrates under the lock, the others wait.
 func (s Schema) Migrate(ctx context.Context, url string) error {
 	return s.MigrateTo(ctx, url, s.Newest())
 }
 
-// Newest is the version of the schema that this program knows.
-func (s Schema) Newest() (newest int64) {
+// Newest returns the newest version that this program knows.
+func (s Schema) Newest() int64 {
+	_, newest := s.versions()
+	return newest
+}
+
+// versions returns the first and the newest version that this program knows.
+func (s Schema) versions() (first, newest int64) {
 	_ = fs.WalkDir(s.Files, ".", func(_ string, d fs.DirEntry, err error) error {
-		if version, failed := goose.NumericComponent(d.Name()); err == nil && failed == nil {
-			newest = max(newest, version)
+		version, failed := goose.NumericComponent(d.Name())
+		if err != nil || failed != nil {
+			return nil
+		}
+
+		if first == 0 {
+			first = version
+		}
+
+		newest = version
+
+		return nil
+	})
+
+	return first, newest
+}
+
+// Hash identifies the migrations: it changes whenever one of them does.
+func (s Schema) Hash() string {
+	h := sha256.New()
+	_ = fs.WalkDir(s.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			content, _ := fs.ReadFile(s.Files, path)
+			h.Write([]byte(path))
+			h.Write(content)
 		}
 
 		return nil
 	})
 
-	return newest
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // MigrateTo is Migrate to an earlier version, for rows that were written with it.
 func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error {
+	if err := s.released(version); err != nil {
+		return err
+	}
+
 	db, err := sql.Open("pgx", url)
 	if err != nil {
-		return fmt.Errorf("the database address of the %s service is not valid", s.Name) // it holds a password
+		return fmt.Errorf("the database address of schema %s is not valid", s.Name) // it holds a password
 	}
 	defer db.Close()
 
@@ -68,8 +102,34 @@ func (s Schema) MigrateTo(ctx context.Context, url string, version int64) error 
 		return fmt.Errorf("read migrations of schema %s: %w", s.Name, err)
 	}
 
+	if err := s.checkReleased(ctx, provider); err != nil {
+		return err
+	}
+
 	if _, err := provider.UpTo(ctx, version); err != nil {
 		return fmt.Errorf("migrate schema %s: %w", s.Name, err)
+	}
+
+	return nil
+}
+
+// ErrUnreleased is the error for a database of a build before the first release, which has
+// no migrations to this one.
+var ErrUnreleased = errors.New("the database is of a build before the first release, whose data cannot be migrated: use an empty database")
+
+// checkReleased returns ErrUnreleased for a version before the first that this program knows.
+func (s Schema) checkReleased(ctx context.Context, provider *goose.Provider) error {
+	applied, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("read the version of schema %s: %w", s.Name, err)
+	}
+
+	return s.released(applied)
+}
+
+func (s Schema) released(version int64) error {
+	if first, _ := s.versions(); version > 0 && version < first {
+		return fmt.Errorf("schema %s has version %d: %w", s.Name, version, ErrUnreleased)
 	}
 
 	return nil
