@@ -27,8 +27,10 @@ func TestSchedule_ChangeOn(t *testing.T) {
 		"another hour of the day": {"0 12 * * *", "Europe/Berlin", "2026-03-29T12:00:00+02:00", ""},
 		"the end is not left out": {"0 3 * * *", "Europe/Berlin", "2026-03-29T03:00:00+02:00", ""},
 		"a zone without changes":  {"30 2 * * *", "UTC", "2026-03-29T02:30:00Z", ""},
-		"half an hour, Lord Howe": {"15 2 * * *", "Australia/Lord_Howe", "2026-10-04T02:30:00+11:00", "left out 10-04 02:00 to 10-04 02:30"},
-		"no midnight, Santiago":   {"0 0 * * *", "America/Santiago", "2026-09-06T01:00:00-03:00", "left out 09-06 00:00 to 09-06 01:00"},
+		"half an hour, Lord Howe": {
+			"15 2 * * *", "Australia/Lord_Howe", "2026-10-04T02:30:00+11:00", "left out 10-04 02:00 to 10-04 02:30",
+		},
+		"no midnight, Santiago": {"0 0 * * *", "America/Santiago", "2026-09-06T01:00:00-03:00", "left out 09-06 00:00 to 09-06 01:00"},
 		"an evening that is longer": {
 			"30 23 * * *", "America/Santiago", "2026-04-04T23:30:00-03:00", "repeated 04-04 23:00 to 04-05 00:00",
 		},

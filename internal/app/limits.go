@@ -12,7 +12,7 @@ import (
 // limitSettings bound what one chat and one tool call may do.
 type limitSettings struct {
 	MaxSteps      int           `default:"200" env:"MAX_STEPS" help:"Model calls of one chat, unless its session or solution says otherwise."`
-	UserCalls     int64         `name:"user-calls-per-day" default:"20000" env:"USER_CALLS_PER_DAY" help:"Model calls of all sessions of a user on one day (UTC); 0: no limit."`
+	UserCalls     int64         `name:"user-calls-per-day" default:"200000" env:"USER_CALLS_PER_DAY" help:"Model calls of all sessions of a user on one day (UTC); 0: no limit."`
 	ParallelTools int           `default:"32" env:"PARALLEL_TOOLS" help:"Tool calls of one turn that run at once."`
 	BashTimeout   time.Duration `default:"2m" env:"BASH_TIMEOUT" help:"Time of a command that names none."`
 	BashMost      time.Duration `name:"bash-max-timeout" default:"10m" env:"BASH_MAX_TIMEOUT" help:"Time that a command may name; longer ones are background tasks."`

@@ -217,7 +217,7 @@ func TestStack_callsOfAUsersDay(t *testing.T) {
 	t.Parallel()
 
 	s := newStack(t)
-	s.callsPerDay.Store(3)
+	s.callsPerDay.Store(2)
 
 	usage := obj{"prompt_tokens": 5, "completion_tokens": 1}
 	two := script(obj{"steps": []obj{{"usage": usage, "calls": []obj{bash("true")}}, {"usage": usage, "text": "done"}}})
@@ -227,8 +227,8 @@ func TestStack_callsOfAUsersDay(t *testing.T) {
 
 	end := s.awaitEnd(second, s.send(second, two).ChatID)
 	require.Equal(t, "budget_exhausted", end["finish_reason"], end)
-	require.Contains(t, end["error"].(map[string]any)["message"], "3 model calls on this day")
-	require.EqualValues(t, 1, end["steps"])
+	require.Contains(t, end["error"].(map[string]any)["message"], "2 model calls on this day")
+	require.EqualValues(t, 0, end["steps"])
 
 	// The calls of deleted sessions were made, too; those of yesterday do not count.
 	_, err := s.journal.Pool.Exec(t.Context(), `

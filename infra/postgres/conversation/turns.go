@@ -255,8 +255,8 @@ func (f foundTurn) waitsForInput(key domain.TurnKey, turn domain.OpenedTurn) boo
 func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.OpenedTurn) (found foundTurn, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
-		SELECT s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls+`, u.closed, `+sessions.WorkColumns+`
-		FROM   sessions s JOIN users u ON u.id = s.owner_id WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID).
+		SELECT s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls("$2::int")+`, u.closed, `+sessions.WorkColumns+`
+		FROM   sessions s JOIN users u ON u.id = s.owner_id WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID, key.Step).
 		QueryRow(func(row pgx.Row) error {
 			used := []any{&found.usedTokens, &found.usedCost, &found.ownerCalls, &found.closed}
 

@@ -49,7 +49,8 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 				ORDER  BY sequence DESC LIMIT 1) n
 			ORDER  BY n.sequence DESC LIMIT 1),
 		since AS MATERIALIZED (
-			SELECT e.id, e.role, e.blocks, e.parts, e.server_members FROM `+keptTurns(branchOfLoop, `coalesce((SELECT sequence FROM counted), 0)`)+`),
+			SELECT e.id, e.role, e.blocks, e.parts, e.server_members
+			FROM   `+keptTurns(branchOfLoop, `coalesce((SELECT sequence FROM counted), 0)`)+`),
 		waiting AS (
 			SELECT i.parts FROM chats h JOIN inbox i ON i.session_id = h.session_id AND i.chat_id = h.id
 			WHERE  h.id = $1 AND i.kind = 'steer' AND i.state = 'queued')
@@ -57,12 +58,13 @@ func (db *Base) Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWe
 		       c.id, c.mode, c.headless OR l.task_id IS NOT NULL, coalesce(l.model, c.model), `+conversation.Alive+`,
 		       EXISTS (SELECT 1 FROM entries o WHERE o.chat_id = c.id AND o.loop_id = $2 AND o.step = $4 AND o.status <> 'failed'
 		           AND o.role = 'assistant'),
-		       s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls+`,
+		       s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls("$4")+`,
 		       coalesce((SELECT tokens FROM counted), 0),
 		       coalesce((SELECT sum(CASE WHEN role = 'user' THEN octet_length(parts::text)
 		               ELSE octet_length(blocks::text) + octet_length(server_members) END)
 		           FROM since), 0)
-		     + coalesce((SELECT sum(octet_length(t.result) + octet_length(t.arguments) + octet_length(t.server_members) + 60) FROM tool_calls t
+		     + coalesce((SELECT sum(octet_length(t.result) + octet_length(t.arguments) + octet_length(t.server_members) + 60)
+		                 FROM   tool_calls t
 		                 WHERE t.entry_id IN (SELECT id FROM since WHERE role = 'assistant')), 0)
 		     + coalesce((SELECT sum(octet_length(parts::text)) FROM waiting), 0)
 		     + CASE WHEN EXISTS (SELECT 1 FROM counted) THEN 0
