@@ -176,8 +176,16 @@ func TestActivities_loopTranscript_remembersOwnWrites(t *testing.T) {
 	store.turns = append(store.turns, answer("one", 1, first))
 	kept, _ := a.transcripts.get(a.loopKey(key.ChatID, key.LoopID))
 	require.False(t, kept.current("b", "one"), "its call has not ended")
-	a.transcripts.recorded(a.loopKey(key.ChatID, key.LoopID),
-		domain.LedgerCall{ID: "one-c", ChatID: "chat", LoopID: domain.RootLoop, EntryID: "one"}, domain.FinishedCall{Status: domain.CallDone, Result: "ok"})
+	a.transcripts.recorded(
+		a.loopKey(key.ChatID, key.LoopID),
+		domain.LedgerCall{
+			ID:      "one-c",
+			ChatID:  "chat",
+			LoopID:  domain.RootLoop,
+			EntryID: "one",
+		},
+		domain.FinishedCall{Status: domain.CallDone, Result: "ok"},
+	)
 
 	reads := len(store.reads)
 	second := read("one")

@@ -241,7 +241,11 @@ func TestCookiesOverHTTPS(t *testing.T) {
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", https, header("Cookie", "__Host-everloop_session=good")).status)
 	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", https,
 		header("Cookie", "everloop_session=planted; __Host-everloop_session=good")).status)
-	require.Equal(t, 200, w.do("GET", "/api/auth/me", "", "", header("X-Forwarded-Proto", "http"), header("Cookie", "everloop_session=good")).status)
+	require.Equal(
+		t,
+		200,
+		w.do("GET", "/api/auth/me", "", "", header("X-Forwarded-Proto", "http"), header("Cookie", "everloop_session=good")).status,
+	)
 }
 
 // panicking is a gateway with a bug.

@@ -95,10 +95,13 @@ func (a *ToolServersAPI) registerTools(r *httpx.Server) {
 		return httpx.Answer(fields.ListOf(items), err)
 	})
 	httpx.Register(r, httpx.Operation{
-		ID: "accept-mcp-server-tools", Method: fiber.MethodPost, Path: "/api/mcp-servers/{id}/tools/accept", Tag: "Tool servers",
+		ID:      "accept-mcp-server-tools",
+		Method:  fiber.MethodPost,
+		Path:    "/api/mcp-servers/{id}/tools/accept",
+		Tag:     "Tool servers",
 		Summary: "Accept changed or new definitions of a tool server's tools",
-		Description: "Accepts all of the named definitions or none. A digest is that of the proposed definition, so that nothing is accepted " +
-			"that was not shown.",
+		Description: "Accepts all of the named definitions or none. A digest is that of the proposed definition, " +
+			"so that nothing is accepted that was not shown.",
 		Scope: auth.SessionsWrite,
 		Errors: httpx.Codes{
 			http.StatusForbidden: "administrator_required forbidden", http.StatusNotFound: "mcp_server_not_found",

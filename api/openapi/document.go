@@ -31,8 +31,13 @@ func Frame(version string) huma.Config {
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"bearer": {Type: "http", Scheme: "bearer", Description: "An API key, or a token of the identity service. " +
 			"The names listed with it are the scopes, one of which a restricted key needs."},
-		"cookie": {Type: "apiKey", In: "cookie", Name: httpx.SessionCookie, Description: "The session of the identity service; over HTTPS it is __Host-" + httpx.SessionCookie + ". " +
-			"A request by cookie that changes something needs the Origin of this service."},
+		"cookie": {
+			Type: "apiKey",
+			In:   "cookie",
+			Name: httpx.SessionCookie,
+			Description: "The session of the identity service; over HTTPS it is __Host-" + httpx.SessionCookie + ". " +
+				"A request by cookie that changes something needs the Origin of this service.",
+		},
 	}
 
 	return cfg

@@ -62,10 +62,17 @@ func variants() map[string]map[string]any {
 			"nodeSelector":     map[string]any{"a": "b"},
 			"sharedFiles":      map[string]any{"storageClass": "shared"},
 			"networkPolicy": map[string]any{
-				"clients": []any{peer("ingress")}, "monitoring": []any{peer("prometheus")}, "models": []any{peer("vllm")},
+				"clients":     []any{peer("ingress")},
+				"monitoring":  []any{peer("prometheus")},
+				"models":      []any{peer("vllm")},
 				"extraEgress": []any{map[string]any{"to": []any{peer("collector")}}},
-				"postgres":    map[string]any{"port": 6432, "peers": []any{peer("postgres")}}, "nats": map[string]any{"peers": []any{peer("nats")}},
-				"temporal": map[string]any{"peers": []any{peer("temporal")}}, "s3": map[string]any{"peers": []any{peer("s3")}},
+				"postgres": map[string]any{
+					"port":  6432,
+					"peers": []any{peer("postgres")},
+				},
+				"nats":     map[string]any{"peers": []any{peer("nats")}},
+				"temporal": map[string]any{"peers": []any{peer("temporal")}},
+				"s3":       map[string]any{"peers": []any{peer("s3")}},
 			},
 		}),
 		"agent alone": with(map[string]any{

@@ -50,7 +50,10 @@ type network []networkingv1.NetworkPolicy
 
 func (n network) allows(from, to end, port int) bool {
 	return n.judge(from, func(p networkingv1.NetworkPolicySpec) bool {
-		return slices.ContainsFunc(p.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return to.is(r.To) && opens(r.Ports, port) })
+		return slices.ContainsFunc(
+			p.Egress,
+			func(r networkingv1.NetworkPolicyEgressRule) bool { return to.is(r.To) && opens(r.Ports, port) },
+		)
 	}) && n.judge(to, func(p networkingv1.NetworkPolicySpec) bool {
 		return slices.ContainsFunc(p.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool {
 			return from.is(r.From) && opens(r.Ports, port)

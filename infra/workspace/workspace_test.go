@@ -183,7 +183,13 @@ func TestWorkspace_WriteFile_concurrentParents(t *testing.T) {
 		}
 
 		all.Go(func() {
-			if _, err := w.Copy(t.Context(), "source", fmt.Sprint(round), CopyOptions{}); err != nil && domain.AsError(err).Code != CodeExists {
+			if _, err := w.Copy(
+				t.Context(),
+				"source",
+				fmt.Sprint(round),
+				CopyOptions{},
+			); err != nil &&
+				domain.AsError(err).Code != CodeExists {
 				t.Errorf("copy in round %d: %v", round, err)
 			}
 		})

@@ -25,7 +25,8 @@ func TestDescribeLimits(t *testing.T) {
 	require.Equal(t, domain.CheckOK, got.Status)
 	require.Equal(
 		t,
-		"; left out because their servers refused it: a: images of sessions (2), reasoning, tool servers of sessions (1); b: stream_options",
+		"; left out because their servers refused it: a: images of sessions (2), reasoning, tool servers of sessions (1); "+
+			"b: stream_options",
 		got.Message,
 	)
 

@@ -252,6 +252,7 @@ func (s *stack) nothingUnpublished() {
 
 		_, err := s.journal.PublishLeft(s.t.Context(), 0)
 
-		return err == nil && s.journal.Pool.QueryRow(s.t.Context(), `SELECT count(*) FROM outbox WHERE seq IS NULL`).Scan(&left) == nil && left == 0
+		return err == nil && s.journal.Pool.QueryRow(s.t.Context(), `SELECT count(*) FROM outbox WHERE seq IS NULL`).Scan(&left) == nil &&
+			left == 0
 	}, patience, 50*time.Millisecond)
 }

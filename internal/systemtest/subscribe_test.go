@@ -131,7 +131,11 @@ func TestSubscribe_openTurnsAtEachPosition(t *testing.T) {
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"text": "looks", "calls": []obj{
-			bash("echo one"), agent("asks", obj{"calls": []obj{ask()}}, obj{"text": "so it is blue"}), agent("works", obj{"text": "worked"}),
+			bash(
+				"echo one",
+			),
+			agent("asks", obj{"calls": []obj{ask()}}, obj{"text": "so it is blue"}),
+			agent("works", obj{"text": "worked"}),
 		}},
 		{"text": "done"},
 	}}))

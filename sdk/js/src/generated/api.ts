@@ -5244,6 +5244,8 @@ export interface components {
             largest: components["schemas"]["ContextEntry"][];
             /** @description The model. */
             model: string;
+            /** @description The last prompt of a day that the server of the model cut; absent: none is known. */
+            prompt_cut?: components["schemas"]["PromptCut"];
             /**
              * Format: int64
              * @description Tokens above the threshold, which are left to the answer.
@@ -7589,6 +7591,8 @@ export interface components {
             name: string;
             /** @description For a million tokens; absent: not known. */
             price?: components["schemas"]["Price"];
+            /** @description The last prompt of a day that its server cut; absent: none is known. */
+            prompt_cut?: components["schemas"]["PromptCut"];
             /** @description The features that the model supports. */
             supports: components["schemas"]["ModelSupport"];
         } & {
@@ -8748,6 +8752,25 @@ export interface components {
              * @description Time of the last change.
              */
             updated_at: string;
+        } & {
+            [key: string]: unknown;
+        };
+        PromptCut: {
+            /**
+             * Format: date-time
+             * @description When the server answered.
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Estimated tokens of the whole prompt.
+             */
+            estimated_tokens: number;
+            /**
+             * Format: int64
+             * @description Tokens that the server reported.
+             */
+            reported_tokens: number;
         } & {
             [key: string]: unknown;
         };

@@ -824,6 +824,17 @@ class ClientConfig(TypedDict):
     """The path of the desktop front end."""
 
 
+ClockChange = TypedDict(
+    "ClockChange",
+    {
+        "date": "str",
+        "from": "str",
+        "kind": "Literal[\"left_out\", \"repeated\"]",
+        "to": "str",
+    },
+)
+
+
 class Comment(TypedDict):
     actor_id: str
     """Who wrote it."""
@@ -1041,6 +1052,8 @@ class ContextStats(TypedDict):
     """The entries that take most, at most ten."""
     model: str
     """The model."""
+    prompt_cut: NotRequired[PromptCut]
+    """The last prompt of a day that the server of the model cut; absent: none is known."""
     reserved_output: int
     """Tokens above the threshold, which are left to the answer."""
     threshold_pct: int
@@ -1178,6 +1191,8 @@ class CreatedInstance(TypedDict):
 
 
 class CronPreview(TypedDict):
+    clock_changes: list[ClockChange]
+    """The days of these times on which clocks leave out or repeat times of the expression."""
     cron_text: str
     """The expression in words."""
     occurrences: list[str]
@@ -2598,6 +2613,8 @@ class ModelItem(TypedDict):
     """Its name."""
     price: NotRequired[Price]
     """For a million tokens; absent: not known."""
+    prompt_cut: NotRequired[PromptCut]
+    """The last prompt of a day that its server cut; absent: none is known."""
     supports: ModelSupport
     """The features that the model supports."""
 
@@ -3436,6 +3453,15 @@ class ProdWorkspace(TypedDict):
     """A name for URLs, which no other one has."""
     updated_at: str
     """Time of the last change."""
+
+
+class PromptCut(TypedDict):
+    at: str
+    """When the server answered."""
+    estimated_tokens: int
+    """Estimated tokens of the whole prompt."""
+    reported_tokens: int
+    """Tokens that the server reported."""
 
 
 class PublishAppRequest(TypedDict):
