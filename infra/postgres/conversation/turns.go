@@ -256,7 +256,8 @@ func findTurn(ctx context.Context, tx pgx.Tx, key domain.TurnKey, turn *domain.O
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT s.used_tokens, `+sessions.UsedCost+`, `+sessions.OwnerCalls("$2::int")+`, u.closed, `+sessions.WorkColumns+`
-		FROM   sessions s JOIN users u ON u.id = s.owner_id WHERE s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID, key.Step).
+		FROM   sessions s JOIN users u ON u.id = s.owner_id
+		WHERE  s.id = $1 AND s.deleted_at IS NULL FOR UPDATE OF s`, key.SessionID, key.Step).
 		QueryRow(func(row pgx.Row) error {
 			used := []any{&found.usedTokens, &found.usedCost, &found.ownerCalls, &found.closed}
 
