@@ -27,7 +27,7 @@ func (b *backend) newActivities(
 
 	acts := &activities.Activities{
 		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Compactions: b.store,
-		Failovers: b.DB.Failovers,
+		Failovers: func() int { return b.DB.Failovers() },
 		Log:       b.Log, Stops: b.Signals, Models: b.models, Tokens: b.tokens,
 		Images:       objects.NewImageCache(b.Objects.DataURL, objects.DefaultImageCache),
 		ResultImages: b.Objects,
