@@ -144,7 +144,13 @@ describe('desktop, live', {
     await page.getByRole('button', { name: 'To the end' }).waitFor();
     const read = page.getByText(`This is turn ${turns - 30}.`);
     await read.scrollIntoViewIfNeeded();
-    const before = (await read.boundingBox()).y;
+    let before;
+    await eventually('the scrolling has ended', async () => {
+      const { y } = await read.boundingBox();
+      const still = y === before;
+      before = y;
+      return still;
+    });
     const short = await height();
     proceed();
     await eventually('the other turns come', async () => await height() > 5 * short);

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/infra/temporal"
 	"everloop/internal/testkit"
 )
@@ -114,4 +115,29 @@ func TestDatabase_Claim_emptyNamespaceWithRuns(t *testing.T) {
 	start(t, d)
 	require.NoError(t, d.Claim(t.Context(), domain.NewID()), "runs of a version before the note")
 	require.ErrorContains(t, d.Claim(t.Context(), domain.NewID()), "belong to another database")
+}
+
+// The run that marks the namespace is not a run of the service: administrators neither see nor end it.
+func TestOperator_Runs_withoutTheMark(t *testing.T) {
+	t.Parallel()
+
+	d := newNamespace(t)
+	require.NoError(t, d.Claim(t.Context(), domain.NewID()))
+
+	var all *workflowservice.ListWorkflowExecutionsResponse
+
+	require.Eventually(t, func() bool { // the list has it
+		var err error
+
+		all, err = d.Client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: d.Namespace})
+		return err == nil && len(all.GetExecutions()) == 1
+	}, time.Minute, 50*time.Millisecond)
+
+	o := temporal.Operator{Client: d.Client}
+	runs, _, err := o.Runs(t.Context(), operator.RunQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Empty(t, runs)
+
+	mark := all.GetExecutions()[0].GetExecution().GetWorkflowId()
+	require.EqualValues(t, "run_not_found", domain.AsError(o.Cancel(t.Context(), mark)).Code)
 }

@@ -50,7 +50,7 @@ var statuses = map[string]enumspb.WorkflowExecutionStatus{
 // Runs lists runs, the newest first. Next continues the list; empty: it is whole.
 // The list is eventually consistent: a run may take a second to appear.
 func (o Operator) Runs(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
-	var terms []string
+	terms := []string{"WorkflowType != '" + databaseRun + "'"}
 
 	for name, value := range map[string]string{
 		durable.Kind.GetName(): q.Kind, durable.SessionID.GetName(): string(q.SessionID), durable.OwnerID.GetName(): q.OwnerID,
@@ -174,7 +174,7 @@ func (o Operator) open(ctx context.Context, workflowID string) (operator.Run, er
 	}
 
 	run := operatorRun(seen.GetWorkflowExecutionInfo())
-	if run.ClosedAt != nil {
+	if run.ClosedAt != nil || run.Type == databaseRun {
 		return run, noRun(workflowID)
 	}
 
