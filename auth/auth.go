@@ -27,8 +27,8 @@ type Keys interface {
 	// KeyByHash finds the live key with this SHA-256 and its user; found is
 	// false for keys that are unknown, revoked, expired or of a deleted user.
 	KeyByHash(ctx context.Context, hash []byte) (user domain.User, key domain.APIKey, found bool, err error)
-	// CredentialsAlive reports of each caller whether the user, and the key where one is
-	// named, may still come in, an administrator as one.
+	// CredentialsAlive reports whether the user of each caller, and the key if it has one,
+	// is still valid, and whether an administrator still is one.
 	CredentialsAlive(ctx context.Context, callers []domain.Caller) ([]bool, error)
 	// TouchKeys records the last uses of keys.
 	TouchKeys(ctx context.Context, used map[string]domain.KeyUse) error
@@ -218,7 +218,7 @@ func (a *Authenticator) Alive(ctx context.Context, caller domain.Caller) bool {
 // the database cannot be reached callers stay.
 func (a *Authenticator) AllAlive(ctx context.Context, callers []domain.Caller) []bool {
 	alive := make([]bool, len(callers))
-	cached, ended := a.cache.holding(a.now()), a.ended(ctx, callers)
+	cached, ended := a.cache.holding(callers, a.now()), a.ended(ctx, callers)
 
 	var (
 		asked  []domain.Caller

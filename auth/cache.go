@@ -76,15 +76,20 @@ func (h heldKeys) holds(caller domain.Caller) bool {
 	return held && (administrator || !caller.User.Administrator)
 }
 
-// holding returns the keys that are known to hold.
-func (c *cache) holding(now time.Time) heldKeys {
+// holding returns those of the callers' keys that are known to hold.
+func (c *cache) holding(callers []domain.Caller, now time.Time) heldKeys {
+	asked := make(map[string]bool, len(callers))
+	for _, caller := range callers {
+		asked[caller.KeyID] = true
+	}
+
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 
 	keys := heldKeys{}
 
 	for _, e := range c.entries {
-		if now.Before(e.until) {
+		if asked[e.caller.KeyID] && now.Before(e.until) {
 			keys[e.caller.KeyID] = e.caller.User.Administrator
 		}
 	}

@@ -192,8 +192,8 @@ func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 	}
 }
 
-// Exhausted describes which bound is reached, of the session's budget or of its owner's
-// model calls on a day; empty: none.
+// Exhausted describes the limit that is reached: the budget of the session, or the model
+// calls of its owner on this day. It is empty if none is.
 func (p Profile) Exhausted(usedTokens int64, usedCost Cost, ownerCalls int64) string {
 	if p.OwnerCallsPerDay > 0 && ownerCalls >= p.OwnerCallsPerDay {
 		return fmt.Sprintf("the sessions of this user made %d model calls on this day (UTC) of the %d that the service allows",

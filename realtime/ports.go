@@ -53,8 +53,8 @@ type Sessions interface {
 	// Visible reports of each viewer whether Role would return a role. An error is no
 	// answer, and changes nothing.
 	Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error)
-	// Alive reports of each caller whether the credential still holds. One that cannot be
-	// checked now holds.
+	// Alive reports whether the credential of each caller is still valid. A credential that
+	// cannot be checked now counts as valid.
 	Alive(ctx context.Context, callers []domain.Caller) []bool
 }
 

@@ -15,7 +15,7 @@ type follower struct {
 	patience  time.Duration
 	lost      func(error) // called when a connection is lost or cannot be opened
 	connected func()      // called when the stream continues
-	gap       func()      // called when events are no longer stored
+	gap       func()      // called when missed events are no longer stored
 
 	stream    *stream
 	last      uint64 // seq of the newest event; 0: none

@@ -69,8 +69,8 @@ func (s Record) Pins(known []Pin, list []Tool) []Pin {
 	return pins
 }
 
-// SameReceiver reports whether two states of a tool server send what they send to the same
-// address or program.
+// SameReceiver reports whether requests in two states of a tool server reach the same address
+// or program.
 func SameReceiver(a, b domain.MCPServer) bool {
 	return a.Transport == b.Transport && a.URL == b.URL && a.Command == b.Command && a.Preset == b.Preset && slices.Equal(a.Args, b.Args)
 }

@@ -170,22 +170,3 @@ func TestOpen_manyRestartsWithoutEvents(t *testing.T) {
 	publish(t, l, patch("s1", 1))
 	require.Equal(t, []int{0, 1}, numbers(t, readAll(t, l, "s1", 0, math.MaxUint64)))
 }
-
-// A log that an earlier version made goes on as it is.
-func TestOpen_withoutAnEpoch(t *testing.T) {
-	e := newEngine(t)
-	l := e.open(Config{})
-	seq := publish(t, l, patch("s1", 0))
-	config := l.newest().config
-	config.Metadata = with(nil, metaBase, l.newest().base)
-	_, err := l.js.UpdateStream(t.Context(), config)
-	require.NoError(t, err)
-
-	l = e.open(Config{})
-	require.Equal(t, seq+1, publish(t, l, patch("s1", 1)))
-	e.Stop()
-	e.Start()
-
-	l = e.open(Config{})
-	require.Equal(t, []string{"EVENTS", "EVENTS_2"}, streams(t, l))
-}

@@ -80,8 +80,9 @@ type Log struct {
 // Open makes the log's stream, or brings the existing one to the configuration. A
 // stream that ends before HighWater lost its end, as after a power loss or when an
 // older copy of it was restored, and one that was created before NATS restarted may have
-// lost it: it is closed, read until its events have aged, and the log goes on in a stream
-// of its own behind it, from the microseconds of now, so that no number is given twice.
+// lost it. Such a stream is closed and remains readable until its events have aged. The log
+// continues in a new stream from the current time in microseconds, so that no number is
+// assigned twice.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -173,8 +174,6 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 			"stream", info.Config.Name, "last", last, "high_water", high)
 
 		return false, l.close(ctx, info)
-	case created == "": // by an earlier version
-		return false, l.adopt(ctx, info, epoch)
 	case created != epoch:
 		l.cfg.Logger.Info("NATS restarted; continuing the event log in a new generation", "stream", info.Config.Name, "last", last)
 
@@ -188,16 +187,6 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	l.reach(info)
 
 	return true, l.update(ctx, info.Config)
-}
-
-// adopt takes over a generation of a version without epochs.
-func (l *Log) adopt(ctx context.Context, info *jetstream.StreamInfo, epoch string) error {
-	config := info.Config
-	config.Metadata = with(config.Metadata, metaBase, number(info, metaBase))
-	config.Metadata[metaEpoch] = epoch
-	_, err := l.js.UpdateStream(ctx, config)
-
-	return err
 }
 
 // openInfo describes the newest generation as it is now; nil when it is not open

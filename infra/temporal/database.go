@@ -30,8 +30,8 @@ const (
 	generationMemo = "generation"
 )
 
-// Database notes in the namespace to which database its runs belong. Any cluster lets a
-// client do that which may start workflows; data of the namespace needs more rights.
+// Database records in the namespace to which database its runs belong. It needs only the
+// right to start workflows; writing data of the namespace needs more.
 type Database struct {
 	Client    client.Client
 	Namespace string
@@ -40,9 +40,8 @@ type Database struct {
 }
 
 // Claim compares the generation of the database with the namespace's. A namespace without
-// one, as a new one or one that was lost, takes it over, and so does one without open runs.
-// Open runs of another database are an error: they would work on chats that this one does
-// not have, or has in another state.
+// a generation or without open runs takes over the generation of the database. Open runs of
+// another database are an error: their chats do not exist in this one, or differ.
 func (d Database) Claim(ctx context.Context, generation string) error {
 	noted, err := d.noted(ctx)
 	if err == nil && noted == "" {

@@ -45,8 +45,7 @@ func (s *socket) OnDrained(func())                  {}
 func (s *socket) Context() context.Context          { return s.ctx }
 func (s *socket) Close()                            { s.cancel() }
 
-// Whatever the number of connections is, the credentials of all take one statement, and their
-// subscriptions another.
+// One statement checks the credentials of all connections, and another their subscriptions.
 func TestProtocol_RightsChanged_statements(t *testing.T) {
 	t.Parallel()
 

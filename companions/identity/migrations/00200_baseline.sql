@@ -58,8 +58,8 @@ CREATE INDEX sessions_parent ON identity.sessions (parent_id) WHERE parent_id IS
 -- Wrong passwords from an address with a session of the user, ended ones too, count for that address alone.
 CREATE INDEX sessions_of_user ON identity.sessions (user_id, id) WHERE client_id = '';
 
--- Every refresh token of a session. One that was used already and comes again was
--- stolen, or its successor was: the session ends.
+-- Refresh tokens of sessions. A second use of a token means that it or its successor was
+-- stolen, and ends the session.
 CREATE TABLE identity.refresh_tokens (
     hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
     session_id text NOT NULL REFERENCES identity.sessions (id) ON DELETE CASCADE,

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- grams gives every three characters that follow each other in a text as a number
--- of its owner, and every two beyond ASCII, where words are short.
+-- grams returns a hash, which differs by owner, for every three consecutive characters of a
+-- text, and for every two of which one is not ASCII, because such words are short.
 -- +goose StatementBegin
 CREATE FUNCTION grams(owner text, folded text) RETURNS bigint[] IMMUTABLE PARALLEL SAFE STRICT LANGUAGE plpgsql AS $$
 DECLARE
@@ -28,7 +28,7 @@ $$;
 
 CREATE SEQUENCE sandbox_uids MINVALUE 100001 MAXVALUE 2147000000;
 
--- Who may come in.
+-- Users of the service.
 CREATE TABLE users (
     id                     text PRIMARY KEY,
     username               text NOT NULL CHECK (length(username) BETWEEN 1 AND 128),
@@ -1345,7 +1345,7 @@ CREATE TABLE dag_run_nodes (
     node_id            text NOT NULL,
     item               int NOT NULL DEFAULT -1, -- -1: the node itself
     superseded         boolean NOT NULL DEFAULT false,
-    kept               boolean NOT NULL DEFAULT false, -- it is used again whatever has changed
+    kept               boolean NOT NULL DEFAULT false, -- the result is reused, even if its inputs changed
     barred             boolean NOT NULL DEFAULT false, -- it is not used again
     status             text NOT NULL DEFAULT 'pending',
     phase              text NOT NULL DEFAULT '',
@@ -1453,8 +1453,8 @@ CREATE INDEX webhook_deliveries_ended ON webhook_deliveries (finished_at) WHERE 
 -- Attempts under way: counted each time deliveries are claimed, twice a second on each worker.
 CREATE INDEX webhook_deliveries_claimed ON webhook_deliveries (webhook_id) WHERE status = 'pending' AND claimed_until IS NOT NULL;
 
--- What the model calls of a session have used, by day (UTC) and model. A call of a model
--- without a price counts in a row of its own.
+-- What the model calls of a session have used, by day (UTC) and model. Calls of
+-- models without a price have a separate row.
 CREATE TABLE session_usage (
     session_id         text NOT NULL REFERENCES sessions (id),
     owner_id           text NOT NULL REFERENCES users (id),
@@ -1605,8 +1605,8 @@ CREATE FUNCTION fold_case(given text) RETURNS text IMMUTABLE PARALLEL SAFE STRIC
     $$ SELECT lower(given COLLATE "und-x-icu") $$;
 -- +goose StatementEnd
 
--- What search_text says is searched from now on; it reaches the index later, many
--- rows at once, so that a chat does not wait for it.
+-- search_text stores the text that searches find. It is indexed later, many rows at once, so
+-- that a chat does not wait for it.
 -- +goose StatementBegin
 CREATE FUNCTION search_text(session text, entry text, owner text, said text) RETURNS void LANGUAGE sql AS $$
     INSERT INTO search_texts (session_id, id, owner_id, folded) VALUES (session, entry, owner, fold_case(said))
@@ -1622,7 +1622,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- said gives the text blocks of a turn; no word goes from one block to the next.
+-- said returns the text blocks of a turn, separated so that no word spans two of them.
 -- +goose StatementBegin
 CREATE FUNCTION said(blocks jsonb) RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS
     $$ SELECT string_agg(b ->> 'content', chr(31)) FROM jsonb_array_elements(blocks) b WHERE b ->> 'type' = 'text' AND b ->> 'content' <> '' $$;

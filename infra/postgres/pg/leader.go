@@ -67,8 +67,8 @@ func (db *DB) Lead(ctx context.Context, name string, work func(ctx context.Conte
 }
 
 // keepLead checks the connection until work is done, ctx ends or the connection is
-// lost, which is an error. After a failover the connection may lead to the former primary,
-// whose locks are not those of the new one.
+// lost, which is an error. After a failover the connection may be to the former primary,
+// whose locks do not exist on the new one.
 func (db *DB) keepLead(ctx context.Context, conn *pgx.Conn, done <-chan struct{}) error {
 	failovers := db.Failovers()
 

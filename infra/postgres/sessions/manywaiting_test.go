@@ -13,7 +13,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-// many is more sessions than one look reads at once.
+// many is more than the sessions that one transaction reports.
 const many = 1200
 
 // manySessions makes sessions with a running chat each, a third with a queued sub-agent, a
