@@ -88,7 +88,7 @@ type Turns interface {
 	// OpenTurnIf opens the turn of a model call. One that is not there yet is refused
 	// unless admit lets it be opened; admit must not wait, nil admits all.
 	OpenTurnIf(
-		ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
+		ctx context.Context, key domain.TurnKey, model string, maxConcurrent int, opener string, admit func(domain.NextTurn) bool,
 	) (domain.OpenedTurn, domain.TurnState, error)
 	// HoldTurn is ReleaseTurn without a fault: the same call is made again.
 	HoldTurn(ctx context.Context, key domain.TurnKey, entryID domain.TurnID, attempt int) error
@@ -122,11 +122,16 @@ type Ledger interface {
 	Permission(ctx context.Context, toolCallID string) (allowed bool, files map[string]string, err error)
 }
 
-// Forks stores the sub-agents of chats; atOnce of one chat work at once.
+// Forks stores the sub-agents of chats; maxConcurrent of one chat work at once.
 type Forks interface {
-	PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (contract.PauseForkOut, error)
+	PauseFork(ctx context.Context, in contract.PauseForkIn, maxConcurrent int) (contract.PauseForkOut, error)
 	ForkText(ctx context.Context, loopID string) (domain.ForkText, error)
-	EndFork(ctx context.Context, end domain.ForkEnd, atOnce int, restored map[domain.TurnID][]domain.Block) (contract.EndForkOut, error)
+	EndFork(
+		ctx context.Context,
+		end domain.ForkEnd,
+		maxConcurrent int,
+		restored map[domain.TurnID][]domain.Block,
+	) (contract.EndForkOut, error)
 }
 
 // EventLog takes the deltas of a stream, which are not state, and returns them when a

@@ -23,7 +23,7 @@ func (a *Activities) watchStop(chatID domain.ChatID, taskID string) (stopped <-c
 
 // PauseFork says whether a sub-agent has to wait for an answer.
 func (a *Activities) PauseFork(ctx context.Context, in contract.PauseForkIn) (contract.PauseForkOut, error) {
-	return a.Forks.PauseFork(ctx, in, a.ForkLimits.AtOnce)
+	return a.Forks.PauseFork(ctx, in, a.ForkLimits.MaxConcurrent)
 }
 
 // EndFork ends a sub-agent: what it said last is the result of the call that owns
@@ -39,7 +39,7 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 
 	if err != nil || said.Ended {
 		if err == nil { // the step runs again: it returns the same runs to notify
-			return a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, nil)
+			return a.Forks.EndFork(ctx, end, a.ForkLimits.MaxConcurrent, nil)
 		}
 
 		return contract.EndForkOut{}, err
@@ -58,7 +58,7 @@ func (a *Activities) EndFork(ctx context.Context, in contract.EndForkIn) (contra
 	}}
 	end.Result = a.Tools.Shorten(ctx, call, end.Result)
 
-	out, err := a.Forks.EndFork(ctx, end, a.ForkLimits.AtOnce, restored)
+	out, err := a.Forks.EndFork(ctx, end, a.ForkLimits.MaxConcurrent, restored)
 	if err == nil {
 		a.Metrics.ToolCalled(agents.Agent, string(end.Status), time.Since(said.StartedAt))
 	}

@@ -20,7 +20,7 @@ import (
 var errStopped = errors.New("the chat was stopped")
 
 // CallModel makes one model call as one assistant turn. A call that fails before
-// clients saw anything leaves its turn to the next try; one that had begun to
+// clients saw anything leaves its turn to the next try; one that had started to
 // stream ends its turn as failed, and the next try opens a new one, so that no
 // text is ever mixed.
 //
@@ -112,7 +112,7 @@ func (a *Activities) tryTurn(
 	ctx context.Context, key domain.TurnKey, model string, admit func(domain.NextTurn) bool,
 ) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = a.opened.use(key, func(nonce string) error {
-		turn, state, err = a.Turns.OpenTurnIf(ctx, key, model, a.ForkLimits.AtOnce, nonce, admit)
+		turn, state, err = a.Turns.OpenTurnIf(ctx, key, model, a.ForkLimits.MaxConcurrent, nonce, admit)
 		return err
 	})
 

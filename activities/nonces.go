@@ -12,7 +12,7 @@ const keepNonce = 15 * time.Minute
 
 // nonces gives commits that begin something a nonce each. When the answer to a
 // commit is lost, the next try uses the same nonce, by which the database knows that
-// what they hold was begun by this process and never carried out.
+// what they hold was started by this process and never carried out.
 type nonces[K comparable] struct {
 	mu   sync.Mutex
 	kept map[K]string

@@ -105,17 +105,17 @@ func (a *Activities) RunTool(ctx context.Context, in contract.RunToolIn) (contra
 // turn that asks for a call and its run may begin it at the same moment: the ledger
 // is asked once.
 func (a *Activities) begin(ctx context.Context, in contract.RunToolIn) (*hostedCall, contract.RunToolOut, error) {
-	type begun struct {
+	type started struct {
 		running *hostedCall
 		out     contract.RunToolOut
 	}
 
 	got, err, _ := a.host.beginning.Do(in.ToolCallID, func() (any, error) {
 		running, out, err := a.claim(ctx, in)
-		return begun{running, out}, err
+		return started{running, out}, err
 	})
 
-	return got.(begun).running, got.(begun).out, err
+	return got.(started).running, got.(started).out, err
 }
 
 // claim is begin for one caller at a time.
@@ -145,7 +145,7 @@ func (a *Activities) claim(ctx context.Context, in contract.RunToolIn) (*hostedC
 	case err != nil:
 		return nil, contract.RunToolOut{}, err
 	case state == domain.CallHeld:
-		return a.host.find(in.ToolCallID), contract.RunToolOut{Pending: true}, nil // begun here meanwhile, or elsewhere
+		return a.host.find(in.ToolCallID), contract.RunToolOut{Pending: true}, nil // started here meanwhile, or elsewhere
 	case state == domain.CallStopped:
 		return nil, contract.RunToolOut{Status: domain.CallCancelled, Stopped: true}, nil
 	default:
@@ -262,7 +262,7 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 		out.Stopped = !errors.Is(cause, domain.ErrFenced)
 
 		return out, err
-	default: // the worker shuts down: what was begun is dead by now, which is a known outcome
+	default: // the worker shuts down: what was started is dead by now, which is a known outcome
 		done.Status = domain.CallError
 		done.Result = orElse(result.Output, "") + "\nKilled: the service was restarted while this ran. It may have taken effect in part."
 	}

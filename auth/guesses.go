@@ -15,8 +15,8 @@ import (
 // CodeTooManyGuesses is the code of a refusal because of wrong credentials before.
 const CodeTooManyGuesses = "too_many_guesses"
 
-// mostAddresses bounds what is remembered of clients, in entries of each kind.
-const mostAddresses = 10_000
+// maxAddresses bounds what is remembered of clients, in entries of each kind.
+const maxAddresses = 10_000
 
 // guesses counts wrong credentials by the address that they came from. An address
 // that has used up its allowance is refused without a look at what it sends, so that
@@ -93,7 +93,7 @@ func (g *guesses) note(of attempt, err error) {
 		g.spend(of.address)
 	}
 
-	if len(g.judged) >= mostAddresses {
+	if len(g.judged) >= maxAddresses {
 		clear(g.judged)
 	}
 
@@ -116,13 +116,13 @@ func (g *guesses) spend(address string) {
 // dropOld makes room for one more address: those whose allowance is whole again go,
 // and when there are none, all.
 func (g *guesses) dropOld(now time.Time) {
-	if len(g.failures) < mostAddresses {
+	if len(g.failures) < maxAddresses {
 		return
 	}
 
 	maps.DeleteFunc(g.failures, func(_ string, b *rate.Limiter) bool { return g.bucket.isFull(b, now) })
 
-	if len(g.failures) >= mostAddresses {
+	if len(g.failures) >= maxAddresses {
 		clear(g.failures)
 	}
 }

@@ -104,7 +104,7 @@ func (l *Limiter) take(credential string, now time.Time) (ok bool, left, reset i
 
 	b := l.buckets[credential]
 	if b == nil {
-		if len(l.buckets) >= mostCredentials {
+		if len(l.buckets) >= maxCredentials {
 			maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return l.bucket.isFull(b, now) })
 		}
 
@@ -122,5 +122,5 @@ func (l *Limiter) take(credential string, now time.Time) (ok bool, left, reset i
 	return true, int(tokens), l.bucket.seconds(tokens, float64(l.bucket.burst))
 }
 
-// mostCredentials is from how many credentials on those with full buckets are forgotten.
-const mostCredentials = 10_000
+// maxCredentials is from how many credentials on those with full buckets are forgotten.
+const maxCredentials = 10_000

@@ -104,7 +104,7 @@ func (b *bench) synced(ctx context.Context) error {
 // sleepers makes scheduled tasks for a far day, and begins runs of a DAG that wait a month.
 func (b *bench) sleepers(ctx context.Context, users []*target.Client, cron string) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(requestsAtOnce)
+	group.SetLimit(maxConcurrentRequests)
 
 	month := target.Object{"type": "wait", "config": target.Object{"wait_s": 30 * 24 * 3600}}
 

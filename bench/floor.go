@@ -99,7 +99,7 @@ func (b *bench) roundOfOurs(ctx context.Context, into *floorSamples) error {
 
 	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
 
-	many := atOnce(b.sessions, func(i int) (*target.Chat, error) {
+	many := maxConcurrent(b.sessions, func(i int) (*target.Chat, error) {
 		return b.client.Completed(ctx, sessions[i], target.LoopScript(manySteps))
 	})
 	if len(many.failures) > 0 {

@@ -31,13 +31,13 @@ func measureMany(ctx context.Context, b *bench) error {
 	created := time.Since(began)
 
 	meter := proc.StartMeter(b.server.Cmd.Process.Pid)
-	ours := atOnce(b.sessions, func(i int) (*target.Chat, error) {
+	ours := maxConcurrent(b.sessions, func(i int) (*target.Chat, error) {
 		return b.client.Completed(ctx, sessions[i], target.LoopScript(manySteps))
 	})
 	used := meter.Read()
 	calls := b.model.Take()
 	held := proc.TreeMemory(b.server.Cmd.Process.Pid)
-	bare := atOnce(b.sessions, func(int) (*target.Chat, error) {
+	bare := maxConcurrent(b.sessions, func(int) (*target.Chat, error) {
 		return b.bare.conversation().chat(ctx, target.LoopScript(manySteps), nil)
 	})
 
@@ -68,7 +68,7 @@ type crowd struct {
 	failures      []error
 }
 
-func atOnce(n int, run func(i int) (*target.Chat, error)) crowd {
+func maxConcurrent(n int, run func(i int) (*target.Chat, error)) crowd {
 	var (
 		c     crowd
 		mu    sync.Mutex

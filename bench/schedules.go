@@ -21,8 +21,8 @@ const (
 	scheduleGoal = 2000
 	// schedulePatience is how long the runs of one minute may take.
 	schedulePatience = 10 * time.Minute
-	// requestsAtOnce is how many requests prepare a measurement at a time.
-	requestsAtOnce = 8
+	// maxConcurrentRequests is how many requests prepare a measurement at a time.
+	maxConcurrentRequests = 8
 	// spreadS is over how many seconds of their minute the tasks are spread.
 	spreadS = 59
 )
@@ -89,7 +89,7 @@ func (b *bench) plan(
 	cron := fmt.Sprintf("%d %d %d %d *", due.Minute(), due.Hour(), due.Day(), due.Month())
 
 	group, requests := errgroup.WithContext(ctx)
-	group.SetLimit(requestsAtOnce)
+	group.SetLimit(maxConcurrentRequests)
 
 	for i := range tasks {
 		group.Go(func() error { return set(requests, &tasks[i], cron) })
@@ -164,7 +164,7 @@ func (b *bench) runTasks(ctx context.Context, tasks []scheduledTask, due time.Ti
 func (b *bench) bareRuns(ctx context.Context, n int, over time.Duration) (starts result.Sample, ended time.Duration, err error) {
 	began, kept := time.Now(), make([]time.Duration, n)
 
-	many := atOnce(n, func(i int) (*target.Chat, error) {
+	many := maxConcurrent(n, func(i int) (*target.Chat, error) {
 		due := began.Add(over * time.Duration(i) / time.Duration(n))
 		if err := wait(ctx, time.Until(due)); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ const (
 	ChatStateEnded   ChatState = "ended"
 )
 
-// Open reports whether a chat has begun and can go on.
+// Open reports whether a chat has started and can go on.
 func (s ChatState) Open() bool { return s == ChatStateRunning || s == ChatStateWaiting }
 
 // Trigger says what started a chat.

@@ -4,14 +4,14 @@ import "time"
 
 // ForkLimits bound the sub-agents of a chat (docs/sub-agents.md#limits).
 type ForkLimits struct {
-	Depth  int           // how deep they may be nested; the main loop's own are at 1
-	AtOnce int           // how many of a chat work at once; those that wait for their own sub-agents or an answer do not count
-	Steps  int           // model calls of one
-	Time   time.Duration // of one, not counting what it waits for a slot or an answer
+	Depth         int           // how deep they may be nested; the main loop's own are at 1
+	MaxConcurrent int           // how many of a chat work at once; those that wait for their own sub-agents or an answer do not count
+	Steps         int           // model calls of one
+	Time          time.Duration // of one, not counting what it waits for a slot or an answer
 }
 
 // DefaultForkLimits apply where the operator sets no others.
-var DefaultForkLimits = ForkLimits{Depth: 3, AtOnce: 10, Steps: 200, Time: time.Hour}
+var DefaultForkLimits = ForkLimits{Depth: 3, MaxConcurrent: 10, Steps: 200, Time: time.Hour}
 
 // NewFork is a sub-agent that a turn asks for. Its loop has the id of the call.
 type NewFork struct {

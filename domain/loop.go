@@ -28,7 +28,7 @@ type OpenedTurn struct {
 	Session   Session
 
 	// CaptureDue says that files of the session are to be captured before a tool
-	// changes more of them, and that nothing has begun to.
+	// changes more of them, and that nothing has started to.
 	CaptureDue bool
 
 	Faults ModelFaults // of the loop's model calls
@@ -158,7 +158,7 @@ type PlannedCall struct {
 	Guarded bool // a question of its turn holds it back
 
 	// Claimant is a nonce of the process that runs the call as soon as it is in the
-	// ledger; empty: its run has it begun.
+	// ledger; empty: its run has it started.
 	Claimant string
 
 	ServerMembers string // of the RequestedCall

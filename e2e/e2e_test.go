@@ -66,7 +66,7 @@ func TestEndToEnd(t *testing.T) {
 	queue := make(chan string)
 
 	var workers sync.WaitGroup
-	for range atOnce() {
+	for range maxConcurrent() {
 		workers.Go(func() {
 			for suite := range queue {
 				t.Run(strings.TrimSuffix(suite, ".test.mjs"), func(t *testing.T) { runSuite(t, suite, binary) })
@@ -82,8 +82,8 @@ func TestEndToEnd(t *testing.T) {
 	workers.Wait()
 }
 
-// atOnce is how many suites run at a time: what -parallel says.
-func atOnce() int {
+// maxConcurrent is how many suites run at a time: what -parallel says.
+func maxConcurrent() int {
 	return flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
 }
 

@@ -63,8 +63,8 @@ func (p *Protocol) connected() []*client {
 	return clients
 }
 
-// recheckAtOnce is how many credentials, or subscriptions, one question is about.
-const recheckAtOnce = 1000
+// maxConcurrentRecheck is how many credentials, or subscriptions, one question is about.
+const maxConcurrentRecheck = 1000
 
 // follow is a subscription of a connection.
 type follow struct {
@@ -77,7 +77,7 @@ type follow struct {
 func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 	var follows []follow
 
-	for part := range slices.Chunk(clients, recheckAtOnce) {
+	for part := range slices.Chunk(clients, maxConcurrentRecheck) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func (p *Protocol) recheckClients(ctx context.Context, clients []*client) {
 
 // recheckFollows ends the subscriptions that their callers have no right to any more.
 func (p *Protocol) recheckFollows(ctx context.Context, follows []follow) {
-	for part := range slices.Chunk(follows, recheckAtOnce) {
+	for part := range slices.Chunk(follows, maxConcurrentRecheck) {
 		if ctx.Err() != nil {
 			return
 		}

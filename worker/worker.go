@@ -45,7 +45,7 @@ const MaxActivities = 1000
 const heartbeatThrottle = 10 * time.Second
 
 // New makes a worker over the client that also starts runs: only on the same
-// client is a run begun where it was asked for. The caller starts and stops it.
+// client is a run started where it was asked for. The caller starts and stops it.
 func New(c client.Client, a *activities.Activities, tasks *background.Tasks, opts Options) worker.Worker {
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second

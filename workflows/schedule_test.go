@@ -32,7 +32,7 @@ func TestScheduleTick_goesOnWhileMoreIsDue(t *testing.T) {
 func TestScheduledRun_checksItsOutcome(t *testing.T) {
 	t.Parallel()
 
-	for name, atOnce := range map[string]bool{"after its chat": false, "when it is resumed": true} {
+	for name, maxConcurrent := range map[string]bool{"after its chat": false, "when it is resumed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -40,7 +40,7 @@ func TestScheduledRun_checksItsOutcome(t *testing.T) {
 			checks := 0
 
 			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
-				return contract.ScheduledRunOut{Check: atOnce}, nil
+				return contract.ScheduledRunOut{Check: maxConcurrent}, nil
 			})
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Check: true}, nil

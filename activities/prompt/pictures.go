@@ -13,8 +13,8 @@ import (
 	"everloop/domain"
 )
 
-// picturesAtOnce bounds how many pictures of one prompt are fetched at a time.
-const picturesAtOnce = 4
+// maxConcurrentPictures bounds how many pictures of one prompt are fetched at a time.
+const maxConcurrentPictures = 4
 
 // Images returns pictures of messages and of tool results as data URLs.
 type Images interface {
@@ -58,7 +58,7 @@ func load(ctx context.Context, images Images, urls map[string]string) error {
 	var mu sync.Mutex
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(picturesAtOnce)
+	group.SetLimit(maxConcurrentPictures)
 
 	for _, name := range names {
 		group.Go(func() error {

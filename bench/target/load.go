@@ -20,7 +20,7 @@ type Load struct {
 func (l Load) PerSecond() float64 { return float64(len(l.Took)) / l.wall.Seconds() }
 
 // Requests makes n GET requests, so many of them at once; path gives the i-th.
-func (c *Client) Requests(ctx context.Context, n, atOnce int, path func(i int) string) (Load, error) {
+func (c *Client) Requests(ctx context.Context, n, maxConcurrent int, path func(i int) string) (Load, error) {
 	var (
 		l      Load
 		mu     sync.Mutex
@@ -31,7 +31,7 @@ func (c *Client) Requests(ctx context.Context, n, atOnce int, path func(i int) s
 
 	began := time.Now()
 
-	for range atOnce {
+	for range maxConcurrent {
 		group.Go(func() {
 			var took result.Sample
 

@@ -24,13 +24,13 @@ import (
 
 // Bounds of the questions and of what is remembered of their answers.
 const (
-	rememberFor = 5 * time.Second // also how long a revoked key may still work
-	remembered  = 1000            // tokens
-	askWithin   = 5 * time.Second
-	atOnce      = 16
-	maxToken    = 4096
-	maxAnswer   = 1 << 20
-	guesses     = 30 // different wrong tokens of one client in a minute
+	rememberFor   = 5 * time.Second // also how long a revoked key may still work
+	remembered    = 1000            // tokens
+	askWithin     = 5 * time.Second
+	maxConcurrent = 16
+	maxToken      = 4096
+	maxAnswer     = 1 << 20
+	guesses       = 30 // different wrong tokens of one client in a minute
 )
 
 // SkillsWrite is the scope that a token with scopes needs to publish.
@@ -79,11 +79,18 @@ type answer struct {
 // valid token, of a machine that administers.
 func New(agentURL, key string) *Checker {
 	c := &Checker{
-		agent: strings.TrimRight(agentURL, "/"), http: &http.Client{
+		agent: strings.TrimRight(agentURL, "/"),
+		http: &http.Client{
 			Timeout:       askWithin,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token goes nowhere else
 		},
-		slots: make(chan struct{}, atOnce), now: time.Now, guesses: clients.NewGuesses(guesses), known: map[[sha256.Size]byte]answer{},
+		slots: make(
+			chan struct{},
+			maxConcurrent,
+		),
+		now:     time.Now,
+		guesses: clients.NewGuesses(guesses),
+		known:   map[[sha256.Size]byte]answer{},
 	}
 	if key != "" {
 		c.key, c.keyed = sha256.Sum256([]byte(key)), true

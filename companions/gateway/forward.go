@@ -119,7 +119,7 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 	return fault
 }
 
-// run sends the request to a source, and to others or again where none has begun to
+// run sends the request to a source, and to others or again where none has started to
 // answer. A fault is returned only while nothing was written.
 func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	var last *apiError

@@ -524,9 +524,9 @@ func TestService_busySourceAndNoOther(t *testing.T) {
 func TestService_queueFull(t *testing.T) {
 	t.Parallel()
 
-	begun, end := make(chan struct{}), make(chan struct{})
+	started, end := make(chan struct{}), make(chan struct{})
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		begun <- struct{}{}
+		started <- struct{}{}
 
 		<-end
 		fmt.Fprint(w, `{"id":"1"}`)
@@ -540,7 +540,7 @@ func TestService_queueFull(t *testing.T) {
 	}
 	go send()
 
-	<-begun
+	<-started
 
 	go send()
 
@@ -554,7 +554,7 @@ func TestService_queueFull(t *testing.T) {
 
 	end <- struct{}{}
 
-	<-begun
+	<-started
 
 	end <- struct{}{}
 
@@ -564,9 +564,9 @@ func TestService_queueFull(t *testing.T) {
 func TestService_keyRemovedWhileItsRequestWaits(t *testing.T) {
 	t.Parallel()
 
-	begun, end := make(chan struct{}), make(chan struct{})
+	started, end := make(chan struct{}), make(chan struct{})
 	url := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
-		begun <- struct{}{}
+		started <- struct{}{}
 
 		<-end
 		fmt.Fprint(w, `{"id":"1"}`)
@@ -580,7 +580,7 @@ func TestService_keyRemovedWhileItsRequestWaits(t *testing.T) {
 		first <- res.StatusCode
 	}()
 
-	<-begun
+	<-started
 
 	go func() {
 		waits <- s.do(t.Context(), "POST", "/v1/chat/completions", "a-key-of-sixteen-characters", `{"model":"m","messages":[{"role":"user","content":"x"}]}`)

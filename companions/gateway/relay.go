@@ -29,7 +29,7 @@ type relay struct {
 	timer  *time.Timer // ends the request of a silent source
 	due    time.Time   // when it does
 
-	begun   bool // there was data
+	started bool // there was data
 	ended   bool // there was a finish reason, [DONE] or an error
 	dropped bool // the blank line after a dropped one is due
 }
@@ -235,13 +235,13 @@ func (y *relay) take(text []byte) []byte {
 // alive lets the source be silent again after a piece of its answer. Keep-alives, such as
 // comments, do not count: a proxy sends them for a source that is dead.
 func (y *relay) alive() {
-	y.begun = true
+	y.started = true
 	y.silentFor(y.patience())
 }
 
 // patience is how long the source may be silent.
 func (y *relay) patience() time.Duration {
-	if y.begun {
+	if y.started {
 		return y.to.idle()
 	}
 

@@ -38,8 +38,8 @@ func newRegistry(base string) *registry {
 	}}
 }
 
-// errAway is a registry that does not answer.
-func errAway() error {
+// errUnavailable is a registry that does not answer.
+func errUnavailable() error {
 	return edge.Refuse(http.StatusServiceUnavailable, "registry_unavailable",
 		"the skill registry does not answer, so that nothing was changed: try again")
 }
@@ -62,12 +62,12 @@ func (r *registry) call(ctx context.Context, method, path, token, contentType st
 
 	response, err := r.http.Do(request)
 	if err != nil {
-		return 0, nil, errAway()
+		return 0, nil, errUnavailable()
 	}
 	defer response.Body.Close()
 
 	if data, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer)); err != nil {
-		return 0, nil, errAway()
+		return 0, nil, errUnavailable()
 	}
 
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
@@ -76,7 +76,7 @@ func (r *registry) call(ctx context.Context, method, path, token, contentType st
 
 	var problem edge.Problem
 	if json.Unmarshal(data, &problem) != nil || problem.Code == "" || response.StatusCode < 400 {
-		return 0, nil, errAway()
+		return 0, nil, errUnavailable()
 	}
 
 	return 0, nil, edge.Refuse(response.StatusCode, problem.Code, "%s", problem.Detail)
@@ -177,7 +177,7 @@ func (r *registry) send(ctx context.Context, token string, u upload) (out publis
 	}
 
 	if err := json.Unmarshal(data, &out); err != nil {
-		return out, errAway()
+		return out, errUnavailable()
 	}
 
 	out.again = status == http.StatusOK

@@ -15,7 +15,7 @@ import (
 // Bounds of a page of a list.
 const (
 	usualRecords = 100 // of the audit log
-	mostPage     = 1000
+	maxPage      = 1000
 	maxQuery     = 256 // bytes of a search
 )
 
@@ -34,7 +34,7 @@ func (s *Service) listUsers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	limit, err := pageLimit(r, mostPage)
+	limit, err := pageLimit(r, maxPage)
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func pageLimit(r *http.Request, usual int) (int, error) {
 	}
 
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > mostPage {
-		return 0, invalid("query.limit", "must be a number from 1 to %d", mostPage)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, invalid("query.limit", "must be a number from 1 to %d", maxPage)
 	}
 
 	return n, nil

@@ -49,9 +49,9 @@ func TestService_adminSecondFactor_isSetUpFirst(t *testing.T) {
 	require.Equal(t, "/account", in.to, "no client gets a code before")
 	refusesAll(t, v)
 
-	begun := v.post("/account/totp", url.Values{"password": {password}})
-	require.Equal(t, http.StatusOK, begun.status, begun.text)
-	secret := codePattern.FindStringSubmatch(begun.text)[1]
+	started := v.post("/account/totp", url.Values{"password": {password}})
+	require.Equal(t, http.StatusOK, started.status, started.text)
+	secret := codePattern.FindStringSubmatch(started.text)[1]
 	require.Equal(t, http.StatusOK, v.post("/account/totp/confirm", url.Values{"code": {codeOf(t, secret, 0)}}).status)
 
 	require.Equal(t, http.StatusOK, v.get("/api/v1/users").status)

@@ -287,7 +287,7 @@ const (
 	agentTimeout = 5 * time.Second
 	keyGuesses   = 30              // different wrong keys of one client in a minute
 	keyFor       = 5 * time.Second // how long an answer of the agent is used
-	mostKeys     = 1000
+	maxKeys      = 1000
 )
 
 func newAgentKeys(url string) *agentKeys {
@@ -334,7 +334,7 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if len(a.known) >= mostKeys {
+	if len(a.known) >= maxKeys {
 		clear(a.known)
 	}
 

@@ -52,7 +52,7 @@ func (s *Service) signedInFrom(ctx context.Context, name string, network netip.P
 	rows, _ := s.db.Query(ctx, `
 		SELECT s.address FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id
 		WHERE  lower(u.username) = lower($1) AND u.deleted_at IS NULL AND s.client_id = ''
-		ORDER BY s.id DESC LIMIT $2`, name, 2*mostSessions)
+		ORDER BY s.id DESC LIMIT $2`, name, 2*maxSessions)
 
 	addresses, err := pgx.CollectRows(rows, pgx.RowTo[string])
 

@@ -16,7 +16,7 @@ import (
 	"everloop/companions/identity/upstream"
 )
 
-const mostLinks = 20 // of one user
+const maxLinks = 20 // of one user
 
 // linkView is an account elsewhere as its user sees it.
 type linkView struct {
@@ -178,8 +178,8 @@ func (s *Service) link(ctx context.Context, u user, provider string, who upstrea
 			return err
 		}
 
-		if count >= mostLinks {
-			return fault(http.StatusConflict, "too_many_links", "a user has at most %d links: remove one first", mostLinks)
+		if count >= maxLinks {
+			return fault(http.StatusConflict, "too_many_links", "a user has at most %d links: remove one first", maxLinks)
 		}
 
 		if err := insertLink(ctx, tx, u.ID, provider, who); err != nil {
@@ -193,7 +193,7 @@ func (s *Service) link(ctx context.Context, u user, provider string, who upstrea
 func (s *Service) linksOf(ctx context.Context, userID string) ([]linkView, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT id, provider, issuer, email, created_at, last_used_at FROM identity.external_accounts
-		WHERE  user_id = $1 ORDER BY id LIMIT $2`, userID, mostLinks)
+		WHERE  user_id = $1 ORDER BY id LIMIT $2`, userID, maxLinks)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[linkView])
 
 	return append([]linkView{}, found...), err

@@ -14,7 +14,7 @@ import (
 	"everloop/companions/identity/passkeys"
 )
 
-const mostPasskeys = 20 // of one user
+const maxPasskeys = 20 // of one user
 
 // passkeyView is a passkey as its user sees it.
 type passkeyView struct {
@@ -56,8 +56,8 @@ func (s *Service) keepPasskey(ctx context.Context, c caller, name string, key pa
 			return err
 		}
 
-		if count >= mostPasskeys {
-			return fault(http.StatusConflict, "too_many_passkeys", "a user has at most %d passkeys: remove one first", mostPasskeys)
+		if count >= maxPasskeys {
+			return fault(http.StatusConflict, "too_many_passkeys", "a user has at most %d passkeys: remove one first", maxPasskeys)
 		}
 
 		err = tx.QueryRow(ctx, `
@@ -83,7 +83,7 @@ func (s *Service) keepPasskey(ctx context.Context, c caller, name string, key pa
 
 func (s *Service) passkeysOf(ctx context.Context, userID string) ([]passkeyView, error) {
 	rows, _ := s.db.Query(ctx, `
-		SELECT id, name, created_at, last_used_at FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`, userID, mostPasskeys)
+		SELECT id, name, created_at, last_used_at FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`, userID, maxPasskeys)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeyView])
 
 	return append([]passkeyView{}, found...), err

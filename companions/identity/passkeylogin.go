@@ -74,7 +74,7 @@ func passkeyRefused() *Fault {
 // holder reads a person with their passkeys.
 func (s *Service) holder(ctx context.Context, q accounts.Querier, u user) (passkeys.User, error) {
 	rows, _ := q.Query(ctx, `SELECT credential_id, credential FROM identity.passkeys WHERE user_id = $1 ORDER BY id LIMIT $2`,
-		u.ID, mostPasskeys)
+		u.ID, maxPasskeys)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[passkeys.Key])
 
 	return passkeys.User{ID: u.ID, Username: u.Username, Name: u.Name, Keys: keys}, err
@@ -152,12 +152,12 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	begun, err := s.openCeremony(registering, in.Challenge)
+	started, err := s.openCeremony(registering, in.Challenge)
 	if err != nil {
 		return err
 	}
 
-	if begun.UserID != c.user.ID {
+	if started.UserID != c.user.ID {
 		return passkeyRefused()
 	}
 
@@ -165,7 +165,7 @@ func (s *Service) finishPasskey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	key, err := party.Register(passkeys.User{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, begun.State, in.Credential)
+	key, err := party.Register(passkeys.User{ID: c.user.ID, Username: c.user.Username, Name: c.user.Name}, started.State, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
 		return passkeyRefused()
 	}
@@ -222,7 +222,7 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	begun, err := s.openCeremony(asserting, in.Challenge)
+	started, err := s.openCeremony(asserting, in.Challenge)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	u, key, err := s.acceptPasskey(r.Context(), party, begun, in.Credential)
+	u, key, err := s.acceptPasskey(r.Context(), party, started, in.Credential)
 	if errors.Is(err, passkeys.ErrRefused) {
 		err := accounts.Audit(r.Context(), s.db, "", "auth.passkey_refused", "", map[string]string{"address": edge.Client(r).String()})
 		return errors.Join(err, passkeyRefused())
@@ -252,10 +252,10 @@ func (s *Service) passkeyLogin(w http.ResponseWriter, r *http.Request) error {
 // acceptPasskey checks an answer and keeps the key's counter. The challenge is spent. It
 // returns the id of the key's credential, too.
 func (s *Service) acceptPasskey(
-	ctx context.Context, party *passkeys.Party, begun ceremony, answer []byte,
+	ctx context.Context, party *passkeys.Party, started ceremony, answer []byte,
 ) (u user, keyID []byte, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		key, err := party.Login(begun.State, answer, func(keyID []byte, userID string) (passkeys.User, error) {
+		key, err := party.Login(started.State, answer, func(keyID []byte, userID string) (passkeys.User, error) {
 			if len(sane([]string{userID})) == 0 {
 				return passkeys.User{}, passkeys.ErrRefused
 			}
@@ -279,7 +279,7 @@ func (s *Service) acceptPasskey(
 		}
 
 		tag, err := tx.Exec(ctx, `INSERT INTO identity.used_challenges (hash) VALUES ($1) ON CONFLICT DO NOTHING`,
-			accounts.Hash(string(begun.State)))
+			accounts.Hash(string(started.State)))
 		if err != nil {
 			return err
 		}

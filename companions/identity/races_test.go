@@ -156,10 +156,10 @@ func TestService_totp_guessNotReturned(t *testing.T) {
 	p := newPlace(t, nil)
 	p.user("eve", nil)
 	in := p.login("eve", password)
-	begun := p.as(in, http.MethodPost, "/api/v1/auth/totp", map[string]string{"current_password": password})
-	require.Equal(t, http.StatusOK, begun.status, begun.body)
+	started := p.as(in, http.MethodPost, "/api/v1/auth/totp", map[string]string{"current_password": password})
+	require.Equal(t, http.StatusOK, started.status, started.body)
 
-	secret, _ := begun.body["secret"].(string)
+	secret, _ := started.body["secret"].(string)
 	v := newVisitor(t, p.server)
 	p.exec(`
 		CREATE FUNCTION identity.no_return() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no guess is returned'; END $$;
@@ -282,10 +282,10 @@ func newAuthenticator(p *place, userID string) authenticator {
 func (a authenticator) login(p *place) reply {
 	p.t.Helper()
 
-	begun := send(p.t, http.MethodPost, p.server.URL+"/api/v1/auth/passkeys/login/begin", map[string]any{}, nil)
-	require.Equal(p.t, http.StatusOK, begun.status, begun.body)
+	started := send(p.t, http.MethodPost, p.server.URL+"/api/v1/auth/passkeys/login/begin", map[string]any{}, nil)
+	require.Equal(p.t, http.StatusOK, started.status, started.body)
 
-	options, _ := begun.body["options"].(map[string]any)
+	options, _ := started.body["options"].(map[string]any)
 	public, _ := options["publicKey"].(map[string]any)
 
 	client, err := json.Marshal(map[string]any{"type": "webauthn.get", "challenge": public["challenge"], "origin": "http://localhost"})
@@ -301,7 +301,7 @@ func (a authenticator) login(p *place) reply {
 	text := base64.RawURLEncoding.EncodeToString
 
 	return send(p.t, http.MethodPost, p.server.URL+"/api/v1/auth/passkeys/login", map[string]any{
-		"challenge": begun.body["challenge"],
+		"challenge": started.body["challenge"],
 		"credential": map[string]any{"id": text(a.id), "rawId": text(a.id), "type": "public-key", "response": map[string]string{
 			"clientDataJSON": text(client), "authenticatorData": text(data), "signature": text(signature),
 			"userHandle": text([]byte(a.userID)),

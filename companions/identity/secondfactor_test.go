@@ -30,12 +30,12 @@ func codeOf(t *testing.T, secret string, steps int) string {
 func (p *place) protect(in reply) (secret string, recovery []string) {
 	p.t.Helper()
 
-	begun := p.as(in, http.MethodPost, "/api/v1/auth/totp", map[string]string{"current_password": password})
-	require.Equal(p.t, http.StatusOK, begun.status, begun.body)
+	started := p.as(in, http.MethodPost, "/api/v1/auth/totp", map[string]string{"current_password": password})
+	require.Equal(p.t, http.StatusOK, started.status, started.body)
 
-	secret, _ = begun.body["secret"].(string)
-	require.Contains(p.t, begun.body["otpauth_url"], "otpauth://totp/Everloop:")
-	require.Contains(p.t, begun.body["qr_svg"], "<svg")
+	secret, _ = started.body["secret"].(string)
+	require.Contains(p.t, started.body["otpauth_url"], "otpauth://totp/Everloop:")
+	require.Contains(p.t, started.body["qr_svg"], "<svg")
 
 	confirmed := p.as(in, http.MethodPost, "/api/v1/auth/totp/confirm", map[string]string{"code": codeOf(p.t, secret, 0)})
 	require.Equal(p.t, http.StatusOK, confirmed.status, confirmed.body)

@@ -30,7 +30,7 @@ func (s *Service) sessionsOf(ctx context.Context, userID, current string) ([]ses
 	rows, _ := s.db.Query(ctx, `
 		SELECT s.id, s.client_id, '', s.address, s.user_agent, s.created_at, s.last_used_at, s.expires_at, s.id = $2
 		FROM   identity.sessions s WHERE s.user_id = $1 AND s.ended_at IS NULL AND s.expires_at > now()
-		ORDER  BY s.last_used_at DESC, s.id DESC LIMIT $3`, userID, current, mostSessions+accounts.MostClientSessions)
+		ORDER  BY s.last_used_at DESC, s.id DESC LIMIT $3`, userID, current, maxSessions+accounts.MaxClientSessions)
 
 	open, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sessionView])
 	for i := range open {

@@ -17,8 +17,8 @@ import (
 	"everloop/companions/identity/tokens"
 )
 
-// mostSessions of one user are open; a further sign-in ends the oldest.
-const mostSessions = 100
+// maxSessions of one user are open; a further sign-in ends the oldest.
+const maxSessions = 100
 
 // tokenAnswer is the answer to a sign-in and to a refresh.
 type tokenAnswer struct {
@@ -185,7 +185,7 @@ func (s *Service) openSession(r *http.Request, u user, by proof) (signIn, error)
 		if _, err := tx.Exec(ctx, `
 			UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
 			WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id = ''
-			              ORDER BY id DESC OFFSET $2)`, u.ID, mostSessions-1); err != nil {
+			              ORDER BY id DESC OFFSET $2)`, u.ID, maxSessions-1); err != nil {
 			return err
 		}
 
@@ -347,8 +347,8 @@ func (s *Service) signOut(ctx context.Context, c caller, everywhere bool) error 
 	})
 }
 
-// mostAlive bounds the credentials of one question.
-const mostAlive = 200
+// maxAlive bounds the credentials of one question.
+const maxAlive = 200
 
 // accountOf and administratorOf start the entries of [Service.alive] that name a user.
 const (
@@ -370,10 +370,10 @@ func (s *Service) alive(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	switch {
-	case len(in.IDs) > mostAlive:
-		return invalid("body.ids", "must have at most %d entries", mostAlive)
-	case len(in.Accounts) > mostAlive:
-		return invalid("body.accounts", "must have at most %d entries", mostAlive)
+	case len(in.IDs) > maxAlive:
+		return invalid("body.ids", "must have at most %d entries", maxAlive)
+	case len(in.Accounts) > maxAlive:
+		return invalid("body.accounts", "must have at most %d entries", maxAlive)
 	}
 
 	rows, _ := s.db.Query(r.Context(), `

@@ -177,13 +177,13 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request) error {
 
 // finish asks the provider who has come back. What it refuses is counted as a guess of the
 // client's address: each try is a request to the provider.
-func (s *Service) finish(r *http.Request, f *upstream.Flow, begun upstream.Attempt, query url.Values) (upstream.ExternalUser, error) {
+func (s *Service) finish(r *http.Request, f *upstream.Flow, started upstream.Attempt, query url.Values) (upstream.ExternalUser, error) {
 	ctx, allowances := r.Context(), []allowance{s.addressAllowance(r)}
 	if err := s.spendGuess(ctx, allowances); err != nil {
 		return upstream.ExternalUser{}, err
 	}
 
-	who, err := f.Finish(ctx, begun, query.Get("state"), query.Get("iss"), query.Get("code"))
+	who, err := f.Finish(ctx, started, query.Get("state"), query.Get("iss"), query.Get("code"))
 	if err == nil && (!plainText(who.Subject) || who.Subject == "" || len(who.Subject) > 255) {
 		err = fmt.Errorf("%w: sub is no text of 1 to 255 bytes", upstream.ErrRefused)
 	}

@@ -30,7 +30,7 @@ func wav(samples string) domainspeech.Recording {
 
 func speech(b *bed, timeout time.Duration) *model.Speech {
 	return model.NewSpeech(model.SpeechConfig{
-		Client: b.client, Model: mock.SpeechModel, Timeout: timeout, MaxBytes: 1 << 20, AtOnce: 2,
+		Client: b.client, Model: mock.SpeechModel, Timeout: timeout, MaxBytes: 1 << 20, MaxConcurrent: 2,
 	})
 }
 
@@ -100,7 +100,9 @@ func TestTranscribe_faults(t *testing.T) {
 
 	require.Contains(t, fault(order(`{"text":"late","first_delay_ms":60000}`)).Message, "did not answer within 50ms")
 
-	other := model.NewSpeech(model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, AtOnce: 1})
+	other := model.NewSpeech(
+		model.SpeechConfig{Client: b.client, Model: mock.DemoModel, Timeout: time.Minute, MaxBytes: 1, MaxConcurrent: 1},
+	)
 	_, err = other.Transcribe(t.Context(), wav("x"))
 	require.Equal(t, domainspeech.CodeDown, domain.AsError(domainspeech.Fault(err)).Code)
 }

@@ -15,7 +15,7 @@ func (e *entrance) enter(caller string) (leave func(), ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if e.all >= uploadsAtOnce || e.own[caller] >= ownUploads {
+	if e.all >= maxConcurrentUploads || e.own[caller] >= ownUploads {
 		return nil, false
 	}
 

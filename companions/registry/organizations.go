@@ -26,10 +26,10 @@ const (
 	maxOrgsListed    = 5000
 	maxUserID        = 200
 	defaultPage      = 50
-	mostPage         = 200
+	maxPage          = 200
 	defaultResources = 200
-	mostResources    = 1000
-	mostOffset       = 1_000_000
+	maxResources     = 1000
+	maxOffset        = 1_000_000
 )
 
 func (s *Service) listOrganizations(w http.ResponseWriter, r *http.Request) error {

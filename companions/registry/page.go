@@ -36,7 +36,7 @@ func (s *Service) indexPage(w http.ResponseWriter, r *http.Request) error {
 		return edge.Invalid("query.q", "has more than %d bytes", maxQuery)
 	}
 
-	found, err := s.find(r.Context(), q, "", mostPage, 0)
+	found, err := s.find(r.Context(), q, "", maxPage, 0)
 	if err != nil {
 		return err
 	}

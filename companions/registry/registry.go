@@ -52,13 +52,13 @@ const DefaultUploadAge = 15 * time.Minute
 
 // Bounds of the work under way.
 const (
-	databaseConns = 8
-	uploadsAtOnce = 4
-	ownUploads    = 2               // of one caller
-	uploadTime    = 5 * time.Minute // of one upload, with the slowest client
-	downloadTime  = 10 * time.Minute
-	requestTime   = 30 * time.Second // of any other request
-	cleanEvery    = 5 * time.Minute
+	databaseConns        = 8
+	maxConcurrentUploads = 4
+	ownUploads           = 2               // of one caller
+	uploadTime           = 5 * time.Minute // of one upload, with the slowest client
+	downloadTime         = 10 * time.Minute
+	requestTime          = 30 * time.Second // of any other request
+	cleanEvery           = 5 * time.Minute
 )
 
 // Service is the registry.

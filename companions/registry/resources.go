@@ -36,12 +36,12 @@ type resourcePage struct {
 const resourceColumns = `id, type, subtype, name, version, description, digest, size, owner, tags, created_at, updated_at, data`
 
 func (s *Service) listResources(w http.ResponseWriter, r *http.Request) error {
-	limit, err := edge.Number(r, "limit", defaultResources, 1, mostResources)
+	limit, err := edge.Number(r, "limit", defaultResources, 1, maxResources)
 	if err != nil {
 		return err
 	}
 
-	offset, err := edge.Number(r, "offset", 0, 0, mostOffset)
+	offset, err := edge.Number(r, "offset", 0, 0, maxOffset)
 	if err != nil {
 		return err
 	}

@@ -34,12 +34,12 @@ const (
 // search lists the released skills that have some of the words of q, the best first: a
 // word counts most as the name, less in a description.
 func (s *Service) search(w http.ResponseWriter, r *http.Request) error {
-	limit, err := edge.Number(r, "limit", defaultPage, 1, mostPage)
+	limit, err := edge.Number(r, "limit", defaultPage, 1, maxPage)
 	if err != nil {
 		return err
 	}
 
-	offset, err := edge.Number(r, "offset", 0, 0, mostOffset)
+	offset, err := edge.Number(r, "offset", 0, 0, maxOffset)
 	if err != nil {
 		return err
 	}

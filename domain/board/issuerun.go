@@ -24,12 +24,12 @@ const (
 
 // Bounds of issue runs.
 const (
-	MaxIssueRuns     = 1_000  // of an issue
-	MaxRunRounds     = 50     // messages that one run sends
-	MaxRunReport     = 20_000 // runes of an agent's comment
-	mostComments     = 50     // that the message to an agent has, the newest ones
-	mostRunesComment = 4_000  // of one of them
-	mostRunesIssue   = 60_000 // of the description
+	MaxIssueRuns    = 1_000  // of an issue
+	MaxRunRounds    = 50     // messages that one run sends
+	MaxRunReport    = 20_000 // runes of an agent's comment
+	maxComments     = 50     // that the message to an agent has, the newest ones
+	maxRunesComment = 4_000  // of one of them
+	maxRunesIssue   = 60_000 // of the description
 )
 
 // Trigger kinds of issue runs.
@@ -213,7 +213,7 @@ func (b IssueBrief) Message() string {
 	} else {
 		parts = append(parts, fmt.Sprintf("You work on issue %s of the workspace %q.", b.Identifier, b.Workspace), "# "+b.Title)
 		if text := strings.TrimSpace(b.Description); text != "" {
-			parts = append(parts, domain.FirstRunes(text, mostRunesIssue))
+			parts = append(parts, domain.FirstRunes(text, maxRunesIssue))
 		}
 
 		if b.Squad != nil {
@@ -238,8 +238,8 @@ func (b IssueBrief) Message() string {
 
 	if comments := b.Comments; len(comments) > 0 {
 		parts = append(parts, "## Comments")
-		for _, c := range comments[max(0, len(comments)-mostComments):] {
-			parts = append(parts, c.Author+": "+domain.FirstRunes(c.Content, mostRunesComment))
+		for _, c := range comments[max(0, len(comments)-maxComments):] {
+			parts = append(parts, c.Author+": "+domain.FirstRunes(c.Content, maxRunesComment))
 		}
 	}
 

@@ -32,7 +32,7 @@ type Call struct {
 	Alive     bool // work for its loop may begin
 	Permitted bool // no question for permission holds it back
 	Held      bool // the lease of an attempt lasts
-	Own       bool // that attempt is the caller's, whose answer was lost: it has not begun
+	Own       bool // that attempt is the caller's, whose answer was lost: it has not started
 }
 
 // ClaimCall decides about the claim of a tool call. Whether an abandoned one may run

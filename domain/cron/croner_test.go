@@ -22,7 +22,7 @@ import (
 const (
 	suites      = "../../e2e" // where npm croner is installed
 	expressions = 10_000
-	mostDue     = 20 // of one question, as in croner.mjs
+	maxDue      = 20 // of one question, as in croner.mjs
 )
 
 // question asks croner.mjs when an expression is due between two times.
@@ -85,7 +85,7 @@ func due(t *testing.T, q question, zone *time.Location) []int64 {
 	require.NoError(t, err, q.Expression)
 
 	times := []int64{}
-	for at := time.Unix(q.From, 0); len(times) < mostDue; {
+	for at := time.Unix(q.From, 0); len(times) < maxDue; {
 		next, ok := parsed.Next(at, zone)
 		if !ok || next.Unix() > q.To {
 			break

@@ -14,8 +14,8 @@ var (
 	weekdayWords = []string{"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"}
 )
 
-// mostTimes is how many times of a day are listed one by one.
-const mostTimes = 6
+// maxTimes is how many times of a day are listed one by one.
+const maxTimes = 6
 
 // String explains the expression in words.
 func (s Schedule) String() string {
@@ -50,7 +50,7 @@ func (s Schedule) String() string {
 func (s Schedule) times() string {
 	hours, minutes := bits.OnesCount64(s.hours.bits), bits.OnesCount64(s.minutes.bits)
 	switch {
-	case hours*minutes <= mostTimes:
+	case hours*minutes <= maxTimes:
 		var times []string
 
 		for hour := range 24 {

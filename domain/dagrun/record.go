@@ -128,7 +128,7 @@ type Step struct {
 	Parent, ParentSolution string // the run that waits for this one; empty: none
 }
 
-// Handle names a unit to be begun or stopped.
+// Handle names a unit to be started or stopped.
 type Handle struct {
 	ID      string
 	NodeID  string

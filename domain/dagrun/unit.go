@@ -113,7 +113,7 @@ type Unit struct {
 	SessionID domain.SessionID // of its attempt; empty: it has none
 	Begun     bool             // its message was sent, or its subflow started
 	ChildID   string           // the run of its subflow; empty: none
-	Stop      bool             // what it has begun is yet to be stopped
+	Stop      bool             // what it has started is yet to be stopped
 
 	Definition string // digest of its node
 	Inputs     string // digest of its request
@@ -140,7 +140,7 @@ func (u *Unit) MessageID() string {
 }
 
 // given reports whether the unit's attempt has a session or a subflow. Its message may be on
-// its way even when it is not known as begun.
+// its way even when it is not known as started.
 func (u *Unit) given() bool { return u.Begun || u.SessionID != "" || u.ChildID != "" }
 
 // Result is how the work of a unit ended.

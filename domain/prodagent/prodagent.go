@@ -211,7 +211,7 @@ const BuiltinRuntime = "builtin"
 type RuntimeStatus string
 
 // A runtime is online while one of its workers takes work, and draining while the last
-// ones end what they have begun.
+// ones end what they have started.
 const (
 	RuntimeOnline   RuntimeStatus = "online"
 	RuntimeOffline  RuntimeStatus = "offline"

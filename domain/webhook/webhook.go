@@ -177,8 +177,8 @@ var waits = []time.Duration{
 	2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 8*time.Hour + 30*time.Minute,
 }
 
-// mostRetryAfter bounds the pause that an endpoint may ask for.
-const mostRetryAfter = 2 * time.Hour
+// maxRetryAfter bounds the pause that an endpoint may ask for.
+const maxRetryAfter = 2 * time.Hour
 
 // NextDelivery is the pause before the next attempt of a delivery that has failed so
 // often, at least as long as the endpoint asks for; false: there is none.
@@ -187,7 +187,7 @@ func NextDelivery(tries int, asked time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 
-	return max(waits[tries-1], min(asked, mostRetryAfter)), true
+	return max(waits[tries-1], min(asked, maxRetryAfter)), true
 }
 
 // endpointPause bounds the pause of a webhook.

@@ -112,14 +112,14 @@ func (w *walker) directory(fd int, name string, top bool) error {
 	}
 }
 
-// namesAtOnce bounds the names of a directory that are in memory: a command can make a
+// maxConcurrentNames bounds the names of a directory that are in memory: a command can make a
 // million of them.
-const namesAtOnce = 1000
+const maxConcurrentNames = 1000
 
 // eachName visits the names of a directory as it lists them, a bounded number at once.
 func eachName(dir *os.File, visit func(name string) error) error {
 	for {
-		names, err := dir.Readdirnames(namesAtOnce)
+		names, err := dir.Readdirnames(maxConcurrentNames)
 		for _, name := range names {
 			if err := visit(name); err != nil {
 				return err

@@ -507,12 +507,12 @@ func TestProxy_limitsOfTime(t *testing.T) {
 	server := echo(t)
 
 	s := open(t, Config{Idle: time.Minute, HeaderTimeout: 200 * time.Millisecond}, allowing(server), server)
-	for name, begun := range map[string]string{
+	for name, started := range map[string]string{
 		"nothing sent": "", "half a header": "CONNECT x", "half a greeting": "\x05",
 		"half a request": "\x05\x01\x00\x05",
 	} {
 		conn := s.dial()
-		_, _ = io.WriteString(conn, begun)
+		_, _ = io.WriteString(conn, started)
 		_, err := io.Copy(io.Discard, conn)
 		// Closed by the proxy: by a reset, when what was sent came too late to be read.
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, name)

@@ -225,7 +225,7 @@ unix_socket_permissions = 0700
 // load, and each makes PostgreSQL write every changed page whole once more.
 const (
 	leastWAL = 256
-	mostWAL  = 2048
+	maxWAL   = 2048
 )
 
 // walSize is max_wal_size in MB: an eighth of what is free on the disk of dir,
@@ -240,7 +240,7 @@ func walSize(dir string) (int64, error) {
 }
 
 // walSizeFor is walSize by the free MB.
-func walSizeFor(free int64) int64 { return min(max(free/8, leastWAL), mostWAL) }
+func walSizeFor(free int64) int64 { return min(max(free/8, leastWAL), maxWAL) }
 
 func (c *cluster) writeSettings(port int, socketDir string) error {
 	if strings.ContainsAny(socketDir, "'\n\\,") {

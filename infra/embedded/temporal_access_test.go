@@ -65,11 +65,11 @@ func TestTemporal_access(t *testing.T) {
 			PostgresConfig{},
 			TemporalConfig{
 				Frontend: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_ADDR"}, Administrators: keys, ServiceKey: testServiceKey,
-				Connections: mostConnections,
+				Connections: maxConnections,
 			},
 			TemporalUIConfig{
 				Listen: Listen{Addr: "127.0.0.1:0", Variable: "TEMPORAL_UI_ADDR"}, Hosts: hosts.List{"temporal.example.org"},
-				Connections: mostConnections,
+				Connections: maxConnections,
 			},
 		},
 	})
@@ -198,14 +198,14 @@ func TestTemporal_access(t *testing.T) {
 	}
 }
 
-// mostConnections is more than what the test itself has open.
-const mostConnections = 40
+// maxConnections is more than what the test itself has open.
+const maxConnections = 40
 
 // requireBound opens connections until one is refused.
 func requireBound(t *testing.T, address string) {
 	t.Helper()
 
-	for range mostConnections + 10 { // some that the test had open may end only now
+	for range maxConnections + 10 { // some that the test had open may end only now
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })

@@ -27,8 +27,8 @@ const (
 	deltaPause = 5 * time.Second
 )
 
-// errAway refuses a delta without a try.
-var errAway = errors.New("a delta was not acknowledged a moment ago")
+// errUnavailable refuses a delta without a try.
+var errUnavailable = errors.New("a delta was not acknowledged a moment ago")
 
 // Publish appends an event and gives its sequence once the log has it. An event
 // with an ID is kept once however often it is published within the duplicates
@@ -110,7 +110,7 @@ func (l *Log) settle(ctx context.Context) error {
 // keep it and send it after the next connect.
 func (l *Log) PublishDelta(ctx context.Context, e domain.Event) (uint64, error) {
 	if time.Now().UnixNano() < l.away.Load() {
-		return 0, domain.Unavailablef("event log", errAway)
+		return 0, domain.Unavailablef("event log", errUnavailable)
 	}
 
 	msg, err := l.message(ctx, e)

@@ -54,7 +54,7 @@ func (f *Follower) Known(user domain.User) error {
 		return nil
 	}
 
-	return domain.Unavailablef(dependency, errAway)
+	return domain.Unavailablef(dependency, errUnavailable)
 }
 
 // Follow asks about every account once.

@@ -28,12 +28,12 @@ const (
 	keysFor    = 5 * time.Minute // how long the keys are used without looking for others
 	keysAfter  = 5 * time.Second // least time between two looks for an unknown key
 	awayFor    = 2 * time.Second // how long a service that did not answer is not asked
-	mostKeys   = 100
+	maxKeys    = 100
 	dependency = "the identity service"
 )
 
-// errAway says that the service cannot be reached.
-var errAway = errors.New("the identity service does not answer")
+// errUnavailable says that the service cannot be reached.
+var errUnavailable = errors.New("the identity service does not answer")
 
 // Client asks one identity service. It is safe for concurrent use.
 type Client struct {
@@ -74,7 +74,7 @@ func (c *Client) do(ctx context.Context, method, path string, credentials auth.C
 	c.mu.Unlock()
 
 	if away {
-		return 0, errAway
+		return 0, errUnavailable
 	}
 
 	var payload io.Reader
@@ -115,18 +115,18 @@ func (c *Client) do(ctx context.Context, method, path string, credentials auth.C
 			c.mu.Unlock()
 		}
 
-		return 0, errAway
+		return 0, errUnavailable
 	}
 	defer response.Body.Close()
 
 	if response.StatusCode == http.StatusOK && into != nil {
 		if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(into); err != nil {
-			return 0, fmt.Errorf("%w: its answer is not JSON", errAway)
+			return 0, fmt.Errorf("%w: its answer is not JSON", errUnavailable)
 		}
 	}
 
 	if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
-		return response.StatusCode, errAway
+		return response.StatusCode, errUnavailable
 	}
 
 	return response.StatusCode, nil
@@ -162,7 +162,7 @@ func (c *Client) me(ctx context.Context, credentials auth.Credentials) (domain.I
 // aliveIDs is how many sessions and tokens one question names.
 const aliveIDs = 200
 
-// alive returns those of the sessions and personal tokens that hold; errAway when there is no
+// alive returns those of the sessions and personal tokens that hold; errUnavailable when there is no
 // answer.
 func (c *Client) alive(ctx context.Context, ids ...string) (held []string, err error) {
 	for part := range slices.Chunk(ids, aliveIDs) {
@@ -170,7 +170,7 @@ func (c *Client) alive(ctx context.Context, ids ...string) (held []string, err e
 
 		status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"ids": part}, &out)
 		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("%w: status %d", errAway, status)
+			err = fmt.Errorf("%w: status %d", errUnavailable, status)
 		}
 
 		if err != nil {
@@ -186,13 +186,13 @@ func (c *Client) alive(ctx context.Context, ids ...string) (held []string, err e
 // accountIDs is how many accounts one question names: each may have two entries of 200.
 const accountIDs = 100
 
-// openAccounts asks which entries of accounts hold; errAway when there is no answer.
+// openAccounts asks which entries of accounts hold; errUnavailable when there is no answer.
 func (c *Client) openAccounts(ctx context.Context, entries []string) (map[string]bool, error) {
 	var out struct{ Accounts []string }
 
 	status, err := c.do(ctx, http.MethodPost, "/api/v1/auth/alive", auth.Credentials{}, map[string][]string{"accounts": entries}, &out)
 	if err == nil && (status != http.StatusOK || out.Accounts == nil) {
-		err = fmt.Errorf("%w: status %d, or a service that does not know the question", errAway, status)
+		err = fmt.Errorf("%w: status %d, or a service that does not know the question", errUnavailable, status)
 	}
 
 	open := make(map[string]bool, len(out.Accounts))
@@ -287,7 +287,7 @@ func (c *Client) readKeys(ctx context.Context) error {
 	for path, into := range map[string]any{"/.well-known/openid-configuration": &about, "/.well-known/jwks.json": &set} {
 		status, err := c.do(ctx, http.MethodGet, path, auth.Credentials{}, nil, into)
 		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("%w: status %d", errAway, status)
+			err = fmt.Errorf("%w: status %d", errUnavailable, status)
 		}
 
 		if err != nil {
@@ -297,13 +297,13 @@ func (c *Client) readKeys(ctx context.Context) error {
 
 	keys := map[string]ed25519.PublicKey{}
 	for _, one := range set.Keys {
-		if public, ok := one.Key.(ed25519.PublicKey); ok && one.Algorithm == string(jose.EdDSA) && len(keys) < mostKeys {
+		if public, ok := one.Key.(ed25519.PublicKey); ok && one.Algorithm == string(jose.EdDSA) && len(keys) < maxKeys {
 			keys[one.KeyID] = public
 		}
 	}
 
 	if len(keys) == 0 || about.Issuer == "" {
-		return fmt.Errorf("%w: it shows no keys", errAway)
+		return fmt.Errorf("%w: it shows no keys", errUnavailable)
 	}
 
 	c.mu.Lock()

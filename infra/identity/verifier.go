@@ -132,7 +132,7 @@ func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, erro
 	}
 
 	held, err := v.service.alive(ctx, string(own.SessionID))
-	if err != nil && !errors.Is(err, errAway) {
+	if err != nil && !errors.Is(err, errUnavailable) {
 		return domain.Caller{}, err
 	}
 

@@ -24,7 +24,7 @@ type answer struct {
 	deltas   bool // a piece of the answer came, other than as a whole message
 	finish   string
 	last     string // delta of the last chunk, as JSON
-	begun    bool
+	started  bool
 	stopped  error // what onDelta refused with
 }
 

@@ -128,7 +128,7 @@ func TestClient_followsNoRedirect(t *testing.T) {
 	_, err = c.Models(t.Context())
 	require.Error(t, err)
 
-	recogniser := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, AtOnce: 1})
+	recogniser := model.NewSpeech(model.SpeechConfig{Client: c, Model: "asr", Timeout: time.Minute, MaxBytes: 1 << 10, MaxConcurrent: 1})
 	_, err = recogniser.Transcribe(
 		t.Context(),
 		speech.Recording{Format: speech.AudioFormat{Name: "wav", MIME: "audio/wav"}, Data: []byte("RIFF")},

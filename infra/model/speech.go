@@ -24,11 +24,11 @@ const maxSpeechAnswer = 8 << 20
 
 // SpeechConfig says which model transcribes, and how much of it is used at once.
 type SpeechConfig struct {
-	Client   *Client
-	Model    string        // ASR_MODEL
-	Timeout  time.Duration // of one recording
-	MaxBytes int           // of one recording
-	AtOnce   int           // recordings at once in this process
+	Client        *Client
+	Model         string        // ASR_MODEL
+	Timeout       time.Duration // of one recording
+	MaxBytes      int           // of one recording
+	MaxConcurrent int           // recordings at once in this process
 }
 
 // Speech transcribes recordings by POST /v1/audio/transcriptions of its server. It is
@@ -40,7 +40,7 @@ type Speech struct {
 
 // NewSpeech makes it; it does not connect.
 func NewSpeech(cfg SpeechConfig) *Speech {
-	return &Speech{cfg: cfg, open: semaphore.NewWeighted(int64(cfg.AtOnce))}
+	return &Speech{cfg: cfg, open: semaphore.NewWeighted(int64(cfg.MaxConcurrent))}
 }
 
 // MaxBytes is the size of the largest recording that is sent.

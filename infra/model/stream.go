@@ -162,7 +162,7 @@ func hasPictures(p domain.Prompt) bool {
 
 // patience is the limit that a silent stream ran into.
 func (c *Client) patience(a *answer) time.Duration {
-	if a.begun {
+	if a.started {
 		return c.cfg.IdleTimeout
 	}
 
@@ -270,7 +270,7 @@ func (e *eventReader) take(data []byte) error {
 		return err
 	}
 
-	e.answer.begun = true
+	e.answer.started = true
 
 	limit := e.client.cfg.IdleTimeout
 	if e.answer.finish != "" {

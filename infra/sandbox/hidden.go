@@ -11,8 +11,8 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// mostDescriptors bounds how many open files of one command are looked at.
-const mostDescriptors = 100_000
+// maxDescriptors bounds how many open files of one command are looked at.
+const maxDescriptors = 100_000
 
 // deletedFiles adds up the files on a device that have no name any more and that the
 // processes below pid keep open or mapped. What cannot be looked at is left out.
@@ -20,7 +20,7 @@ func deletedFiles(pid int, device uint64) diskspace.Usage {
 	var used diskspace.Usage
 
 	seen := map[uint64]bool{}
-	left := mostDescriptors
+	left := maxDescriptors
 
 	for _, pid := range append(descendants(pid), pid) {
 		for _, list := range []string{"fd", "map_files"} {

@@ -11,8 +11,8 @@ import (
 const (
 	// recentFor is how long the buckets that a tool was given are used for others.
 	recentFor = 5 * time.Second
-	// mostRecent bounds what is kept, in sets of buckets.
-	mostRecent = 1000
+	// maxRecent bounds what is kept, in sets of buckets.
+	maxRecent = 1000
 )
 
 // Recent keeps the buckets that tools were given for a moment, so that the tools of a
@@ -58,7 +58,7 @@ func (r *Recent) use(userID string, names []string, read func() ([]domain.EnvBuc
 	defer r.mu.Unlock()
 
 	if err == nil && r.changes == changes {
-		if len(r.kept) >= mostRecent {
+		if len(r.kept) >= maxRecent {
 			clear(r.kept)
 		}
 

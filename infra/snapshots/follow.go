@@ -10,8 +10,8 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// mostLinks is how many links one path may lead through, as in Linux.
-const mostLinks = 40
+// maxLinks is how many links one path may lead through, as in Linux.
+const maxLinks = 40
 
 // Follow gives the path of what a path leads to, through links that stay in the
 // workspace; "." is its root. The links are those of the snapshot, and the rules those
@@ -40,7 +40,7 @@ func (v *View) Follow(p string) (string, error) {
 		case e == nil:
 			return "", domain.Newf(domain.NotFound, domain.CodeFileNotFound, "%s is not in the snapshot", shown(p))
 		case e.Kind == manifest.Link:
-			if links++; links > mostLinks {
+			if links++; links > maxLinks {
 				return "", domain.Newf(domain.Invalid, CodeNotRegular, "%s is a link that leads nowhere", shown(p))
 			}
 

@@ -141,7 +141,7 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 	return ctx.Err()
 }
 
-// abandon waits for what was begun and gives the error that ended it.
+// abandon waits for what was started and gives the error that ended it.
 func abandon(group *errgroup.Group, err error) error {
 	group.Go(func() error { return err })
 	return group.Wait()

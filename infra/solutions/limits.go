@@ -9,8 +9,8 @@ import (
 
 // Most that a solution may bring, as a session's own setup.
 const (
-	mostAgents      = 50
-	mostPermissions = 200
+	maxAgents      = 50
+	maxPermissions = 200
 )
 
 // withinLimits holds the numbers of a solution to the bounds of the same fields
@@ -34,8 +34,8 @@ func (f *file) withinLimits() error {
 		within(&wrong, fmt.Sprintf("mcp_servers[%d].timeout_s", i), m.TimeoutS, 1, 3600)
 	}
 
-	atMost(&wrong, "agents", len(f.Agents), mostAgents)
-	atMost(&wrong, "permissions", len(f.Permissions), mostPermissions)
+	atMost(&wrong, "agents", len(f.Agents), maxAgents)
+	atMost(&wrong, "permissions", len(f.Permissions), maxPermissions)
 	atMost(&wrong, "mcp_servers", len(f.Servers), toolserver.MaxOfSession)
 
 	return wrong

@@ -37,7 +37,7 @@ const workerSilence = 75 * time.Second
 // Moving runs: how many at most at a time, so that one call has an end, and how many
 // side by side.
 const (
-	mostMoves  = 1000
+	maxMoves   = 1000
 	movesPage  = 200
 	movesAside = 8
 )
@@ -218,7 +218,7 @@ func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) 
 	}
 
 	var runs []*workflowpb.WorkflowExecutionInfo
-	for page := []byte(nil); len(runs) < mostMoves; {
+	for page := []byte(nil); len(runs) < maxMoves; {
 		list, err := d.Client.ListWorkflow(
 			ctx,
 			&workflowservice.ListWorkflowExecutionsRequest{PageSize: movesPage, NextPageToken: page, Query: query},

@@ -300,14 +300,14 @@ func TestShell_Run_stoppedDownload(t *testing.T) {
 	t.Parallel()
 	needs(t, "curl")
 
-	begun, gone := make(chan struct{}), make(chan struct{})
+	started, gone := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(gone)
 
 		_, _ = w.Write(make([]byte, 64<<10))
 		_ = http.NewResponseController(w).Flush()
 
-		close(begun)
+		close(started)
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
@@ -317,7 +317,7 @@ func TestShell_Run_stoppedDownload(t *testing.T) {
 	defer stop()
 
 	go func() {
-		<-begun
+		<-started
 		stop()
 	}()
 

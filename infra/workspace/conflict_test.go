@@ -104,11 +104,11 @@ func TestWriteFile_concurrentCommand(t *testing.T) {
 	atomically := exchanges(t, w)
 	for round := range 400 {
 		base := w.put(t, "f", "base")
-		begun := make(chan struct{})
+		started := make(chan struct{})
 
 		var wg sync.WaitGroup
 		wg.Go(func() { // the command
-			<-begun
+			<-started
 
 			if err := os.WriteFile(file+".new", []byte("command"), 0o644); err != nil {
 				t.Error(err)
@@ -118,7 +118,7 @@ func TestWriteFile_concurrentCommand(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		close(begun)
+		close(started)
 
 		_, err := w.WriteFile(t.Context(), "f", strings.NewReader("user"), WriteOptions{IfMatch: base.ETag()})
 

@@ -36,8 +36,8 @@ type runtimeSettings struct {
 	AgentRuntimeMode string `default:"local" enum:"local,cloud" env:"AGENT_RUNTIME_MODE" help:"Where that runtime works: local or cloud."`
 }
 
-// mostRuntimeName bounds the provider and the name of a runtime.
-const mostRuntimeName = 256
+// maxRuntimeName bounds the provider and the name of a runtime.
+const maxRuntimeName = 256
 
 func (s runtimeSettings) check() error {
 	if s.AgentRuntime == "" {
@@ -45,7 +45,7 @@ func (s runtimeSettings) check() error {
 	}
 
 	provider, name, found := strings.Cut(s.AgentRuntime, "/")
-	if !found || provider == "" || name == "" || len(provider) > mostRuntimeName || len(name) > mostRuntimeName {
+	if !found || provider == "" || name == "" || len(provider) > maxRuntimeName || len(name) > maxRuntimeName {
 		return errors.New("AGENT_RUNTIME must have the form provider/name")
 	}
 

@@ -37,5 +37,5 @@ func (s forkSettings) check() error {
 }
 
 func (s forkSettings) forkLimits() domain.ForkLimits {
-	return domain.ForkLimits{Depth: s.ForkDepth, AtOnce: s.ForkAtOnce, Steps: s.ForkSteps, Time: s.ForkTime}
+	return domain.ForkLimits{Depth: s.ForkDepth, MaxConcurrent: s.ForkAtOnce, Steps: s.ForkSteps, Time: s.ForkTime}
 }

@@ -22,10 +22,10 @@ type limitSettings struct {
 // Bounds of the settings. A command is a tool call, which has 15 minutes
 // (tools.DefaultTimeLimit): it ends by its own limit before.
 const (
-	mostParallelTools = 1000
-	mostBash          = 14 * time.Minute
-	leastToolResult   = 1000
-	mostToolResult    = 10_000_000
+	maxParallelTools = 1000
+	maxBash          = 14 * time.Minute
+	leastToolResult  = 1000
+	maxToolResult    = 10_000_000
 )
 
 func (s limitSettings) check() error {
@@ -38,20 +38,20 @@ func (s limitSettings) check() error {
 		faults = append(faults, errors.New("USER_CALLS_PER_DAY must be at least 0"))
 	}
 
-	if s.ParallelTools < 1 || s.ParallelTools > mostParallelTools {
-		faults = append(faults, fmt.Errorf("PARALLEL_TOOLS must be from 1 to %d", mostParallelTools))
+	if s.ParallelTools < 1 || s.ParallelTools > maxParallelTools {
+		faults = append(faults, fmt.Errorf("PARALLEL_TOOLS must be from 1 to %d", maxParallelTools))
 	}
 
-	if s.BashMost < time.Second || s.BashMost > mostBash {
-		faults = append(faults, fmt.Errorf("BASH_MAX_TIMEOUT must be from 1s to %s", mostBash))
+	if s.BashMost < time.Second || s.BashMost > maxBash {
+		faults = append(faults, fmt.Errorf("BASH_MAX_TIMEOUT must be from 1s to %s", maxBash))
 	}
 
 	if s.BashTimeout < time.Second || s.BashTimeout > s.BashMost {
 		faults = append(faults, errors.New("BASH_TIMEOUT must be from 1s to BASH_MAX_TIMEOUT"))
 	}
 
-	if s.ToolResult < leastToolResult || s.ToolResult > mostToolResult {
-		faults = append(faults, fmt.Errorf("TOOL_RESULT_CHARACTERS must be from %d to %d", leastToolResult, mostToolResult))
+	if s.ToolResult < leastToolResult || s.ToolResult > maxToolResult {
+		faults = append(faults, fmt.Errorf("TOOL_RESULT_CHARACTERS must be from %d to %d", leastToolResult, maxToolResult))
 	}
 
 	return errors.Join(faults...)

@@ -39,8 +39,8 @@ func (b *backend) newWaitingChats() (*chat.Service, error) {
 	return b.newChats(past)
 }
 
-// mostDays bounds the settings, so that no time overflows.
-const mostDays = 36500
+// maxDays bounds the settings, so that no time overflows.
+const maxDays = 36500
 
 func (s retentionSettings) check() error {
 	var faults []error
@@ -50,8 +50,8 @@ func (s retentionSettings) check() error {
 		"RETENTION_WEBHOOK_DAYS": s.WebhookDays, "RETENTION_CHAT_DAYS": s.ChatDays, "RETENTION_SCHEDULE_DAYS": s.ScheduleDays,
 		"RETENTION_DAG_DAYS": s.DAGDays, "RETENTION_ISSUE_DAYS": s.IssueDays,
 	} {
-		if days < 0 || days > mostDays {
-			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, mostDays))
+		if days < 0 || days > maxDays {
+			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, maxDays))
 		}
 	}
 

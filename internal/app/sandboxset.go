@@ -57,8 +57,8 @@ type boundSettings struct {
 const leastUserBase = 100_000
 
 const (
-	mostWeight      = 10_000
-	mostCommandWait = 10 * time.Minute
+	maxWeight      = 10_000
+	maxCommandWait = 10 * time.Minute
 )
 
 func (s boundSettings) check() error {
@@ -78,12 +78,12 @@ func (s boundSettings) check() error {
 		}
 	}
 
-	if s.CPUWeight < 1 || s.CPUWeight > mostWeight {
-		faults = append(faults, fmt.Errorf("SANDBOX_CPU_WEIGHT must be from 1 to %d", mostWeight))
+	if s.CPUWeight < 1 || s.CPUWeight > maxWeight {
+		faults = append(faults, fmt.Errorf("SANDBOX_CPU_WEIGHT must be from 1 to %d", maxWeight))
 	}
 
-	if s.CommandWait < 0 || s.CommandWait > mostCommandWait {
-		faults = append(faults, fmt.Errorf("COMMAND_WAIT must be from 0s to %s", mostCommandWait))
+	if s.CommandWait < 0 || s.CommandWait > maxCommandWait {
+		faults = append(faults, fmt.Errorf("COMMAND_WAIT must be from 0s to %s", maxCommandWait))
 	}
 
 	if s.SandboxUsers < leastUserBase || s.SandboxUsers >= sandbox.LastUser {

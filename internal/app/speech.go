@@ -57,7 +57,7 @@ func (b *backend) newSpeech() *model.Speech {
 	}
 
 	return model.NewSpeech(model.SpeechConfig{
-		Client: client, Model: s.ASRModel, Timeout: s.ASRTimeout, MaxBytes: s.ASRMaxBytes, AtOnce: s.ASRConcurrency,
+		Client: client, Model: s.ASRModel, Timeout: s.ASRTimeout, MaxBytes: s.ASRMaxBytes, MaxConcurrent: s.ASRConcurrency,
 	})
 }
 

@@ -47,9 +47,9 @@ func (c *Connections) release(client netip.Prefix) {
 }
 
 const (
-	// mostRefusals bounds the connections that are being refused at one moment; more
+	// maxRefusals bounds the connections that are being refused at one moment; more
 	// are closed without an answer.
-	mostRefusals = 32
+	maxRefusals = 32
 	// refusalTime bounds one refusal.
 	refusalTime = time.Second
 )
@@ -57,7 +57,7 @@ const (
 // Listen returns the listener with the bound applied. A connection beyond it gets the
 // bytes of refusal, a whole answer, and is closed.
 func (c *Connections) Listen(listener net.Listener, refusal func() []byte) net.Listener {
-	return &boundListener{Listener: listener, connections: c, refusal: refusal, refusing: make(chan struct{}, mostRefusals)}
+	return &boundListener{Listener: listener, connections: c, refusal: refusal, refusing: make(chan struct{}, maxRefusals)}
 }
 
 // Refusal is the answer to a connection beyond the bound, of services that say no more.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// mostRemembered bounds what is remembered of clients, in entries of each kind.
-const mostRemembered = 10_000
+// maxRemembered bounds what is remembered of clients, in entries of each kind.
+const maxRemembered = 10_000
 
 // Guesses counts the different wrong credentials of each client. One that has used up its
 // allowance is refused without a look at what it sends; what was accepted from there
@@ -70,7 +70,7 @@ func (g *Guesses) Note(client netip.Addr, credentials [sha256.Size]byte, held bo
 		g.spend(of.client)
 	}
 
-	if len(g.judged) >= mostRemembered {
+	if len(g.judged) >= maxRemembered {
 		clear(g.judged)
 	}
 
@@ -82,10 +82,10 @@ func (g *Guesses) spend(client netip.Prefix) {
 
 	left := g.left[client]
 	if left == nil {
-		if len(g.left) >= mostRemembered { // those that are whole again go, or else all
+		if len(g.left) >= maxRemembered { // those that are whole again go, or else all
 			maps.DeleteFunc(g.left, func(_ netip.Prefix, l *rate.Limiter) bool { return l.TokensAt(now) >= float64(g.most) })
 
-			if len(g.left) >= mostRemembered {
+			if len(g.left) >= maxRemembered {
 				clear(g.left)
 			}
 		}

@@ -37,10 +37,10 @@ func TestGuesses(t *testing.T) {
 
 	require.Zero(t, g.Wait(ann, sum("new")))
 
-	for i := range mostRemembered {
+	for i := range maxRemembered {
 		g.Note(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), sum("x"), false)
 	}
 
-	require.LessOrEqual(t, len(g.left), mostRemembered)
-	require.LessOrEqual(t, len(g.judged), mostRemembered)
+	require.LessOrEqual(t, len(g.left), maxRemembered)
+	require.LessOrEqual(t, len(g.judged), maxRemembered)
 }

@@ -134,7 +134,7 @@ func TestReserve_touched(t *testing.T) {
 	require.True(t, r.Touched(space, Usage{Bytes: 2 << 30}))
 	require.True(t, r.Touched(space, Usage{Inodes: 11}))
 	require.False(t, Reserve{}.Touched(space, Usage{}))
-	require.EqualValues(t, mostInodes, r.Of(Space{Inodes: 1 << 40}).Inodes)
+	require.EqualValues(t, maxInodes, r.Of(Space{Inodes: 1 << 40}).Inodes)
 	space.Inodes, space.FreeInodes = 0, 0
 	require.False(t, r.Touched(space, Usage{Inodes: 1 << 40}), "a file system that makes inodes as it needs them")
 	require.NoError(t, Reserve{}.Check(t.TempDir()))

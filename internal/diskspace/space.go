@@ -41,20 +41,20 @@ func Of(path string) (Space, error) {
 // reserves nothing.
 type Reserve struct {
 	Bytes   int64
-	Percent int // from 0 to 50, of the bytes up to mostShare, and of the inodes up to mostInodes
+	Percent int // from 0 to 50, of the bytes up to maxShare, and of the inodes up to maxInodes
 }
 
 // The engines need no more of a large disk than of a middling one, and make few files.
 const (
-	mostShare  = 10 << 30
-	mostInodes = 100_000
+	maxShare  = 10 << 30
+	maxInodes = 100_000
 )
 
 // Of gives what of a file system is reserved.
 func (r Reserve) Of(s Space) Usage {
 	return Usage{
-		Bytes:  min(max(r.Bytes, min(s.Bytes/100*int64(r.Percent), mostShare)), s.Bytes/2),
-		Inodes: min(s.Inodes/100*int64(r.Percent), mostInodes),
+		Bytes:  min(max(r.Bytes, min(s.Bytes/100*int64(r.Percent), maxShare)), s.Bytes/2),
+		Inodes: min(s.Inodes/100*int64(r.Percent), maxInodes),
 	}
 }
 

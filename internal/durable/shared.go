@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// AbandonAfter is how long work that may be begun again goes on without an attempt that
+// AbandonAfter is how long work that may be started again goes on without an attempt that
 // waits for it. A next attempt comes within the longest pause of its retry policy; none
 // comes when its run has been terminated.
 const AbandonAfter = 30 * time.Second

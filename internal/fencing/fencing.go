@@ -1,4 +1,4 @@
-// Package fencing ends an attempt at some work when another attempt may have begun.
+// Package fencing ends an attempt at some work when another attempt may have started.
 // It knows nothing of what the work is.
 package fencing
 
@@ -18,7 +18,7 @@ const (
 )
 
 // Guard returns a context that is cancelled with fenced as its cause once another
-// attempt may have begun. check returns fenced when one has. The caller calls release.
+// attempt may have started. check returns fenced when one has. The caller calls release.
 func Guard(ctx context.Context, fenced error, check func(context.Context) error) (guarded context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 

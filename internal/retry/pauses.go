@@ -11,8 +11,8 @@ const (
 	lastPause  = 5 * time.Minute
 )
 
-// mostKeys bounds what is remembered: some megabytes at most.
-const mostKeys = 20_000
+// maxKeys bounds what is remembered: some megabytes at most.
+const maxKeys = 20_000
 
 // Pauses doubles the pause between repetitions, by key, from a second to five minutes. A
 // key that was not tried again for long after its pause starts over. It is safe for
@@ -63,7 +63,7 @@ func (b *Pauses) Try(key string) (tries int, due bool) {
 
 // makeRoom forgets keys that start over anyway and, when all are in use, some others.
 func (b *Pauses) makeRoom(now time.Time) {
-	if len(b.keys) < mostKeys {
+	if len(b.keys) < maxKeys {
 		return
 	}
 
@@ -74,7 +74,7 @@ func (b *Pauses) makeRoom(now time.Time) {
 	}
 
 	for key := range b.keys {
-		if len(b.keys) < mostKeys/2 {
+		if len(b.keys) < maxKeys/2 {
 			return
 		}
 

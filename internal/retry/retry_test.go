@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	errAway    = errors.New("away")
-	errRefused = errors.New("refused")
+	errUnavailable = errors.New("away")
+	errRefused     = errors.New("refused")
 )
 
-func isAway(err error) bool { return errors.Is(err, errAway) }
+func isAway(err error) bool { return errors.Is(err, errUnavailable) }
 
 func TestBackoff_Do(t *testing.T) {
 	t.Parallel()
@@ -32,11 +32,11 @@ func TestBackoff_Do(t *testing.T) {
 		took  time.Duration
 	}{
 		"succeeds at once":      {errs: []error{nil}, tries: 1},
-		"succeeds later":        {errs: []error{errAway, errAway, errAway, nil}, tries: 4, took: 7 * time.Second},
-		"pauses have a longest": {errs: []error{errAway, errAway, errAway, errAway, errAway, nil}, tries: 6, took: 15 * time.Second},
-		"error is not retried":  {errs: []error{errAway, errRefused}, err: errRefused, tries: 2, took: time.Second},
-		"limit":                 {errs: []error{errAway}, limit: 10 * time.Second, err: errAway, tries: 5, took: 11 * time.Second},
-		"context ends":          {errs: []error{errAway}, stop: 2 * time.Second, err: errAway, tries: 2, took: 2 * time.Second},
+		"succeeds later":        {errs: []error{errUnavailable, errUnavailable, errUnavailable, nil}, tries: 4, took: 7 * time.Second},
+		"pauses have a longest": {errs: []error{errUnavailable, errUnavailable, errUnavailable, errUnavailable, errUnavailable, nil}, tries: 6, took: 15 * time.Second},
+		"error is not retried":  {errs: []error{errUnavailable, errRefused}, err: errRefused, tries: 2, took: time.Second},
+		"limit":                 {errs: []error{errUnavailable}, limit: 10 * time.Second, err: errUnavailable, tries: 5, took: 11 * time.Second},
+		"context ends":          {errs: []error{errUnavailable}, stop: 2 * time.Second, err: errUnavailable, tries: 2, took: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,7 @@ func (s *stack) tasksEnded(session domain.SessionID) []domain.BackgroundTask {
 	return tasks
 }
 
-// awaitProcess waits until a background command of the session has begun.
+// awaitProcess waits until a background command of the session has started.
 func (s *stack) awaitProcess(session domain.SessionID) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -27,13 +27,13 @@ import (
 // standing lets a restore stand until it is broken off, for as long as it is on.
 type standing struct {
 	history.Files
-	on    atomic.Bool
-	begun chan struct{}
+	on      atomic.Bool
+	started chan struct{}
 }
 
 func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (domainhistory.RestoredFiles, error) {
 	if f.on.Load() {
-		f.begun <- struct{}{}
+		f.started <- struct{}{}
 
 		<-ctx.Done()
 
@@ -62,7 +62,7 @@ func newPast(t *testing.T) *past {
 	require.NoError(t, err)
 	p := &past{stack: s, dir: t.TempDir()}
 	kept := snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: s.logger})
-	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, begun: make(chan struct{}, 100)}
+	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, started: make(chan struct{}, 100)}
 	p.captures, err = history.NewCapturer(
 		history.CapturerConfig{Store: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger},
 	)
@@ -176,7 +176,7 @@ func TestHistoryOperation_workerThatDied(t *testing.T) {
 		over <- err
 	}()
 
-	<-p.files.begun
+	<-p.files.started
 	p.worker.Stop()
 	require.Equal(t, "three", p.read())
 	p.files.on.Store(false)
@@ -200,7 +200,7 @@ func TestHistoryOperation_cancelledByAnOperator(t *testing.T) {
 		over <- err
 	}()
 
-	<-p.files.begun
+	<-p.files.started
 	p.files.on.Store(false)
 	require.NoError(t, temporal.Operator{Client: p.client, Chats: p.stack.chats}.Cancel(t.Context(), p.runID(session)))
 
@@ -225,7 +225,7 @@ func TestWorkChecker_Moves_startsThemAgain(t *testing.T) {
 		over <- err
 	}()
 
-	<-p.files.begun
+	<-p.files.started
 	p.files.on.Store(false)
 	id := p.runID(session)
 	require.NoError(t, p.client.TerminateWorkflow(t.Context(), id, "", "as if its start had been lost"))

@@ -32,13 +32,13 @@ import (
 // as on is set.
 type slowFiles struct {
 	transfer.Files
-	on    atomic.Bool
-	begun chan struct{}
+	on      atomic.Bool
+	started chan struct{}
 }
 
 func (f *slowFiles) Put(ctx context.Context, s domain.Session, file domain.CarriedFile, content io.Reader) error {
 	if f.on.Load() {
-		f.begun <- struct{}{}
+		f.started <- struct{}{}
 
 		<-ctx.Done()
 
@@ -76,7 +76,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 	require.NoError(t, err)
 
 	logger, runs := a.stack.logger, temporal.Runs{Client: a.client, Queue: a.queue}
-	a.files = &slowFiles{begun: make(chan struct{}, 100), Files: files.Carrier{
+	a.files = &slowFiles{started: make(chan struct{}, 100), Files: files.Carrier{
 		Workspaces: workspace.New(filepath.Join(a.dir, "workspace")),
 		Snapshots:  snapshots.New(snapshots.Config{Objects: a.objects, SpoolDir: filepath.Join(a.dir, "spool"), Logger: logger}),
 	}}
@@ -199,7 +199,7 @@ func TestImport_anotherWorkerFinishesIt(t *testing.T) {
 	data := a.exported()
 	a.files.on.Store(true)
 	id, over := a.load(data)
-	<-a.files.begun
+	<-a.files.started
 	a.worker.Stop()
 	a.files.on.Store(false)
 	a.startWorker()
@@ -215,7 +215,7 @@ func TestImport_cancelledByAnOperator_leavesNothing(t *testing.T) {
 	before := a.traces()
 	a.files.on.Store(true)
 	id, over := a.load(data)
-	<-a.files.begun
+	<-a.files.started
 	require.NoError(t, temporal.Operator{Client: a.client, Chats: a.stack.chats}.Cancel(t.Context(), durable.ImportWorkflowID(string(id))))
 	require.True(t, domain.HasCode((<-over).err, "import_cancelled"))
 	a.replayRun("import_cancelled", durable.ImportWorkflowID(string(id)))
@@ -229,7 +229,7 @@ func TestWorkChecker_Imports_startsThemAgain(t *testing.T) {
 	data := a.exported()
 	a.files.on.Store(true)
 	id, over := a.load(data)
-	<-a.files.begun
+	<-a.files.started
 	a.files.on.Store(false)
 	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(string(id)), "", "as if its start had been lost"))
 	_, err := a.journal.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
@@ -241,12 +241,12 @@ func TestWorkChecker_Imports_startsThemAgain(t *testing.T) {
 // endless are objects of which those of an import's archive cannot be removed.
 type endless struct {
 	*objects.Store
-	begun chan struct{}
+	started chan struct{}
 }
 
 func (e *endless) DeletePrefix(ctx context.Context, prefix string) error {
 	select {
-	case e.begun <- struct{}{}:
+	case e.started <- struct{}{}:
 	default:
 	}
 
@@ -259,7 +259,7 @@ func (e *endless) DeletePrefix(ctx context.Context, prefix string) error {
 func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 	t.Parallel()
 
-	stuck := &endless{begun: make(chan struct{}, 1)}
+	stuck := &endless{started: make(chan struct{}, 1)}
 	a := newAbroadOn(t, func(store *objects.Store) transfer.Objects {
 		stuck.Store = store
 		return stuck
@@ -267,7 +267,7 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 	data := a.exported()
 	id, over := a.load(data)
 	require.NoError(t, (<-over).err)
-	<-stuck.begun
+	<-stuck.started
 	a.delete(id)
 	described, err := a.client.DescribeWorkflowExecution(t.Context(), durable.ImportWorkflowID(string(id)), "")
 	require.NoError(t, err)
@@ -304,7 +304,7 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 		over <- err
 	}()
 
-	<-p.files.begun
+	<-p.files.started
 	id := p.runID(session)
 	rest := &outside{tries: 1}
 	worker.RegisterDeletions(p.worker, &background.Deletions{

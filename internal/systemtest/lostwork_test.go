@@ -267,7 +267,7 @@ func TestWorkChecker_Imports_givesUp(t *testing.T) {
 }
 
 // Runs of unattended work continue in a new workflow, and fail when that is lost again and
-// again: what they have begun is stopped, and others can begin.
+// again: what they have started is stopped, and others can begin.
 func TestWorkChecker_unattendedWork(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)

@@ -179,11 +179,11 @@ func (s *operated) dag(file string) piece {
 	require.Eventually(s.t, func() bool {
 		s.repairs()
 
-		begun := nodes()
+		started := nodes()
 
-		i := slices.IndexFunc(begun, func(n dagrun.NodeRecord) bool { return n.NodeID == "two" && n.SessionID != nil })
+		i := slices.IndexFunc(started, func(n dagrun.NodeRecord) bool { return n.NodeID == "two" && n.SessionID != nil })
 		if i >= 0 {
-			work.session = *begun[i].SessionID
+			work.session = *started[i].SessionID
 		}
 
 		return i >= 0
@@ -303,7 +303,7 @@ func (s *operated) lose(work piece, history bool) {
 	require.Equal(s.t, s.caller.User.ID, lost[i].OwnerID)
 }
 
-// backdate makes a run look as if it had begun a minute ago.
+// backdate makes a run look as if it had started a minute ago.
 func (s *operated) backdate(work piece) {
 	s.t.Helper()
 

@@ -174,7 +174,7 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 
 	var calls atomic.Int32
 
-	begun := make(chan struct{}, restarts)
+	started := make(chan struct{}, restarts)
 	server := newFaultServer(t, map[string]faultCase{"m": {answer: func(w http.ResponseWriter, r request) {
 		switch n := calls.Add(1); {
 		case n <= restarts: // the worker is shut down while this is answered
@@ -182,7 +182,7 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 			_, _ = w.Write([]byte("data: " + text("half of") + "\n\n"))
 			_ = http.NewResponseController(w).Flush()
 
-			begun <- struct{}{}
+			started <- struct{}{}
 
 			time.Sleep(900 * time.Millisecond) //nolint:forbidigo // a slow server, nothing waits for it
 			panic(http.ErrAbortHandler)
@@ -197,7 +197,7 @@ func TestModelOutage_workersComeAndGo(t *testing.T) {
 	ack := s.headless(session, "")
 
 	for range restarts {
-		<-begun
+		<-started
 		s.worker.Stop()
 		s.startWorker()
 	}

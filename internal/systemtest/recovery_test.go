@@ -194,9 +194,9 @@ type lossyTurns struct {
 }
 
 func (l *lossyTurns) OpenTurnIf(
-	ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
+	ctx context.Context, key domain.TurnKey, model string, maxConcurrent int, opener string, admit func(domain.NextTurn) bool,
 ) (domain.OpenedTurn, domain.TurnState, error) {
-	turn, state, err := l.Turns.OpenTurnIf(ctx, key, model, atOnce, opener, admit)
+	turn, state, err := l.Turns.OpenTurnIf(ctx, key, model, maxConcurrent, opener, admit)
 	if l.asked.Add(1) == 1 && err == nil {
 		err = errAnswerLost
 	}

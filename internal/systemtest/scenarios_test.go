@@ -103,7 +103,7 @@ var scenarios = map[string]func(t *testing.T, s *stack, session domain.SessionID
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
 	"sub_agent_queue": func(t *testing.T, s *stack, session domain.SessionID) {
-		s.acts.ForkLimits.AtOnce, s.acts.ForkLimits.Time = 1, 5*time.Second
+		s.acts.ForkLimits.MaxConcurrent, s.acts.ForkLimits.Time = 1, 5*time.Second
 		ack := s.send(session, script(obj{"steps": []obj{
 			{
 				"calls": []obj{

@@ -11,13 +11,13 @@ import (
 	"everloop/domain/board"
 )
 
-// mostAsked is how many questions of one run are looked at.
-const mostAsked = 100
+// maxAsked is how many questions of one run are looked at.
+const maxAsked = 100
 
 // answerIn puts the open questions of a run as comments, and answers those after which a
 // member has commented.
 func (s *Service) answerIn(ctx context.Context, runID string) error {
-	asked, err := s.cfg.Store.AskedInRuns(ctx, runID, "", mostAsked)
+	asked, err := s.cfg.Store.AskedInRuns(ctx, runID, "", maxAsked)
 	for _, question := range asked {
 		if err != nil {
 			return err

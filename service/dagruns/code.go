@@ -10,9 +10,9 @@ import (
 	"everloop/domain/dagrun"
 )
 
-// mostCommand bounds the bytes of the code of a node with what it is given: Linux takes no
+// maxCommand bounds the bytes of the code of a node with what it is given: Linux takes no
 // longer argument of a program than 128 KiB, and Bash no command of over 100,000 characters.
-const mostCommand = 100_000
+const maxCommand = 100_000
 
 // scriptOf is the call of Bash that runs the code of a node, with the JSON of what it is
 // given in the variable INPUTS.
@@ -25,9 +25,9 @@ func scriptOf(work dagrun.UnitWork, limit time.Duration) (*domain.ScriptedCall, 
 	}
 
 	command := "export INPUTS=" + quote(string(inputs)) + "\n" + configOf(n).Code
-	if len(command) > mostCommand {
+	if len(command) > maxCommand {
 		return nil, domain.Newf(domain.Invalid, dagrun.CodeInvalidInputs,
-			"the code of the node and what it is given have %d bytes; at most %d are possible", len(command), mostCommand)
+			"the code of the node and what it is given have %d bytes; at most %d are possible", len(command), maxCommand)
 	}
 
 	if n.TimeoutS != nil {

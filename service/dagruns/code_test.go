@@ -76,7 +76,7 @@ func TestScriptOf_timeout(t *testing.T) {
 func TestScriptOf_tooLong(t *testing.T) {
 	t.Parallel()
 
-	_, err := scriptOf(codeWork("true", map[string]any{"x": strings.Repeat("y", mostCommand)}), time.Minute)
+	_, err := scriptOf(codeWork("true", map[string]any{"x": strings.Repeat("y", maxCommand)}), time.Minute)
 	require.True(t, domain.HasCode(err, dagrun.CodeInvalidInputs), "%v", err)
 	require.False(t, domain.AsError(err).Retryable())
 }

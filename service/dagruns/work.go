@@ -86,7 +86,7 @@ func (s *Service) Begin(ctx context.Context, unitID string) (advance bool, err e
 	if err == nil && !goesOn {
 		err = s.stop(ctx, work)
 	}
-	// A subflow may have ended before it was known as begun.
+	// A subflow may have ended before it was known as started.
 	return u.ChildID != "", err
 }
 
@@ -204,12 +204,12 @@ func escalationOf(n dag.Node, approval bool) (*domain.QuestionPolicy, *domain.Es
 		&domain.Escalation{DefaultAnswer: answer, Webhooks: e.Webhooks, UserID: e.UserID}
 }
 
-// mostQuestion bounds the text of a question, in bytes.
-const mostQuestion = 4000
+// maxQuestion bounds the text of a question, in bytes.
+const maxQuestion = 4000
 
 func question(header, text string, options []string) (*domain.ScriptedCall, error) {
-	if len(text) > mostQuestion {
-		text = domain.CleanText(text[:mostQuestion-4]) + "…"
+	if len(text) > maxQuestion {
+		text = domain.CleanText(text[:maxQuestion-4]) + "…"
 	}
 
 	offered := make([]map[string]any, len(options))
@@ -285,7 +285,7 @@ func given(inputs map[string]any) map[string]any {
 	return inputs
 }
 
-// StopUnit stops what a unit had begun. With true the run has to be advanced.
+// StopUnit stops what a unit had started. With true the run has to be advanced.
 func (s *Service) StopUnit(ctx context.Context, unitID string) (advance bool, err error) {
 	work, found, err := s.cfg.Store.ClaimDAGUnit(ctx, unitID, true)
 	if err != nil || !found {

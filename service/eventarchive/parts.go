@@ -23,8 +23,8 @@ const (
 // errPartFull ends a part.
 var errPartFull = errors.New("the part is full")
 
-// mostFaults is how many errors of one pass are reported in full.
-const mostFaults = 5
+// maxFaults is how many errors of one pass are reported in full.
+const maxFaults = 5
 
 // ArchiveParts archives what running chats have said so far. Their end archives the
 // rest; readers take all parts in order. A chat that cannot be archived, or has nothing
@@ -40,7 +40,7 @@ func (a *Service) ArchiveParts(ctx context.Context) error {
 		}
 
 		for _, session := range sessions {
-			if err := a.archivePart(ctx, domain.SessionID(session)); err != nil && len(faults) < mostFaults {
+			if err := a.archivePart(ctx, domain.SessionID(session)); err != nil && len(faults) < maxFaults {
 				faults = append(faults, fmt.Errorf("archive a part of session %s: %w", session, err))
 			}
 

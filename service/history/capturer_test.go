@@ -139,7 +139,7 @@ func (o *outage) capturer(t *testing.T) *history.Capturer {
 	return c
 }
 
-var errAway = domain.Unavailablef("the object store", errors.New("connection refused"))
+var errUnavailable = domain.Unavailablef("the object store", errors.New("connection refused"))
 
 func TestCapturer_storesAfterAnOutage(t *testing.T) {
 	t.Parallel()
@@ -151,9 +151,9 @@ func TestCapturer_storesAfterAnOutage(t *testing.T) {
 		delayed bool
 		within  time.Duration // after the outage
 	}{
-		"short":           {lasts: 5 * time.Second, reason: errAway, calls: []string{"captured"}, within: 3 * time.Second},
-		"half a minute":   {lasts: 30 * time.Second, reason: errAway, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
-		"five minutes":    {lasts: 5 * time.Minute, reason: errAway, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
+		"short":           {lasts: 5 * time.Second, reason: errUnavailable, calls: []string{"captured"}, within: 3 * time.Second},
+		"half a minute":   {lasts: 30 * time.Second, reason: errUnavailable, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
+		"five minutes":    {lasts: 5 * time.Minute, reason: errUnavailable, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
 		"of another kind": {lasts: time.Hour, reason: errors.New("the snapshot is damaged"), calls: []string{"failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestCapturer_storesAfterAnOutage(t *testing.T) {
 func TestCapturer_Repair_takesUpWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Hour, errAway)
+		o := newOutage(time.Hour, errUnavailable)
 		capturer := o.capturer(t)
 		require.NoError(t, capturer.Settle(t.Context(), "s"))
 
@@ -207,7 +207,7 @@ func TestCapturer_Repair_takesUpWhatWasLeft(t *testing.T) {
 func TestCapturer_Drain_outage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Hour, errAway)
+		o := newOutage(time.Hour, errUnavailable)
 		capturer := o.capturer(t)
 
 		for i := range 50 { // of more than it keeps the files of
@@ -229,7 +229,7 @@ func TestCapturer_Drain_outage(t *testing.T) {
 func TestCapturer_sessionDeletedInAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Minute, errAway)
+		o := newOutage(time.Minute, errUnavailable)
 		require.NoError(t, o.capturer(t).Settle(t.Context(), "s"))
 		time.Sleep(10 * time.Second) //nolint:forbidigo // in a synctest bubble
 		synctest.Wait()

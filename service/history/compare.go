@@ -33,9 +33,9 @@ func (d *Service) CheckpointChanges(
 	return files[from:min(from+limit, len(files))], len(files), err
 }
 
-// mostComparisons is how many workspaces a process compares at a time: each takes some
+// maxComparisons is how many workspaces a process compares at a time: each takes some
 // hundred bytes of memory for each file. Others wait.
-const mostComparisons = 4
+const maxComparisons = 4
 
 func (d *Service) compare(ctx context.Context, in CompareIn) ([]history.FileComparison, error) {
 	select {

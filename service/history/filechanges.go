@@ -10,9 +10,9 @@ import (
 	"everloop/domain/history"
 )
 
-// mostChanges bounds the events of one look at the files: of more paths, one event
+// maxChanges bounds the events of one look at the files: of more paths, one event
 // names the directory that has them all.
-const mostChanges = 100
+const maxChanges = 100
 
 // emitCaptured emits what commands, tool servers and users did to the files
 // since the capture before. Changes by Write and Edit in the captured turns were
@@ -60,7 +60,7 @@ func announced(changed []history.FileDifference, known map[string]bool) []domain
 		}
 	}
 
-	if len(out) <= mostChanges {
+	if len(out) <= maxChanges {
 		return out
 	}
 

@@ -106,7 +106,7 @@ func TestWhatCannotBeKeptIsNotLeft(t *testing.T) {
 func TestRewind_filesAreNotStoredYet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	store := &refusing{Objects: w.store, away: errAway}
+	store := &refusing{Objects: w.store, away: errUnavailable}
 	w.service = w.process(store)
 	w.write("a.txt", "0")
 	store.shut.Store(true)

@@ -39,7 +39,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
 	}
 
-	return &Service{cfg: cfg, comparing: make(chan struct{}, mostComparisons)}, nil
+	return &Service{cfg: cfg, comparing: make(chan struct{}, maxComparisons)}, nil
 }
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new

@@ -24,7 +24,7 @@ func StopClosedSessions(store ClosedAccountStore, chats ChatStopper) func(ctx co
 	}
 
 	return func(ctx context.Context) error {
-		return sessions.each(ctx, atOnce, func(ctx context.Context, s domain.ClosedSession) error {
+		return sessions.each(ctx, maxConcurrent, func(ctx context.Context, s domain.ClosedSession) error {
 			_, err := chats.Stop(ctx, domain.Caller{User: domain.User{ID: s.OwnerID}}, s.ID, true)
 			if domain.HasCode(err, domain.CodeSessionNotFound) {
 				return nil // deleted in the meantime

@@ -21,7 +21,7 @@ type Remover interface {
 
 // How many sessions are deleted in one run of the job, and in one transaction.
 const (
-	mostExpired  = 500
+	maxExpired   = 500
 	expiredBatch = 20
 )
 
@@ -57,7 +57,7 @@ func expire(
 	class domain.SessionClass,
 	age time.Duration,
 ) (deleted int, err error) {
-	for deleted < mostExpired {
+	for deleted < maxExpired {
 		expired, err := store.DeleteExpired(ctx, class, age, expiredBatch)
 		if err != nil {
 			return deleted, err

@@ -56,7 +56,7 @@ func NewIssueRuns(store IssueRunStore, runner IssueBoard) (*IssueRuns, error) {
 // Ask puts the questions that runs wait for as comments, and takes comments as answers
 // that were not taken.
 func (r *IssueRuns) Ask(ctx context.Context) error {
-	return r.asked.each(ctx, atOnce, func(ctx context.Context, question board.AskedInRun) error {
+	return r.asked.each(ctx, maxConcurrent, func(ctx context.Context, question board.AskedInRun) error {
 		if question.Posted && (question.Permission || question.CommentID == "") {
 			return nil
 		}
@@ -72,11 +72,11 @@ func (r *IssueRuns) Ask(ctx context.Context) error {
 // Repair gives queued runs their turn, and repeats stops.
 func (r *IssueRuns) Repair(ctx context.Context) error {
 	var faults faults
-	faults.add(r.agents.each(ctx, atOnce, r.board.Dispatch))
+	faults.add(r.agents.each(ctx, maxConcurrent, r.board.Dispatch))
 
 	cancelled, err := r.store.CancelledIssueRuns(ctx)
 	faults.add(err)
-	doAll(ctx, cancelled, atOnce, func(run domain.RunChat) { faults.add(r.board.Stop(ctx, run)) })
+	doAll(ctx, cancelled, maxConcurrent, func(run domain.RunChat) { faults.add(r.board.Stop(ctx, run)) })
 
 	return faults.joined()
 }

@@ -9,9 +9,9 @@ import (
 	"everloop/internal/retry"
 )
 
-// mostRestarts is how often a chat goes on in a new run without making progress
+// maxRestarts is how often a chat goes on in a new run without making progress
 // before it fails.
-const mostRestarts = 3
+const maxRestarts = 3
 
 // plainEndAfter is how many tries the ordinary end of a lost chat has before the plain
 // one takes its place.
@@ -25,7 +25,7 @@ const endTimeout = 30 * time.Second
 // the database in a new one; one that was restarted three times without making
 // progress fails as run_lost.
 func (r *Reconciler) CheckRuns(ctx context.Context) error {
-	return r.running.each(ctx, atOnce, r.checkRun)
+	return r.running.each(ctx, maxConcurrent, r.checkRun)
 }
 
 func (r *Reconciler) checkRun(ctx context.Context, chat domain.OpenChat) error {
@@ -81,7 +81,7 @@ func (r *Reconciler) restart(ctx context.Context, chat domain.OpenChat, look dom
 		return r.end(ctx, chat, domain.CodeRunLost, restart.ForceFailed)
 	case look.Finishing:
 		return r.end(ctx, chat, domain.CodeInternal, "the chat could not be finished: "+look.Cause)
-	case restart.Count > mostRestarts:
+	case restart.Count > maxRestarts:
 		return r.end(ctx, chat, domain.CodeRunLost, look.Cause)
 	}
 

@@ -78,7 +78,7 @@ const (
 )
 
 // Items of a list that are worked on at once.
-const atOnce = 8
+const maxConcurrent = 8
 
 // NewReconciler checks its configuration.
 func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
@@ -124,7 +124,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 // its run is stuck, the run is terminated first and a new one goes on from the
 // database.
 func (r *Reconciler) WakeSessions(ctx context.Context) error {
-	return r.stalledSessions.each(ctx, atOnce, func(ctx context.Context, sessionID domain.SessionID) error {
+	return r.stalledSessions.each(ctx, maxConcurrent, func(ctx context.Context, sessionID domain.SessionID) error {
 		tries, due := r.wakes.Try(string(sessionID))
 		if !due {
 			return nil
@@ -157,7 +157,7 @@ func (r *Reconciler) terminateStuck(ctx context.Context, sessionID domain.Sessio
 
 // RepeatStops signals stops again that no run has received, after a doubling pause.
 func (r *Reconciler) RepeatStops(ctx context.Context) error {
-	return r.stops.each(ctx, atOnce, func(ctx context.Context, chat domain.OpenChat) error {
+	return r.stops.each(ctx, maxConcurrent, func(ctx context.Context, chat domain.OpenChat) error {
 		if _, due := r.signals.Try(string(chat.ChatID)); !due {
 			return nil
 		}

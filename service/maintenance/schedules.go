@@ -63,7 +63,7 @@ func NewSchedules(store ScheduleStore, tasks ScheduledTasks, runs ScheduleRuns) 
 // NotifyWaiters signals the runs that wait for chats which have ended. The chat
 // remembers who waits until the signal is delivered, or that run is gone.
 func (s *Schedules) NotifyWaiters(ctx context.Context) error {
-	return s.waiters.each(ctx, atOnce, func(ctx context.Context, waiter schedule.ChatWaiter) error {
+	return s.waiters.each(ctx, maxConcurrent, func(ctx context.Context, waiter schedule.ChatWaiter) error {
 		if _, due := s.signals.Try(string(waiter.ChatID)); !due {
 			return nil
 		}
@@ -80,14 +80,14 @@ func (s *Schedules) NotifyWaiters(ctx context.Context) error {
 // repeats stops.
 func (s *Schedules) Repair(ctx context.Context) error {
 	var faults faults
-	faults.add(s.stale.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
+	faults.add(s.stale.each(ctx, maxConcurrent, func(ctx context.Context, taskID string) error {
 		if _, due := s.syncs.Try(taskID); !due {
 			return nil
 		}
 
 		return s.tasks.Sync(ctx, taskID)
 	}))
-	faults.add(s.overdue.each(ctx, atOnce, func(ctx context.Context, taskID string) error {
+	faults.add(s.overdue.each(ctx, maxConcurrent, func(ctx context.Context, taskID string) error {
 		for more, err := true, error(nil); more && ctx.Err() == nil; {
 			if more, err = s.tasks.Tick(ctx, taskID); err != nil {
 				return err
@@ -99,7 +99,7 @@ func (s *Schedules) Repair(ctx context.Context) error {
 
 	cancelled, err := s.store.CancelledRuns(ctx)
 	faults.add(err)
-	doAll(ctx, cancelled, atOnce, func(run domain.RunChat) { faults.add(s.tasks.Stop(ctx, run)) })
+	doAll(ctx, cancelled, maxConcurrent, func(run domain.RunChat) { faults.add(s.tasks.Stop(ctx, run)) })
 
 	return faults.joined()
 }

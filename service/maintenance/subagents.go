@@ -18,7 +18,7 @@ type SubAgentRuns interface {
 // and goes on without it. A run that is closed or unknown is left alone: what it belongs
 // to notices that.
 func (r *Reconciler) CheckSubAgents(ctx context.Context) error {
-	return r.subAgents.each(ctx, atOnce, func(ctx context.Context, agent domain.OpenSubAgent) error {
+	return r.subAgents.each(ctx, maxConcurrent, func(ctx context.Context, agent domain.OpenSubAgent) error {
 		look, err := r.runs.LookAtSubAgent(ctx, agent)
 		if err != nil || look.State != domain.RunStuck || !confirmed(r.suspects, look) {
 			return err

@@ -23,7 +23,7 @@ type walk[T any] struct {
 // each does something with every item from where the last walk was interrupted to the
 // end of the list, with a number of items at once. It goes on after an item that
 // fails.
-func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Context, item T) error) error {
+func (w *walk[T]) each(ctx context.Context, maxConcurrent int, do func(ctx context.Context, item T) error) error {
 	var faults faults
 
 	size := pageSize
@@ -38,7 +38,7 @@ func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Cont
 			break
 		}
 
-		doAll(ctx, page, atOnce, func(item T) { faults.add(do(ctx, item)) })
+		doAll(ctx, page, maxConcurrent, func(item T) { faults.add(do(ctx, item)) })
 
 		if ctx.Err() != nil {
 			break // the page is done again
@@ -59,8 +59,8 @@ func (w *walk[T]) each(ctx context.Context, atOnce int, do func(ctx context.Cont
 	return faults.joined()
 }
 
-func doAll[T any](ctx context.Context, items []T, atOnce int, do func(T)) {
-	slots := make(chan struct{}, atOnce)
+func doAll[T any](ctx context.Context, items []T, maxConcurrent int, do func(T)) {
+	slots := make(chan struct{}, maxConcurrent)
 
 	var running sync.WaitGroup
 
@@ -81,8 +81,8 @@ func doAll[T any](ctx context.Context, items []T, atOnce int, do func(T)) {
 	running.Wait()
 }
 
-// mostFaults is how many errors of one walk are reported in full.
-const mostFaults = 5
+// maxFaults is how many errors of one walk are reported in full.
+const maxFaults = 5
 
 // faults collects errors, the first few with their texts.
 type faults struct {
@@ -99,7 +99,7 @@ func (f *faults) add(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if len(f.first) < mostFaults {
+	if len(f.first) < maxFaults {
 		f.first = append(f.first, err)
 		return
 	}

@@ -65,11 +65,11 @@ func NewWorkChecker(cfg WorkCheckerConfig) (*WorkChecker, error) {
 }
 
 const (
-	// mostLooks bounds the workflows that one run of a check looks at. The next one
+	// maxLooks bounds the workflows that one run of a check looks at. The next one
 	// continues behind them.
-	mostLooks = 500
-	// mostIdleLooks is the same for work that nothing suggests is stalled.
-	mostIdleLooks = 100
+	maxLooks = 500
+	// maxIdleLooks is the same for work that nothing suggests is stalled.
+	maxIdleLooks = 100
 	// failTimeout bounds one try to end work: files may have to be brought back.
 	failTimeout = 5 * time.Minute
 )
@@ -86,20 +86,20 @@ type work[T any] struct {
 	signalled bool
 	// fail ends the work as failed; nil: it is never given up.
 	fail func(ctx context.Context, item T, reason string) error
-	most int // looks in one run of the check; 0: mostLooks
+	most int // looks in one run of the check; 0: maxLooks
 }
 
 // checkWork returns the function of the job that checks one kind of work. One goroutine
 // calls it.
 func checkWork[T any](c *WorkChecker, w work[T]) func(ctx context.Context) error {
 	if w.most == 0 {
-		w.most = mostLooks
+		w.most = maxLooks
 	}
 
 	open := walk[T]{list: w.list, key: w.id, most: w.most}
 
 	return func(ctx context.Context) error {
-		return open.each(ctx, atOnce, func(ctx context.Context, item T) error {
+		return open.each(ctx, maxConcurrent, func(ctx context.Context, item T) error {
 			return c.check(ctx, found{
 				kind: w.kind, id: w.id(item), workflowID: w.workflowID(item), signalled: w.signalled,
 				start: func(ctx context.Context) error { return w.start(ctx, item) },
@@ -196,7 +196,7 @@ func (c *WorkChecker) restart(ctx context.Context, f found, look domain.RunLook)
 		count = lost
 	}
 
-	if count > mostRestarts && f.fail != nil {
+	if count > maxRestarts && f.fail != nil {
 		return c.fail(ctx, f, count, look)
 	}
 

@@ -150,7 +150,7 @@ func (c *WorkChecker) DAGRuns(store DAGRunStore, runs DAGRunWorkflows, waiting b
 		},
 	}
 	if waiting {
-		w.list, w.signalled, w.most = store.OpenDAGRuns, false, mostIdleLooks
+		w.list, w.signalled, w.most = store.OpenDAGRuns, false, maxIdleLooks
 	}
 
 	return checkWork(c, w)
@@ -183,7 +183,7 @@ func (c *WorkChecker) IssueRuns(
 		start: runs.ResumeIssueRun, signalled: true, fail: failRun(board),
 	}
 	if waiting {
-		w.list, w.signalled, w.most = store.OpenIssueRuns, false, mostIdleLooks
+		w.list, w.signalled, w.most = store.OpenIssueRuns, false, maxIdleLooks
 	}
 
 	return checkWork(c, w)
@@ -217,7 +217,7 @@ func (c *WorkChecker) ScheduledRuns(
 		start: runs.ResumeScheduledRun, signalled: true, fail: failRun(tasks),
 	}
 	if waiting {
-		w.list, w.signalled, w.most = store.OpenScheduledRuns, false, mostIdleLooks
+		w.list, w.signalled, w.most = store.OpenScheduledRuns, false, maxIdleLooks
 	}
 
 	return checkWork(c, w)

@@ -11,10 +11,10 @@ import (
 	"everloop/internal/durable"
 )
 
-// looksAtOnce bounds the looks at workflows of one list; mostLooks those of one page.
+// maxLookups bounds the looks at workflows of one list; maxLooks those of one page.
 const (
-	looksAtOnce = 8
-	mostLooks   = 500
+	maxLookups = 8
+	maxLooks   = 500
 )
 
 // lost lists open work that no open workflow carries, kind by kind. A page may hold
@@ -70,7 +70,7 @@ func (s *Service) lost(ctx context.Context, q operator.RunQuery) (runs []operato
 			kinds, after = kinds[1:], ""
 		}
 
-		if len(kinds) > 0 && (len(runs) == q.Limit || looked >= mostLooks) {
+		if len(kinds) > 0 && (len(runs) == q.Limit || looked >= maxLooks) {
 			return runs, []byte(kinds[0] + "/" + after), nil
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Service) gone(ctx context.Context, jobs []operator.Job) ([]bool, error)
 
 	var looks sync.WaitGroup
 
-	slots := make(chan struct{}, looksAtOnce)
+	slots := make(chan struct{}, maxLookups)
 	for i, job := range jobs {
 		slots <- struct{}{}
 

@@ -55,13 +55,13 @@ type Tasks interface {
 	Stop(ctx context.Context, sessionID domain.SessionID, taskID string) (domain.BackgroundTask, error)
 }
 
-// Schedules ends runs of scheduled tasks, with the chats that they have begun.
+// Schedules ends runs of scheduled tasks, with the chats that they have started.
 type Schedules interface {
 	CancelRun(ctx context.Context, runID string) (open bool, err error)
 	FailRun(ctx context.Context, runID, code, message string) error
 }
 
-// Board ends issue runs, with the chats that they have begun.
+// Board ends issue runs, with the chats that they have started.
 type Board interface {
 	CancelAnyRun(ctx context.Context, runID string) (open bool, err error)
 	FailRun(ctx context.Context, runID, code, message string) error
@@ -272,7 +272,7 @@ func (s *Service) ForceFail(ctx context.Context, workflowID, reason string) erro
 		err = s.cfg.Engine.Terminate(ctx, workflowID, "", reason)
 	}
 
-	if err == nil && run.Kind == operator.RunKindDAG { // a new workflow stops what nodes have begun
+	if err == nil && run.Kind == operator.RunKindDAG { // a new workflow stops what nodes have started
 		err = s.cfg.Engine.ResumeDAGRun(ctx, durable.SolutionOfDAGRun(workflowID), id)
 	}
 

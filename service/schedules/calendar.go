@@ -12,8 +12,8 @@ import (
 
 // Bounds of a calendar.
 const (
-	mostRange       = 366 * 24 * time.Hour
-	mostOccurrences = 1000 // of one task
+	maxRange       = 366 * 24 * time.Hour
+	maxOccurrences = 1000 // of one task
 )
 
 // Calendar says when the tasks of a user are due, from one time and before another. A
@@ -22,7 +22,7 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 	switch {
 	case !from.Before(to):
 		return nil, domain.Invalidf("query.to", "is not after from")
-	case to.Sub(from) > mostRange:
+	case to.Sub(from) > maxRange:
 		return nil, domain.Invalidf("query.to", "is more than 366 days after from")
 	}
 
@@ -121,7 +121,7 @@ func occurrences(task schedule.Task, from, to time.Time, entry *schedule.Calenda
 			return nil
 		}
 
-		if len(entry.Occurrences) == mostOccurrences {
+		if len(entry.Occurrences) == maxOccurrences {
 			entry.Truncated = true
 			return nil
 		}

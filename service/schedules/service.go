@@ -74,8 +74,8 @@ type Service struct {
 	syncs chan struct{} // one for each update of a schedule that works
 }
 
-// mostSyncs is how many updates of schedules call Temporal concurrently after changes.
-const mostSyncs = 4
+// maxSyncs is how many updates of schedules call Temporal concurrently after changes.
+const maxSyncs = 4
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
@@ -83,7 +83,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errors.New("schedules: the configuration needs Records, Runs, Chats, Models and Logger")
 	}
 
-	return &Service{cfg, make(chan struct{}, mostSyncs)}, nil
+	return &Service{cfg, make(chan struct{}, maxSyncs)}, nil
 }
 
 // Create makes a task. Its schedule in Temporal follows, now or when Temporal is there.

@@ -46,13 +46,13 @@ func TestService_synchronise_isBounded(t *testing.T) {
 		}
 
 		synctest.Wait()
-		require.Len(t, h.began, mostSyncs)
+		require.Len(t, h.began, maxSyncs)
 
 		close(h.release)
 		synctest.Wait()
 		require.NoError(t, s.Delete(t.Context(), "owner", "later"))
 		synctest.Wait()
-		require.Len(t, h.began, mostSyncs+1)
+		require.Len(t, h.began, maxSyncs+1)
 	})
 }
 

@@ -141,7 +141,7 @@ func (s *Service) log(ctx context.Context, view tools.SessionView, path string, 
 	defer files.Close()
 
 	file, _, err := files.Read(path)
-	if domain.HasCode(err, domain.CodeFileNotFound) { // it has not begun, or the file was deleted
+	if domain.HasCode(err, domain.CodeFileNotFound) { // it has not started, or the file was deleted
 		return nothing, nil
 	}
 

@@ -27,8 +27,8 @@ type Sender interface {
 const (
 	// lookEvery is the pause between two looks for what is due.
 	lookEvery = 500 * time.Millisecond
-	// atOnce bounds the attempts of one process that are under way.
-	atOnce = 64
+	// maxConcurrent bounds the attempts of one process that are under way.
+	maxConcurrent = 64
 	// recordTime bounds how long the outcome of an attempt is tried to be recorded.
 	recordTime = 10 * time.Second
 )
@@ -57,9 +57,9 @@ func (d *Deliverer) Run(ctx context.Context) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, maxConcurrent)
 	for pause := time.Duration(0); sleep(ctx, pause); {
-		claimed, err := d.due.ClaimDeliveries(ctx, atOnce-len(slots))
+		claimed, err := d.due.ClaimDeliveries(ctx, maxConcurrent-len(slots))
 		if err != nil && ctx.Err() == nil {
 			d.logger.Warn("failed to look for webhook deliveries, retrying", "error", err)
 		}

@@ -97,8 +97,8 @@ func TestDeliverer_Run_hangingEndpointsDelayNoOther(t *testing.T) {
 		synctest.Wait()
 		q.mu.Lock()
 		require.Len(t, q.recorded, 100)
-		require.Equal(t, atOnce, q.asked[0])
-		require.Equal(t, atOnce-40, q.asked[len(q.asked)-1], "it asks for what it has room for")
+		require.Equal(t, maxConcurrent, q.asked[0])
+		require.Equal(t, maxConcurrent-40, q.asked[len(q.asked)-1], "it asks for what it has room for")
 		q.mu.Unlock()
 
 		cancel()

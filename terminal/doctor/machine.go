@@ -128,8 +128,8 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 	return out.String(), nil
 }
 
-// mostSaid bounds what of a program's complaint is repeated, in bytes.
-const mostSaid = 300
+// maxSaid bounds what of a program's complaint is repeated, in bytes.
+const maxSaid = 300
 
 // said gives a program's complaint as the end of a sentence.
 func said(complaint string) string {
@@ -138,7 +138,7 @@ func said(complaint string) string {
 		return ""
 	}
 
-	return ": " + words[:min(len(words), mostSaid)]
+	return ": " + words[:min(len(words), maxSaid)]
 }
 
 // git serves the hosting of skills; everything else works without.

@@ -27,7 +27,7 @@ type messageStream struct {
 	stops    []string
 	err      error // of writing
 
-	begun   bool
+	started bool
 	over    bool // there was message_stop or an error
 	index   int  // of the open block, else of the next one
 	open    string
@@ -131,15 +131,15 @@ func streamFaultType(fault gjson.Result) string {
 }
 
 func (s *messageStream) begin() {
-	if s.begun {
+	if s.started {
 		return
 	}
 
-	s.begun = true
+	s.started = true
 	s.event("message_start", map[string]any{"message": emptyMessage(s.id, s.answered.Model)})
 }
 
-// say takes text or thinking. What comes after a tool call has begun is kept until the
+// say takes text or thinking. What comes after a tool call has started is kept until the
 // calls are whole.
 func (s *messageStream) say(kind, text string) {
 	switch {

@@ -100,8 +100,8 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// begun is a response that has no output yet.
-func (p *responses) begun(of Answered) response {
+// started is a response that has no output yet.
+func (p *responses) started(of Answered) response {
 	or := func(field string, otherwise any) any {
 		if value := p.asked.Get(field); value.Exists() && value.Type != gjson.Null {
 			return value.Value()

@@ -102,7 +102,7 @@ func (p *responses) Whole(of Answered, completion []byte) (any, string) {
 	choice := object.Get("choices.0")
 	said := choice.Get("message")
 
-	r := p.begun(of)
+	r := p.started(of)
 	r.end(of, choice, object.Get("usage"))
 
 	status := completed

@@ -23,7 +23,7 @@ type responseStream struct {
 
 	number   int // of the next event
 	response response
-	begun    bool
+	started  bool
 	over     bool
 	open     *textItem // reasoning, text or a refusal
 	calls    []*callStream
@@ -122,12 +122,12 @@ func (s *responseStream) Chunk(text []byte) {
 }
 
 func (s *responseStream) begin() {
-	if s.begun {
+	if s.started {
 		return
 	}
 
-	s.begun = true
-	s.response = s.of.begun(s.answered)
+	s.started = true
+	s.response = s.of.started(s.answered)
 	s.event("response.created", map[string]any{"response": s.response})
 	s.event("response.in_progress", map[string]any{"response": s.response})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MostClientSessions of one user are open, of all clients; a further one ends the oldest.
-const MostClientSessions = 100
+// MaxClientSessions of one user are open, of all clients; a further one ends the oldest.
+const MaxClientSessions = 100
 
 // Conditions for administrators, who can be required to have a second factor; other users
 // fulfil both. WithSecondFactor: session s was opened with one. HasSecondFactor: user u has
@@ -35,8 +35,8 @@ func BySession(ctx context.Context, q Querier, condition string, value any) (u U
 	return u, sessionID, err
 }
 
-// mostRefreshTokens are kept of one session: 30 days of refreshes every 5 minutes.
-const mostRefreshTokens = 10_000
+// maxRefreshTokens are kept of one session: 30 days of refreshes every 5 minutes.
+const maxRefreshTokens = 10_000
 
 // ReplaceRefresh marks a refresh token as used and adds the next one of its session.
 func ReplaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID string) error {
@@ -48,7 +48,7 @@ func ReplaceRefresh(ctx context.Context, tx pgx.Tx, used []byte, next, sessionID
 	batch.Queue(`
 		DELETE FROM identity.refresh_tokens WHERE hash IN (
 			SELECT hash FROM identity.refresh_tokens WHERE session_id = $1
-			    ORDER BY created_at DESC OFFSET $2)`, sessionID, mostRefreshTokens)
+			    ORDER BY created_at DESC OFFSET $2)`, sessionID, maxRefreshTokens)
 
 	return tx.SendBatch(ctx, &batch).Close()
 }

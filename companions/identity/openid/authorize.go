@@ -26,8 +26,8 @@ import (
 const (
 	codePrefix = "ec_"
 
-	codeLife  = time.Minute
-	mostCodes = 20 // unused ones of one session; a further one removes the oldest
+	codeLife = time.Minute
+	maxCodes = 20 // unused ones of one session; a further one removes the oldest
 	// SignInTime is that from the request of a client until its person has signed in.
 	SignInTime = 10 * time.Minute
 
@@ -407,7 +407,7 @@ func (p *Provider) issueCode(ctx context.Context, db beginner, b browser, in *re
 		batch.Queue(`
 			DELETE FROM identity.authorization_codes WHERE hash IN (
 				SELECT hash FROM identity.authorization_codes WHERE parent_id = $1 AND used_at IS NULL
-				ORDER BY created_at DESC OFFSET $2)`, b.sessionID, mostCodes-1)
+				ORDER BY created_at DESC OFFSET $2)`, b.sessionID, maxCodes-1)
 		batch.Queue(`
 			INSERT INTO identity.authorization_codes (hash, user_id, parent_id, client_id, redirect_uri, scope, nonce, challenge)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,

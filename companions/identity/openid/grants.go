@@ -183,7 +183,7 @@ func (p *Provider) openClientSession(ctx context.Context, tx pgx.Tx, g *grant, p
 	batch.Queue(`
 		UPDATE identity.sessions SET ended_at = now(), ended_by = 'too many sessions'
 		WHERE  id IN (SELECT id FROM identity.sessions WHERE user_id = $1 AND ended_at IS NULL AND client_id <> ''
-		              ORDER BY id DESC OFFSET $2)`, g.user.ID, accounts.MostClientSessions-1)
+		              ORDER BY id DESC OFFSET $2)`, g.user.ID, accounts.MaxClientSessions-1)
 	batch.Queue(`
 		INSERT INTO identity.sessions (id, user_id, client_id, scope, parent_id, signed_in_at, address, expires_at, amr)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,

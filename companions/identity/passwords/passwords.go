@@ -14,8 +14,8 @@ import (
 // Memory is what a password's hash takes, in KiB: with one pass and one thread, as OWASP advises.
 const Memory = 46 << 10
 
-// mostWaiting bounds the requests that wait for their turn to hash.
-const mostWaiting = 256
+// maxWaiting bounds the requests that wait for their turn to hash.
+const maxWaiting = 256
 
 // Hasher computes hashes of passwords, few at a time: each takes much memory and a
 // processor, which the rest of the machine needs too.
@@ -27,7 +27,7 @@ type Hasher struct {
 }
 
 // NewHasher makes a Hasher that computes so many at once, each with that memory in KiB.
-func NewHasher(atOnce int, memory uint32) *Hasher {
+func NewHasher(maxConcurrent int, memory uint32) *Hasher {
 	params := argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 	dummy, err := argon2id.CreateHash("", &params)
@@ -35,7 +35,7 @@ func NewHasher(atOnce int, memory uint32) *Hasher {
 		panic("passwords: " + err.Error()) // the system has no randomness
 	}
 
-	return &Hasher{params: params, turn: make(chan struct{}, atOnce), waiting: make(chan struct{}, mostWaiting), dummy: dummy}
+	return &Hasher{params: params, turn: make(chan struct{}, maxConcurrent), waiting: make(chan struct{}, maxWaiting), dummy: dummy}
 }
 
 // within runs f in its turn.

@@ -16,7 +16,7 @@ import (
 const takesWork = `w.seen_at > now() - interval '20 seconds'`
 
 // drains is a condition on the row w of workers: it stopped to take work within the last
-// 30 seconds, and may still end what it has begun.
+// 30 seconds, and may still end what it has started.
 const drains = `w.draining_at > now() - interval '30 seconds'`
 
 const runtimeColumns = `

@@ -19,7 +19,7 @@ import (
 // whether it may run again.
 //
 // Claimant is a nonce of this claim, or empty. A running call that bears it was
-// claimed by an earlier try whose answer was lost: it has not begun.
+// claimed by an earlier try whose answer was lost: it has not started.
 func (s *Store) ClaimCall(ctx context.Context, toolCallID, claimant string) (domain.LedgerCall, domain.LedgerState, error) {
 	call, claimed, err := s.claimReserved(ctx, toolCallID, claimant)
 	if err != nil || claimed {

@@ -78,7 +78,7 @@ func forkNotFound(id string) error {
 func (s *Store) EndFork(
 	ctx context.Context,
 	end domain.ForkEnd,
-	atOnce int,
+	maxConcurrent int,
 	restored map[domain.TurnID][]domain.Block,
 ) (out contract.EndForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
@@ -99,7 +99,7 @@ func (s *Store) EndFork(
 			}
 		}
 
-		out.Next, err = nextLoops(ctx, tx, loop, atOnce)
+		out.Next, err = nextLoops(ctx, tx, loop, maxConcurrent)
 
 		return err
 	})
@@ -307,7 +307,7 @@ func endLoopsOfChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) error 
 
 // loseForks ends the sub-agents of a chat whose run was lost: they were lost
 // with it. What they said so far is theirs alone. Those of the main loop that have
-// not begun are left to the new run, which goes back for their calls.
+// not started are left to the new run, which goes back for their calls.
 func loseForks(ctx context.Context, tx *pg.Tx, chatID domain.ChatID) error {
 	rows, _ := tx.Query(ctx, `
 		SELECT id FROM loops

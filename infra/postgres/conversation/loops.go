@@ -44,14 +44,14 @@ func LoopFields(l *domain.LoopSettings) []any {
 }
 
 // admitLoop lets a sub-agent work, with its first turn if it begins, or puts it
-// in the queue. It works at once while fewer than atOnce of its chat do. Those
+// in the queue. It works at once while fewer than maxConcurrent of its chat do. Those
 // whose own sub-agents work do not count, and the first of these needs no slot:
 // it has that of the one that waits for it.
-func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, atOnce int, turn *domain.OpenedTurn) (admitted bool, err error) {
+func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, maxConcurrent int, turn *domain.OpenedTurn) (admitted bool, err error) {
 	var (
-		state       domain.LoopState
-		begun, lent bool
-		busy        int
+		state         domain.LoopState
+		started, lent bool
+		busy          int
 	)
 
 	err = tx.QueryRow(ctx, `
@@ -59,13 +59,13 @@ func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, atOnce int, t
 		       EXISTS (SELECT 1 FROM loops p WHERE p.id = l.parent_loop_id AND p.state = 'running') AND NOT EXISTS (
 		       	SELECT 1 FROM loops k WHERE k.chat_id = l.chat_id AND k.state = 'running' AND k.parent_loop_id = l.parent_loop_id),
 		       `+working("l.chat_id")+`
-		FROM   loops l WHERE l.id = $1`, key.LoopID).Scan(&state, &begun, &lent, &busy)
+		FROM   loops l WHERE l.id = $1`, key.LoopID).Scan(&state, &started, &lent, &busy)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("look for a slot: %w", err)
 	case state == domain.LoopRunning:
 		return true, nil
-	case !lent && busy >= atOnce:
+	case !lent && busy >= maxConcurrent:
 		return false, queueLoop(ctx, tx, key)
 	}
 
@@ -74,7 +74,7 @@ func admitLoop(ctx context.Context, tx *pg.Tx, key domain.TurnKey, atOnce int, t
 		return false, err
 	}
 
-	if begun {
+	if started {
 		return true, nil
 	}
 
@@ -123,7 +123,7 @@ func ForkOf(loopID string) *string {
 
 // PauseFork says whether a sub-agent has to wait for an answer: to its own
 // questions, or to those of its sub-agents. One that waits gives up its slot.
-func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce int) (out contract.PauseForkOut, err error) {
+func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, maxConcurrent int) (out contract.PauseForkOut, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		out = contract.PauseForkOut{State: contract.Closed}
 
@@ -161,7 +161,7 @@ func (s *Store) PauseFork(ctx context.Context, in contract.PauseForkIn, atOnce i
 			return err
 		}
 
-		out.Next, err = nextLoops(ctx, tx, loop, atOnce)
+		out.Next, err = nextLoops(ctx, tx, loop, maxConcurrent)
 
 		return err
 	})
@@ -201,14 +201,14 @@ func lockLoop(ctx context.Context, tx pgx.Tx, loopID string) (lockedLoop, error)
 // nextLoops gives the runs of the loops that wait for a slot and may have one now
 // that one has come free: the first of the chat, and the first of the same
 // parent, which may take its place.
-func nextLoops(ctx context.Context, tx pgx.Tx, freed lockedLoop, atOnce int) ([]string, error) {
+func nextLoops(ctx context.Context, tx pgx.Tx, freed lockedLoop, maxConcurrent int) ([]string, error) {
 	rows, _ := tx.Query(ctx, `
 		(SELECT id, task_id, background FROM loops WHERE chat_id = $1 AND state = 'queued' ORDER BY created_at, id
 		 LIMIT greatest(0, $3 - `+working("$1")+`))
 		UNION
 		(SELECT id, task_id, background FROM loops WHERE chat_id = $1 AND state = 'queued' AND parent_loop_id = $2
 		    ORDER BY created_at, id LIMIT 1)`,
-		freed.ChatID, freed.ParentID, atOnce)
+		freed.ChatID, freed.ParentID, maxConcurrent)
 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var (

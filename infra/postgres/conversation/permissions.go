@@ -137,7 +137,7 @@ func allowAlways(ctx context.Context, tx *pg.Tx, q domain.Question) (kept bool, 
 }
 
 // settleGuarded ends the call that a question has held back, which was never
-// begun, and emits it.
+// started, and emits it.
 func settleGuarded(ctx context.Context, tx *pg.Tx, q domain.Question, status domain.ToolCallStatus, result string) error {
 	if q.Guards == nil {
 		return nil

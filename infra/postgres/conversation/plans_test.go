@@ -26,8 +26,8 @@ import (
 // How many rows of a large table one statement may read: of maintenance, which goes
 // through what waits, of all sessions; and of a step, which reads what is of its session.
 const (
-	mostRead     = 1000
-	mostReadStep = 200
+	maxRead     = 1000
+	maxReadStep = 200
 )
 
 // large are the tables that grow with use.
@@ -303,7 +303,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		require.NoError(t, look(), name)
 	}
 
-	boundedReads(t, db, seen, mostRead)
+	boundedReads(t, db, seen, maxRead)
 }
 
 func TestPlans_stepsReadLittleOfLargeTables(t *testing.T) {
@@ -321,9 +321,9 @@ func TestPlans_stepsReadLittleOfLargeTables(t *testing.T) {
 		return out
 	}
 	chat := send(domain.DeliverEnqueue).Ack.ChatID
-	begun, err := store.BeginChat(ctx, contract.BeginChatIn{SessionID: "s7", RunID: "r"})
+	started, err := store.BeginChat(ctx, contract.BeginChatIn{SessionID: "s7", RunID: "r"})
 	require.NoError(t, err)
-	require.Equal(t, chat, begun.ChatID)
+	require.Equal(t, chat, started.ChatID)
 	send(domain.DeliverSteer)
 
 	key := domain.TurnKey{SessionID: "s7", ChatID: chat, LoopID: domain.RootLoop, Step: 1}
@@ -344,5 +344,5 @@ func TestPlans_stepsReadLittleOfLargeTables(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.FinishChat(ctx, contract.FinishChatIn{ChatID: chat, Reason: domain.FinishInterrupted}, nil)
 	require.NoError(t, err)
-	boundedReads(t, db, seen, mostReadStep)
+	boundedReads(t, db, seen, maxReadStep)
 }

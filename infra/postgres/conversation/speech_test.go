@@ -29,11 +29,11 @@ func TestStore_RecordTranscription(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	begun, err := store.BeginChat(ctx, contract.BeginChatIn{SessionID: session.ID, RunID: "r1"})
+	started, err := store.BeginChat(ctx, contract.BeginChatIn{SessionID: session.ID, RunID: "r1"})
 	require.NoError(t, err)
 
 	heard := speech.Heard{
-		SessionID: session.ID, ChatID: begun.ChatID, EntryID: sent.Ack.TurnID, Status: domain.AudioTranscribed,
+		SessionID: session.ID, ChatID: started.ChatID, EntryID: sent.Ack.TurnID, Status: domain.AudioTranscribed,
 		Transcription: speech.Transcription{Text: "spoken", Model: "ears", Usage: domain.Usage{InputTokens: 7, OutputTokens: 2}},
 	}
 	require.NoError(t, store.RecordTranscription(ctx, heard))
@@ -43,10 +43,10 @@ func TestStore_RecordTranscription(t *testing.T) {
 	second.Part, second.Status, second.Transcription = 2, domain.AudioFailed, speech.Transcription{Model: "ears"}
 	require.NoError(t, store.RecordTranscription(ctx, second))
 
-	turn, err := store.SpokenTurn(ctx, session.ID, begun.ChatID, sent.Ack.TurnID)
+	turn, err := store.SpokenTurn(ctx, session.ID, started.ChatID, sent.Ack.TurnID)
 	require.NoError(t, err)
 	require.False(t, turn.Stopped)
-	require.Equal(t, begun.ChatID, turn.ChatID)
+	require.Equal(t, started.ChatID, turn.ChatID)
 	require.Equal(t, []domain.ContentPart{
 		{Type: "audio_url", Text: "spoken", AudioURL: &domain.AudioURL{URL: name("a"), Status: domain.AudioTranscribed}},
 		{Type: "text", Text: "typed"},
@@ -73,10 +73,10 @@ func TestStore_RecordTranscription(t *testing.T) {
 	_, err = store.RequestStop(ctx, session.OwnerID, session.ID, false)
 	require.NoError(t, err)
 
-	turn, err = store.SpokenTurn(ctx, session.ID, begun.ChatID, sent.Ack.TurnID)
+	turn, err = store.SpokenTurn(ctx, session.ID, started.ChatID, sent.Ack.TurnID)
 	require.NoError(t, err)
 	require.True(t, turn.Stopped)
 
-	_, err = store.SpokenTurn(ctx, "another session", begun.ChatID, sent.Ack.TurnID)
+	_, err = store.SpokenTurn(ctx, "another session", started.ChatID, sent.Ack.TurnID)
 	require.ErrorIs(t, err, domain.ErrFenced)
 }

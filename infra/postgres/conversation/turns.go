@@ -148,21 +148,21 @@ func userBlocks(sessionID domain.SessionID, parts []domain.ContentPart) []domain
 // worker that died. The attempt in the result fences every later write. The
 // turn names the chat's model, or the given one when the chat names none.
 //
-// A sub-agent begins with its first turn, unless atOnce of its chat work already:
+// A sub-agent begins with its first turn, unless maxConcurrent of its chat work already:
 // then it is queued.
 //
 // Opener is a nonce of this opening, or empty. A streaming turn that bears it was
 // opened by an earlier try whose answer was lost: nothing was streamed into it.
 func (s *Store) OpenTurn(
-	ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string,
+	ctx context.Context, key domain.TurnKey, model string, maxConcurrent int, opener string,
 ) (turn domain.OpenedTurn, state domain.TurnState, err error) {
-	return s.OpenTurnIf(ctx, key, model, atOnce, opener, nil)
+	return s.OpenTurnIf(ctx, key, model, maxConcurrent, opener, nil)
 }
 
 // OpenTurnIf is OpenTurn, but a turn that is not there yet is refused unless admit
 // lets it be opened. Admit is called under the session's lock: it must not wait.
 func (s *Store) OpenTurnIf(
-	ctx context.Context, key domain.TurnKey, model string, atOnce int, opener string, admit func(domain.NextTurn) bool,
+	ctx context.Context, key domain.TurnKey, model string, maxConcurrent int, opener string, admit func(domain.NextTurn) bool,
 ) (turn domain.OpenedTurn, state domain.TurnState, err error) {
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		turn = domain.OpenedTurn{}
@@ -185,7 +185,7 @@ func (s *Store) OpenTurnIf(
 			state = domain.TurnRefused
 			return nil
 		case turn.EntryID == "" && key.LoopID != domain.RootLoop:
-			admitted, err := admitLoop(ctx, tx, key, atOnce, &turn)
+			admitted, err := admitLoop(ctx, tx, key, maxConcurrent, &turn)
 			if err != nil || !admitted {
 				state = domain.TurnQueued
 				return err

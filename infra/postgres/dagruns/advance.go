@@ -113,7 +113,7 @@ func advance(ctx context.Context, tx pgx.Tx, row *lockedRun) ([]dagrun.Watch, er
 	return watched(ctx, tx, run)
 }
 
-// notify writes the events of what has become of a run: it has begun, or is over.
+// notify writes the events of what has become of a run: it has started, or is over.
 func notify(ctx context.Context, tx pgx.Tx, runID string, before, now dagrun.Status) error {
 	if before == dagrun.Pending && now != dagrun.Pending {
 		if err := webhooks.DAGRunEvent(ctx, tx, webhook.DAGRunStarted, runID); err != nil {

@@ -34,15 +34,15 @@ func rejected(ctx context.Context, tx pgx.Tx, runID string, found map[string]dag
 
 	for rows.Next() {
 		var (
-			id    string
-			f     dagrun.NodeFailure
-			begun bool
+			id      string
+			f       dagrun.NodeFailure
+			started bool
 		)
-		if err := rows.Scan(&id, &f.Code, &f.Message, &begun); err != nil {
+		if err := rows.Scan(&id, &f.Code, &f.Message, &started); err != nil {
 			return err
 		}
 
-		found[id] = dagrun.Result{Failure: &f, Stop: begun}
+		found[id] = dagrun.Result{Failure: &f, Stop: started}
 	}
 
 	return rows.Err()

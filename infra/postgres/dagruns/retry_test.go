@@ -12,7 +12,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 )
 
-// What a failed run had begun and not yet stopped is still stopped after its retry, by the
+// What a failed run had started and not yet stopped is still stopped after its retry, by the
 // workflow or by the repair, and its solution is not deleted before.
 func TestStore_RetryDAGRun_keepsStops(t *testing.T) {
 	t.Parallel()

@@ -247,7 +247,7 @@ func (s *Store) RejectDAGUnit(ctx context.Context, unitID string, attempt int, c
 	return pg.Fault("reject a node of a DAG run", err)
 }
 
-// DAGUnitStopped records that what a unit had begun is stopped.
+// DAGUnitStopped records that what a unit had started is stopped.
 func (s *Store) DAGUnitStopped(ctx context.Context, unitID string) error {
 	_, err := s.db.Pool.Exec(ctx, `UPDATE dag_run_nodes SET stop = false WHERE id = $1`, unitID)
 	return pg.Fault("stop a node of a DAG run", err)
@@ -304,7 +304,7 @@ func (s *Store) CountDAGAdvance(ctx context.Context, runID string) (failed int, 
 }
 
 // FailDAGRun ends a run as failed, whatever its nodes do, for an administrator. What they
-// have begun is yet to be stopped. With false it is over already.
+// have started is yet to be stopped. With false it is over already.
 func (s *Store) FailDAGRun(ctx context.Context, runID, code, message string) (open bool, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		open = false

@@ -133,7 +133,7 @@ func flush(t *testing.T, db *postgres.DB, stats *pgx.Conn) {
 }
 
 // A process whose lease ran out may have looked at the files after the next tool
-// had begun: what it saw must not be recorded.
+// had started: what it saw must not be recorded.
 func TestRecordCaptures_needsTheLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

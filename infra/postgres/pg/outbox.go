@@ -136,11 +136,11 @@ func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
 		rows    []outboxRow
 	)
 
-	err := o.db.InTx(ctx, func(begun pgx.Tx) error {
+	err := o.db.InTx(ctx, func(started pgx.Tx) error {
 		cancelAll(tickets) // of a try that the database refused
 		tickets = nil
 
-		tx := Tx{Tx: begun}
+		tx := Tx{Tx: started}
 		if err := fn(&tx); err != nil || tx.Empty() {
 			return err
 		}

@@ -27,8 +27,8 @@ func (o *Outbox) Recover(ctx context.Context) error {
 	}
 
 	for {
-		rows, begun, err := o.publishLeft(ctx, 0)
-		if err != nil || len(rows) < leftSessions || begun == 0 {
+		rows, started, err := o.publishLeft(ctx, 0)
+		if err != nil || len(rows) < leftSessions || started == 0 {
 			return err
 		}
 	}
@@ -51,18 +51,18 @@ func (o *Outbox) publishLeft(ctx context.Context, age time.Duration) (left map[s
 		return nil, 0, err
 	}
 
-	var begun []string
+	var started []string
 
 	for _, session := range order {
 		if o.queue.readRows(session) {
-			begun = append(begun, session)
+			started = append(started, session)
 		}
 	}
 
 	waiting, cancel := context.WithTimeout(ctx, leftWait)
 	defer cancel()
 
-	for _, session := range begun {
+	for _, session := range started {
 		if o.queue.await(waiting, session) == nil {
 			published += left[session]
 		}

@@ -17,10 +17,10 @@ const (
 	allCopies     = 64 << 20
 
 	// firstRetry and lastRetry bound the pause before a session that failed is
-	// tried again; at most retriesAtOnce are, so that a log that is away costs little.
-	firstRetry    = 250 * time.Millisecond
-	lastRetry     = 10 * time.Second
-	retriesAtOnce = 32
+	// tried again; at most maxConcurrentRetries are, so that a log that is away costs little.
+	firstRetry           = 250 * time.Millisecond
+	lastRetry            = 10 * time.Second
+	maxConcurrentRetries = 32
 	// wakeEvery bounds how often a success ends the pauses of all others.
 	wakeEvery = 250 * time.Millisecond
 )
@@ -328,7 +328,7 @@ func (q *publishQueue) retryNow(s *sessionQueue) {
 		return
 	}
 
-	if q.retries >= retriesAtOnce {
+	if q.retries >= maxConcurrentRetries {
 		q.retryIn(s, firstRetry+rand.N(firstRetry))
 		return
 	}

@@ -139,22 +139,22 @@ func unpublished(t *testing.T, db *postgres.DB, session string) (n int) {
 }
 
 // hold lets the first event of a name wait until release is called.
-func hold(log *scriptedLog, name string) (begun chan struct{}, release func()) {
-	begun = make(chan struct{})
+func hold(log *scriptedLog, name string) (started chan struct{}, release func()) {
+	started = make(chan struct{})
 	goOn := make(chan struct{})
 
 	var once, end sync.Once
 
 	log.set(func(e domain.Event) error {
 		if e.Name == name {
-			once.Do(func() { close(begun) })
+			once.Do(func() { close(started) })
 			<-goOn
 		}
 
 		return nil
 	})
 
-	return begun, func() { end.Do(func() { close(goOn) }) }
+	return started, func() { end.Do(func() { close(goOn) }) }
 }
 
 func TestOutbox_Update_doesNotWaitForTheEventLog(t *testing.T) {
@@ -162,11 +162,11 @@ func TestOutbox_Update_doesNotWaitForTheEventLog(t *testing.T) {
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
 
-	begun, release := hold(log, "asked")
+	started, release := hold(log, "asked")
 	defer release()
 
 	emit(t, o, "s1", "asked")
-	<-begun
+	<-started
 	emit(t, o, "s1", "answered")
 	require.Error(t, o.Update(t.Context(), func(c *pg.Tx) error {
 		return errors.Join(c.Emit("s1", "chat", "refused", map[string]any{}), errors.New("no"))
@@ -191,11 +191,11 @@ func TestOutbox_Update_keepsTheOrderBetweenProcesses(t *testing.T) {
 	db, slow := pgtest.Open(t), &scriptedLog{}
 	worker := newOutbox(t, db, slow)
 
-	begun, release := hold(slow, "asked")
+	started, release := hold(slow, "asked")
 	defer release()
 
 	emit(t, worker, "s1", "asked", "waiting")
-	<-begun
+	<-started
 
 	log := &scriptedLog{}
 	api := newOutbox(t, db, log)
@@ -342,10 +342,10 @@ func TestOutbox_notesNoRowThatGotTheIDOfALostOne(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
-	begun, release := hold(log, "lost")
+	started, release := hold(log, "lost")
 
 	emit(t, o, "s1", "lost")
-	<-begun
+	<-started
 
 	// The replica that took over never had the row, and another process writes its first.
 	var id int64
@@ -473,10 +473,10 @@ func TestOutbox_failover_publishesWhatTheDatabaseHas(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.Open(t), &scriptedLog{}
 	o := newOutbox(t, db, log)
-	begun, release := hold(log, "first")
+	started, release := hold(log, "first")
 
 	emit(t, o, "s1", "first")
-	<-begun
+	<-started
 	emit(t, o, "s1", "lost", "kept")
 
 	_, err := db.Pool.Exec(t.Context(), `DELETE FROM outbox WHERE name = 'lost'`)

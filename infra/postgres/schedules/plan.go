@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// mostTicks is how many ticks one transaction takes.
-	mostTicks = 200
+	// maxTicks is how many ticks one transaction takes.
+	maxTicks = 200
 	// early is by how much the engine's clock may be ahead of the database's.
 	early = 2 * time.Second
 	// ahead is how many coming ticks the engine's schedule has after an update, and
@@ -53,7 +53,7 @@ func (s *Store) TakeTicks(ctx context.Context, taskID string) (plan schedule.Tic
 
 		fire := schedule.FireAt(task.ID, tick, task.JitterS)
 		for taken := 0; more && !fire.After(now.Add(early)); taken++ {
-			if taken == mostTicks {
+			if taken == maxTicks {
 				plan.More = true
 				break
 			}
@@ -294,7 +294,7 @@ func (t *taking) advance(tick, fire time.Time) error {
 	_, err = t.tx.Exec(t.ctx, `
 		DELETE FROM scheduled_runs WHERE id IN (
 			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'ended' ORDER BY id DESC OFFSET $2 LIMIT $3)`,
-		t.task.ID, schedule.MaxRuns, mostTicks)
+		t.task.ID, schedule.MaxRuns, maxTicks)
 
 	return err
 }

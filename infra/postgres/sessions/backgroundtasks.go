@@ -91,9 +91,9 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 
 	err = s.Update(ctx, func(tx *pg.Tx) error {
 		var (
-			before                     int
-			owner                      string
-			begun, held, stop, deleted bool
+			before                       int
+			owner                        string
+			started, held, stop, deleted bool
 		)
 
 		claim = contract.ClaimedTask{ID: taskID, Attempt: attempt}
@@ -105,7 +105,7 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 			       s.deleted_at IS NOT NULL
 			FROM   background_tasks b JOIN sessions s ON s.id = b.session_id
 			WHERE  b.id = $1 FOR UPDATE OF b`, taskID).
-			Scan(&session, &claim.Status, &before, &owner, &begun, &held, &stop, &claim.Command, &claim.Script, &claim.OutputPath, &deleted)
+			Scan(&session, &claim.Status, &before, &owner, &started, &held, &stop, &claim.Command, &claim.Script, &claim.OutputPath, &deleted)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return taskNotFound(taskID)
@@ -113,10 +113,10 @@ func (s *Store) ClaimTask(ctx context.Context, taskID, runID string, attempt int
 			return err
 		case claim.Status != domain.TaskRunning:
 			return nil
-		case before != 0 && (before != attempt || owner != runID || begun) && held:
+		case before != 0 && (before != attempt || owner != runID || started) && held:
 			claim.Held = true
 			return nil
-		case before != 0 && (before != attempt || owner != runID || begun):
+		case before != 0 && (before != attempt || owner != runID || started):
 			claim.Status = domain.TaskLost
 
 			return endTask(ctx, tx, taskID, contract.TaskEnd{

@@ -193,7 +193,7 @@ func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 	for name, again := range map[string]struct {
 		run     string
 		attempt int
-		begun   bool
+		started bool
 	}{
 		"another attempt":           {"run-1", 2, false},
 		"another run":               {"run-2", 1, false},
@@ -207,7 +207,7 @@ func TestBackgroundTaskIsNeverBegunTwice(t *testing.T) {
 			_, err = j.ClaimTask(t.Context(), "t1", "run-1", 1)
 			require.NoError(t, err)
 
-			if again.begun {
+			if again.started {
 				require.NoError(t, j.TaskStarted(t.Context(), "t1", 1, 4711))
 			}
 

@@ -124,13 +124,13 @@ func TestFileReads_hangingWritesLeaveTheDatabaseFree(t *testing.T) {
 
 	const hanging = 30
 
-	begun, answer := make(chan struct{}, hanging), make(chan struct{})
+	started, answer := make(chan struct{}, hanging), make(chan struct{})
 
 	var group sync.WaitGroup
 	for i := range hanging {
 		group.Go(func() {
 			err := reads.Change(t.Context(), session.ID, fmt.Sprint("file", i), func(string) (string, error) {
-				begun <- struct{}{}
+				started <- struct{}{}
 
 				<-answer
 
@@ -143,7 +143,7 @@ func TestFileReads_hangingWritesLeaveTheDatabaseFree(t *testing.T) {
 	}
 
 	for range hanging {
-		<-begun
+		<-started
 	}
 
 	require.Zero(t, db.Pool.Stat().AcquiredConns())

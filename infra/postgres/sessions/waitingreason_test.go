@@ -72,7 +72,7 @@ func TestReportWaiting(t *testing.T) {
 	db := pgtest.Open(t)
 	log := &pgtest.Log{}
 	j, user, session, chat := pgtest.RunningWith(t, db, log)
-	all := []domain.WaitingReason{domain.WaitingModel} // published so far: the chat has begun
+	all := []domain.WaitingReason{domain.WaitingModel} // published so far: the chat has started
 	look := func(want domain.WaitingReason, emitted ...domain.WaitingReason) {
 		t.Helper()
 		read, _, err := db.ReadSession(t.Context(), user, session)

@@ -15,7 +15,7 @@ import (
 const workersGone = `coalesce((SELECT max(w.seen_at) FROM workers w) < now() - interval '20 seconds', false)`
 
 // ReportWorkerStopped records that a worker takes no more work, and ends what it has
-// begun. Its row stays, as it may be the last one.
+// started. Its row stays, as it may be the last one.
 func (db *Base) ReportWorkerStopped(ctx context.Context, id string) error {
 	_, err := db.Pool.Exec(ctx, `UPDATE workers SET seen_at = 'epoch', draining_at = now() WHERE id = $1`, id)
 	return pg.Fault("report a stopped worker", err)

@@ -83,7 +83,7 @@ func (db *Base) LostCompactions(ctx context.Context, after string, limit int) ([
 	return lost, pg.Fault("read compactions", err)
 }
 
-// OpenCompaction begins a compaction, or finds one that was begun.
+// OpenCompaction begins a compaction, or finds one that was started.
 func (db *Base) OpenCompaction(ctx context.Context, req domain.CompactionRequest) (domain.OpenedCompaction, error) {
 	var out domain.OpenedCompaction
 

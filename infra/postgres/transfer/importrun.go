@@ -14,8 +14,8 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// importsAtOnce is how many imports EndedImports returns at most.
-const importsAtOnce = 100
+// maxConcurrentImports is how many imports EndedImports returns at most.
+const maxConcurrentImports = 100
 
 const importColumns = `session_id, owner_id, state, attempt, sandbox_uid, parts, options`
 
@@ -26,7 +26,7 @@ func scanImport(row pgx.CollectableRow) (in transfer.Import, err error) {
 // BeginUpload notes that an archive is on its way, so that what is stored of it is
 // found again when its process dies. It returns false when the owner has most imports
 // open already.
-func (db *Base) BeginUpload(ctx context.Context, sessionID domain.SessionID, ownerID string, most int) (begun bool, err error) {
+func (db *Base) BeginUpload(ctx context.Context, sessionID domain.SessionID, ownerID string, most int) (started bool, err error) {
 	err = db.InTx(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('imports/' || $1, 0))`, ownerID); err != nil {
 			return err
@@ -36,12 +36,12 @@ func (db *Base) BeginUpload(ctx context.Context, sessionID domain.SessionID, own
 			INSERT INTO imports (session_id, owner_id, sandbox_uid)
 			SELECT $1, $2, nextval('sandbox_uids')
 			WHERE  (SELECT count(*) FROM imports WHERE owner_id = $2 AND state IN ('uploading', 'running')) < $3`, sessionID, ownerID, most)
-		begun = tag.RowsAffected() == 1
+		started = tag.RowsAffected() == 1
 
 		return err
 	})
 
-	return begun, pg.Fault("begin the upload of an import", err)
+	return started, pg.Fault("begin the upload of an import", err)
 }
 
 // AddUploadPart notes the size of the next part of an archive, before it is stored.
@@ -222,7 +222,7 @@ func (db *Base) EndedImports(ctx context.Context, age time.Duration, after strin
 		WITH ended AS MATERIALIZED ( -- by the index on changed_at: it is nearly always empty
 			SELECT `+importColumns+` FROM imports
 			WHERE  state IN ('done', 'failed') AND session_id > $2 AND changed_at < now() - $1::interval)
-		SELECT * FROM ended ORDER BY session_id LIMIT $3`, age, after, importsAtOnce)
+		SELECT * FROM ended ORDER BY session_id LIMIT $3`, age, after, maxConcurrentImports)
 	list, err := pgx.CollectRows(rows, scanImport)
 
 	return list, pg.Fault("list imports that ended", err)

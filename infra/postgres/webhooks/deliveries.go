@@ -88,10 +88,10 @@ func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, delive
 const (
 	// claimTime is for how long a process has an attempt to itself.
 	claimTime = time.Minute
-	// atOnce bounds the attempts under way at a webhook, atOnceFailing at one whose last
+	// maxConcurrent bounds the attempts under way at a webhook, atOnceFailing at one whose last
 	// attempt failed, and atOnceOwner at all webhooks of a user: an endpoint that does not
 	// answer takes no more of the attempts of all.
-	atOnce, atOnceFailing, atOnceOwner = 4, 1, 8
+	maxConcurrent, atOnceFailing, atOnceOwner = 4, 1, 8
 )
 
 // ClaimDeliveries claims up to limit attempts that are due, those that wait longest first. It
@@ -135,7 +135,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDe
 		WHERE  d.id = locked.id AND w.id = d.webhook_id
 		RETURNING d.id, d.webhook_id, d.claim, w.url, d.body, d.attempt_count + 1, w.sealed,
 		          CASE WHEN w.previous_until > now() THEN w.previous_sealed END, w.previous_until`,
-		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": atOnce, "failing": atOnceFailing, "owner": atOnceOwner})
+		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": maxConcurrent, "failing": atOnceFailing, "owner": atOnceOwner})
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhook.DueDelivery, error) {
 		var d webhook.DueDelivery
 

@@ -42,8 +42,8 @@ type DiskReserve struct {
 	ReservePercent int   `name:"disk-reserve-percent" default:"5" env:"DISK_RESERVE_PERCENT" help:"The same as a share of the disk, and of its inodes; the larger of both counts."`
 }
 
-// mostReserve is the largest share of a disk that may be reserved, in percent.
-const mostReserve = 50
+// maxReserve is the largest share of a disk that may be reserved, in percent.
+const maxReserve = 50
 
 // Check finds values that are out of range.
 func (s DiskReserve) Check() error {
@@ -52,8 +52,8 @@ func (s DiskReserve) Check() error {
 		faults = append(faults, errors.New("DISK_RESERVE_BYTES must not be negative"))
 	}
 
-	if s.ReservePercent < 0 || s.ReservePercent > mostReserve {
-		faults = append(faults, fmt.Errorf("DISK_RESERVE_PERCENT must be from 0 to %d", mostReserve))
+	if s.ReservePercent < 0 || s.ReservePercent > maxReserve {
+		faults = append(faults, fmt.Errorf("DISK_RESERVE_PERCENT must be from 0 to %d", maxReserve))
 	}
 
 	return errors.Join(faults...)
