@@ -51,7 +51,7 @@ type Auditor struct {
 	signIns, refusals, reads recent
 }
 
-// NewAuditor makes an Auditor; now is its clock, nil: time.Now.
+// NewAuditor returns a new Auditor; now is its clock, nil: time.Now.
 func NewAuditor(log AuditLog, logger *slog.Logger, now func() time.Time) *Auditor {
 	if now == nil {
 		now = time.Now
@@ -139,7 +139,7 @@ func (a *Auditor) AdministratorRead(ctx context.Context, caller domain.Caller, o
 // nothing more is recorded until entries expire: a flood stays bounded.
 const recentLimit = 10_000
 
-// recent remembers what was recorded lately.
+// recent remembers what was recorded recently.
 type recent struct {
 	mu    sync.Mutex
 	until map[string]time.Time

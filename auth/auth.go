@@ -48,7 +48,7 @@ type Verifier interface {
 // Liveness is implemented by Verifiers whose credentials can end before they expire.
 type Liveness interface {
 	// Alive returns those of the sessions and tokens, by their Caller.Grant, that still
-	// hold. The error says that this cannot be found out now.
+	// hold. The error reports that this cannot be found out now.
 	Alive(ctx context.Context, grants []string) ([]string, error)
 }
 
@@ -77,7 +77,7 @@ type Authenticator struct {
 	now       func() time.Time
 }
 
-// New makes an Authenticator. Close it so that the last uses are recorded.
+// New returns a new Authenticator. Close it so that the last uses are recorded.
 func New(keys Keys, opts Options) *Authenticator {
 	if opts.CacheFor == 0 {
 		opts.CacheFor = 5 * time.Second
@@ -105,14 +105,14 @@ func New(keys Keys, opts Options) *Authenticator {
 // Close waits until the recorded uses of keys are written.
 func (a *Authenticator) Close() { a.uses.wait() }
 
-// Unauthorized is the one answer to missing and to wrong credentials, whatever
+// Unauthorized returns the one answer to missing and to wrong credentials, whatever
 // is wrong with them.
 func Unauthorized() *domain.Error {
 	return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "valid credentials are required")
 }
 
 // Authenticate finds who the credentials belong to. The error is Unauthorized,
-// or says that the database cannot be reached.
+// or reports that the database cannot be reached.
 func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (domain.Caller, error) {
 	return a.authenticate(ctx, "", c)
 }

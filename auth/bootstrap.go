@@ -13,7 +13,7 @@ import (
 // With a key (BOOTSTRAP_API_KEY) that key is theirs: it is set at every start, a
 // changed one replaces the one before. Without a key, one is made at the very
 // first start, when there is no user yet; only then plaintext is not empty.
-// made says that the key was entered now. Several processes may start at once.
+// made reports that the key was entered now. Several processes may start at once.
 func (a *Authenticator) EnsureBootstrap(ctx context.Context, key string) (made bool, plaintext string, err error) {
 	given := key != ""
 	if !given {

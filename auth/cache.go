@@ -18,7 +18,7 @@ type cache struct {
 
 	mu      sync.RWMutex
 	entries map[[32]byte]cached
-	epoch   uint64 // counts revocations: a lookup that began before one is not kept
+	epoch   uint64 // counts revocations: a lookup that started before one is not kept
 }
 
 type cached struct {

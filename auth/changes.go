@@ -19,7 +19,7 @@ type Changes struct {
 	watchers []func(context.Context, domain.RightsChange)
 }
 
-// NewChanges makes a Changes; send carries a change to the other processes, nil where
+// NewChanges returns a new Changes; send carries a change to the other processes, nil where
 // there are none.
 func NewChanges(send func(context.Context, domain.RightsChange) error, logger *slog.Logger) *Changes {
 	return &Changes{send: send, logger: logger}

@@ -1,6 +1,6 @@
 package auth
 
-// GuessAddresses is how many addresses with wrong guesses are remembered.
+// GuessAddresses returns how many addresses with wrong guesses are remembered.
 func GuessAddresses(a *Authenticator) int {
 	a.guesses.mu.Lock()
 	defer a.guesses.mu.Unlock()

@@ -49,7 +49,7 @@ func TestAuthenticator_AuthenticateFrom_bounds_guesses(t *testing.T) {
 
 	c.pass(21 * time.Second)
 	require.NoError(t, from("here", fresh))
-	c.pass(10 * time.Second) // and the cache's time is over
+	c.pass(10 * time.Second) // and the cache's time has ended
 	r.revoke(known)
 	require.Equal(t, domain.Unauthenticated, domain.AsError(from("here", known)).Kind)
 	require.Equal(t, auth.CodeTooManyGuesses, domain.AsError(from("here", "another")).Code, "revoked credentials are guesses")

@@ -15,7 +15,7 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewKey makes an API key for a user: the plaintext, which is shown once, and
+// NewKey returns a new API key for a user: the plaintext, which is shown once, and
 // what is kept of it.
 func NewKey(userID, name string) (key domain.APIKey, plaintext string, hash [32]byte) {
 	plaintext = newPlaintext()
@@ -44,7 +44,7 @@ func newPlaintext() string {
 	return b.String()
 }
 
-// Hash is the only form in which a key is kept. A key has too many random bits
+// Hash returns the only form in which a key is kept. A key has too many random bits
 // to be guessed, so a plain SHA-256 protects it; looking it up by its hash leaves
 // nothing for a timing attack.
 func Hash(plaintext string) [32]byte { return sha256.Sum256([]byte(plaintext)) }

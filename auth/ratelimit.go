@@ -49,12 +49,12 @@ func (s bucketSize) isFull(b *rate.Limiter, now time.Time) bool {
 	return b.TokensAt(now) >= float64(s.burst)
 }
 
-// seconds is how long a bucket takes from one number of tokens to another.
+// seconds returns how long a bucket takes from one number of tokens to another.
 func (s bucketSize) seconds(from, to float64) int {
 	return int(math.Ceil((to - from) / float64(s.perSecond)))
 }
 
-// NewLimiter makes a Limiter; nil for a limit that bounds nothing.
+// NewLimiter returns a new Limiter; nil for a limit that bounds nothing.
 func NewLimiter(r RateLimit) *Limiter {
 	if r.PerMinute <= 0 {
 		return nil

@@ -24,7 +24,7 @@ const (
 	Admin         Scope = "admin"
 )
 
-// What an operation can ask for besides a scope of the list.
+// What an operation can ask for in addition to a scope of the list.
 const (
 	AnyScope     Scope = ""             // every signed-in caller
 	Unrestricted Scope = "unrestricted" // no key with scopes: one could lend itself more
@@ -45,7 +45,7 @@ func Check(caller domain.Caller, scope Scope) error {
 // CodeScopeMissing is the code of a refusal by scope, over either edge.
 const CodeScopeMissing = "scope_missing"
 
-// Allows says whether the caller's key may be used for an operation of this
+// Allows reports whether the caller's key may be used for an operation of this
 // scope. Writing sessions includes reading them, writing skills reading those.
 func Allows(caller domain.Caller, scope Scope) bool {
 	if len(caller.Scopes) == 0 || scope == AnyScope {

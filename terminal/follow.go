@@ -128,7 +128,7 @@ func (f *follower) reconnect(ctx context.Context) error {
 }
 
 // retry calls try with growing pauses until it succeeds, fails permanently, ctx ends or
-// patience is over. It reports each failure that it retries.
+// patience has ended. It reports each failure that it retries.
 func retry(ctx context.Context, patience time.Duration, report func(error), try func(context.Context) error) error {
 	const firstPause, maxPause = 100 * time.Millisecond, 3 * time.Second
 

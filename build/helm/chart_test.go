@@ -26,7 +26,7 @@ import (
 
 const chart = "everloop"
 
-// least are the values that an operator has to give.
+// least returns the values that an operator must give.
 func least() map[string]any {
 	return map[string]any{
 		"secretName": "everloop",

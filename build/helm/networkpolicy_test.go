@@ -14,7 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// peer is a peer of a NetworkPolicy in the values: the pods of an app.
+// peer returns a peer of a NetworkPolicy in the values: the pods of an app.
 func peer(app string) map[string]any {
 	return map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}
 }
@@ -75,7 +75,7 @@ func (n network) judge(pod end, allows func(networkingv1.NetworkPolicySpec) bool
 	return !selected
 }
 
-// pods are the labels of the pods of a variant, by role.
+// pods returns the labels of the pods of a variant, by role.
 func pods(o objects) map[string]end {
 	found := map[string]end{"migrate": {labels: o.jobs[0].Spec.Template.Labels}}
 	for _, d := range o.deployments {

@@ -75,7 +75,7 @@ type answer struct {
 	until  time.Time
 }
 
-// New makes a checker that asks the agent at a URL. A key, where there is one, is also a
+// New returns a new checker that asks the agent at a URL. A key, where there is one, is also a
 // valid token, of a machine that administers.
 func New(agentURL, key string) *Checker {
 	c := &Checker{

@@ -26,7 +26,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%
 	"font-src 'self'; connect-src 'self'; frame-src blob:; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // assets serves the built files. Those below assets/ have a hash of their content in their
-// name, so that browsers keep them for good; any other path is one of the front end's own,
+// name, so that browsers keep them permanently; any other path is one of the front end's own,
 // and gets index.html.
 type assets struct {
 	index []byte
@@ -117,7 +117,7 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	switch {
-	case name == "assets" || strings.HasPrefix(name, "assets/"): // of another build: the page has to be loaded again
+	case name == "assets" || strings.HasPrefix(name, "assets/"): // of another build: the page must be loaded again
 		header.Set("Cache-Control", "no-store")
 		edge.Write(w, edge.Refuse(http.StatusNotFound, "not_found", "no such file: reload the page"))
 	case noPage(name, r):
@@ -182,7 +182,7 @@ func (f asset) serve(w http.ResponseWriter, r *http.Request, immutable bool) {
 	}
 }
 
-// choose gives the smallest form that the client accepts. A client that weighs encodings
+// choose returns the smallest form that the client accepts. A client that weighs encodings
 // gets those that it does not refuse with q=0.
 func (f asset) choose(accepted []string) (content []byte, encoding string, err error) {
 	var names []string

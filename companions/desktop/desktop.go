@@ -38,7 +38,7 @@ type Service struct {
 	cfg     Config
 }
 
-// New makes the service.
+// New returns a new service.
 func New(cfg Config) (*Service, error) {
 	pages, err := openAssets(cfg.Files)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	return service.Serve(ctx, listener)
 }
 
-// description is what the front end has to know before anybody has signed in.
+// description is what the front end must know before anybody has signed in.
 type description struct {
 	SignIn []string `json:"sign_in"` // ways that are possible, the preferred one first
 }

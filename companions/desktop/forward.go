@@ -13,7 +13,7 @@ import (
 	"everloop/companions/edge"
 )
 
-// lateKey is the key of a request's context that says whether its body came too late.
+// lateKey is the key of a request's context that reports whether its body came too late.
 type lateKey struct{}
 
 // forward passes requests to a service and its answers back as they come: server-sent

@@ -16,7 +16,7 @@ const (
 	bodyTime  = 10 * time.Minute // of all of it
 )
 
-// ErrBusy is the fault of a body that finds no room beside others.
+// ErrBusy is the fault of a body that finds no room next to others.
 var ErrBusy = errors.New("no room for the body")
 
 // Bodies bounds the bodies that a service holds in memory, one and all together. What a
@@ -44,7 +44,7 @@ type Body struct {
 	until   time.Time
 }
 
-// Open begins to read the body of a request. The caller releases it when it holds nothing
+// Open starts to read the body of a request. The caller releases it when it holds nothing
 // of it any more.
 func (b *Bodies) Open(w http.ResponseWriter, r *http.Request) *Body {
 	return &Body{
@@ -87,5 +87,5 @@ func (b *Body) Release() {
 	b.held = 0
 }
 
-// Late says that a body did not come in time.
+// Late reports that a body did not come in time.
 func Late(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

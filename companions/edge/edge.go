@@ -1,4 +1,4 @@
-// Package edge is where clients reach a service beside the agent over HTTP: the hosts
+// Package edge is where clients reach a service next to the agent over HTTP: the hosts
 // that it answers, the time that a request may take, the form of its errors, and an
 // orderly end. It must not know what any service does.
 package edge
@@ -81,7 +81,7 @@ func (s Service) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Guarded is the handler as Serve serves it: it names each request, rejects hosts that are
+// Guarded returns the handler as Serve serves it: it names each request, rejects hosts that are
 // not the service's, bounds the time of a request, and answers a panic with a 500.
 func (s Service) Guarded() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -153,7 +153,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, value any) er
 	return nil
 }
 
-// skipSpace is the index of the first byte of a valid JSON text that is no white space.
+// skipSpace returns the index of the first byte of a valid JSON text that is no white space.
 func skipSpace(text []byte) int {
 	return len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 }

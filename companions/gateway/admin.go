@@ -121,7 +121,7 @@ func (s *Service) showConfig(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, set)
 }
 
-// masked is a copy whose secrets are not shown.
+// masked returns a copy whose secrets are not shown.
 func (s Settings) masked() Settings {
 	s.Keys, s.Sources = append([]Key{}, s.Keys...), append([]Source{}, s.Sources...)
 	for i := range s.Keys {
@@ -137,7 +137,7 @@ func (s Settings) masked() Settings {
 	return s
 }
 
-// unmask puts the secrets of the settings before in the place of masked ones. The key
+// unmask puts the secrets of the settings before instead of masked ones. The key
 // of a source does not go to another address.
 func (s *Settings) unmask(before Settings) error {
 	for i, k := range s.Keys {
@@ -270,7 +270,7 @@ func (s *Service) replace(set Settings, match string) (version string, fault *ap
 
 var errNoYAML = errors.New("the file is not YAML")
 
-// merged is the file with other settings, and with its comments.
+// merged returns the file with other settings, and with its comments.
 func merged(file string, set Settings) ([]byte, error) {
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -360,7 +360,7 @@ func merge(into, from *yaml.Node) {
 	into.Content = content
 }
 
-// field is the value of a field; nil: there is none.
+// field returns the value of a field; nil: there is none.
 func field(node *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == name {
@@ -371,7 +371,7 @@ func field(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// identity is what an item of a list is recognised by.
+// identity returns what an item of a list is recognised by.
 func identity(node *yaml.Node) string {
 	if node.Kind == yaml.ScalarNode {
 		return node.Value

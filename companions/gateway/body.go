@@ -239,7 +239,7 @@ func (b *body) parseForm() *apiError {
 	return nil
 }
 
-// named is the body with another model.
+// named returns the body with another model.
 func (b *body) named(model string, chat bool) ([]byte, string, error) {
 	if b.boundary != "" {
 		return b.formNamed(model)

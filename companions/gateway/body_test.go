@@ -34,7 +34,7 @@ func (s *server) announce(t *testing.T, head string) *bufio.Reader {
 	require.NoError(t, err)
 
 	in := bufio.NewReader(conn)
-	line, err := in.ReadString('\n') // the service begins to read the body
+	line, err := in.ReadString('\n') // the service starts to read the body
 	require.NoError(t, err)
 	require.Contains(t, line, "100 Continue")
 

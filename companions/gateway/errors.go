@@ -40,7 +40,7 @@ func sourceFault(status int, code, message string) *apiError {
 	return &apiError{status: status, Type: "server_error", Code: code, Message: message}
 }
 
-// unavailable is the fault of a source that gives no answer.
+// unavailable returns the fault of a source that gives no answer.
 func unavailable(message string) *apiError {
 	return sourceFault(http.StatusBadGateway, "source_unavailable", message)
 }

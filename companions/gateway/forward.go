@@ -279,7 +279,7 @@ func (c *call) send(ctx context.Context, to *source) (*http.Response, error) {
 	return to.client.Do(r)
 }
 
-// failed is the fault of a request that got no answer.
+// failed returns the fault of a request that got no answer.
 func (c *call) failed(ctx context.Context, to *source, as probe, err error) (*apiError, again) {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
@@ -364,7 +364,7 @@ func (c *call) whole(ctx context.Context, res *http.Response, to *source) ([]byt
 	return text, nil
 }
 
-// echo is an object of the answer with the model's name as it was asked for.
+// echo returns an object of the answer with the model's name as it was asked for.
 func (c *call) echo(object []byte) []byte {
 	model := gjson.GetBytes(object, "model")
 	if !model.Exists() || model.String() == c.asked {
@@ -378,7 +378,7 @@ func (c *call) echo(object []byte) []byte {
 	return object
 }
 
-// order are the sources of the model: those that work before those that do not, those
+// order returns the sources of the model: those that work before those that do not, those
 // with a free place before busy ones, and among them always the same one for the same
 // beginning of a conversation, which it may have in its cache.
 func (c *call) order() []*source {
@@ -412,7 +412,7 @@ func (c *call) order() []*source {
 	return sources
 }
 
-// prefix is the beginning of the conversation.
+// prefix returns the beginning of the conversation.
 func (c *call) prefix() []byte {
 	if c.body.boundary != "" {
 		return nil
@@ -455,7 +455,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// warmUp sends a short request to the models of sources that are to be warm before the
+// warmUp sends a short request to the models of sources that must be warm before the
 // first client comes.
 func (s *Service) warmUp() {
 	for _, one := range s.table().sources {

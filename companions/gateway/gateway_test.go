@@ -47,7 +47,7 @@ func start(t *testing.T, settings string, keepAlive time.Duration) *server {
 	return s
 }
 
-// agentOf is an agent that knows some API keys.
+// agentOf returns an agent that knows some API keys.
 func agentOf(t *testing.T) *credentials.Checker {
 	t.Helper()
 
@@ -70,7 +70,7 @@ func agentOf(t *testing.T) *credentials.Checker {
 	return credentials.New(agent.URL, "")
 }
 
-// upstream is a source that lists the model m and answers by the handler.
+// upstream returns a source that lists the model m and answers by the handler.
 func upstream(t *testing.T, answer http.HandlerFunc) string {
 	t.Helper()
 

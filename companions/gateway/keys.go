@@ -87,7 +87,7 @@ func find(callers []*caller, key string) *caller {
 	return found
 }
 
-// credential is the key of a request; clients of Anthropic's interface send it as x-api-key.
+// credential returns the key of a request; clients of Anthropic's interface send it as x-api-key.
 func credential(r *http.Request) string {
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {

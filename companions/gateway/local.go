@@ -21,7 +21,7 @@ const (
 // runs reports whether the gateway runs the server of the source itself.
 func (s Source) runs() bool { return s.ModelFile != "" }
 
-// server is what to run for the source.
+// server returns what to run for the source.
 func (s Source) server() localserver.Config {
 	return localserver.Config{
 		Name: s.Name, Program: s.Program, ModelFile: s.ModelFile, Args: s.Args, Context: s.Context, Slots: s.Slots,
@@ -29,7 +29,7 @@ func (s Source) server() localserver.Config {
 	}
 }
 
-// concurrency is how many requests the source works on at once.
+// concurrency returns how many requests the source works on at once.
 func (s Source) concurrency() int {
 	if s.runs() {
 		return orElse(s.MaxConcurrency, max(s.Slots, 1))
@@ -64,7 +64,7 @@ func (s Source) serverFaults() (faults []error) {
 	return append(faults, s.server().Faults()...)
 }
 
-// named are the models of a source whose server the gateway runs: the server has one, whose
+// named returns the models of a source whose server the gateway runs: the server has one, whose
 // id is the name of its file unless the settings give others.
 func (s Source) named() []Model {
 	alias := s.server().Alias()
@@ -186,7 +186,7 @@ func ended(server *localserver.Server) bool {
 	}
 }
 
-// serverLike is the server of a table that runs the same; nil: there is none.
+// serverLike returns the server of a table that runs the same; nil: there is none.
 func (t *table) serverLike(cfg localserver.Config) *localserver.Server {
 	if t == nil {
 		return nil
@@ -246,7 +246,7 @@ func (s *source) recovered() {
 	s.fault, s.listedAt = "", time.Time{}
 }
 
-// starts begins the servers of the settings in effect.
+// starts starts the servers of the settings in effect.
 func (s *Service) starts() {
 	s.files.Lock()
 	defer s.files.Unlock()
@@ -286,7 +286,7 @@ func (s *Service) endServers() {
 	}
 }
 
-// notReady is the fault of a request while the server of the source takes none.
+// notReady returns the fault of a request while the server of the source takes none.
 func (s *source) notReady() *apiError {
 	if s.local == nil {
 		return nil
@@ -314,7 +314,7 @@ func (s *source) notReady() *apiError {
 // broken reports whether no request is sent to the source now.
 func (s *source) broken(now time.Time) bool { return s.breaker.open(now) || s.notReady() != nil }
 
-// address is where the source is, with /v1.
+// address returns where the source is, with /v1.
 func (s *source) address() (string, error) {
 	if s.local == nil {
 		return s.base, nil

@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 
 const longest = 2 * time.Minute
 
-// local is a source whose server the gateway runs.
+// local returns a source whose server the gateway runs.
 func local(t *testing.T, model, more string) string {
 	t.Helper()
 
 	return fmt.Sprintf("  - {name: local, kind: llama_server, model_file: %s, program: %s%s}\n", model, localservertest.Program(t), more)
 }
 
-// serve is a gateway that serves, and so runs the servers of its sources, until end.
+// serve returns a gateway that serves, and so runs the servers of its sources, until end.
 func serve(t *testing.T, settings string) (s *server, end func()) {
 	t.Helper()
 
@@ -62,14 +62,14 @@ func (s *server) write(settings string) {
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "config.yaml"), []byte(settings), 0o600))
 }
 
-// sourceOf is what /health says of the first source.
+// sourceOf returns what /health says of the first source.
 func (s *server) sourceOf(key string) gjson.Result {
 	s.t.Helper()
 
 	return gjson.Get(read(s.t, s.do(s.t.Context(), "GET", "/health", key, "")), "sources.0")
 }
 
-// until is the answer of the server once it gives one that fits.
+// until returns the answer of the server once it gives one that fits.
 func (s *server) until(fits func(localservertest.Given) bool) (g localservertest.Given) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

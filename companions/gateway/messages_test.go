@@ -72,7 +72,7 @@ func events(t *testing.T, text string) []event {
 	return all
 }
 
-// blocks are the blocks of a stream as kind:content.
+// blocks returns the blocks of a stream as kind:content.
 func blocks(all []event) (blocks []string) {
 	for _, one := range all {
 		switch one.name {

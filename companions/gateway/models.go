@@ -55,7 +55,7 @@ func (t *table) resolve(ctx context.Context, by *caller, name string) (target, *
 	return found, noModel(name)
 }
 
-// real is the id of the model behind a name.
+// real returns the id of the model behind a name.
 func (t *table) real(name string) string {
 	to, is := t.set.Aliases[name]
 	switch {
@@ -68,7 +68,7 @@ func (t *table) real(name string) string {
 	return to
 }
 
-// list are the entries of the model list for a caller, the default model first. What a
+// list returns the entries of the model list for a caller, the default model first. What a
 // source says of its models is passed on as it is.
 func (t *table) list(ctx context.Context, by *caller) ([]map[string]any, *apiError) {
 	perSource := make([][]json.RawMessage, len(t.sources))
@@ -124,7 +124,7 @@ func rank(entry map[string]any, first string) int {
 	return 0
 }
 
-// entries are the models of a source: those that are configured, with what its list
+// entries returns the models of a source: those that are configured, with what its list
 // says of them, else all of its list.
 func (s *source) entries(listed []json.RawMessage) []map[string]any {
 	byID := map[string]map[string]any{}
@@ -223,7 +223,7 @@ func (s *Service) listModels(w http.ResponseWriter, r *http.Request, by *caller)
 // ofAnthropic reports whether a client speaks Anthropic's interface, whose every request names its version.
 func ofAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
 
-// anthropicList is the list of models as Anthropic's interface has it, on one page.
+// anthropicList returns the list of models as Anthropic's interface has it, on one page.
 func anthropicList(entries []map[string]any) map[string]any {
 	list := map[string]any{"data": []map[string]any{}, "has_more": false, "first_id": nil, "last_id": nil}
 	if len(entries) == 0 {
@@ -240,7 +240,7 @@ func anthropicList(entries []map[string]any) map[string]any {
 	return list
 }
 
-// anthropicModel is an entry of the list with the fields of Anthropic's interface besides its own.
+// anthropicModel returns an entry of the list with the fields of Anthropic's interface in addition to its own.
 func anthropicModel(entry map[string]any) map[string]any {
 	model := maps.Clone(entry)
 	model["type"], model["display_name"] = "model", entry["id"]
@@ -283,7 +283,7 @@ func (s *Service) getModel(w http.ResponseWriter, r *http.Request, by *caller) {
 	writeError(w, noModel(name))
 }
 
-// loadedWindow is the window with which a source has loaded a model, by the names of LM
+// loadedWindow returns the window with which a source has loaded a model, by the names of LM
 // Studio, llama.cpp and vLLM; 0: unknown.
 func loadedWindow(entry map[string]any) float64 {
 	meta, _ := entry["meta"].(map[string]any)

@@ -189,7 +189,7 @@ func (q *queue) emptied() {
 	}
 }
 
-// load is how many requests run and wait.
+// load returns how many requests run and wait.
 func (q *queue) load() (running, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -176,7 +176,7 @@ func readLines(ctx context.Context, from io.Reader, lines chan<- line) {
 	}
 }
 
-// take is what is passed on of a line; nil: nothing.
+// take returns what is passed on of a line; nil: nothing.
 func (y *relay) take(text []byte) []byte {
 	bare := bytes.TrimRight(text, "\r\n")
 
@@ -239,7 +239,7 @@ func (y *relay) alive() {
 	y.silentFor(y.patience())
 }
 
-// patience is how long the source may be silent.
+// patience returns how long the source may be silent.
 func (y *relay) patience() time.Duration {
 	if y.started {
 		return y.to.idle()

@@ -230,7 +230,7 @@ func outline(t *testing.T, output gjson.Result) string {
 }
 
 // replayed reads a stream of the Responses interface, checks that its events are numbered,
-// that items begin in their order and that the pieces of each come to its whole, and
+// that items start in their order and that the pieces of each come to its whole, and
 // returns the last event.
 func replayed(t *testing.T, text string) gjson.Result {
 	t.Helper()

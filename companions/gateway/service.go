@@ -3,7 +3,7 @@
 // and passes on what it does not know; Anthropic's Messages it translates. It bounds what
 // each source is asked to do at once.
 //
-// It is a service of its own, reached over HTTP only. It must know nothing of sessions
+// It is its own service, reached over HTTP only. It must know nothing of sessions
 // or of the agent's code.
 package gateway
 
@@ -50,7 +50,7 @@ type Config struct {
 	// management interface. nil: the operator's key alone does.
 	Credentials *credentials.Checker
 
-	Hosts hosts.List // names by which clients reach the service besides localhost and IP addresses
+	Hosts hosts.List // names by which clients reach the service in addition to localhost and IP addresses
 	Log   *slog.Logger
 
 	KeepAlive time.Duration // silence after which a stream gets a comment; 0: 15 s
@@ -151,7 +151,7 @@ func (s *Service) DemoOnly() bool { return s.table().set.DemoOnly() }
 func (s *Service) table() *table { return s.current.Load() }
 
 // use replaces the settings. Sources and keys that are as before keep their requests,
-// queues and breakers; requests on the others end as they began.
+// queues and breakers; requests on the others end as they started.
 func (s *Service) use(set Settings) {
 	next := &table{set: set}
 

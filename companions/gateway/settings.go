@@ -299,7 +299,7 @@ func writeFile(file string, text []byte) error {
 	return parent.Sync()
 }
 
-// partOf is what the names of the files begin with that are to replace a file.
+// partOf returns what the names of the files start with that are to replace a file.
 func partOf(file string) string { return "." + filepath.Base(file) + "." }
 
 // removeParts removes what writeFile has left behind where its process was killed. The names

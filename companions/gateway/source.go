@@ -97,7 +97,7 @@ func (s *source) request(ctx context.Context, method, path string, body io.Reade
 	return r, nil
 }
 
-// models are the entries of the source's list, looked at again when they are old. After
+// models returns the entries of the source's list, looked at again when they are old. After
 // a failure those of the last success stay.
 func (s *source) models(ctx context.Context, maxAge time.Duration) []json.RawMessage {
 	s.mu.Lock()
@@ -221,7 +221,7 @@ func (s *source) unreachable(err error, as probe) {
 	s.fault = s.clean(cause(err))
 }
 
-// p50 is the median of the last latencies; 0: there was none.
+// p50 returns the median of the last latencies; 0: there was none.
 func (s *source) p50() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +249,7 @@ func (s *source) clean(text string) string {
 	return text
 }
 
-// cause is an error of a request without the address, which clients need not know.
+// cause returns an error of a request without the address, which clients need not know.
 func cause(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

@@ -217,7 +217,7 @@ func nameOmitted(header http.Header, tools []string) {
 	}
 }
 
-// WriteHeader begins a stream; the header of every other answer waits for its body.
+// WriteHeader starts a stream; the header of every other answer waits for its body.
 func (t *translator) WriteHeader(status int) {
 	if t.status != 0 {
 		return
@@ -329,7 +329,7 @@ func (t *translator) refuse(status int, text []byte) {
 	writeJSON(t.ResponseWriter, status, t.to.Refusal(status, text))
 }
 
-// answered is what translations need to know of a call.
+// answered returns what translations need to know of a call.
 func (c *call) answered() dialect.Answered {
 	return dialect.Answered{Model: c.asked, Tokens: func() dialect.Tokens {
 		sum := c.meter.tally()

@@ -30,7 +30,7 @@ const bytesPerToken = 4
 // maxTallies bounds the ledger; beyond it requests are counted under the model "other".
 const maxTallies = 10_000
 
-// ledger counts usage by key and model. It is kept in a file beside the settings.
+// ledger counts usage by key and model. It is kept in a file next to the settings.
 type ledger struct {
 	file string
 
@@ -93,7 +93,7 @@ func (l *ledger) add(key, model string, one tally) {
 	l.changed = true
 }
 
-// text is the ledger as JSON.
+// text returns the ledger as JSON.
 func (l *ledger) text() []byte {
 	text, _ := json.MarshalIndent(l.byKey, "", "  ") // maps of numbers always encode
 	return text
@@ -171,7 +171,7 @@ func (m *meter) read(object []byte) {
 	}
 }
 
-// tally is what the source reported, else an estimate: of a streamed answer each piece
+// tally returns what the source reported, else an estimate: of a streamed answer each piece
 // is about a token. The tokens of a recording are not estimated, as its bytes say little
 // of them.
 func (m *meter) tally() tally {

@@ -31,7 +31,7 @@ type ref struct{ Name, ID string }
 // commit is one of a list.
 type commit struct{ ID, Author, Date, Subject string }
 
-// Short is the abbreviated id.
+// Short returns the abbreviated id.
 func (c commit) Short() string { return c.ID[:10] }
 
 // revision is what a page shows of a repository: a commit, by the name that was asked for.

@@ -55,7 +55,7 @@ func serveForTest(dir string) {
 	_ = service.Serve(context.Background(), listener)
 }
 
-// role is the service as a process of its own.
+// role is the service as its own process.
 type role struct {
 	cmd *exec.Cmd
 	url string
@@ -198,7 +198,7 @@ func TestPush_clientLeaves(t *testing.T) {
 	require.Empty(t, w.head("acme/tables", "x"))
 }
 
-// processes are the ids of git processes that serve the directory.
+// processes returns the ids of git processes that serve the directory.
 func (w *world) processes() (ids []string) {
 	w.t.Helper()
 

@@ -18,7 +18,7 @@ import (
 )
 
 // git runs the installed git without any configuration of the system or a user, with
-// limits, each process in a group of its own.
+// limits, each process in its own group.
 type git struct {
 	program string   // absolute path
 	env     []string // of every process

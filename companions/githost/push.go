@@ -125,7 +125,7 @@ func (p *push) claim(ctx context.Context) error {
 	return err
 }
 
-// quarantined is the repository with the objects of the push.
+// quarantined returns the repository with the objects of the push.
 func (p *push) quarantined(dir string) (place, error) {
 	if dir == "" { // the push brings no objects
 		return p.repo.place(), nil
@@ -219,7 +219,7 @@ func (p *push) checkRefs(ctx context.Context, updates []hook.Update) error {
 	return fits(there, updates)
 }
 
-// refs are the references of the repository, and what they name.
+// refs returns the references of the repository, and what they name.
 func (p *push) refs(ctx context.Context) (map[string]string, error) {
 	out, err := p.service.store.git.output(ctx, p.repo.place(), maxRefsText, "for-each-ref", "--format=%(objectname) %(refname)")
 	if err != nil {
@@ -236,7 +236,7 @@ func (p *push) refs(ctx context.Context) (map[string]string, error) {
 	return refs, nil
 }
 
-// fits refuses updates that git cannot store beside the references that are there: of one
+// fits refuses updates that git cannot store next to the references that are there: of one
 // that has moved, and of names of which one is the directory of another.
 func fits(there map[string]string, updates []hook.Update) error {
 	names := maps.Clone(there)
@@ -267,7 +267,7 @@ func fits(there map[string]string, updates []hook.Update) error {
 	return nil
 }
 
-// shortName is the name of a branch or tag as people write it.
+// shortName returns the name of a branch or tag as people write it.
 func shortName(ref string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(ref, "refs/heads/"), "refs/tags/")
 }

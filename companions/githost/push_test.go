@@ -45,7 +45,7 @@ func TestPush_publishesMain(t *testing.T) {
 	require.Equal(t, 200, w.version("acme/tables", "1.1.0").status)
 }
 
-// head is the commit of a branch at the service; empty when there is none.
+// head returns the commit of a branch at the service; empty when there is none.
 func (w *world) head(repo, branch string) string {
 	w.t.Helper()
 	c := &clone{w.t, w.t.TempDir()}

@@ -69,7 +69,7 @@ func (q *queue) acquire(ctx context.Context, key string) (release func(), err er
 	}
 	q.mu.Unlock()
 
-	if i < 0 { // it got its slot meanwhile
+	if i < 0 { // it got its slot in the meantime
 		q.release(key)
 	}
 

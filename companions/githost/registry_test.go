@@ -11,7 +11,7 @@ import (
 	"everloop/internal/testkit"
 )
 
-// newRegistry is a skill registry on real engines.
+// newRegistry returns a skill registry on real engines.
 func newRegistry(t *testing.T, agent string) string {
 	t.Helper()
 	bucket := testkit.Objects(t)

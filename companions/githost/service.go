@@ -2,7 +2,7 @@
 // clients over HTTP. A push to the branch main is accepted when the skill registry has
 // published the version that its SKILL.md names.
 //
-// It is a service of its own, reached over HTTP only, with bare repositories in a
+// It is its own service, reached over HTTP only, with bare repositories in a
 // directory of its own. Who a caller is it asks the agent (companions/credentials), and
 // who may write for an organisation, the registry. It must not know what a skill is used
 // for.
@@ -169,7 +169,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener) error {
 	}.Serve(ctx, listener)
 }
 
-// pagePrefix begins the paths of pages: no organisation has such a name.
+// pagePrefix starts the paths of pages: no organisation has such a name.
 const pagePrefix = "/-/"
 
 // Handler serves the whole service, without the guard of its listener.

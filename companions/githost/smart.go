@@ -33,7 +33,7 @@ const (
 const (
 	maxAdvertised = 8 << 20  // bytes of a list of references
 	maxWants      = 16 << 20 // bytes of a request for objects, unpacked
-	pushOverhead  = 1 << 20  // bytes of a push besides its pack
+	pushOverhead  = 1 << 20  // bytes of a push in addition to its pack
 	drained       = 64 << 20 // bytes read of a push after git has refused it, so that its client reads the reason
 )
 
@@ -190,7 +190,7 @@ func (s *Service) advertised(r *http.Request, id repoID, service string) (at pla
 	return repo.place(), caller.ID, nil
 }
 
-// address is the key of a client without credentials.
+// address returns the key of a client without credentials.
 func address(r *http.Request) string {
 	return "address " + clients.Network(edge.Client(r)).String()
 }

@@ -392,7 +392,7 @@ func syncDir(dir string) error {
 func size(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // git has removed it meanwhile
+			return nil // git has removed it in the meantime
 		}
 
 		if err != nil || entry.IsDir() {

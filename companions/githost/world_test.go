@@ -32,7 +32,7 @@ var callers = map[string]string{
 	"Bearer reader": `{"id":"ann","username":"ann","scopes":["skills"]}`,
 }
 
-// newAgent is an agent that knows the callers.
+// newAgent returns an agent that knows the callers.
 func newAgent(t *testing.T) string {
 	t.Helper()
 
@@ -97,7 +97,7 @@ func newWorld(t *testing.T, change func(cfg *githost.Config)) *world {
 	return w
 }
 
-// remote is the URL of a repository with a token.
+// remote returns the URL of a repository with a token.
 func (w *world) remote(repo, token string) string {
 	if token == "" {
 		return w.url + "/" + repo + ".git"
@@ -112,7 +112,7 @@ type clone struct {
 	dir string
 }
 
-// gitEnv is the environment of clients.
+// gitEnv returns the environment of clients.
 func gitEnv(further ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"),
@@ -178,7 +178,7 @@ func (c *clone) commit(message string, files ...string) {
 	c.must("commit", "--quiet", "--allow-empty", "-m", message)
 }
 
-// newClone makes a working copy without commits, whose origin is a repository.
+// newClone returns a new working copy without commits, whose origin is a repository.
 func (w *world) newClone(repo, token string) *clone {
 	w.t.Helper()
 	c := &clone{w.t, w.t.TempDir()}
@@ -243,7 +243,7 @@ func (w *world) send(method, address, token string, header map[string]string, bo
 
 func (w *world) get(path string) response { return w.send(http.MethodGet, w.url+path, "", nil, nil) }
 
-// version is what the registry has of a version.
+// version returns what the registry has of a version.
 func (w *world) version(skill, version string) response {
 	return w.send(http.MethodGet, w.registry+"/skills/"+skill+"/versions/"+version, "", nil, nil)
 }

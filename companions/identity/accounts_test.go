@@ -41,7 +41,7 @@ func (p *place) as(in reply, method, path string, body any) reply {
 	return send(p.t, method, p.server.URL+path, body, bearer(in))
 }
 
-// user makes an account and returns its id.
+// user creates an account and returns its id.
 func (p *place) user(username string, more map[string]any) string {
 	p.t.Helper()
 

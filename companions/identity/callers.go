@@ -36,7 +36,7 @@ type caller struct {
 	unproven      bool // an administrator must use a second factor, and this credential was made without one
 }
 
-// actor is who the audit log names.
+// actor returns who the audit log names.
 func (c caller) actor() string {
 	if c.user.ID != "" {
 		return c.user.ID

@@ -10,7 +10,7 @@ import (
 )
 
 // consentPage asks whether a client may act for the person. A request that waits for no
-// consent goes on at the provider.
+// consent continues at the provider.
 func (s *Service) consentPage(w http.ResponseWriter, r *http.Request) error {
 	waiting := waitingRequest(r.URL.Query().Get("authorize"))
 

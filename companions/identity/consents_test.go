@@ -37,7 +37,7 @@ func newAsker(t *testing.T, p *place, client string) *asker {
 	return a
 }
 
-// of is the same browser with another client.
+// of returns the same browser with another client.
 func (a *asker) of(client string) *asker {
 	b := *a
 	b.oauth.ClientID, b.oauth.RedirectURL = client, "https://"+client+".example/callback"
@@ -69,7 +69,7 @@ func parsed(t *testing.T, address string) *url.URL {
 	return to
 }
 
-// question is the page that asks, and its form.
+// question returns the page that asks, and its form.
 func (a *asker) question(parameters ...string) (page, url.Values) {
 	a.t.Helper()
 
@@ -319,7 +319,7 @@ func TestConsent_replay(t *testing.T) {
 	require.Equal(t, "/consent", parsed(t, a.get(again.to).to).Path, "a used form does not undo the withdrawal")
 	require.Empty(t, p.consents())
 
-	// Nor does the form of an account that was disabled meanwhile.
+	// Nor does the form of an account that was disabled in the meantime.
 	_, form = a.question()
 
 	p.exec(`UPDATE identity.users SET disabled = true`)
@@ -377,7 +377,7 @@ func TestConsent_withdrawal(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, send(t, http.MethodDelete, path+"/other", nil, nil).status)
 }
 
-// bearer is the status that an access token gets.
+// bearer returns the status that an access token gets.
 func (a *asker) bearer(token string) int {
 	a.t.Helper()
 	return send(a.t, http.MethodGet, a.base+"/api/v1/auth/me", nil, map[string]string{"Authorization": "Bearer " + token}).status

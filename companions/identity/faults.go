@@ -18,7 +18,7 @@ func fault(status int, code, format string, args ...any) *Fault {
 
 func invalid(field, format string, args ...any) *Fault { return edge.Invalid(field, format, args...) }
 
-// unauthorized is the one answer to missing and to wrong credentials.
+// unauthorized returns the one answer to missing and to wrong credentials.
 func unauthorized() *Fault {
 	return fault(http.StatusUnauthorized, "unauthorized", "valid credentials are required")
 }
@@ -45,7 +45,7 @@ func (s *Service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	edge.Answer(w, r, f)
 }
 
-// seconds is the value of Retry-After.
+// seconds returns the value of Retry-After.
 func seconds(n int) string { return strconv.Itoa(n) }
 
 func answer(w http.ResponseWriter, status int, body any) { edge.WriteJSON(w, status, body) }

@@ -30,7 +30,7 @@ func (p *place) exec(statement string, args ...any) {
 	require.NoError(p.t, err)
 }
 
-// count is the number that a statement reads from the database of a place.
+// count returns the number that a statement reads from the database of a place.
 func (p *place) count(statement string) int {
 	p.t.Helper()
 

@@ -12,5 +12,5 @@ var migrations embed.FS
 
 var records = schema.Schema{Name: "identity", Lock: accounts.SchemaLock, Files: migrations}
 
-// Records is the schema of the service, for backups.
+// Records returns the schema of the service, for backups.
 func Records() schema.Schema { return records }

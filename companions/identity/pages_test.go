@@ -81,7 +81,7 @@ func (v *visitor) signIn(username string) page {
 	return v.post("/signin", url.Values{"username": {username}, "password": {password}})
 }
 
-// hidden is the value of a hidden field.
+// hidden returns the value of a hidden field.
 func (p page) hidden(t *testing.T, name string) string {
 	t.Helper()
 

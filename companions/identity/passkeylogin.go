@@ -57,7 +57,7 @@ func (s *Service) openCeremony(purpose, text string) (ceremony, error) {
 	return c, nil
 }
 
-// party is the relying party; a Fault where passkeys are not offered.
+// party returns the relying party; a Fault where passkeys are not offered.
 func (s *Service) party() (*passkeys.Party, error) {
 	if s.passkeys == nil {
 		return nil, fault(http.StatusConflict, "passkeys_unavailable",

@@ -13,7 +13,7 @@ import (
 
 // proof says how a person has proved who they are, and by which credential. A check takes
 // until the hasher or the person is ready; the credential may be replaced or removed
-// meanwhile, so that a session is opened only while it is still there.
+// in the meantime, so that a session is opened only while it is still there.
 type proof struct {
 	AMR      string `json:"a"`           // as ID tokens have it
 	Password []byte `json:"p,omitempty"` // hash of the password's hash at the check; nil: any

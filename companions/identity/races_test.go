@@ -42,7 +42,7 @@ const resetEve = `
 const sessionsOfEve = `
 	SELECT count(*) FROM identity.sessions s JOIN identity.users u ON u.id = s.user_id WHERE u.username = 'eve' AND s.ended_at IS NULL`
 
-// newReset is a place with the users eve and later, whose passwords differ.
+// newReset returns a place with the users eve and later, whose passwords differ.
 func newReset(t *testing.T) *place {
 	t.Helper()
 

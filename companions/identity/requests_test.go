@@ -10,7 +10,7 @@ import (
 	"everloop/companions/identity"
 )
 
-// location is the place of the request that an error names.
+// location returns the place of the request that an error names.
 func location(r reply) any {
 	list, _ := r.body["errors"].([]any)
 	if len(list) == 0 {

@@ -134,7 +134,7 @@ func (s *Service) routes() {
 	})
 }
 
-// health says whether the service can do its work: its database answers.
+// health reports whether the service can do its work: its database answers.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()

@@ -38,7 +38,7 @@ func (s *Service) hasSecondFactor(ctx context.Context, userID string) (bool, err
 	return on, err
 }
 
-// codeRefused is the one answer to a wrong code and to one that was used.
+// codeRefused returns the one answer to a wrong code and to one that was used.
 func codeRefused() *Fault {
 	return fault(http.StatusUnauthorized, "code_refused", "this code is wrong, or was used before")
 }
@@ -145,7 +145,7 @@ func (s *Service) totpOf(ctx context.Context, userID string) (state totpState, e
 	return state, err
 }
 
-// showTOTP says whether the caller has a second factor.
+// showTOTP reports whether the caller has a second factor.
 func (s *Service) showTOTP(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.settingUp(r)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Service) confirmPassword(r *http.Request, c caller, password string) er
 	return err
 }
 
-// passwordWrong is the answer to a wrong password of a caller who has signed in. It must not
+// passwordWrong returns the answer to a wrong password of a caller who has signed in. It must not
 // look like the end of the sign-in.
 func passwordWrong() *Fault {
 	return fault(http.StatusUnauthorized, "password_wrong", "the current password is wrong")

@@ -15,7 +15,7 @@ import (
 	"everloop/companions/identity"
 )
 
-// codeOf is the code of an app some steps after the current one.
+// codeOf returns the code of an app some steps after the current one.
 func codeOf(t *testing.T, secret string, steps int) string {
 	t.Helper()
 

@@ -1,5 +1,5 @@
 // Package identity is the identity service: people with passwords, their sign-ins, the
-// access tokens that it signs, and personal tokens. It is a service of its own with its
+// access tokens that it signs, and personal tokens. It is its own service with its
 // own schema in PostgreSQL, reached over HTTP only; it must not know sessions, chats or
 // tables of the agent.
 package identity
@@ -90,7 +90,7 @@ type Service struct {
 
 	pagePolicy string // Content-Security-Policy of the pages
 
-	// MadeFirst says that this start made the first administrator.
+	// MadeFirst reports that this start made the first administrator.
 	MadeFirst bool
 }
 

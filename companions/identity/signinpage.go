@@ -50,7 +50,7 @@ func (s *Service) form(w http.ResponseWriter, r *http.Request) (url.Values, erro
 	return r.PostForm, nil
 }
 
-// pageFault is what a page says of an error; false for one that is no Fault.
+// pageFault returns what a page says of an error; false for one that is no Fault.
 func pageFault(err error) (status int, text string, known bool) {
 	f, known := errors.AsType[*Fault](err)
 	if !known {
@@ -73,7 +73,7 @@ func (s *Service) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitingRequest is the request of an OpenID client that goes on after the sign-in, as
+// waitingRequest returns the request of an OpenID client that continues after the sign-in, as
 // its parameters; "" without one, or when they are none.
 func waitingRequest(text string) string {
 	if len(text) > 2*openid.MaxAuthorize {
@@ -88,7 +88,7 @@ func waitingRequest(text string) string {
 	return parameters.Encode()
 }
 
-// after is where the browser goes after the sign-in. It is a path of this service.
+// after returns where the browser goes after the sign-in. It is a path of this service.
 func after(waiting string) string {
 	if waiting == "" {
 		return "/account"

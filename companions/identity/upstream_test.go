@@ -35,7 +35,7 @@ type elsewhere struct {
 	asked  url.Values // the last request for a code
 	signBy *rsa.PrivateKey
 
-	named  bool         // it says that its answers name it
+	named  bool         // it reports that its answers name it
 	visits atomic.Int64 // of its discovery document
 	away   atomic.Bool
 }
@@ -124,7 +124,7 @@ func (e *elsewhere) with(change func(*upstream.Provider)) func(*identity.Config)
 	}
 }
 
-// answer is what the provider sends a browser back with, which it has sent there.
+// answer returns what the provider sends a browser back with, which it has sent there.
 func (e *elsewhere) answer(to string) url.Values {
 	e.t.Helper()
 

@@ -50,7 +50,7 @@ func (s *Service) providers() []pages.Provider {
 	return out
 }
 
-// depart begins a sign-in at another provider, and returns where the browser goes.
+// depart starts a sign-in at another provider, and returns where the browser goes.
 func (s *Service) depart(w http.ResponseWriter, r *http.Request, providerID, waiting, linkTo string) (string, error) {
 	f, err := s.flow(providerID)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Service) departed(w http.ResponseWriter, r *http.Request) (departure, e
 	return gone, nil
 }
 
-// linkArrival links an account for the person who began it in this browser.
+// linkArrival links an account for the person who started it in this browser.
 func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstream.Flow, userID string, who upstream.ExternalUser) error {
 	c, err := s.person(r)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *Service) linkArrival(w http.ResponseWriter, r *http.Request, f *upstrea
 	return done(w, r, "link")
 }
 
-// wantedName is the user name that a new account would have, of what the provider says.
+// wantedName returns the user name that a new account would have, of what the provider says.
 func wantedName(who upstream.ExternalUser) string {
 	local, _, _ := strings.Cut(who.Email, "@")
 

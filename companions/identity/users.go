@@ -187,7 +187,7 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) error {
 
 // replacePassword changes the caller's password, with the one before. A user who has none
 // gets one from an administrator. Both hashes take a while: a password that was set and a
-// sign-in that was ended meanwhile stay so.
+// sign-in that was ended in the meantime stay so.
 func (s *Service) replacePassword(r *http.Request, c caller, current, next string) error {
 	if err := checkPassword("body.new_password", next); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// task is a job besides the conversation itself. Its requests offer no tools.
+// task is a job in addition to the conversation itself. Its requests offer no tools.
 type task int
 
 const (

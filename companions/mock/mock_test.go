@@ -51,7 +51,7 @@ func say(role, text string) domain.PromptMessage {
 	return domain.PromptMessage{Role: role, Parts: []domain.ContentPart{{Type: "text", Text: text}}}
 }
 
-// script is a user message with a script.
+// script returns a user message with a script.
 func script(json string) domain.PromptMessage {
 	return say("user", "please [[script]]"+json+"[[/script]] thanks")
 }

@@ -64,7 +64,7 @@ type Config struct {
 	OpenControl bool
 	// KeepRequests keeps the last requests in memory, prompts included, for tests.
 	KeepRequests bool
-	// Hosts are the names by which clients reach the service besides localhost and IP addresses.
+	// Hosts are the names by which clients reach the service in addition to localhost and IP addresses.
 	Hosts       hosts.List
 	Connections int           // max open connections of one client address; 0: 4000
 	BodyStall   time.Duration // max silence while a body is read; 0: 1 min

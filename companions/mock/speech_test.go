@@ -19,7 +19,7 @@ import (
 	"everloop/infra/model"
 )
 
-// wav is a recording of 8,000 bytes a second with these samples.
+// wav returns a recording of 8,000 bytes a second with these samples.
 func wav(samples string) domainspeech.Recording {
 	data := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data" +
 		string(binary.LittleEndian.AppendUint32(nil, uint32(len(samples)))) + samples

@@ -13,5 +13,5 @@ var migrations embed.FS
 // may run in the same database.
 var records = schema.Schema{Name: "registry", Lock: 0x7265_6769_7374_7279, Files: migrations} // "registry"
 
-// Records is the schema of the service, for backups.
+// Records returns the schema of the service, for backups.
 func Records() schema.Schema { return records }

@@ -3,7 +3,7 @@
 // Records are in PostgreSQL, packages in an S3 bucket; an upload is acknowledged when
 // both are stored.
 //
-// It is a service of its own, reached over HTTP only. It knows nothing of sessions, of
+// It is its own service, reached over HTTP only. It knows nothing of sessions, of
 // who has installed a skill, or of the agent's records; who a caller is it asks the
 // agent (companions/credentials).
 package registry
@@ -38,7 +38,7 @@ type Config struct {
 	// DefaultUploadAge. It must be longer than an upload may take.
 	UploadAge time.Duration
 	// OrganizationBytes bounds the packages of an organisation; 0:
-	// DefaultOrganizationBytes. Administrators may go on.
+	// DefaultOrganizationBytes. Administrators may continue.
 	OrganizationBytes int64
 	// Room fails while there is no room for a package; nil: there is always.
 	Room func() error
@@ -185,7 +185,7 @@ func (s *Service) handle(route string, within time.Duration, serve func(w http.R
 	}))
 }
 
-// health says whether the engines can be used.
+// health reports whether the engines can be used.
 func (s *Service) health(w http.ResponseWriter, r *http.Request) error {
 	const within = 5 * time.Second
 

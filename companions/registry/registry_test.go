@@ -348,7 +348,7 @@ func TestService_refusesHostileArchives(t *testing.T) {
 	require.Empty(t, w.objects())
 }
 
-// objectStore is a client of the bucket.
+// objectStore returns a client of the bucket.
 func (w *world) objectStore() *minio.Client {
 	w.t.Helper()
 	keys := miniocredentials.NewStaticV4(w.bucket.AccessKey, w.bucket.SecretKey, "")

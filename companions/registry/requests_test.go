@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fields are the places that a 422 names.
+// fields returns the places that a 422 names.
 func (r response) fields(t *testing.T) (at []string) {
 	t.Helper()
 	require.Equal(t, 422, r.status, string(r.body))

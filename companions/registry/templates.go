@@ -13,7 +13,7 @@ import (
 )
 
 // template is a form that something is made from: a JSON Schema of the values, and values
-// to begin with.
+// to start with.
 type template struct {
 	TypeKey     string          `json:"type_key"`
 	Subtype     string          `json:"subtype"`

@@ -17,7 +17,7 @@ import (
 	"everloop/internal/skillpack"
 )
 
-// Bounds of the form of an upload, besides the archive.
+// Bounds of the form of an upload, in addition to the archive.
 const (
 	formOverhead = 1 << 20
 	maxParts     = 8

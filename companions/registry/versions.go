@@ -104,7 +104,7 @@ func (s *Service) listVersions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// items is a list without an end of its own.
+// items is a list without its own end.
 type items[T any] struct {
 	Items []T `json:"items"`
 }

@@ -122,7 +122,7 @@ func (t *tally) count(header *tar.Header, content []byte) {
 	t.sum.Write([]byte{'\n'})
 }
 
-// ErrDamaged says that a backup is not what was written.
+// ErrDamaged reports that a backup is not what was written.
 var ErrDamaged = errors.New("the backup is damaged")
 
 // maxDocument bounds the first and the last entry.
@@ -132,7 +132,7 @@ const maxDocument = 1 << 30
 const maxWindow = 128 << 20
 
 // read calls each for every entry between the first and the last one, and returns the
-// manifest, once the digests of all parts are right. The body of an entry has to be read
+// manifest, once the digests of all parts are right. The body of an entry must be read
 // within each; what is left of it counts too.
 func read(from io.Reader, each func(header *tar.Header, body io.Reader) error) (m Manifest, err error) {
 	unpack, err := zstd.NewReader(from, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(2))

@@ -18,7 +18,7 @@ import (
 	"everloop/internal/release"
 )
 
-// written is a backup of one tree, made by this package.
+// written returns a backup of one tree, made by this package.
 func written(t *testing.T, tree Tree) []byte {
 	t.Helper()
 
@@ -113,7 +113,7 @@ func TestTree_everyKindOfFile(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(to, "skipped"))
 }
 
-// many is a directory with more names than are read at once.
+// many returns a directory with more names than are read at once.
 func many(t *testing.T) (dir *os.File, names []string) {
 	t.Helper()
 
@@ -131,7 +131,7 @@ func many(t *testing.T) (dir *os.File, names []string) {
 	return dir, names
 }
 
-// visited gives what ordered visits, in its order.
+// visited returns what ordered visits, in its order.
 func visited(t *testing.T, dir *os.File) (names []string) {
 	t.Helper()
 
@@ -238,7 +238,7 @@ func TestRead_damaged(t *testing.T) {
 	}
 }
 
-// forged is a backup whose compression and tar are right, with these entries.
+// forged returns a backup whose compression and tar are right, with these entries.
 func forged(t *testing.T, head Head, manifest bool, entries ...*tar.Header) []byte {
 	t.Helper()
 
@@ -346,7 +346,7 @@ func TestTarget_linksLeadNowhere(t *testing.T) {
 }
 
 // A repository that is repacked is read again, and what is held twice counts as it was last:
-// a branch may have become a directory of branches meanwhile, or the other way round.
+// a branch may have become a directory of branches in the meantime, or the other way round.
 func TestTarget_entriesOfAnotherKindComeLater(t *testing.T) {
 	t.Parallel()
 

@@ -51,7 +51,7 @@ func Write(ctx context.Context, path string, d Deployment) (m Manifest, err erro
 		return m, err
 	}
 
-	if err := os.Link(file.Name(), path); err != nil { // refuses a name that was taken meanwhile
+	if err := os.Link(file.Name(), path); err != nil { // refuses a name that was taken in the meantime
 		return m, err
 	}
 

@@ -66,7 +66,7 @@ func newPlace(t *testing.T, url string) place {
 	}}
 }
 
-// opened is a database with its stores.
+// opened returns a database with its stores.
 func opened(t *testing.T) (*postgres.DB, string) {
 	t.Helper()
 
@@ -128,7 +128,7 @@ func content(t *testing.T, url string) map[string]string {
 	return all
 }
 
-// constraints are the definitions of all constraints and triggers.
+// constraints returns the definitions of all constraints and triggers.
 func constraints(t *testing.T, url string) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -213,7 +213,7 @@ func TestRestore_everyRowObjectAndFile(t *testing.T) {
 	require.Equal(t, was, is)
 	require.Equal(t, constraints(t, from.url), constraints(t, to.url))
 
-	// Numbers go on after those in use.
+	// Numbers continue after those in use.
 	exec(t, to.url, `INSERT INTO memories (user_id, type, content) VALUES ($1, 'feedback', 'another')`, user.ID)
 
 	kept, err := os.ReadFile(filepath.Join(to.dir, "workspace", string(session), "file"))

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// databasePart begins the names of entries of databases.
+// databasePart starts the names of entries of databases.
 const databasePart = "database"
 
 // Database is one PostgreSQL database. Its tables are made by migrations, so that the
@@ -55,7 +55,7 @@ type snapshot struct {
 	live map[string]bool
 }
 
-// openSnapshot begins the transaction whose first statement decides the moment.
+// openSnapshot starts the transaction whose first statement decides the moment.
 func openSnapshot(ctx context.Context, db Database) (*snapshot, error) {
 	conn, err := connect(ctx, db)
 	if err != nil {
@@ -257,7 +257,7 @@ func (t Table) list() string {
 	return text
 }
 
-// entry is the directory of the table's entries.
+// entry returns the directory of the table's entries.
 func (t Table) entry(database string) string {
 	return path.Join(databasePart, database, t.Schema+"."+t.Name)
 }

@@ -21,7 +21,7 @@ type target struct {
 	dirs []*tar.Header
 }
 
-// openTarget makes the directory, which must be empty.
+// openTarget creates the directory, which must be empty.
 func openTarget(dir string) (*target, error) {
 	if err := Occupied(dir); err != nil {
 		return nil, err

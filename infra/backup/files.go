@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesPart begins the names of entries of trees and files.
+// filesPart starts the names of entries of trees and files.
 const filesPart = "files"
 
 // Tree is a directory with all below it.
@@ -210,7 +210,7 @@ func packs(fd int, repository bool) (p packed) {
 	return p
 }
 
-// entry writes one entry of a directory. One that has gone meanwhile is left out, and so
+// entry writes one entry of a directory. One that has gone in the meantime is left out, and so
 // are sockets, pipes and devices.
 func (w *walker) entry(parent int, name, full string) error {
 	var stat unix.Stat_t
@@ -247,7 +247,7 @@ func (w *walker) below(parent int, name, full string) error {
 	return w.directory(fd, full, false)
 }
 
-// changed reports whether what was to be opened has been removed or replaced meanwhile.
+// changed reports whether what was to be opened has been removed or replaced in the meantime.
 func changed(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENXIO)
 }

@@ -93,7 +93,7 @@ type load struct {
 	failed error
 }
 
-// openLoad makes the schemas and empties what migrations have put into them. Foreign keys
+// openLoad creates the schemas and empties what migrations have put into them. Foreign keys
 // and triggers wait until all rows are there, so that the order of the tables is free;
 // a role needs to own the tables for that, and to be no superuser.
 func openLoad(ctx context.Context, db Database, c Contents) (*load, error) {

@@ -137,7 +137,7 @@ func (t *tallies) parts() []Part {
 	return all
 }
 
-// partOf is the part of an entry: the first two segments of its name, such as
+// partOf returns the part of an entry: the first two segments of its name, such as
 // files/workspace; the first of objects.
 func partOf(name string) string {
 	first, rest, _ := strings.Cut(name, "/")

@@ -13,7 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// objectsPart begins the names of entries of objects. Their keys are records: they are no
+// objectsPart starts the names of entries of objects. Their keys are records: they are no
 // names of files.
 const objectsPart = "objects"
 
@@ -31,7 +31,7 @@ type Bucket struct {
 	Name   string
 }
 
-// objects writes all objects of a bucket. One that is removed meanwhile is left out.
+// objects writes all objects of a bucket. One that is removed in the meantime is left out.
 func (a *archive) objects(ctx context.Context, b Bucket) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the listing
@@ -156,6 +156,6 @@ func (b Bucket) put(ctx context.Context, header *tar.Header, body io.Reader) err
 }
 
 // heldObject is the size up to which an object is read before it is sent: the client of the
-// store sends such a body again after a fault that may pass, and may go on reading it for a
+// store sends such a body again after a fault that may pass, and may continue reading it for a
 // moment after it has failed. It reads larger ones in parts, before it sends each.
 const heldObject = 16 << 20

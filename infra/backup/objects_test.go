@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// store is an object store that answers as the handler says.
+// store returns an object store that answers as the handler says.
 func store(t *testing.T, handler http.HandlerFunc) Bucket {
 	t.Helper()
 

@@ -83,7 +83,7 @@ func (t Tools) find() parts {
 	return parts{node: first(node, 0o111), server: first([]string{filepath.Join(t.dir(), server)}, 0o444), program: first(look, 0o111)}
 }
 
-// first gives the first path with a regular file that has one of the rights.
+// first returns the first path with a regular file that has one of the rights.
 func first(paths []string, rights os.FileMode) string {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&rights != 0 {
@@ -119,16 +119,16 @@ func (t Tools) Missing() []Missing {
 	return list
 }
 
-// Server gives the command line of the tool server with these arguments.
+// Server returns the command line of the tool server with these arguments.
 func (t Tools) Server(args ...string) []string {
 	found := t.find()
 	return append([]string{found.node, found.server}, args...)
 }
 
-// Browser gives the path of Chromium; empty: there is none.
+// Browser returns the path of Chromium; empty: there is none.
 func (t Tools) Browser() string { return t.find().program }
 
-// Shown gives the directories that sandboxes have to show besides the system's.
+// Shown returns the directories that sandboxes have to show in addition to the system's.
 func (t Tools) Shown() []string {
 	modules := filepath.Join(t.dir(), "node_modules")
 	if strings.HasPrefix(filepath.Clean(modules), "/usr/") || t.find().server == "" {

@@ -122,7 +122,7 @@ func place(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// shown is a host as a command named it, made short and harmless.
+// shown returns a host as a command named it, made short and harmless.
 func shown(host string) string {
 	host = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {

@@ -47,7 +47,7 @@ type Proxy struct {
 	slots chan struct{} // one for each connection
 }
 
-// New makes a proxy.
+// New returns a new proxy.
 func New(cfg Config) *Proxy {
 	cfg.PerCommand = cmp.Or(cfg.PerCommand, DefaultPerCommand)
 	cfg.Total = cmp.Or(cfg.Total, DefaultTotal)

@@ -68,7 +68,7 @@ func allowing(patterns ...string) domain.NetworkPolicy {
 	return domain.NewNetworkPolicy(domain.NetworkRules, rules)
 }
 
-// client is an HTTP client that goes through the proxy.
+// client returns an HTTP client that goes through the proxy.
 func (s env) client() *http.Client {
 	at, _ := url.Parse("http://" + s.addr)
 	transport := &http.Transport{Proxy: http.ProxyURL(at), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -417,7 +417,7 @@ func TestProxy_boundOfAllCommands(t *testing.T) {
 	require.Contains(t, status, "200", "places are released with their command")
 }
 
-// echo is a server that sends back what it gets, and its end after the other's.
+// echo returns a server that sends back what it gets, and its end after the other's.
 func echo(t *testing.T) string {
 	t.Helper()
 

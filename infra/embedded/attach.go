@@ -26,7 +26,7 @@ func Unused(dir string) error {
 	return lock.release()
 }
 
-// AttachPostgres is the connection string of a database of the server that another
+// AttachPostgres returns the connection string of a database of the server that another
 // process runs on a data directory.
 func AttachPostgres(dir, database string) (string, error) {
 	dir = filepath.Join(dir, "postgres")
@@ -58,7 +58,7 @@ func AttachPostgres(dir, database string) (string, error) {
 	return p.tcpURL(url.UserPassword(applicationRole, strings.TrimSpace(string(password))), database), nil
 }
 
-// AttachObjects serves, beside the process that does so already, the objects of a data
+// AttachObjects serves, next to the process that does so already, the objects of a data
 // directory. It is for reading; see [StartObjects] about the working directory.
 func AttachObjects(ctx context.Context, dir string, logger *slog.Logger) (*Objects, error) {
 	return StartObjects(ctx, filepath.Join(dir, "objects"), ObjectsConfig{}, logger)

@@ -19,7 +19,7 @@ type child struct {
 	process *os.Process
 }
 
-// startChild runs cmd in a process group of its own, so that a Ctrl-C at the
+// startChild runs cmd in its own process group, so that a Ctrl-C at the
 // terminal reaches only this process, which then ends its children in order.
 //
 // The kernel sends the parent-death signal when the parent *thread* ends, and Go

@@ -234,7 +234,7 @@ func (e *Engines) watch(title string, running Running) {
 }
 
 // Dead yields one error when an engine ends unexpectedly. The process
-// cannot go on without it: stop and exit.
+// cannot continue without it: stop and exit.
 func (e *Engines) Dead() <-chan error { return e.dead }
 
 // Wait returns the error of an engine that ends by itself; nil when ctx ends first.

@@ -174,7 +174,7 @@ func requireEverywhere(ctx context.Context, t *testing.T, at addresses) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// finishParked shows that a workflow of before the kill goes on.
+// finishParked shows that a workflow of before the kill continues.
 func finishParked(ctx context.Context, t *testing.T, at addresses) {
 	c := temporalClient(t, at)
 	w := worker.New(c, taskQueue, worker.Options{})

@@ -142,7 +142,7 @@ func (e *Events) Connect(options ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect("", options...)
 }
 
-// URL is where other processes of this machine connect. It contains the token, and
+// URL returns where other processes of this machine connect. It contains the token, and
 // is empty when the server does not listen.
 func (e *Events) URL() string { return e.url }
 

@@ -18,7 +18,7 @@ type dirLock struct{ file *os.File }
 
 const lockName = "lock"
 
-// ErrUsed says that another process uses the data directory.
+// ErrUsed reports that another process uses the data directory.
 var ErrUsed = errors.New("in use")
 
 // lockDir claims dir or says which process holds it.

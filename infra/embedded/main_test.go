@@ -16,7 +16,7 @@ import (
 )
 
 // enginesDir names the directory in the environment of a test binary that is run
-// again as a process of its own, to be killed.
+// again as its own process, to be killed.
 const enginesDir = "EMBEDDED_TEST_ENGINES_DIR"
 
 func TestMain(m *testing.M) {

@@ -160,7 +160,7 @@ func openObjectFiles(dir string, logger *slog.Logger) (*durableFiles, error) {
 	}
 
 	var metadata meta.MetadataStorer = meta.XattrMeta{}
-	// A store that began with sidecar files has its metadata there for good.
+	// A store that started with sidecar files has its metadata there permanently.
 	_, began := os.Stat(sidecar)
 	if began == nil || !hasExtendedAttributes(root) {
 		if err := os.MkdirAll(sidecar, 0o700); err != nil {
@@ -267,10 +267,10 @@ func (o *Objects) awaitReady(ctx context.Context) error {
 // Endpoint is host:port of the server; it speaks plain HTTP.
 func (o *Objects) Endpoint() string { return o.endpoint }
 
-// AccessKey is the access key of the only account.
+// AccessKey returns the access key of the only account.
 func (o *Objects) AccessKey() string { return o.keys.AccessKey }
 
-// SecretKey is the secret of the only account.
+// SecretKey returns the secret of the only account.
 func (o *Objects) SecretKey() string { return o.keys.SecretKey }
 
 // Done is closed when the server has ended.

@@ -74,7 +74,7 @@ func (l Listen) split() (netip.Addr, int, error) {
 	return ip, int(port), nil
 }
 
-// dialHost is the address under which a listener on ip is reached from this machine.
+// dialHost returns the address under which a listener on ip is reached from this machine.
 func dialHost(ip netip.Addr) string {
 	if !ip.IsUnspecified() {
 		return ip.String()

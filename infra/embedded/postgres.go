@@ -197,7 +197,7 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name string) error {
 	return nil
 }
 
-// URL is the connection string of a database for pgx as the application role, by the
+// URL returns the connection string of a database for pgx as the application role, by the
 // Unix socket where there is one. It contains the role's password.
 func (p *Postgres) URL(database string) string {
 	return p.url(url.UserPassword(applicationRole, p.appPassword), database)
@@ -237,7 +237,7 @@ func (p *Postgres) tcpURL(user *url.Userinfo, database string) string {
 	return u.String()
 }
 
-// Pid is the process id of the server.
+// Pid returns the process id of the server.
 func (p *Postgres) Pid() int { return p.child.pid }
 
 // Done is closed when the server has ended.

@@ -107,7 +107,7 @@ func (c *cluster) own(name string, load func(path string) (string, error)) (stri
 	return value, c.account.chown(path)
 }
 
-// existingMajor is the major version of the cluster, 0 when there is none.
+// existingMajor returns the major version of the cluster, 0 when there is none.
 func (c *cluster) existingMajor() (int, error) {
 	content, err := os.ReadFile(filepath.Join(c.dataDir(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -137,7 +137,7 @@ func (c *cluster) existingMajor() (int, error) {
 	return major, nil
 }
 
-// initialise makes the cluster beside its place and renames it there, so that an
+// initialise makes the cluster next to its place and renames it there, so that an
 // interrupted first start leaves nothing that looks like data.
 func (c *cluster) initialise(ctx context.Context) error {
 	temp := c.dataDir() + ".tmp"
@@ -286,7 +286,7 @@ func (c *cluster) socketDir() string {
 	return ""
 }
 
-// reach is the path of a file of dir as the server's user can use it.
+// reach returns the path of a file of dir as the server's user can use it.
 func (c *cluster) reach(name string) string {
 	if c.handle == nil {
 		return filepath.Join(c.dir, name)
@@ -295,7 +295,7 @@ func (c *cluster) reach(name string) string {
 	return "/proc/self/fd/3/" + name
 }
 
-// serverCommand is the server itself, logging to log.
+// serverCommand returns the server itself, logging to log.
 func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 	cmd := c.command(c.program("postgres"), "-D", c.reach("data"))
 	cmd.Stdout, cmd.Stderr = log, log
@@ -303,7 +303,7 @@ func (c *cluster) serverCommand(log *os.File) *exec.Cmd {
 	return cmd
 }
 
-// command is a program run as the server's user with a bare environment.
+// command returns a program run as the server's user with a bare environment.
 func (c *cluster) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = "/"

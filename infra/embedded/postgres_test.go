@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// openDir is a directory that every user can walk to; t.TempDir is closed to others.
+// openDir returns a directory that every user can walk to; t.TempDir is closed to others.
 func openDir(t *testing.T) string {
 	t.Helper()
 

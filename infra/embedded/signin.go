@@ -155,7 +155,7 @@ func (s *signIn) close(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, signInPath, http.StatusSeeOther)
 }
 
-// cookie is Secure where a proxy says that the browser came by HTTPS.
+// cookie is Secure where a proxy reports that the browser came by HTTPS.
 func (s *signIn) cookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
 		Name: clients.CookieName(signInCookie, overHTTPS(r)), Value: value, Path: "/", MaxAge: maxAge,
@@ -212,7 +212,7 @@ func (s *signIn) page(w http.ResponseWriter, status int, data signInData) {
 	_ = signInTemplate.Execute(w, data)
 }
 
-// localPath gives the page to go on to, which is always one of this server.
+// localPath returns the page to continue to, which is always one of this server.
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||

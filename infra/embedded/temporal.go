@@ -192,7 +192,7 @@ func prepareNamespace(ctx context.Context, options client.Options, retention tim
 // calls leave no trace on the network.
 func (t *Temporal) ClientOptions() client.Options { return t.transport.clientOptions() }
 
-// Address is where clients of other processes on this machine connect, host:port.
+// Address returns where clients of other processes on this machine connect, host:port.
 func (t *Temporal) Address() string { return t.address }
 
 // Done is closed when the server reported a fault it cannot survive.

@@ -16,11 +16,11 @@ import (
 // Administrators knows the API keys that open Temporal.
 type Administrators interface {
 	// Administrator returns the name of the administrator whose API key this is, or
-	// ErrNoAdministrator. Another error says that keys cannot be checked now.
+	// ErrNoAdministrator. Another error reports that keys cannot be checked now.
 	Administrator(ctx context.Context, key string) (name string, err error)
 }
 
-// ErrNoAdministrator says that a key is not one of an administrator.
+// ErrNoAdministrator reports that a key is not one of an administrator.
 var ErrNoAdministrator = errors.New("this is not an administrator's API key")
 
 // serviceName is the caller of a call with the key that roles in other processes use.

@@ -238,7 +238,7 @@ func dialPlain(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// listeningPorts are the TCP ports on which this process accepts connections.
+// listeningPorts returns the TCP ports on which this process accepts connections.
 func listeningPorts(t *testing.T) (ports []string) {
 	t.Helper()
 

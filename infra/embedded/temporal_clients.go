@@ -58,7 +58,7 @@ func (f *systemClients) with(options client.Options) client.Options {
 	return options
 }
 
-// dial retries until the frontend, which starts beside the workers, answers.
+// dial retries until the frontend, which starts next to the workers, answers.
 func (f *systemClients) dial() (c client.Client) {
 	err := backoff.ThrottleRetry(func() (err error) {
 		c, err = client.Dial(f.with(client.Options{Namespace: primitives.SystemLocalNamespace}))

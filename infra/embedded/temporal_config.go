@@ -29,7 +29,7 @@ const (
 )
 
 // historyCacheEntries bounds how many runs Temporal's history service keeps in memory
-// (its default is 128,000): some 30 kB each. It has to hold the runs that are worked
+// (its default is 128,000): some 30 kB each. It must hold the runs that are worked
 // on at one moment. The server can bound the cache by bytes instead, but reads the
 // size of a run without its lock then, which the race detector reports.
 const historyCacheEntries = 1024
@@ -40,7 +40,7 @@ var temporalPorts = map[primitives.ServiceName]int{
 	primitives.FrontendService: 1, primitives.HistoryService: 2, primitives.MatchingService: 3, primitives.WorkerService: 4,
 }
 
-// temporalHosts are the addresses of the four services.
+// temporalHosts returns the addresses of the four services.
 func temporalHosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for service, port := range temporalPorts {
@@ -50,7 +50,7 @@ func temporalHosts() map[primitives.ServiceName]static.Hosts {
 	return hosts
 }
 
-// temporalServerConfig is the static configuration.
+// temporalServerConfig returns the static configuration.
 func temporalServerConfig(databaseURL string) *config.Config {
 	const active = "active"
 
@@ -92,7 +92,7 @@ func temporalServerConfig(databaseURL string) *config.Config {
 	return cfg
 }
 
-// temporalSQL is a store in one database.
+// temporalSQL returns a store in one database.
 func temporalSQL(databaseURL, database string) *config.SQL {
 	return &config.SQL{
 		PluginName:   postgresql.PluginNamePGX,
@@ -138,7 +138,7 @@ func temporalDynamicConfig() dynamicconfig.StaticClient {
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key(): 200,
 		// Except for the list of runs, which only operators read: writing a row of its
 		// table computes 59 columns and enters 73 indexes. Four times a second, the
-		// start and the changes of a run that has closed meanwhile are not written.
+		// start and the changes of a run that has closed in the meantime are not written.
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key(): 4,
 		dynamicconfig.VisibilityTaskBatchSize.Key():       1000,
 		// A missed close notification costs a waiter this long (default 20 s).

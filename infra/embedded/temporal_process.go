@@ -55,7 +55,7 @@ func insideProcess(address net.Addr) bool {
 	return address != nil && address.Network() == "bufconn"
 }
 
-// dialTo gives the option of clients that reach a service inside the process.
+// dialTo returns the option of clients that reach a service inside the process.
 func (t *processTransport) dialTo(service primitives.ServiceName) grpc.DialOption {
 	pipe := t.pipes[service]
 	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) })
@@ -115,7 +115,7 @@ func (t *processTransport) service(name primitives.ServiceName, parts ...fx.Opti
 	}
 }
 
-// frontendService is the provider of the one service that clients call.
+// frontendService returns the provider of the one service that clients call.
 func (t *processTransport) frontendService(params temporal.ServiceProviderParamsCommon) (temporal.ServicesGroupOut, error) {
 	return t.service(primitives.FrontendService, fx.Supply(params.CustomFrontendInterceptors), frontend.Module)(params)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // crashRefresh schedules the tasks of all open runs again after PostgreSQL has crashed
-// under a Temporal server that went on. Temporal's tables commit asynchronously
+// under a Temporal server that continued. Temporal's tables commit asynchronously
 // (docs/decisions/0008-temporal-commits-asynchronously.md): the crash may have taken the last commits, while the server in
 // memory counts the tasks of those commits as done and never reads them again. A first
 // workflow task or a timer that is lost in this way is not repeated, and
@@ -35,7 +35,7 @@ type crashRefresh struct {
 	admin       adminservice.AdminServiceClient
 	logger      *slog.Logger
 
-	// first says that the row was never written: there is no crash to recover from.
+	// first reports that the row was never written: there is no crash to recover from.
 	first bool
 }
 
@@ -46,12 +46,12 @@ const (
 	refreshTimeout = 30 * time.Second
 	// refreshPage is how many runs are read at once.
 	refreshPage = 500
-	// systemRuns begin the ids of Temporal's own runs. They work by updates, which no
+	// systemRuns start the ids of Temporal's own runs. They work by updates, which no
 	// run of Everloop does.
 	systemRuns = "temporal-sys-"
 )
 
-// crashTable has one row while PostgreSQL has not crashed; refreshed says whether the
+// crashTable has one row while PostgreSQL has not crashed; refreshed reports whether the
 // open runs have been refreshed since the row was written.
 const crashTable = `CREATE UNLOGGED TABLE IF NOT EXISTS everloop_no_crash_since (written_at timestamptz NOT NULL, refreshed boolean ` +
 	`NOT NULL)`
@@ -247,7 +247,7 @@ func (c *crashRefresh) refresh(ctx context.Context, run openRun) error {
 	}
 
 	switch status.Code(err) {
-	case codes.OK, codes.NotFound: // it has closed meanwhile
+	case codes.OK, codes.NotFound: // it has closed in the meantime
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted:
 		return err // the server is away or busy: all are tried again

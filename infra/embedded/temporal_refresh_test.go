@@ -82,7 +82,7 @@ func TestTemporal_runsGoOnAfterACrashOfPostgres(t *testing.T) {
 
 	open, kept := 0, 0
 
-	require.Eventually(t, func() bool { // PostgreSQL recovers meanwhile
+	require.Eventually(t, func() bool { // PostgreSQL recovers in the meantime
 		return lookUp(server, "SELECT count(*) FROM current_executions WHERE state < 3", &open) == nil
 	}, 5*time.Minute, 10*time.Millisecond)
 
@@ -176,7 +176,7 @@ func asked(ctx workflow.Context) error {
 
 // TestTemporal_refreshedWhileAnUpdateWaits refreshes a run of which the server has the
 // workflow task of an update in memory only, as those of a worker deployment have when a
-// crash hits the registration of a version. It must go on taking updates.
+// crash hits the registration of a version. It must continue taking updates.
 func TestTemporal_refreshedWhileAnUpdateWaits(t *testing.T) {
 	server := startPostgres(t, filepath.Join(t.TempDir(), "postgres"))
 	defer stopPostgres(t, server)

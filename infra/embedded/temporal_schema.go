@@ -74,7 +74,7 @@ func createTemporalDatabases(ctx context.Context, databaseURL string) error {
 // temporalClaimKey is the advisory lock of the one process that runs Temporal.
 const temporalClaimKey = 0x6576_6572_6c6f_6f70 // "everloop"
 
-// claimTemporalDatabase makes sure that no other process runs Temporal on the same
+// claimTemporalDatabase ensures that no other process runs Temporal on the same
 // databases: two servers with static hosts would fight over the shards. The lock
 // lives as long as the returned connection.
 func claimTemporalDatabase(ctx context.Context, databaseURL string) (*pgx.Conn, error) {

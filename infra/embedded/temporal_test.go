@@ -58,7 +58,7 @@ func TestTemporalOnServerOfItsOwn(t *testing.T) {
 	require.Equal(t, "on", commit, "only Temporal's own connections may commit asynchronously")
 }
 
-// delayed gives an address that leads to another one, after a while.
+// delayed returns an address that leads to another one, after a while.
 func delayed(t *testing.T, address string, by time.Duration) string {
 	t.Helper()
 

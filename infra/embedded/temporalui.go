@@ -30,7 +30,7 @@ import (
 type TemporalUIConfig struct {
 	// Listen is where browsers connect.
 	Listen Listen
-	// Hosts are the names by which browsers may reach it besides localhost and IP
+	// Hosts are the names by which browsers may reach it in addition to localhost and IP
 	// addresses.
 	Hosts hosts.List
 	// Connections are those that one client address may have open; 0: 4000.
@@ -106,7 +106,7 @@ func StartTemporalUI(cfg TemporalUIConfig, temporal *Temporal, logger *slog.Logg
 	return ui, nil
 }
 
-// pages are the UI's own routes. Its package has no handler to mount: its server
+// pages returns the UI's own routes. Its package has no handler to mount: its server
 // listens by itself, and calls Temporal over a port.
 func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	var err error
@@ -147,7 +147,7 @@ func (u *TemporalUI) pages(temporal *Temporal) (http.Handler, error) {
 	return e, route.SetUIRoutes(e, "", assets, u.config)
 }
 
-// URL is where a browser on this machine finds the UI.
+// URL returns where a browser on this machine finds the UI.
 func (u *TemporalUI) URL() string { return u.url }
 
 // uiStopTime bounds how long requests in flight may take at the end.

@@ -184,8 +184,8 @@ func collect(read func(fn func(domain.LoggedEvent) error) error) (seqs []uint64,
 	return seqs, err
 }
 
-// A read goes on at the leader where the replica that answers ends too early, however
-// often that is: here it lags again and again while events come.
+// A read continues at the leader where the replica that answers ends too early, however
+// often that is: here it lags repeatedly while events come.
 func TestLog_Read_isWholeWhileAReplicaCatchesUp(t *testing.T) {
 	c := newCluster(t)
 	session := domain.SessionID("s1")

@@ -6,7 +6,7 @@ import "github.com/nats-io/nats.go"
 // most batchMessages, or one for each subject that was asked for.
 const readQueue = 4096
 
-// ConnectOptions are what a connection for [Open] should have besides its address.
-// A read takes a queue of its own for the time of one answer; the library's own
+// ConnectOptions returns what a connection for [Open] should have in addition to its address.
+// A read takes its own queue for the time of one answer; the library's own
 // size of 65,536 would take half a megabyte each time.
 func ConnectOptions() []nats.Option { return []nats.Option{nats.SyncQueueLen(readQueue)} }

@@ -47,7 +47,7 @@ type directAnswer struct {
 	pending  uint64
 }
 
-// errBroken says that an answer came with a message missing. The library jetstreamext
+// errBroken reports that an answer came with a message missing. The library jetstreamext
 // cannot find out: it hides the end of a batch, which names the last message before it.
 var errBroken = errors.New("answer of the event log is incomplete")
 

@@ -54,11 +54,11 @@ func (g generation) open() bool { return g.last == math.MaxUint64 }
 // a lost event can have it.
 func (g generation) skips(seq uint64) bool { return g.number > 1 && g.after < seq && seq+1 < g.base }
 
-// closedSubject is the only subject of a closed generation. Its one message ends
+// closedSubject returns the only subject of a closed generation. Its one message ends
 // the tails that follow the stream.
 func (l *Log) closedSubject(name string) string { return l.cfg.SubjectPrefix + "_closed." + name }
 
-// known are the generations as this process saw them last, the oldest first.
+// known returns the generations as this process saw them last, the oldest first.
 func (l *Log) known() []generation {
 	if list := l.gens.Load(); list != nil {
 		return *list
@@ -67,7 +67,7 @@ func (l *Log) known() []generation {
 	return nil
 }
 
-// generations are the generations now, as far as this process can know: the server is
+// generations returns the generations now, as far as this process can know: the server is
 // asked after each reconnect, as it may have come back with other data.
 func (l *Log) generations(ctx context.Context) ([]generation, error) {
 	if l.nc.Stats().Reconnects != l.reconnects.Load() {
@@ -79,7 +79,7 @@ func (l *Log) generations(ctx context.Context) ([]generation, error) {
 	return l.known(), nil
 }
 
-// newest is the generation that takes events; the name of the first one where
+// newest returns the generation that takes events; the name of the first one where
 // none is known.
 func (l *Log) newest() generation {
 	if list := l.known(); len(list) > 0 {
@@ -89,7 +89,7 @@ func (l *Log) newest() generation {
 	return generation{name: l.cfg.Stream, number: 1, last: math.MaxUint64}
 }
 
-// Base is the number from which the generation counts that has the sequence, or
+// Base returns the number from which the generation counts that has the sequence, or
 // would have it.
 func (l *Log) Base(seq uint64) uint64 {
 	base := uint64(0)

@@ -24,7 +24,7 @@ func (e *engine) copyData() string {
 	return dir
 }
 
-// restore puts a copy in the place of the stopped engine's files; none: an empty one.
+// restore puts a copy instead of the stopped engine's files; none: an empty one.
 func (e *engine) restore(dir string) {
 	e.t.Helper()
 	require.NoError(e.t, os.RemoveAll(e.Dir))
@@ -50,7 +50,7 @@ func streams(t *testing.T, l *Log) (names []string) {
 	return names
 }
 
-// numbers gives the field n of events, and checks that each names the one before it.
+// numbers returns the field n of events, and checks that each names the one before it.
 func numbers(t *testing.T, list []domain.LoggedEvent) (ns []int) {
 	t.Helper()
 
@@ -119,7 +119,7 @@ func (f *tailCount) await(t *testing.T, want map[int]int) {
 }
 
 // The server comes back with an older copy of its data, or with none, while
-// processes are connected: one goes on to publish, one only follows.
+// processes are connected: one continues to publish, one only follows.
 func TestLog_restoredData(t *testing.T) {
 	for name, test := range map[string]struct {
 		copied bool

@@ -145,7 +145,7 @@ func contended(err error) bool {
 // streamSubjectOverlap is the server's code for a subject that another stream has.
 const streamSubjectOverlap = 10065
 
-// ensureOnce makes one step: done says that the newest generation is good.
+// ensureOnce makes one step: done reports that the newest generation is good.
 func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 	high := l.high.Load() // before the look at the stream, which other goroutines publish to
 
@@ -159,7 +159,7 @@ func (l *Log) ensureOnce(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 
-	if info == nil { // the generations are to be looked for
+	if info == nil { // the generations must be looked for
 		list, err := l.refresh(ctx)
 		if err != nil || len(list) > 0 && list[len(list)-1].open() {
 			return false, err
@@ -219,7 +219,7 @@ func (l *Log) takesEvents(config jetstream.StreamConfig) bool {
 	return slices.Contains(config.Subjects, l.cfg.SubjectPrefix+".>")
 }
 
-// wanted is a stream's configuration with limits that are not below those of the log.
+// wanted returns a stream's configuration with limits that are not below those of the log.
 func (l *Log) wanted(have jetstream.StreamConfig) jetstream.StreamConfig {
 	want := have
 	want.MaxAge = higher(have.MaxAge, l.cfg.MaxAge)
@@ -252,7 +252,7 @@ func (l *Log) update(ctx context.Context, have jetstream.StreamConfig) error {
 	return err
 }
 
-// higher is the higher of two limits, of which 0 and less mean none.
+// higher returns the higher of two limits, of which 0 and less mean none.
 func higher[T int64 | time.Duration](have, want T) T {
 	if have <= 0 || want <= 0 {
 		return min(have, want)
@@ -279,11 +279,11 @@ func (l *Log) raise(seq uint64) {
 	}
 }
 
-// HighWater is the highest sequence that this process knows of: the number to
+// HighWater returns the highest sequence that this process knows of: the number to
 // save outside the log, for Config.HighWater of the next start.
 func (l *Log) HighWater() uint64 { return l.high.Load() }
 
-// Kept says how far back the log is whole: everything from seq first on is there,
+// Kept returns how far back the log is whole: everything from seq first on is there,
 // and everything that was published at since or later. It stops at a known loss;
 // earlier generations may hold more. It looks no further back than after.
 func (l *Log) Kept(ctx context.Context, after uint64) (first uint64, since time.Time, err error) {
@@ -373,7 +373,7 @@ func (l *Log) forgetIn(ctx context.Context, g generation, subjects ...string) er
 	return nil
 }
 
-// now is the number at which a stream that is made now starts: microseconds
+// now returns the number at which a stream that is made now starts: microseconds
 // since 1970. It stays below 2^53, which JavaScript can count to, until 2255.
 func now() uint64 { return uint64(time.Now().UnixMicro()) } //nolint:gosec // positive since 1970
 

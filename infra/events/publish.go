@@ -167,7 +167,7 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, publishTimeout)
 }
 
-// message is the event as it is published, without headers.
+// message returns the event as it is published, without headers.
 func (l *Log) message(ctx context.Context, e domain.Event) (*nats.Msg, error) {
 	if err := token("session_id", e.SessionID); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error)
 	return nil
 }
 
-// errRegressed says that the log gave a number that it had given before.
+// errRegressed reports that the log gave a number that it had given before.
 var errRegressed = errors.New("the event log has lost its tail")
 
 // publishOnce makes one try. before is what the log had reached when the event
@@ -268,7 +268,7 @@ func (l *Log) withdraw(ctx context.Context, ack *jetstream.PubAck) {
 	}
 }
 
-// errOvertaken says that the subject has a newer message than the condition of a
+// errOvertaken reports that the subject has a newer message than the condition of a
 // publish named.
 var errOvertaken = errors.New("another event came to the subject in between")
 

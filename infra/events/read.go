@@ -60,12 +60,12 @@ func (l *Log) ReadEdges(ctx context.Context, sessionID domain.SessionID, after, 
 	})
 }
 
-// Last is the sequence of a session's newest event, 0 when none is kept.
+// Last returns the sequence of a session's newest event, 0 when none is kept.
 func (l *Log) Last(ctx context.Context, sessionID domain.SessionID) (uint64, error) {
 	return l.LastUpTo(ctx, sessionID, math.MaxUint64)
 }
 
-// LastUpTo is the sequence of a session's newest kept event at or before upTo,
+// LastUpTo returns the sequence of a session's newest kept event at or before upTo,
 // 0 when there is none.
 func (l *Log) LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uint64) (uint64, error) {
 	if err := token("session_id", sessionID); err != nil {
@@ -75,7 +75,7 @@ func (l *Log) LastUpTo(ctx context.Context, sessionID domain.SessionID, upTo uin
 	return l.lastOf(ctx, upTo, l.flow(sessionID), l.edge(sessionID))
 }
 
-// LastAt is when a session's newest kept event was stored, by the clock of the event log;
+// LastAt returns when a session's newest kept event was stored, by the clock of the event log;
 // zero when none is kept.
 func (l *Log) LastAt(ctx context.Context, sessionID domain.SessionID) (last time.Time, err error) {
 	if err := token("session_id", sessionID); err != nil {
@@ -103,7 +103,7 @@ func (l *Log) LastAt(ctx context.Context, sessionID domain.SessionID) (last time
 	return last, nil
 }
 
-// lastOf is the newest entry of any of the subjects at or before upTo.
+// lastOf returns the newest entry of any of the subjects at or before upTo.
 func (l *Log) lastOf(ctx context.Context, upTo uint64, subjects ...string) (uint64, error) {
 	list, err := l.generations(ctx)
 	if err != nil {
@@ -193,10 +193,10 @@ func (l *Log) lastBefore(ctx context.Context, g generation, upTo uint64, subject
 	return 0, nil
 }
 
-// errLags says that a replica did not catch up in time.
+// errLags reports that a replica did not catch up in time.
 var errLags = errors.New("a replica of the event log lags")
 
-// Count is how many events of a session with a sequence above after are kept.
+// Count returns how many events of a session with a sequence above after are kept.
 func (l *Log) Count(ctx context.Context, sessionID domain.SessionID, after uint64) (int, error) {
 	if err := token("session_id", sessionID); err != nil {
 		return 0, err

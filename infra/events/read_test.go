@@ -151,7 +151,7 @@ func TestReadEdges(t *testing.T) {
 
 func TestQuietAndUnknownSessions(t *testing.T) {
 	l := newEngine(t).open(Config{})
-	for range 2 { // on an empty log, then beside others
+	for range 2 { // on an empty log, then next to others
 		last, err := l.Last(t.Context(), "unknown")
 		require.NoError(t, err)
 		require.Zero(t, last)

@@ -9,15 +9,15 @@ import (
 // edgeToken ends the subject that holds a session's turn:start and turn:end.
 const edgeToken = ".edge"
 
-// flow is the subject of a session's events but its turn edges.
+// flow returns the subject of a session's events but its turn edges.
 func (l *Log) flow(sessionID domain.SessionID) string {
 	return l.cfg.SubjectPrefix + "." + string(sessionID)
 }
 
-// edge is the subject of a session's turn edges.
+// edge returns the subject of a session's turn edges.
 func (l *Log) edge(sessionID domain.SessionID) string { return l.flow(sessionID) + edgeToken }
 
-// subjectOf is where an event of that name goes.
+// subjectOf returns where an event of that name goes.
 func (l *Log) subjectOf(e domain.Event) string {
 	if e.Name == domain.EventTurnStart || e.Name == domain.EventTurnEnd {
 		return l.edge(e.SessionID)

@@ -109,7 +109,7 @@ func checkCreds(path string) error {
 	return nil
 }
 
-// certPool reads the certificates that servers are trusted by, besides the system's.
+// certPool reads the certificates that servers are trusted by, in addition to the system's.
 func certPool(variable, path string) (*x509.CertPool, error) {
 	content, err := readFile(variable, path)
 	if err != nil {

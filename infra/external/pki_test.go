@@ -91,7 +91,7 @@ func (p *pki) file(t *testing.T, name, kind string, der []byte, mode os.FileMode
 	return path
 }
 
-// serverTLS is the configuration of a server that demands the client's certificate.
+// serverTLS returns the configuration of a server that demands the client's certificate.
 func (p *pki) serverTLS(t *testing.T, demand bool) *tls.Config {
 	pair, err := tls.LoadX509KeyPair(p.serverCert, p.serverKey)
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func checkClock(server, before, after time.Time) *domain.CheckResult {
 	}
 }
 
-// databaseFault is the server's message, or the network's.
+// databaseFault returns the server's message, or the network's.
 func databaseFault(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Message

@@ -53,7 +53,7 @@ func TestPostgres_clientCertificate(t *testing.T) {
 	}
 }
 
-// clientURL is the whole address for a client with its certificate.
+// clientURL returns the whole address for a client with its certificate.
 func clientURL(p *pki, addr string) string {
 	return "postgres://everloop@" + addr + "/postgres?" + url.Values{
 		"sslmode": {"verify-full"}, "sslrootcert": {p.caFile}, "sslcert": {p.clientCert}, "sslkey": {p.clientKey},

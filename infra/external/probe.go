@@ -12,17 +12,17 @@ import (
 // probeTime bounds one answer of a probed engine.
 const probeTime = 5 * time.Second
 
-// failed is the result of a probe that found a fault, with how to fix it.
+// failed returns the result of a probe that found a fault, with how to fix it.
 func failed(message, hint string) domain.CheckResult {
 	return domain.CheckResult{Status: domain.CheckFail, Message: message, Hint: hint}
 }
 
-// passed is the result of a probe that found none.
+// passed returns the result of a probe that found none.
 func passed(message string) domain.CheckResult {
 	return domain.CheckResult{Status: domain.CheckOK, Message: message}
 }
 
-// Cause is the innermost error: the outer ones repeat addresses, which may hold secrets.
+// Cause returns the innermost error: the outer ones repeat addresses, which may hold secrets.
 func Cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return "no answer in time"

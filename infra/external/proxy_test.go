@@ -51,7 +51,7 @@ func proxyTLS(t *testing.T, p *pki, backend string, grpc, demandCert bool, admit
 	return server.Listener.Addr().String()
 }
 
-// freePort gives a port of this machine that nothing listens on, below those that
+// freePort returns a port of this machine that nothing listens on, below those that
 // outgoing connections take.
 func freePort(t *testing.T) int {
 	t.Helper()

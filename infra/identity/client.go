@@ -32,7 +32,7 @@ const (
 	dependency = "the identity service"
 )
 
-// errUnavailable says that the service cannot be reached.
+// errUnavailable reports that the service cannot be reached.
 var errUnavailable = errors.New("the identity service does not answer")
 
 // Client asks one identity service. It is safe for concurrent use.
@@ -224,7 +224,7 @@ func (c *Client) currentIssuer(ctx context.Context) (string, error) {
 }
 
 // key gives the key of an id with the issuer that the service names. Keys that were read
-// once go on counting while the service is away.
+// once continue counting while the service is away.
 func (c *Client) key(ctx context.Context, id string) (ed25519.PublicKey, string, error) {
 	if key, issuer, done := c.known(id); done {
 		return key, issuer, nil
@@ -268,7 +268,7 @@ func (c *Client) key(ctx context.Context, id string) (ed25519.PublicKey, string,
 	return nil, "", auth.Unauthorized()
 }
 
-// known is what is cached, and fresh enough.
+// known returns what is cached, and fresh enough.
 func (c *Client) known(id string) (ed25519.PublicKey, string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ type Verifier struct {
 	now     func() time.Time
 }
 
-// NewVerifier makes a Verifier; now is its clock, nil: time.Now.
+// NewVerifier returns a new Verifier; now is its clock, nil: time.Now.
 func NewVerifier(service *Client, users Users, now func() time.Time) *Verifier {
 	if now == nil {
 		now = time.Now
@@ -92,7 +92,7 @@ func (v *Verifier) caller(ctx context.Context, p domain.Identity, grant string, 
 	return domain.Caller{User: user, Grant: grant, ExpiresAt: expires}, nil
 }
 
-// tokenClaims are what the service puts into its tokens beside the registered claims.
+// tokenClaims are what the service puts into its tokens next to the registered claims.
 type tokenClaims struct {
 	SessionID     domain.SessionID `json:"sid"`
 	Username      string           `json:"preferred_username"`
@@ -105,7 +105,7 @@ type tokenClaims struct {
 }
 
 // byToken verifies an access token. Its signature is checked here; the service is asked
-// only whether the session goes on, and while it cannot answer the token holds until it
+// only whether the session continues, and while it cannot answer the token holds until it
 // expires.
 func (v *Verifier) byToken(ctx context.Context, raw string) (domain.Caller, error) {
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.EdDSA})

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Name        string // empty: made of the tool's own
 	Description string // empty: the tool's own
-	// Acts says that a call may change something, so that it is carried out at
+	// Acts reports that a call may change something, so that it is carried out at
 	// most once. Tools that only look are tried again.
 	Acts bool
 	// Check refuses an input before the tool sees it; nil: none is.
@@ -123,7 +123,7 @@ func (a adapter) run(ctx context.Context, c *tools.Call) (tools.Result, error) {
 	return tools.Result{Output: text, IsError: strings.HasPrefix(text, "error from evaluator")}, nil
 }
 
-// words says why a call failed. Refusals of the guard come as domain errors
+// words returns why a call failed. Refusals of the guard come as domain errors
 // inside those of the HTTP client; other words may hold addresses.
 func (a adapter) words(ctx context.Context, err error) string {
 	if known, ok := errors.AsType[*domain.Error](err); ok && known.Kind != domain.Internal {

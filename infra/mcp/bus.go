@@ -131,7 +131,7 @@ func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 	return conn.FlushWithContext(ctx)
 }
 
-// forget acts on a notice at once, and waits for the ends of connections beside
+// forget acts on a notice at once, and waits for the ends of connections next to
 // the subscription.
 func (m *Manager) forget(n notice) {
 	switch {

@@ -29,7 +29,7 @@ const (
 
 var errCallTime = errors.New("the call's time is over")
 
-// timeLimit is the time that one call of the server may take.
+// timeLimit returns the time that one call of the server may take.
 func timeLimit(server domain.MCPServer) time.Duration {
 	if server.TimeoutS <= 0 {
 		return toolserver.DefaultTimeout * time.Second
@@ -217,7 +217,7 @@ func failure(format string, args ...any) tools.Result {
 	return tools.Result{Output: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// reach gives the live connection, and makes it when there is none.
+// reach returns the live connection, and makes it when there is none.
 func (l *link) reach(ctx context.Context) (*connection, error) {
 	for tries := 0; ; tries++ {
 		l.mu.Lock()

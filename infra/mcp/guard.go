@@ -31,7 +31,7 @@ type Guard struct {
 // errNotPublic stands for a refusal: its own words would name the server's host.
 var errNotPublic = errors.New("servers of users may not be on this network or port")
 
-// NewGuard makes a Guard whose untrusted servers may be where the checks allow.
+// NewGuard returns a new Guard whose untrusted servers may be where the checks allow.
 func NewGuard(checks *netguard.Guard) *Guard {
 	open := &net.Dialer{Timeout: dialTime, KeepAlive: keepAlive}
 

@@ -231,7 +231,7 @@ const hello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCha
 const oneTool = `{"tools":[{"name":"act","inputSchema":{"type":"object"}},{"name":"look","inputSchema":{"type":"object"},` +
 	`"annotations":{"readOnlyHint":true}}]}`
 
-// polite is a fake that answers as it should, but for what change says; nil of
+// polite returns a fake that answers as it should, but for what change says; nil of
 // change leaves a method to it, and silence leaves it unanswered.
 func polite(change func(method string, id, params json.RawMessage) []byte) program {
 	return fake(func(method string, id, params json.RawMessage) []byte {

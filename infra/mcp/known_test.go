@@ -11,7 +11,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// names gives the names of tools.
+// names returns the names of tools.
 func names(list []tools.Tool) []string {
 	var out []string
 	for _, tool := range list {

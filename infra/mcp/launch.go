@@ -60,7 +60,7 @@ func (s *said) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last gives the last words, on one line.
+// last returns the last words, on one line.
 func (s *said) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,7 +76,7 @@ type link struct {
 	legacy atomic.Bool // the server does not answer server/discover
 }
 
-// start begins to connect unless that is done, under way or not due; l.mu is held.
+// start starts to connect unless that is done, under way or not due; l.mu is held.
 func (l *link) start() {
 	if l.refused != "" || l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
 		return
@@ -258,7 +258,7 @@ func (l *link) lost(conn *connection, why error) {
 }
 
 // rest ends the connection of a link that is not used, or of one that is done
-// with for good.
+// with permanently.
 func (l *link) rest(state linkState) {
 	l.mu.Lock()
 	if state == linkIdle && (l.state != linkUp || l.calls > 0) {
@@ -283,7 +283,7 @@ func (l *link) rest(state linkState) {
 	}
 }
 
-// changed is called when the server says that its list of tools is another. While the
+// changed is called when the server reports that its list of tools is another. While the
 // link connects, that is noted for when it is up.
 func (l *link) changed() {
 	l.mu.Lock()

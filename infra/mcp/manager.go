@@ -78,7 +78,7 @@ type linkKey struct {
 	server  string
 }
 
-// known is what was read of a session's servers lately, or is being read. Forgetting
+// known is what was read of a session's servers recently, or is being read. Forgetting
 // removes it from its map: servers of one that was removed are not connected.
 type known struct {
 	servers []toolserver.Record
@@ -97,7 +97,7 @@ const (
 	maxReads = 10
 )
 
-// NewManager makes a Manager; Close ends it.
+// NewManager returns a new Manager; Close ends it.
 func NewManager(c Config) *Manager {
 	c.Idle = cmp.Or(c.Idle, 5*time.Minute)
 
@@ -202,7 +202,7 @@ func (m *Manager) ForgetUser(userID string) {
 	})
 }
 
-// servers gives the servers that count for a session, and where they are kept until they
+// servers returns the servers that count for a session, and where they are kept until they
 // are forgotten.
 func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list []toolserver.Record, k *known, err error) {
 	now := time.Now()

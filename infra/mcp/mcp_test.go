@@ -22,7 +22,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// everything is a server with a tool of each kind.
+// everything returns a server with a tool of each kind.
 func everything() *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ServerOptions{PageSize: 2})
 

@@ -9,7 +9,7 @@ import (
 // maxToolName is what model servers take as the name of a function.
 const maxToolName = 64
 
-// toolName is how the model calls a tool of a server: mcp__{server}__{tool}
+// toolName returns how the model calls a tool of a server: mcp__{server}__{tool}
 // (docs/mcp.md). A name that had to be changed to fit, and one that
 // could be read as another server's, ends with a digest of the original, so that
 // two tools never share one and each keeps its own.

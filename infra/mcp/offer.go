@@ -19,7 +19,7 @@ func (l *link) makeOffer() []tools.Tool {
 	})
 }
 
-// offers says whether a server's settings let a tool of it be offered.
+// offers reports whether a server's settings let a tool of it be offered.
 func offers(server domain.MCPServer, tool string) bool {
 	if len(server.Tools) > 0 {
 		return slices.Contains(server.Tools, tool)

@@ -43,7 +43,7 @@ func (m *Manager) pinned(
 	return accepted, strings.Join(names, ", "), nil
 }
 
-// withheldNote says which tools wait for acceptance; empty: none.
+// withheldNote returns which tools wait for acceptance; empty: none.
 func withheldNote(names string) string {
 	if names == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// shifting is a server whose tool read has the current description.
+// shifting returns a server whose tool read has the current description.
 func shifting(description *atomic.Value) program {
 	return func(ctx context.Context, in io.Reader, out, errs io.Writer) error {
 		server := sdk.NewServer(&sdk.Implementation{Name: "shifting", Version: "1"}, nil)

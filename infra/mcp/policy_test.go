@@ -43,7 +43,7 @@ func (p *policies) SessionPolicy(context.Context, domain.SessionID) (domain.Netw
 	return domain.NetworkPolicy{}, errors.New("the database is unavailable")
 }
 
-// hangingServer is a server with one tool, whose calls wait until their client leaves.
+// hangingServer returns a server with one tool, whose calls wait until their client leaves.
 func hangingServer(entered chan<- struct{}) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "hanging", Version: "1"}, nil)
 	server.AddTool(&sdk.Tool{Name: "hang", InputSchema: map[string]any{"type": "object"}},

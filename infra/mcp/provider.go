@@ -80,7 +80,7 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 
 var errChanging = errors.New("tool servers change faster than they are read")
 
-// linksOf gives a session's links, made of servers that are still those of the session.
+// linksOf returns a session's links, made of servers that are still those of the session.
 func (m *Manager) linksOf(
 	ctx context.Context, session domain.Session, configured []domain.MCPServer,
 ) (links, fresh []*link, err error) {

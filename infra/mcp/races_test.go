@@ -133,7 +133,7 @@ func pause() {
 	time.Sleep(2 * relistPause) //nolint:forbidigo // in a synctest bubble
 }
 
-// linkOf gives the session's link with a server.
+// linkOf returns the session's link with a server.
 func (w *env) linkOf(server string) *link {
 	w.manager.mu.Lock()
 	defer w.manager.mu.Unlock()
@@ -213,7 +213,7 @@ func TestLink_oneReadingAtATime(t *testing.T) {
 	})
 }
 
-// A connection that rested while its list was to be read again hears of later changes.
+// A connection that rested while its list was to be read again is notified of later changes.
 func TestLink_changeAfterRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // is less; the rest goes to a file.
 const maxResultText = 8 << 20
 
-// resultOf puts a server's answer in words, beside its images. What is neither is named:
+// resultOf puts a server's answer in words, next to its images. What is neither is named:
 // the model cannot look at it.
 func resultOf(answer *sdk.CallToolResult) tools.Result {
 	var (
@@ -67,7 +67,7 @@ func resultOf(answer *sdk.CallToolResult) tools.Result {
 	return tools.Result{Output: b.String(), IsError: answer.IsError, Images: images}
 }
 
-// words gives one piece of content as text, and whether it was text.
+// words returns one piece of content as text, and whether it was text.
 func words(content sdk.Content) (text string, isText bool) {
 	switch c := content.(type) {
 	case *sdk.TextContent:

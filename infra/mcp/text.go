@@ -50,7 +50,7 @@ func cleanText(s string, limit int) string {
 	return s
 }
 
-// hidden says whether a character shows nothing or changes the direction of what
+// hidden reports whether a character shows nothing or changes the direction of what
 // follows.
 func hidden(r rune) bool {
 	return r >= 0x200B && r <= 0x200F || r >= 0x202A && r <= 0x202E || r >= 0x2060 && r <= 0x2069 ||

@@ -147,7 +147,7 @@ func (a *answer) say(to *strings.Builder, kind domain.DeltaKind, text string) er
 	return nil
 }
 
-// end judges the answer once the stream is over: by [DONE], by its end, or by
+// end judges the answer once the stream has ended: by [DONE], by its end, or by
 // a read error.
 func (a *answer) end(c *Client, cause error) error {
 	if errors.Is(cause, errLineTooLong) {
@@ -214,7 +214,7 @@ func finishReason(word string, calls bool) string {
 	return "stop"
 }
 
-// result is the reply as far as it came.
+// result returns the reply as far as it came.
 func (a *answer) result() domain.Reply {
 	a.reply.Usage = a.used.domain()
 	a.reply.Text = a.text.String()

@@ -53,7 +53,7 @@ func newCallIDs(messages []domain.PromptMessage) *callIDs {
 	return c
 }
 
-// of is the id by which the server knows the call with an id of Everloop's.
+// of returns the id by which the server knows the call with an id of Everloop's.
 func (c *callIDs) of(own string) string {
 	if id, known := c.sent[own]; known {
 		return id
@@ -108,7 +108,7 @@ const (
 	letters = lowers + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// alphanumeric is an id that all known servers take: Mistral wants nine letters
+// alphanumeric returns an id that all known servers take: Mistral wants nine letters
 // and digits.
 func alphanumeric(draw *rand.Rand) string {
 	return drawn(9, digits+letters, draw)
@@ -146,7 +146,7 @@ func imitate(sample string, draw *rand.Rand) string {
 	return out.String()
 }
 
-// alphabet is the smallest usual one that the text is written in.
+// alphabet returns the smallest usual one that the text is written in.
 func alphabet(text string) string {
 	only := func(set string) bool { return strings.Trim(text, set) == "" }
 	switch {

@@ -37,7 +37,7 @@ func receive(t *testing.T, r *http.Request) (got sent) {
 	return got
 }
 
-// idsSent gives the ids by which a request names the calls of some answers, each
+// idsSent returns the ids by which a request names the calls of some answers, each
 // a list of the ids that the server gave.
 func idsSent(t *testing.T, answers ...[]string) (ids []string) {
 	t.Helper()
@@ -138,7 +138,7 @@ func TestClient_Stream_sendsTheServersCallIDs(t *testing.T) {
 	}
 }
 
-// thoughtful is a prompt with reasoning in both fields.
+// thoughtful returns a prompt with reasoning in both fields.
 func thoughtful() domain.Prompt {
 	p := ask()
 	p.Messages = append(p.Messages,

@@ -29,7 +29,7 @@ const (
 	DefaultListTTL       = 5 * time.Second
 )
 
-// Bounds of one answer. Beyond them the call fails for good: a model that runs
+// Bounds of one answer. Beyond them the call fails permanently: a model that runs
 // away once is likely to do it again.
 const (
 	maxTextBytes = 8 << 20 // text, thinking and tool arguments, each
@@ -81,7 +81,7 @@ type Client struct {
 	limits limits
 }
 
-// New makes a client; it does not connect.
+// New returns a new client; it does not connect.
 func New(cfg Config) *Client {
 	if cfg.ContextWindow <= 0 {
 		cfg.ContextWindow = DefaultContextWindow

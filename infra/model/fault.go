@@ -178,12 +178,12 @@ func overflows(words string) bool {
 		overflowPrompt.MatchString(words) && overflowTokens.MatchString(words)
 }
 
-// words is all that the server wrote of the error, in lower case.
+// words returns all that the server wrote of the error, in lower case.
 func (e serverError) words() string {
 	return strings.ToLower(e.code + " " + e.param + " " + e.message + " " + e.cause)
 }
 
-// detail returns what a server wrote beside its message.
+// detail returns what a server wrote next to its message.
 func (e serverError) detail() string { return strings.TrimSpace(e.param + " " + e.cause) }
 
 // readError finds the message and code in the error shapes of the known
@@ -224,7 +224,7 @@ func readError(body []byte) serverError {
 	return e
 }
 
-// detail is the text of a validation error. Its items repeat the request that they are about,
+// detail returns the text of a validation error. Its items repeat the request that they are about,
 // which is left out.
 func detail(of gjson.Result) string {
 	if !of.IsArray() {

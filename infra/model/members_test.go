@@ -13,7 +13,7 @@ import (
 	"everloop/domain"
 )
 
-// What a server sends beside the interface comes back to it in the same place.
+// What a server sends next to the interface comes back to it in the same place.
 func TestStream_membersOfTheServerComeBack(t *testing.T) {
 	given := `{"role":"assistant","content":"Look.","reasoning_details":[{"type":"reasoning.encrypted","data":"x<y","index":0}],` +
 		`"vendor_state":{"a":[1.50,"\u0000"]},"annotations":[],"audio":null,"tool_calls":[` +

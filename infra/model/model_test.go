@@ -48,7 +48,7 @@ func events(lines ...string) http.HandlerFunc {
 	}
 }
 
-// delta is a data line with one choice's delta.
+// delta returns a data line with one choice's delta.
 func delta(body string) string {
 	return `data: {"id":"x","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":` +
 		body + `,"finish_reason":null}]}`
@@ -382,7 +382,7 @@ func TestSilentStreamIsAFault(t *testing.T) {
 	})
 }
 
-// scriptedBody is a body that a test writes to; it ends with the request.
+// scriptedBody returns a body that a test writes to; it ends with the request.
 func scriptedBody(write func(*io.PipeWriter)) roundTripper {
 	return func(r *http.Request) (*http.Response, error) {
 		in, out := io.Pipe()

@@ -151,7 +151,7 @@ func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, e
 	return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "model %q is not known to the model server", name)
 }
 
-// first is the first model that writes text: a list may begin with a model for
+// first returns the first model that writes text: a list may start with a model for
 // speech recognition.
 func (c *Client) first(ctx context.Context, seen listing) (domain.Model, error) {
 	for _, e := range seen.entries {
@@ -167,7 +167,7 @@ func (c *Client) first(ctx context.Context, seen listing) (domain.Model, error) 
 	return domain.Model{}, domain.Newf(domain.Unavailable, domain.CodeServiceDown, "the model server has no model")
 }
 
-// named is the entry that a request for the name reaches.
+// named returns the entry that a request for the name reaches.
 func (l listing) named(name string) (entry, bool) {
 	for _, e := range l.entries {
 		if e.answersTo(name) {
@@ -212,7 +212,7 @@ func (c *Client) model(ctx context.Context, e entry, id string) domain.Model {
 	return m
 }
 
-// price is what the configuration says of a model, else its own entry. An entry with
+// price returns what the configuration says of a model, else its own entry. An entry with
 // impossible prices has none.
 func (c *Client) price(e entry, id string) *domain.Price {
 	for _, name := range []string{id, e.ID} {
@@ -228,7 +228,7 @@ func (c *Client) price(e entry, id string) *domain.Price {
 	return e.Price
 }
 
-// known gives the cached list at once, and refreshes one that is too old in the
+// known returns the cached list at once, and refreshes one that is too old in the
 // background. Without a list it waits for the first.
 func (c *Client) known(ctx context.Context) (listing, error) {
 	c.mu.Lock()
@@ -266,7 +266,7 @@ func (c *Client) askedSince(ctx context.Context, t time.Time) (listing, error) {
 	}
 }
 
-// entries gives the cached list, fetched again when it is older than the configured time.
+// entries returns the cached list, fetched again when it is older than the configured time.
 func (c *Client) entries(ctx context.Context) (listing, error) {
 	c.mu.Lock()
 	seen := c.list

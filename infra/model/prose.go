@@ -76,7 +76,7 @@ func (p *prose) proves(before string) bool {
 	return hasLetter(before) && (p.grown >= 2 || p.raw.Len() >= sureBytes && p.grown > 0)
 }
 
-// last is the text so far, if the server sends that.
+// last returns the text so far, if the server sends that.
 func (p *prose) last() string {
 	if n := len(p.held); n > 0 {
 		return p.held[n-1]

@@ -12,7 +12,7 @@ import (
 	"everloop/infra/model"
 )
 
-// everything is a prompt that uses each part of a request that a server may refuse.
+// everything returns a prompt that uses each part of a request that a server may refuse.
 func everything() domain.Prompt {
 	p := thoughtful()
 	p.Schema = json.RawMessage(`{"type":"object"}`)

@@ -11,7 +11,7 @@ import (
 	"everloop/domain"
 )
 
-// message is a data line with the whole message of the first choice.
+// message returns a data line with the whole message of the first choice.
 func message(body, finish string) string {
 	return `data: {"model":"m-1","choices":[{"index":0,"message":` + body + `,"finish_reason":"` + finish + `"}]}`
 }

@@ -141,7 +141,7 @@ func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
 	return bytes.TrimRight(body.Bytes(), "\n"), nil
 }
 
-// content is a plain string where every part is text, which each server and
+// content returns a plain string where every part is text, which each server and
 // each role accepts, and a list of parts otherwise.
 func content(parts []domain.ContentPart) any {
 	texts := make([]string, 0, len(parts))
@@ -195,7 +195,7 @@ func toolCalls(calls []domain.PromptCall, ids *callIDs, members bool) []toolCall
 	return out
 }
 
-// sendable is the text of earlier arguments as a JSON object. Servers parse the
+// sendable returns the text of earlier arguments as a JSON object. Servers parse the
 // arguments of the history to fill their template: text that the model once
 // wrote wrongly would make them refuse every later call of the session.
 func sendable(arguments string) string {

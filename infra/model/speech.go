@@ -43,10 +43,10 @@ func NewSpeech(cfg SpeechConfig) *Speech {
 	return &Speech{cfg: cfg, open: semaphore.NewWeighted(int64(cfg.MaxConcurrent))}
 }
 
-// MaxBytes is the size of the largest recording that is sent.
+// MaxBytes returns the size of the largest recording that is sent.
 func (s *Speech) MaxBytes() int { return s.cfg.MaxBytes }
 
-// Model is the name of the speech model.
+// Model returns the name of the speech model.
 func (s *Speech) Model() string { return s.cfg.Model }
 
 // Transcribe returns what is said in a recording. A failure of the server is a

@@ -160,7 +160,7 @@ func hasPictures(p domain.Prompt) bool {
 	})
 }
 
-// patience is the limit that a silent stream ran into.
+// patience returns the limit that a silent stream ran into.
 func (c *Client) patience(a *answer) time.Duration {
 	if a.started {
 		return c.cfg.IdleTimeout
@@ -314,7 +314,7 @@ func (c *Client) readWhole(body io.Reader, a *answer) error {
 	return a.end(c, io.EOF)
 }
 
-// networkText is the cause of a failed request without its address, which may
+// networkText returns the cause of a failed request without its address, which may
 // hold credentials.
 func networkText(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {

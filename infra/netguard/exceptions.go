@@ -96,12 +96,12 @@ func unbracketed(s string) string {
 	return s
 }
 
-// isName says whether s looks like a host name in lower-case ASCII.
+// isName reports whether s looks like a host name in lower-case ASCII.
 func isName(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
-// exactly says that this very port was named, for this path.
+// exactly reports that this very port was named, for this path.
 func (e *exceptions) exactly(host string, addr netip.Addr, port uint16, wanted string) bool {
 	below := slices.Concat(e.places[netip.AddrPortFrom(addr, port)], e.named[hostPort(host, port)])
 
@@ -111,7 +111,7 @@ func (e *exceptions) exactly(host string, addr netip.Addr, port uint16, wanted s
 	})
 }
 
-// admit says that the host or its address was named, for all ports.
+// admit reports that the host or its address was named, for all ports.
 func (e *exceptions) admit(host string, addr netip.Addr) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if e.hosts[host] {
@@ -137,7 +137,7 @@ func hostPort(host string, port uint16) string {
 	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), strconv.Itoa(int(port)))
 }
 
-// parsePorts gives the ports of listening addresses.
+// parsePorts returns the ports of listening addresses.
 func parsePorts(addresses []string) (map[uint16]bool, error) {
 	ports := map[uint16]bool{}
 

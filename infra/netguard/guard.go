@@ -30,7 +30,7 @@ type Guard struct {
 	own        map[uint16]bool
 }
 
-// New makes a Guard. allow lists what may be reached although it is not public:
+// New returns a new Guard. allow lists what may be reached although it is not public:
 // "host", "host:port", "host:port/path/", "*.domain", a network as 10.1.0.0/16; an
 // address may stand for a host. A name admits whatever address it has, a path what
 // lies below it. own lists where this service itself listens, as host:port: these
@@ -109,7 +109,7 @@ func notPublic(addr netip.Addr) string {
 	return ""
 }
 
-// Control gives the Control function of a net.Dialer that connects to host for a
+// Control returns the Control function of a net.Dialer that connects to host for a
 // request of path; an empty path is below no allowed one. It runs for every address
 // that is tried, between resolution and connection, so that a name whose address
 // changes gains nothing.
@@ -248,7 +248,7 @@ func checkPort(host string, port uint16) error {
 	return refusef("port %d of %s is not one for web pages", port, host)
 }
 
-// ofThisMachine says whether the address is one of this machine's own, public
+// ofThisMachine reports whether the address is one of this machine's own, public
 // ones included.
 func ofThisMachine(addr netip.Addr) bool {
 	if addr.IsLoopback() || addr.IsUnspecified() {

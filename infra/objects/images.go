@@ -63,7 +63,7 @@ func (s *Store) KeepAudio(ctx context.Context, sessionID domain.SessionID, addre
 	return s.keepAttachment(ctx, sessionID, format.MIME, data)
 }
 
-// Recording gives a kept recording.
+// Recording returns a kept recording.
 func (s *Store) Recording(ctx context.Context, key string) (speech.Recording, error) {
 	data, mime, err := s.get(ctx, key)
 	if err != nil {
@@ -160,12 +160,12 @@ func badAudio(why string) error {
 	return err
 }
 
-// imagePrefix is where pictures and recordings of a session's messages are.
+// imagePrefix returns where pictures and recordings of a session's messages are.
 func imagePrefix(sessionID domain.SessionID) string {
 	return "images/" + string(sessionID) + "/"
 }
 
-// DataURL gives a kept picture as a data URL.
+// DataURL returns a kept picture as a data URL.
 func (s *Store) DataURL(ctx context.Context, key string) (string, error) {
 	data, mime, err := s.get(ctx, key)
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Store) put(ctx context.Context, key, contentType string, data []byte) e
 	return nil
 }
 
-// Get gives what is kept under a key.
+// Get returns what is kept under a key.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, _, err := s.get(ctx, key)
 	return data, err
@@ -140,7 +140,7 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// GetRange gives length bytes of what is kept under a key, from offset on; fewer
+// GetRange returns length bytes of what is kept under a key, from offset on; fewer
 // where it ends before.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	options := minio.GetObjectOptions{}

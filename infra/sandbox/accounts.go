@@ -168,7 +168,7 @@ func measure(p *Process, children map[int][]int) account {
 	return x
 }
 
-// proportional is the memory of a command with each shared page counted once. It
+// proportional returns the memory of a command with each shared page counted once. It
 // takes a walk over all pages, so it is asked for only near a limit. A process that is
 // ending has no memory any more; where the kernel has no such list, or does not show
 // it, all that the process has counts.

@@ -21,7 +21,7 @@ import (
 	"everloop/infra/sandbox/cgroup"
 )
 
-// hold is a program that takes so many MiB of memory, says so, and stays.
+// hold returns a program that takes so many MiB of memory, says so, and stays.
 func hold(mib int) string {
 	return fmt.Sprintf(`perl -e '$n = %d << 20; $x = "x"; $x x= $n; $| = 1; print "HELD\n"; sleep 1000'`, mib)
 }
@@ -192,7 +192,7 @@ func TestTotals_processes(t *testing.T) {
 	})
 }
 
-// Commands share the processors as one beside the service (security review, L7).
+// Commands share the processors as one next to the service (security review, L7).
 func TestCgroups_processorShare(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{CPUWeight: 50})

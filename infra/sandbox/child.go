@@ -20,7 +20,7 @@ import (
 // in the kernel (a dead network file system) take longer than milliseconds.
 const killTime = 10 * time.Second
 
-// mayDropGroups says whether commands lose the service's supplementary groups.
+// mayDropGroups reports whether commands lose the service's supplementary groups.
 // Without privileges the kernel does not allow it: a process that maps a group without
 // them must give up setgroups, because a group may also take rights away.
 func mayDropGroups(dedicated bool) bool { return dedicated || os.Geteuid() == 0 }

@@ -33,7 +33,7 @@ func (p *program) giveWay(held cgroup.Holds) {
 
 // limits sets the resource limits. There is no limit on processor time: a
 // build may take long, and the wall clock bounds it. Without a control group for
-// memory there is a coarse limit for each process, beside the measured one for all.
+// memory there is a coarse limit for each process, next to the measured one for all.
 // Without sh.processes only the control group bounds them.
 func (p *program) limits(sh shape, held cgroup.Holds) {
 	set := func(label string, resource int, value uint64) {
@@ -63,7 +63,7 @@ func (p *program) limits(sh shape, held cgroup.Holds) {
 // unknown one fails harmlessly.
 const lastCapability = 63
 
-// dropCapabilities gives up all capabilities for good, also those that a
+// dropCapabilities gives up all capabilities permanently, also those that a
 // program with a set-user-id bit or file capabilities would give.
 func (p *program) dropCapabilities() {
 	p.dropBounding()

@@ -216,7 +216,7 @@ func locked(dir string) (bool, error) {
 	return false, err
 }
 
-// program is where this program's own file is kept for containers.
+// program returns where this program's own file is kept for containers.
 func (c *containers) program() string { return filepath.Join(c.lease.Name(), "program") }
 
 // keepProgram keeps the file where the engine finds it: an upgrade may replace it
@@ -325,7 +325,7 @@ func (c *containers) forget(one *child) {
 // Directories of an instance: what only its process 1 uses, and files of /etc.
 const controlDir, etcDir = "control", "etc"
 
-// furnish makes the files that a container shows beside its image and its workspace,
+// furnish makes the files that a container shows next to its image and its workspace,
 // and listens for its process 1.
 func (c *containers) furnish(dir string, sh shape, gid int) (*net.UnixListener, error) {
 	for _, made := range []string{dir, filepath.Join(dir, controlDir), filepath.Join(dir, etcDir)} {
@@ -360,7 +360,7 @@ func (c *containers) furnish(dir string, sh shape, gid int) (*net.UnixListener, 
 	return listener, os.Chmod(filepath.Join(dir, controlDir, forkserver.GuestSocket), 0o666)
 }
 
-// container is what the engine is asked for.
+// container returns what the engine is asked for.
 func (c *containers) container(sh shape, dir string, gid int) engine.Container {
 	tmp := fmt.Sprintf("rw,exec,nosuid,nodev,mode=1777,uid=%d,gid=%d,size=%d,nr_inodes=65536", sh.uid, gid, sh.tmp)
 	box := engine.Container{
@@ -473,7 +473,7 @@ func credentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	return peer, errors.Join(err, failed)
 }
 
-// containerProgram is what process 1 of a container does before it takes a command.
+// containerProgram returns what process 1 of a container does before it takes a command.
 // Files, users, namespaces, memory and processes are the engine's part.
 func containerProgram(sh shape) *program {
 	p := &program{}

@@ -64,7 +64,7 @@ var testImage = sync.OnceValues(func() (Containers, error) {
 	return found, err
 })
 
-// inContainers is a configuration for containers, where an engine is there.
+// inContainers returns a configuration for containers, where an engine is there.
 func inContainers(t *testing.T) Config {
 	t.Helper()
 	testcontainers.SkipIfProviderIsNotHealthy(t)

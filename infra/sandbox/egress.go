@@ -13,7 +13,7 @@ import (
 	"everloop/infra/sandbox/forkserver"
 )
 
-// Where a command finds the proxy, in a network of its own.
+// Where a command finds the proxy, in its own network.
 const (
 	// ProxyURL is for programs that read no variables.
 	ProxyURL = "http://127.0.0.1:3128"
@@ -40,7 +40,7 @@ func proxyVariables() map[string]string {
 	}
 }
 
-// Networked says whether commands can have a proxy: only in a network of their own.
+// Networked reports whether commands can have a proxy: only in a network of their own.
 func (s *Sandbox) Networked() bool { return s.level == Namespaced }
 
 // proxy listens in the sandbox's network and passes the socket to the service, which
@@ -138,7 +138,7 @@ func (c *child) receiveListener() (report forkserver.Report, listener net.Listen
 	return report, listener, err
 }
 
-// receivedFile gives the descriptor that came with a message, nil for none.
+// receivedFile returns the descriptor that came with a message, nil for none.
 func receivedFile(oob []byte) (*os.File, error) {
 	if len(oob) == 0 {
 		return nil, nil

@@ -380,7 +380,7 @@ func TestDaemonsDieWithTheCommand(t *testing.T) {
 
 					if _, err := os.Stat(x.dir + "/beat"); err == nil || spec.Limits.Wall > time.Minute {
 						break
-					} // the daemons had no time to begin
+					} // the daemons had no time to start
 				}
 
 				size := func() int64 {

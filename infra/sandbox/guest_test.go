@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// attack gives a command that runs this binary as the hostile program.
+// attack returns a command that runs this binary as the hostile program.
 func (x session) attack(t testing.TB, args ...string) Spec {
 	t.Helper()
 

@@ -97,7 +97,7 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 // level 0. The child stays in the host's namespaces; it reaps what the command
 // leaves behind, so that nothing gets lost from its tree.
 //
-// dedicated says that the command gets a user of its own.
+// dedicated reports that the command gets its own user.
 func landlockProgram(sh shape, dedicated, confined bool, held cgroup.Holds) *program {
 	p := &program{}
 

@@ -45,10 +45,10 @@ func (sh shape) groupLimits() cgroup.Limits {
 	return cgroup.Limits{Memory: sh.memory, Processes: sh.processes, CPU: sh.cpu}
 }
 
-// private says that the command has no workspace.
+// private reports that the command has no workspace.
 func (sh shape) private() bool { return sh.workspace == "" }
 
-// home is the home and working directory of a namespaced sandbox.
+// home returns the home and working directory of a namespaced sandbox.
 func (sh shape) home() string {
 	if sh.private() {
 		return guestHome
@@ -74,7 +74,7 @@ func shapeOf(s Spec, dedicated bool) shape {
 
 // etcEntries are the parts of the host's /etc that programs need and that hold
 // no secret; glob patterns. Directories are not shown as a whole, because an
-// operator may put keys and passwords beside what is needed; those of etcDirs
+// operator may put keys and passwords next to what is needed; those of etcDirs
 // hold links and public data only.
 var etcEntries = []string{
 	"bash.bashrc", "debian_version", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "locale.alias", "localtime",
@@ -150,7 +150,7 @@ func scanHost(extra []string) (hostView, error) {
 	return v, v.scanExtra(extra)
 }
 
-// scanProc finds what is to be masked.
+// scanProc finds what must be masked.
 func (v *hostView) scanProc() {
 	v.maskedFiles, v.maskedDirs = existingIn("/proc", maskedFiles), existingIn("/proc", maskedDirs)
 }
@@ -241,7 +241,7 @@ func existingIn(dir string, names []string) []string {
 // in new user and process namespaces, with all capabilities there, still as
 // the service's user on the host.
 //
-// dedicated says that the command gets a user of its own; held, what control
+// dedicated reports that the command gets its own user; held, what control
 // groups bound.
 func namespaceProgram(view hostView, sh shape, dedicated bool, held cgroup.Holds) *program {
 	p := &program{clone: unix.CLONE_NEWUSER | unix.CLONE_NEWPID, flags: forkserver.OwnPIDNamespace}
@@ -321,7 +321,7 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held cgroup.Holds
 const socketBuffer = 512 << 10
 
 // limitSockets lowers what the kernel lets connections and shared memory segments
-// of the new namespaces hold: both exist beside the memory of processes. A kernel
+// of the new namespaces hold: both exist next to the memory of processes. A kernel
 // without one of these settings has its own default.
 func (p *program) limitSockets(sh shape) {
 	for _, s := range []struct{ path, value string }{

@@ -9,7 +9,7 @@ import (
 )
 
 // pool keeps prepared sandboxes, at most one of a shape, for sessions that
-// lately ran a command.
+// recently ran a command.
 type pool struct {
 	make func(shape) (*instance, error)
 	max  int
@@ -45,7 +45,7 @@ func newPool(make_ func(shape) (*instance, error), limit int, idle time.Duration
 	}
 }
 
-// take gives the ready sandbox of a shape, or nil. One that is just being made
+// take returns the ready sandbox of a shape, or nil. One that is just being made
 // is waited for, one that still waits for its turn is not.
 func (p *pool) take(sh shape) *instance {
 	p.mu.Lock()
@@ -128,7 +128,7 @@ func (p *pool) build(sl *slot) {
 	}
 }
 
-// holds says whether the slot was not taken or discarded; p.mu is held.
+// holds reports whether the slot was not taken or discarded; p.mu is held.
 func (p *pool) holds(sl *slot) bool {
 	e := p.warm[sl.shape]
 	return e != nil && e.Value == sl

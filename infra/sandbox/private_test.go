@@ -71,7 +71,7 @@ func TestSandbox_Start_privateCommandsShareNoUser(t *testing.T) {
 	}
 }
 
-// userOf gives the host user that process 1 of a command runs as.
+// userOf returns the host user that process 1 of a command runs as.
 func userOf(t *testing.T, p *Process) (uid int) {
 	t.Helper()
 

@@ -172,7 +172,7 @@ func (s *Sandbox) check(spec *Spec) error {
 	return nil
 }
 
-// usable says whether a ready sandbox still shows the workspace that the path
+// usable reports whether a ready sandbox still shows the workspace that the path
 // names: it may have been removed and made again since.
 func (s *Sandbox) usable(in *instance) bool {
 	now, err := identify(in.shape.workspace)
@@ -236,10 +236,10 @@ func (s *Sandbox) launch(ctx context.Context, in *instance, spec Spec, began tim
 	return p, nil
 }
 
-// PID is the host's id of the sandbox's process 1.
+// PID returns the host's id of the sandbox's process 1.
 func (p *Process) PID() int { return p.in.pid }
 
-// Stdin is the write end of the command's standard input when the Spec had no
+// Stdin returns the write end of the command's standard input when the Spec had no
 // reader for it and asked for a pipe, else nil.
 func (p *Process) Stdin() io.WriteCloser {
 	if p.streams.stdin == nil {
@@ -295,7 +295,7 @@ func (p *Process) await() {
 		p.wall.Stop()
 	}
 
-	if p.scan != nil && p.scan.Stop() { // else the look that is under way sees that it is over
+	if p.scan != nil && p.scan.Stop() { // else the look that is under way sees that it has ended
 		p.watcher.close()
 	}
 

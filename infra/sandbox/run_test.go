@@ -428,8 +428,8 @@ func TestPartRefused(t *testing.T) {
 	fmt.Println("fallback: level", s.Level())
 }
 
-// asUser gives this test binary as a command: as another user, or with user "0"
-// as root of a user namespace of its own.
+// asUser returns this test binary as a command: as another user, or with user "0"
+// as root of its own user namespace.
 func asUser(t *testing.T, run, user string, env ...string) *exec.Cmd {
 	t.Helper()
 

@@ -67,7 +67,7 @@ type Config struct {
 	noGroups bool // for tests: as on a host where no control group may be made
 }
 
-// groups are the control groups that commands need.
+// groups returns the control groups that commands need.
 func (c Config) groups() cgroup.Config {
 	return cgroup.Config{
 		Total:     cgroup.Totals{Memory: c.TotalMemory, Processes: c.TotalProcesses},
@@ -173,7 +173,7 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	return s, nil
 }
 
-// view is what commands see of the host, whose parts of it hold no secret of the service.
+// view returns what commands see of the host, whose parts of it hold no secret of the service.
 func (c Config) view() (hostView, error) {
 	view, err := hostView{}, error(nil)
 	if c.Containers == nil {
@@ -212,14 +212,14 @@ func scratchDir() (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// Level is how commands are confined.
+// Level returns how commands are confined.
 func (s *Sandbox) Level() Level { return s.level }
 
-// DedicatedUsers says whether Spec.UID is used, so that workspaces must belong
+// DedicatedUsers reports whether Spec.UID is used, so that workspaces must belong
 // to it.
 func (s *Sandbox) DedicatedUsers() bool { return s.dedicated }
 
-// ProbeUID is a host user that belongs to no session, for commands that try
+// ProbeUID returns a host user that belongs to no session, for commands that try
 // something out.
 func (s *Sandbox) ProbeUID() int { return s.config.UserBase }
 
@@ -237,11 +237,11 @@ func (s *Sandbox) Describe() string {
 	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.Describe())
 }
 
-// Measured says that no control group holds the memory or the processes of
+// Measured reports that no control group holds the memory or the processes of
 // commands: the service then measures both and ends what is above its limit.
 func (s *Sandbox) Measured() bool { return s.containers == nil && s.accounts.needed() }
 
-// home is where a command begins, as it sees it: its workspace, or the empty
+// home returns where a command starts, as it sees it: its workspace, or the empty
 // directory that a private one has instead.
 func (s *Sandbox) home(in *instance) string {
 	switch {
@@ -254,7 +254,7 @@ func (s *Sandbox) home(in *instance) string {
 	}
 }
 
-// WorkspacePath is the path under which a command sees its workspace.
+// WorkspacePath returns the path under which a command sees its workspace.
 func (s *Sandbox) WorkspacePath(workspace string) string {
 	if s.level == Namespaced {
 		return guestRoot

@@ -36,7 +36,7 @@ var decided = []struct {
 	{"later call", []uintptr{1000}, unix.ENOSYS},
 }
 
-// Those about sockets of a command with a network namespace of its own.
+// Those about sockets of a command with its own network namespace.
 var decidedSockets = []struct {
 	name                   string
 	family, kind, protocol uintptr

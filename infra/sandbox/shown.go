@@ -75,7 +75,7 @@ func liesIn(path, dir string) (bool, error) {
 	}
 }
 
-// existing is the deepest part of a path that exists, without links.
+// existing returns the deepest part of a path that exists, without links.
 func existing(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

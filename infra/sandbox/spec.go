@@ -111,5 +111,5 @@ type Result struct {
 	MaxRSS   int64         // bytes of the largest process; 0 when killed
 }
 
-// Success says whether the command ended by itself with exit code 0.
+// Success reports whether the command ended by itself with exit code 0.
 func (r Result) Success() bool { return r.Cause == Exited && r.ExitCode == 0 }

@@ -26,7 +26,7 @@ type streams struct {
 	copying sync.WaitGroup
 }
 
-// open makes the pipes and gives the command's ends.
+// open creates the pipes and gives the command's ends.
 func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 	theirs = [3]int{null, null, null}
 

@@ -21,7 +21,7 @@ const (
 	shortShare = 1
 	// longestPause keeps a huge workspace measured now and then all the same.
 	longestPause = 10 * time.Second
-	// scanTime bounds one scan, which the next goes on with.
+	// scanTime bounds one scan, which the next continues with.
 	scanTime = 5 * time.Second
 	// restScan is how often short commands, together, lead to a scan.
 	restScan = 5 * time.Second
@@ -91,7 +91,7 @@ func (u *usageBook) forget(workspace string) {
 	delete(u.known, workspace)
 }
 
-// begin notes a running command, end that it is over.
+// begin notes a running command, end that it has ended.
 func (u *usageBook) begin(p *Process) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,7 +111,7 @@ func (u *usageBook) end(p *Process) {
 }
 
 // looked notes what a command's workspace holds now, files included that only the
-// command still has open. short says that the disk is.
+// command still has open. short reports that the disk is.
 func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -128,7 +128,7 @@ func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
 	g.added = used.Minus(g.mark)
 }
 
-// most gives the command that has added most to a file system that is short of
+// most returns the command that has added most to a file system that is short of
 // space, nil when none has added anything worth mentioning, or one was just ended.
 func (u *usageBook) most(device uint64) *Process {
 	u.mu.Lock()
@@ -180,7 +180,7 @@ type watcher struct {
 	due    time.Time       // when to measure again, if the disk is not short
 }
 
-// watch begins to measure; p.mu is held.
+// watch starts to measure; p.mu is held.
 func (s *Sandbox) watch(p *Process) {
 	limit := diskspace.Usage{Bytes: p.spec.Limits.Workspace, Inodes: p.spec.Limits.Inodes}
 	if p.spec.Private {
@@ -270,7 +270,7 @@ func (s *Sandbox) short(space diskspace.Space) bool {
 	return space.FreeBytes < s.config.MinFree || s.config.Reserve.Touched(space, diskspace.Usage{})
 }
 
-// measure goes on with the scan of the workspace. It gives the size by the last whole
+// measure continues with the scan of the workspace. It gives the size by the last whole
 // scan, or what this one has found already when that is more.
 func (w *watcher) measure() diskspace.Usage {
 	ctx, cancel := context.WithCancel(context.Background())

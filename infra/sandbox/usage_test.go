@@ -18,7 +18,7 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// smallDisk mounts a file system of its own for workspaces, so that filling it
+// smallDisk mounts its own file system for workspaces, so that filling it
 // does no harm.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
@@ -36,7 +36,7 @@ func smallDisk(t *testing.T, options string) string {
 	return dir
 }
 
-// on gives a session whose workspace is on a disk.
+// on returns a session whose workspace is on a disk.
 func (s *Sandbox) on(t *testing.T, disk string) session {
 	t.Helper()
 	x := newSession(t, s)
@@ -126,7 +126,7 @@ func TestSandbox_onlyWhoFillsTheDiskIsEnded(t *testing.T) {
 			require.Positive(t, space.FreeBytes)
 			require.Positive(t, space.FreeInodes)
 
-			// Bob's goes on, and can be measured several times.
+			// Bob's continues, and can be measured several times.
 			now := ticks.lines()
 
 			require.Eventually(t, func() bool { return ticks.lines() > now+100 }, time.Minute, 10*time.Millisecond)

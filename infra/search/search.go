@@ -32,7 +32,7 @@ const (
 // Config of a Client.
 type Config struct {
 	BaseURL string // SEARCH_URL, with or without a trailing /search
-	// Demo says that the engine makes its results up, as the mock service does.
+	// Demo reports that the engine makes its results up, as the mock service does.
 	Demo    bool
 	Timeout time.Duration // 0: DefaultTimeout
 }
@@ -44,7 +44,7 @@ type Client struct {
 	http     *http.Client
 }
 
-// New makes a client; it does not connect.
+// New returns a new client; it does not connect.
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.BaseURL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {

@@ -25,7 +25,7 @@ type Buckets struct {
 	Recent *Recent // nil: what tools get is read for each of them
 }
 
-// List gives the user's buckets, all of them when none is named.
+// List returns the user's buckets, all of them when none is named.
 func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error) {
 	sealed, err := b.Store.SealedBuckets(ctx, userID, names...)
 	if err != nil {
@@ -49,7 +49,7 @@ func (b Buckets) List(ctx context.Context, userID string, names ...string) ([]do
 	return buckets, nil
 }
 
-// Get gives one bucket; env_bucket_not_found.
+// Get returns one bucket; env_bucket_not_found.
 func (b Buckets) Get(ctx context.Context, userID, bucket string) (domain.EnvBucket, error) {
 	found, err := b.List(ctx, userID, bucket)
 	if err != nil {

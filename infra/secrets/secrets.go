@@ -20,7 +20,7 @@ import (
 // minKey is the least that a configured key may hold, in bytes.
 const minKey = 32
 
-// ErrUnreadable says that a sealed value was sealed with another key or for
+// ErrUnreadable reports that a sealed value was sealed with another key or for
 // another purpose, or was changed.
 var ErrUnreadable = errors.New("the value was sealed with another key")
 
@@ -48,7 +48,7 @@ func NewBox(key string) (*Box, error) {
 	return &Box{aead}, err
 }
 
-// KeyFile gives the key kept in a file, made with mode 0600 at the first call.
+// KeyFile returns the key kept in a file, made with mode 0600 at the first call.
 func KeyFile(path string) (string, error) {
 	kept, err := os.ReadFile(path)
 	if err == nil {

@@ -36,7 +36,7 @@ func NewRegistries(own string, partners map[string]string) *Registries {
 	return r
 }
 
-// of is the registry of an organisation; nil where there is none.
+// of returns the registry of an organisation; nil where there is none.
 func (r *Registries) of(org string) *Client {
 	if partner := r.partners[org]; partner != nil {
 		return partner

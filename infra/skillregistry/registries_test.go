@@ -15,7 +15,7 @@ import (
 	"everloop/infra/skillregistry"
 )
 
-// registryOf has the skill tables of two organisations, in a version of its own.
+// registryOf has the skill tables of two organisations, in its own version.
 func registryOf(t *testing.T, version string) string {
 	t.Helper()
 

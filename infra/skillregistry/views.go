@@ -37,7 +37,7 @@ func (c *Client) Resources(ctx context.Context, q skill.RegistryQuery) ([]skill.
 	return atMost(page.Items, q.Limit), max(page.Total, len(page.Items)), err
 }
 
-// Resource gives one resource.
+// Resource returns one resource.
 func (c *Client) Resource(ctx context.Context, id string) (resource skill.RegistryResource, err error) {
 	err = c.view(ctx, "/resources/"+url.PathEscape(id), &resource)
 	resource.Tags = orEmpty(resource.Tags)
@@ -55,7 +55,7 @@ func (c *Client) Templates(ctx context.Context) ([]skill.RegistryTemplate, error
 	return items[skill.RegistryTemplate](ctx, c, "/templates")
 }
 
-// Template gives one form; driver picks one of several variants.
+// Template returns one form; driver picks one of several variants.
 func (c *Client) Template(ctx context.Context, typeKey, subtype, driver string) (template skill.RegistryTemplate, err error) {
 	path := "/templates/" + url.PathEscape(typeKey) + "/" + url.PathEscape(subtype)
 	if driver != "" {

@@ -48,7 +48,7 @@ type restorer struct {
 
 type removal struct {
 	path string
-	// replaced says that a file or link takes the place of this one, which then
+	// replaced reports that a file or link takes the place of this one, which then
 	// does not count as deleted.
 	replaced bool
 }

@@ -52,7 +52,7 @@ func (s *Store) NewBuilder(sessionID domain.SessionID, open func(content string)
 	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]manifest.Entry{}, at: time.Now().UnixNano()}, nil
 }
 
-// Build makes a snapshot of entries and returns its id. Directories that entries
+// Build creates a snapshot of entries and returns its id. Directories that entries
 // need are added; what a capture leaves out is left out.
 func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err error) {
 	unlock, err := b.ses.lock(ctx)
@@ -134,7 +134,7 @@ func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]manifest.En
 	return out, nil
 }
 
-// leftOut says that a capture would not keep the path.
+// leftOut reports that a capture would not keep the path.
 func leftOut(path string) bool {
 	if path == manifest.ServiceDir || strings.HasPrefix(path, manifest.ServiceDir+"/") {
 		return true

@@ -28,7 +28,7 @@ const (
 	// mapping shows in the times of the file only when the kernel writes it out,
 	// every 30 s or so.
 	busyGrain = time.Minute
-	// walkRounds is how often the tree is walked when it changes meanwhile.
+	// walkRounds is how often the tree is walked when it changes in the meantime.
 	walkRounds = 3
 )
 
@@ -40,9 +40,9 @@ type CaptureIn struct {
 	// name are left out: they could be another user's. 0: files of any user.
 	UID int
 	// Previous is the snapshot that this one is compared with; "" is the empty one.
-	// It may be of another session, which this one began as a copy of.
+	// It may be of another session, which this one started as a copy of.
 	Previous string
-	// Busy says that commands of the session may be writing.
+	// Busy reports that commands of the session may be writing.
 	Busy bool
 }
 
@@ -57,7 +57,7 @@ type Snapshot struct {
 	// Skipped counts what was there and is not kept: sockets, pipes, devices, and
 	// what could not be read. A restore leaves them alone.
 	Skipped int
-	// Complete says that the workspace was quiet and could be read as a whole.
+	// Complete reports that the workspace was quiet and could be read as a whole.
 	Complete bool
 	// Stored is how many bytes of objects Finish has stored.
 	Stored int64
@@ -68,7 +68,7 @@ type Pending struct {
 	store    *Store
 	ses      *session
 	snapshot Snapshot
-	tree     *tree // nil: nothing is to be stored
+	tree     *tree // nil: nothing must be stored
 	base     *tree // a stored one whose contents need not be read again; nil: none
 
 	spool  spool.File
@@ -178,7 +178,7 @@ func (p *Pending) read(ctx context.Context, root int, in CaptureIn, previous *tr
 	}
 }
 
-// walk looks at everything once. quiet says that no file changed while it was read.
+// walk looks at everything once. quiet reports that no file changed while it was read.
 func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree) (w *walker, quiet bool, err error) {
 	grain := p.store.grain
 	if in.Busy {
@@ -213,7 +213,7 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 	return w, !r.unstable, err
 }
 
-// foreign says that a file belongs to another user, who may have linked it elsewhere.
+// foreign reports that a file belongs to another user, who may have linked it elsewhere.
 func foreign(f *found, uid int) bool {
 	return uid > 0 && os.Geteuid() == 0 && int(f.uid) != uid && f.links > 1
 }
@@ -233,7 +233,7 @@ func arrange(home *session, list []found) *tree {
 	return newTree(home, entries)
 }
 
-// settle compares with the previous snapshot and keeps what is to be stored.
+// settle compares with the previous snapshot and keeps what must be stored.
 func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	list := w.all()
 	equal, read := 0, false
@@ -301,7 +301,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	p.ses.walked(t)
 }
 
-// has says whether a file's content is in the store or on its way there.
+// has reports whether a file's content is in the store or on its way there.
 func (p *Pending) has(e *manifest.Entry) bool {
 	if p.ses.holds(e) {
 		return true
@@ -332,7 +332,7 @@ func (p *Pending) small(sum hash, data []byte) error {
 	return p.keep(p.blobs, sum, data)
 }
 
-// carries says whether the manifest of the tree that the walk compares with holds a content.
+// carries reports whether the manifest of the tree that the walk compares with holds a content.
 func (p *Pending) carries(sum hash) bool {
 	_, here := p.base.content(sum)
 	return here
@@ -375,7 +375,7 @@ func (p *Pending) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 // Snapshot returns what Finish will, unless Finish fails.
 func (p *Pending) Snapshot() Snapshot { return p.snapshot }
 
-// Needs is the most that Finish will store of new contents, in bytes before they are compressed.
+// Needs returns the most that Finish will store of new contents, in bytes before they are compressed.
 func (p *Pending) Needs() int64 {
 	if p.tree == nil || p.tree.stored.Load() {
 		return 0

@@ -26,7 +26,7 @@ const (
 // contents are small contents by their hashes.
 type contents map[hash][]byte
 
-// unpacked gives the small contents that are in no pack. fits is false when they are
+// unpacked returns the small contents that are in no pack. fits is false when they are
 // too many for a manifest.
 func (p *Pending) unpacked() (list contents, fits bool, err error) {
 	list = contents{}
@@ -50,7 +50,7 @@ func (p *Pending) unpacked() (list contents, fits bool, err error) {
 	return list, true, nil
 }
 
-// content gives a small content that is in no pack: from the manifest of the tree that
+// content returns a small content that is in no pack: from the manifest of the tree that
 // the walk compared with, or from the spool.
 func (p *Pending) content(sum hash) ([]byte, error) {
 	if content, here := p.base.content(sum); here {

@@ -38,7 +38,7 @@ func (c *counted) taken() []string {
 	return list
 }
 
-// newCountedBench is a bench whose requests to the S3 server are counted.
+// newCountedBench returns a bench whose requests to the S3 server are counted.
 func newCountedBench(t *testing.T) (*bench, *counted) {
 	t.Helper()
 	bucket := testkit.Objects(t)
@@ -115,7 +115,7 @@ func TestCapture_littleThatIsNewIsOneRequest(t *testing.T) {
 	require.Equal(t, want, picture(t, b.root))
 }
 
-// noise is a content that does not become smaller when it is compressed.
+// noise returns a content that does not become smaller when it is compressed.
 func noise(n int, seed byte) string {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
@@ -256,7 +256,7 @@ func TestCapture_formsFollowEachOther(t *testing.T) {
 	}
 }
 
-// A manifest that grows too large has its parts beside it, and its contents in a pack.
+// A manifest that grows too large has its parts next to it, and its contents in a pack.
 func TestCapture_largePartsAreObjects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // compare plans a restore: it sorts the paths of the workspace and of the
-// snapshot by what is to be done with them.
+// snapshot by what must be done with them.
 func (r *restorer) compare(w *walker) {
 	there := w.all()
 	slices.SortFunc(there, func(a, b found) int { return strings.Compare(a.Path, b.Path) })
@@ -65,7 +65,7 @@ func (r *restorer) compare(w *walker) {
 	})
 }
 
-// grows says how much more the workspace will hold than now. What files of the
+// grows returns how much more the workspace will hold than now. What files of the
 // snapshot take is estimated from their sizes.
 func (r *restorer) grows() (diskspace.Usage, error) {
 	grows := diskspace.Usage{Inodes: int64(len(r.makeDirs)), Bytes: int64(len(r.makeDirs)) * diskspace.PerInode}
@@ -127,7 +127,7 @@ func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 		return err
 	})
 	if err != nil && r.ctx.Err() == nil {
-		return diskspace.Usage{}, nil // gone meanwhile, or not to be reached: it frees nothing
+		return diskspace.Usage{}, nil // gone in the meantime, or not to be reached: it frees nothing
 	}
 
 	return used, err
@@ -147,7 +147,7 @@ func takes(e *manifest.Entry) int64 {
 	return diskspace.Block(bytes)
 }
 
-// keeps says that what is there can stay, perhaps with another mode.
+// keeps reports that what is there can stay, perhaps with another mode.
 func (r *restorer) keeps(f *found, e *manifest.Entry, forced map[string]bool) bool {
 	owned := r.uid < 0 || int(f.uid) == r.uid
 

@@ -14,7 +14,7 @@ import (
 	"everloop/infra/snapshots/beneath"
 )
 
-// outsider is a directory that no capture or restore may reach.
+// outsider returns a directory that no capture or restore may reach.
 func outsider(t *testing.T) (dir string, check func()) {
 	dir = t.TempDir()
 	for _, name := range []string{"file", "extra", "mode"} {

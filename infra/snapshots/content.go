@@ -22,7 +22,7 @@ import (
 // readTries is how often a file is read that changes under the reader.
 const readTries = 3
 
-// sink takes contents: into a spool when they are to be stored, or nowhere when
+// sink takes contents: into a spool when they must be stored, or nowhere when
 // only their hashes are wanted.
 type sink interface {
 	small(sum hash, data []byte) error
@@ -57,7 +57,7 @@ var (
 	pages   = sync.Pool{New: func() any { b := make([]byte, pageSize); return &b }}
 )
 
-// buffersFor gives the pool whose buffers hold a small file of that size.
+// buffersFor returns the pool whose buffers hold a small file of that size.
 func buffersFor(size int64) *sync.Pool {
 	if size <= pageSize {
 		return &pages
@@ -218,7 +218,7 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 }
 
 // chunk reads one chunk. What is missing at the end, because the file was cut
-// meanwhile, counts as zeros; the second look shows it.
+// in the meantime, counts as zeros; the second look shows it.
 func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

@@ -166,7 +166,7 @@ func captureInterrupted(t *testing.T, requests int, adjust func(*Store) *Store) 
 		for _, key := range g.put {
 			require.NotContains(t, key, "/manifests/")
 		}
-		// Another capture that begins before this one was tried again.
+		// Another capture that starts before this one was tried again.
 		g.before = nil
 		early, err := b.store.Begin(t.Context(), b.in(""))
 		require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestRestore_afterInterruptedRestore(t *testing.T) {
 	}
 }
 
-// prepared gives a restore that has everything and has changed nothing.
+// prepared returns a restore that has everything and has changed nothing.
 func (b *bench) prepared(t *testing.T, target *tree) (r *restorer, done func()) {
 	root, err := beneath.OpenRoot(b.root)
 	require.NoError(t, err)

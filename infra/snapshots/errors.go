@@ -14,7 +14,7 @@ import (
 	"everloop/infra/snapshots/spool"
 )
 
-// Codes of the errors that this package returns besides domain's own.
+// Codes of the errors that this package returns in addition to domain's own.
 const (
 	CodeNotFound   = "snapshot_not_found" // 404
 	CodeBadID      = "invalid_snapshot"   // 422
@@ -35,7 +35,7 @@ func damaged(id, path, format string, args ...any) error {
 	return domain.Newf(domain.Internal, CodeDamaged, "snapshot %s is damaged: the content of %s %s", id, shown(path), what)
 }
 
-// missing says whether an object does not exist.
+// missing reports whether an object does not exist.
 func missing(err error) bool {
 	e, ok := errors.AsType[*domain.Error](err)
 	return ok && e.Kind == domain.NotFound

@@ -87,7 +87,7 @@ func (s *source) chunk(ctx context.Context, sum hash, length int, path string) (
 	return raw, nil
 }
 
-// wanted is a small file whose content is to be fetched.
+// wanted is a small file whose content must be fetched.
 type wanted struct {
 	entry *manifest.Entry
 	at    location

@@ -58,7 +58,7 @@ func (r *restorer) openLocal(dir int, e *manifest.Entry) (*os.File, error) {
 	return f, err
 }
 
-// data gives one chunk of a large file, in buf.
+// data returns one chunk of a large file, in buf.
 func (r *restorer) data(old *os.File, e *manifest.Entry, index int64, sum hash, buf []byte) ([]byte, error) {
 	if !r.local.holds(e, index) {
 		return r.contents.spool.Read(r.contents.chunks[sum], buf)

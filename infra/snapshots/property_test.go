@@ -158,7 +158,7 @@ func (b *bench) mutate(t testing.TB, rt *rapid.T) {
 	require.NoError(t, err)
 }
 
-// clearWay makes sure that no part of the way to a path is a file or link.
+// clearWay ensures that no part of the way to a path is a file or link.
 func (b *bench) clearWay(t testing.TB, parts []string) {
 	at := b.root
 	for _, name := range parts[:len(parts)-1] {

@@ -12,7 +12,7 @@ import (
 	"everloop/internal/rmtree"
 )
 
-// removeLeftovers removes what an interrupted restore left: files beside those that
+// removeLeftovers removes what an interrupted restore left: files next to those that
 // they were to become.
 func (r *restorer) removeLeftovers() error {
 	for _, p := range r.leftovers {
@@ -28,5 +28,5 @@ func (r *restorer) removeLeftovers() error {
 	return nil
 }
 
-// leftover says that a name was made by a restore.
+// leftover reports that a name was made by a restore.
 func leftover(name string) bool { return strings.HasPrefix(name, restoringPrefix) }

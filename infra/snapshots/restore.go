@@ -21,7 +21,7 @@ import (
 type RestoreIn struct {
 	SnapshotID string
 	// SessionID is the session whose workspace Root is; "" is the snapshot's own.
-	// They differ when a session begins as a copy of another.
+	// They differ when a session starts as a copy of another.
 	SessionID domain.SessionID
 	Root      string // of the workspace, a path of the host
 	// UID and GID own what is restored when the service is root; 0 leaves it to the
@@ -53,7 +53,7 @@ type Skipped struct {
 // touched before all contents that are needed have been fetched and checked.
 //
 // It may be broken off at any point and run again, which finishes it. No command
-// of the session should run meanwhile: what one changes at the same time is
+// of the session should run in the meantime: what one changes at the same time is
 // Skipped, or stays as that left it.
 func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	target, err := s.load(ctx, in.SnapshotID)
@@ -127,7 +127,7 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	return r.done, err
 }
 
-// current gives what is known of the workspace's files. It only saves time, so
+// current returns what is known of the workspace's files. It only saves time, so
 // that whatever cannot be had is done without.
 func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree {
 	if t := home.last(); t != nil {

@@ -34,7 +34,7 @@ type session struct {
 // with the last one, and two to compare with each other.
 const keptManifests = 3
 
-// session gives what is remembered of a session, and forgets others when that
+// session returns what is remembered of a session, and forgets others when that
 // becomes too much. To forget costs time later, and nothing else.
 func (s *Store) session(id domain.SessionID) *session {
 	s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *session) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// remembered gives a manifest that was read or written before, or nil.
+// remembered returns a manifest that was read or written before, or nil.
 func (s *session) remembered(sum hash) *tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *session) walked(t *tree) {
 	s.latest = t
 }
 
-// holds says whether the content of a file is in the store.
+// holds reports whether the content of a file is in the store.
 func (s *session) holds(e *manifest.Entry) bool {
 	if e.Identity.Size == 0 {
 		return true

@@ -69,7 +69,7 @@ type Store struct {
 	clock    uint64 // counts uses of sessions
 }
 
-// New gives a store.
+// New returns a store.
 func New(cfg Config) *Store {
 	s := &Store{
 		objects: cfg.Objects, spool: cfg.SpoolDir, reserve: cfg.Reserve, log: cfg.Logger, budget: cfg.CachedEntries, most: cfg.MaxEntries,
@@ -105,7 +105,7 @@ func checkSession(id domain.SessionID) error {
 	return nil
 }
 
-// makeID gives a snapshot's id: the session whose objects hold it, and the hash
+// makeID returns a snapshot's id: the session whose objects hold it, and the hash
 // of what it holds.
 func makeID(session domain.SessionID, sum hash) string {
 	return string(session) + "." + sum.String()

@@ -35,7 +35,7 @@ type tree struct {
 	index   map[string]int32
 	// contents are in its manifest. They are set before stored.
 	contents contents
-	// stored says that all contents that it names are in the store.
+	// stored reports that all contents that it names are in the store.
 	stored atomic.Bool
 }
 
@@ -48,7 +48,7 @@ func newTree(home *session, entries []manifest.Entry) *tree {
 	return t
 }
 
-// at gives a path's entry, nil when there is none. A nil tree has none.
+// at returns a path's entry, nil when there is none. A nil tree has none.
 func (t *tree) at(p string) *manifest.Entry {
 	if t == nil {
 		return nil
@@ -62,7 +62,7 @@ func (t *tree) at(p string) *manifest.Entry {
 	return &t.entries[i]
 }
 
-// weight is what the tree takes of memory, in entries.
+// weight returns what the tree takes of memory, in entries.
 func (t *tree) weight() int {
 	n := len(t.entries)
 	if !t.stored.Load() {
@@ -76,7 +76,7 @@ func (t *tree) weight() int {
 	return n
 }
 
-// identify gives the hash of everything that the tree holds: equal trees have
+// identify returns the hash of everything that the tree holds: equal trees have
 // the same, wherever and whenever they are found.
 func (t *tree) identify() hash {
 	h := sha256.New()
@@ -106,5 +106,5 @@ func (t *tree) identify() hash {
 	return hash(h.Sum(nil))
 }
 
-// parentOf gives the directory that holds a path; the root is ".".
+// parentOf returns the directory that holds a path; the root is ".".
 func parentOf(p string) string { return path.Dir(p) }

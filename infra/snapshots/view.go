@@ -222,7 +222,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// lengthOf gives the bytes of a run that begins at a place.
+// lengthOf gives the bytes of a run that starts at a place.
 func (r *chunkReader) lengthOf(c run, at int64) int64 {
 	left := r.entry.Identity.Size - at
 	if chunks := max(c.Zeros, 1); chunks <= left/chunkSize {

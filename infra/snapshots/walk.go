@@ -47,12 +47,12 @@ type walker struct {
 	root int
 	// known gives what an earlier walk knew of a path.
 	known *tree
-	// usable says that an entry of known may stand for a file that was not touched.
+	// usable reports that an entry of known may stand for a file that was not touched.
 	usable func(*manifest.Entry) bool
 	// content reads a regular file that known cannot answer for, and sets what it
 	// learns; nil leaves contents alone.
 	content func(dir int, name string, f *found) error
-	// enter says whether a directory is looked into; nil: all are.
+	// enter reports whether a directory is looked into; nil: all are.
 	enter func(path string) bool
 	// most is how many entries there may be. Their paths together may have 256 bytes
 	// for each of them.
@@ -320,7 +320,7 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 }
 
 // moved looks a second time at all directories, and at the files that were read
-// in this walk, and says whether something was changed since the first look.
+// in this walk, and reports whether something was changed since the first look.
 func (w *walker) moved(workers int) (bool, error) {
 	if len(w.lost) > 0 {
 		for _, k := range w.lost {
@@ -391,7 +391,7 @@ func (w *walker) stirred(s *scanned) bool {
 	return false
 }
 
-// all gives everything that the walk found, by path.
+// all returns everything that the walk found, by path.
 func (w *walker) all() []found {
 	n := 0
 	for _, s := range w.scans {

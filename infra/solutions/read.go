@@ -16,7 +16,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// file is solution.yaml. Prompts may be written in files beside it instead:
+// file is solution.yaml. Prompts may be written in files next to it instead:
 // prompt.md for the solution, roles/<id>.md for a role, agents/<name>.md for a
 // sub-agent.
 type file struct {
@@ -245,7 +245,7 @@ func prompt(files fs.FS, name string) (string, error) {
 	return string(bytes.TrimSpace(text)), err
 }
 
-// policy gives the solution's compaction; what it leaves out is as everywhere.
+// policy returns the solution's compaction; what it leaves out is as everywhere.
 func (c *compaction) policy() *domain.CompactionPolicy {
 	if c == nil {
 		return nil
@@ -259,7 +259,7 @@ func (c *compaction) policy() *domain.CompactionPolicy {
 	}
 }
 
-// value is what a field says, otherwise what it means when it is left out.
+// value returns what a field says, otherwise what it means when it is left out.
 func value[T any](given *T, otherwise T) T {
 	if given == nil {
 		return otherwise

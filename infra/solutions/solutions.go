@@ -1,5 +1,5 @@
 // Package solutions loads the ways of working that sessions are made with: those
-// built into the program, and an operator's own, which come beside them or in
+// built into the program, and an operator's own, which come next to them or in
 // their place. It knows files and nothing of sessions.
 package solutions
 
@@ -120,7 +120,7 @@ func (c *Catalog) All() []domain.Solution {
 	return out
 }
 
-// Get gives one solution; an unknown id is solution_not_found.
+// Get returns one solution; an unknown id is solution_not_found.
 func (c *Catalog) Get(id string) (domain.Solution, error) {
 	e, ok := c.solutions[id]
 	if !ok {
@@ -165,7 +165,7 @@ func (c *Catalog) File(id, path string) ([]byte, error) {
 	return redacted(content)
 }
 
-// Profile gives the base profile as the session's solution, its role and the
+// Profile returns the base profile as the session's solution, its role and the
 // session itself change it. A solution that is gone changes nothing. What one
 // forbids that cannot be used is not known: its sessions ask before each call.
 func (c *Catalog) Profile(base domain.Profile, s domain.Session) domain.Profile {

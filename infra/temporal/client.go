@@ -27,7 +27,7 @@ import (
 const firstAnswer = time.Minute
 
 // Dial connects to the server. Workers and starts must share the client: only
-// then is a run begun in the process that asked for it, without a detour.
+// then is a run started in the process that asked for it, without a detour.
 //
 // The options name the server and the namespace, and hold the credentials.
 func Dial(ctx context.Context, options client.Options, logger *slog.Logger) (client.Client, error) {
@@ -130,7 +130,7 @@ func (r Runs) Describe(ctx context.Context, workflowID, runID string) (domain.Ru
 	return look.State, look.Cause, err
 }
 
-// Terminate closes a run that cannot go on.
+// Terminate closes a run that cannot continue.
 func (r Runs) Terminate(ctx context.Context, workflowID, runID, reason string) error {
 	err := r.Client.TerminateWorkflow(ctx, workflowID, runID, reason)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {

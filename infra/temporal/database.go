@@ -23,7 +23,7 @@ import (
 
 const (
 	// databaseRun is the workflow type of the run that says to which database the namespace
-	// belongs. No worker has it: the run waits for its delay, on a task queue of its own.
+	// belongs. No worker has it: the run waits for its delay, on its own task queue.
 	databaseRun   = "Database"
 	databaseDelay = 100 * 365 * 24 * time.Hour
 	// generationMemo is the field of its memo.

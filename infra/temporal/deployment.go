@@ -106,7 +106,7 @@ func (d Deployment) Look(ctx context.Context) (domain.WorkerDeployment, error) {
 	return out, nil
 }
 
-// unversioned is the version of workers without one.
+// unversioned returns the version of workers without one.
 func unversioned(workers int, current bool) domain.WorkerVersion {
 	status := domain.VersionInactive
 	if current {
@@ -138,7 +138,7 @@ func statusOf(
 	}
 }
 
-// workers gives the processes that ask for workflow tasks, by their build.
+// workers returns the processes that ask for workflow tasks, by their build.
 func (d Deployment) workers(ctx context.Context) (map[string]map[string]bool, error) {
 	queue, err := d.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: d.namespace(), TaskQueue: &taskqueuepb.TaskQueue{Name: d.name()}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
@@ -193,7 +193,7 @@ func (d Deployment) Ramp(ctx context.Context, buildID string, percent float32) e
 	return err
 }
 
-// pinned is the query for the open runs that only workers of a build may carry on.
+// pinned returns the query for the open runs that only workers of a build may carry on.
 func (d Deployment) pinned(buildID string) string {
 	return fmt.Sprintf(
 		"TemporalWorkerDeploymentVersion = '%s:%s' AND TemporalWorkflowVersioningBehavior = 'Pinned' AND ExecutionStatus = 'Running'",
@@ -209,7 +209,7 @@ func (d Deployment) CountPinned(ctx context.Context, buildID string) (int64, err
 	return answer.GetCount(), err
 }
 
-// MoveRuns lets runs that are pinned to a build go on with the current one: all, or
+// MoveRuns lets runs that are pinned to a build continue with the current one: all, or
 // those that wait for input. It moves at most a thousand, and returns how many.
 func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) (int, error) {
 	query := d.pinned(buildID)
@@ -243,7 +243,7 @@ func (d Deployment) MoveRuns(ctx context.Context, buildID string, waiting bool) 
 	return len(runs), group.Wait()
 }
 
-// move lets one run go on with the current build; one that has closed meanwhile needs
+// move lets one run continue with the current build; one that has closed in the meantime needs
 // nothing.
 func (d Deployment) move(ctx context.Context, workflowID, runID string) error {
 	_, err := d.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{

@@ -51,7 +51,7 @@ func (r Runs) LookAtWork(ctx context.Context, workflowID string) (domain.RunLook
 	return r.look(ctx, workflowID, "")
 }
 
-// TerminateRun closes one run of a session that cannot go on.
+// TerminateRun closes one run of a session that cannot continue.
 func (r Runs) TerminateRun(ctx context.Context, sessionID domain.SessionID, runID, reason string) error {
 	return r.Terminate(ctx, durable.SessionWorkflowID(string(sessionID)), runID, reason)
 }
@@ -61,7 +61,7 @@ func (r Runs) LookAtSubAgent(ctx context.Context, agent domain.OpenSubAgent) (do
 	return r.look(ctx, subAgentWorkflowID(agent), "")
 }
 
-// TerminateSubAgent closes one run of a sub-agent that cannot go on.
+// TerminateSubAgent closes one run of a sub-agent that cannot continue.
 func (r Runs) TerminateSubAgent(ctx context.Context, agent domain.OpenSubAgent, runID, reason string) error {
 	return r.Terminate(ctx, subAgentWorkflowID(agent), runID, reason)
 }
@@ -99,7 +99,7 @@ func (r Runs) look(ctx context.Context, workflowID, runID string) (domain.RunLoo
 	return look, nil
 }
 
-// lookAtOpen decides whether an open run can go on.
+// lookAtOpen decides whether an open run can continue.
 func (r Runs) lookAtOpen(
 	ctx context.Context,
 	look domain.RunLook,

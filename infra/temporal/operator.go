@@ -27,7 +27,7 @@ type ChatStopper interface {
 }
 
 // ForceFailer marks the running chat of a session, so that it fails when its run is
-// closed instead of going on in a new one.
+// closed instead of continuing in a new one.
 type ForceFailer interface {
 	ForceFailChat(ctx context.Context, sessionID domain.SessionID, reason string) error
 }

@@ -54,7 +54,7 @@ func (r Runs) NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (sig
 	return err == nil, err
 }
 
-// SyncSchedule makes the schedule of a task what it is to be. It fires at the times that
+// SyncSchedule makes the schedule of a task what it must be. It fires at the times that
 // it is given, and at no others: Temporal's calendars know another rule for clock
 // changes. It lets runs overlap, because the policy is applied where ticks are recorded.
 func (r Runs) SyncSchedule(ctx context.Context, in schedule.Sync) error {

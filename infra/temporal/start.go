@@ -99,7 +99,7 @@ func (r Runs) StartCompaction(ctx context.Context, in domain.CompactionRun) erro
 }
 
 // StartReplay starts the run that plays a replay session, or wakes the open one:
-// it may be about to close for a pause that is over.
+// it may be about to close for a pause that has ended.
 func (r Runs) StartReplay(ctx context.Context, sessionID domain.SessionID, ownerID string) error {
 	in := run{
 		id: durable.ReplayWorkflowID(string(sessionID)), kind: "replay", title: "Replay",

@@ -19,7 +19,7 @@ var templates = []struct {
 	prefixes []string
 	template domain.ChatTemplate
 }{
-	// <|start|>role<|message|>text<|end|>, with a system message of its own.
+	// <|start|>role<|message|>text<|end|>, with its own system message.
 	{[]string{"gpt-oss"}, domain.ChatTemplate{Name: "harmony", PerMessage: 4, PerName: 1, Answer: 2}},
 	// What OpenAI has published for counting: three for each message and its role,
 	// one for a name, three for the answer.
@@ -33,7 +33,7 @@ var templates = []struct {
 	{[]string{"llama-3", "llama3", "meta-llama-3"}, domain.ChatTemplate{Name: "llama3", PerPrompt: 1, PerMessage: 5, Answer: 4}},
 	// <bos>, then <start_of_turn>role\ntext<end_of_turn>\n
 	{[]string{"gemma"}, domain.ChatTemplate{Name: "gemma", PerPrompt: 1, PerMessage: 5, Answer: 3}},
-	// <｜begin▁of▁sentence｜>, then <｜User｜>text, or <｜Assistant｜>text<｜end▁of▁sentence｜>
+	// <｜start▁of▁sentence｜>, then <｜User｜>text, or <｜Assistant｜>text<｜end▁of▁sentence｜>
 	{[]string{"deepseek"}, domain.ChatTemplate{Name: "deepseek", PerPrompt: 1, PerMessage: 2, Answer: 2, NoThinking: "</think>"}},
 	// <s>, then [INST]text[/INST], or text</s>
 	{
@@ -42,7 +42,7 @@ var templates = []struct {
 	},
 }
 
-// Template gives the chat template of a model, by its name.
+// Template returns the chat template of a model, by its name.
 func (c *Counter) Template(model string) domain.ChatTemplate {
 	name := strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
 

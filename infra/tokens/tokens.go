@@ -39,7 +39,7 @@ type learnt struct {
 	kept  float64   // what the store holds
 }
 
-// New makes a counter; the store and the logger may be nil.
+// New returns a new counter; the store and the logger may be nil.
 func New(store Ratios, logger *slog.Logger) *Counter {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

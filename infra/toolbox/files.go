@@ -18,7 +18,7 @@ import (
 // Files opens sessions' workspaces for the tools.
 type Files struct {
 	Store *workspace.Store
-	// OneUser says that sessions have no users of their own on this machine:
+	// OneUser reports that sessions have no users of their own on this machine:
 	// everything belongs to the service's.
 	OneUser bool
 }

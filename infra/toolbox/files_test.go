@@ -13,7 +13,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// A tool that makes a file must not replace one that a user makes meanwhile.
+// A tool that makes a file must not replace one that a user makes in the meantime.
 func TestWriteOfAnAbsentFileReplacesNone(t *testing.T) {
 	t.Parallel()
 	files, err := Files{Store: workspace.New(t.TempDir())}.Open(t.Context(), tools.SessionView{ID: "s"})

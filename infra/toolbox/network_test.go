@@ -199,7 +199,7 @@ func TestShell_Run_gitOverHTTPS(t *testing.T) {
 	require.Equal(t, domain.NoNetworkRule, exit.Connections[0].Reason)
 }
 
-// npmRegistry is a registry with one package.
+// npmRegistry returns a registry with one package.
 func npmRegistry(t *testing.T) *httptest.Server {
 	t.Helper()
 

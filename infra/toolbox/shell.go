@@ -25,7 +25,7 @@ type Shell struct {
 	Policies tools.NetworkPolicies
 }
 
-// connect gives a command of a session its way into the network, which is to be closed
+// connect gives a command of a session its way into the network, which must be closed
 // with it; nil: it has none.
 func (s Shell) connect(spec *sandbox.Spec, sessionID domain.SessionID) *egress.Command {
 	if s.Proxy == nil || !s.Sandbox.Networked() {

@@ -34,7 +34,7 @@ type modelMetrics struct {
 	duration metric.Float64Histogram
 }
 
-// openMetrics makes the exporter of metrics, to the collector of the traces; nil where
+// openMetrics creates the exporter of metrics, to the collector of the traces; nil where
 // OTEL_METRICS_EXPORTER is none.
 func openMetrics(ctx context.Context, cfg Config, about *resource.Resource) (*modelMetrics, error) {
 	if os.Getenv("OTEL_METRICS_EXPORTER") == "none" {

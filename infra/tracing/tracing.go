@@ -1,5 +1,5 @@
 // Package tracing sends traces, and the metrics of model calls, to an OpenTelemetry
-// collector, and instruments Temporal and PostgreSQL for it. A trace begins with a
+// collector, and instruments Temporal and PostgreSQL for it. A trace starts with a
 // request of a client: work that no request has asked for leaves no spans. What leaves
 // the process of a span is its name, its times, whether it failed, and the attributes
 // that the exporter knows: never what users, models or tools wrote.
@@ -165,7 +165,7 @@ func (t *Tracing) Close() {
 
 const scope = "everloop"
 
-// Requests gives the tracer of what clients ask for, which begins traces; nil
+// Requests gives the tracer of what clients ask for, which starts traces; nil
 // where there are none.
 func (t *Tracing) Requests() trace.Tracer {
 	if t == nil {

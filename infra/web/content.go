@@ -24,7 +24,7 @@ const (
 	asText
 )
 
-// texts are types that are text though their names do not begin with text/.
+// texts are types that are text though their names do not start with text/.
 var texts = []string{
 	"application/json", "application/ld+json", "application/x-ndjson", "application/jsonl", "application/xml",
 	"application/javascript", "application/x-javascript", "application/ecmascript", "application/yaml", "application/x-yaml",
@@ -80,7 +80,7 @@ func (c *Client) convert(ctx context.Context, body []byte, declared string, at *
 	return c.markdown(ctx, content, at, page)
 }
 
-// decode gives the content as valid UTF-8: JSON always is that, and so is taken
+// decode returns the content as valid UTF-8: JSON always is that, and so is taken
 // what does not say its encoding and is valid. Bytes that do not fit are
 // replaced.
 func decode(body []byte, declared string) string {

@@ -171,7 +171,7 @@ func size(n int64) string {
 	return fmt.Sprintf(" (%d bytes)", n)
 }
 
-// shown is a word of a server's, made short and harmless.
+// shown returns a word of a server's, made short and harmless.
 func shown(word string) string {
 	word = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

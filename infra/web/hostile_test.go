@@ -470,7 +470,7 @@ func TestFetch_cancelled(t *testing.T) {
 	require.ErrorIs(t, err, stopped)
 }
 
-// allocated runs fn and gives the bytes that were allocated meanwhile.
+// allocated runs fn and gives the bytes that were allocated in the meantime.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -72,7 +72,7 @@ func (p *pruner) descend(n *dom.Node) {
 	}
 }
 
-// drop says whether a node goes, and takes from it what is wanted.
+// drop reports whether a node goes, and takes from it what is wanted.
 func (p *pruner) drop(n *dom.Node) bool {
 	switch n.Type {
 	case dom.CommentNode:
@@ -238,7 +238,7 @@ func attribute(n *dom.Node, name string) string {
 	return ""
 }
 
-// words is the text of a node in one line.
+// words returns the text of a node in one line.
 func words(n *dom.Node) string {
 	var text strings.Builder
 

@@ -38,7 +38,7 @@ type Config struct {
 	Own   []string // where this service itself listens, see netguard.New
 
 	Timeout       time.Duration // of a whole fetch, redirects included; 0: DefaultTimeout
-	HeaderTimeout time.Duration // until an answer begins; 0: DefaultHeaderTimeout
+	HeaderTimeout time.Duration // until an answer starts; 0: DefaultHeaderTimeout
 	MaxBody       int64         // bytes that are read of an answer, unpacked; 0: DefaultMaxBody
 	Identity      string        // the User-Agent header
 	Resolver      *net.Resolver // nil: the system's
@@ -53,7 +53,7 @@ type Client struct {
 	converting chan struct{}
 }
 
-// New makes a client; it refuses an Allow or Own that it does not understand.
+// New returns a new client; it refuses an Allow or Own that it does not understand.
 func New(cfg Config) (*Client, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, DefaultHeaderTimeout)
@@ -79,7 +79,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// HTTP is the guarded client for other code that reads from the web: its
+// HTTP returns the guarded client for other code that reads from the web: its
 // requests are GET or HEAD, go where Fetch would go, take as long, and end with
 // an error when an answer is longer than MaxBody.
 func (c *Client) HTTP() *http.Client {

@@ -39,7 +39,7 @@ type Sender struct {
 	time  time.Duration // of a whole request
 }
 
-// New makes a sender whose connections the guard allows.
+// New returns a new sender whose connections the guard allows.
 func New(guard *netguard.Guard) *Sender {
 	s := &Sender{guard: guard, time: requestTime}
 	s.http = &http.Client{

@@ -19,7 +19,7 @@ const (
 	previous = "whsec_plJ3nmyCDGBKInavdOK15jsl"
 )
 
-// endpoint is a server on this machine, and a sender that may reach it.
+// endpoint returns a server on this machine, and a sender that may reach it.
 func endpoint(t *testing.T, handle http.HandlerFunc) (*Sender, string) {
 	t.Helper()
 

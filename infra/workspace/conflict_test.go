@@ -19,7 +19,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// hidden lists what the service itself has left, in the workspace or beside it.
+// hidden lists what the service itself has left, in the workspace or next to it.
 func hidden(t testing.TB, w *Workspace) (out []string) {
 	t.Helper()
 
@@ -139,7 +139,7 @@ func TestWriteFile_concurrentCommand(t *testing.T) {
 	require.Empty(t, hidden(t, w))
 }
 
-// exchanges says whether names can be exchanged in one step on the file system that
+// exchanges reports whether names can be exchanged in one step on the file system that
 // the tests run on.
 func exchanges(t *testing.T, w *Workspace) bool {
 	w.put(t, "one", "")

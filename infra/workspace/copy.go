@@ -27,7 +27,7 @@ const maxCopies = 10_000
 
 // Copy copies a regular file, or a directory with all that is in it; a link is
 // followed, as reading follows it. Missing directories above the copy are made.
-// Without a name, the copy is "name copy.ext" beside the original, or the next
+// Without a name, the copy is "name copy.ext" next to the original, or the next
 // free "name copy 2.ext". The copy is there whole or not at all. Links in a
 // directory are copied as they stand; pipes, sockets and devices are left out.
 func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (Info, error) {
@@ -133,7 +133,7 @@ func (w *Workspace) copyTarget(given, to string, directory bool) (string, error)
 	return rel, nil
 }
 
-// copyNames are the names that a copy may have beside its original.
+// copyNames returns the names that a copy may have next to its original.
 func copyNames(rel string, directory bool) iter.Seq[string] {
 	dir, name := path.Split(rel)
 
@@ -278,8 +278,8 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 	return info, err
 }
 
-// exchange puts a copied directory in the place of another, and gives the name that
-// the other has beside it now. Where the file system cannot exchange names, the name is
+// exchange puts a copied directory instead of another, and gives the name that
+// the other has next to it now. Where the file system cannot exchange names, the name is
 // free for a moment. What a command puts there then stays; the copy fails, and what was
 // to be replaced is deleted.
 func (c *copier) exchange(temp string, dir int, name string) (string, error) {

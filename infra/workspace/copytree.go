@@ -138,7 +138,7 @@ func (c *copier) entries(in *os.File, out, depth int) error {
 				continue
 			}
 
-			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone meanwhile
+			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone in the meantime
 				return err
 			}
 		}

@@ -227,7 +227,7 @@ func (d *directory) release() {
 	}
 }
 
-// read returns the next names, at most about most, in order; whole says that these
+// read returns the next names, at most about most, in order; whole reports that these
 // were the last.
 func (d *directory) read(ctx context.Context, most int) (names []string, whole bool, err error) {
 	if err := d.open(); err != nil {

@@ -10,7 +10,7 @@
 // written, removed or renamed is never followed; and only what fstat on an
 // O_PATH descriptor showed to be a regular file is ever opened.
 //
-// What is written is made beside the workspaces, where no command meets it, and
+// What is written is made next to the workspaces, where no command meets it, and
 // moved to its place when it is whole. Writers of the service who ask for a version
 // (ETag) are ordered by locks; a command that writes in between is noticed after
 // the exchange, and has its way.

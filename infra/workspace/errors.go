@@ -11,7 +11,7 @@ import (
 	"everloop/domain"
 )
 
-// Codes of the errors that this package returns besides domain's own.
+// Codes of the errors that this package returns in addition to domain's own.
 const (
 	CodeIsDirectory    = "is_a_directory"         // 422
 	CodeNotDirectory   = "not_a_directory"        // 422

@@ -42,7 +42,7 @@ type Info struct {
 	blocks        int64     // of 512 bytes, that it takes on the disk
 }
 
-// ETag is a strong validator in the form that HTTP wants, quotes included.
+// ETag returns a strong validator in the form that HTTP wants, quotes included.
 func (i Info) ETag() string {
 	return fmt.Sprintf(`"%x-%x-%x-%x"`, i.Inode, i.Size, i.ModTime.UnixNano(), i.Changed.UnixNano())
 }

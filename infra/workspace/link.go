@@ -99,7 +99,7 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	return rel, explain(rel, w.own(holder, name))
 }
 
-// StaysBelow says whether a link, at a path below some directory, leads to
+// StaysBelow reports whether a link, at a path below some directory, leads to
 // something in that directory wherever the directory is put: its target is
 // relative, climbs only at its beginning and not out of the directory. So no
 // chain of such links leads out either.

@@ -16,7 +16,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// lockFile lies beside the workspaces. No session has its name, and it is never
+// lockFile lies next to the workspaces. No session has its name, and it is never
 // written: only its bytes are locked.
 const lockFile = ".everloop-locks"
 

@@ -134,7 +134,7 @@ func (q *Quota) give(n diskspace.Usage) {
 	q.of.held = q.of.held.Minus(n)
 }
 
-// left is how many bytes there are to take at the moment.
+// left returns how many bytes there are to take at the moment.
 func (q *Quota) left() int64 {
 	if q == nil || q.limit.Bytes <= 0 {
 		return math.MaxInt64 - 1
@@ -147,7 +147,7 @@ func (q *Quota) left() int64 {
 	return max(0, q.limit.Bytes-q.total().Bytes)
 }
 
-// taken is what the writer holds.
+// taken returns what the writer holds.
 func (q *Quota) taken() diskspace.Usage {
 	if q == nil {
 		return diskspace.Usage{}

@@ -104,7 +104,7 @@ func TestQuota_noMoreIsTakenThanThereIs(t *testing.T) {
 				}
 			}
 
-			w.forget() // the next is measured beside the others
+			w.forget() // the next is measured next to the others
 			t.Cleanup(q.Close)
 		})
 	}

@@ -82,7 +82,7 @@ func (w *Workspace) ReadFile(p string, limit int64) ([]byte, Info, error) {
 	return data, info, nil
 }
 
-// gone says that a directory seen a moment ago is not there any more, or not
+// gone reports that a directory seen a moment ago is not there any more, or not
 // in reach of a path.
 func gone(err error) bool {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ENAMETOOLONG, unix.EACCES} {
@@ -94,7 +94,7 @@ func gone(err error) bool {
 	return false
 }
 
-// CheckDir says whether a path leads to a directory, also through links that
+// CheckDir reports whether a path leads to a directory, also through links that
 // stay inside.
 func (w *Workspace) CheckDir(p string) error {
 	rel, err := w.Clean(p)

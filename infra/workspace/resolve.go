@@ -93,7 +93,7 @@ func (w *Workspace) forgetName(rel string) {
 	_ = sharedfs.Stat(dir, name, &st, true)
 }
 
-// errReplaced says that a name is another file by now.
+// errReplaced reports that a name is another file by now.
 var errReplaced = errors.New("was replaced at the same time")
 
 func (w *Workspace) tryRegular(rel string) (int, unix.Stat_t, error) {

@@ -26,7 +26,7 @@ const GuestRoot = "/workspace"
 // tempPrefix marks what is being made or taken away; listings leave it out.
 const tempPrefix = ".everloop-tmp-"
 
-// stagingDir lies beside the workspaces: what is being written is made there, so
+// stagingDir lies next to the workspaces: what is being written is made there, so
 // that no command meets it, and is moved to its place when it is whole. No session
 // has its name.
 const stagingDir = ".everloop-staging"
@@ -75,7 +75,7 @@ func (s *Store) staging() (fd int, err error) {
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 // Workspace is the directory of one session. Its methods are safe for
-// concurrent use, also beside running commands.
+// concurrent use, also next to running commands.
 type Workspace struct {
 	store *Store
 	host  string
@@ -83,7 +83,7 @@ type Workspace struct {
 	root  *os.File
 }
 
-// Open gives a session's workspace, and makes it on first use with mode 0700.
+// Open returns a session's workspace, and makes it on first use with mode 0700.
 // uid is the session's host user, which owns everything in it; 0, or a service
 // that is not root, leaves all to the service's own user. Close may be called
 // to free its descriptor before the garbage collector does.
@@ -192,7 +192,7 @@ func (s *Store) nameDirectory(fromDir int, temp string, dir int, name string) er
 	return sharedfs.RenameNoReplace(-1, fromDir, temp, dir, name)
 }
 
-// cached says whether what another machine changed shows only after some seconds,
+// cached reports whether what another machine changed shows only after some seconds,
 // unless it is asked for. fd is any descriptor in the store.
 func (s *Store) cached(fd int) bool {
 	s.look.Do(func() { s.caches = sharedfs.CachesAttributes(fd) })
@@ -232,7 +232,7 @@ func (s *Store) Remove(ctx context.Context, sessionID domain.SessionID) error {
 	return nil
 }
 
-// Lacks says that a session's workspace has nothing at a clean path below its root,
+// Lacks reports that a session's workspace has nothing at a clean path below its root,
 // or that there is no workspace yet, by a single look. It may be wrong in one way
 // only: false for what Open would refuse to reach.
 func (s *Store) Lacks(sessionID domain.SessionID, rel string) bool {
@@ -248,7 +248,7 @@ func (s *Store) Lacks(sessionID domain.SessionID, rel string) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
 
-// HostPath is the directory on the host, for the sandbox.
+// HostPath returns the directory on the host, for the sandbox.
 func (w *Workspace) HostPath() string { return w.host }
 
 // Close frees the descriptor.

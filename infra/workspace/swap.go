@@ -39,7 +39,7 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	if w.unchanged(from, temp, old) {
 		return unix.Unlinkat(from, temp, 0)
 	}
-	// It has to go back. When a command has put yet another in its place by now,
+	// It must go back. When a command has put yet another in its place by now,
 	// that one is newer than both, and stays.
 	err = sharedfs.Exchange(from, temp, dir, name)
 	switch {

@@ -32,7 +32,7 @@ const (
 	maxMeasured  = 4096 // workspaces that are remembered; it is only a cache
 )
 
-// of gives what is known of a workspace; u is locked.
+// of returns what is known of a workspace; u is locked.
 func (u *usage) of(host string) *measured {
 	if m := u.known[host]; m != nil {
 		return m
@@ -53,7 +53,7 @@ func (u *usage) of(host string) *measured {
 }
 
 // remeasure brings what is known up to date when it is too old. What others write
-// meanwhile is added, seen or not: rather too much than too little.
+// in the meantime is added, seen or not: rather too much than too little.
 func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 	u := &w.store.usage
 	u.mu.Lock()

@@ -124,7 +124,7 @@ func (w *Workspace) fill(f *os.File, rel string, content io.Reader, o WriteOptio
 	return sharedfs.Flush(int(f.Fd()))
 }
 
-// place gives a temporary file, which fd is, its name.
+// place returns a temporary file, which fd is, its name.
 func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, o WriteOptions) (Info, error) {
 	// Between the look and the rename no other writer of the service comes in.
 	release, err := w.store.locks.hold(place{dir, name})
@@ -188,7 +188,7 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	return info, nil
 }
 
-// target looks at what is to be replaced, nil when nothing is, and holds the
+// target looks at what must be replaced, nil when nothing is, and holds the
 // conditions.
 func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
 	var st unix.Stat_t
@@ -290,7 +290,7 @@ func (w *Workspace) mkdir(rel string) error {
 		return err
 	}
 
-	// It has its name only once it is the user's: commands that run meanwhile write into it.
+	// It has its name only once it is the user's: commands that run in the meantime write into it.
 	temp := tempPrefix + rand.Text()
 	if err := unix.Mkdirat(dir, temp, 0o755); err != nil {
 		return err
@@ -338,7 +338,7 @@ func (w *Workspace) Symlink(target, p string) error {
 	return explain(p, w.own(dir, name))
 }
 
-// Rename moves an entry, a link as itself. Something in the place of the new
+// Rename moves an entry, a link as itself. Something instead of the new
 // name is replaced only when replace is set, and a directory only if empty.
 func (w *Workspace) Rename(from, to string, replace bool) error {
 	relFrom, err := w.Clean(from)
@@ -364,7 +364,7 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 	}
 
 	defer func() { _ = unix.Close(dirTo) }()
-	// No other process puts a new file in the place of either while it moves.
+	// No other process puts a new file instead of either while it moves.
 	release, err := w.store.locks.hold(place{dirFrom, nameFrom}, place{dirTo, nameTo})
 	if err != nil {
 		return explain(from, err)

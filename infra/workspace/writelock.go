@@ -56,7 +56,7 @@ func (w *Workspace) AwaitWrites(ctx context.Context) error {
 	return file.Close()
 }
 
-// lockWrites locks the session's byte of the lock file, in a descriptor of its own: the
+// lockWrites locks the session's byte of the lock file, in its own descriptor: the
 // kernel releases the lock when the descriptor is closed, also when the process is killed.
 func (w *Workspace) lockWrites(ctx context.Context, kind int16) (*os.File, error) {
 	if _, err := w.store.locks.open(); err != nil { // creates the file
@@ -94,7 +94,7 @@ func (w *Workspace) lockWrites(ctx context.Context, kind int16) (*os.File, error
 // maxLockPause bounds the wait between two attempts to get a lock.
 const maxLockPause = 200 * time.Millisecond
 
-// writeByte is the session's byte in the lock file, after those of locks.hold. Two
+// writeByte returns the session's byte in the lock file, after those of locks.hold. Two
 // sessions with one byte only wait for each other.
 func (w *Workspace) writeByte() int64 {
 	h := fnv.New64a()

@@ -63,7 +63,7 @@ func TestOnlyTestsSimulateFileSystems(t *testing.T) {
 	require.True(t, helperSimulates, "this test no longer finds the calls")
 }
 
-// simulates says whether a file uses sharedfs.Simulate.
+// simulates reports whether a file uses sharedfs.Simulate.
 func simulates(file *ast.File) (found bool) {
 	name := importName(file, sharedfs)
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -81,7 +81,7 @@ func simulates(file *ast.File) (found bool) {
 	return found || name == "."
 }
 
-// importName is the name by which a file imports a package; empty if it does not.
+// importName returns the name by which a file imports a package; empty if it does not.
 func importName(file *ast.File, target string) string {
 	for _, spec := range file.Imports {
 		if value, err := strconv.Unquote(spec.Path.Value); err != nil || value != target {

@@ -30,7 +30,7 @@ func Of(version string) (string, error) {
 	return version + "-" + hash, nil
 }
 
-// ofFile is the hash of a program's build id, which the linker derives from all that
+// ofFile returns the hash of a program's build id, which the linker derives from all that
 // went into the program; of the whole file where it has none.
 func ofFile(path string) (string, error) {
 	file, err := os.Open(path)

@@ -52,7 +52,7 @@ func (p Proxies) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(peer) })
 }
 
-// Client is the address of the client behind a peer. forwarded holds the values of
+// Client returns the address of the client behind a peer. forwarded holds the values of
 // X-Forwarded-For in their order: the last entry that is no proxy of ours counts, since
 // clients can write what stands before it. An entry that is no address ends the search.
 func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
@@ -75,7 +75,7 @@ func (p Proxies) Client(peer netip.Addr, forwarded ...string) netip.Addr {
 	return client
 }
 
-// IP is an address as text, without a zone; empty for the zero address.
+// IP returns an address as text, without a zone; empty for the zero address.
 func IP(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return ""
@@ -84,7 +84,7 @@ func IP(addr netip.Addr) string {
 	return addr.Unmap().WithZone("").String()
 }
 
-// Network is what limits count as one client: an IPv4 address, or the /64 of an IPv6
+// Network returns what limits count as one client: an IPv4 address, or the /64 of an IPv6
 // address, which one machine can fill alone.
 func Network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")

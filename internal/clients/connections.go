@@ -19,7 +19,7 @@ type Connections struct {
 	open map[netip.Prefix]int
 }
 
-// NewConnections makes a bound of most connections for each client; 0: no bound.
+// NewConnections returns a new bound of most connections for each client; 0: no bound.
 func NewConnections(most int, proxies Proxies) *Connections {
 	return &Connections{most: most, proxies: proxies, open: map[netip.Prefix]int{}}
 }
@@ -60,7 +60,7 @@ func (c *Connections) Listen(listener net.Listener, refusal func() []byte) net.L
 	return &boundListener{Listener: listener, connections: c, refusal: refusal, refusing: make(chan struct{}, maxRefusals)}
 }
 
-// Refusal is the answer to a connection beyond the bound, of services that say no more.
+// Refusal returns the answer to a connection beyond the bound, of services that say no more.
 func Refusal() []byte {
 	return []byte("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 }
@@ -179,7 +179,7 @@ func (c *Conn) releaseLocked() {
 	}
 }
 
-// addressOf is the peer's address, the zero one where it has none.
+// addressOf returns the peer's address, the zero one where it has none.
 func addressOf(conn net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

@@ -32,12 +32,12 @@ type guess struct {
 	credentials [sha256.Size]byte
 }
 
-// NewGuesses makes an allowance of guesses a minute for each client.
+// NewGuesses returns a new allowance of guesses a minute for each client.
 func NewGuesses(perMinute int) *Guesses {
 	return &Guesses{most: perMinute, now: time.Now, left: map[netip.Prefix]*rate.Limiter{}, judged: map[guess]bool{}}
 }
 
-// Wait is how many seconds a client has to wait before it may send new credentials, and 0
+// Wait returns how many seconds a client must wait before it may send new credentials, and 0
 // when these may be judged now.
 func (g *Guesses) Wait(client netip.Addr, credentials [sha256.Size]byte) int {
 	of := guess{Network(client), credentials}

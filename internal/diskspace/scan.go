@@ -18,7 +18,7 @@ type Usage struct {
 	Inodes int64 // files, directories, links and whatever else has a name
 }
 
-// PerInode is what each entry counts besides its content, in bytes: also an empty
+// PerInode is what each entry counts in addition to its content, in bytes: also an empty
 // file takes space.
 const PerInode = 256
 
@@ -51,7 +51,7 @@ func Measure(ctx context.Context, dir string, limit Usage) (Usage, error) {
 
 // Scan adds up what is below a directory, in steps. It never follows a link, never
 // opens a file, and holds one descriptor however deep directories lie in one another.
-// Commands may change the tree meanwhile: what they move is counted once, twice or not.
+// Commands may change the tree in the meantime: what they move is counted once, twice or not.
 type Scan struct {
 	used   Usage
 	dir    int // the directory that is open; -1: none
@@ -70,7 +70,7 @@ type level struct {
 
 type inode struct{ dev, ino uint64 }
 
-// NewScan begins at a directory, an absolute path and not a link. Close ends it.
+// NewScan starts at a directory, an absolute path and not a link. Close ends it.
 func NewScan(dir string) (*Scan, error) {
 	fd, err := openDir(unix.AT_FDCWD, dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func NewScan(dir string) (*Scan, error) {
 	return &Scan{dir: fd, levels: []level{{id: id, name: dir}}, buf: make([]byte, 32<<10)}, nil
 }
 
-// Used is what was found so far: at the end everything, before that no more than that.
+// Used returns what was found so far: at the end everything, before that no more than that.
 func (s *Scan) Used() Usage { return s.used }
 
 // Close frees the descriptor.
@@ -97,7 +97,7 @@ func (s *Scan) Close() {
 	}
 }
 
-// Step goes on until everything was seen, more than limit was found, or the time is
+// Step continues until everything was seen, more than limit was found, or the time is
 // over, and reports whether nothing is left to do. A zero time is none. The error is
 // that of the context.
 func (s *Scan) Step(ctx context.Context, limit Usage, until time.Time) (done bool, err error) {
@@ -142,7 +142,7 @@ func (s *Scan) read(top *level) {
 	for _, name := range s.names {
 		var st unix.Stat_t
 		if unix.Fstatat(s.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // gone meanwhile
+			continue // gone in the meantime
 		}
 		// A file with several names counts several times.
 		s.used = s.used.Plus(Usage{Bytes: st.Blocks*512 + PerInode, Inodes: 1})
@@ -159,7 +159,7 @@ func (s *Scan) down(top *level) {
 
 	fd, err := openDir(s.dir, name)
 	if err != nil {
-		return // gone meanwhile
+		return // gone in the meantime
 	}
 
 	id, err := identify(fd)
@@ -173,7 +173,7 @@ func (s *Scan) down(top *level) {
 	s.levels = append(s.levels, level{id: id, name: name})
 }
 
-// up goes back to the directory above. One that was moved meanwhile has another above
+// up goes back to the directory above. One that was moved in the meantime has another above
 // it: then the way is gone again from the top, as far as it still leads.
 func (s *Scan) up() {
 	s.levels = s.levels[:len(s.levels)-1]

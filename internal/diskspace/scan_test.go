@@ -90,7 +90,7 @@ func TestScan_goesOnWhereItsTimeEnded(t *testing.T) {
 	require.Equal(t, whole, s.Used())
 }
 
-// A command moves the directory that is open: what is beside it still counts.
+// A command moves the directory that is open: what is next to it still counts.
 func TestScan_directoryIsMovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

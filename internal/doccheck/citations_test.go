@@ -22,7 +22,7 @@ var (
 var formats = []string{"SKILL.md", "prompt.md"}
 
 // citation gives the fault of a comment's references to documents, or "": a page that it
-// names is in the repository, from its root or beside the source, and has the heading of
+// names is in the repository, from its root or next to the source, and has the heading of
 // the anchor; a chapter by its number is no reference.
 func citation(source, line string, exists func(page string) bool, headings func(page string) []string) string {
 	if !isComment(line) {

@@ -16,7 +16,7 @@ var (
 )
 
 // TestOperations_everyTableHasAnEnd holds the page that says how each table ends to the
-// migrations: a new table has to be added to it, and a removed one taken out.
+// migrations: a new table must be added to it, and a removed one taken out.
 func TestOperations_everyTableHasAnEnd(t *testing.T) {
 	t.Parallel()
 

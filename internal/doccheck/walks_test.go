@@ -37,7 +37,7 @@ func TestArchitecture_walksNameExistingFunctions(t *testing.T) {
 	require.Greater(t, named, 50)
 }
 
-// packageSource is the code of a package, without its tests.
+// packageSource returns the code of a package, without its tests.
 func packageSource(t *testing.T, folder string) string {
 	t.Helper()
 

@@ -74,7 +74,7 @@ func (a Activity[In, Out]) LocalNamed(ctx workflow.Context, in In, summary strin
 
 // Local runs a small database step in the workflow's own worker and waits for
 // it. When the preset's short limit is not enough, because the database is slow or
-// unavailable, the same step goes on as an ordinary activity, which Temporal retries
+// unavailable, the same step continues as an ordinary activity, which Temporal retries
 // without a limit.
 func (a Activity[In, Out]) Local(ctx workflow.Context, in In) (Out, error) {
 	var out Out

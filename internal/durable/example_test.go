@@ -42,7 +42,7 @@ func newEnvironment() *testsuite.TestWorkflowEnvironment {
 // the same types.
 func ExampleActivity() {
 	greetTwice := func(ctx workflow.Context) (string, error) {
-		// As an activity: what operators read beside it is the summary.
+		// As an activity: what operators read next to it is the summary.
 		first, err := greet.Run(ctx, greetIn{Name: "Ann"}, "Greet Ann")
 		if err != nil {
 			return "", err
@@ -92,7 +92,7 @@ func ExampleActivity_Start() {
 	// Output: <nil> Hello, Ann. Hello, Bob.
 }
 
-// Final fails an activity for good: it is not retried, and its workflow finds the code.
+// Final fails an activity permanently: it is not retried, and its workflow finds the code.
 func ExampleFinal() {
 	greetNameless := func(ctx workflow.Context) (string, error) {
 		_, err := greet.Run(ctx, greetIn{}, "Greet without a name")

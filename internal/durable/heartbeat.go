@@ -26,7 +26,7 @@ const (
 
 // Heartbeat sends heartbeats until stop is called. The returned context keeps the
 // values of ctx and is cancelled only when the attempt has ended: its run
-// cancelled it, its time is over, the worker has shut down, or the attempt is
+// cancelled it, its time has ended, the worker has shut down, or the attempt is
 // lost (ErrAttemptLost). A heartbeat that cannot be delivered does not cancel it.
 //
 // The heartbeats of the SDK (activity.RecordHeartbeat) are not used because they
@@ -78,7 +78,7 @@ func sendHeartbeat(ctx context.Context) error {
 }
 
 // endOf returns why the attempt has ended, by the result of a heartbeat; nil when
-// it goes on. Only an answer of the server ends an attempt.
+// it continues. Only an answer of the server ends an attempt.
 func endOf(err error) error {
 	if canceled, ok := errors.AsType[*temporal.CanceledError](err); ok {
 		return canceled

@@ -6,28 +6,28 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// SessionWorkflowID is the run that carries a session's chats, one after another.
+// SessionWorkflowID returns the run that carries a session's chats, one after another.
 func SessionWorkflowID(sessionID string) string { return "session/" + sessionID }
 
-// TaskWorkflowID is the run of one background task.
+// TaskWorkflowID returns the run of one background task.
 func TaskWorkflowID(taskID string) string { return "task/" + taskID }
 
-// ForkWorkflowID is the run of one sub-agent of a chat, by the call that owns it.
+// ForkWorkflowID returns the run of one sub-agent of a chat, by the call that owns it.
 func ForkWorkflowID(chatID, toolCallID string) string { return "fork/" + chatID + "/" + toolCallID }
 
-// ReplayWorkflowID is the run that plays the recorded events of a replay session.
+// ReplayWorkflowID returns the run that plays the recorded events of a replay session.
 func ReplayWorkflowID(sessionID string) string { return "replay/" + sessionID }
 
-// CompactionWorkflowID is the run of one compaction that a client has asked for.
+// CompactionWorkflowID returns the run of one compaction that a client has asked for.
 func CompactionWorkflowID(compactionID string) string { return "compact/" + compactionID }
 
-// DeletionWorkflowID is the run that removes what a deleted session held.
+// DeletionWorkflowID returns the run that removes what a deleted session held.
 func DeletionWorkflowID(sessionID string) string { return "delete/" + sessionID }
 
-// ImportWorkflowID is the run that makes a session of an archive.
+// ImportWorkflowID returns the run that makes a session of an archive.
 func ImportWorkflowID(sessionID string) string { return "import/" + sessionID }
 
-// HistoryWorkflowID is the run of one rewind, change of branch or what-if.
+// HistoryWorkflowID returns the run of one rewind, change of branch or what-if.
 func HistoryWorkflowID(sessionID, operationID string) string {
 	return "history/" + sessionID + "/" + operationID
 }
@@ -36,17 +36,17 @@ func HistoryWorkflowID(sessionID, operationID string) string {
 // open at a time.
 const ArchiveWorkflowID = "archive"
 
-// ScheduleID is the schedule of a scheduled task.
+// ScheduleID returns the schedule of a scheduled task.
 func ScheduleID(taskID string) string { return "schedule/" + taskID }
 
-// ScheduleTickWorkflowID is the run that takes due ticks of a task. Temporal appends
+// ScheduleTickWorkflowID returns the run that takes due ticks of a task. Temporal appends
 // the time.
 func ScheduleTickWorkflowID(taskID string) string { return "schedule-tick/" + taskID }
 
-// ScheduledRunWorkflowID is the run that carries one run of a scheduled task.
+// ScheduledRunWorkflowID returns the run that carries one run of a scheduled task.
 func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runID }
 
-// IssueRunWorkflowID is the run that carries the work of an agent on an issue.
+// IssueRunWorkflowID returns the run that carries the work of an agent on an issue.
 func IssueRunWorkflowID(runID string) string { return "issue-run/" + runID }
 
 // Search attributes by which operators find runs. They are registered with the
@@ -78,10 +78,10 @@ func cut(text string, n int) string {
 	return text
 }
 
-// DAGRunWorkflowID is the run that carries one run of a production solution's DAG.
+// DAGRunWorkflowID returns the run that carries one run of a production solution's DAG.
 func DAGRunWorkflowID(solutionID, runID string) string { return "dag/" + solutionID + "/" + runID }
 
-// KindOfWorkflow is the kind of run that has the id of a workflow, with the id of what it
+// KindOfWorkflow returns the kind of run that has the id of a workflow, with the id of what it
 // carries. Empty: no run of the service has such an id.
 func KindOfWorkflow(workflowID string) (kind, id string) {
 	prefix, rest, _ := strings.Cut(workflowID, "/")
@@ -114,7 +114,7 @@ func KindOfWorkflow(workflowID string) (kind, id string) {
 	return "", ""
 }
 
-// SolutionOfDAGRun is the production solution in the id of the workflow of a DAG run.
+// SolutionOfDAGRun returns the production solution in the id of the workflow of a DAG run.
 func SolutionOfDAGRun(workflowID string) string {
 	solution, _, _ := strings.Cut(strings.TrimPrefix(workflowID, "dag/"), "/")
 	return solution

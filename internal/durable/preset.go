@@ -15,7 +15,7 @@ type Preset struct {
 }
 
 // Queue is the task queue of every workflow and activity. One queue lets a
-// worker begin an activity in the same step that scheduled it, which saves a
+// worker start an activity in the same step that scheduled it, which saves a
 // round through the server; see docs/decisions/0003-one-task-queue.md.
 const Queue = "everloop"
 
@@ -86,7 +86,7 @@ var Tool = Preset{activity: workflow.ActivityOptions{
 
 // ToolLimit is longer than any tool call may take, its record included: a call ends
 // by its own limit, with a result that says so, and never because the activity that
-// carries it is over.
+// carries it has ended.
 const ToolLimit = 70 * time.Minute
 
 // Background is for work that outlives the chat that started it.
@@ -108,7 +108,7 @@ var Cleanup = Preset{activity: workflow.ActivityOptions{
 }}
 
 // Files is for work that brings many files from one place to another. Every
-// attempt goes on from what the one before it left. Such work is the only way to
+// attempt continues from what the one before it left. Such work is the only way to
 // release what it has claimed, so that it is retried until it is done or an
 // operator cancels it.
 var Files = Preset{activity: workflow.ActivityOptions{

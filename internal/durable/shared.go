@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// AbandonAfter is how long work that may be started again goes on without an attempt that
+// AbandonAfter is how long work that may be started again continues without an attempt that
 // waits for it. A next attempt comes within the longest pause of its retry policy; none
 // comes when its run has been terminated.
 const AbandonAfter = 30 * time.Second
@@ -45,7 +45,7 @@ type sharedWork[Out any] struct {
 // same key. The context of work has the values of the attempt that started it. It
 // is cancelled when an attempt that waits for it is cancelled or out of time, when
 // the worker has shut down, or when no attempt has waited for it for the time of
-// abandon; with 0 it goes on to its end.
+// abandon; with 0 it continues to its end.
 func (s *Shared[K, Out]) Run(ctx context.Context, key K, abandon time.Duration, work func(context.Context) (Out, error)) (Out, error) {
 	attempt, stop := Heartbeat(ctx)
 	defer stop()

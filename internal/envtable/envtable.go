@@ -47,7 +47,7 @@ func add(rows *[]Row, flags reflect.Value) {
 	}
 }
 
-// shown is the value of a variable as any caller may see it. Numbers, switches and times
+// shown returns the value of a variable as any caller may see it. Numbers, switches and times
 // are no secrets, whatever their names are.
 func shown(variable string, value reflect.Value) string {
 	if value.CanInt() || value.CanUint() || value.CanFloat() || value.Kind() == reflect.Bool {
@@ -114,7 +114,7 @@ func Masked(variable, value string) string {
 
 	value = userinfo.ReplaceAllStringFunc(value, func(at string) string {
 		user, _, both := strings.Cut(strings.TrimSuffix(at[2:], "@"), ":")
-		if !both { // a token in the place of a user
+		if !both { // a token instead of a user
 			return "//" + hidden + "@"
 		}
 

@@ -81,7 +81,7 @@ func Document() ([]byte, error) {
 func addEnvelope(data, envelope *huma.Schema, ofChat bool) {
 	properties := maps.Clone(envelope.Properties)
 	maps.Copy(properties, data.Properties)
-	properties["session_id"] = envelope.Properties["session_id"] // also of what has it as a field of its own
+	properties["session_id"] = envelope.Properties["session_id"] // also of what has it as its own field
 	data.Properties = properties
 
 	data.Required = append(append([]string{}, envelope.Required...), data.Required...)
@@ -90,7 +90,7 @@ func addEnvelope(data, envelope *huma.Schema, ofChat bool) {
 	}
 }
 
-// describe is the schema of an event's data.
+// describe returns the schema of an event's data.
 func describe(event domain.DeclaredEvent, variants []any) any {
 	if len(variants) == 1 {
 		schema := variants[0].(*huma.Schema)

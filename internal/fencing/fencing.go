@@ -9,7 +9,7 @@ import (
 )
 
 // An attempt reads every checkEvery whether it is still the latest one, and ends
-// when it could not read that for endAfter. Temporal begins another attempt no
+// when it could not read that for endAfter. Temporal starts another attempt no
 // earlier than 10 seconds after the last heartbeat, so that two never write files at
 // a time.
 const (

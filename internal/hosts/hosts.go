@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// List names the hosts that a listener answers besides those that need no
+// List names the hosts that a listener answers in addition to those that need no
 // permission: IP addresses, which no DNS record can redirect, localhost, and names
 // without a dot, which are of the local network, as the services of a compose file.
 type List []string

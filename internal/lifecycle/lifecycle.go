@@ -15,7 +15,7 @@ type Service interface {
 	// Name names the service in errors.
 	Name() string
 	// Run runs until ctx ends and has released everything when it returns. A service
-	// that returns earlier ends the services beside it, without an error if it has none.
+	// that returns earlier ends the services next to it, without an error if it has none.
 	Run(ctx context.Context) error
 }
 
@@ -73,12 +73,12 @@ func (g *group) run(ctx context.Context, service Service) {
 	g.once.Do(func() { g.first = fmt.Errorf("%s: %w", service.Name(), err) })
 }
 
-// Func is a service that is a function.
+// Func returns a service that is a function.
 func Func(name string, run func(ctx context.Context) error) Service {
 	return function{name, run}
 }
 
-// Loop is a service that runs until ctx ends and cannot fail. Returning earlier is an
+// Loop returns a service that runs until ctx ends and cannot fail. Returning earlier is an
 // error.
 func Loop(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
@@ -92,7 +92,7 @@ func Loop(name string, run func(ctx context.Context)) Service {
 	})
 }
 
-// Task is a service that may be done before ctx ends; the others go on.
+// Task returns a service that may be done before ctx ends; the others continue.
 func Task(name string, run func(ctx context.Context)) Service {
 	return Func(name, func(ctx context.Context) error {
 		run(ctx)

@@ -13,7 +13,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// waits is a service that notes its end.
+// waits returns a service that notes its end.
 func waits(name string, noted *[]string, mu *sync.Mutex) lifecycle.Service {
 	return lifecycle.Func(name, func(ctx context.Context) error {
 		<-ctx.Done()

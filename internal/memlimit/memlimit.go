@@ -44,7 +44,7 @@ func Set() (int64, error) {
 	return set, errors.Join(err, unread)
 }
 
-// softLimit is a share of the smaller of what the control group and the machine
+// softLimit returns a share of the smaller of what the control group and the machine
 // have, within the bounds; Most where neither is known.
 func softLimit(group, machine memlimit.Provider) (uint64, error) {
 	limit := uint64(Most)

@@ -1,4 +1,4 @@
-// Package modelmembers keeps what a model server sends in a message or in a call beside the
+// Package modelmembers keeps what a model server sends in a message or in a call next to the
 // members of chat completions, and puts it back. It knows JSON alone.
 package modelmembers
 
@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Members are what a server sends in a message or in a call beside the members of the
+// Members are what a server sends in a message or in a call next to the members of the
 // interface, such as signatures of the thinking. Some servers refuse the next request
 // without them, so that they are kept and sent back.
 type Members map[string]any

@@ -22,7 +22,7 @@ const howToInstall = "run make setup in the source tree, or install PostgreSQL (
 	"Fedora, RHEL: dnf install postgresql-server; Alpine: apk add postgresql; macOS: brew install postgresql@17), " +
 	"or set DATABASE_URL to use a running server"
 
-// MissingError says that there are no programs that could be used, and what to do.
+// MissingError reports that there are no programs that could be used, and what to do.
 type MissingError struct{ Detail, Hint string }
 
 func (e *MissingError) Error() string { return e.Detail + ": " + e.Hint }
@@ -161,7 +161,7 @@ func versionIn(path string) int {
 	return n
 }
 
-// errNoProgram says that a directory is no installation at all.
+// errNoProgram reports that a directory is no installation at all.
 var errNoProgram = errors.New("it has no program named")
 
 // inspect checks that dir holds the programs and asks for their version.

@@ -1,5 +1,5 @@
 // Package release knows the version of the program, the order of versions, and which
-// versions of the services beside the agent work with it. It is the one place of the
+// versions of the services next to the agent work with it. It is the one place of the
 // version; the packages of the SDKs have the same one, which a test compares.
 package release
 
@@ -22,7 +22,7 @@ const MinSDK = "2611.0.0"
 // Header is the response header by which the services of a release name their version.
 const Header = "X-Everloop-Version"
 
-// needed are the oldest versions of the services beside the agent that work with this
+// needed are the oldest versions of the services next to the agent that work with this
 // version, by the name of the component. The release notes name what has changed.
 var needed = map[string]string{
 	"identity": "2611.0.0",
@@ -78,10 +78,10 @@ func (n Number) Compare(other Number) int {
 	return cmp.Compare(n.beta, other.beta)
 }
 
-// ImageTag is the tag of the image of a version.
+// ImageTag returns the tag of the image of a version.
 func ImageTag(version string) string { return "v" + strings.TrimPrefix(version, "v") }
 
-// Compatible checks the version of a service beside the agent, by the name of its
+// Compatible checks the version of a service next to the agent, by the name of its
 // component.
 func Compatible(component, version string) error {
 	least, known := needed[component]

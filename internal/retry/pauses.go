@@ -30,7 +30,7 @@ type pause struct {
 	next  time.Duration
 }
 
-// NewPauses gives pauses by a clock.
+// NewPauses returns pauses by a clock.
 func NewPauses(now func() time.Time) *Pauses {
 	return &Pauses{now: now, keys: map[string]pause{}}
 }

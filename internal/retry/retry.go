@@ -11,15 +11,15 @@ import (
 type Backoff struct {
 	First time.Duration // after the first try; each further pause is twice as long
 	Max   time.Duration // the longest pause
-	Limit time.Duration // no try begins later than this after the first one; 0: no limit
+	Limit time.Duration // no try starts later than this after the first one; 0: no limit
 }
 
-// Writes is how writes to the database are retried.
+// Writes returns how writes to the database are retried.
 func Writes(limit time.Duration) Backoff {
 	return Backoff{First: 100 * time.Millisecond, Max: 5 * time.Second, Limit: limit}
 }
 
-// Do calls try until it succeeds, retryable is false for its error, the limit is over or
+// Do calls try until it succeeds, retryable is false for its error, the limit has ended or
 // ctx ends. It returns the last error of try.
 func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error) bool) error {
 	began := time.Now()
@@ -36,7 +36,7 @@ func (b Backoff) Do(ctx context.Context, try func() error, retryable func(error)
 	}
 }
 
-// Pause is the pause after try n, counted from 0.
+// Pause returns the pause after try n, counted from 0.
 func (b Backoff) Pause(n int) time.Duration {
 	pause := b.First
 	for range n {

@@ -25,7 +25,7 @@ const readBatch = 1024
 // Remove deletes a name in the directory dir, a descriptor, with all below it, and
 // returns how many files it deleted, directories not counted. A link is deleted
 // itself, whatever it leads to. What lies deeper than 64 directories is first moved
-// up beside the name, as prefix and something random: a command can nest
+// up next to the name, as prefix and something random: a command can nest
 // directories far deeper than a path can say or a process has descriptors. A name
 // that is not there is ENOENT.
 func Remove(ctx context.Context, dir int, name, prefix string) (files int, err error) {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bench is a directory, opened.
+// bench returns a directory, opened.
 func bench(t *testing.T) (host string, dir int) {
 	t.Helper()
 	host = t.TempDir()
@@ -105,7 +105,7 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 	require.Equal(t, []string{"tree"}, entries(t, host))
 }
 
-// A command may put a link in the place of a directory at any moment.
+// A command may put a link instead of a directory at any moment.
 func TestRemoveNeverLeavesTheTree(t *testing.T) {
 	t.Parallel()
 	host, dir := bench(t)

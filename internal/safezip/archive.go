@@ -80,7 +80,7 @@ func check(members []*zip.File, size int64, limits Limits) (*Archive, error) {
 	for _, m := range members {
 		name, isDir := strings.CutSuffix(m.Name, "/")
 		if name == "." && isDir {
-			continue // of an archive of the whole directory, whose other names begin with ./
+			continue // of an archive of the whole directory, whose other names start with ./
 		}
 
 		name = strings.TrimPrefix(name, "./")

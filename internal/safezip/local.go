@@ -27,7 +27,7 @@ var descriptors = []int64{16, 12, 24, 20}
 func checkLocal(r io.ReaderAt, members []*zip.File) error {
 	type place struct {
 		member *zip.File
-		data   int64 // where its data begins
+		data   int64 // where its data starts
 	}
 
 	places := make([]place, len(members))
@@ -59,7 +59,7 @@ func checkLocal(r io.ReaderAt, members []*zip.File) error {
 	return nil
 }
 
-// isLocal reports whether the header of a member begins at a place and ends where its data
+// isLocal reports whether the header of a member starts at a place and ends where its data
 // begins.
 func isLocal(r io.ReaderAt, at int64, m *zip.File, data int64) bool {
 	header := make([]byte, localLength+len(m.Name))

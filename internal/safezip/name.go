@@ -14,7 +14,7 @@ const (
 	maxElement = 255
 )
 
-// CheckName says what is wrong with a relative path, with slashes, that is to be
+// CheckName returns what is wrong with a relative path, with slashes, that must be
 // made below some directory; empty when nothing is. It takes plain names only:
 // what systems read in different ways, as backslashes, drive letters and the
 // dots of a parent, is refused.
@@ -56,5 +56,5 @@ func CheckName(name string) (problem string) {
 
 func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// folded gives equal text for names that some file system takes for one.
+// folded returns equal text for names that some file system takes for one.
 func folded(name string) string { return strings.ToLower(norm.NFC.String(name)) }

@@ -77,7 +77,7 @@ func (r *reader) Read(p []byte) (int, error) {
 
 func (r *reader) Close() error { return r.content.Close() }
 
-// bounded ends the reading of a directory that goes on for too long: the number
+// bounded ends the reading of a directory that continues for too long: the number
 // of members that an archive states is not what it has, and each takes memory.
 type bounded struct {
 	r      io.ReaderAt
@@ -87,7 +87,7 @@ type bounded struct {
 
 var errDirectory = errors.New("the directory of the archive is too large")
 
-// directoryBytes is what the directory of an archive within the limits may
+// directoryBytes returns what the directory of an archive within the limits may
 // take: the search for its end, and a few hundred bytes a member.
 func directoryBytes(limits Limits) int64 {
 	if limits.Files == 0 {

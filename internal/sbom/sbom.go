@@ -92,7 +92,7 @@ func library(path, version, sum string) component {
 	return c
 }
 
-// purl is the package URL of a Go module.
+// purl returns the package URL of a Go module.
 func purl(path, version string) string {
 	return "pkg:golang/" + path + "@" + url.PathEscape(version)
 }

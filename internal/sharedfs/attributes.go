@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CachesAttributes says whether the file system of an open descriptor shows size and
+// CachesAttributes reports whether the file system of an open descriptor shows size and
 // times of files as they were some seconds ago, when another machine has changed them.
 // CephFS, Lustre, OCFS2 and GFS2 keep their caches coherent.
 func CachesAttributes(fd int) bool {

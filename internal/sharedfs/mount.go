@@ -75,7 +75,7 @@ func (m mount) has(option string) bool {
 	return false
 }
 
-// value is what an option is set to, or what it is without being listed.
+// value returns what an option is set to, or what it is without being listed.
 func (m mount) value(option, otherwise string) string {
 	for _, o := range m.options {
 		if name, value, set := strings.Cut(o, "="); set && name == option {

@@ -30,7 +30,7 @@ type Finding struct {
 	About  string // "fs", "names", "locks", "owners" or "clock"
 	Level  Level
 	Detail string
-	Hint   string // what to change, and how; empty where nothing has to be
+	Hint   string // what to change, and how; empty where nothing must be
 }
 
 // Summary puts findings into one: the worst level, all details and all hints.
@@ -92,7 +92,7 @@ func Probe(ctx context.Context, dir string, uid int) ([]Finding, error) {
 	}
 }
 
-// prober works in a directory of its own.
+// prober works in its own directory.
 type prober struct {
 	fd    int
 	path  string
@@ -138,7 +138,7 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// kind says which file system it is, and how long its clients cache.
+// kind returns which file system it is, and how long its clients cache.
 func (p *prober) kind() Finding {
 	if CachesAttributes(p.fd) {
 		return p.mount.caching()

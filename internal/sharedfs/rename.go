@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported says that the file system cannot do what was asked for.
+// ErrUnsupported reports that the file system cannot do what was asked for.
 var ErrUnsupported = errors.New("the file system cannot do this in one step")
 
 // RenameNoReplace renames from to to, and returns EEXIST when to exists. fd is an open
@@ -154,7 +154,7 @@ func hold(fd, dir int, name string) {
 	}
 }
 
-// same says that a name still is the file that was looked at.
+// same reports that a name still is the file that was looked at.
 func same(dir int, name string, st *unix.Stat_t) bool {
 	var now unix.Stat_t
 
@@ -163,7 +163,7 @@ func same(dir int, name string, st *unix.Stat_t) bool {
 	return err == nil && now.Ino == st.Ino && now.Dev == st.Dev
 }
 
-// refused says that the file system, or the kernel, lacks what was asked for. Of a
+// refused reports that the file system, or the kernel, lacks what was asked for. Of a
 // directory that is moved into itself EINVAL says something else: the plain rename
 // that comes next returns it again.
 func refused(err error) bool {

@@ -76,7 +76,7 @@ func Parse(content []byte) (Document, error) {
 	return d, nil
 }
 
-// decoded gives the text, with lines that end in a line feed.
+// decoded returns the text, with lines that end in a line feed.
 func decoded(content []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(content, []byte{0xFF, 0xFE}), bytes.HasPrefix(content, []byte{0xFE, 0xFF}):

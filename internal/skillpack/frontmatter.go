@@ -118,7 +118,7 @@ func quoteTexts(text string) (quoted string, lines []int) {
 	return strings.Join(out, "\n"), lines
 }
 
-// indent is the number of spaces that a line begins with; -1 for one that is blank.
+// indent returns the number of spaces that a line starts with; -1 for one that is blank.
 func indent(line string) int {
 	text := strings.TrimLeft(line, " ")
 	if text == "" {
@@ -153,10 +153,10 @@ func yamlReason(err error) string {
 	return strings.ToValidUTF8(text, "�")
 }
 
-// convert gives a node as JSON values. Numbers stay as they are written, so that
+// convert returns a node as JSON values. Numbers stay as they are written, so that
 // version 1.10 does not become 1.1.
 func convert(n *yaml.Node, depth int, wrong *problems) any {
-	// Lines are counted in the file, where the front matter begins in the second.
+	// Lines are counted in the file, where the front matter starts in the second.
 	line := n.Line + 1
 	switch {
 	case depth > maxDepth:

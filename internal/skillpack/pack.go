@@ -68,7 +68,7 @@ func Inspect(ctx context.Context, files []File) (Pack, error) {
 	return p, err
 }
 
-// withoutLitter leaves out what operating systems put beside files of their users.
+// withoutLitter leaves out what operating systems put next to files of their users.
 func withoutLitter(files []File) []File {
 	return slices.DeleteFunc(slices.Clone(files), func(f File) bool {
 		switch base := path.Base(f.Path); strings.ToLower(base) {
@@ -170,7 +170,7 @@ func Digest(ctx context.Context, files []File) (digest string, size int64, err e
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
-// ErrChanged says that a file was changed while it was read.
+// ErrChanged reports that a file was changed while it was read.
 var ErrChanged = errors.New("a file of the package changed while it was read")
 
 func hashFile(h io.Writer, f File) (int64, error) {

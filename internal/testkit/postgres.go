@@ -67,7 +67,7 @@ func Postgres(t testing.TB) string {
 	return databaseURL(found.Get(t, "postgres_url"), name)
 }
 
-// AsSuperuser is the URL of a test's database as the superuser of the server, for what
+// AsSuperuser returns the URL of a test's database as the superuser of the server, for what
 // Everloop itself may not do, as filling tables without their system triggers.
 func AsSuperuser(t testing.TB, database string) string {
 	t.Helper()
@@ -80,10 +80,10 @@ func AsSuperuser(t testing.TB, database string) string {
 	return databaseURL(Engines(t).creator(), strings.TrimPrefix(u.Path, "/"))
 }
 
-// creator is the URL of the server as the role that creates and drops databases.
+// creator returns the URL of the server as the role that creates and drops databases.
 func (a Addresses) creator() string { return cmp.Or(a["postgres_superuser_url"], a["postgres_url"]) }
 
-// owner is the role of Everloop, which owns the databases of tests.
+// owner returns the role of Everloop, which owns the databases of tests.
 func (a Addresses) owner() string {
 	u, err := url.Parse(a["postgres_url"])
 	if err != nil {
@@ -183,7 +183,7 @@ func onServer(server string, f func(context.Context, *pgx.Conn) error) error {
 	return f(ctx, conn)
 }
 
-// databaseURL is the URL of another database of the same server.
+// databaseURL returns the URL of another database of the same server.
 func databaseURL(server, name string) string {
 	u, err := url.Parse(server)
 	if err != nil {

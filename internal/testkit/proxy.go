@@ -48,10 +48,10 @@ func Proxy(t testing.TB, target string) *FaultProxy {
 	return p
 }
 
-// Addr is the proxy's host:port.
+// Addr returns the proxy's host:port.
 func (p *FaultProxy) Addr() string { return p.listener.Addr().String() }
 
-// URL is a URL of the engine with the proxy's address in place of its own.
+// URL returns a URL of the engine with the proxy's address in place of its own.
 func (p *FaultProxy) URL(t testing.TB, engine string) string {
 	t.Helper()
 

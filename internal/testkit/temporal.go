@@ -7,7 +7,7 @@ import (
 )
 
 // Temporal returns the options of a client of the Temporal server. All tests share the
-// namespace, because a new one takes seconds to be known: begin task queues and workflow
+// namespace, because a new one takes seconds to be known: start task queues and workflow
 // ids with [Prefix].
 func Temporal(t testing.TB) client.Options {
 	t.Helper()

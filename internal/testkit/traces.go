@@ -142,7 +142,7 @@ func attributes(given []*common.KeyValue) map[string]string {
 	return found
 }
 
-// Spans gives what was received so far.
+// Spans returns what was received so far.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,7 +38,7 @@ func plain(line string) string {
 	return out.String()
 }
 
-// startsWord reports whether the capital at i begins a word of an identifier: after a
+// startsWord reports whether the capital at i starts a word of an identifier: after a
 // small letter or digit, and before one when capitals precede it, as in HTTPDoor.
 func startsWord(runes []rune, i int) bool {
 	before := runes[i-1]

@@ -19,7 +19,7 @@ const (
 	enoughSpace = 5 << 30   // bytes below which it is soon full
 )
 
-// existing is the directory itself, or the nearest one above it that exists.
+// existing returns the directory itself, or the nearest one above it that exists.
 func existing(dir string) (string, bool) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); err == nil || at == filepath.Dir(at) {
@@ -85,7 +85,7 @@ func dataDir(_ context.Context, s Settings) []Check {
 	return one(name, OK, detail, "")
 }
 
-// holder is the process that has the data directory in use; empty for none.
+// holder returns the process that has the data directory in use; empty for none.
 func holder(dir string) string {
 	file, err := os.Open(filepath.Join(dir, "lock"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package doctor looks at a machine and says whether Everloop can start on it:
-// one check a line, with a hint where something is to be fixed. It changes
+// Package doctor looks at a machine and reports whether Everloop can start on it:
+// one check a line, with a hint where something must be fixed. It changes
 // nothing that lasts. It must not know sessions, chats or how the roles are wired;
 // it is given the settings and tries what they name.
 package doctor
@@ -56,7 +56,7 @@ type Settings struct {
 	Browser browser.Tools
 }
 
-// Engine checks one of the servers that a start would use or begin.
+// Engine checks one of the servers that a start would use or start.
 type Engine func(ctx context.Context) []Check
 
 // Address is a listen address and the variable that changes it.
@@ -115,7 +115,7 @@ func CheckOf(name string, result domain.CheckResult) Check {
 	return Check{Name: name, State: state, Detail: result.Message, Hint: result.Hint}
 }
 
-// Failed reports whether something has to be fixed before a start.
+// Failed reports whether something must be fixed before a start.
 func Failed(checks []Check) bool {
 	for _, c := range checks {
 		if c.State == Fail {

@@ -60,7 +60,7 @@ func level(box *sandbox.Sandbox) Check {
 	return check
 }
 
-// limits says who holds the limits of commands.
+// limits returns who holds the limits of commands.
 func limits(box *sandbox.Sandbox) Check {
 	check := Check{Name: "limits of commands", State: OK, Detail: "held by control groups"}
 	if box.Measured() {
@@ -131,7 +131,7 @@ func inSandbox(ctx context.Context, box *sandbox.Sandbox, argv ...string) (strin
 // maxSaid bounds what of a program's complaint is repeated, in bytes.
 const maxSaid = 300
 
-// said gives a program's complaint as the end of a sentence.
+// said returns a program's complaint as the end of a sentence.
 func said(complaint string) string {
 	words := strings.Join(strings.Fields(strings.ToValidUTF8(complaint, "")), " ")
 	if words == "" {

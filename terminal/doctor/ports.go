@@ -150,7 +150,7 @@ func get(ctx context.Context, url string) (out readyReply, status int, err error
 	return out, res.StatusCode, nil
 }
 
-// reachable is the address under which this machine reaches a listener.
+// reachable returns the address under which this machine reaches a listener.
 func reachable(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {

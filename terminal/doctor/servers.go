@@ -13,7 +13,7 @@ import (
 	modelserver "everloop/infra/model"
 )
 
-// WorkerVersions says which build of the workers gets new chats, and which may be
+// WorkerVersions returns which build of the workers gets new chats, and which may be
 // stopped. A server that workers have not joined yet has nothing to say. refusal is the
 // server's, when it has no worker deployments.
 func WorkerVersions(look domain.WorkerDeployment, refusal, err error) []Check {

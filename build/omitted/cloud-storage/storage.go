@@ -60,7 +60,7 @@ func (*ObjectHandle) Attrs(context.Context) (*ObjectAttrs, error) { return nil, 
 // NewReader returns an error.
 func (*ObjectHandle) NewReader(context.Context) (*Reader, error) { return nil, errLeftOut }
 
-// NewWriter begins an object whose every write fails.
+// NewWriter starts an object whose every write fails.
 func (*ObjectHandle) NewWriter(context.Context) *Writer { return nil }
 
 // Reader cannot be made.

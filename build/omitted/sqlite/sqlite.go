@@ -5,5 +5,5 @@ package sqlite
 // Error is an error of SQLite.
 type Error struct{ error }
 
-// Code is a code of package lib.
+// Code returns a code of package lib.
 func (*Error) Code() int { return 0 }

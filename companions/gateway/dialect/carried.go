@@ -10,7 +10,7 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// carried is what a source sent beside an answer and needs back, such as signatures of its
+// carried is what a source sent next to an answer and needs back, such as signatures of its
 // reasoning. Clients get it as an opaque value and send it back with the conversation.
 type carried struct {
 	Model string `json:"model"` // the name in the request: other models do not get it back
@@ -20,7 +20,7 @@ type carried struct {
 	Calls   map[string]string `json:"calls,omitempty"`   // members of its calls, by their ids
 }
 
-// carriedMark begins the opaque values of the gateway.
+// carriedMark starts the opaque values of the gateway.
 const carriedMark = "everloop-1:"
 
 // opaque returns the value that clients get.
@@ -120,7 +120,7 @@ func (f chatFunction) MarshalJSON() ([]byte, error) {
 	return modelmembers.With(wire(f), f.members, modelmembers.FunctionMembers)
 }
 
-// reasoningField is the field in which a message or a piece of it has reasoning.
+// reasoningField returns the field in which a message or a piece of it has reasoning.
 func reasoningField(said gjson.Result) string {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if said.Get(name).Type == gjson.String {

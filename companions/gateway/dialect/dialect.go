@@ -13,13 +13,13 @@ import (
 )
 
 // Dialect translates one request of an interface that is not chat completions: the request
-// goes on as one of chat completions, and what is written as an answer to that is translated.
+// continues as one of chat completions, and what is written as an answer to that is translated.
 type Dialect interface {
 	// Request translates a body, which is a JSON object.
 	Request(text []byte) (Translation, *Invalid)
 	// Whole translates a completion. A fault says what is wrong with it.
 	Whole(of Answered, completion []byte) (answer any, fault string)
-	// Stream begins the translation of a stream.
+	// Stream starts the translation of a stream.
 	Stream(of Answered, out io.Writer) Stream
 	// Refusal is an error of the gateway or of a source as the interface shows it.
 	Refusal(status int, text []byte) any
@@ -33,7 +33,7 @@ type Stream interface {
 	Chunk(text []byte)
 	// Malformed takes a piece that is not JSON.
 	Malformed()
-	// End writes the end of an answer whose source says that it is whole.
+	// End writes the end of an answer whose source reports that it is whole.
 	End()
 	// Finish ends a stream whose source gave a finish reason and no [DONE].
 	Finish()
@@ -67,7 +67,7 @@ type Invalid struct {
 
 func invalid(message string) *Invalid { return &Invalid{Message: message} }
 
-// reason is the message and the code of an error, in the shapes that sources use.
+// reason returns the message and the code of an error, in the shapes that sources use.
 func reason(text []byte) (message, code string) {
 	object := gjson.ParseBytes(text)
 	fault := object.Get("error")
@@ -82,7 +82,7 @@ func reason(text []byte) (message, code string) {
 	return fault.Raw, code
 }
 
-// encoded is a request of chat completions as JSON.
+// encoded returns a request of chat completions as JSON.
 func encoded(request map[string]any) ([]byte, *Invalid) {
 	var out bytes.Buffer
 

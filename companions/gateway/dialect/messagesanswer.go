@@ -23,7 +23,7 @@ type contentBlock struct {
 
 func textBlock(text string) contentBlock { return contentBlock{Type: "text", Text: &text} }
 
-// thinkingBlock is a block whose signature is an opaque value of the gateway.
+// thinkingBlock returns a block whose signature is an opaque value of the gateway.
 func thinkingBlock(text, signature string) contentBlock {
 	return contentBlock{Type: "thinking", Thinking: &text, Signature: &signature}
 }
@@ -124,7 +124,7 @@ func callID(id string) string {
 	return id
 }
 
-// textOf is the text of a message or of a piece of one, refusals included.
+// textOf returns the text of a message or of a piece of one, refusals included.
 func textOf(said gjson.Result) string {
 	content := said.Get("content")
 	if !content.IsArray() {
@@ -139,7 +139,7 @@ func textOf(said gjson.Result) string {
 	return text.String() + said.Get("refusal").String()
 }
 
-// thinkingOf is the reasoning of a message or of a piece of one; sources name it differently.
+// thinkingOf returns the reasoning of a message or of a piece of one; sources name it differently.
 func thinkingOf(said gjson.Result) string {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if text := said.Get(name); text.Type == gjson.String {
@@ -173,7 +173,7 @@ func stopReason(choice gjson.Result, stops []string, calls, refused bool) (reaso
 	return "end_turn", nil
 }
 
-// messageUsage is what the source reports, else the gateway's estimate.
+// messageUsage returns what the source reports, else the gateway's estimate.
 func (a Answered) messageUsage(reported gjson.Result) messageUsage {
 	sum := a.Tokens()
 	usage := messageUsage{Input: sum.Prompt, Output: sum.Completion}

@@ -11,7 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// shared are fields of chat completions that go on as they are. Those that Anthropic's
+// shared are fields of chat completions that continue as they are. Those that Anthropic's
 // interface has too mean the same in both.
 var shared = []string{
 	"chat_template_kwargs", "frequency_penalty", "logit_bias", "min_p", "model", "parallel_tool_calls", "presence_penalty",
@@ -400,7 +400,7 @@ func (q *chatWriter) outputConfig(at, name string, value gjson.Result) *Invalid 
 	return nil
 }
 
-// outputFormat is the JSON schema of the answer.
+// outputFormat returns the JSON schema of the answer.
 func (q *chatWriter) outputFormat(at string, value gjson.Result) *Invalid {
 	fault := eachField(at, value, func(at, name string, value gjson.Result) *Invalid {
 		switch {

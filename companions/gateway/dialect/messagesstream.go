@@ -19,7 +19,7 @@ const (
 )
 
 // messageStream translates a stream of chat completions to one of Anthropic's events.
-// Blocks follow one another: one begins when the one before has ended.
+// Blocks follow one another: one starts when the one before has ended.
 type messageStream struct {
 	out      io.Writer
 	id       string
@@ -113,7 +113,7 @@ func (s *messageStream) Chunk(text []byte) {
 	}
 }
 
-// streamFaultType is the type of an error that came when the status was sent already.
+// streamFaultType returns the type of an error that came when the status was sent already.
 func streamFaultType(fault gjson.Result) string {
 	said := strings.ToLower(fault.Get("type").String() + " " + fault.Get("code").String())
 	switch {
@@ -164,7 +164,7 @@ func (s *messageStream) say(kind, text string) {
 	s.write(kind, text)
 }
 
-// write begins a block of the kind, unless it is open, and writes a text to it.
+// write starts a block of the kind, unless it is open, and writes a text to it.
 func (s *messageStream) write(kind, text string) {
 	if s.open != kind {
 		s.closeBlock()

@@ -100,7 +100,7 @@ type outputDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// started is a response that has no output yet.
+// started returns a response that has no output yet.
 func (p *responses) started(of Answered) response {
 	or := func(field string, otherwise any) any {
 		if value := p.asked.Get(field); value.Exists() && value.Type != gjson.Null {
@@ -149,7 +149,7 @@ func (r *response) end(of Answered, choice, usage gjson.Result) {
 	r.Usage = of.responseUsage(usage)
 }
 
-// responseUsage is what the source reports, else the gateway's estimate.
+// responseUsage returns what the source reports, else the gateway's estimate.
 func (a Answered) responseUsage(reported gjson.Result) *responseUsage {
 	sum := a.Tokens()
 	within := func(field string, most int64) int64 { return min(max(reported.Get(field).Int(), 0), most) }

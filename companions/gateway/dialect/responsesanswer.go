@@ -59,7 +59,7 @@ const (
 	incomplete = "incomplete"
 )
 
-// itemID is the id of an item of the response; items are numbered.
+// itemID returns the id of an item of the response; items are numbered.
 func (p *responses) itemID(prefix string, index int) string {
 	return prefix + "_" + p.id + "_" + strconv.Itoa(index)
 }

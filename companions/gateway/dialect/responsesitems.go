@@ -83,7 +83,7 @@ var foreignItems = []string{
 	"additional_tools", "compaction", "ghost_snapshot",
 }
 
-// assistant is the turn that an item belongs to.
+// assistant returns the turn that an item belongs to.
 func (c *itemReader) assistant() *chatMessage {
 	if c.turn == nil {
 		c.flush()
@@ -209,7 +209,7 @@ func contentParts(at string, content gjson.Result) (parts []chatPart, fault *Inv
 	return parts, fault
 }
 
-// simplest is one text as a text: some sources take nothing else.
+// simplest returns one text as a text: some sources take nothing else.
 func simplest(parts []chatPart) any {
 	if len(parts) == 1 && parts[0].Text != nil {
 		return *parts[0].Text

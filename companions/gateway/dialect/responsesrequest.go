@@ -199,7 +199,7 @@ func (q *responseReader) choice(at string, value gjson.Result) *Invalid {
 	return wrong(at, "must be auto, none, required or the type function or custom with a name")
 }
 
-// answerText is the form of the answer.
+// answerText returns the form of the answer.
 func (q *responseReader) answerText(at, name string, value gjson.Result) *Invalid {
 	switch name {
 	case "verbosity":

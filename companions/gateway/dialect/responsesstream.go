@@ -14,7 +14,7 @@ import (
 )
 
 // responseStream translates a stream of chat completions to the events of the Responses
-// interface. Items begin in their order; calls of functions are open side by side.
+// interface. Items start in their order; calls of functions are open side by side.
 type responseStream struct {
 	out      io.Writer
 	of       *responses
@@ -132,7 +132,7 @@ func (s *responseStream) begin() {
 	s.event("response.in_progress", map[string]any{"response": s.response})
 }
 
-// add begins an item and returns its index.
+// add starts an item and returns its index.
 func (s *responseStream) add(item any) int {
 	index := len(s.response.Output)
 	s.response.Output = append(s.response.Output, item)
@@ -226,7 +226,7 @@ func (s *responseStream) closeText(status string) {
 	s.open = nil
 }
 
-// event is the middle of the names of the item's events.
+// event returns the middle of the names of the item's events.
 func (t *textItem) event() string {
 	return map[string]string{"reasoning": "reasoning_text", "text": "output_text", "refusal": "refusal"}[t.kind]
 }
@@ -280,7 +280,7 @@ func (s *responseStream) callPiece(piece callPiece) {
 	s.writeCall(one)
 }
 
-// callOf is the call that a piece belongs to; nil: there are too many.
+// callOf returns the call that a piece belongs to; nil: there are too many.
 func (s *responseStream) callOf(piece callPiece) *callStream {
 	for _, one := range slices.Backward(s.calls) { // the last one of the place
 		if one.place != piece.place {

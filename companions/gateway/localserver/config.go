@@ -1,5 +1,5 @@
 // Package localserver runs llama.cpp's llama-server for a source of the model gateway: it
-// starts the program on a free port of the loopback address with a key of its own, follows
+// starts the program on a free port of the loopback address with its own key, follows
 // its loading, starts it again after it ends, and ends it with all that it started.
 package localserver
 
@@ -48,10 +48,10 @@ func (c Config) Equal(other Config) bool {
 	return same && fmt.Sprintf("%#v", c) == fmt.Sprintf("%#v", other)
 }
 
-// Alias is the id under which the server lists its model.
+// Alias returns the id under which the server lists its model.
 func (c Config) Alias() string { return Alias(c.ModelFile) }
 
-// Alias is the id of the model of a file.
+// Alias returns the id of the model of a file.
 func Alias(file string) string { return strings.TrimSuffix(filepath.Base(file), ".gguf") }
 
 // own are arguments that the gateway sets, or that would keep it from the server. Keys do
@@ -61,7 +61,7 @@ var own = []string{
 	"--ssl-key-file", "--ssl-cert-file", "-c", "--ctx-size", "-np", "--parallel", "-hft", "--hf-token",
 }
 
-// Faults are those of the settings as such; each begins with the name of its field.
+// Faults are those of the settings as such; each starts with the name of its field.
 func (c Config) Faults() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 
@@ -106,7 +106,7 @@ func (c Config) Inspect() error {
 	return errors.Join(checkModel(c.ModelFile), err)
 }
 
-// program is the path of the program.
+// program returns the path of the program.
 func (c Config) program() (string, error) {
 	name := c.Program
 	if name == "" {
@@ -127,7 +127,7 @@ func (c Config) program() (string, error) {
 	return "", fmt.Errorf("program %s is not in the directories of PATH: install llama.cpp, or set program to its absolute path", name)
 }
 
-// magic begins every file of the format that llama.cpp reads.
+// magic starts every file of the format that llama.cpp reads.
 const magic = "GGUF"
 
 func checkModel(file string) error {
@@ -194,7 +194,7 @@ func environment(all []string, key string) []string {
 	return append(env, "LLAMA_API_KEY="+key)
 }
 
-// discard is the log of a server that has none.
+// discard returns the log of a server that has none.
 func discard(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return slog.New(slog.DiscardHandler)

@@ -101,7 +101,7 @@ func (o *output) clean(line string) string {
 	return line
 }
 
-// last are the lines so far; the one without an end is among them.
+// last returns the lines so far; the one without an end is among them.
 func (o *output) last() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 const loopback = "127.0.0.1"
 
-// freePort is a port that no program listens at. Another program may take it before the
+// freePort returns a port that no program listens at. Another program may take it before the
 // server does: the server ends then and is started again with another one.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
@@ -46,7 +46,7 @@ func checkTable(table string, port int) error {
 	return nil
 }
 
-// listener is the user whose program listens at a port of the loopback address, by the
+// listener returns the user whose program listens at a port of the loopback address, by the
 // kernel's table of sockets.
 func listener(table string, port int) (uid int, found bool) {
 	const listening = "0A"

@@ -17,7 +17,7 @@ import (
 // pipeTime is how long the output of an ended process may stay open.
 const pipeTime = 2 * time.Second
 
-// process is a running program with all that it started, in a process group of its own.
+// process is a running program with all that it started, in its own process group.
 type process struct {
 	ended chan struct{} // closed when it has ended and is reaped
 	err   error         // how it ended; valid once ended is closed

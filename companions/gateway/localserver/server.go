@@ -67,7 +67,7 @@ type Server struct {
 	ctx  context.Context // ends the server
 	end  context.CancelFunc
 	once sync.Once     // it is run, or never will be
-	done chan struct{} // closed when its process has ended for good
+	done chan struct{} // closed when its process has ended permanently
 
 	mu     sync.Mutex
 	status Status
@@ -75,7 +75,7 @@ type Server struct {
 	port   int
 }
 
-// New makes a server that does not run yet. ready is called whenever its model is loaded.
+// New returns a new server that does not run yet. ready is called whenever its model is loaded.
 func New(cfg Config, log *slog.Logger, ready func()) *Server {
 	s := &Server{
 		cfg: cfg, key: rand.Text(), log: discard(log).With("source", cfg.Name), ready: ready, timing: usual,
@@ -99,7 +99,7 @@ func New(cfg Config, log *slog.Logger, ready func()) *Server {
 // Key opens the server. It is new with each Server and nowhere else.
 func (s *Server) Key() string { return s.key }
 
-// Config is what the server was made from, with defaults.
+// Config returns what the server was made from, with defaults.
 func (s *Server) Config() Config { return s.cfg }
 
 // Start runs the server until Stop, once the servers before have ended, whose memory it
@@ -120,7 +120,7 @@ func (s *Server) Stop() {
 // Done is closed when the server has ended after Stop.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// URL is the address of the server, while it is ready.
+// URL returns the address of the server, while it is ready.
 func (s *Server) URL() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Server) URL() (string, error) {
 
 func address(port int) string { return "http://" + net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
-// Status is the state of the server.
+// Status returns the state of the server.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Server) set(change func(*Status)) {
 	change(&s.status)
 }
 
-// run starts the process again and again until the server is stopped.
+// run starts the process repeatedly until the server is stopped.
 func (s *Server) run(before []<-chan struct{}) {
 	defer close(s.done)
 	defer s.set(func(now *Status) { now.State, now.Fault = Ended, "" })
@@ -207,7 +207,7 @@ func (s *Server) run(before []<-chan struct{}) {
 	}
 }
 
-// next is the pause before the next start.
+// next returns the pause before the next start.
 func (t timing) next(before, readyFor time.Duration) time.Duration {
 	if readyFor >= t.steady {
 		before = 0

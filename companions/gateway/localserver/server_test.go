@@ -50,7 +50,7 @@ func parent(model string) {
 	select {}
 }
 
-// longest is how long a test waits for what has to come.
+// longest is how long a test waits for what must come.
 const longest = 2 * time.Minute
 
 // open starts a server with arguments of the test program; ready gets a value whenever its

@@ -35,7 +35,7 @@ type User struct {
 // Columns are those of a User in identity.users u.
 const Columns = `u.id, u.username, u.name, u.email, u.administrator, u.first, u.disabled, u.version, u.created_at`
 
-// Columns are where a row of the constant Columns goes.
+// Columns returns where a row of the constant Columns goes.
 func (u *User) Columns() []any {
 	return []any{&u.ID, &u.Username, &u.Name, &u.Email, &u.Administrator, &u.First, &u.Disabled, &u.Version, &u.CreatedAt}
 }
@@ -47,10 +47,10 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// NewID makes an id, which sorts by time.
+// NewID returns a new id, which sorts by time.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Hash is how a random secret is kept: it has too many bits to be guessed, so that a plain
+// Hash returns how a random secret is kept: it has too many bits to be guessed, so that a plain
 // SHA-256 suffices.
 func Hash(secret string) []byte {
 	hash := sha256.Sum256([]byte(secret))

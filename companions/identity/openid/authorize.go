@@ -155,7 +155,7 @@ func (p *Provider) examine(r *http.Request, in *request) (browser, error) {
 	return b, nil
 }
 
-// signInPage is the address of the sign-in page, which leads back to the request.
+// signInPage returns the address of the sign-in page, which leads back to the request.
 func (p *Provider) signInPage(ctx context.Context, in *request, b browser) (string, error) {
 	asked := b.asked
 	if asked.IsZero() {
@@ -174,12 +174,12 @@ func (p *Provider) signInPage(ctx context.Context, in *request, b browser) (stri
 	return "/?" + url.Values{"authorize": {again.Encode()}}.Encode(), nil
 }
 
-// refuse is the redirect URI of a request with an error.
+// refuse returns the redirect URI of a request with an error.
 func (p *Provider) refuse(in *request, refused *oidc.Error) (string, error) {
 	return p.answer(in, url.Values{"error": {string(refused.ErrorType)}, "error_description": {refused.Description}})
 }
 
-// answer is the redirect URI of a request with the parameters of its answer: those of
+// answer returns the redirect URI of a request with the parameters of its answer: those of
 // values, its state, and the issuer (RFC 9207), which clients need of errors, too.
 func (p *Provider) answer(in *request, values url.Values) (string, error) {
 	to, err := url.Parse(in.RedirectURI)
@@ -305,7 +305,7 @@ func (b browser) suits(in *request, hinted string) bool {
 	return in.MaxAge == nil || b.now.Sub(b.signedInAt) <= time.Duration(min(*in.MaxAge, 1<<31))*time.Second
 }
 
-// asked is when a request came first, for one that the sign-in page leads back to.
+// asked returns when a request came first, for one that the sign-in page leads back to.
 func (p *Provider) asked(in *request, now time.Time) time.Time {
 	sealed, err := base64.RawURLEncoding.DecodeString(in.form.Get(askedParameter))
 	if err != nil {
@@ -330,7 +330,7 @@ func askedPurpose(in *request) string {
 	return "openid-asked/" + in.ClientID + "/" + in.CodeChallenge
 }
 
-// hinted is the person of an id_token_hint, which may have expired; "" without one.
+// hinted returns the person of an id_token_hint, which may have expired; "" without one.
 func (p *Provider) hinted(ctx context.Context, hint string) (string, error) {
 	if hint == "" {
 		return "", nil
@@ -387,7 +387,7 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// issueCode makes an authorization code for a session.
+// issueCode creates an authorization code for a session.
 func (p *Provider) issueCode(ctx context.Context, db beginner, b browser, in *request) (string, error) {
 	code := codePrefix + rand.Text() + rand.Text()
 

@@ -93,7 +93,7 @@ func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// Origins are the sites of clients to which a browser may be sent with a code.
+// Origins returns the sites of clients to which a browser may be sent with a code.
 func Origins(clients []Client) []string {
 	var out []string
 
@@ -106,7 +106,7 @@ func Origins(clients []Client) []string {
 	return out
 }
 
-// originOf is the origin of a URI; "" of one without.
+// originOf returns the origin of a URI; "" of one without.
 func originOf(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Host == "" {

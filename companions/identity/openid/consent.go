@@ -57,7 +57,7 @@ type ticket struct {
 	At        time.Time `json:"t"`
 }
 
-// consentRequired is the answer to a client that wants its person not to be asked.
+// consentRequired returns the answer to a client that wants its person not to be asked.
 func consentRequired() *oidc.Error {
 	return (&oidc.Error{ErrorType: "consent_required"}).WithDescription("the user has not consented to this request")
 }
@@ -145,7 +145,7 @@ func (p *Provider) Answer(r *http.Request, waiting, sealed string, allow bool) (
 		return err
 	})
 
-	if _, ended := errors.AsType[*oidc.Error](err); ended { // the sign-in, meanwhile
+	if _, ended := errors.AsType[*oidc.Error](err); ended { // the sign-in, in the meantime
 		return again, nil
 	}
 
@@ -198,7 +198,7 @@ func (p *Provider) openTicket(text string) (t ticket, hash []byte, err error) {
 	return t, sum[:], json.Unmarshal(plain, &t)
 }
 
-// needsConsent reports whether the person has to be asked before a client gets a code.
+// needsConsent reports whether the person must be asked before a client gets a code.
 func (p *Provider) needsConsent(ctx context.Context, b browser, in *request) (bool, error) {
 	if in.client.FirstParty {
 		return false, nil
@@ -268,7 +268,7 @@ func lockUser(ctx context.Context, tx pgx.Tx, userID string) (alive bool, err er
 	return alive, err
 }
 
-// asking are the clients that need consent.
+// asking returns the clients that need consent.
 func (p *Provider) asking() []string {
 	out := []string{}
 
@@ -322,7 +322,7 @@ func (p *Provider) Withdraw(r *http.Request, userID, clientID string) error {
 }
 
 // Clean removes consents to clients that are not configured any more: who gets their id
-// later has to ask again.
+// later must ask again.
 func (p *Provider) Clean(ctx context.Context) error {
 	_, err := p.db.Exec(ctx, `
 		DELETE FROM identity.consents WHERE (user_id, client_id) IN (

@@ -59,7 +59,7 @@ type Provider struct {
 	clients map[string]Client
 }
 
-// New makes the provider. A client that cannot be registered is an error.
+// New returns a new provider. A client that cannot be registered is an error.
 func New(cfg Config) (*Provider, error) {
 	p := &Provider{cfg: cfg, db: cfg.DB, clients: map[string]Client{}}
 	for _, c := range cfg.Clients {
@@ -118,7 +118,7 @@ func Scopes() []string {
 // AdminScope is the scope of administration, which a client gets only when it asks for it.
 const AdminScope = "admin"
 
-// rightScopes are the scopes that open a part of the agent, by the agent's names for them.
+// rightScopes returns the scopes that open a part of the agent, by the agent's names for them.
 func rightScopes() []string {
 	return []string{
 		"sessions:read", "sessions:write", "chat", "files", "schedules", "solutions", "workspaces", "skills", "skills:write", AdminScope,
@@ -161,7 +161,7 @@ func withAddress(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), addressKey{}, edge.Client(r).String()))
 }
 
-// addressOf is the client's address, for the audit log.
+// addressOf returns the client's address, for the audit log.
 func addressOf(ctx context.Context) map[string]string {
 	address, _ := ctx.Value(addressKey{}).(string)
 	return map[string]string{"address": address}

@@ -87,7 +87,7 @@ type Consent struct {
 	GrantedAt time.Time
 }
 
-// Policy is the Content-Security-Policy of the pages. A form may lead to the origins of
+// Policy returns the Content-Security-Policy of the pages. A form may lead to the origins of
 // OpenID clients: browsers apply form-action to redirects, too.
 func Policy(origins []string) string {
 	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; " +

@@ -19,8 +19,8 @@ var ErrRefused = errors.New("the passkey was not accepted")
 // Party is the relying party: a site.
 type Party struct{ web *webauthn.WebAuthn }
 
-// New makes the relying party of a site. It returns nil for a site without a host name:
-// browsers have no passkeys for addresses, nor for http beside localhost.
+// New returns a new relying party of a site. It returns nil for a site without a host name:
+// browsers have no passkeys for addresses, nor for http next to localhost.
 func New(site *url.URL) (*Party, error) {
 	host := site.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil || site.Scheme != "https" && host != "localhost" {
@@ -156,7 +156,7 @@ func (p *Party) BeginLogin() (options any, state []byte, err error) {
 }
 
 // Login checks the answer to a challenge. find returns the holder of a key; its error is
-// returned. The key comes back as it is to be kept.
+// returned. The key comes back as it must be kept.
 func (p *Party) Login(state, answer []byte, find func(keyID []byte, userID string) (User, error)) (Key, error) {
 	var session webauthn.SessionData
 	if err := json.Unmarshal(state, &session); err != nil {

@@ -26,7 +26,7 @@ type Hasher struct {
 	dummy   string // of no password: an unknown user takes as long as a wrong password
 }
 
-// NewHasher makes a Hasher that computes so many at once, each with that memory in KiB.
+// NewHasher returns a new Hasher that computes so many at once, each with that memory in KiB.
 func NewHasher(maxConcurrent int, memory uint32) *Hasher {
 	params := argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 

@@ -1,5 +1,5 @@
 // Package tokens signs and verifies the tokens of the identity service, with keys that it
-// keeps sealed and replaces. It must not know HTTP, nor whether a session goes on.
+// keeps sealed and replaces. It must not know HTTP, nor whether a session continues.
 package tokens
 
 import (
@@ -40,7 +40,7 @@ type Keys struct {
 	Life   time.Duration // of an access token
 }
 
-// Claims are what an access token says beside the registered claims.
+// Claims are what an access token says next to the registered claims.
 type Claims struct {
 	SessionID     string `json:"sid"`
 	Username      string `json:"preferred_username"`
@@ -64,7 +64,7 @@ type ClientClaims struct {
 }
 
 // Rotate makes a new signing key when the current one is older than age, or when
-// there is none. The one before goes on verifying.
+// there is none. The one before continues verifying.
 func (k *Keys) Rotate(ctx context.Context, age time.Duration) error {
 	return pgx.BeginFunc(ctx, k.DB, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(accounts.SchemaLock)); err != nil {
@@ -155,7 +155,7 @@ func (k *Keys) AccessToken(
 	return token, life, err
 }
 
-// Set is the public keys, those included that do not sign any more but may still
+// Set returns the public keys, those included that do not sign any more but may still
 // have signed a valid token.
 func (k *Keys) Set(ctx context.Context) (jose.JSONWebKeySet, error) {
 	rows, _ := k.DB.Query(ctx, `
@@ -181,7 +181,7 @@ func (k *Keys) Set(ctx context.Context) (jose.JSONWebKeySet, error) {
 }
 
 // Verify verifies an access token and returns what it says. Whether its session
-// goes on is for the caller to ask.
+// continues is for the caller to ask.
 func (k *Keys) Verify(ctx context.Context, raw string) (Claims, error) {
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(token.Headers) != 1 || token.Headers[0].ExtraHeaders[jose.HeaderType] != TokenType {

@@ -44,7 +44,7 @@ func New(issuer, account string) (Key, error) {
 	return Key{Secret: key.Secret(), URL: key.URL()}, nil
 }
 
-// SVG is the QR code of the key's URL, black on white with the margin that scanners need.
+// SVG returns the QR code of the key's URL, black on white with the margin that scanners need.
 func (k Key) SVG() (string, error) {
 	const margin = 4
 
@@ -100,7 +100,7 @@ func RecoveryCodes() []string {
 	return codes
 }
 
-// Normal is a code without what people add when they type it.
+// Normal returns a code without what people add when they type it.
 func Normal(code string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
 }

@@ -201,7 +201,7 @@ func (f *Flow) person(ctx context.Context, p *oidc.Provider, signed *oidc.IDToke
 	}
 
 	if said.Email == "" && p.UserInfoEndpoint() != "" {
-		said.EmailVerified = nil // it is of the address beside it
+		said.EmailVerified = nil // it is of the address next to it
 
 		info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err != nil {

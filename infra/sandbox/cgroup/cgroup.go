@@ -57,7 +57,7 @@ const cgroupPrefix = "everloop-sandbox-"
 // Holds says which limits the kernel holds by control groups.
 type Holds struct{ Memory, PIDs, CPU bool }
 
-// Holds says which limits the groups of sandboxes hold.
+// Holds returns which limits the groups of sandboxes hold.
 func (c *Root) Holds() Holds { return Holds{c.Memory != "", c.PIDs != "", c.CPU != ""} }
 
 // Config says which groups are wanted.
@@ -66,7 +66,7 @@ type Config struct {
 	Total Totals
 	// CPUWeight is the share of the processors of all sandboxes together, from 1 to 10000.
 	CPUWeight int
-	// Elsewhere says that a container engine makes the groups, and nothing holds the total.
+	// Elsewhere reports that a container engine makes the groups, and nothing holds the total.
 	Elsewhere bool
 	// None is for tests: as on a host where no control group may be made.
 	None bool
@@ -170,7 +170,7 @@ func (c *Root) Adopt(forkServer int) error {
 	return kernelfile.Write(filepath.Join(c.CPU, "cgroup.procs"), strconv.Itoa(forkServer))
 }
 
-// Describe says what holds the limits, for operators.
+// Describe returns what holds the limits, for operators.
 func (c *Root) Describe() string {
 	var have []string
 
@@ -194,7 +194,7 @@ func (c *Root) Describe() string {
 	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
-// OfProcess gives the group of another's making that holds the memory of a process. It
+// OfProcess returns the group of another's making that holds the memory of a process. It
 // can be read only.
 func OfProcess(pid int) *Group {
 	mounts := mountsOf(strconv.Itoa(pid))
@@ -288,7 +288,7 @@ func removeTree(dir string) {
 	_ = os.Remove(dir)
 }
 
-// hasControllers says whether the version 2 group offers what is needed.
+// hasControllers reports whether the version 2 group offers what is needed.
 func hasControllers(dir string) bool {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	list := " " + strings.TrimSpace(string(data)) + " "
@@ -409,7 +409,7 @@ func (g *Group) Attach(pid int) error {
 	return nil
 }
 
-// OutOfMemory says whether the kernel killed a process for the memory limit.
+// OutOfMemory reports whether the kernel killed a process for the memory limit.
 func (g *Group) OutOfMemory() bool {
 	if g.owner.Memory == "" {
 		return false

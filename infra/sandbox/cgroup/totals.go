@@ -19,7 +19,7 @@ type Totals struct {
 	Processes int   // processes and threads
 }
 
-// orShares gives the configured bounds, or shares of what the host permits.
+// orShares returns the configured bounds, or shares of what the host permits.
 func (t Totals) orShares(mounts map[string]string) Totals {
 	if t.Memory <= 0 {
 		t.Memory = availableMemory(mounts) / 4 * 3
@@ -32,7 +32,7 @@ func (t Totals) orShares(mounts map[string]string) Totals {
 	return t
 }
 
-// availableMemory is the memory, in bytes, that the service's own control groups and
+// availableMemory returns the memory, in bytes, that the service's own control groups and
 // the host permit.
 func availableMemory(mounts map[string]string) int64 {
 	available := int64(math.MaxInt64)
@@ -51,7 +51,7 @@ func availableProcesses(mounts map[string]string) int64 {
 		lowestLimit(mounts[""], "pids.max"), lowestLimit(mounts["pids"], "pids.max"))
 }
 
-// lowestLimit is the lowest of a limit in a control group and those above it; they
+// lowestLimit returns the lowest of a limit in a control group and those above it; they
 // all hold.
 func lowestLimit(dir, file string) int64 {
 	lowest := int64(math.MaxInt64)

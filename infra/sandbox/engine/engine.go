@@ -128,7 +128,7 @@ func (e *Engine) Run(ctx context.Context, c Container) (id string, err error) {
 	return made.ID, nil
 }
 
-// host is how the engine confines a container.
+// host returns how the engine confines a container.
 func (c Container) host() *container.HostConfig {
 	never := false
 	host := &container.HostConfig{
@@ -166,7 +166,7 @@ func (e *Engine) Running(ctx context.Context, id string) (bool, error) {
 	return found.Container.State != nil && found.Container.State.Running, nil
 }
 
-// Labels gives those of the containers that have a label, running or not, by id.
+// Labels returns those of the containers that have a label, running or not, by id.
 func (e *Engine) Labels(ctx context.Context, name, value string) (map[string]map[string]string, error) {
 	found, err := e.client.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: client.Filters{}.Add("label", name+"="+value),

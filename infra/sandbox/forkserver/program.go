@@ -58,7 +58,7 @@ type Op struct {
 
 // Flags of a [Header].
 const (
-	// OwnPIDNamespace says that the child is process 1 of its own process
+	// OwnPIDNamespace reports that the child is process 1 of its own process
 	// namespace: when the command ends it kills everything there, before it
 	// reports.
 	OwnPIDNamespace = 1

@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// invokedAs gives the command line, as far as a name of this package goes. Package
+// invokedAs returns the command line, as far as a name of this package goes. Package
 // os, which knows it, would come with initialisation that this package avoids.
 func invokedAs() string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)

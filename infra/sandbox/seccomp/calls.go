@@ -53,7 +53,7 @@ var allowedCalls = []uint32{
 	unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_GETGROUPS, unix.SYS_GETRESUID, unix.SYS_GETRESGID,
 	unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETRESUID, unix.SYS_SETRESGID,
 	unix.SYS_SETFSUID, unix.SYS_SETFSGID, unix.SYS_SETGROUPS, unix.SYS_CAPGET, unix.SYS_CAPSET,
-	// sockets, beside socket and socketpair
+	// sockets, next to socket and socketpair
 	unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_SHUTDOWN, unix.SYS_GETSOCKNAME,
 	unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT, unix.SYS_SENDTO, unix.SYS_RECVFROM, unix.SYS_SENDMSG,
 	unix.SYS_RECVMSG, unix.SYS_SENDMMSG, unix.SYS_RECVMMSG,
@@ -102,11 +102,11 @@ var refusedCalls = []uint32{
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
 }
 
-// Allowed are the calls that a command may make.
+// Allowed returns the calls that a command may make.
 func Allowed() []uint32 { return slices.Concat(allowedCalls, allowedArch) }
 
-// Conditional are the calls that a command may make with some arguments.
+// Conditional returns the calls that a command may make with some arguments.
 func Conditional() []uint32 { return slices.Clone(conditionalCalls) }
 
-// Refused are the calls that answer EPERM. Every other call answers ENOSYS.
+// Refused returns the calls that answer EPERM. Every other call answers ENOSYS.
 func Refused() []uint32 { return slices.Concat(refusedCalls, refusedArch) }

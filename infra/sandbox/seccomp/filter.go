@@ -42,12 +42,12 @@ func (b *bpf) ret(action uint32) {
 	*b = append(*b, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action})
 }
 
-// jump goes on jt instructions further when the test holds, else jf further.
+// jump continues jt instructions further when the test holds, else jf further.
 func (b *bpf) jump(test uint16, k uint32, jt, jf uint8) {
 	*b = append(*b, unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jt: jt, Jf: jf, K: k})
 }
 
-// when answers action if the loaded word equals k, else goes on.
+// when answers action if the loaded word equals k, else continues.
 func (b *bpf) when(k, action uint32) {
 	b.jump(unix.BPF_JEQ, k, 0, 1)
 	b.ret(action)

@@ -53,10 +53,10 @@ func Open(dir int, rel string, flags int) (int, error) {
 	}
 }
 
-// ErrNotRegular says that a name that was a file is something else by now.
+// ErrNotRegular reports that a name that was a file is something else by now.
 var ErrNotRegular = errors.New("is no regular file any more")
 
-// ErrAltered says that something is not what it was a moment ago.
+// ErrAltered reports that something is not what it was a moment ago.
 var ErrAltered = errors.New("was changed at the same time")
 
 // OpenFile opens a name in a directory for reading, if it is a regular file. It
@@ -115,7 +115,7 @@ func ReadLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Vanished says that a name is gone or leads elsewhere by now: another process changed
+// Vanished reports that a name is gone or leads elsewhere by now: another process changed
 // the tree while it was looked at.
 func Vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
@@ -123,10 +123,10 @@ func Vanished(err error) bool {
 		errors.Is(err, ErrNotRegular) || errors.Is(err, ErrAltered)
 }
 
-// Denied says that the service's user may not.
+// Denied reports that the service's user may not.
 func Denied(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
-// NoSpace says that no space is left, on the disk or of a quota.
+// NoSpace reports that no space is left, on the disk or of a quota.
 func NoSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

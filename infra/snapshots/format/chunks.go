@@ -33,13 +33,13 @@ func AppendZeros(runs []Run, count int64) []Run {
 	return append(runs, Run{Zeros: count})
 }
 
-// ChunksOf is how many chunks a file of a size has.
+// ChunksOf returns how many chunks a file of a size has.
 func ChunksOf(size int64) int64 { return (size-1)/ChunkSize + 1 }
 
-// ChunkLength is the length of a chunk of a file, in bytes.
+// ChunkLength returns the length of a chunk of a file, in bytes.
 func ChunkLength(index, size int64) int { return int(min(ChunkSize, size-index*ChunkSize)) }
 
-// DataOf gives the chunks that hold data, with their index in the file.
+// DataOf returns the chunks that hold data, with their index in the file.
 func DataOf(chunks []Run) func(yield func(int64, Hash) bool) {
 	return func(yield func(int64, Hash) bool) {
 		index := int64(0)

@@ -6,7 +6,7 @@ import (
 
 const (
 	// FrameSize is how much of small files is compressed together, in bytes: what
-	// has to be read to show one of them.
+	// must be read to show one of them.
 	FrameSize = 1 << 20
 	// packSize is the size at which a pack is closed. It never grows to the 16 MiB
 	// from which on a client would upload it in parts.
@@ -74,7 +74,7 @@ func (p *Packer) endFrame() {
 	p.frame = p.frame[:0]
 }
 
-// Finish gives what there is as a pack, nil when that is nothing.
+// Finish returns what there is as a pack, nil when that is nothing.
 func (p *Packer) Finish() *Pack {
 	p.endFrame()
 

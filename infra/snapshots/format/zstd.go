@@ -29,7 +29,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// Compress gives data as a zstd frame.
+// Compress returns data as a zstd frame.
 func Compress(data []byte) []byte { return Encoder().EncodeAll(data, nil) }
 
 // Decompress gives the data of a zstd frame.

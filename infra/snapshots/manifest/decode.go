@@ -13,7 +13,7 @@ import (
 	"everloop/infra/snapshots/format"
 )
 
-// ErrFormat says that bytes whose hash is right are no manifest of this version.
+// ErrFormat reports that bytes whose hash is right are no manifest of this version.
 var ErrFormat = errors.New("its format is not understood")
 
 // DecodeHead gives the parts of a manifest, without their entries, and the contents
@@ -133,7 +133,7 @@ func scanFile(s *format.Scanner, e *Entry, chunked bool, packs []format.Hash, pl
 	place(e.Sum, at)
 }
 
-// proper says that a path is one that a walk can have found.
+// proper reports that a path is one that a walk can have found.
 func proper(p string) bool {
 	if strings.IndexByte(p, 0) >= 0 {
 		return false

@@ -32,7 +32,7 @@ type Part struct {
 	Sum     format.Hash // SHA-256 of Raw
 	Entries int
 	Raw     []byte
-	Body    []byte // Raw, compressed, when the head holds it; empty: it is an object of its own
+	Body    []byte // Raw, compressed, when the head holds it; empty: it is its own object
 }
 
 // Cut divides the entries into parts, as ranges.

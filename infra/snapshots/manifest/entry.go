@@ -31,10 +31,10 @@ const (
 	Unread
 )
 
-// Opaque says that only the name is known.
+// Opaque reports that only the name is known.
 func (k Kind) Opaque() bool { return k == Special || k == Unread }
 
-// Counts says that an entry counts as a file for people.
+// Counts reports that an entry counts as a file for people.
 func (k Kind) Counts() bool { return k == File || k == Link }
 
 // Identity is what shows that an entry was not touched: as long as all are
@@ -60,12 +60,12 @@ type Entry struct {
 	Chunks   []format.Run // of a file larger than format.SmallLimit
 	Kind     Kind
 	Mode     uint16 // permission bits
-	// Trusted says that an equal identity proves equal content: the file had been
+	// Trusted reports that an equal identity proves equal content: the file had been
 	// left alone for a while when it was read.
 	Trusted bool
 }
 
-// Size is the size of a file in bytes, 0 for other kinds.
+// Size returns the size of a file in bytes, 0 for other kinds.
 func (e *Entry) Size() int64 {
 	if e.Kind != File {
 		return 0
@@ -74,7 +74,7 @@ func (e *Entry) Size() int64 {
 	return e.Identity.Size
 }
 
-// Same says that two entries of one path hold the same. Times do not count.
+// Same reports that two entries of one path hold the same. Times do not count.
 func (e *Entry) Same(o *Entry) bool {
 	return e.Kind == o.Kind && e.Mode == o.Mode && e.Size() == o.Size() && e.Sum == o.Sum && e.Target == o.Target
 }

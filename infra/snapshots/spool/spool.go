@@ -98,7 +98,7 @@ func (f *File) room(n int64) error {
 	return nil
 }
 
-// Read gives what was kept, in buf where that is large enough.
+// Read returns what was kept, in buf where that is large enough.
 func (f *File) Read(at Extent, buf []byte) ([]byte, error) {
 	f.mu.Lock()
 	file := f.file
@@ -120,7 +120,7 @@ func (f *File) Read(at Extent, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// Size is how many bytes were added.
+// Size returns how many bytes were added.
 func (f *File) Size() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Rename gives a file, a directory or a link itself another name in its
+// Rename returns a file, a directory or a link itself another name in its
 // directory. name is a bare one; a taken one is file_exists.
 func (f Files) Rename(ctx context.Context, session domain.Session, from, name string) (to string, changes []domain.FileChange, err error) {
 	if err := checkUTF8(name); err != nil {

@@ -137,7 +137,7 @@ func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, 
 	return old, version(ifMatch, old), err
 }
 
-// version gives the one ETag of an If-Match header that matters: the file's own
+// version returns the one ETag of an If-Match header that matters: the file's own
 // when it is listed, else any of them, which it then does not have.
 func version(ifMatch string, now workspace.Info) string {
 	first := ""

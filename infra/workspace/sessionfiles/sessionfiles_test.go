@@ -222,7 +222,7 @@ func TestQuota_concurrentWrites(t *testing.T) {
 	b.put(t, "whole", strings.Repeat("x", limit-(64<<10)))
 }
 
-// Two uploads that are on their way at the same time: the one that began first
+// Two uploads that are on their way at the same time: the one that started first
 // has no more right to the space than the one that filled it.
 func TestQuota_slowUpload(t *testing.T) {
 	b := newBench(t, 1<<20)
@@ -291,7 +291,7 @@ func TestZip_modesAndLinks(t *testing.T) {
 	require.ErrorIs(t, write(ctx, io.Discard), context.Canceled)
 }
 
-// A file that a command goes on writing is packed as long as it was.
+// A file that a command continues writing is packed as long as it was.
 func TestZipOfAGrowingFileEnds(t *testing.T) {
 	b := newBench(t, 0)
 	b.put(t, "log", "begin")

@@ -17,7 +17,7 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Zip gives a function that writes a directory as a ZIP archive while it reads
+// Zip returns a function that writes a directory as a ZIP archive while it reads
 // it, so that any size needs little memory. Names are relative to the directory.
 // Links are not followed: those that lead to something in the directory are
 // stored as links, all others are left out, as are pipes, sockets and devices. It

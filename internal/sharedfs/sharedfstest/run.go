@@ -73,7 +73,7 @@ func RunMachines(m *testing.M) int {
 // special reports whether the binary was called for something else than its tests.
 func special() bool { return asked("test.list") || asked("test.bench") || asked("test.fuzz") }
 
-// simulations are the passes on a local disk that behaves like a shared one.
+// simulations returns the passes on a local disk that behaves like a shared one.
 func simulations(m *testing.M) (code int) {
 	for _, mode := range []struct {
 		name string
@@ -93,7 +93,7 @@ func simulations(m *testing.M) (code int) {
 	return code
 }
 
-// onGluster is the pass on a mounted volume, with further arguments. It prints why there
+// onGluster returns the pass on a mounted volume, with further arguments. It prints why there
 // is none where a volume cannot be mounted.
 func onGluster(further ...string) int {
 	if err := usable(); err != nil {
@@ -167,7 +167,7 @@ func arguments() []string {
 	return out
 }
 
-// onVolume runs the tests on a new volume; temporary says whether their temporary
+// onVolume runs the tests on a new volume; temporary reports whether their temporary
 // directories are there.
 func onVolume(m *testing.M, dir string, temporary bool) int {
 	runtime.LockOSThread() // the servers end with this thread
@@ -210,7 +210,7 @@ func Mounted() bool { return mounted != nil }
 // shared one: what does not depend on that has run before.
 func Simulated() bool { return simulated }
 
-// Machines gives the same new directory of a volume as two machines have it mounted,
+// Machines returns the same new directory of a volume as two machines have it mounted,
 // the second with attributes and names cached for ten minutes. Where there is no
 // volume, the test is skipped: Run has printed why.
 func Machines(t testing.TB) (one, other string) {

@@ -117,7 +117,7 @@ func (c *Cluster) Member(name string) int {
 }
 
 // Lag makes a server lag until CatchUp: the replication that reaches and leaves it stops,
-// while its clients and theirs go on. Its streams stay as they are, and it answers direct
+// while its clients and theirs continue. Its streams stay as they are, and it answers direct
 // gets from them.
 func (c *Cluster) Lag(n int) {
 	c.mu.Lock()

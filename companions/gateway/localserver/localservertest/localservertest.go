@@ -33,7 +33,7 @@ func Main() {
 	}
 }
 
-// Model is a file that passes for a model.
+// Model returns a file that passes for a model.
 func Model(t *testing.T) string {
 	t.Helper()
 
@@ -45,7 +45,7 @@ func Model(t *testing.T) string {
 	return file
 }
 
-// Program is the program to run.
+// Program returns the program to run.
 func Program(t *testing.T) string {
 	t.Helper()
 
