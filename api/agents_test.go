@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	activitycontract "everloop/activities/contract"
+
 	"github.com/stretchr/testify/require"
 
-	"everloop/domain"
 	"everloop/domain/prodagent"
 )
 
@@ -131,8 +132,8 @@ var agentsWalk = []call{
 	},
 }
 
-// StartInitScript implements agents.Scripts.
-func (noEngine) StartInitScript(context.Context, string, domain.SessionID) error { return nil }
+// StartTask starts no background task.
+func (noEngine) StartTask(context.Context, activitycontract.TaskInput) error { return nil }
 
 // prodAgent makes a production agent of ann's, in place of those that ann has.
 func (w *world) prodAgent() string {

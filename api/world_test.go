@@ -96,12 +96,13 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: db, Logger: logger})
 	require.NoError(t, err)
-	prod, err := production.New(db, skilled, nodeTools{})
+	prod, err := production.New(db, agents.NewStore(db.DB), skilled, nodeTools{})
 	require.NoError(t, err)
 	scheduled, err := schedules.New(schedules.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
 	require.NoError(t, err)
-	agentService, err := agents.New(agents.Config{Store: db, Solutions: catalog, Models: w.models, Scripts: noEngine{}, Logger: logger})
-	require.NoError(t, err)
+	agentService := agents.New(agents.Deps{
+		DB: db.DB, Solutions: catalog, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
+	})
 	hooks, err := webhooks.New(db, box)
 	require.NoError(t, err)
 	dags, err := dagruns.New(
@@ -117,7 +118,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	cfg := api.Config{
 		Boards:      db,
 		Board:       issues,
-		Instances:   db,
+		Instances:   agentService,
 		Schedules:   scheduled,
 		Agents:      agentService,
 		Webhooks:    hooks,

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	"everloop/infra/postgres/accounts"
-	"everloop/infra/postgres/agents"
 	"everloop/infra/postgres/board"
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
@@ -23,7 +22,6 @@ import (
 
 type (
 	accountStore    = accounts.Store
-	agentStore      = agents.Store
 	boardStore      = board.Store
 	catalogStore    = catalog.Store
 	dagRunStore     = dagruns.Store
@@ -51,7 +49,6 @@ type Options = pg.Options
 type DB struct {
 	*pg.DB
 	*accountStore
-	*agentStore
 	*boardStore
 	*catalogStore
 	*dagRunStore
@@ -77,7 +74,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	return &DB{
 		DB:               db,
 		accountStore:     accounts.New(db),
-		agentStore:       agents.New(db),
 		boardStore:       board.New(db),
 		catalogStore:     catalog.New(db),
 		dagRunStore:      dagruns.New(db),
@@ -98,7 +94,6 @@ type Store struct {
 	*pg.DB
 	*pg.Outbox
 	*accountStore
-	*agentStore
 	*boardStore
 	*catalogStore
 	*dagRunStore
@@ -122,7 +117,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		DB:                db.DB,
 		Outbox:            outbox,
 		accountStore:      db.accountStore,
-		agentStore:        db.agentStore,
 		boardStore:        db.boardStore,
 		catalogStore:      db.catalogStore,
 		dagRunStore:       db.dagRunStore,

@@ -128,11 +128,6 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	agents, err := b.newAgents()
-	if err != nil {
-		return nil, err
-	}
-
 	dags, err := b.newDAGRuns(chats, prod)
 	if err != nil {
 		return nil, err
@@ -185,10 +180,10 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Skills: shown.skills, Memories: b.DB, Annotations: b.DB, MCP: b.toolServers(), MCPWorkers: toolServers,
 
 		UserSettings: b.DB, EnvBuckets: b.buckets, NetworkRules: b.DB,
-		ProdSolutions: b.DB, Production: prod, Schedules: scheduled, Agents: agents,
+		ProdSolutions: b.DB, Production: prod, Schedules: scheduled, Agents: b.agents,
 		Webhooks: hooks, Answers: chats,
 		DAGRuns: dags, DAGRunRecords: b.DB,
-		Boards: b.DB, Board: board, Instances: b.DB,
+		Boards: b.DB, Board: board, Instances: b.agents,
 		Compute:        compute,
 		Administration: administration{b.DB, signIn}, Diagnostics: b, Runs: operated,
 		Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,

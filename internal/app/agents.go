@@ -1,34 +1,15 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"strings"
 
-	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/prodagent"
-	"everloop/infra/temporal"
 	"everloop/internal/release"
-	"everloop/service/agents"
 	"everloop/worker"
 )
-
-// newAgents builds the service of production agents and agent instances.
-func (b *backend) newAgents() (*agents.Service, error) {
-	return agents.New(agents.Config{
-		Store: b.DB, Solutions: b.solutions, Models: b.models, Scripts: initScripts{b.Runs}, Logger: b.logger,
-	})
-}
-
-// initScripts starts the init scripts of sessions, which are background tasks.
-type initScripts struct{ runs temporal.Runs }
-
-// StartInitScript implements agents.Scripts.
-func (s initScripts) StartInitScript(ctx context.Context, ownerID string, sessionID domain.SessionID) error {
-	return s.runs.StartTask(ctx, contract.TaskInput{TaskID: domain.InitTaskID(sessionID), SessionID: sessionID, OwnerID: ownerID})
-}
 
 // runtimeSettings say which runtime of agent instances the workers of this process are.
 type runtimeSettings struct {

@@ -8,12 +8,7 @@ import (
 
 // newBoard builds the service of production workspaces.
 func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
-	agents, err := b.newAgents()
-	if err != nil {
-		return nil, err
-	}
-
-	return board.New(board.Config{Store: b.DB, Runs: b.Runs, Chats: chats, Agents: agents, Logger: b.logger})
+	return board.New(board.Config{Store: b.DB, Runs: b.Runs, Chats: chats, Agents: b.agents, Logger: b.logger})
 }
 
 // boardWork is what a worker does for issue runs: their activities, and the repair of what

@@ -14,7 +14,7 @@ import (
 
 // newProduction builds the service that changes the documents of production solutions.
 func (b *backend) newProduction(registry *tools.Registry, skilled *skills.Service) (*production.Service, error) {
-	return production.New(b.DB, skilled, nodeTools{registry: registry, profile: b.Profile})
+	return production.New(b.DB, b.agents.Store, skilled, nodeTools{registry: registry, profile: b.Profile})
 }
 
 // nodeTools lists the tools of the sessions that tool nodes of DAGs run in.
@@ -50,13 +50,8 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 
 // newDAGRuns builds the service that runs DAGs.
 func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*dagruns.Service, error) {
-	agents, err := b.newAgents()
-	if err != nil {
-		return nil, err
-	}
-
 	return dagruns.New(dagruns.Config{
-		Store: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: agents, Events: b.Log, Logger: b.logger,
+		Store: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: b.agents, Events: b.Log, Logger: b.logger,
 		CodeTimeout: b.settings.BashMost,
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
 	"everloop/internal/release"
+	"everloop/service/agents"
 	"everloop/service/apps"
 	"everloop/service/chat"
 	"everloop/service/eventarchive"
@@ -26,6 +27,7 @@ import (
 // process has one of each, so that the API and the worker of one process share what
 // they have in progress.
 type services struct {
+	agents      *agents.Service
 	apps        *apps.Service
 	archive     *eventarchive.Service
 	captures    *history.Capturer
@@ -47,6 +49,10 @@ func (b *backend) newServices() (s services, err error) {
 	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: b.settings.Reserve(), Logger: b.logger})
 	s.sessionFiles = files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
+
+	s.agents = agents.New(agents.Deps{
+		DB: b.DB.DB, Solutions: b.solutions, Models: b.models, StartTask: b.Runs.StartTask, Logger: b.logger,
+	})
 
 	if s.apps, err = apps.New(apps.Config{
 		Store: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,

@@ -17,6 +17,7 @@ import (
 	domainproduction "everloop/domain/production"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
+	"everloop/service/agents"
 	"everloop/service/dagruns"
 	"everloop/service/maintenance"
 	"everloop/service/production"
@@ -37,7 +38,7 @@ func newWorks(t *testing.T) *works {
 
 	var err error
 
-	s.graphs, err = production.New(s.db, noSkills{}, bashOnly{})
+	s.graphs, err = production.New(s.db, agents.NewStore(s.db.DB), noSkills{}, bashOnly{})
 	require.NoError(t, err)
 
 	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}

@@ -13,6 +13,7 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
+	"everloop/service/agents"
 	"everloop/service/board"
 	"everloop/worker"
 )
@@ -43,7 +44,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 		domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings},
 	)
 	require.NoError(t, err)
-	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
+	_, err = agents.NewStore(s.db.DB).CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime,
 		MaxConcurrentTasks: 1, Visibility: prodagent.VisibilityWorkspace,
 	})

@@ -25,6 +25,7 @@ import (
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
+	"everloop/service/agents"
 	"everloop/service/board"
 	"everloop/service/maintenance"
 	"everloop/service/operator"
@@ -102,7 +103,7 @@ func newOperated(t *testing.T) *operated {
 	require.NoError(t, err)
 
 	s.workspace, s.agent = workspace.ID, domain.NewID()
-	_, err = s.db.CreateAgentInstance(t.Context(), prodagent.Instance{
+	_, err = agents.NewStore(s.db.DB).CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: s.agent, OwnerID: user, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 4,
 		Visibility: prodagent.VisibilityWorkspace,
 	})

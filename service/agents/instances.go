@@ -10,12 +10,12 @@ import (
 
 const codeNoRuntime = "runtime_not_found"
 
-// Instantiate makes an instance of a production agent, on a runtime of its provider, and
-// with start its first session. The instance keeps what the agent is now.
+// Instantiate creates an instance of a production agent on a runtime of its provider, and its
+// first session if start is set. The instance is a copy of the agent as it is now.
 func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDigest string, start bool) (
 	made prodagent.Instance, agent prodagent.Agent, sessionID *domain.SessionID, err error,
 ) {
-	if agent, err = s.cfg.Store.ProdAgent(ctx, userID, recordID); err != nil {
+	if agent, err = s.ProdAgent(ctx, userID, recordID); err != nil {
 		return made, agent, nil, err
 	}
 
@@ -29,7 +29,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDiges
 		}
 	}
 
-	runtime, err := s.cfg.Store.RuntimeOf(ctx, agent.RuntimeProvider)
+	runtime, err := s.RuntimeOf(ctx, agent.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		err = domain.Newf(domain.Conflict, "no_runtime", "no runtime of the provider %s has announced itself", agent.RuntimeProvider)
 	}
@@ -38,7 +38,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDiges
 		return made, agent, nil, err
 	}
 
-	made, err = s.cfg.Store.CreateAgentInstance(ctx, prodagent.Instance{
+	made, err = s.CreateAgentInstance(ctx, prodagent.Instance{
 		ID:                 domain.NewID(),
 		OwnerID:            userID,
 		RecordID:           &agent.RecordID,
@@ -56,32 +56,29 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDiges
 	}
 
 	id := domain.SessionID(domain.NewID())
-	if err = s.StartSession(ctx, userID, Start{SessionID: id, InstanceID: made.ID, Intent: made.Name}); err != nil {
+	if err = s.StartSession(ctx, userID, prodagent.Start{SessionID: id, InstanceID: made.ID, Intent: made.Name}); err != nil {
 		s.discard(ctx, made)
 	}
 
 	return made, agent, &id, err
 }
 
-// discard removes an instance whose first session could not be made: the caller gets an error
-// and does not know it.
+// discard deletes an instance whose first session could not be created: the caller gets an
+// error and never learns its id.
 func (s *Service) discard(ctx context.Context, made prodagent.Instance) {
-	err := s.cfg.Store.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
+	err := s.DeleteAgentInstance(context.WithoutCancel(ctx), made.OwnerID, made.ID)
 	if err != nil {
-		s.cfg.Logger.Warn("failed to delete an agent instance without its session", "instance_id", made.ID, "error", err)
+		s.deps.Logger.Warn("failed to delete an agent instance without its session", "instance_id", made.ID, "error", err)
 	}
 }
 
-// CreateInstance makes an instance without a production agent: a general agent with its
-// instructions.
+// CreateInstance creates an instance without a production agent: a general agent with its
+// own instructions.
 func (s *Service) CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error) {
-	in.Name, in.Instructions, in.Description = domain.CleanText(
-		in.Name,
-	), domain.CleanText(
-		in.Instructions,
-	), domain.CleanText(
-		in.Description,
-	)
+	for _, text := range []*string{&in.Name, &in.Instructions, &in.Description} {
+		*text = domain.CleanText(*text)
+	}
+
 	if strings.TrimSpace(in.Name) == "" {
 		return prodagent.Instance{}, domain.Invalidf("body.name", "is empty")
 	}
@@ -97,12 +94,12 @@ func (s *Service) CreateInstance(ctx context.Context, in prodagent.Instance) (pr
 	in.ID = domain.NewID()
 	in.Spec = prodagent.Spec{Skills: []string{}, SkillsData: map[string]any{}, PreviewURLs: []domain.PreviewURL{}}
 
-	return s.cfg.Store.CreateAgentInstance(ctx, in)
+	return s.CreateAgentInstance(ctx, in)
 }
 
 // Instances lists a page of the instances that a user may see, and how many there are.
 func (s *Service) Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error) {
-	page, total, err := s.cfg.Store.AgentInstances(ctx, userID, archived, limit, offset)
+	page, total, err := s.AgentInstances(ctx, userID, archived, limit, offset)
 	for i := range page {
 		page[i] = page[i].SeenBy(userID)
 	}
@@ -112,7 +109,7 @@ func (s *Service) Instances(ctx context.Context, userID string, archived bool, l
 
 // Instance reads an instance that a user may see.
 func (s *Service) Instance(ctx context.Context, userID, id string) (prodagent.Instance, error) {
-	found, err := s.cfg.Store.AgentInstance(ctx, userID, id)
+	found, err := s.AgentInstance(ctx, userID, id)
 	return found.SeenBy(userID), err
 }
 
@@ -142,7 +139,7 @@ func (s *Service) ChangeInstance(ctx context.Context, userID, id string, c proda
 		return prodagent.Instance{}, err
 	}
 
-	return s.cfg.Store.ChangeAgentInstance(ctx, userID, id, c)
+	return s.ChangeAgentInstance(ctx, userID, id, c)
 }
 
 // DeleteInstance removes a user's own instance. Its sessions stay.
@@ -151,12 +148,12 @@ func (s *Service) DeleteInstance(ctx context.Context, userID, id string) error {
 		return err
 	}
 
-	return s.cfg.Store.DeleteAgentInstance(ctx, userID, id)
+	return s.DeleteAgentInstance(ctx, userID, id)
 }
 
 // ownInstance refuses a change of an instance that the user may only see.
 func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
-	found, err := s.cfg.Store.AgentInstance(ctx, userID, id)
+	found, err := s.AgentInstance(ctx, userID, id)
 	if err == nil && found.OwnerID != userID {
 		err = domain.Newf(domain.Forbidden, "forbidden", "only the owner of the agent instance may change it")
 	}
@@ -165,7 +162,7 @@ func (s *Service) ownInstance(ctx context.Context, userID, id string) error {
 }
 
 func (s *Service) checkRuntime(ctx context.Context, id string) error {
-	_, err := s.cfg.Store.AgentRuntime(ctx, id)
+	_, err := s.AgentRuntime(ctx, id)
 	if domain.HasCode(err, codeNoRuntime) {
 		e := domain.Invalidf("body.runtime_id", "names no runtime")
 		e.Code = codeNoRuntime
@@ -174,9 +171,4 @@ func (s *Service) checkRuntime(ctx context.Context, id string) error {
 	}
 
 	return err
-}
-
-// Runtimes lists a page of the runtimes, the built-in one first, and how many there are.
-func (s *Service) Runtimes(ctx context.Context, limit, offset int) ([]prodagent.Runtime, int, error) {
-	return s.cfg.Store.AgentRuntimes(ctx, limit, offset)
 }

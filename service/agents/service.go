@@ -1,85 +1,53 @@
-// Package agents answers for production agents and agent instances: it checks and
-// changes them, and makes sessions of them. It knows no engine.
+// Package agents manages production agents, the instances created from them, and the runtimes
+// that workers announce. It validates and stores agents, and creates their sessions. The files
+// with SQL are named after the store.
 package agents
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
 	"time"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/prodagent"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
+	"everloop/infra/solutions"
 )
 
-// Store reads and writes agents, instances and runtimes. What a user may not see does not exist
-// for them.
-type Store interface {
-	CreateProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
-	ProdAgents(ctx context.Context, userID string, limit, offset int) (page []prodagent.Summary, total int, err error)
-	ProdAgent(ctx context.Context, userID, recordID string) (prodagent.Agent, error)
-	ProdAgentByName(ctx context.Context, userID, agentID string) (prodagent.Agent, error)
-	ReplaceProdAgent(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
-	DeleteProdAgent(ctx context.Context, userID, recordID string) error
-
-	CreateAgentInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
-	AgentInstances(ctx context.Context, userID string, archived bool, limit, offset int) (page []prodagent.Instance, total int, err error)
-	AgentInstance(ctx context.Context, userID, id string) (prodagent.Instance, error)
-	InstanceEnv(ctx context.Context, id string) (domain.SessionEnv, error)
-	ChangeAgentInstance(ctx context.Context, userID, id string, change prodagent.InstanceChange) (prodagent.Instance, error)
-	DeleteAgentInstance(ctx context.Context, userID, id string) error
-
-	AgentRuntimes(ctx context.Context, limit, offset int) (page []prodagent.Runtime, total int, err error)
-	AgentRuntime(ctx context.Context, id string) (prodagent.Runtime, error)
-	RuntimeOf(ctx context.Context, provider string) (prodagent.Runtime, error)
-
-	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
-	// EnsureSession makes a session, its init script included, unless it is there.
-	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
-	ConsentToScript(ctx context.Context, userID, agentID, digest string) error
-	ConsentsToScript(ctx context.Context, userID, agentID, digest string) (bool, error)
-	NoteAgentSession(ctx context.Context, sessionID domain.SessionID, instanceID string) error
-}
-
-// Solutions are the ways of working that sessions are made with.
-type Solutions interface {
-	Get(id string) (domain.Solution, error)
-}
-
-// Models resolves the names of models.
+// Models resolves the names of models at the gateway.
 type Models interface {
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
 }
 
-// Scripts start the init scripts of sessions. A start that fails is repeated by the periodic job
-// of background tasks.
-type Scripts interface {
-	StartInitScript(ctx context.Context, ownerID string, sessionID domain.SessionID) error
-}
-
-// Config is what New needs.
-type Config struct {
-	Store     Store
-	Solutions Solutions
+// Deps are the dependencies of New. All are required.
+type Deps struct {
+	DB        *pg.DB
+	Solutions *solutions.Catalog
 	Models    Models
-	Scripts   Scripts
+	// StartTask starts a background task: the init script of a session. The periodic job of
+	// background tasks repeats a start that failed.
+	StartTask func(ctx context.Context, task contract.TaskInput) error
 	Logger    *slog.Logger
 }
 
-// Service answers for agents.
-type Service struct{ cfg Config }
+// Service manages production agents, agent instances and runtimes, and creates their sessions.
+type Service struct {
+	*Store
+	deps     Deps
+	accounts *accounts.Store
+	sessions *sessions.Base
+}
 
-// New checks the configuration.
-func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Solutions == nil || cfg.Models == nil || cfg.Scripts == nil || cfg.Logger == nil {
-		return nil, errors.New("agents: the configuration needs Records, Solutions, Models, Scripts and Logger")
-	}
-
-	return &Service{cfg}, nil
+// New returns a new service.
+func New(deps Deps) *Service {
+	return &Service{NewStore(deps.DB), deps, accounts.New(deps.DB), sessions.NewBase(deps.DB)}
 }
 
 // Create makes a production agent. Without an agent_id it gets one.
@@ -93,12 +61,12 @@ func (s *Service) Create(ctx context.Context, in prodagent.Agent) (prodagent.Age
 		in.AgentID = "agent_" + in.RecordID
 	}
 
-	return s.shown(s.cfg.Store.CreateProdAgent(ctx, in))
+	return s.shown(s.CreateProdAgent(ctx, in))
 }
 
 // Replace sets all fields of a user's own production agent but its agent_id.
 func (s *Service) Replace(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error) {
-	found, err := s.cfg.Store.ProdAgent(ctx, in.OwnerID, in.RecordID)
+	found, err := s.ProdAgent(ctx, in.OwnerID, in.RecordID)
 	if err != nil {
 		return prodagent.Agent{}, err
 	}
@@ -111,12 +79,12 @@ func (s *Service) Replace(ctx context.Context, in prodagent.Agent) (prodagent.Ag
 		return prodagent.Agent{}, err
 	}
 
-	return s.shown(s.cfg.Store.ReplaceProdAgent(ctx, in))
+	return s.shown(s.ReplaceProdAgent(ctx, in))
 }
 
 // Delete removes a user's own production agent.
 func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
-	found, err := s.cfg.Store.ProdAgent(ctx, userID, recordID)
+	found, err := s.ProdAgent(ctx, userID, recordID)
 	if err != nil {
 		return err
 	}
@@ -125,12 +93,12 @@ func (s *Service) Delete(ctx context.Context, userID, recordID string) error {
 		return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the production agent may delete it")
 	}
 
-	return s.cfg.Store.DeleteProdAgent(ctx, userID, recordID)
+	return s.DeleteProdAgent(ctx, userID, recordID)
 }
 
 // List gives a page of the production agents that a user may see, and how many there are.
 func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([]prodagent.Summary, int, error) {
-	page, total, err := s.cfg.Store.ProdAgents(ctx, userID, limit, offset)
+	page, total, err := s.ProdAgents(ctx, userID, limit, offset)
 	for i := range page {
 		page[i].Status = s.status(page[i].SolutionID)
 	}
@@ -141,12 +109,12 @@ func (s *Service) List(ctx context.Context, userID string, limit, offset int) ([
 // Get reads a production agent that a user may see, and the runtime on which its
 // instances are made; nil: there is none of its provider.
 func (s *Service) Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error) {
-	found, err := s.shown(s.cfg.Store.ProdAgent(ctx, userID, recordID))
+	found, err := s.shown(s.ProdAgent(ctx, userID, recordID))
 	if err != nil {
 		return found, nil, err
 	}
 
-	runtime, err := s.cfg.Store.RuntimeOf(ctx, found.RuntimeProvider)
+	runtime, err := s.RuntimeOf(ctx, found.RuntimeProvider)
 	if domain.HasCode(err, codeNoRuntime) {
 		return found, nil, nil
 	}
@@ -160,7 +128,7 @@ func (s *Service) shown(agent prodagent.Agent, err error) (prodagent.Agent, erro
 }
 
 func (s *Service) status(solutionID string) prodagent.Status {
-	if _, err := s.cfg.Solutions.Get(solutionID); err != nil {
+	if _, err := s.deps.Solutions.Get(solutionID); err != nil {
 		return prodagent.Unavailable
 	}
 
@@ -201,7 +169,7 @@ func (s *Service) check(ctx context.Context, in *prodagent.Agent) error {
 // checkRole refuses a solution that does not exist, and a role that it does not have or
 // that the user may not take.
 func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID string) error {
-	solution, err := s.cfg.Solutions.Get(solutionID)
+	solution, err := s.deps.Solutions.Get(solutionID)
 	if err != nil {
 		e := domain.Invalidf("body.solution_id", "names no solution")
 		e.Code = "solution_not_found"
@@ -213,7 +181,7 @@ func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID stri
 		return err
 	}
 
-	allowed, err := s.cfg.Store.AllowedRoles(ctx, userID, solutionID)
+	allowed, err := s.accounts.AllowedRoles(ctx, userID, solutionID)
 	if err == nil && !allowed.Allows(roleID) {
 		err = domain.Newf(domain.Forbidden, "biz_role_not_allowed", "you may not take this role of the solution")
 	}
@@ -246,7 +214,7 @@ func (s *Service) checkModel(ctx context.Context, model *string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 
-	if _, err := s.cfg.Models.Resolve(ctx, *model); domain.HasCode(err, domain.CodeUnknownModel) {
+	if _, err := s.deps.Models.Resolve(ctx, *model); domain.HasCode(err, domain.CodeUnknownModel) {
 		e := domain.Invalidf("body.model", "is not a model of the gateway")
 		e.Code = domain.CodeUnknownModel
 

@@ -3,14 +3,12 @@ package agents
 import (
 	"context"
 
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/prodagent"
 )
 
-// Start says which session is made of which agent.
-type Start = prodagent.Start
-
-// origin is what a session is made of.
+// origin is the agent or instance that a session is created from.
 type origin struct {
 	id    string // of the production agent or the instance
 	owner string
@@ -20,10 +18,10 @@ type origin struct {
 	env   domain.SessionEnv
 }
 
-// StartSession makes a session of an agent that the owner of the session may see, and
-// starts its init script. A session that is there stays as it is, so that a start may be
-// repeated after a crash; one that was deleted is session_not_found.
-func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) error {
+// StartSession creates a session of an agent that the owner of the session may see, and
+// starts its init script. It leaves an existing session unchanged, so that callers can repeat
+// it after a crash. The error for a deleted session is session_not_found.
+func (s *Service) StartSession(ctx context.Context, ownerID string, in prodagent.Start) error {
 	from, err := s.origin(ctx, ownerID, in)
 	if err == nil {
 		err = s.checkScript(ctx, ownerID, from, in.ScriptDigest)
@@ -63,12 +61,12 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 		made.SolutionID, made.BizRoleID = &from.spec.SolutionID, &from.spec.BizRoleID
 	}
 
-	if err := s.cfg.Store.EnsureSession(ctx, ownerID, made); err != nil {
+	if err := s.sessions.EnsureSession(ctx, ownerID, made); err != nil {
 		return err
 	}
 
 	if in.InstanceID != "" {
-		if err := s.cfg.Store.NoteAgentSession(ctx, in.SessionID, in.InstanceID); err != nil {
+		if err := s.NoteAgentSession(ctx, in.SessionID, in.InstanceID); err != nil {
 			return err
 		}
 	}
@@ -76,9 +74,10 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in Start) er
 	if made.InitScript == "" {
 		return nil
 	}
-	// It is durable now: a caller that disconnects must not keep it from starting.
-	if err := s.cfg.Scripts.StartInitScript(context.WithoutCancel(ctx), ownerID, in.SessionID); err != nil {
-		s.cfg.Logger.Warn("failed to start an init script, retrying", "session_id", in.SessionID, "error", err)
+	// The task is durable now: start it also when the caller disconnects.
+	task := contract.TaskInput{TaskID: domain.InitTaskID(in.SessionID), SessionID: in.SessionID, OwnerID: ownerID}
+	if err := s.deps.StartTask(context.WithoutCancel(ctx), task); err != nil {
+		s.deps.Logger.Warn("failed to start an init script, retrying", "session_id", in.SessionID, "error", err)
 	}
 
 	return nil
@@ -93,10 +92,10 @@ func (s *Service) checkScript(ctx context.Context, userID string, from origin, g
 	}
 
 	if given == digest {
-		return s.cfg.Store.ConsentToScript(ctx, userID, from.id, digest)
+		return s.ConsentToScript(ctx, userID, from.id, digest)
 	}
 
-	consents, err := s.cfg.Store.ConsentsToScript(ctx, userID, from.id, digest)
+	consents, err := s.ConsentsToScript(ctx, userID, from.id, digest)
 	if err == nil && !consents {
 		err = domain.Newf(domain.Conflict, "init_script_unconfirmed", "the agent of another user has an init script, which would run with "+
 			"your environment: read it, and send its SHA-256 as init_script_digest")
@@ -105,8 +104,8 @@ func (s *Service) checkScript(ctx context.Context, userID string, from origin, g
 	return err
 }
 
-// unavailable turns what is wrong with a stored agent into an error that names no field of
-// the request.
+// unavailable turns a validation error of a stored agent into one that names no field of the
+// request.
 func unavailable(err error) error {
 	if e := domain.AsError(err); e.Kind == domain.Invalid {
 		return domain.Newf(domain.Conflict, "agent_unavailable", "the solution or the role of the agent does not exist any more: "+
@@ -116,14 +115,14 @@ func unavailable(err error) error {
 	return err
 }
 
-func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin, error) {
+func (s *Service) origin(ctx context.Context, ownerID string, in prodagent.Start) (origin, error) {
 	if in.InstanceID != "" {
 		return s.ofInstance(ctx, ownerID, in.InstanceID)
 	}
 
-	find, name := s.cfg.Store.ProdAgent, in.RecordID
+	find, name := s.ProdAgent, in.RecordID
 	if in.RecordID == "" {
-		find, name = s.cfg.Store.ProdAgentByName, in.AgentID
+		find, name = s.ProdAgentByName, in.AgentID
 	}
 
 	agent, err := find(ctx, ownerID, name)
@@ -137,7 +136,7 @@ func (s *Service) origin(ctx context.Context, ownerID string, in Start) (origin,
 }
 
 func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, error) {
-	instance, err := s.cfg.Store.AgentInstance(ctx, ownerID, id)
+	instance, err := s.AgentInstance(ctx, ownerID, id)
 	if err != nil {
 		return origin{}, err
 	}
@@ -152,7 +151,7 @@ func (s *Service) ofInstance(ctx context.Context, ownerID, id string) (origin, e
 	}
 
 	if instance.OwnerID == ownerID { // others could read the values in their session
-		from.env, err = s.cfg.Store.InstanceEnv(ctx, id)
+		from.env, err = s.InstanceEnv(ctx, id)
 	}
 
 	return from, err

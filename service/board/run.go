@@ -5,8 +5,8 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/board"
+	"everloop/domain/prodagent"
 	"everloop/internal/durable"
-	"everloop/service/agents"
 )
 
 // Begin makes the session of a run and sends the agent its message, once however often it
@@ -50,7 +50,7 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 }
 
 func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
-	err = s.cfg.Agents.StartSession(ctx, run.OwnerID, agents.Start{
+	err = s.cfg.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
 		SessionID: run.SessionID, Class: domain.ClassIssue, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/board"
-	"everloop/service/agents"
+	"everloop/domain/prodagent"
 )
 
 // Store reads and writes workspaces, issues and runs.
@@ -49,7 +49,7 @@ type Chats interface {
 // Agents makes the sessions of agent instances.
 type Agents interface {
 	// StartSession makes a session with the id that the caller has chosen, once.
-	StartSession(ctx context.Context, ownerID string, in agents.Start) error
+	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
 }
 
 // Config is what New needs.

@@ -14,6 +14,7 @@ import (
 	"everloop/domain/document"
 	"everloop/domain/production"
 	"everloop/domain/skill"
+	"everloop/service/agents"
 )
 
 // Store reads and writes production solutions and the versions of their documents.
@@ -23,8 +24,6 @@ type Store interface {
 	CreateProdSolution(ctx context.Context, in production.NewSolution, first map[domain.DocumentKind]production.NewDocument) (
 		production.Solution, error)
 	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
-	// KnownAgents gives those of the agent_ids that name a production agent of the user's.
-	KnownAgents(ctx context.Context, userID string, agentIDs []string) ([]string, error)
 	// KnownProdSolutions gives those of the ids that the caller can see.
 	KnownProdSolutions(ctx context.Context, caller domain.User, ids []string) ([]string, error)
 	// KnownWebhooks gives those of the ids that are webhooks of the user's.
@@ -65,18 +64,19 @@ type Tools interface {
 // Service changes the documents of production solutions.
 type Service struct {
 	store  Store
+	agents *agents.Store
 	skills Skills
 	tools  Tools
 	shapes shapes
 }
 
 // New returns the service.
-func New(store Store, skills Skills, tools Tools) (*Service, error) {
-	if store == nil || skills == nil || tools == nil {
+func New(store Store, agents *agents.Store, skills Skills, tools Tools) (*Service, error) {
+	if store == nil || agents == nil || skills == nil || tools == nil {
 		return nil, errors.New("production: a store, skills and tools are needed")
 	}
 
-	return &Service{store, skills, tools, newShapes()}, nil
+	return &Service{store, agents, skills, tools, newShapes()}, nil
 }
 
 // Create makes a solution. The first version of each document is empty.
@@ -364,7 +364,7 @@ func (s *Service) known(ctx context.Context, caller domain.User, id string, g da
 
 	known := dag.Referable{SolutionID: id, Agents: map[string]bool{}, Skills: map[string]bool{}, Solutions: map[string]bool{}}
 	if named := g.Agents(); len(named) > 0 {
-		found, err := s.store.KnownAgents(ctx, owner.ID, named)
+		found, err := s.agents.KnownAgents(ctx, owner.ID, named)
 		if err != nil {
 			return known, err
 		}

@@ -12,6 +12,7 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/agents"
 )
 
 // runFixture is a workspace of ann's with an agent instance that works on one issue at once.
@@ -31,7 +32,7 @@ func newRunFixture(t *testing.T) *runFixture {
 	require.NoError(t, err)
 
 	d.workspace = made.ID
-	_, err = db.CreateAgentInstance(t.Context(), prodagent.Instance{
+	_, err = agents.NewStore(db.DB).CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID:                 d.agent,
 		OwnerID:            d.ann.ID,
 		Name:               "Builder",
@@ -237,7 +238,7 @@ func TestStore_issueRun_ofAnAgentThatIsGone(t *testing.T) {
 	t.Parallel()
 	d := newRunFixture(t)
 	issue := d.issue()
-	require.NoError(t, d.db.DeleteAgentInstance(t.Context(), d.ann.ID, d.agent))
+	require.NoError(t, agents.NewStore(d.db.DB).DeleteAgentInstance(t.Context(), d.ann.ID, d.agent))
 	d.dispatch()
 	claimed, _, err := d.db.ClaimIssueRun(t.Context(), issue.ActiveRun.ID)
 	require.NoError(t, err)

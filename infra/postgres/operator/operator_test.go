@@ -12,6 +12,7 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/agents"
 )
 
 // fill gives a session work of nearly every kind that should have had a workflow for a
@@ -112,7 +113,7 @@ func TestStore_OwnerOfWork(t *testing.T) {
 
 	workspace, err := db.CreateWorkspace(t.Context(), user.ID, board.NewWorkspace{Name: "w", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
-	_, err = db.CreateAgentInstance(t.Context(), prodagent.Instance{
+	_, err = agents.NewStore(db.DB).CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: "a", OwnerID: user.ID, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 1,
 		Visibility: prodagent.VisibilityWorkspace,
 	})

@@ -9,6 +9,7 @@ import (
 	"everloop/domain/board"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/agents"
 )
 
 func TestBase_AllowSecrets(t *testing.T) {
@@ -18,7 +19,7 @@ func TestBase_AllowSecrets(t *testing.T) {
 	workspace, err := db.CreateWorkspace(ctx, ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
-	agent, err := db.CreateAgentInstance(ctx, prodagent.Instance{
+	agent, err := agents.NewStore(db.DB).CreateAgentInstance(ctx, prodagent.Instance{
 		ID: domain.NewID(), OwnerID: ann.ID, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 1,
 	})
 	require.NoError(t, err)
@@ -54,7 +55,7 @@ func TestBase_AllowSecrets(t *testing.T) {
 	requireAllowed(second, false, false, "not allowed")
 
 	share := func(secrets bool) {
-		_, err := db.ChangeAgentInstance(ctx, ann.ID, agent.ID, prodagent.InstanceChange{
+		_, err := agents.NewStore(db.DB).ChangeAgentInstance(ctx, ann.ID, agent.ID, prodagent.InstanceChange{
 			SharedWith: []prodagent.Share{{WorkspaceID: workspace.ID, Secrets: secrets}},
 		})
 		require.NoError(t, err)

@@ -7,12 +7,40 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pg"
 )
 
 // workersGone says that there were workers, and that none has reported for 20
 // seconds: a worker reports every five.
 const workersGone = `coalesce((SELECT max(w.seen_at) FROM workers w) < now() - interval '20 seconds', false)`
+
+// ReportWorker records that a worker takes work, and deletes workers that have not reported
+// for a day. The first worker that announces a provider and a name creates their runtime. A
+// worker without a provider belongs to the built-in runtime.
+func (db *Base) ReportWorker(ctx context.Context, in prodagent.WorkerReport) error {
+	if in.Provider == "" {
+		in.Provider, in.Name, in.Mode = prodagent.BuiltinRuntime, prodagent.BuiltinRuntime, prodagent.RuntimeBuiltin
+	}
+
+	_, err := db.Pool.Exec(ctx, `
+		WITH forgotten AS (DELETE FROM workers WHERE seen_at < now() - interval '1 day' AND id <> @id),
+		runtime AS (
+			INSERT INTO agent_runtimes AS r (id, provider, name, mode, version, device, last_seen_at)
+			VALUES (@runtime, @provider, @name, @mode, @version, @device, now())
+			ON CONFLICT (provider, name) DO UPDATE
+			SET mode = excluded.mode, version = excluded.version, device = excluded.device, last_seen_at = now()
+			RETURNING r.id)
+		INSERT INTO workers (id, runtime_id, slots, used) SELECT @id, id, @slots, @used FROM runtime
+		ON CONFLICT (id) DO UPDATE
+		SET seen_at = now(), runtime_id = excluded.runtime_id, slots = excluded.slots, used = excluded.used, draining_at = NULL`,
+		pgx.NamedArgs{
+			"id": in.ID, "runtime": domain.NewID(), "provider": in.Provider, "name": in.Name, "mode": in.Mode, "version": in.Version,
+			"device": in.Device, "slots": in.Slots, "used": in.Used,
+		})
+
+	return pg.Fault("report a worker", err)
+}
 
 // ReportWorkerStopped records that a worker takes no more work, and ends what it has
 // started. Its row stays, as it may be the last one.

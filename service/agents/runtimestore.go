@@ -37,9 +37,8 @@ func scanRuntime(row pgx.CollectableRow) (r prodagent.Runtime, err error) {
 		&r.DeviceInfo, &r.Metadata.Workers, &r.LastSeenAt, &r.CreatedAt)
 }
 
-// AgentRuntimes lists the runtimes, the built-in one first: a page, and how many there
-// are.
-func (s *Store) AgentRuntimes(ctx context.Context, limit, offset int) (page []prodagent.Runtime, total int, err error) {
+// Runtimes lists a page of the runtimes, the built-in one first, and their total.
+func (s *Store) Runtimes(ctx context.Context, limit, offset int) (page []prodagent.Runtime, total int, err error) {
 	var batch pgx.Batch
 	batch.Queue(`
 		SELECT `+runtimeColumns+` FROM `+runtimeTables+` ORDER BY r.id <> $1, r.created_at, r.id LIMIT $2 OFFSET $3`,
@@ -75,35 +74,8 @@ func (s *Store) runtime(ctx context.Context, condition, value string) (prodagent
 
 	found, err := pgx.CollectExactlyOneRow(rows, scanRuntime)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = domain.Newf(domain.NotFound, "runtime_not_found", "there is no such runtime")
+		err = domain.Newf(domain.NotFound, codeNoRuntime, "there is no such runtime")
 	}
 
 	return found, pg.Fault("read agent runtime", err)
-}
-
-// ReportWorker records that a worker takes work, and forgets those that have not
-// reported for a day. The first worker that announces a provider and a name makes their
-// runtime; without a provider it is one of the built-in runtime.
-func (s *Store) ReportWorker(ctx context.Context, in prodagent.WorkerReport) error {
-	if in.Provider == "" {
-		in.Provider, in.Name, in.Mode = prodagent.BuiltinRuntime, prodagent.BuiltinRuntime, prodagent.RuntimeBuiltin
-	}
-
-	_, err := s.db.Pool.Exec(ctx, `
-		WITH forgotten AS (DELETE FROM workers WHERE seen_at < now() - interval '1 day' AND id <> @id),
-		runtime AS (
-			INSERT INTO agent_runtimes AS r (id, provider, name, mode, version, device, last_seen_at)
-			VALUES (@runtime, @provider, @name, @mode, @version, @device, now())
-			ON CONFLICT (provider, name) DO UPDATE
-			SET mode = excluded.mode, version = excluded.version, device = excluded.device, last_seen_at = now()
-			RETURNING r.id)
-		INSERT INTO workers (id, runtime_id, slots, used) SELECT @id, id, @slots, @used FROM runtime
-		ON CONFLICT (id) DO UPDATE
-		SET seen_at = now(), runtime_id = excluded.runtime_id, slots = excluded.slots, used = excluded.used, draining_at = NULL`,
-		pgx.NamedArgs{
-			"id": in.ID, "runtime": domain.NewID(), "provider": in.Provider, "name": in.Name, "mode": in.Mode, "version": in.Version,
-			"device": in.Device, "slots": in.Slots, "used": in.Used,
-		})
-
-	return pg.Fault("report a worker", err)
 }

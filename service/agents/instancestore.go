@@ -241,3 +241,12 @@ func (s *Store) NoteAgentSession(ctx context.Context, sessionID domain.SessionID
 
 	return pg.Fault("record the session of an agent instance", err)
 }
+
+// InstancesByID reads the instances with the ids, newest first. The caller checks who may see them.
+func (s *Store) InstancesByID(ctx context.Context, ids []string) ([]prodagent.Instance, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+listedColumns+`, `+status+` FROM agent_instances a WHERE a.id = ANY ($1)
+		ORDER BY a.id DESC`, ids)
+	found, err := pgx.CollectRows(rows, scanInstance)
+
+	return found, pg.Fault("read agent instances", err)
+}

@@ -10,6 +10,7 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/agents"
 )
 
 func newAgent(owner domain.User, name string) prodagent.Agent {
@@ -39,40 +40,41 @@ func requireCode(t *testing.T, code string, err error) {
 func TestStore_prodAgents(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
+	store := agents.NewStore(db.DB)
 	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
 	in := newAgent(ann, "reviewer")
-	made, err := db.CreateProdAgent(ctx, in)
+	made, err := store.CreateProdAgent(ctx, in)
 	require.NoError(t, err)
 
 	in.Version, in.CreatedAt, in.UpdatedAt = 1, made.CreatedAt, made.UpdatedAt
 	require.Equal(t, in, made)
 
-	_, err = db.CreateProdAgent(ctx, newAgent(ann, "reviewer"))
+	_, err = store.CreateProdAgent(ctx, newAgent(ann, "reviewer"))
 	requireCode(t, "agent_id_taken", err)
-	_, err = db.CreateProdAgent(ctx, newAgent(ben, "reviewer"))
+	_, err = store.CreateProdAgent(ctx, newAgent(ben, "reviewer"))
 	require.NoError(t, err)
 
-	found, err := db.ProdAgentByName(ctx, ann.ID, "reviewer")
+	found, err := store.ProdAgentByName(ctx, ann.ID, "reviewer")
 	require.NoError(t, err)
 	require.Equal(t, made, found)
-	_, err = db.ProdAgent(ctx, ben.ID, made.RecordID)
+	_, err = store.ProdAgent(ctx, ben.ID, made.RecordID)
 	requireCode(t, "prod_agent_not_found", err)
-	known, err := db.KnownAgents(ctx, ann.ID, []string{"reviewer", "unknown"})
+	known, err := store.KnownAgents(ctx, ann.ID, []string{"reviewer", "unknown"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"reviewer"}, known)
 
 	made.Name = "Other"
-	changed, err := db.ReplaceProdAgent(ctx, made)
+	changed, err := store.ReplaceProdAgent(ctx, made)
 	require.NoError(t, err)
 	require.Equal(t, []any{"Other", 2}, []any{changed.Name, changed.Version})
 
 	instance := newInstance(ann)
 	instance.RecordID = &made.RecordID
-	_, err = db.CreateAgentInstance(ctx, instance)
+	_, err = store.CreateAgentInstance(ctx, instance)
 	require.NoError(t, err)
-	requireCode(t, "prod_agent_not_found", db.DeleteProdAgent(ctx, ben.ID, made.RecordID))
-	require.NoError(t, db.DeleteProdAgent(ctx, ann.ID, made.RecordID))
-	left, err := db.AgentInstance(ctx, ann.ID, instance.ID)
+	requireCode(t, "prod_agent_not_found", store.DeleteProdAgent(ctx, ben.ID, made.RecordID))
+	require.NoError(t, store.DeleteProdAgent(ctx, ann.ID, made.RecordID))
+	left, err := store.AgentInstance(ctx, ann.ID, instance.ID)
 	require.NoError(t, err)
 	require.Nil(t, left.RecordID)
 	require.Equal(t, "true", left.Spec.InitScript)
@@ -82,8 +84,9 @@ func TestStore_prodAgents(t *testing.T) {
 func TestStore_limits(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
+	store := agents.NewStore(db.DB)
 	ann := pgtest.User(t, db, "ann", false)
-	_, err := db.CreateProdAgent(ctx, newAgent(ann, "first"))
+	_, err := store.CreateProdAgent(ctx, newAgent(ann, "first"))
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, `
 		INSERT INTO prod_agents (id, owner_id, agent_id, name, icon, solution_id, biz_role_id, agent_template, instructions, skills,
@@ -93,17 +96,17 @@ func TestStore_limits(t *testing.T) {
 		       '', '', preview_urls, '', visibility
 		FROM prod_agents, generate_series(2, $1) n`, prodagent.MaxAgents)
 	require.NoError(t, err)
-	_, err = db.CreateProdAgent(ctx, newAgent(ann, "one more"))
+	_, err = store.CreateProdAgent(ctx, newAgent(ann, "one more"))
 	requireCode(t, "prod_agent_limit", err)
 
-	_, err = db.CreateAgentInstance(ctx, newInstance(ann))
+	_, err = store.CreateAgentInstance(ctx, newInstance(ann))
 	require.NoError(t, err)
 	_, err = db.Pool.Exec(ctx, `
 		INSERT INTO agent_instances (id, owner_id, runtime_id, name, icon, instructions, template, max_concurrent_tasks, visibility)
 		SELECT id || n, owner_id, runtime_id, name, icon, '', template, 1, visibility FROM agent_instances, generate_series(2, $1) n`,
 		prodagent.MaxInstances)
 	require.NoError(t, err)
-	_, err = db.CreateAgentInstance(ctx, newInstance(ann))
+	_, err = store.CreateAgentInstance(ctx, newInstance(ann))
 	requireCode(t, "agent_instance_limit", err)
 }
 
@@ -111,8 +114,9 @@ func TestStore_limits(t *testing.T) {
 func TestStore_runtimes(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
+	store := agents.NewStore(db.DB)
 	runtimes := func() (shown []prodagent.Runtime) {
-		shown, total, err := db.AgentRuntimes(ctx, 10, 0)
+		shown, total, err := store.Runtimes(ctx, 10, 0)
 		require.NoError(t, err)
 		require.Len(t, shown, total)
 
@@ -132,11 +136,11 @@ func TestStore_runtimes(t *testing.T) {
 	require.Equal(t, []any{prodagent.RuntimeOnline, "2", 2, prodagent.RuntimeCapacity{Slots: 10, Used: 4}, gpu.Device},
 		[]any{found.Status, found.Version, found.Metadata.Workers, found.Capacity, found.DeviceInfo})
 
-	chosen, err := db.RuntimeOf(ctx, "gpu")
+	chosen, err := store.RuntimeOf(ctx, "gpu")
 	require.NoError(t, err)
 	require.Equal(t, found.ID, chosen.ID)
 
-	_, err = db.RuntimeOf(ctx, "none")
+	_, err = store.RuntimeOf(ctx, "none")
 	requireCode(t, "runtime_not_found", err)
 
 	for _, id := range []string{"w1", "w2"} {
@@ -159,9 +163,10 @@ func TestStore_runtimes(t *testing.T) {
 func TestStore_runtimes_lostWorker(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
+	store := agents.NewStore(db.DB)
 	report := prodagent.WorkerReport{Provider: "gpu", Name: "room", Mode: prodagent.RuntimeCloud, Version: "1", Slots: 5, Used: 2}
 	runtime := func() prodagent.Runtime {
-		found, err := db.RuntimeOf(ctx, "gpu")
+		found, err := store.RuntimeOf(ctx, "gpu")
 		require.NoError(t, err)
 
 		return found
@@ -192,7 +197,7 @@ func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID stri
 	in := domain.NewSession{ID: domain.SessionID(id), InitScript: "true"}
 	for range 2 { // a start that is repeated makes nothing twice
 		require.NoError(t, db.EnsureSession(t.Context(), owner.ID, in))
-		require.NoError(t, db.NoteAgentSession(t.Context(), domain.SessionID(id), instanceID))
+		require.NoError(t, agents.NewStore(db.DB).NoteAgentSession(t.Context(), domain.SessionID(id), instanceID))
 	}
 
 	return id
@@ -201,14 +206,15 @@ func sessionOf(t *testing.T, db *postgres.DB, owner domain.User, instanceID stri
 func TestStore_statusOfAnInstance(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
+	store := agents.NewStore(db.DB)
 	ann := pgtest.User(t, db, "ann", false)
-	made, err := db.CreateAgentInstance(ctx, newInstance(ann))
+	made, err := store.CreateAgentInstance(ctx, newInstance(ann))
 	require.NoError(t, err)
 	require.Equal(t, prodagent.InstanceOffline, made.Status)
 	require.NoError(t, db.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}))
 
 	status := func() prodagent.InstanceStatus {
-		read, err := db.AgentInstance(ctx, ann.ID, made.ID)
+		read, err := store.AgentInstance(ctx, ann.ID, made.ID)
 		require.NoError(t, err)
 
 		return read.Status
@@ -236,8 +242,8 @@ func TestStore_statusOfAnInstance(t *testing.T) {
 
 	require.NoError(t, db.DeleteSession(ctx, domain.SessionID(second)))
 	require.Equal(t, prodagent.InstanceIdle, status())
-	require.NoError(t, db.DeleteAgentInstance(ctx, ann.ID, made.ID))
-	_, err = db.AgentInstance(ctx, ann.ID, made.ID)
+	require.NoError(t, store.DeleteAgentInstance(ctx, ann.ID, made.ID))
+	_, err = store.AgentInstance(ctx, ann.ID, made.ID)
 	requireCode(t, "agent_instance_not_found", err)
 }
 

@@ -1,5 +1,3 @@
-// Package agents stores production agents, the instances made of them, and the runtimes
-// that workers announce. Of sessions it knows which ones an instance has.
 package agents
 
 import (
@@ -14,11 +12,12 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes agents. Those that a user may not see do not exist for them.
+// Store reads and writes agents, instances and runtimes. An agent that a user may not see does
+// not exist for that user.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+// NewStore returns a new store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db} }
 
 // visible is a condition on the row a of prod_agents or agent_instances: the user @user
 // may see it. The array lets the index of owners be used.
