@@ -20,10 +20,10 @@ const (
 	accountShare = 20
 )
 
-// accounts hold the limits of memory and processes where no control group does: a
-// service that may make none measures the trees of its commands while they run, and
-// ends what is above a limit. What a command takes between two measurements is not
-// prevented, and each of its processes has a limit of its own besides.
+// accounts enforce the limits of memory and processes where no control group does: a
+// service that cannot create one measures the process trees of its commands, and
+// ends those above a limit. What a command allocates between two measurements is not
+// prevented; in addition, each process has its own limit.
 type accounts struct {
 	total cgroup.Totals
 	held  cgroup.Holds
@@ -139,7 +139,7 @@ func (a *accounts) check(live []*Process) {
 	}
 }
 
-// endLargest ends the largest commands until what is too much is gone.
+// endLargest ends the largest commands until the rest is within the limit.
 func endLargest(commands []account, cause Cause, tooMuch int64, size func(account) int64) {
 	for ended := map[int]bool{}; tooMuch > 0 && len(ended) < len(commands); {
 		largest := -1
@@ -169,8 +169,8 @@ func measure(p *Process, children map[int][]int) account {
 }
 
 // proportional returns the memory of a command with each shared page counted once. It
-// takes a walk over all pages, so it is asked for only near a limit. A process that is
-// ending has no memory any more; where the kernel has no such list, or does not show
+// walks all pages, so it is read only near a limit. A process that is
+// ending has no memory; where the kernel has no such list, or does not show
 // it, all that the process has counts.
 func (x account) proportional() int64 {
 	var sum int64
@@ -194,7 +194,7 @@ func statusFields(pid int, list string, names ...string) []int64 {
 
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + list)
 	if err != nil {
-		return values // the process is gone
+		return values // the process has ended
 	}
 
 	for line := range strings.Lines(string(data)) {

@@ -16,7 +16,7 @@ import (
 	"everloop/infra/sandbox/kernelfile"
 )
 
-// killTime is how long a killed tree may take to be gone. Only processes stuck
+// killTime is the maximum time until a killed tree has ended. Only processes stuck
 // in the kernel (a dead network file system) take longer than milliseconds.
 const killTime = 10 * time.Second
 
@@ -25,7 +25,7 @@ const killTime = 10 * time.Second
 // them must give up setgroups, because a group may also take rights away.
 func mayDropGroups(dedicated bool) bool { return dedicated || os.Geteuid() == 0 }
 
-// mapUser gives the child's user namespace its one user.
+// mapUser maps the one user of the child's user namespace.
 func (c *child) mapUser(uid int, dedicated bool) error {
 	dir := "/proc/" + strconv.Itoa(c.pid)
 	if !mayDropGroups(dedicated) {
@@ -107,7 +107,7 @@ func (c *child) receive() (forkserver.Report, error) {
 func (c *child) kill() { _ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) }
 
 // wait waits until process 1, and with a process namespace everything in it,
-// is gone.
+// has ended.
 func (c *child) wait(limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for {

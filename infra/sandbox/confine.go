@@ -13,8 +13,8 @@ import (
 
 // The steps that every level's program shares.
 
-// raiseOOMScore makes the command a likelier victim than the service when the
-// host itself runs out of memory. It comes first: later the process's own
+// raiseOOMScore makes the kernel prefer the command to the service as a victim when the
+// host itself runs out of memory. It runs first: later the process's own
 // entries in /proc are owned by the overflow user.
 func (p *program) raiseOOMScore() {
 	fd := p.tryOpen(unix.SYS_OPENAT, atCWD, p.str("/proc/self/oom_score_adj"), num(unix.O_WRONLY|unix.O_CLOEXEC), none)
@@ -22,7 +22,7 @@ func (p *program) raiseOOMScore() {
 	p.try(unix.SYS_CLOSE, fd)
 }
 
-// giveWay lets the service's own threads go first where no control group shares out
+// giveWay lowers the priority below that of the service's threads where no control group shares
 // the processors.
 func (p *program) giveWay(held cgroup.Holds) {
 	const niceness = 5
@@ -33,7 +33,7 @@ func (p *program) giveWay(held cgroup.Holds) {
 
 // limits sets the resource limits. There is no limit on processor time: a
 // build may take long, and the wall clock bounds it. Without a control group for
-// memory there is a coarse limit for each process, next to the measured one for all.
+// memory there is a coarse limit for each process, in addition to the measured one for all.
 // Without sh.processes only the control group bounds them.
 func (p *program) limits(sh shape, held cgroup.Holds) {
 	set := func(label string, resource int, value uint64) {
@@ -64,7 +64,7 @@ func (p *program) limits(sh shape, held cgroup.Holds) {
 const lastCapability = 63
 
 // dropCapabilities gives up all capabilities permanently, also those that a
-// program with a set-user-id bit or file capabilities would give.
+// program with a set-user-id bit or file capabilities would add.
 func (p *program) dropCapabilities() {
 	p.dropBounding()
 	p.dropAll()
@@ -79,7 +79,7 @@ func (p *program) dropAll() {
 	)
 }
 
-// dropBounding keeps capabilities from ever coming back.
+// dropBounding prevents capabilities from being regained.
 func (p *program) dropBounding() {
 	const secureBits = 0x23 // no capabilities for user 0 (locked), none kept (locked)
 	p.try(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secureBits), none, none, none)
@@ -91,7 +91,7 @@ func (p *program) dropBounding() {
 	p.try(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), none, none, none)
 }
 
-// dieWithParent ends the sandbox with the fork server. It comes after the last change
+// dieWithParent ends the sandbox with the fork server. It runs after the last change
 // of users, which would undo it.
 func (p *program) dieWithParent() {
 	p.call("die with the service", unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), none, none, none)
@@ -111,7 +111,7 @@ func (p *program) finish(rule seccomp.Rule) {
 func (p *program) seccomp(rule seccomp.Rule) {
 	f := seccomp.Filter(rule)
 	code := p.bytes(unsafe.Slice((*byte)(unsafe.Pointer(&f[0])), uintptr(len(f))*unsafe.Sizeof(f[0])))
-	// struct sock_fprog holds a pointer, which only the child can fill in.
+	// struct sock_fprog contains a pointer, which only the child can fill in.
 	prog := object(p, struct{ len, filter uint64 }{len: uint64(len(f))})
 	p.pointerAt(prog, 8, code)
 	p.call("install the system call filter", unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), none, prog)

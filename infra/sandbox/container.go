@@ -22,15 +22,15 @@ import (
 	"everloop/infra/sandbox/seccomp"
 )
 
-// Containers says which engine makes the sandboxes, and of what.
+// Containers configures the engine and the image of the sandboxes.
 type Containers struct {
 	// Engine is the socket of a container engine on this machine.
 	Engine string
-	// Image is one that the engine has.
+	// Image is the name of an image that the engine has.
 	Image string
-	// Dir is a directory of the service alone, where it keeps what containers show
-	// beside workspaces. The engine has to find it, and the workspaces, by the same
-	// path. It is also what the containers of an installation are known by.
+	// Dir is a private directory of the service, in which it stores the files that containers show
+	// in addition to workspaces. The engine must see it, and the workspaces, by the same
+	// path. It also identifies the containers of an installation.
 	Dir string
 }
 
@@ -42,10 +42,10 @@ const (
 	startTime = 2 * time.Minute
 	// lookAgain is the time after which a container that does not connect is looked at.
 	lookAgain = time.Second
-	// removalTime bounds the removal of what services left behind.
+	// removalTime bounds the removal of containers that terminated services left.
 	removalTime = time.Minute
 
-	// An engine gives fullShares of the processors where the configuration says fullWeight.
+	// fullShares of an engine correspond to fullWeight of the configuration.
 	fullShares, fullWeight = 1024, 100
 )
 
@@ -67,7 +67,7 @@ type containers struct {
 	live map[*child]bool
 }
 
-// openContainers removes what services that are gone left behind, and prepares the
+// openContainers removes containers of terminated services, and prepares the
 // directory of this one.
 func openContainers(ctx context.Context, config Config, view hostView) (_ *containers, err error) {
 	c := &containers{
@@ -104,8 +104,8 @@ func openContainers(ctx context.Context, config Config, view hostView) (_ *conta
 	return c, nil
 }
 
-// takeLease makes and locks the directory of this service, and removes what others
-// left behind. A lock goes with its service, however that ends.
+// takeLease creates and locks the directory of this service, and removes what others
+// left. The kernel releases a lock when its service ends, however it ends.
 func (c *containers) takeLease(ctx context.Context) error {
 	if err := os.MkdirAll(c.config.Dir, 0o700); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *containers) alone(do func() error) error {
 	return do()
 }
 
-// removeLeft removes the containers and directories of services that are gone: directories
+// removeLeft removes the containers and directories of terminated services: directories
 // last, so that the next start repeats what failed.
 func (c *containers) removeLeft(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removalTime)
@@ -199,7 +199,7 @@ func (c *containers) removeLeft(ctx context.Context) error {
 	return nil
 }
 
-// locked reports whether a living service holds a directory.
+// locked reports whether a running service has locked a directory.
 func locked(dir string) (bool, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -219,7 +219,7 @@ func locked(dir string) (bool, error) {
 // program returns where this program's own file is kept for containers.
 func (c *containers) program() string { return filepath.Join(c.lease.Name(), "program") }
 
-// keepProgram keeps the file where the engine finds it: an upgrade may replace it
+// keepProgram copies the file to where the engine finds it: an upgrade may replace it
 // while the service runs.
 func (c *containers) keepProgram() error {
 	own, err := os.Open("/proc/self/exe")
@@ -261,7 +261,7 @@ func (c *containers) describe() string {
 	return fmt.Sprintf("containers of %s by Docker %s", c.config.Image, c.version)
 }
 
-// close ends what is left of this service's containers, whether the engine answers or not.
+// close ends the remaining containers of this service, whether the engine responds or not.
 func (c *containers) close() {
 	c.mu.Lock()
 	for one := range c.live {
@@ -277,7 +277,7 @@ func (c *containers) close() {
 	c.engine.Close()
 }
 
-// start makes the container of a sandbox and connects to its process 1.
+// start creates the container of a sandbox and connects to its process 1.
 func (c *containers) start(in *instance, dedicated bool) error {
 	gid := in.shape.uid
 	if !dedicated {
@@ -314,7 +314,7 @@ func (c *containers) start(in *instance, dedicated bool) error {
 	return os.Remove(filepath.Join(in.scratch, controlDir, forkserver.GuestSocket))
 }
 
-// forget is for one that has ended.
+// forget drops a container that has ended.
 func (c *containers) forget(one *child) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,7 +325,7 @@ func (c *containers) forget(one *child) {
 // Directories of an instance: what only its process 1 uses, and files of /etc.
 const controlDir, etcDir = "control", "etc"
 
-// furnish makes the files that a container shows next to its image and its workspace,
+// furnish creates the files that a container shows in addition to its image and its workspace,
 // and listens for its process 1.
 func (c *containers) furnish(dir string, sh shape, gid int) (*net.UnixListener, error) {
 	for _, made := range []string{dir, filepath.Join(dir, controlDir), filepath.Join(dir, etcDir)} {
@@ -360,7 +360,7 @@ func (c *containers) furnish(dir string, sh shape, gid int) (*net.UnixListener, 
 	return listener, os.Chmod(filepath.Join(dir, controlDir, forkserver.GuestSocket), 0o666)
 }
 
-// container returns what the engine is asked for.
+// container returns the container's configuration for the engine.
 func (c *containers) container(sh shape, dir string, gid int) engine.Container {
 	tmp := fmt.Sprintf("rw,exec,nosuid,nodev,mode=1777,uid=%d,gid=%d,size=%d,nr_inodes=65536", sh.uid, gid, sh.tmp)
 	box := engine.Container{
@@ -438,7 +438,7 @@ func (c *containers) accept(ctx context.Context, listener *net.UnixListener, id 
 	return &child{pid: int(peer.Pid), pidfd: pidfd, ctl: ctl}, nil
 }
 
-// connection is that of process 1, for as long as the container is there.
+// connection is the connection to process 1, for the lifetime of the container.
 func (c *containers) connection(ctx context.Context, listener *net.UnixListener, id string) (*net.UnixConn, error) {
 	for {
 		if err := listener.SetDeadline(time.Now().Add(lookAgain)); err != nil {

@@ -9,10 +9,10 @@
 // host refuses namespaces there is a weaker level by Landlock; a level without
 // confinement exists only by an explicit, unsafe choice. See [Level].
 //
-// Making namespaces takes milliseconds, so after a session's first command the
+// Creating namespaces takes milliseconds, so after a session's first command the
 // next sandbox is prepared ahead, blocked before it starts anything; each is
 // still used for one command only.
 //
-// The package knows commands, paths and limits. It must not know sessions,
+// The package depends on commands, paths and limits. It must not depend on sessions,
 // tools or where results go.
 package sandbox

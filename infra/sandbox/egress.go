@@ -23,7 +23,7 @@ const (
 )
 
 // proxyFD is the number under which the listening socket is passed on: the message
-// that carries it is laid out before the socket is made.
+// that carries it is laid out before the socket is created.
 const proxyFD = 64
 
 // proxyVariables are those by which programs find the proxy. All of them name it as

@@ -29,7 +29,7 @@ func newHelper(adopt func(pid int) error) *helper { return &helper{socket: -1, a
 
 var errClosed = errors.New("sandbox: closed")
 
-// start runs the fork server. It gets no environment: what it does not have,
+// start runs the fork server. It gets an empty environment: what it does not have,
 // no command can find in its memory.
 func (h *helper) start() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

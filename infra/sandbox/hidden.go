@@ -14,8 +14,8 @@ import (
 // maxDescriptors bounds how many open files of one command are looked at.
 const maxDescriptors = 100_000
 
-// deletedFiles adds up the files on a device that have no name any more and that the
-// processes below pid keep open or mapped. What cannot be looked at is left out.
+// deletedFiles adds up the sizes of unlinked files on a device that the
+// processes below pid have open or mapped. Unreadable entries are skipped.
 func deletedFiles(pid int, device uint64) diskspace.Usage {
 	var used diskspace.Usage
 

@@ -42,7 +42,7 @@ func identify(dir string) (dirID, error) {
 	return dirID{uint64(st.Dev), st.Ino}, nil
 }
 
-// prepare makes a sandbox up to the point where the command is missing. When it fails
+// prepare creates a sandbox that only lacks its command. When it fails
 // there is none.
 func (s *Sandbox) prepare(sh shape) (*instance, error) {
 	in := &instance{shape: sh}
@@ -55,7 +55,7 @@ func (s *Sandbox) prepare(sh shape) (*instance, error) {
 	return in, nil
 }
 
-// make is prepare, which discards what a failure leaves.
+// make is prepare, and discards the remains of a failure.
 func (s *Sandbox) make(in *instance) (err error) {
 	if !in.shape.private() {
 		if in.dir, err = identify(in.shape.workspace); err != nil {
@@ -144,7 +144,7 @@ func (in *instance) setUp(p *program) error {
 	return nil
 }
 
-// program gives the set-up for the sandbox's level and the descriptors it needs.
+// program returns the set-up for the sandbox's level and the descriptors it needs.
 func (s *Sandbox) program(in *instance) (*program, []int, error) {
 	held := s.cgroups.Holds()
 	if s.level == Namespaced {
@@ -179,7 +179,7 @@ func (s *Sandbox) program(in *instance) (*program, []int, error) {
 	return landlockProgram(in.shape, s.dedicated, s.level == Landlocked, held), fds, nil
 }
 
-// discard ends a sandbox and takes away what was made for it.
+// discard ends a sandbox and removes everything that was created for it.
 func (in *instance) discard() {
 	if in.child != nil {
 		in.kill()

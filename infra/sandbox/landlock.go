@@ -13,8 +13,8 @@ import (
 	"everloop/infra/sandbox/seccomp"
 )
 
-// minLandlock is the Landlock version that also keeps signals and abstract
-// sockets inside.
+// minLandlock is the Landlock version that also confines signals and abstract
+// sockets.
 const minLandlock = 6
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // landlockRuleset opens the rules of one command: the workspace, unless it has
-// none, and a scratch directory to write, the system to read, nothing else.
+// none, and a scratch directory are writable, the system is readable, everything else is refused.
 func landlockRuleset(view hostView, workspace, scratch string) (fd int, err error) {
 	abi, err := syscall.LandlockGetABIVersion()
 	if err != nil {
@@ -95,7 +95,7 @@ func landlockRuleset(view hostView, workspace, scratch string) (fd int, err erro
 
 // landlockProgram builds the set-up of level 1, or with confined false that of
 // level 0. The child stays in the host's namespaces; it reaps what the command
-// leaves behind, so that nothing gets lost from its tree.
+// leaves, so that no process leaves its tree.
 //
 // dedicated reports that the command gets its own user.
 func landlockProgram(sh shape, dedicated, confined bool, held cgroup.Holds) *program {

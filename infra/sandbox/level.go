@@ -7,7 +7,7 @@ type Level int
 
 // Levels, weakest first.
 const (
-	// Unconfined has rlimits and a time limit, nothing else.
+	// Unconfined has only rlimits and a time limit.
 	Unconfined Level = 0
 	// Landlocked confines files, signals and sockets by Landlock and a system
 	// call filter. Command lines of other processes stay visible, and sockets

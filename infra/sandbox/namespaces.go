@@ -26,8 +26,8 @@ const (
 
 const sizeofMountAttr = 32 // struct mount_attr, version 0
 
-// shape is what a prepared sandbox is made for. Two commands of equal shape can
-// use each other's; everything else of a Spec comes only when the command starts.
+// shape is the part of a Spec that a prepared sandbox depends on. Two commands of equal shape can
+// use each other's; the rest of a Spec is only needed when the command starts.
 type shape struct {
 	workspace string // "" of a private one
 	uid       int
@@ -40,7 +40,7 @@ type shape struct {
 	proxy     bool
 }
 
-// groupLimits are those that control groups can hold.
+// groupLimits are the limits that control groups can enforce.
 func (sh shape) groupLimits() cgroup.Limits {
 	return cgroup.Limits{Memory: sh.memory, Processes: sh.processes, CPU: sh.cpu}
 }
@@ -73,9 +73,9 @@ func shapeOf(s Spec, dedicated bool) shape {
 }
 
 // etcEntries are the parts of the host's /etc that programs need and that hold
-// no secret; glob patterns. Directories are not shown as a whole, because an
-// operator may put keys and passwords next to what is needed; those of etcDirs
-// hold links and public data only.
+// no secrets; glob patterns. Directories are not shown as a whole, because an
+// operator may put keys and passwords in the same directory; the directories of etcDirs
+// contain only links and public data.
 var etcEntries = []string{
 	"bash.bashrc", "debian_version", "gai.conf", "host.conf", "inputrc", "ld.so.cache", "ld.so.conf", "locale.alias", "localtime",
 	"magic", "magic.mime", "mailcap", "mime.types", "networks", "os-release", "profile", "protocols", "services", "shells", "timezone",
@@ -103,7 +103,7 @@ var (
 // guestFile is a file that every sandbox has with the same content.
 type guestFile struct{ path, content string }
 
-// guestFiles are those of a sandbox whose user has these ids and this home directory.
+// guestFiles are the files of a sandbox whose user has these ids and this home directory.
 func guestFiles(uid, gid int, home string) []guestFile {
 	return []guestFile{
 		{"etc/passwd", fmt.Sprintf("root:x:0:0:root:/root:/usr/sbin/nologin\n%[1]s:x:%[2]d:%[3]d:%[1]s:%[4]s:/bin/bash\n"+
@@ -124,7 +124,7 @@ type hostView struct {
 	files []string          // likewise
 	links map[string]string // made again
 
-	maskedFiles, maskedDirs []string // of maskedFiles and maskedDirs, those that this kernel has
+	maskedFiles, maskedDirs []string // the maskedFiles and maskedDirs that this kernel has
 }
 
 // scanHost finds /usr, the links or directories of a merged or unmerged root,
@@ -224,7 +224,7 @@ func (v *hostView) scanEtc(etc string, add func(path string) error) error {
 	return nil
 }
 
-// existingIn keeps the names that a directory has.
+// existingIn returns the names that exist in a directory.
 func existingIn(dir string, names []string) []string {
 	var found []string
 
@@ -317,11 +317,11 @@ func namespaceProgram(view hostView, sh shape, dedicated bool, held cgroup.Holds
 }
 
 // socketBuffer is the largest send or receive buffer, in bytes, that the kernel
-// gives a TCP connection by itself.
+// sets for a TCP connection by default.
 const socketBuffer = 512 << 10
 
-// limitSockets lowers what the kernel lets connections and shared memory segments
-// of the new namespaces hold: both exist next to the memory of processes. A kernel
+// limitSockets lowers how much memory connections and shared memory segments
+// of the new namespaces may use: it does not count as memory of processes. A kernel
 // without one of these settings has its own default.
 func (p *program) limitSockets(sh shape) {
 	for _, s := range []struct{ path, value string }{
@@ -358,7 +358,7 @@ func (p *program) mask(view hostView) {
 }
 
 // tree builds the root directory on a small memory file system over /tmp,
-// which nothing that follows needs. home is the user's home directory.
+// which no later step needs. home is the user's home directory.
 func (p *program) tree(view hostView, home string) {
 	p.call("set the file mask", unix.SYS_UMASK, none)
 	p.call(
@@ -445,7 +445,7 @@ func (p *program) setAttr(label string, fd operand, path string, flags int, set 
 }
 
 // loopback brings up lo in the new network namespace: the command's own
-// servers work, nothing else is there.
+// servers work, there is no other interface.
 func (p *program) loopback() {
 	type ifreq struct {
 		name  [16]byte

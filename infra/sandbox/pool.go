@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pool keeps prepared sandboxes, at most one of a shape, for sessions that
+// pool contains prepared sandboxes, at most one of a shape, for sessions that
 // recently ran a command.
 type pool struct {
 	make func(shape) (*instance, error)
@@ -45,8 +45,8 @@ func newPool(make_ func(shape) (*instance, error), limit int, idle time.Duration
 	}
 }
 
-// take returns the ready sandbox of a shape, or nil. One that is just being made
-// is waited for, one that still waits for its turn is not.
+// take returns the ready sandbox of a shape, or nil. A sandbox in preparation
+// is waited for, a queued one is not.
 func (p *pool) take(sh shape) *instance {
 	p.mu.Lock()
 
@@ -128,7 +128,7 @@ func (p *pool) build(sl *slot) {
 	}
 }
 
-// holds reports whether the slot was not taken or discarded; p.mu is held.
+// holds reports whether the slot was not taken or discarded. The caller holds p.mu.
 func (p *pool) holds(sl *slot) bool {
 	e := p.warm[sl.shape]
 	return e != nil && e.Value == sl
@@ -173,7 +173,7 @@ func (p *pool) dropIf(match func(shape) bool) {
 	}
 }
 
-// close discards everything and waits until it is gone.
+// close discards all sandboxes and waits until they have ended.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

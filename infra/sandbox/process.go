@@ -29,7 +29,7 @@ type Process struct {
 	stop    func() bool // of the context's callback
 	wall    *time.Timer
 	scan    *time.Timer
-	watcher *watcher // what scan calls; nil: nothing is measured
+	watcher *watcher // called by scan; nil: no measurement
 
 	mu     sync.Mutex
 	cause  Cause // why it was ended from outside; "" when it was not
@@ -41,9 +41,9 @@ type Process struct {
 	err    error
 }
 
-// Run runs a command and waits for its end; then nothing of it is alive. The
-// error is about the sandbox: whatever the command does is in the Result.
-// Cancelling the context kills the whole tree at once.
+// Run runs a command and waits until all of its processes have ended. The
+// error is about the sandbox: the command's own failure is in the Result.
+// Cancelling the context kills the whole tree immediately.
 func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	p, err := s.Start(ctx, spec)
 	if err != nil {
@@ -252,7 +252,7 @@ func (p *Process) Stdin() io.WriteCloser {
 // Kill ends the command and all its children.
 func (p *Process) Kill() { p.end(Cancelled) }
 
-// Done is closed when the command has ended and nothing of it is alive.
+// Done is closed when all processes of the command have ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait waits for the end.
@@ -261,7 +261,7 @@ func (p *Process) Wait() (Result, error) {
 	return p.result, p.err
 }
 
-// end kills the tree for a cause; the first cause stands.
+// end kills the tree for a cause; the first cause is kept.
 func (p *Process) end(cause Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +278,7 @@ func (p *Process) end(cause Cause) {
 func (p *Process) await() {
 	status, exited, cpu, rss := p.collect()
 	if p.sandbox.level != Namespaced || !exited {
-		// Here the report alone does not say that everything is gone.
+		// Here the report alone does not prove that all processes have ended.
 		p.sandbox.killTree(p.in)
 
 		if !p.in.wait(killTime) {
@@ -334,7 +334,7 @@ func (p *Process) await() {
 }
 
 // collect reads the reports of process 1 until the command's exit, or until
-// process 1 is no more.
+// process 1 has ended.
 func (p *Process) collect() (status unix.WaitStatus, exited bool, cpu time.Duration, rss int64) {
 	for {
 		r, err := p.in.receive()
@@ -358,7 +358,7 @@ func (p *Process) collect() (status unix.WaitStatus, exited bool, cpu time.Durat
 	}
 }
 
-// conclude turns what is known into a Result.
+// conclude returns the Result of the reports so far.
 func conclude(status unix.WaitStatus, exited bool, cause Cause, detail string) Result {
 	r := Result{Cause: Exited, ExitCode: status.ExitStatus()}
 	if !exited {
@@ -380,7 +380,7 @@ func conclude(status unix.WaitStatus, exited bool, cause Cause, detail string) R
 	return r
 }
 
-// environment gives the command's variables and the places where its program
+// environment returns the command's variables and the paths where its program
 // may be.
 func (s *Sandbox) environment(in *instance, spec Spec) (paths, env []string) {
 	vars := map[string]string{
@@ -418,7 +418,7 @@ func (s *Sandbox) environment(in *instance, spec Spec) (paths, env []string) {
 	return paths, env
 }
 
-// limitedBuffer keeps the first bytes of a trial command's output.
+// limitedBuffer stores the first bytes of a trial command's output.
 type limitedBuffer struct{ b []byte }
 
 func (l *limitedBuffer) Write(p []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // program collects the system calls of a sandbox's set-up for the fork
-// server, each with words that say what it is for.
+// server, each with a description of its purpose.
 type program struct {
 	clone  uint64
 	flags  uint64
@@ -55,7 +55,7 @@ func (p *program) bytes(b []byte) operand {
 	return operand{forkserver.Pointer, uint64(at)}
 }
 
-// object stores the memory of a fixed-size value that holds no pointer.
+// object stores the memory of a fixed-size value without pointers.
 func object[T any](p *program, v T) operand {
 	return p.bytes(unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)))
 }
@@ -104,8 +104,8 @@ func (p *program) add(label string, flags uint8, keep bool, nr uintptr, args []o
 	return result
 }
 
-// received names the i-th descriptor that comes with the release. It must be
-// asked for before any call that keeps its result.
+// received names the i-th descriptor of the release message. It must be
+// requested before any call that keeps its result.
 func (p *program) received() operand {
 	result := operand{forkserver.Slot, uint64(p.slots)}
 	p.slots++

@@ -19,16 +19,16 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// Config says what a Sandbox must and may do.
+// Config configures a Sandbox.
 type Config struct {
 	// MinLevel is the weakest level that the service may run with. Zero means
 	// Namespaced, unless Unsafe is set.
 	MinLevel Level
-	// MaxLevel, when above zero, keeps stronger levels from being tried; below
+	// MaxLevel, when above zero, excludes stronger levels; below
 	// zero, with Unsafe, commands are not confined even where they could be.
 	MaxLevel Level
 	// Unsafe permits level 0 where nothing stronger works. Commands can then do
-	// whatever the service can.
+	// anything that the service can.
 	Unsafe bool
 	// SharedUser runs all commands as the service's own user even when it is
 	// root and could give each session its own: for workspaces on file systems
@@ -61,7 +61,7 @@ type Config struct {
 	CPUWeight int
 	// UserBase is the host user of the command that New tries: sessions' users are
 	// above it, and those of private commands below. 0 means DefaultUserBase. It
-	// must be out of the ranges that /etc/subuid and /etc/subgid give to others.
+	// must be outside the ranges of others in /etc/subuid and /etc/subgid.
 	UserBase int
 
 	noGroups bool // for tests: as on a host where no control group may be made
@@ -93,7 +93,7 @@ type Sandbox struct {
 
 	mu     sync.Mutex
 	closed bool
-	live   sync.WaitGroup // clean-up that runs behind a result
+	live   sync.WaitGroup // clean-up that continues after a result
 }
 
 // New finds the strongest level that works on this host by really running a
@@ -117,7 +117,7 @@ func New(ctx context.Context, config Config) (*Sandbox, error) {
 	if config.WarmMax == 0 {
 		config.WarmMax = 128
 		if config.Containers != nil {
-			config.WarmMax = 32 // an engine has processes of its own for each
+			config.WarmMax = 32 // an engine runs its own processes for each
 		}
 	}
 
@@ -193,8 +193,8 @@ func (c Config) view() (hostView, error) {
 
 const scratchPrefix = "everloop-sandbox-"
 
-// scratchDir makes the parent of private temporary directories and removes
-// those that services which were killed left behind.
+// scratchDir creates the parent of private temporary directories and removes
+// directories that killed services left.
 func scratchDir() (string, error) {
 	stale, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
 	for _, dir := range stale {
@@ -223,7 +223,7 @@ func (s *Sandbox) DedicatedUsers() bool { return s.dedicated }
 // something out.
 func (s *Sandbox) ProbeUID() int { return s.config.UserBase }
 
-// Describe says in one line what holds, for the log and doctor.
+// Describe returns one line about the confinement, for the log and doctor.
 func (s *Sandbox) Describe() string {
 	user := "one user for all sessions"
 	if s.dedicated {
@@ -237,7 +237,7 @@ func (s *Sandbox) Describe() string {
 	return fmt.Sprintf("level %s, %s, limits by %s", s.level, user, s.cgroups.Describe())
 }
 
-// Measured reports that no control group holds the memory or the processes of
+// Measured reports that no control group limits the memory or the processes of
 // commands: the service then measures both and ends what is above its limit.
 func (s *Sandbox) Measured() bool { return s.containers == nil && s.accounts.needed() }
 
@@ -263,7 +263,7 @@ func (s *Sandbox) WorkspacePath(workspace string) string {
 	return workspace
 }
 
-// Forget discards what is kept ready for a workspace, which is about to be
+// Forget discards the prepared sandboxes of a workspace, which is about to be
 // removed or replaced.
 func (s *Sandbox) Forget(workspace string) {
 	workspace = filepath.Clean(workspace)

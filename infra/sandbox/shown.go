@@ -9,7 +9,7 @@ import (
 )
 
 // checkPrivate refuses a view in which commands would see a private directory of the
-// service: the file system says which directories are the same, so that links and
+// service: directories are compared by the file system, so that links and
 // bind mounts do not hide it.
 func (v hostView) checkPrivate(private []string) error {
 	for _, dir := range private {
@@ -29,8 +29,8 @@ func (v hostView) checkPrivate(private []string) error {
 	return nil
 }
 
-// overlaps reports whether one of two directories lies in the other, or is it. What
-// does not exist yet lies where its path says.
+// overlaps reports whether one of two directories contains the other, or is the same. A path that
+// does not exist yet is compared as text.
 func overlaps(a, b string) (bool, error) {
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
 		inside, err := liesIn(pair[0], pair[1])

@@ -19,7 +19,7 @@ type Spec struct {
 	// root; everything then runs as the service's own user.
 	UID int
 	// Private runs the command away from every session: in place of a workspace
-	// it has an empty home directory that nothing else sees and that goes with it,
+	// it has an empty private home directory that is removed with it,
 	// and, when the service is root, a host user that no session has and no other
 	// running command of this service. Workspace, UID, Dir, Limits.Workspace and
 	// Limits.Inodes must be empty.
@@ -29,9 +29,9 @@ type Spec struct {
 	// Env is added to the small fixed environment (PATH, HOME, LANG …) and
 	// overrides it. Nothing of the service's own environment is passed on.
 	Env map[string]string
-	// Proxy, when set, is given the listener of a proxy for the command: it accepts
-	// on 127.0.0.1:3128 of the command's own network, which leads nowhere else, and
-	// the variables http_proxy and so on name it. Who gets it closes it when the
+	// Proxy, when set, receives the listener of a proxy for the command: it accepts
+	// on 127.0.0.1:3128 of the command's own network, which has no other route, and
+	// the variables http_proxy and so on name it. The receiver closes it when the
 	// command has ended. Without a network of its own ([Sandbox.Networked]) a
 	// command has no proxy, and Proxy is not called.
 	Proxy func(net.Listener)
@@ -53,10 +53,10 @@ type Limits struct {
 	FileSize  int64         // bytes of a single file; default 2 GiB
 	OpenFiles int           // open files of one process; default 4096
 	Tmp       int64         // bytes of /tmp and, apart, of /dev/shm; default 256 MiB
-	Workspace int64         // bytes that the workspace may hold; 0 is no limit
-	Inodes    int64         // files and directories that the workspace may hold; 0 is no limit
-	Wall      time.Duration // time the command may take; 0 is no limit
-	CPU       float64       // processors that the tree may use; 0 is no limit
+	Workspace int64         // maximum bytes of the workspace; 0: unlimited
+	Inodes    int64         // maximum files and directories of the workspace; 0: unlimited
+	Wall      time.Duration // maximum run time of the command; 0: unlimited
+	CPU       float64       // maximum processors of the tree; 0: unlimited
 }
 
 func (l Limits) withDefaults() Limits {
@@ -83,7 +83,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Cause says why a command ended.
+// Cause is the reason why a command ended.
 type Cause string
 
 // Causes.
@@ -93,7 +93,7 @@ const (
 	Timeout       Cause = "timeout"            // Limits.Wall was over
 	Cancelled     Cause = "cancelled"          // the context was cancelled, or Kill called
 	OutOfMemory   Cause = "out_of_memory"      // Limits.Memory was reached, or the limit of all commands together
-	TooMany       Cause = "too_many_processes" // Limits.Processes was reached where no control group holds it, or that of all
+	TooMany       Cause = "too_many_processes" // Limits.Processes, or the limit of all, was reached where no control group enforces it
 	WorkspaceFull Cause = "workspace_full"     // Limits.Workspace or Limits.Inodes was passed
 	DiskFull      Cause = "disk_full"          // the host's disk is short, and of all commands this one added most
 	FileTooLarge  Cause = "file_too_large"     // Limits.FileSize was reached

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainTime is how long output may still arrive after the command's end. All
-// its processes are gone by then; only a descriptor handed to another command
+// drainTime is the time in which output may still arrive after the command's end. All
+// its processes have ended by then; only a descriptor passed to another command
 // of the session can keep a pipe open.
 const drainTime = 10 * time.Second
 
 // streams carry a command's input and output. The command always gets pipes,
-// never a file of the service's: what it could do with one is more than write.
+// never a file of the service: it could do more with one than write.
 type streams struct {
 	stdin   *os.File // nil when there is no input
 	outputs []*os.File
@@ -26,7 +26,7 @@ type streams struct {
 	copying sync.WaitGroup
 }
 
-// open creates the pipes and gives the command's ends.
+// open creates the pipes and returns the command's ends.
 func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 	theirs = [3]int{null, null, null}
 
@@ -75,7 +75,7 @@ func (s *streams) open(null int, spec Spec) (theirs [3]int, err error) {
 	return theirs, err
 }
 
-// pipe makes a pipe whose end ours is for Go's poller.
+// pipe creates a pipe whose end ours uses Go's poller.
 func pipe(pair *[2]int, ours int) error {
 	if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("sandbox: %w", err)

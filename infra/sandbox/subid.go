@@ -13,8 +13,8 @@ import (
 )
 
 // DefaultUserBase is the first host user of commands when none is configured: above
-// the ranges of subordinate users (useradd gives up to 600,100,000) and of containers
-// (systemd gives up to 1,879,048,191).
+// the ranges of subordinate users (useradd assigns up to 600,100,000) and of containers
+// (systemd assigns up to 1,879,048,191).
 const DefaultUserBase = 1_900_000_000
 
 // LastUser is the highest host user that a session can get.
@@ -32,7 +32,7 @@ func checkSubordinate(base int) error {
 	return nil
 }
 
-// checkSubordinateFile looks for a line "name:first:count" that holds one of the ids
+// checkSubordinateFile searches a line "name:first:count" that includes one of the ids
 // from first to last.
 func checkSubordinateFile(path string, first, last int) error {
 	f, err := os.Open(path)

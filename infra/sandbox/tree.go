@@ -21,7 +21,7 @@ func (s *Sandbox) killTree(in *instance) {
 	}
 
 	for deadline := time.Now().Add(killTime); time.Now().Before(deadline); {
-		// Stopping comes first: what is stopped does not fork, and still counts
+		// Stop before killing: a stopped process does not fork, and still counts
 		// against the limit of processes, so that a fork bomb cannot outrun this.
 		stopped := map[int]bool{}
 		for {
@@ -76,7 +76,7 @@ func userTasks(uid int) int {
 // descendants lists the living processes below pid, from /proc.
 func descendants(pid int) []int { return below(processTree(), pid) }
 
-// processTree gives the living processes of the host by their parents.
+// processTree returns the running processes of the host by parent.
 func processTree() map[int][]int {
 	children := map[int][]int{}
 

@@ -19,14 +19,14 @@ const (
 	scanShare = 20
 	// shortShare is the same while the disk is short.
 	shortShare = 1
-	// longestPause keeps a huge workspace measured now and then all the same.
+	// longestPause is the maximum time between measurements of a huge workspace.
 	longestPause = 10 * time.Second
 	// scanTime bounds one scan, which the next continues with.
 	scanTime = 5 * time.Second
 	// restScan is how often short commands, together, lead to a scan.
 	restScan = 5 * time.Second
-	// usageSlack is what a command may add to a workspace that is too full
-	// already, so that it can be emptied at all, and to a disk that is short.
+	// usageSlack is how much a command may add to a workspace that is already too full,
+	// so that it can be emptied, and to a disk that is short of space.
 	usageSlack = 1 << 20
 	// inodeSlack is the same in files and directories.
 	inodeSlack = 1000
@@ -34,13 +34,13 @@ const (
 	// fallen for files to be looked for that are deleted and still open.
 	hiddenFrom = 16 << 20
 	// shortPause is the time after a command was ended for a short disk in which no
-	// other is: what it held is released first.
+	// other is: its space is released first.
 	shortPause = 500 * time.Millisecond
 )
 
 // usageBook remembers the last measured size of workspaces, so that a command
-// in one that is already too full is not killed for what it found: it may free
-// space, and may not use more. It also knows what runs.
+// in one that is already too full is not killed for files that existed before: it may free
+// space, but not use more. It also contains the running commands.
 type usageBook struct {
 	mu      sync.Mutex
 	known   map[string]measured
@@ -53,11 +53,11 @@ type measured struct {
 	at   time.Time
 }
 
-// growth is what a running command has added.
+// growth is the number of bytes that a running command has added.
 type growth struct {
 	device uint64
-	// mark is what the workspace held when it was last looked at while there was
-	// enough space on the disk, or at the first look.
+	// mark is the size of the workspace when it was last measured while there was
+	// enough space on the disk, or at the first measurement.
 	mark   diskspace.Usage
 	marked bool
 	added  diskspace.Usage // since then
@@ -110,8 +110,8 @@ func (u *usageBook) end(p *Process) {
 	delete(u.running, p)
 }
 
-// looked notes what a command's workspace holds now, files included that only the
-// command still has open. short reports that the disk is.
+// looked records the current size of a command's workspace, including files that only the
+// command still has open. short reports that the disk is short of space.
 func (u *usageBook) looked(p *Process, used diskspace.Usage, short bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -162,7 +162,7 @@ func (u *usageBook) most(device uint64) *Process {
 }
 
 // watcher measures the workspace of one command while it runs, and ends the command
-// when it holds too much. When the disk is short, it ends the one command of this
+// when it exceeds its limit. When the disk is short of space, it ends the one command of this
 // service that added most.
 type watcher struct {
 	s       *Sandbox
@@ -213,7 +213,7 @@ func (s *Sandbox) watch(p *Process) {
 	})
 }
 
-// slack lets a workspace that is too full grow by little.
+// slack allows a workspace that is too full to grow by a little.
 func slack(limit, used diskspace.Usage) diskspace.Usage {
 	if limit.Bytes > 0 {
 		limit.Bytes = max(limit.Bytes, used.Bytes+usageSlack)
@@ -226,14 +226,14 @@ func slack(limit, used diskspace.Usage) diskspace.Usage {
 	return limit
 }
 
-// look asks for the free space, measures when that is due or the disk is short, and
-// says when to look again, or that the command is ended.
+// look reads the free space, measures when that is due or the disk is short of space, and
+// returns the time until the next call, or that the command was ended.
 func (w *watcher) look() (pause time.Duration, over bool) {
 	began := time.Now()
 
 	space, err := diskspace.Of(w.p.spec.Workspace)
 	if err != nil {
-		return longestPause, false // the workspace is gone, and the command will be
+		return longestPause, false // the workspace was deleted, and the command will be ended
 	}
 
 	short := w.s.short(space)
@@ -270,8 +270,8 @@ func (s *Sandbox) short(space diskspace.Space) bool {
 	return space.FreeBytes < s.config.MinFree || s.config.Reserve.Touched(space, diskspace.Usage{})
 }
 
-// measure continues with the scan of the workspace. It gives the size by the last whole
-// scan, or what this one has found already when that is more.
+// measure continues the scan of the workspace. It returns the size by the last complete
+// scan, or the size found so far by this scan when that is more.
 func (w *watcher) measure() diskspace.Usage {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -310,8 +310,8 @@ func (w *watcher) measure() diskspace.Usage {
 	return diskspace.Usage{Bytes: max(w.used.Bytes, found.Bytes), Inodes: max(w.used.Inodes, found.Inodes)}
 }
 
-// lookForHidden counts files that have no name any more and that the command keeps
-// open, when the disk has lost more than the workspace has won.
+// lookForHidden counts unlinked files that the command has
+// open, when the disk has lost more space than the workspace has gained.
 func (w *watcher) lookForHidden(space diskspace.Space, used diskspace.Usage, short bool) {
 	lost := w.began.FreeBytes - space.FreeBytes - (used.Bytes - w.start.Bytes)
 	if !short && lost < hiddenFrom && w.hidden.Bytes == 0 {
@@ -324,7 +324,7 @@ func (w *watcher) lookForHidden(space diskspace.Space, used diskspace.Usage, sho
 	}
 }
 
-// close frees what an unfinished scan holds. No scan follows.
+// close releases the resources of an unfinished scan. No scan follows.
 func (w *watcher) close() {
 	if w.scan != nil {
 		w.scan.Close()

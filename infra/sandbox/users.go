@@ -8,11 +8,11 @@ import (
 )
 
 // maxPrivate is how many private commands can run at once, each as a host user of
-// its own: those just below Config.UserBase, since sessions' users are above it.
+// its own: the users just below Config.UserBase, since sessions' users are above it.
 const maxPrivate = 1000
 
-// users gives out the host users of private commands. A user is given out again
-// only when nothing of its command is alive.
+// users allocates the host users of private commands. A user is allocated again
+// only when all processes of its command have ended.
 type users struct {
 	below int
 	mu    sync.Mutex

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package cgroup limits the memory, processes and processors of sandboxes by control
-// groups of version 1 or 2, as far as the host lets the service make any. It must not
+// groups of version 1 or 2, where the host allows the service to create them. It must not
 // know how commands are confined or started.
 package cgroup
 
@@ -22,19 +22,19 @@ import (
 	"everloop/infra/sandbox/kernelfile"
 )
 
-// Root makes one control group a sandbox, below the group that the service
-// itself is in, so that the limits put on the service hold for its commands
-// too. Both hierarchies are supported; where the service may not make groups
-// (not root, nothing delegated) there are none and rlimits have to do.
+// Root creates one control group for each sandbox, below the group that the service
+// itself is in, so that the limits of the service also apply to its commands.
+// Both hierarchies are supported; where the service cannot create groups
+// (not root, no delegation) there are none, and only rlimits apply.
 type Root struct {
 	Memory, PIDs, CPU string // base directory by controller; all the same in version 2; "" is absent
 	V2                bool
 	Total             Totals // of all sandboxes together
-	refused           error  // why there are no groups although they could be made
+	refused           error  // why there are no groups although they could be created
 	next              atomic.Uint64
 }
 
-// Limits are those of one sandbox.
+// Limits are the limits of one sandbox.
 type Limits struct {
 	Memory    int64 // bytes
 	Processes int
@@ -54,25 +54,25 @@ const socketShare = 8
 
 const cgroupPrefix = "everloop-sandbox-"
 
-// Holds says which limits the kernel holds by control groups.
+// Holds describes which limits the kernel enforces by control groups.
 type Holds struct{ Memory, PIDs, CPU bool }
 
 // Holds returns which limits the groups of sandboxes hold.
 func (c *Root) Holds() Holds { return Holds{c.Memory != "", c.PIDs != "", c.CPU != ""} }
 
-// Config says which groups are wanted.
+// Config describes the groups to create.
 type Config struct {
 	// Total bounds all sandboxes together; zeros mean shares of what the host permits.
 	Total Totals
 	// CPUWeight is the share of the processors of all sandboxes together, from 1 to 10000.
 	CPUWeight int
-	// Elsewhere reports that a container engine makes the groups, and nothing holds the total.
+	// Elsewhere reports that a container engine creates the groups, and nothing enforces the total.
 	Elsewhere bool
 	// None is for tests: as on a host where no control group may be made.
 	None bool
 }
 
-// Find makes the base groups, with their limits. Where a limit is refused,
+// Find creates the base groups with their limits. Where a limit is refused,
 // there are no groups, and commands are measured.
 func Find(config Config) *Root {
 	c := &Root{}
@@ -126,7 +126,7 @@ func (c *Root) makeBases(mounts map[string]string) {
 	c.Memory, c.PIDs, c.CPU = base("memory"), base("pids"), base("cpu")
 }
 
-// limitBases bounds all sandboxes together and gives them their share of the
+// limitBases bounds all sandboxes together and sets their share of the
 // processors.
 func (c *Root) limitBases(weight int) error {
 	memory, pids := strconv.FormatInt(c.Total.Memory, 10), strconv.Itoa(c.Total.Processes)
@@ -170,7 +170,7 @@ func (c *Root) Adopt(forkServer int) error {
 	return kernelfile.Write(filepath.Join(c.CPU, "cgroup.procs"), strconv.Itoa(forkServer))
 }
 
-// Describe returns what holds the limits, for operators.
+// Describe returns how the limits are enforced, for operators.
 func (c *Root) Describe() string {
 	var have []string
 
@@ -194,7 +194,7 @@ func (c *Root) Describe() string {
 	return "cgroup v1 (" + strings.Join(have, ", ") + " only), measuring for the rest"
 }
 
-// OfProcess returns the group of another's making that holds the memory of a process. It
+// OfProcess returns the group, created by another program, that accounts for the memory of a process. It
 // can be read only.
 func OfProcess(pid int) *Group {
 	mounts := mountsOf(strconv.Itoa(pid))
@@ -205,7 +205,7 @@ func OfProcess(pid int) *Group {
 	return &Group{owner: &Root{Memory: mounts[""], V2: true}}
 }
 
-// mountsOf gives the directory of a process by version 1 controller, and under ""
+// mountsOf returns the directory of a process by version 1 controller, and under ""
 // the one of version 2.
 func mountsOf(pid string) map[string]string {
 	own := map[string]string{}
@@ -263,8 +263,8 @@ func mountsOf(pid string) map[string]string {
 	return dirs
 }
 
-// makeBase makes the service's own group for sandboxes and removes those that
-// services which are gone left behind.
+// makeBase creates the service's own group for sandboxes and removes groups that
+// terminated services left.
 func makeBase(parent string) (string, error) {
 	stale, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
 	for _, dir := range stale {
@@ -288,7 +288,7 @@ func removeTree(dir string) {
 	_ = os.Remove(dir)
 }
 
-// hasControllers reports whether the version 2 group offers what is needed.
+// hasControllers reports whether the version 2 group offers the required controllers.
 func hasControllers(dir string) bool {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	list := " " + strings.TrimSpace(string(data)) + " "
@@ -296,10 +296,10 @@ func hasControllers(dir string) bool {
 	return strings.Contains(list, " memory ") && strings.Contains(list, " pids ")
 }
 
-// delegate lets children of the service's own version 2 group have
-// controllers. A group with processes in it may not; when they are the
-// service's alone (a unit with Delegate=yes, a container) they move to a group
-// beside the sandboxes.
+// delegate enables controllers for children of the service's own version 2 group.
+// A group that contains processes cannot have them; when the processes are the
+// service's alone (a unit with Delegate=yes, a container) they move to a sibling group
+// of the sandboxes.
 func delegate(dir string) bool {
 	if enable(dir) == nil {
 		return true
@@ -328,7 +328,7 @@ func enable(dir string) error {
 	return nil
 }
 
-// New makes the group of a sandbox. It fails only when a base exists and
+// New creates the group of a sandbox. It fails only when a base exists and
 // refuses: limits that were promised are never silently missing.
 func (c *Root) New(limits Limits) (*Group, error) {
 	g := &Group{owner: c, name: strconv.FormatUint(c.next.Add(1), 10)}
@@ -431,7 +431,7 @@ func (g *Group) OutOfMemory() bool {
 }
 
 // Kill ends every process of the group within a time and reports whether it could: with
-// process counting there is no outrunning it.
+// process counting, a fork bomb cannot escape it.
 func (g *Group) Kill(within time.Duration) bool {
 	if g.owner.PIDs == "" || len(g.dirs) == 0 {
 		return false
@@ -468,7 +468,7 @@ func (g *Group) Kill(within time.Duration) bool {
 	return false
 }
 
-// Remove takes the group away; its processes are dead.
+// Remove removes the group; its processes must be dead.
 func (g *Group) Remove() {
 	for _, dir := range g.dirs {
 		for range 100 {

@@ -19,7 +19,7 @@ type Totals struct {
 	Processes int   // processes and threads
 }
 
-// orShares returns the configured bounds, or shares of what the host permits.
+// orShares returns the configured bounds, or shares of the host's limits.
 func (t Totals) orShares(mounts map[string]string) Totals {
 	if t.Memory <= 0 {
 		t.Memory = availableMemory(mounts) / 4 * 3

@@ -1,6 +1,6 @@
-// Package engine runs confined containers through the interface of Docker's engine. It
-// says what every container of a sandbox is refused; what runs in one, and for whom, it
-// must not know.
+// Package engine runs confined containers through the API of Docker's engine. It
+// defines what every container of a sandbox is refused; it must not depend on what runs
+// in one, or for which user.
 package engine
 
 import (
@@ -19,7 +19,7 @@ import (
 // Engine is the interface of a container engine on this machine.
 type Engine struct{ client *client.Client }
 
-// Image is one that containers can be made of.
+// Image is an image for containers.
 type Image struct {
 	ID   string // of its content
 	Path string // the variable PATH that it declares; "" when it declares none
@@ -31,8 +31,8 @@ type Mount struct {
 	Writable       bool
 }
 
-// Container is one to run. Beside its image and its mounts it has small memory file
-// systems, and a network of nothing but a loopback interface.
+// Container is a container to run. In addition to its image and mounts it has small memory file
+// systems, and a network with only a loopback interface.
 type Container struct {
 	Image   string // Image.ID
 	Program string // process 1, started without arguments
@@ -67,7 +67,7 @@ func Open(socket string) (*Engine, error) {
 // Close ends the connections.
 func (e *Engine) Close() { _ = e.client.Close() }
 
-// Version is that of the engine.
+// Version is the version of the engine.
 func (e *Engine) Version(ctx context.Context) (string, error) {
 	v, err := e.client.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *Engine) Version(ctx context.Context) (string, error) {
 }
 
 // Image finds an image that the engine has. One that declares volumes is refused:
-// each would be a place to write that no limit of the sandbox holds.
+// each would be writable storage outside the limits of the sandbox.
 func (e *Engine) Image(ctx context.Context, name string) (Image, error) {
 	found, err := e.client.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) {
@@ -107,7 +107,7 @@ func (e *Engine) Image(ctx context.Context, name string) (Image, error) {
 	return image, nil
 }
 
-// Run creates a container, starts it and gives its id. The engine removes it when its
+// Run creates and starts a container and returns its id. The engine removes it when its
 // process 1 has ended.
 func (e *Engine) Run(ctx context.Context, c Container) (id string, err error) {
 	made, err := e.client.ContainerCreate(ctx, client.ContainerCreateOptions{
@@ -166,7 +166,7 @@ func (e *Engine) Running(ctx context.Context, id string) (bool, error) {
 	return found.Container.State != nil && found.Container.State.Running, nil
 }
 
-// Labels returns those of the containers that have a label, running or not, by id.
+// Labels returns the labels of the containers that have a label, running or not, by id.
 func (e *Engine) Labels(ctx context.Context, name, value string) (map[string]map[string]string, error) {
 	found, err := e.client.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: client.Filters{}.Add("label", name+"="+value),

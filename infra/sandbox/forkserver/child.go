@@ -8,7 +8,7 @@ import (
 )
 
 // Everything in this file runs in the forked child, where the Go runtime is
-// not usable: the other threads are gone, perhaps with locks held. So: no
+// not usable: the other threads do not exist, perhaps with locks held. So: no
 // allocation, no growing stack (nosplit), no stores of pointers (a garbage
 // collection may be frozen half-way), system calls by number only.
 
@@ -137,7 +137,7 @@ func child() {
 	}
 
 	if !receive(uintptr(unsafe.Pointer(&start)), ReleaseSize) {
-		exit(0) // the service gave up, or is gone
+		exit(0) // the service gave up, or has ended
 	}
 
 	for i := range control.fds {

@@ -9,7 +9,7 @@
 // calls only: no allocation, no stack growth, no scheduler. The child stays
 // as process 1 of its sandbox and starts the command as its own child.
 //
-// The package knows neither what a sandbox is nor which rules it has: those
+// The package depends neither on what a sandbox is nor on its rules: those
 // are in the program, written by package sandbox.
 //
 // # Why it runs from init

@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// guest is the life of process 1 of a container. It has no fork server above it, so
+// guest runs process 1 of a container. It has no fork server above it, so
 // that it takes the program, a length of 8 bytes before it, from the service itself.
-// Unlike a forked child it is a whole Go program: what waits goes through package
-// syscall, so that the runtime knows that the thread is blocked.
+// Unlike a forked child it is a complete Go program: blocking calls go through package
+// syscall, so that the runtime can schedule other goroutines.
 func guest() {
-	// Rights, limits and the filter of system calls are those of this thread, which
-	// the command is forked from.
+	// Rights, limits and the system call filter belong to this thread, from which
+	// the command is forked.
 	runtime.LockOSThread()
 
 	if !dialService() || !receiveProgram() {
@@ -43,13 +43,13 @@ func guest() {
 	raw(sysCloseRange, controlFD+1, 0xffffffff, 0, 0, 0, 0)
 
 	go func() {
-		fill(make([]byte, 1)) // nothing comes any more
-		exit(1)               // the service gave up, or is gone: the kernel kills the rest
+		fill(make([]byte, 1)) // the service sends nothing more
+		exit(1)               // the service gave up, or has ended: the kernel kills the rest
 	}()
 
 	reap(int(pid))
 	writeReport(Exited, 0, 0)
-	// Until the service has read what the control group counted.
+	// Wait until the service has read the counters of the control group.
 	select {}
 }
 
@@ -75,7 +75,7 @@ func receiveProgram() bool {
 	return fill(unsafe.Slice((*byte)(unsafe.Pointer(&request)), size)) && relocate(uintptr(size))
 }
 
-// receiveStart fills start, and takes the descriptors that come with it.
+// receiveStart fills start, and receives the descriptors of the message.
 func receiveStart() bool {
 	buf := unsafe.Slice((*byte)(unsafe.Pointer(&start)), MaxStart)
 	oob := make([]byte, syscall.CmsgSpace(4*MaxFiles))

@@ -10,7 +10,7 @@ const (
 	killRound  = 2e6 // nanoseconds
 )
 
-// killChildren ends everything below the server when the service is gone. With
+// killChildren ends everything below the server when the service has ended. With
 // process namespaces the death of each process 1 does that; without, the tree
 // is walked. Everything is stopped before anything is killed: what is stopped
 // does not fork and still counts against the limit of processes, so that a fork

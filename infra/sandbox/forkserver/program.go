@@ -80,7 +80,7 @@ type Relocation struct {
 }
 
 // CloneReply is the server's answer to a program. When Errno is 0 the child's
-// pidfd comes with it.
+// pidfd is sent with it.
 type CloneReply struct {
 	PID   int32
 	Errno int32
@@ -91,12 +91,12 @@ const (
 	Ready      = 1 // the program was run; the child waits for a command
 	OpFailed   = 2 // op Index failed with Errno
 	ExecFailed = 3 // the command could not be started: Errno
-	Exited     = 4 // the command ended: Status as wait(2) gives it
+	Exited     = 4 // the command ended: Status as returned by wait(2)
 	BadStart   = 5 // the command was malformed
-	Listening  = 6 // written by a program: a listening socket comes with it
+	Listening  = 6 // written by a program, with a listening socket
 )
 
-// Report is what a child writes to its own control socket.
+// Report is a message of a child on its control socket.
 type Report struct {
 	Kind   uint32
 	Index  uint32
@@ -109,10 +109,10 @@ type Report struct {
 // ReportSize is the size of an encoded Report.
 const ReportSize = int(unsafe.Sizeof(Report{}))
 
-// StartHeader starts an encoded command. Behind it come, as 8-byte offsets
+// StartHeader starts an encoded command. It is followed by, as 8-byte offsets
 // from the start of the message, Argc arguments, a zero, Envc environment
 // entries, a zero, Pathc paths to try; then the strings, each ended by a zero
-// byte. Standard input, output and error come as descriptors with the message.
+// byte. Standard input, output and error are descriptors of the message.
 type StartHeader struct {
 	Size  uint64 // of the whole message
 	Argc  uint64

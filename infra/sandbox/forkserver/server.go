@@ -31,8 +31,8 @@ func init() {
 	}
 }
 
-// invokedAs returns the command line, as far as a name of this package goes. Package
-// os, which knows it, would come with initialisation that this package avoids.
+// invokedAs returns the command line, up to the length of a name of this package. Package
+// os, which provides it, would add initialisation that this package avoids.
 func invokedAs() string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -38,8 +38,8 @@ func Write(path, content string) error {
 // tries bounds how often an interrupted call is made.
 const tries = 100
 
-// again makes a call that the kernel gives up when a signal arrives, as it does with the
-// change of a limit, until it has an outcome.
+// again repeats a call that the kernel interrupts when a signal arrives, such as the
+// change of a limit, until it succeeds or fails.
 func again(call func() error) error {
 	for range tries - 1 {
 		if err := call(); !errors.Is(err, unix.EINTR) {

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package seccomp decides which system calls a command in the sandbox may make, as a
-// filter for the kernel. It installs nothing: the sandbox does, last before the command.
+// filter for the kernel. It does not install it: the sandbox does, last before the command.
 package seccomp
 
 import (
@@ -80,8 +80,8 @@ func (b *bpf) allow(calls []uint32) {
 	}
 }
 
-// Rule says which of the conditional calls a command may make. Unix sockets it
-// may always have. All other families are refused to all processes: some of them (vsock,
+// Rule describes which of the conditional calls a command may make. Unix sockets are
+// always allowed. All other families are refused to all processes: some of them (vsock,
 // packet, alg) reach past a network namespace.
 type Rule struct {
 	Inet    bool // TCP and UDP, over IPv4 and IPv6: for a command alone in its network namespace
@@ -162,7 +162,7 @@ const fsSetXattr = 0x401c5820 // FS_IOC_FSSETXATTR
 
 // allowedPersonas are the execution domains that change no protection of the
 // kernel: Linux, Linux on 32 bits, each also with a version of 2.6, and the
-// question which one holds.
+// query of the current one.
 var allowedPersonas = []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}
 
 const (
