@@ -69,3 +69,9 @@ type RunChat struct {
 	SessionID SessionID
 	ChatID    ChatID
 }
+
+// ChatWaiter is a workflow that waits for the end of a chat.
+type ChatWaiter struct {
+	ChatID     ChatID
+	WorkflowID string
+}

@@ -202,11 +202,8 @@ type ClockChange struct {
 	To   string `json:"to" doc:"The end of these times." example:"03:00"`
 }
 
-// ChatWaiter is a workflow run that waits for a chat that has ended.
-type ChatWaiter struct {
-	ChatID     domain.ChatID
-	WorkflowID string
-}
+// ChatWaiter is a workflow that waits for the end of a chat.
+type ChatWaiter = domain.ChatWaiter
 
 // Sync is what the schedule of the workflow engine is to be.
 type Sync struct {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/contract"
-	"everloop/domain/schedule"
+	"everloop/domain"
 	"everloop/internal/durable"
 )
 
@@ -25,7 +25,7 @@ func (r Runs) ResumeDAGRun(ctx context.Context, solutionID, runID string) error 
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(solutionID, runID)})
+	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.DAGRunWorkflowID(solutionID, runID)})
 
 	return err
 }

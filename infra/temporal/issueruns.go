@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"everloop/activities/contract"
-	"everloop/domain/schedule"
+	"everloop/domain"
 	"everloop/internal/durable"
 )
 
@@ -25,7 +25,7 @@ func (r Runs) ResumeIssueRun(ctx context.Context, runID string) error {
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.IssueRunWorkflowID(runID)})
+	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.IssueRunWorkflowID(runID)})
 
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"everloop/activities/contract"
+	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -38,14 +39,14 @@ func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, schedule.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
+	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
 
 	return err
 }
 
 // NotifyWaiter signals a run that the chat which it waits for has ended; false: the
 // run is gone.
-func (r Runs) NotifyWaiter(ctx context.Context, waiter schedule.ChatWaiter) (signalled bool, err error) {
+func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signalled bool, err error) {
 	err = r.Client.SignalWorkflow(ctx, waiter.WorkflowID, "", contract.ChatEnded.Name, contract.EndedChat{ChatID: waiter.ChatID})
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 		return false, nil

@@ -71,7 +71,6 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 // Intervals of the periodic jobs.
 const (
 	wakeEvery      = time.Second
-	notifyEvery    = 500 * time.Millisecond
 	scheduleEvery  = 5 * time.Second
 	questionEvery  = time.Second
 	askEvery       = 2 * time.Second
@@ -141,7 +140,7 @@ func (b *backend) newMaintenance(
 		{Name: "publish events", Every: publishEvery, Run: publish},
 		{Name: "check runs", Every: reconcileEvery, Run: reconciler.CheckRuns},
 		{Name: "check sub-agents", Every: reconcileEvery, Run: reconciler.CheckSubAgents},
-		{Name: "notify runs that wait for chats", Every: notifyEvery, Run: schedules.NotifyWaiters},
+		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
 		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
 		{Name: "work of closed accounts", Every: reconcileEvery, Run: maintenance.StopClosedSessions(b.DB, waiting)},
 		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},

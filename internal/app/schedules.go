@@ -38,7 +38,7 @@ func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Sched
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewSchedules(b.store, tasks, b.Runs)
+	repair, err := maintenance.NewSchedules(b.store, tasks)
 
 	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
 }

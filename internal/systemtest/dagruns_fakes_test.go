@@ -19,13 +19,6 @@ type bashOnly struct{}
 
 func (bashOnly) NodeTools(context.Context, string) []string { return []string{"Bash"} }
 
-// noTasks are scheduled tasks where there are none.
-type noTasks struct{}
-
-func (noTasks) Sync(context.Context, string) error         { return nil }
-func (noTasks) Tick(context.Context, string) (bool, error) { return false, nil }
-func (noTasks) Stop(context.Context, domain.RunChat) error { return nil }
-
 // noAgents are production agents where there are none.
 type noAgents struct{}
 

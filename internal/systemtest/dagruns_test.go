@@ -19,7 +19,6 @@ import (
 	"everloop/internal/durable"
 	"everloop/service/agents"
 	"everloop/service/dagruns"
-	"everloop/service/maintenance"
 	"everloop/service/production"
 	"everloop/worker"
 )
@@ -57,25 +56,11 @@ func newWorks(t *testing.T) *works {
 	require.NoError(t, err)
 	worker.RegisterDAGRuns(s.worker, &background.DAGRuns{Runs: s.runs})
 
-	timetable := newRepair(t, s.stack, engine)
 	stalled := s.checker.DAGRuns(s.journal, engine, false)
 
-	s.repair = func() {
-		require.NoError(t, timetable.NotifyWaiters(t.Context()))
-		require.NoError(t, stalled(t.Context()))
-	}
+	s.repair = func() { require.NoError(t, stalled(t.Context())) }
 
 	return s
-}
-
-// newRepair signals the runs that wait for chats.
-func newRepair(t *testing.T, s *stack, engine temporal.Runs) *maintenance.Schedules {
-	t.Helper()
-
-	repair, err := maintenance.NewSchedules(s.journal, noTasks{}, engine)
-	require.NoError(t, err)
-
-	return repair
 }
 
 // play publishes a DAG, runs it and waits for its end.

@@ -34,7 +34,6 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	issues, err := board.New(board.Config{Store: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: issues})
-	ended := newRepair(t, s, runs)
 	stalled := s.checker.IssueRuns(s.db, runs, issues, false)
 
 	user, agent := s.caller.User.ID, domain.NewID()
@@ -59,7 +58,6 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	var run domainboard.IssueRun
 
 	require.Eventually(t, func() bool {
-		require.NoError(t, ended.NotifyWaiters(t.Context()))
 		require.NoError(t, stalled(t.Context()))
 		found, _, err := s.db.IssueRuns(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 		require.NoError(t, err)

@@ -79,7 +79,7 @@ func newOperated(t *testing.T) *operated {
 
 	stalled, err := maintenance.NewIssueRuns(s.db, s.issues)
 	require.NoError(t, err)
-	repair, err := maintenance.NewSchedules(s.journal, s.tasks, engine)
+	repair, err := maintenance.NewSchedules(s.journal, s.tasks)
 	require.NoError(t, err)
 
 	checks := []func(context.Context) error{

@@ -34,7 +34,7 @@ func newTimetable(t *testing.T) *timetable {
 
 	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
 	require.NoError(t, err)
-	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks, runs)
+	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,
@@ -65,12 +65,10 @@ func (s *timetable) create(change func(*schedule.TaskSpec)) schedule.Task {
 	return task
 }
 
-// record waits for the newest record of a task that is over. The repair runs beside, as
-// it does in the service.
+// record waits for the newest record of a task that has ended.
 func (s *timetable) record(taskID string) (run schedule.Run) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		require.NoError(s.t, s.repair.NotifyWaiters(s.t.Context()))
 		runs, err := s.tasks.History(s.t.Context(), s.caller.User.ID, taskID, 0, 1)
 		require.NoError(s.t, err)
 

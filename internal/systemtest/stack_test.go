@@ -81,6 +81,7 @@ type stack struct {
 
 	reconciler *maintenance.Reconciler
 	checker    *maintenance.WorkChecker
+	waiters    *maintenance.Waiters
 
 	mu          sync.Mutex
 	found       []string
@@ -218,6 +219,8 @@ func newStackOver(
 	}
 	s.configure(func(*chat.Config) {})
 	s.runs, s.bus = runs, signals
+	s.waiters = maintenance.NewWaiters(db.DB, runs, logger)
+	s.journal.OnChatEnded(s.waiters.Signal)
 	s.reconcile()
 	s.caller.User = testkit.User(t, db, "tester")
 

@@ -262,6 +262,7 @@ type lockedChat struct {
 	Uncosted      int64            `db:"uncosted_tokens"`
 	DurationMS    int64            `db:"duration_ms"`
 	StopRequested bool             `db:"stop_requested"`
+	Waiter        string           `db:"waiter"` // the workflow that waits for the end; empty: none
 }
 
 // usage is what all model calls of the chat have used.
@@ -283,7 +284,7 @@ func lockChat(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) (sessions.Lo
 	rows, _ := tx.Query(ctx, `
 		SELECT id, session_id, state, headless, output_schema, round, steps, input_tokens, output_tokens, cache_read_tokens,
 		    cache_write_tokens, cost_nano,
-		       uncosted_tokens, stop_requested,
+		       uncosted_tokens, stop_requested, coalesce(waiter, '') AS waiter,
 		       (extract(epoch FROM now() - coalesce(started_at, now())) * 1000)::bigint AS duration_ms
 		FROM   chats WHERE id = $1`, chatID)
 	chat, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[lockedChat])
@@ -375,6 +376,8 @@ func endChat(
 		WHERE  id = $1`, chat.ID, end.reason, end.code, end.message); err != nil {
 		return err
 	}
+
+	tx.ChatEnded(domain.ChatWaiter{ChatID: chat.ID, WorkflowID: chat.Waiter})
 
 	return endRound(ctx, tx, session, chat, end)
 }

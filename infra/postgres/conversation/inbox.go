@@ -325,23 +325,25 @@ func closeWaitingChats(ctx context.Context, tx *pg.Tx, sessionID domain.SessionI
 func closeWaitingWith(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chatID domain.ChatID, result string) error {
 	rows, _ := tx.Query(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', wake_pending = true
-		WHERE  session_id = $1 AND state = 'parked' AND ($2 = '' OR id = $2) RETURNING id`, sessionID, chatID)
+		WHERE  session_id = $1 AND state = 'parked' AND ($2 = '' OR id = $2) RETURNING `+waiterColumns, sessionID, chatID)
 
-	closed, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	closed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.ChatWaiter])
 	if err != nil {
 		return err
 	}
 
-	for _, id := range closed {
-		if err := cancelOpenCalls(ctx, tx, sessionID, domain.ChatID(id), result); err != nil {
+	for _, ended := range closed {
+		tx.ChatEnded(ended)
+
+		if err := cancelOpenCalls(ctx, tx, sessionID, ended.ChatID, result); err != nil {
 			return err
 		}
 
-		if err := endLoopsOfChat(ctx, tx, domain.ChatID(id)); err != nil {
+		if err := endLoopsOfChat(ctx, tx, ended.ChatID); err != nil {
 			return err
 		}
 
-		if err := requeueSteered(ctx, tx, sessionID, domain.ChatID(id)); err != nil {
+		if err := requeueSteered(ctx, tx, sessionID, ended.ChatID); err != nil {
 			return err
 		}
 	}
@@ -507,9 +509,9 @@ func dropQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chat
 			UPDATE inbox SET state = 'cancelled', parts = '[]'
 			WHERE  session_id = $1 AND state = 'queued' AND kind = 'message' AND ($2 = '' OR chat_id = $2) RETURNING chat_id)
 		UPDATE chats SET state = 'ended', ended_at = now(), finish_reason = 'interrupted', waiting_reason = 'none'
-		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING chats.id`, sessionID, chatID)
+		FROM   dropped WHERE chats.id = dropped.chat_id RETURNING `+waiterColumns, sessionID, chatID)
 
-	chats, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	chats, err := pgx.CollectRows(rows, pgx.RowToStructByPos[domain.ChatWaiter])
 	if err != nil {
 		return 0, err
 	}
@@ -519,14 +521,16 @@ func dropQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chat
 	}
 
 	end := domain.ChatEnded{Status: domain.FinishInterrupted.Status(), FinishReason: domain.FinishInterrupted}
-	for _, id := range chats {
-		if err := emitChatEnd(ctx, tx, sessionID, domain.ChatID(id), 0, end); err != nil {
+	for _, ended := range chats {
+		tx.ChatEnded(ended)
+
+		if err := emitChatEnd(ctx, tx, sessionID, ended.ChatID, 0, end); err != nil {
 			return 0, err
 		}
 	}
 
 	if _, err := tx.Exec(ctx, `UPDATE sessions SET last_end = $2 WHERE id = $1`,
-		sessionID, domain.LastEnd{ChatID: domain.ChatID(chats[len(chats)-1]), ChatEnded: end}); err != nil {
+		sessionID, domain.LastEnd{ChatID: chats[len(chats)-1].ChatID, ChatEnded: end}); err != nil {
 		return 0, err
 	}
 
@@ -542,12 +546,17 @@ func FailQueued(ctx context.Context, tx *pg.Tx, sessionID domain.SessionID, chat
 		return err // a stop of the queue was quicker
 	}
 
-	if _, err := tx.Exec(ctx, `
+	ended := domain.ChatWaiter{ChatID: chatID}
+
+	err = tx.QueryRow(ctx, `
 		UPDATE chats SET state = 'ended', ended_at = now(), waiting_reason = 'none', finish_reason = 'failed', error_code = $2,
 		    error_message = $3
-		WHERE  id = $1`, chatID, code, message); err != nil {
+		WHERE  id = $1 RETURNING coalesce(waiter, '')`, chatID, code, message).Scan(&ended.WorkflowID)
+	if err != nil {
 		return err
 	}
+
+	tx.ChatEnded(ended)
 
 	end := domain.ChatEnded{
 		Status: domain.FinishFailed.Status(), FinishReason: domain.FinishFailed,

@@ -95,6 +95,8 @@ func (s *Store) abandon(ctx context.Context, tx *pg.Tx, session sessions.Locked,
 		return err
 	}
 
+	tx.ChatEnded(domain.ChatWaiter{ChatID: chat.ID, WorkflowID: chat.Waiter})
+
 	return endRound(ctx, tx, session, chat, ending{reason: domain.FinishFailed, code: code, message: message})
 }
 

@@ -41,16 +41,24 @@ type Outbox struct {
 	published *publishedRows
 	changed   changedSessions
 	reached   atomic.Uint64 // a sequence that the event log is known to have reached
+	waiters   func(domain.ChatWaiter)
 }
 
 // NewOutbox returns an outbox over the database and the event log. Run must be
 // running for published rows to be deleted.
 func NewOutbox(db *DB, log EventLog, logger *slog.Logger) *Outbox {
-	o := &Outbox{db: db, log: log, logger: logger, writer: domain.NewID(), published: newPublishedRows()}
+	o := &Outbox{
+		db: db, log: log, logger: logger, writer: domain.NewID(), published: newPublishedRows(), waiters: func(domain.ChatWaiter) {},
+	}
 	o.queue = newPublishQueue(o)
 
 	return o
 }
+
+// OnChatEnded has notify called for each workflow that waits for a chat, after the commit
+// of the chat's end. Notify must not block, and is not called when the process dies before:
+// a periodic job repairs that. It is set before the first transaction.
+func (o *Outbox) OnChatEnded(notify func(domain.ChatWaiter)) { o.waiters = notify }
 
 // Events are the events of one transaction, in their order.
 type Events struct {
@@ -107,7 +115,15 @@ func (e *Events) maybePublished(id string, after uint64) {
 type Tx struct {
 	pgx.Tx
 	Events
-	last *Statement
+	last    *Statement
+	waiters []domain.ChatWaiter
+}
+
+// ChatEnded has the waiter of a chat that ends in the transaction notified after the commit.
+func (tx *Tx) ChatEnded(waiter domain.ChatWaiter) {
+	if waiter.WorkflowID != "" {
+		tx.waiters = append(tx.waiters, waiter)
+	}
 }
 
 // Statement is a statement that is sent together with the insertion of its events.
@@ -134,15 +150,20 @@ func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
 	var (
 		tickets []*ticket
 		rows    []outboxRow
+		waiters []domain.ChatWaiter
 	)
 
 	err := o.db.InTx(ctx, func(started pgx.Tx) error {
 		cancelAll(tickets) // of a try that the database refused
-		tickets = nil
+		tickets, waiters = nil, nil
 
 		tx := Tx{Tx: started}
-		if err := fn(&tx); err != nil || tx.Empty() {
+		if err := fn(&tx); err != nil {
 			return err
+		}
+
+		if waiters = tx.waiters; tx.Empty() {
+			return nil
 		}
 
 		var err error
@@ -156,6 +177,12 @@ func (o *Outbox) Update(ctx context.Context, fn func(*Tx) error) error {
 		return nil
 	})
 	o.hand(tickets, rows, err)
+
+	if err == nil {
+		for _, waiter := range waiters {
+			o.waiters(waiter)
+		}
+	}
 
 	return err
 }

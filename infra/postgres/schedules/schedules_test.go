@@ -334,11 +334,11 @@ func TestEndRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, domain.Usage{InputTokens: 7}, runs[0].Usage)
 
-	waiters, err := s.db.ChatWaiters(t.Context(), "", 10)
+	waiters, err := s.db.ChatWaiters(t.Context(), 0, "", 10)
 	require.NoError(t, err)
 	require.Len(t, waiters, 5)
 	require.NoError(t, s.db.WaiterNotified(t.Context(), waiters[0].ChatID))
-	waiters, err = s.db.ChatWaiters(t.Context(), "", 10)
+	waiters, err = s.db.ChatWaiters(t.Context(), 0, "", 10)
 	require.NoError(t, err)
 	require.Len(t, waiters, 4)
 }
