@@ -12,10 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres"
 )
 
 // sse reads server-sent events.
@@ -130,7 +128,7 @@ func TestEventsResume(t *testing.T) {
 func TestAStreamEnds(t *testing.T) {
 	t.Parallel()
 
-	fast := func(c *api.Config) { c.StreamPulse = 20 * time.Millisecond }
+	fast := func(c *parts) { c.StreamPulse = 20 * time.Millisecond }
 	drained := func(t *testing.T, w *world) {
 		require.Eventually(t, func() bool { return w.streams.subscribers() == 0 }, time.Minute, 5*time.Millisecond)
 	}
@@ -177,7 +175,7 @@ func TestAStreamEnds(t *testing.T) {
 		drained(t, w)
 	})
 
-	never := func(c *api.Config) { c.StreamPulse = time.Hour }
+	never := func(c *parts) { c.StreamPulse = time.Hour }
 
 	t.Run("at once when the session is no longer shared, for those who lose it", func(t *testing.T) {
 		t.Parallel()
@@ -197,7 +195,7 @@ func TestAStreamEnds(t *testing.T) {
 		t.Parallel()
 
 		rights := auth.NewChanges(nil, slog.Default())
-		w := newWorld(t, never, func(c *api.Config) { c.Rights = rights })
+		w := newWorld(t, never, func(c *parts) { c.Rights = rights })
 		id := w.session(`{}`)
 		revoke := func(elsewhere bool) {
 			key, plaintext, hash := auth.NewKey(w.annID, "to revoke")
@@ -248,7 +246,7 @@ func TestAStreamEnds(t *testing.T) {
 	})
 	t.Run("at once when the session is deleted", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, never, func(c *api.Config) { c.Deleter = c.Store.(*postgres.Store) })
+		w := newWorld(t, never, func(c *parts) { c.Session.Deleter = c.store })
 		id, other := w.session(`{}`), w.session(`{}`)
 		s, stays := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, ""), w.stream("GET", "/api/sessions/"+other+"/events", w.ann, "")
 		_, _ = s.next()

@@ -13,20 +13,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/internal/clients"
 )
 
 // behindProxy makes this machine a trusted proxy.
-func behindProxy(t *testing.T) func(*api.Config) {
+func behindProxy(t *testing.T) func(*parts) {
 	t.Helper()
 
 	proxies, err := clients.ParseProxies([]string{"127.0.0.0/8"})
 	require.NoError(t, err)
 
-	return func(c *api.Config) { c.Proxies = proxies }
+	return func(c *parts) { c.Proxies = proxies }
 }
 
 func from(address string) with { return header("X-Forwarded-For", address) }
@@ -36,8 +35,8 @@ func TestGuesses_of_keys_are_bounded_by_address(t *testing.T) {
 
 	var guarded *auth.Authenticator
 
-	w := newWorld(t, behindProxy(t), func(c *api.Config) {
-		guarded = auth.New(c.Store.(auth.Keys), auth.Options{GuessesPerMinute: 3})
+	w := newWorld(t, behindProxy(t), func(c *parts) {
+		guarded = auth.New(c.db, auth.Options{GuessesPerMinute: 3})
 		c.Auth = guarded
 	})
 	t.Cleanup(guarded.Close)
@@ -63,7 +62,7 @@ func TestBodies_of_all_requests_have_one_budget(t *testing.T) {
 
 	const budget = 300 << 10
 
-	w := newWorld(t, func(c *api.Config) { c.BodyBudget = budget })
+	w := newWorld(t, func(c *parts) { c.BodyBudget = budget })
 	body := `{"title":"` + strings.Repeat("x", 120<<10) + `"}`
 	require.Less(t, w.do("POST", "/api/sessions", w.ann, body).status, 500, "one fits")
 
@@ -130,11 +129,11 @@ func TestConnections_of_clients_behind_a_proxy(t *testing.T) {
 	t.Parallel()
 	change := behindProxy(t)
 
-	var cfg api.Config
+	var cfg parts
 	change(&cfg)
 	bound := clients.NewConnections(2, cfg.Proxies)
 	w := newWorldOn(t, func(l net.Listener) net.Listener { return bound.Listen(l, httpx.RefuseConnection) }, change,
-		func(c *api.Config) { c.StreamPulse = 20 * time.Millisecond }) // by which a client who has left is noticed
+		func(c *parts) { c.StreamPulse = 20 * time.Millisecond }) // by which a client who has left is noticed
 	session := w.session(`{}`)
 	open := func(address string) *http.Response {
 		request := w.request("GET", "/api/sessions/"+session+"/events", w.ann, "", from(address), header("Accept", "text/event-stream"))

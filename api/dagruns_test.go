@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/api/production"
 	"everloop/domain"
 	"everloop/domain/dagrun"
@@ -146,7 +145,7 @@ func TestDAGRuns_versionsInUseStay(t *testing.T) {
 // The pulse of these streams is an hour away: what ends them is the change of rights.
 func TestDAGRuns_streamEndsWithTheRight(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.StreamPulse = time.Hour })
+	w := newWorld(t, func(c *parts) { c.StreamPulse = time.Hour })
 	solution := w.prodSolution(w.ann)
 	run := w.dagRun(solution)
 	_, err := w.db.Pool.Exec(t.Context(), `UPDATE dag_runs SET status = 'running', finished_at = NULL WHERE id = $1`, run)
@@ -198,9 +197,9 @@ func TestDAGRuns_streamOfKeyRevokedMeanwhile(t *testing.T) {
 	t.Parallel()
 
 	records := &overtaken{}
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *parts) {
 		c.StreamPulse = time.Hour
-		records.DAGRunRecords, c.DAGRunRecords = c.DAGRunRecords, records
+		records.DAGRunRecords, c.Production.DAGRunRecords = c.Production.DAGRunRecords, records
 	})
 	solution := w.prodSolution(w.ann)
 	run := w.dagRun(solution)

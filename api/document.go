@@ -10,7 +10,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"everloop/api/httpx"
 	"everloop/api/openapi"
@@ -68,12 +67,10 @@ func (a *documentAPI) Register(r *httpx.Server) {
 	})
 }
 
-// Document is the OpenAPI document of version, made without a service: the operations
-// are registered with no ports behind them.
+// Document returns the OpenAPI document of a version, without a service: the operations
+// are registered with no services behind them.
 func Document(version string) ([]byte, error) {
-	cfg := Config{Context: context.Background(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
-	cfg.Version.Version = version
-	server := newServer(cfg)
+	server := newServer(Config{Version: version, Logger: slog.New(slog.DiscardHandler)}, Areas{})
 
 	return json.Marshal(server.API.OpenAPI())
 }

@@ -15,10 +15,11 @@ import (
 func TestServer_rejectsReboundHost(t *testing.T) {
 	app := api.New(
 		api.Config{
-			Version: api.Version{Version: "1.0.0"},
+			Version: "1.0.0",
 			Logger:  slog.New(slog.DiscardHandler),
 			Hosts:   hosts.List{"everloop.example.org"},
 		},
+		api.Areas{},
 	)
 
 	for host, want := range map[string]int{

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/infra/tracing"
 	"everloop/internal/testkit"
 )
@@ -46,7 +45,7 @@ func TestRequestSpans(t *testing.T) {
 	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 	collector, traces := openTraces(t)
-	w := newWorld(t, func(c *api.Config) { c.Tracer = traces.Requests() })
+	w := newWorld(t, func(c *parts) { c.Tracer = traces.Requests() })
 	session := w.session(`{}`)
 	given := header("Traceparent", "00-"+trace+"-"+parent+"-01")
 	w.do("GET", "/api/sessions/"+session+"?q=s3cret", w.ann, "", given)

@@ -58,7 +58,7 @@ var theContract = sync.OnceValues(readContract)
 
 func readContract() (*contract, error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	app := api.New(api.Config{Version: api.Version{Version: "1.0.0"}, Logger: quiet})
+	app := api.New(api.Config{Version: "1.0.0", Logger: quiet}, api.Areas{})
 	request := httptest.NewRequest("GET", "/api/openapi.json", nil)
 	request.Host = "localhost"
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/auth"
 )
 
@@ -39,7 +38,7 @@ func TestRateLimit(t *testing.T) {
 
 	var clock stopped
 
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *parts) {
 		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 6, Now: clock.now})
 	})
 	// What is refused after the caller is known counts, and says what is left.
@@ -76,7 +75,7 @@ func TestRateLimit_eachKeyHasItsOwn(t *testing.T) {
 
 	var clock stopped
 
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *parts) {
 		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Burst: 3, Now: clock.now})
 	})
 	left := func(key string) int {
@@ -127,7 +126,7 @@ func TestNoRateLimitUnlessConfigured(t *testing.T) {
 // A page of another origin sees only the headers that are named to its browser.
 func TestPagesReadWhatTheyNeed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *parts) {
 		c.Origins = []string{"https://desktop.example"}
 		c.Limiter = auth.NewLimiter(auth.RateLimit{PerMinute: 1, Now: new(stopped).now})
 	})

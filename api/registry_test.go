@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/domain"
 	"everloop/domain/skill"
 	"everloop/infra/skillregistry"
@@ -163,7 +162,7 @@ func TestViewsThatTheRegistryDoesNotOffer(t *testing.T) {
 	bare := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(bare.Close)
 
-	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New(bare.URL) })
+	w := newWorld(t, func(c *parts) { c.Library.Registry = skillregistry.New(bare.URL) })
 	for _, path := range []string{"/resources", "/organizations", "/templates", "/scenarios", "/skill-store/stats"} {
 		w.do("GET", "/api/registry"+path, w.ann, "").code(503, domain.CodeServiceDown)
 	}
@@ -175,7 +174,7 @@ func TestViewsThatTheRegistryDoesNotOffer(t *testing.T) {
 func TestWithoutARegistryItsViewsSaySo(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, func(c *api.Config) { c.Registry = skillregistry.New("") })
+	w := newWorld(t, func(c *parts) { c.Library.Registry = skillregistry.New("") })
 	for _, path := range []string{
 		"/resources", "/resources/x", "/organizations", "/templates", "/templates/a/b", "/scenarios", "/skill-store/stats",
 	} {

@@ -11,10 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/domain"
 	"everloop/domain/app"
-	"everloop/infra/postgres"
 	"everloop/service/apps"
 )
 
@@ -272,11 +270,11 @@ func (page) Directory(context.Context, string, string) (bool, error) { return fa
 func TestRights_appOfAClosedAccount(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, func(c *api.Config) {
-		published, err := apps.New(apps.Config{Store: c.Boards.(*postgres.DB), Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
+	w := newWorld(t, func(c *parts) {
+		published, err := apps.New(apps.Config{Store: c.db, Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 
-		c.Apps = published
+		c.Files.Apps = published
 	})
 	exec := func(sql string, args ...any) {
 		_, err := w.db.Pool.Exec(t.Context(), sql, args...)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
+	"everloop/api/system"
 	"everloop/domain"
 )
 
@@ -174,7 +174,7 @@ func TestUnknownModel(t *testing.T) {
 // The default is the model that chats find, which is not always the first.
 func TestDefaultModel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Setup.DefaultModel = "" })
+	w := newWorld(t, func(c *parts) { c.Session.Views.Setup.DefaultModel, c.System.DefaultModel = "", "" })
 	w.models.others = []domain.Model{{ID: "ears", Modalities: []string{"audio"}}}
 	list := w.do("GET", "/api/config/models", w.ann, "").json()
 	require.Equal(t, "m-1", list["default"])
@@ -208,7 +208,9 @@ func TestTasks(t *testing.T) {
 
 func TestService(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Client = api.ClientConfig{ASREnabled: true, GISMapURL: "https://maps.example"} })
+	w := newWorld(t, func(c *parts) {
+		c.System.Client = system.ClientConfig{ASREnabled: true, GISMapURL: "https://maps.example"}
+	})
 	require.JSONEq(t, `{"version":"2026.11.21","min_sdk":"1"}`, w.do("GET", "/api/version", "", "").text)
 	require.JSONEq(t, `{"status":"ok"}`, w.do("GET", "/healthz", "", "").text)
 	config := w.do("GET", "/api/config", w.ann, "").json()
@@ -223,7 +225,7 @@ func TestService(t *testing.T) {
 
 	w.down["postgres"] = nil
 	require.JSONEq(t, `{"status":"ok","checks":["postgres"]}`, w.do("GET", "/readyz", "", "").text)
-	w.down["disk"] = api.Degraded{Err: errors.New("1 byte is free")}
+	w.down["disk"] = system.Degraded{Err: errors.New("1 byte is free")}
 	require.JSONEq(t, `{"status":"degraded","checks":["disk","postgres"],"degraded":["disk"]}`, w.do("GET", "/readyz", "", "").text)
 	delete(w.down, "disk")
 	w.down["nats"] = errors.New("dial tcp 10.1.2.3: refused")
@@ -306,7 +308,7 @@ func TestSessionNetwork(t *testing.T) {
 
 func TestSessionSetup_sandbox(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Setup.SandboxImage = "tools:1" })
+	w := newWorld(t, func(c *parts) { c.Session.Views.Setup.SandboxImage = "tools:1" })
 	id := w.session(`{}`)
 	sandbox := func() map[string]any {
 		return w.do("GET", "/api/sessions/"+id, w.ann, "").json()["session_setup"].(map[string]any)["sandbox"].(map[string]any)

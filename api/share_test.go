@@ -10,15 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/domain"
-	"everloop/infra/postgres"
 )
 
 // sharing turns the areas of this file on.
-func sharing(c *api.Config) {
-	db := c.Store.(*postgres.Store)
-	c.Shares, c.ExtraInfos, c.Client.PublicSharingEnabled = db, db, true
+func sharing(c *parts) {
+	db := c.store
+	c.Session.Shares, c.Session.ExtraInfos, c.Session.Sharing = db, db, true
 }
 
 // spoken is a history of given turns.
@@ -133,8 +131,8 @@ func TestASharedViewShowsNoSecrets(t *testing.T) {
 	const apiKey = "el_" + "0123456789abcdefghij0123456789ab"
 
 	name, call := "Bash", "call_1"
-	w := newWorld(t, sharing, func(c *api.Config) {
-		c.Messages = spoken{{
+	w := newWorld(t, sharing, func(c *parts) {
+		c.Session.Messages = spoken{{
 			ID: "t1", Role: domain.RoleAssistant, MemoryRefs: []any{map[string]any{"memory_id": 7}},
 			Blocks: []domain.Block{
 				{Type: domain.BlockThinking, Content: "thought of hunter2-long"},
@@ -186,7 +184,7 @@ func TestAPictureOfASharedSession(t *testing.T) {
 	var id string
 
 	turns := spoken{{ID: "t", Role: domain.RoleUser, Blocks: []domain.Block{{Type: domain.BlockImage}}}}
-	w := newWorld(t, sharing, func(c *api.Config) { c.Messages = turns })
+	w := newWorld(t, sharing, func(c *parts) { c.Session.Messages = turns })
 	id = w.session(`{}`)
 	turns[0].Blocks[0].Content = "/api/sessions/" + id + "/attachments/" + picture
 	token := w.do(http.MethodPost, "/api/sessions/"+id+"/share", w.ann, "").json()["token"].(string)
@@ -201,7 +199,7 @@ func TestAPictureOfASharedSession(t *testing.T) {
 
 func TestSharingCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sharing, func(c *api.Config) { c.Client.PublicSharingEnabled = false })
+	w := newWorld(t, sharing, func(c *parts) { c.Session.Sharing = false })
 	id := w.session(`{}`)
 	w.do(http.MethodPost, "/api/sessions/"+id+"/share", w.ann, "").code(403, "sharing_disabled")
 	w.do(http.MethodGet, "/api/share/x", "", "").code(403, "sharing_disabled")

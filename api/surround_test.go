@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/auth"
 	"everloop/domain"
 )
@@ -172,7 +171,7 @@ func TestBodySizes(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Origins = []string{"https://desktop.example"} })
+	w := newWorld(t, func(c *parts) { c.Origins = []string{"https://desktop.example"} })
 	ours, foreign := header("Origin", "https://desktop.example"), header("Origin", "https://evil.example")
 	preflight := w.do("OPTIONS", "/api/sessions", "", "", ours, header("Access-Control-Request-Method", "POST"))
 	require.Equal(t, 204, preflight.status)
@@ -202,9 +201,9 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	t.Parallel()
 
 	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
-	w := newWorld(t, func(c *api.Config) {
+	w := newWorld(t, func(c *parts) {
 		c.Origins = []string{"https://desktop.example"}
-		c.Auth = auth.New(c.Store.(auth.Keys), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
+		c.Auth = auth.New(c.db, auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
 	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
@@ -230,8 +229,8 @@ func TestCookiesOverHTTPS(t *testing.T) {
 	t.Parallel()
 
 	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
-	w := newWorld(t, behindProxy(t), func(c *api.Config) {
-		c.Auth = auth.New(c.Store.(auth.Keys), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
+	w := newWorld(t, behindProxy(t), func(c *parts) {
+		c.Auth = auth.New(c.db, auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
 	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
@@ -257,7 +256,7 @@ func (panicking) Resolve(context.Context, string) (domain.Model, error) { panic(
 
 func TestAPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Models, c.ModelFinder = panicking{}, panicking{} })
+	w := newWorld(t, func(c *parts) { c.System.Models, c.Session.Views.ModelFinder = panicking{}, panicking{} })
 	r := w.do("GET", "/api/config/models", w.ann, "")
 	r.code(500, "internal_error")
 	require.NotContains(t, r.text, "bug")

@@ -17,7 +17,7 @@ import (
 // A browser opens connections ahead. One that it never uses ends with 408, which it
 // does not take for the answer to a request that it sends at that moment.
 func TestServer_endsConnectionsOnWhichNoRequestArrives(t *testing.T) {
-	app := api.New(api.Config{})
+	app := api.New(api.Config{}, api.Areas{})
 	app.Server().ReadTimeout = time.Second
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/api"
 	"everloop/domain"
 	"everloop/domain/speech"
 )
@@ -32,7 +31,7 @@ func TestTranscribe(t *testing.T) {
 	t.Parallel()
 
 	ears := &parrot{}
-	w := newWorld(t, func(c *api.Config) { c.Speech = ears })
+	w := newWorld(t, func(c *parts) { c.System.Speech = ears })
 	send := func(file string, fields ...string) reply {
 		body, kind := form(t, file, fields...)
 		return w.do(http.MethodPost, "/api/transcribe", w.ann, body, header("Content-Type", kind))
@@ -67,7 +66,7 @@ func TestTranscribe(t *testing.T) {
 func TestTranscribe_notConfigured(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, func(c *api.Config) { c.Speech = nil })
+	w := newWorld(t, func(c *parts) { c.System.Speech = nil })
 	body, kind := form(t, "OggS")
 	w.do(http.MethodPost, "/api/transcribe", w.ann, body, header("Content-Type", kind)).code(422, "transcription_not_configured")
 }
@@ -77,8 +76,8 @@ func TestUploads_diskFull(t *testing.T) {
 	t.Parallel()
 
 	asked := 0 // the second upload loses its room on the way
-	w := newWorld(t, func(c *api.Config) {
-		c.Speech = &parrot{}
+	w := newWorld(t, func(c *parts) {
+		c.System.Speech = &parrot{}
 		c.Room = func() error {
 			asked++
 			if asked == 2 {
@@ -118,7 +117,7 @@ func TestTranscribe_ownShare(t *testing.T) {
 	t.Parallel()
 
 	ears := &slowEars{heard: make(chan struct{}, 8), may: make(chan struct{})}
-	w := newWorld(t, func(c *api.Config) { c.Speech = ears })
+	w := newWorld(t, func(c *parts) { c.System.Speech = ears })
 	send := func(key string) reply {
 		body, kind := form(t, "OggS")
 		return w.do(http.MethodPost, "/api/transcribe", key, body, header("Content-Type", kind))

@@ -16,7 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/api/access"
+	"everloop/api/account"
+	"everloop/api/files"
+	"everloop/api/library"
+	apiproduction "everloop/api/production"
+	"everloop/api/session"
 	"everloop/api/sessiondetail"
+	"everloop/api/system"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/skill"
@@ -59,14 +66,23 @@ type world struct {
 	annID          string
 }
 
+// parts are what the interface is built of.
+type parts struct {
+	api.Config
+	api.Areas
+
+	db    *postgres.DB
+	store *postgres.Store
+}
+
 // newWorld starts the interface; change may set what a test needs otherwise.
-func newWorld(t *testing.T, change ...func(*api.Config)) *world {
+func newWorld(t *testing.T, change ...func(*parts)) *world {
 	t.Helper()
 	return newWorldOn(t, func(l net.Listener) net.Listener { return l }, change...)
 }
 
 // newWorldOn is newWorld with a listener that on makes of the plain one.
-func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func(*api.Config)) *world {
+func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func(*parts)) *world {
 	t.Helper()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 8})
 	w := &world{
@@ -115,69 +131,19 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	issues, err := board.New(board.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
 	require.NoError(t, err)
 
-	cfg := api.Config{
-		Boards:      db,
-		Board:       issues,
-		Instances:   agentService,
-		Schedules:   scheduled,
-		Agents:      agentService,
-		Webhooks:    hooks,
-		Answers:     w.chats,
-		Context:     ctx,
-		Auth:        authenticator,
-		Auditor:     auth.NewAuditor(db, logger, nil),
-		Store:       postgres.NewStore(db, nowhere{}, logger),
-		History:     past{},
-		Checkpoints: past{},
-		Compactor:   contexts{},
-		Contexts:    contexts{},
-		Tokens:      tokens.New(nil, nil),
-		ModelFinder: w.models,
-		Messages:    w.turns,
-		Chats:       w.chats,
-		Streams:     w.streams.subscribe,
-		Tasks:       w.tasks,
-		Images:      oneImage{},
-		Speech:      &parrot{},
-		Memories:    db,
-		Annotations: db,
-		Budgets:     db,
-		Usages:      db,
-		Profile: func(s domain.Session) domain.Profile {
-			return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
-		},
-		Solutions:      catalog,
-		RoleRights:     db,
-		Diagnostics:    diagnostics{},
-		Apps:           site{},
-		AppRecords:     site{},
-		Compute:        environments,
-		Runs:           &engine{ended: map[string]string{}},
-		Inbox:          db,
-		Registry:       skillregistry.New(registryOf(t)),
-		GIS:            func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
-		Administration: db,
-		EnvBuckets:     secrets.Buckets{Store: db, Box: box},
-		UserSettings:   db,
-		NetworkRules:   db,
-		ProdSolutions:  db,
-		Production:     prod,
-		DAGRuns:        dags,
-		DAGRunRecords:  db,
-		Replays:        played{},
-		Shares:         shown{},
-		ExtraInfos:     db,
-		Transfers:      carried{},
-		Client:         api.ClientConfig{PublicSharingEnabled: true},
-		Workspaces:     sessionfiles.Files{Store: workspaces},
-		Skills:         skilled,
-		MCP:            mcp.Vault{SealedRecords: db, Box: box},
-		MCPWorkers:     w.lookers,
-		Models:         w.models,
-		Deleter:        w.deleted,
-		Logger:         logger,
-		Readiness:      func(context.Context) map[string]error { return w.down },
-		Version:        api.Version{Version: "2026.11.21", MinSDK: "1"},
+	store := postgres.NewStore(db, nowhere{}, logger)
+	auditor := auth.NewAuditor(db, logger, nil)
+	vault := mcp.Vault{SealedRecords: db, Box: box}
+	buckets := secrets.Buckets{Store: db, Box: box}
+	profile := func(s domain.Session) domain.Profile {
+		return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
+	}
+	sessions := access.Sessions{Store: store, Auditor: auditor}
+	roles := access.RoleCheck{Solutions: catalog, RoleRights: db}
+	changes := access.FileEvents{Store: store, Logger: logger}
+	servers := sessiondetail.ToolServers{Servers: vault, Profile: profile}
+	views := sessiondetail.SessionViews{
+		ToolServers: servers, Context: ctx, Profile: profile, ModelFinder: w.models, Solutions: catalog, Skills: skilled, Logger: logger,
 		Setup: sessiondetail.SessionSetup{
 			DefaultModel: "m-1",
 			Network:      domain.NetworkRules,
@@ -190,11 +156,46 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 			},
 		},
 	}
+	cfg := parts{
+		db: db, store: store,
+		Config: api.Config{Context: ctx, Version: "2026.11.21", Auth: authenticator, Auditor: auditor, Idempotency: store, Logger: logger},
+	}
+	cfg.System = system.API{
+		Version: system.Version{Version: "2026.11.21", MinSDK: "1"}, Client: system.ClientConfig{PublicSharingEnabled: true},
+		DefaultModel: "m-1", Models: w.models, ModelFinder: w.models, Speech: &parrot{}, Diagnostics: diagnostics{},
+		Readiness: func(context.Context) map[string]error { return w.down },
+		Compute:   environments, Runs: &engine{ended: map[string]string{}}, Inbox: db, Answers: w.chats,
+	}
+	cfg.Session = session.API{
+		Sessions: sessions, Roles: roles, Views: views, Deleter: w.deleted, Chats: w.chats, Messages: w.turns, Images: oneImage{},
+		Streams: w.streams.subscribe, Tasks: w.tasks, TaskLists: store, Compactor: contexts{}, Contexts: contexts{},
+		Tokens: tokens.New(nil, nil), Annotations: db, Solutions: db, History: past{}, Replays: played{}, ExtraInfos: db,
+		Transfers: carried{}, Shares: shown{}, EnvBuckets: buckets, Sharing: true,
+	}
+	cfg.Files = files.API{
+		Sessions: sessions, Changes: changes, Workspaces: sessionfiles.Files{Store: workspaces}, Checkpoints: past{},
+		Apps: site{}, AppRecords: site{},
+	}
+	cfg.Account = account.API{
+		Sessions: sessions, Keys: store, Users: store, Budgets: db, Usages: db, EnvBuckets: buckets, NetworkRules: db,
+		Administration: db, UserSettings: db, Workers: w.lookers,
+	}
+	cfg.Library = library.API{
+		Sessions: sessions, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: db, Skills: skilled,
+		Registry: skillregistry.New(registryOf(t)),
+		GIS:      func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
+	}
+	cfg.Production = apiproduction.API{
+		Sessions: sessions, Roles: roles, Views: views, Deleter: w.deleted, ProdSolutions: db, Production: prod,
+		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Instances: agentService, Webhooks: hooks,
+		Boards: db, Board: issues,
+	}
+
 	for _, c := range change {
 		c(&cfg)
 	}
 
-	app := api.New(cfg)
+	app := api.New(cfg.Config, cfg.Areas)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 

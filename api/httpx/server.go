@@ -29,13 +29,14 @@ const (
 type Config struct {
 	// Context ends the streams when it ends; nil: they end with the process.
 	Context context.Context
+	Version string // of the service, for the document
 
 	Auth        *auth.Authenticator
 	Auditor     *auth.Auditor // nil: nothing is recorded
 	Idempotency IdempotencyStore
 	Holder      string          // host and address of the server, which the claims of idempotency keys name
 	Limiter     *auth.Limiter   // nil: no limit
-	Rights      *auth.Changes   // carries changes of rights to open streams; nil: no changes
+	Rights      *auth.Changes   // carries changes of rights to open streams here and in other processes; nil: only here
 	Hosts       hosts.List      // names that requests may name besides those that hosts.List allows
 	Origins     []string        // origins that browsers may call from
 	Proxies     clients.Proxies // whose X-Forwarded-For is believed
@@ -45,10 +46,13 @@ type Config struct {
 	Logger      *slog.Logger    // nil: the default one
 	Metrics     *prometheus.Registry
 	Tracer      trace.Tracer // of requests; nil: they are not traced
+	// Room fails while there is no space for temporary files; nil: there is always.
+	Room func() error
 }
 
 // Server is the HTTP server on which operations are registered.
 type Server struct {
+	Config  Config // with its defaults
 	App     *fiber.App
 	API     huma.API
 	Streams *Streams
@@ -68,6 +72,10 @@ func NewServer(cfg Config, document huma.Config) *Server {
 		cfg.Logger = slog.Default()
 	}
 
+	if cfg.Rights == nil {
+		cfg.Rights = auth.NewChanges(nil, cfg.Logger)
+	}
+
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxAny
 	}
@@ -81,14 +89,14 @@ func NewServer(cfg Config, document huma.Config) *Server {
 	}
 
 	s := &Server{
+		Config:  cfg,
 		Streams: &Streams{logger: cfg.Logger, pulse: cfg.StreamPulse},
 		auth:    &authenticator{cfg.Auth, cfg.Auditor, addresses{cfg.Proxies}, cfg.Origins},
 		limiter: cfg.Limiter,
 		once:    &idempotency{cfg.Idempotency, cfg.Holder, cfg.Logger},
 	}
-	if cfg.Rights != nil {
-		cfg.Rights.Watch(s.Streams.open.changed)
-	}
+	cfg.Rights.Watch(cfg.Auth.Forget) // before the streams, which check their credentials after it
+	cfg.Rights.Watch(s.Streams.open.changed)
 
 	s.App = fiber.New(fiber.Config{
 		AppName:               "everloop",

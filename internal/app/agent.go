@@ -11,24 +11,18 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"everloop/activities/prompt"
 	"everloop/api"
 	"everloop/api/httpx"
-	"everloop/api/session"
-	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
-	"everloop/infra/skillregistry"
-	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/app/flags"
 	"everloop/internal/clients"
 	"everloop/internal/lifecycle"
 	"everloop/internal/release"
 	"everloop/realtime"
 	"everloop/realtime/sio"
-	"everloop/service/compute"
 )
 
 // agent is the API server: REST and Socket.IO on one address.
@@ -88,21 +82,6 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		return nil, err
 	}
 
-	scheduled, err := b.newSchedules(chats)
-	if err != nil {
-		return nil, err
-	}
-
-	hooks, err := b.newWebhooks()
-	if err != nil {
-		return nil, err
-	}
-
-	board, err := b.newBoard(chats)
-	if err != nil {
-		return nil, err
-	}
-
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
 	auditor := auth.NewAuditor(b.DB, b.logger, nil)
 	access := access{db: b.DB, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.Trusted()}
@@ -118,32 +97,14 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		},
 	)
 
-	compute, err := b.newCompute(toolServers)
-	if err != nil {
-		return nil, err
-	}
-
-	prod, err := b.newProduction(shown.registry, shown.skills)
-	if err != nil {
-		return nil, err
-	}
-
-	dags, err := b.newDAGRuns(chats, prod)
-	if err != nil {
-		return nil, err
-	}
-
-	operated, err := b.newOperator(chats, scheduled, board)
-	if err != nil {
-		return nil, err
-	}
-
-	deleter, err := b.sessionDeleter()
-	if err != nil {
-		return nil, err
-	}
-
 	jobs, err := b.newEdgeJobs(signIn)
+	if err != nil {
+		return nil, err
+	}
+
+	areas, err := b.newAreas(ctx, edgeServices{
+		auditor: auditor, chats: chats, contexts: contexts, hub: hub, past: past, shown: shown, signIn: signIn, toolServers: toolServers,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -154,40 +115,11 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	a.app = api.New(api.Config{
-		Context: ctx, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(), Readiness: b.ready,
-		Room: s.Room(os.TempDir()),
-		Auth: a.auth, Auditor: auditor, Hosts: s.Allowed(), Origins: s.AllowedOrigins, Limiter: limiter,
-		Rights: rights, BodyBudget: s.BodyBudget, Proxies: s.Trusted(),
-		Holder:  holder,
-		Version: api.Version{Version: release.Version, MinSDK: release.MinSDK},
-		Client:  s.clientConfig(),
-		Setup: sessiondetail.SessionSetup{
-			DefaultModel: s.Model, Tools: b.toolNames(shown.registry),
-			PromptDigest: prompt.Digest, SandboxImage: s.SandboxImage, Network: s.SandboxNetwork,
-		},
-
-		Store: b.store, Messages: b.DB, Chats: chats, Inbox: b.DB, Budgets: b.DB, Usages: b.DB, Deleter: deleter,
-		Streams: func(ctx context.Context, sessionID domain.SessionID, after *uint64) (session.Subscription, error) {
-			return hub.Follow(ctx, sessionID, after)
-		},
-		Profile: b.Profile, Solutions: b.solutions, RoleRights: b.DB,
-		Models: b.models, Speech: b.speechPort(), ModelFinder: b.models, Tokens: b.tokens, Contexts: contexts, Compactor: b.compactions,
-
-		Workspaces: sessionfiles.Files{Store: b.workspace}, Images: b.Objects,
-		Tasks:   b.tasks,
-		History: past, Checkpoints: past, Replays: b.replays, Transfers: transfers{b.transfers}, Shares: b.DB, ExtraInfos: b.DB,
-		Apps: b.apps, AppRecords: b.DB,
-		Skills: shown.skills, Memories: b.DB, Annotations: b.DB, MCP: b.toolServers(), MCPWorkers: toolServers,
-
-		UserSettings: b.DB, EnvBuckets: b.buckets, NetworkRules: b.DB,
-		ProdSolutions: b.DB, Production: prod, Schedules: scheduled, Agents: b.agents,
-		Webhooks: hooks, Answers: chats,
-		DAGRuns: dags, DAGRunRecords: b.DB,
-		Boards: b.DB, Board: board, Instances: b.agents,
-		Compute:        compute,
-		Administration: administration{b.DB, signIn}, Diagnostics: b, Runs: operated,
-		Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
-	})
+		Context: ctx, Version: release.Version, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(),
+		Auth: a.auth, Auditor: auditor, Limiter: limiter, Rights: rights,
+		Idempotency: b.store, Holder: holder,
+		Hosts: s.Allowed(), Origins: s.AllowedOrigins, Proxies: s.Trusted(), BodyBudget: s.BodyBudget, Room: s.Room(os.TempDir()),
+	}, areas)
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
 
 	unwatch, err := b.Signals.WatchRights(func(change domain.RightsChange) { rights.Receive(ctx, change) })
@@ -218,11 +150,6 @@ func (s settings) holder() string {
 	}
 
 	return host + " " + s.AgentAddr
-}
-
-// newCompute builds the service of compute environments.
-func (b *backend) newCompute(toolServers mcp.Remote) (*compute.Service, error) {
-	return compute.New(compute.Config{Store: b.DB, Tasks: b.tasks, ToolServers: toolServers, Version: b.settings.computeVersion()})
 }
 
 // services are the server on a listener and what runs beside it.

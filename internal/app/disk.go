@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"everloop/api"
+	"everloop/api/system"
 	"everloop/infra/metrics"
 	"everloop/internal/diskspace"
 )
@@ -23,7 +23,7 @@ func (b *backend) disks() map[string]string {
 	return map[string]string{"data": data, "workspace": filepath.Join(data, "workspace")}
 }
 
-// checkSpace fails when a disk is full, and with api.Degraded when only what is reserved
+// checkSpace fails when a disk is full, and with system.Degraded when only what is reserved
 // for the engines is left.
 func (b *backend) checkSpace() error {
 	var degraded error
@@ -48,7 +48,7 @@ func (b *backend) checkSpace() error {
 		}
 
 		if err := b.settings.Reserve().Check(dir); err != nil {
-			degraded = api.Degraded{Err: fmt.Errorf("disk of the directory %q: %w", name, err)}
+			degraded = system.Degraded{Err: fmt.Errorf("disk of the directory %q: %w", name, err)}
 		}
 	}
 

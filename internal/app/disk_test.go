@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"everloop/api"
+	"everloop/api/system"
 )
 
 // smallDisk mounts a file system that can be filled.
@@ -41,11 +41,11 @@ func TestBackend_checkSpace(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), make([]byte, 120<<20), 0o600))
 
-	var degraded api.Degraded
+	var degraded system.Degraded
 	require.ErrorAs(t, b.checkSpace(), &degraded)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "more"), make([]byte, 30<<20), 0o600))
 
 	err = b.checkSpace()
 	require.ErrorContains(t, err, "is full")
-	require.False(t, func() bool { _, short := err.(api.Degraded); return short }())
+	require.False(t, func() bool { _, short := err.(system.Degraded); return short }())
 }

@@ -3,7 +3,7 @@ package app
 import (
 	"errors"
 
-	"everloop/api"
+	"everloop/api/system"
 	"everloop/internal/app/flags"
 )
 
@@ -34,8 +34,8 @@ func (s frontendSettings) check() error {
 }
 
 // clientConfig is what front ends get.
-func (s *settings) clientConfig() api.ClientConfig {
-	config := api.ClientConfig{
+func (s *settings) clientConfig() system.ClientConfig {
+	config := system.ClientConfig{
 		ErrorTrackingDSN: s.ErrorTrackingDSN, AnalyticsKey: s.AnalyticsKey, AnalyticsHost: s.AnalyticsHost,
 		ASREnabled: s.ASRModel != "", GISMapURL: s.GISMapURL, ServiceOSPath: s.ServiceOSPath,
 		PublicSharingEnabled: s.PublicSharing, MemoryEnabled: s.MemoryEnabled,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"everloop/api"
+	"everloop/api/system"
 )
 
 // health answers the checks of a role that has no API.
@@ -26,7 +26,7 @@ func (b *backend) health() http.Handler {
 		status, checks := http.StatusOK, map[string]string{}
 
 		for name, err := range b.ready(ctx) {
-			_, degraded := errors.AsType[api.Degraded](err)
+			_, degraded := errors.AsType[system.Degraded](err)
 			switch {
 			case err == nil:
 				checks[name] = "ok"

@@ -49,7 +49,7 @@ func exported(t *testing.T) map[string][]string {
 	work.JobFailed("archives")
 	work.Found("stalled")
 
-	edge := api.New(api.Config{Context: t.Context(), Auth: auth.New(noKeys{}, auth.Options{}), Metrics: b.metrics})
+	edge := api.New(api.Config{Context: t.Context(), Auth: auth.New(noKeys{}, auth.Options{}), Metrics: b.metrics}, api.Areas{})
 	request := httptest.NewRequestWithContext(t.Context(), "GET", "/healthz", nil)
 	request.Host = "localhost"
 	response, err := edge.Test(request, -1) // no time limit

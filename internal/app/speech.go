@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"everloop/api"
+	"everloop/api/system"
 	"everloop/infra/model"
 	"everloop/internal/app/flags"
 )
@@ -62,7 +62,7 @@ func (b *backend) newSpeech() *model.Speech {
 }
 
 // speechPort is the speech model as the API takes it; nil: none is configured.
-func (b *backend) speechPort() api.Speech {
+func (b *backend) speechPort() system.Speech {
 	if b.speech == nil {
 		return nil
 	}

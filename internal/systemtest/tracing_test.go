@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/api"
+	"everloop/api/access"
+	"everloop/api/session"
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/tracing"
@@ -37,10 +39,12 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 	s.t.Helper()
 	authenticator := auth.New(s.journal, auth.Options{})
 	s.t.Cleanup(authenticator.Close)
-	app := api.New(api.Config{
-		Auth: authenticator, Store: s.journal, Messages: s.journal, Chats: s.chats, Profile: s.Profile,
-		Logger: slog.New(slog.DiscardHandler), Tracer: traces.Requests(),
-	})
+	app := api.New(
+		api.Config{
+			Auth: authenticator, Idempotency: s.journal, Logger: slog.New(slog.DiscardHandler), Tracer: traces.Requests(),
+		},
+		api.Areas{Session: session.API{Sessions: access.Sessions{Store: s.journal}, Messages: s.journal, Chats: s.chats}},
+	)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)
 
