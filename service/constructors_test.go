@@ -19,16 +19,15 @@ func TestConstructors_emptyConfig_isRejected(t *testing.T) {
 	t.Parallel()
 
 	for name, construct := range map[string]func() error{
-		"apps":                func() error { _, err := apps.New(apps.Config{}); return err },
-		"chat":                func() error { _, err := chat.New(chat.Config{}); return err },
-		"chat.Compactions":    func() error { _, err := chat.NewCompactions(chat.CompactionsConfig{}); return err },
-		"compute":             func() error { _, err := compute.New(compute.Config{}); return err },
-		"eventarchive":        func() error { _, err := eventarchive.New(eventarchive.Config{}); return err },
-		"history":             func() error { _, err := history.New(history.Config{}); return err },
-		"history.NewCapturer": func() error { _, err := history.NewCapturer(history.CapturerConfig{}); return err },
-		"replay":              func() error { _, err := replay.New(replay.Config{}); return err },
-		"tasks":               func() error { _, err := tasks.New(tasks.Config{}); return err },
-		"transfer":            func() error { _, err := transfer.New(transfer.Config{}); return err },
+		"apps":             func() error { _, err := apps.New(apps.Config{}); return err },
+		"chat":             func() error { _, err := chat.New(chat.Config{}); return err },
+		"chat.Compactions": func() error { _, err := chat.NewCompactions(chat.CompactionsConfig{}); return err },
+		"compute":          func() error { _, err := compute.New(compute.Config{}); return err },
+		"eventarchive":     func() error { _, err := eventarchive.New(eventarchive.Config{}); return err },
+		"history":          func() error { _, err := history.New(history.Config{}); return err },
+		"replay":           func() error { _, err := replay.New(replay.Config{}); return err },
+		"tasks":            func() error { _, err := tasks.New(tasks.Config{}); return err },
+		"transfer":         func() error { _, err := transfer.New(transfer.Config{}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 // Deletions removes what deleted sessions held. Every step may be run again.
 type Deletions struct {
 	Rows        SessionRows
+	Moves       SessionMoves
 	Runs        SessionRuns
 	ToolServers SessionToolServers
 	Files       SessionFiles
@@ -22,11 +23,15 @@ type Deletions struct {
 // SessionRows are a session's rows in the database.
 type SessionRows interface {
 	LiveWork(ctx context.Context, sessionID domain.SessionID) (int, error)
-	// RunningHistory lists the operations on the session's history that are under way,
-	// and EndHistory fails them, so that their attempts write nothing more.
-	RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error)
-	EndHistory(ctx context.Context, sessionID domain.SessionID) error
 	PurgeSession(ctx context.Context, sessionID domain.SessionID) error
+}
+
+// SessionMoves are the operations on the session's history.
+type SessionMoves interface {
+	// RunningHistory lists the running operations.
+	RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error)
+	// EndHistory fails the running operations, so that their attempts write nothing more.
+	EndHistory(ctx context.Context, sessionID domain.SessionID) error
 }
 
 // SessionRuns are the runs of a session.
@@ -72,7 +77,7 @@ func (d *Deletions) EndSessionWork(ctx context.Context, in contract.DeleteSessio
 	ctx, stop := durable.Heartbeat(ctx)
 	defer stop()
 
-	operations, err := d.Rows.RunningHistory(ctx, in.SessionID)
+	operations, err := d.Moves.RunningHistory(ctx, in.SessionID)
 	if err != nil {
 		return struct{}{}, err
 	}
@@ -81,7 +86,7 @@ func (d *Deletions) EndSessionWork(ctx context.Context, in contract.DeleteSessio
 		return struct{}{}, err
 	}
 
-	if err := d.Rows.EndHistory(ctx, in.SessionID); err != nil {
+	if err := d.Moves.EndHistory(ctx, in.SessionID); err != nil {
 		return struct{}{}, err
 	}
 

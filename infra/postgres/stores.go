@@ -9,7 +9,6 @@ import (
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/dagruns"
-	"everloop/infra/postgres/history"
 	"everloop/infra/postgres/operator"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/production"
@@ -34,8 +33,6 @@ type (
 	sessionStore      = sessions.Store
 	conversationBase  = conversation.Base
 	conversationStore = conversation.Store
-	historyBase       = history.Base
-	historyStore      = history.Store
 	transcriptBase    = transcript.Base
 	transcriptStore   = transcript.Store
 	transferBase      = transfer.Base
@@ -60,7 +57,6 @@ type DB struct {
 	*conversationBase
 	*transferBase
 	*transcriptBase
-	*historyBase
 }
 
 // Open connects to the database at url and checks that it answers. The caller closes
@@ -85,7 +81,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		conversationBase: conversation.NewBase(db),
 		transferBase:     transfer.NewBase(db),
 		transcriptBase:   transcript.NewBase(db),
-		historyBase:      history.NewBase(db),
 	}, nil
 }
 
@@ -105,7 +100,6 @@ type Store struct {
 	*conversationStore
 	*transferStore
 	*transcriptStore
-	*historyStore
 }
 
 // NewStore returns the stores of db with an outbox to the event log, which Run
@@ -128,6 +122,5 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),
 		transferStore:     transfer.NewStore(db.transferBase, outbox),
 		transcriptStore:   transcript.NewStore(db.transcriptBase, outbox),
-		historyStore:      history.NewStore(db.historyBase, outbox),
 	}
 }

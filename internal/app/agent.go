@@ -72,12 +72,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 
 	contexts := b.newContexts(shown)
 
-	past, err := b.newHistory(contexts)
-	if err != nil {
-		return nil, err
-	}
-
-	chats, err := b.newChats(past)
+	chats, err := b.newChats()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +98,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	areas, err := b.newAreas(ctx, edgeServices{
-		auditor: auditor, chats: chats, contexts: contexts, hub: hub, past: past, shown: shown, signIn: signIn, toolServers: toolServers,
+		auditor: auditor, chats: chats, contexts: contexts, hub: hub, shown: shown, signIn: signIn, toolServers: toolServers,
 	})
 	if err != nil {
 		return nil, err

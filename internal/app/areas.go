@@ -22,7 +22,6 @@ import (
 	"everloop/realtime"
 	"everloop/service/chat"
 	"everloop/service/compute"
-	"everloop/service/history"
 )
 
 // edgeServices are the services that the areas of the REST interface share with the other
@@ -31,7 +30,6 @@ type edgeServices struct {
 	auditor     *auth.Auditor
 	chats       *chat.Service
 	contexts    contexts
-	past        *history.Service
 	shown       shownTools
 	signIn      signIn
 	toolServers mcp.Remote
@@ -108,11 +106,11 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		Session: session.API{
 			Sessions: sessions, Roles: roles, Views: views, Deleter: deleter, Chats: in.chats, Messages: b.DB, Images: b.Objects,
 			Streams: follow, Tasks: b.tasks, TaskLists: b.store, Compactor: b.compactions, Contexts: in.contexts, Tokens: b.tokens,
-			Annotations: b.DB, Solutions: b.DB, History: in.past, Replays: b.replays, ExtraInfos: b.DB, Transfers: transfers{b.transfers},
+			Annotations: b.DB, Solutions: b.DB, History: pastOf{b.history, in.contexts}, Replays: b.replays, ExtraInfos: b.DB, Transfers: transfers{b.transfers},
 			Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
-			Sessions: sessions, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, Checkpoints: in.past,
+			Sessions: sessions, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, Checkpoints: b.history,
 			Apps: b.apps, AppRecords: b.DB,
 		},
 		Account: account.API{

@@ -14,12 +14,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 // boardWork is what a worker does for issue runs: their activities, and the repair of what
 // crashes left behind.
 func (b *backend) boardWork() (*background.IssueRuns, *maintenance.IssueRuns, error) {
-	past, err := b.newHistory(nil)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	chats, err := b.newChats(past)
+	chats, err := b.newChats()
 	if err != nil {
 		return nil, nil, err
 	}

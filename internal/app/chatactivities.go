@@ -8,11 +8,13 @@ import (
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
+	domainhistory "everloop/domain/history"
 	"everloop/domain/speech"
 	"everloop/infra/metrics"
 	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/toolbox"
+	"everloop/service/history"
 )
 
 // newActivities builds the activities of chats, complete, for the worker, which runs
@@ -36,7 +38,7 @@ func (b *backend) newActivities(
 		Workspaces:   files,
 		Profiles:     b,
 		Environment:  b.buckets,
-		Captures:     b.captures,
+		Captures:     b.history,
 
 		DrainTime:  s.StopTimeout * 9 / 10, // what is left is for the turns that are broken off
 		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
@@ -79,9 +81,9 @@ func (b *backend) newContexts(shown shownTools) contexts {
 	return contexts{acts, b.DB}
 }
 
-// Standing implements history.Tokens: the tokens that the system prompt and the tools
-// take of each prompt. Skills are offered by a tool, so they count as one.
-func (c contexts) Standing(ctx context.Context, session domain.Session) (system, tools int, model string, err error) {
+// standing returns the tokens that the system prompt and the tools take of each prompt, and
+// the model that it counts for. Skills are offered by a tool, so they count as one.
+func (c contexts) standing(ctx context.Context, session domain.Session) (system, tools int, model string, err error) {
 	stats, err := c.ContextStats(ctx, session)
 	for _, category := range stats.Categories {
 		switch category.Name {
@@ -93,6 +95,28 @@ func (c contexts) Standing(ctx context.Context, session domain.Session) (system,
 	}
 
 	return system, tools, stats.Model, err
+}
+
+// pastOf adds the tokens of the prompt to the histories of sessions.
+type pastOf struct {
+	*history.Service
+	contexts contexts
+}
+
+// Tree returns the conversation tree of a session. The tree has no tokens of the prompt
+// when the model server is unavailable: the past can be read without it.
+func (p pastOf) Tree(ctx context.Context, session domain.Session) (domainhistory.History, error) {
+	tree, err := p.Service.Tree(ctx, session.ID)
+	if err != nil {
+		return tree, err
+	}
+
+	tree.SystemPromptTokens, tree.ToolsTokens, tree.TokenizerModel, err = p.contexts.standing(ctx, session)
+	if err != nil {
+		p.contexts.Logger.Warn("failed to count the tokens of the prompt", "session_id", session.ID, "error", err)
+	}
+
+	return tree, nil
 }
 
 // provideMemory offers the tool Memory, where this installation has memories.

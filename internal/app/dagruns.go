@@ -58,12 +58,7 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 
 // dagRunWork is what a worker does for runs of DAGs.
 func (b *backend) dagRunWork() (*background.DAGRuns, error) {
-	past, err := b.newHistory(nil)
-	if err != nil {
-		return nil, err
-	}
-
-	chats, err := b.newChats(past)
+	chats, err := b.newChats()
 	if err != nil {
 		return nil, err
 	}

@@ -29,16 +29,6 @@ type retentionSettings struct {
 	HistoryDays  int `name:"retention-history-days" default:"30" env:"RETENTION_HISTORY_DAYS" help:"Days that ended rewinds, branch switches and what-ifs are kept; 0: no end."`
 }
 
-// newWaitingChats is the service that answers questions whose time is over.
-func (b *backend) newWaitingChats() (*chat.Service, error) {
-	past, err := b.newHistory(nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return b.newChats(past)
-}
-
 // maxDays bounds the settings, so that no time overflows.
 const maxDays = 36500
 
@@ -106,7 +96,7 @@ func (b *backend) newMaintenance(
 		return nil, err
 	}
 
-	waiting, err := b.newWaitingChats()
+	waiting, err := b.newChats()
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +160,7 @@ func (b *backend) newMaintenance(
 		{
 			Name:  "prune history operations",
 			Every: pruneEvery,
-			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.DB.PruneHistoryOperations),
+			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.history.PruneHistoryOperations),
 		},
 	}...), counts.JobFailed, b.logger)
 }
@@ -194,14 +184,9 @@ func (b *backend) workChecks(chats *chat.Service, counts *metrics.Worker) ([]mai
 		return nil, err
 	}
 
-	moves, err := b.newHistory(nil)
-	if err != nil {
-		return nil, err
-	}
-
 	return []maintenance.Job{
 		{Name: "check compactions", Every: reconcileEvery, Run: checker.Compactions(b.DB, b.Runs)},
-		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.DB, b.Runs, moves)},
+		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.history, b.Runs, b.history)},
 		{Name: "check imports", Every: reconcileEvery, Run: checker.Imports(b.DB, b.Runs, b.transfers)},
 		{Name: "check deletions", Every: reconcileEvery, Run: checker.Deletions(b.DB, b.Runs)},
 		{Name: "check runs of DAGs", Every: reconcileEvery, Run: checker.DAGRuns(b.DB, b.Runs, false)},
@@ -272,6 +257,6 @@ func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
 // deletions removes what deleted sessions held.
 func (b *backend) deletions() *background.Deletions {
 	return &background.Deletions{
-		Rows: b.DB, Runs: b.Runs, ToolServers: mcp.Remote{Conn: b.NATS}, Files: b.workspace, Objects: b.Objects, Log: b.Log,
+		Rows: b.DB, Moves: b.history, Runs: b.Runs, ToolServers: mcp.Remote{Conn: b.NATS}, Files: b.workspace, Objects: b.Objects, Log: b.Log,
 	}
 }

@@ -23,12 +23,7 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 // scheduleWork is what a worker does for scheduled tasks: their activities, and the
 // repair of what crashes left behind.
 func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *maintenance.Schedules, error) {
-	past, err := b.newHistory(nil)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	chats, err := b.newChats(past)
+	chats, err := b.newChats()
 	if err != nil {
 		return nil, nil, err
 	}

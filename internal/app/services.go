@@ -30,13 +30,11 @@ type services struct {
 	agents      *agents.Service
 	apps        *apps.Service
 	archive     *eventarchive.Service
-	captures    *history.Capturer
+	history     *history.Service
 	compactions *chat.Compactions
 	replays     *replay.Service
 	tasks       *tasks.Service
 	transfers   *transfer.Service
-
-	sessionFiles files.Checkpoints // of checkpoints
 }
 
 // newServices builds the services on the engines.
@@ -47,7 +45,7 @@ func (b *backend) newServices() (s services, err error) {
 	}
 
 	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: b.settings.Reserve(), Logger: b.logger})
-	s.sessionFiles = files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
+	sessionFiles := files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
 	s.agents = agents.New(agents.Deps{
@@ -67,8 +65,8 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	if s.captures, err = history.NewCapturer(history.CapturerConfig{
-		Store: b.store, Files: s.sessionFiles, Process: domain.NewID(), Logger: b.logger,
+	if s.history, err = history.New(history.Config{
+		Store: history.NewStore(b.DB.DB, b.store.Outbox), Files: sessionFiles, Runs: b.Runs, Process: domain.NewID(), Logger: b.logger,
 		Budget: history.Budget{Session: b.settings.CheckpointBytes, Owner: b.settings.CheckpointOwner},
 	}); err != nil {
 		return s, err
@@ -98,23 +96,15 @@ func (b *backend) newServices() (s services, err error) {
 	return s, err
 }
 
-// newHistory builds the service of rewinds and branches. tokens counts what the prompt
-// costs besides messages, for the API; nil: nothing is counted.
-func (b *backend) newHistory(tokens history.Tokens) (*history.Service, error) {
-	return history.New(history.Config{
-		Store: b.store, Captures: b.captures, Files: b.sessionFiles, Runs: b.Runs, Tokens: tokens, Logger: b.logger,
-	})
-}
-
 // newChats builds the service that takes messages, answers and stops.
-func (b *backend) newChats(past chat.History) (*chat.Service, error) {
+func (b *backend) newChats() (*chat.Service, error) {
 	pictures, err := b.newPictures()
 	if err != nil {
 		return nil, err
 	}
 
 	return chat.New(chat.Config{
-		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, Pictures: pictures, History: past,
+		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, Pictures: pictures, History: b.history,
 		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }

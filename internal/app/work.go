@@ -27,8 +27,7 @@ type work struct {
 	worker   sdkworker.Worker
 	sandbox  *sandbox.Sandbox
 	servers  *mcp.Manager
-	history  *history.Service
-	captures *history.Capturer
+	history *history.Service
 
 	maintenance *maintenance.Runner
 	versions    *maintenance.Versions
@@ -146,12 +145,6 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	past, err := b.newHistory(nil)
-	if err != nil {
-		box.Close()
-		return nil, err
-	}
-
 	var active atomic.Int64
 
 	serves := worker.New(b.Temporal, acts, tasks, worker.Options{
@@ -164,7 +157,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	worker.RegisterDAGRuns(serves, dags)
 	worker.RegisterIssueRuns(serves, issueRuns)
 	worker.RegisterImports(serves, &background.Imports{Sessions: b.transfers})
-	worker.RegisterHistories(serves, &background.Histories{Moves: past})
+	b.history.Register(serves)
 
 	return &work{
 		sandbox:     box,
@@ -172,8 +165,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		activities:  acts,
 		tasks:       tasks,
 		schedules:   scheduled,
-		history:     past,
-		captures:    b.captures,
+		history:     b.history,
 		worker:      serves,
 		maintenance: maintained,
 		versions:    versions,
@@ -220,7 +212,7 @@ func (w *work) serve(ctx context.Context) error {
 	w.activities.Drain(rest)
 	w.tasks.Drain(rest)
 	w.schedules.Drain(rest)
-	w.captures.Drain(rest)
+	w.history.Drain(rest)
 	w.servers.Close()
 	w.sandbox.Close()
 

@@ -61,7 +61,7 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	s := newStack(t)
 	rest := &outside{}
 	worker.RegisterDeletions(s.worker, &background.Deletions{
-		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
+		Rows: s.journal, Moves: s.history(), Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
 	})
 
 	lost := &lostStarts{}
@@ -113,7 +113,7 @@ func TestExpireSessions_removesASession(t *testing.T) {
 	s := newStack(t)
 	rest := &outside{tries: 1}
 	worker.RegisterDeletions(s.worker, &background.Deletions{
-		Rows: s.journal, Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
+		Rows: s.journal, Moves: s.history(), Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
 	})
 
 	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, s.runs, s.logger)

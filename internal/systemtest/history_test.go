@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	domainhistory "everloop/domain/history"
 	"everloop/infra/objects"
@@ -21,7 +20,6 @@ import (
 	"everloop/service/chat"
 	"everloop/service/files"
 	"everloop/service/history"
-	"everloop/worker"
 )
 
 // standing lets a restore stand until it is broken off, for as long as it is on.
@@ -46,10 +44,9 @@ func (f *standing) Restore(ctx context.Context, in history.RestoreIn) (domainhis
 // past is a stack with the history of its sessions. All share one workspace.
 type past struct {
 	*stack
-	moves    *history.Service
-	captures *history.Capturer
-	files    *standing
-	dir      string
+	moves *history.Service
+	files *standing
+	dir   string
 }
 
 func newPast(t *testing.T) *past {
@@ -63,25 +60,18 @@ func newPast(t *testing.T) *past {
 	p := &past{stack: s, dir: t.TempDir()}
 	kept := snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: s.logger})
 	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, started: make(chan struct{}, 100)}
-	p.captures, err = history.NewCapturer(
-		history.CapturerConfig{Store: s.journal, Files: p.files, Process: domain.NewID(), Logger: s.logger},
-	)
-	require.NoError(t, err)
-	t.Cleanup(func() { p.captures.Drain(context.Background()) })
-
 	p.moves, err = history.New(history.Config{
-		Store: s.journal, Captures: p.captures, Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Logger: s.logger,
+		Store: s.history(), Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Process: domain.NewID(), Logger: s.logger,
 	})
 	require.NoError(t, err)
+	t.Cleanup(func() { p.moves.Drain(context.Background()) })
 	s.configure(func(cfg *chat.Config) { cfg.History = p.moves })
 	p.register()
 
 	return p
 }
 
-func (p *past) register() {
-	worker.RegisterHistories(p.worker, &background.Histories{Moves: p.moves})
-}
+func (p *past) register() { p.moves.Register(p.worker) }
 
 func (p *past) write(content string) {
 	p.t.Helper()
@@ -106,7 +96,7 @@ func (p *past) talked() (session domain.SessionID, point domain.CheckpointID) {
 		p.write(content)
 		ack := p.send(session, content+script(obj{"steps": []obj{{"text": "done"}}}))
 		require.Equal(p.t, "completed", p.awaitEnd(session, ack.ChatID)["status"])
-		require.NoError(p.t, p.captures.Flush(p.t.Context(), session))
+		require.NoError(p.t, p.moves.Flush(p.t.Context(), session))
 	}
 
 	p.write("three")
@@ -232,7 +222,7 @@ func TestWorkChecker_Moves_startsThemAgain(t *testing.T) {
 	_, err := p.journal.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
 		WHERE session_id = $1`, session)
 	require.NoError(t, err)
-	require.NoError(t, p.checker.Moves(p.journal, p.runs, p.moves)(t.Context()))
+	require.NoError(t, p.checker.Moves(p.moves, p.runs, p.moves)(t.Context()))
 	require.NoError(t, <-over)
 	require.Equal(t, "two", p.read())
 }

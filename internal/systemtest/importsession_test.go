@@ -281,7 +281,7 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 func (a *abroad) delete(session domain.SessionID) {
 	a.t.Helper()
 	worker.RegisterDeletions(a.worker, &background.Deletions{
-		Rows: a.journal, Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
+		Rows: a.journal, Moves: a.history(), Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
 	})
 	deleter, err := maintenance.NewSessionDeleter(a.journal, a.tasks, a.bus, a.runs, a.stack.logger)
 	require.NoError(a.t, err)
@@ -308,7 +308,7 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 	id := p.runID(session)
 	rest := &outside{tries: 1}
 	worker.RegisterDeletions(p.worker, &background.Deletions{
-		Rows: p.journal, Runs: p.runs, ToolServers: rest, Files: rest, Objects: rest, Log: p.log,
+		Rows: p.journal, Moves: p.history(), Runs: p.runs, ToolServers: rest, Files: rest, Objects: rest, Log: p.log,
 	})
 	deleter, err := maintenance.NewSessionDeleter(p.journal, p.tasks, p.bus, p.runs, p.stack.logger)
 	require.NoError(t, err)

@@ -213,8 +213,8 @@ func TestWorkChecker_Moves_givesUp(t *testing.T) {
 		return err == nil && state == domain.RunOpen
 	}, patience, 20*time.Millisecond, "its workflow was not started")
 
-	p.loseUntil(durable.HistoryWorkflowID(string(session), id), p.workChecker(hasty).Moves(p.journal, p.runs, p.moves), func() bool {
-		_, done, _ := p.journal.HistoryResult(t.Context(), id)
+	p.loseUntil(durable.HistoryWorkflowID(string(session), id), p.workChecker(hasty).Moves(p.moves, p.runs, p.moves), func() bool {
+		_, done, _ := p.moves.HistoryResult(t.Context(), id)
 		return done
 	})
 

@@ -44,6 +44,7 @@ import (
 	"everloop/internal/diskspace"
 	"everloop/internal/testkit"
 	"everloop/service/chat"
+	"everloop/service/history"
 	"everloop/service/maintenance"
 	"everloop/service/tasks"
 	"everloop/worker"
@@ -281,6 +282,9 @@ func (s *stack) configure(change func(*chat.Config)) {
 	s.chats, err = chat.New(s.chatConfig)
 	require.NoError(s.t, err)
 }
+
+// history returns the stored operations on histories.
+func (s *stack) history() *history.Store { return history.NewStore(s.journal.DB, s.journal.Outbox) }
 
 // noHistory refuses every what-if.
 type noHistory struct{}

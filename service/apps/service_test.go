@@ -23,6 +23,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/apps"
 	"everloop/service/files"
+	"everloop/service/history"
 )
 
 // world is a session with a workspace, on real records and a real object store.
@@ -256,7 +257,7 @@ func TestService_Publish_keepsToTheBudget(t *testing.T) {
 	require.True(t, domain.HasCode(err, app.CodeBudget), "%v", err)
 	require.Len(t, w.copies(), 1)
 
-	_, owner, err := w.db.CheckpointBytes(t.Context(), w.session.ID)
+	_, owner, err := history.NewStore(w.db.DB, nil).CheckpointBytes(t.Context(), w.session.ID)
 	require.NoError(t, err)
 	require.Greater(t, owner, int64(70_000), "checkpoints share the budget")
 

@@ -98,7 +98,7 @@ func (r *runs) set(away bool) {
 
 // startLost starts the moves whose start was lost, as the reconciler does.
 func (w *world) startLost() error {
-	ops, err := w.j.LostHistory(w.t.Context(), 5*time.Second, "", 100)
+	ops, err := w.service.LostHistory(w.t.Context(), 5*time.Second, "", 100)
 	for _, op := range ops {
 		err = errors.Join(err, w.runs.StartMove(w.t.Context(), op))
 	}
@@ -211,15 +211,12 @@ func (w *world) process(store snapshots.Objects) *history.Service {
 		snapshotted = w.wrap(snapshotted)
 	}
 
-	captures, err := history.NewCapturer(
-		history.CapturerConfig{Store: w.j, Files: snapshotted, Process: domain.NewID(), Logger: w.logger()},
-	)
+	service, err := history.New(history.Config{
+		Store: history.NewStore(w.j.DB, w.j.Outbox), Files: snapshotted, Runs: w.runs, Process: domain.NewID(), Logger: w.logger(),
+	})
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { captures.Drain(context.Background()) })
-	w.runs.service, err = history.New(
-		history.Config{Store: w.j, Captures: captures, Files: snapshotted, Runs: w.runs, Logger: w.logger()},
-	)
-	require.NoError(w.t, err)
+	w.t.Cleanup(func() { service.Drain(context.Background()) })
+	w.runs.service = service
 
 	return w.runs.service
 }
@@ -263,7 +260,7 @@ func (w *world) step(chat domain.ChatID, n int, text string, do act) (entry stri
 	require.Equal(w.t, domain.TurnOpened, state)
 
 	if turn.CaptureDue {
-		w.service.Config().Captures.Changed(w.session.ID)
+		w.service.Changed(w.session.ID)
 	}
 
 	closing := domain.ClosingTurn{
@@ -290,14 +287,14 @@ func (w *world) step(chat domain.ChatID, n int, text string, do act) (entry stri
 		require.Equal(w.t, domain.CallClaimed, claimed)
 
 		if call.CaptureDue {
-			require.NoError(w.t, w.service.Config().Captures.Settle(ctx, w.session.ID))
+			require.NoError(w.t, w.service.Settle(ctx, w.session.ID))
 		}
 
 		do()
 		require.NoError(w.t, w.j.RecordCall(ctx, call, domain.FinishedCall{
 			ID: call.ID, Attempt: call.Attempt, Status: domain.CallDone, Phase: domain.PhaseFinished, Result: "done",
 		}))
-		w.service.Config().Captures.Changed(w.session.ID)
+		w.service.Changed(w.session.ID)
 	}
 
 	return string(turn.EntryID)

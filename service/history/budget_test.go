@@ -47,7 +47,7 @@ func TestCapturer_keepsToItsBudget(t *testing.T) {
 			w := newWorld(t)
 			store := &counting{Objects: w.store}
 			w.service = w.process(store)
-			w.service.Config().Captures.Config().Budget = budget
+			w.service.Capturer.Config().Budget = budget
 
 			var (
 				turns  []domain.TurnID
@@ -63,12 +63,12 @@ func TestCapturer_keepsToItsBudget(t *testing.T) {
 				}
 
 				turns = append(turns, w.chat("again", w.writes("f", string(content))).TurnID)
-				require.NoError(t, w.service.Config().Captures.Flush(t.Context(), w.session.ID))
+				require.NoError(t, w.service.Flush(t.Context(), w.session.ID))
 			}
 
 			require.Less(t, store.bytes.Load(), int64(5*size/2))
 			require.Greater(t, store.bytes.Load(), int64(2*size))
-			session, owner, err := w.j.CheckpointBytes(t.Context(), w.session.ID)
+			session, owner, err := w.service.CheckpointBytes(t.Context(), w.session.ID)
 			require.NoError(t, err)
 			require.Equal(t, store.bytes.Load(), session, "what is kept is counted")
 			require.Equal(t, session, owner)
@@ -99,7 +99,7 @@ func TestRewind_refusedByTheQuotaOfTheWorkspace(t *testing.T) {
 	_, _ = rand.Read(content)
 	w.chat("large", w.writes("f", string(content)))
 	two := w.chat("small", w.writes("f", "small"))
-	require.NoError(t, w.service.Config().Captures.Flush(t.Context(), w.session.ID))
+	require.NoError(t, w.service.Flush(t.Context(), w.session.ID))
 
 	limited := w.service.Config().Files.(files.Checkpoints)
 	limited.Roots = toolbox.Files{Store: workspace.NewLimited(w.dir, workspace.Limits{Bytes: 2 << 20})}

@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -11,26 +10,16 @@ import (
 	"everloop/domain/history"
 )
 
-// CapturerConfig is what NewCapturer needs.
-type CapturerConfig struct {
-	Store   Captures
-	Files   Files
-	Process string // names this process among others
-	Logger  *slog.Logger
-	Budget  Budget
-}
-
-// Capturer captures the files of checkpoints beside the chats. Of one session
-// one look at the files is taken at a time; storing what was seen goes on while
-// tools run again. What it does not come to, because its process dies, is done
-// by the caller that needs it next, or by Repair.
+// Capturer captures the files of checkpoints while chats run. It reads the files of one
+// session in one goroutine at a time; tools run again while it stores what it read.
+// Captures left by a crash are completed by the next caller that needs them, or by Repair.
 type Capturer struct {
-	cfg CapturerConfig
+	cfg Config
 
 	mu       sync.Mutex
 	sessions map[domain.SessionID]*capturing
 	active   int           // looks and uploads under way or waiting for their turn
-	idle     chan struct{} // for who waits until none is; closed then
+	idle     chan struct{} // closed when active reaches 0; nil: none waits
 	delayed  int           // captures that are kept while the object store refuses them
 	refused  time.Time     // when one was left for a later look
 	draining chan struct{} // closed by Drain
@@ -39,14 +28,7 @@ type Capturer struct {
 	repaired  string // the session up to which Repair has come
 }
 
-// NewCapturer checks the configuration.
-func NewCapturer(cfg CapturerConfig) (*Capturer, error) {
-	if cfg.Store == nil || cfg.Files == nil || cfg.Process == "" || cfg.Logger == nil {
-		return nil, errors.New("history: the configuration needs Records, Files, Process and Logger")
-	}
-
-	return &Capturer{cfg: cfg, draining: make(chan struct{})}, nil
-}
+func newCapturer(cfg Config) *Capturer { return &Capturer{cfg: cfg, draining: make(chan struct{})} }
 
 // work counts one more look or upload, until done is called.
 func (c *Capturer) work() (done func()) {

@@ -1,10 +1,12 @@
+//go:build linux
+
 package history_test
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,104 +16,74 @@ import (
 
 	"everloop/domain"
 	domainhistory "everloop/domain/history"
+	"everloop/infra/postgres"
+	"everloop/internal/testkit"
 	"everloop/service/history"
 )
 
-// outage is a store with one checkpoint of each session, and an object store that refuses
-// until a time.
+// outage is an object store that refuses until a time, and sessions with one checkpoint
+// each whose files are due. It lives in a synctest bubble, its connections to the database
+// included: the clock of the bubble stands still while a statement runs.
 type outage struct {
-	history.Captures
 	history.Files
-	until  time.Time
-	reason error // of Finish until then
+	history *history.Service
+	t       *testing.T
+	db      *postgres.DB
+	until   time.Time
+	reason  error // of Finish until then
 
 	mu     sync.Mutex
-	state  map[domain.SessionID]string
-	taken  map[domain.SessionID]int
-	calls  []string
-	delays int
-	tries  int  // of Finish
-	gone   bool // the sessions are deleted
-	record time.Time
+	looks  int // calls of Begin
+	tries  int // calls of Finish
+	stored time.Time
 }
 
-func newOutage(lasts time.Duration, reason error) *outage {
-	return &outage{
-		until: time.Now().Add(lasts), reason: reason, state: map[domain.SessionID]string{}, taken: map[domain.SessionID]int{},
-	}
-}
+// inOutage calls test in a bubble, with sessions s0, s1, ….
+func inOutage(t *testing.T, sessions int, lasts time.Duration, reason error, test func(*testing.T, *outage)) {
+	t.Helper()
 
-func (o *outage) TakeCaptures(_ context.Context, id domain.SessionID, _ string, hand []string, _ bool) (domainhistory.DueCaptures, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	url := testkit.Postgres(t)
 
-	due := domainhistory.DueCaptures{SessionID: id}
-	if o.state[id] == "" && !slices.Contains(hand, string(id)) {
-		due.IDs = []string{string(id)}
-		o.taken[id]++
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 8})
+		require.NoError(t, err)
 
-	return due, nil
-}
+		defer db.Close()
 
-func (o *outage) KeepCaptures(context.Context, string, []string) error { return nil }
-
-func (o *outage) end(ids []string, state string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	o.calls = append(o.calls, state)
-	o.state[domain.SessionID(ids[0])] = state
-}
-
-func (o *outage) DelayCaptures(_ context.Context, _ string, ids []string, _ string) (bool, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	if o.gone || o.state[domain.SessionID(ids[0])] != "" {
-		return false, nil
-	}
-
-	o.delays++
-
-	return true, nil
-}
-
-func (o *outage) FailCaptures(_ context.Context, _ string, ids []string, _ string) error {
-	o.end(ids, "failed")
-	return nil
-}
-
-func (o *outage) RecordCaptures(_ context.Context, _ string, due domainhistory.DueCaptures, _ domainhistory.Snapshot) (
-	base domainhistory.CaptureBase, err error,
-) {
-	o.end(due.IDs, "captured")
-	o.record = time.Now()
-
-	return base, nil
-}
-
-func (o *outage) ForgottenCaptures(context.Context, time.Duration, string) (ids []domain.SessionID, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	for id := range o.taken {
-		if o.state[id] == "" {
-			ids = append(ids, id)
+		for _, statement := range []string{
+			`INSERT INTO users (id, username) VALUES ('u', 'x')`,
+			fmt.Sprintf(`
+				WITH made AS (
+					INSERT INTO sessions (id, owner_id, sandbox_uid, active_branch_id)
+					SELECT 's' || n, 'u', 800000 + n, 'b' || n FROM generate_series(0, %d) n RETURNING id, active_branch_id),
+				branched AS (
+					INSERT INTO branches (id, session_id, lineage, reason) SELECT active_branch_id, id, '[]', 'root' FROM made)
+				INSERT INTO checkpoints (id, session_id, branch_id, turn_id, kind, sequence, created_at)
+				SELECT 'k' || id, id, active_branch_id, '', 'manual', 1, now() - interval '1 hour' FROM made`, sessions-1),
+		} {
+			_, err = db.Pool.Exec(t.Context(), statement)
+			require.NoError(t, err)
 		}
-	}
 
-	return ids, nil
+		o := &outage{t: t, db: db, until: time.Now().Add(lasts), reason: reason}
+		o.history, err = history.New(history.Config{
+			Store: history.NewStore(db.DB, nil), Files: o, Runs: &runs{}, Process: "p", Logger: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+
+		test(t, o)
+		o.history.Drain(t.Context())
+		synctest.Wait()
+	})
 }
 
-func (o *outage) FilesChanged(context.Context, domain.SessionID, []domain.FileChange) error {
-	return nil
-}
+func (o *outage) Begin(context.Context, history.CaptureIn) (history.Pending, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 
-func (o *outage) Begin(context.Context, history.CaptureIn) (history.Pending, error) { return o, nil }
+	o.looks++
 
-func (o *outage) Diff(context.Context, string, string) ([]domainhistory.FileDifference, error) {
-	return nil, nil
+	return o, nil
 }
 
 func (o *outage) Needs() int64 { return 0 }
@@ -120,23 +92,38 @@ func (o *outage) Discard() {}
 
 func (o *outage) Finish(context.Context) (domainhistory.Snapshot, error) {
 	o.mu.Lock()
-	o.tries++
-	o.mu.Unlock()
+	defer o.mu.Unlock()
 
+	o.tries++
 	if time.Now().Before(o.until) {
 		return domainhistory.Snapshot{}, o.reason
 	}
 
+	o.stored = time.Now()
+
 	return domainhistory.Snapshot{ID: "snapshot"}, nil
 }
 
-func (o *outage) capturer(t *testing.T) *history.Capturer {
-	t.Helper()
+// sleep lets time pass in the bubble, until all that is due by then is done.
+func (o *outage) sleep(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a synctest bubble
+	synctest.Wait()
+}
 
-	c, err := history.NewCapturer(history.CapturerConfig{Store: o, Files: o, Process: "p", Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
+func (o *outage) exec(statement string) {
+	o.t.Helper()
+	_, err := o.db.Pool.Exec(o.t.Context(), statement)
+	require.NoError(o.t, err)
+}
 
-	return c
+// states returns the states of the checkpoints; that of a delayed capture is delayed.
+func (o *outage) states() (states []string) {
+	o.t.Helper()
+	require.NoError(o.t, o.db.Pool.QueryRow(o.t.Context(), `
+		SELECT array_agg(DISTINCT CASE WHEN state = 'pending' AND failure IS NOT NULL THEN 'delayed' ELSE state END)
+		FROM   checkpoints`).Scan(&states))
+
+	return states
 }
 
 var errUnavailable = domain.Unavailablef("the object store", errors.New("connection refused"))
@@ -145,103 +132,94 @@ func TestCapturer_storesAfterAnOutage(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		lasts   time.Duration
-		reason  error
-		calls   []string
-		delayed bool
-		within  time.Duration // after the outage
+		lasts  time.Duration
+		reason error
+		first  string        // the state when readers no longer wait
+		last   string        // the state in the end
+		within time.Duration // after the outage
 	}{
-		"short":           {lasts: 5 * time.Second, reason: errUnavailable, calls: []string{"captured"}, within: 3 * time.Second},
-		"half a minute":   {lasts: 30 * time.Second, reason: errUnavailable, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
-		"five minutes":    {lasts: 5 * time.Minute, reason: errUnavailable, delayed: true, calls: []string{"captured"}, within: 15 * time.Second},
-		"of another kind": {lasts: time.Hour, reason: errors.New("the snapshot is damaged"), calls: []string{"failed"}},
+		"short":           {lasts: 5 * time.Second, reason: errUnavailable, first: "captured", last: "captured", within: 3 * time.Second},
+		"half a minute":   {lasts: 30 * time.Second, reason: errUnavailable, first: "delayed", last: "captured", within: 15 * time.Second},
+		"five minutes":    {lasts: 5 * time.Minute, reason: errUnavailable, first: "delayed", last: "captured", within: 15 * time.Second},
+		"of another kind": {lasts: time.Hour, reason: errors.New("the snapshot is damaged"), first: "failed", last: "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				o := newOutage(c.lasts, c.reason)
-				capturer := o.capturer(t)
-				began := time.Now()
+			inOutage(t, 1, c.lasts, c.reason, func(t *testing.T, o *outage) {
+				start := time.Now()
 
-				require.NoError(t, capturer.Settle(t.Context(), "s"))
-				require.Zero(t, time.Since(began), "a tool waits until its files were seen, not stored")
-				require.NoError(t, capturer.Settled(t.Context(), "s"))
-				require.LessOrEqual(t, time.Since(began), 7*time.Second, "and a reader no longer than for the first tries")
+				require.NoError(t, o.history.Settle(t.Context(), "s0"))
+				require.Zero(t, time.Since(start), "a tool waits until its files were seen, not stored")
+				require.NoError(t, o.history.Settled(t.Context(), "s0"))
+				require.LessOrEqual(t, time.Since(start), 7*time.Second, "a reader waits for the first tries only")
+				require.Equal(t, []string{c.first}, o.states())
 
-				time.Sleep(6 * time.Minute) //nolint:forbidigo // in a synctest bubble
-				synctest.Wait()
-				require.Equal(t, c.calls, o.calls)
-				require.Equal(t, c.delayed, o.delays > 0)
+				o.sleep(6 * time.Minute)
+				require.Equal(t, []string{c.last}, o.states())
 
-				if c.calls[len(c.calls)-1] == "captured" {
-					require.LessOrEqual(t, o.record.Sub(o.until), c.within)
-					require.Equal(t, 1, o.taken["s"], "with the files that were seen")
+				if c.last == "captured" {
+					require.LessOrEqual(t, o.stored.Sub(o.until), c.within)
+					require.Equal(t, 1, o.looks, "with the files that were seen")
 				}
 			})
 		})
 	}
 }
 
-// What an outage of hours leaves is looked at again now and then, and stored at its end.
-func TestCapturer_Repair_takesUpWhatWasLeft(t *testing.T) {
+// Repair tries captures that an outage of hours delayed from time to time, and stores them
+// at its end.
+func TestCapturer_Repair_afterLongOutage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Hour, errUnavailable)
-		capturer := o.capturer(t)
-		require.NoError(t, capturer.Settle(t.Context(), "s"))
+	inOutage(t, 1, time.Hour, errUnavailable, func(t *testing.T, o *outage) {
+		require.NoError(t, o.history.Settle(t.Context(), "s0"))
 
 		for range 80 * 12 {
-			time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
-			require.NoError(t, capturer.Repair(t.Context()))
+			o.sleep(5 * time.Second)
+			o.exec(`UPDATE checkpoints SET lease_until = now() - interval '1 second'`) // the database has a clock of its own
+			require.NoError(t, o.history.Repair(t.Context()))
 			synctest.Wait()
+			require.NotContains(t, o.states(), "failed")
 		}
 
-		require.NotContains(t, o.calls, "failed")
-		require.Equal(t, "captured", o.state["s"])
-		require.LessOrEqual(t, o.taken["s"], 6, "looks at the files in an hour")
-		require.LessOrEqual(t, o.record.Sub(o.until), 2*time.Minute)
+		require.Equal(t, []string{"captured"}, o.states())
+		require.LessOrEqual(t, o.looks, 6, "looks at the files in an hour")
+		require.LessOrEqual(t, o.stored.Sub(o.until), 2*time.Minute)
 	})
 }
 
 // A process that ends does not wait for the end of an outage.
 func TestCapturer_Drain_outage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Hour, errUnavailable)
-		capturer := o.capturer(t)
 
-		for i := range 50 { // of more than it keeps the files of
-			require.NoError(t, capturer.Settle(t.Context(), domain.SessionID(rune('A'+i))))
+	const sessions = 50 // more than a process keeps the files of
+
+	inOutage(t, sessions, time.Hour, errUnavailable, func(t *testing.T, o *outage) {
+		for i := range sessions {
+			require.NoError(t, o.history.Settle(t.Context(), domain.SessionID(fmt.Sprint("s", i))))
 		}
 
-		time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble
-		synctest.Wait()
+		o.sleep(time.Minute)
 
-		began := time.Now()
+		start := time.Now()
 
-		capturer.Drain(t.Context())
-		require.Zero(t, time.Since(began))
-		require.Empty(t, o.calls, "each was left for another process")
+		o.history.Drain(t.Context())
+		require.Zero(t, time.Since(start))
+		require.Equal(t, []string{"delayed"}, o.states(), "each is left to another process")
 	})
 }
 
-// Of a session that was deleted during an outage nothing is stored after it.
+// Nothing is stored for a session that was deleted during an outage.
 func TestCapturer_sessionDeletedInAnOutage(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := newOutage(time.Minute, errUnavailable)
-		require.NoError(t, o.capturer(t).Settle(t.Context(), "s"))
-		time.Sleep(10 * time.Second) //nolint:forbidigo // in a synctest bubble
-		synctest.Wait()
+	inOutage(t, 1, time.Minute, errUnavailable, func(t *testing.T, o *outage) {
+		require.NoError(t, o.history.Settle(t.Context(), "s0"))
+		o.sleep(10 * time.Second)
+		o.exec(`UPDATE sessions SET deleted_at = now()`)
 
-		o.mu.Lock()
-		o.gone = true
 		tries := o.tries
-		o.mu.Unlock()
 
-		time.Sleep(5 * time.Minute) //nolint:forbidigo // in a synctest bubble
-		synctest.Wait()
+		o.sleep(5 * time.Minute)
 		require.Equal(t, tries, o.tries)
-		require.Empty(t, o.calls)
+		require.Equal(t, []string{"delayed"}, o.states())
 	})
 }

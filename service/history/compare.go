@@ -70,16 +70,16 @@ var errNotCaptured = domain.Newf(domain.NotFound, "snapshot_not_found", "the fil
 // snapshot gives the snapshot of a checkpoint. It looks again when the files are just
 // being captured.
 func (d *Service) snapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error) {
-	id, err := d.cfg.Store.CheckpointSnapshot(ctx, sessionID, checkpointID)
+	id, err := d.CheckpointSnapshot(ctx, sessionID, checkpointID)
 	if err != nil || id != "" {
 		return id, err
 	}
 
-	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
+	if err := d.Settled(ctx, sessionID); err != nil {
 		return "", err
 	}
 
-	id, err = d.cfg.Store.CheckpointSnapshot(ctx, sessionID, checkpointID)
+	id, err = d.CheckpointSnapshot(ctx, sessionID, checkpointID)
 	if err == nil && id == "" {
 		err = errNotCaptured
 	}

@@ -175,7 +175,7 @@ func TestCheckpointFiles_gone(t *testing.T) {
 // of them.
 func (w *world) deleteObjects() {
 	w.t.Helper()
-	require.NoError(w.t, w.service.Config().Captures.Flush(w.t.Context(), w.session.ID))
+	require.NoError(w.t, w.service.Flush(w.t.Context(), w.session.ID))
 	require.NoError(w.t, w.store.DeletePrefix(w.t.Context(), "snapshots/"+string(w.session.ID)+"/"))
 	w.service = w.process(w.store)
 }

@@ -1,7 +1,7 @@
 package history
 
-// Config is the configuration, for tests that change a part of it.
+// Config returns the configuration of moves and views, for tests that change a part of it.
 func (d *Service) Config() *Config { return &d.cfg }
 
-// Config is the configuration, for tests that change a part of it.
-func (c *Capturer) Config() *CapturerConfig { return &c.cfg }
+// Config returns the configuration of captures, for tests that change a part of it.
+func (c *Capturer) Config() *Config { return &c.cfg }

@@ -24,7 +24,7 @@ func (c *Capturer) emitCaptured(ctx context.Context, sessionID domain.SessionID,
 
 	changed, err := c.cfg.Files.Diff(ctx, base.Snapshot, snapshot)
 	if err == nil {
-		err = c.cfg.Store.FilesChanged(ctx, sessionID, announced(changed, writtenPaths(base.Calls)))
+		err = c.cfg.Store.sessions.FilesChanged(ctx, sessionID, announced(changed, writtenPaths(base.Calls)))
 	}
 
 	if err != nil {
@@ -34,14 +34,14 @@ func (c *Capturer) emitCaptured(ctx context.Context, sessionID domain.SessionID,
 
 // emitMoved emits what a move did to the files.
 func (d *Service) emitMoved(ctx context.Context, op history.Operation) {
-	snapshot, left, err := d.cfg.Store.HistoryFiles(ctx, op.ID)
+	snapshot, left, err := d.HistoryFiles(ctx, op.ID)
 	if err != nil || snapshot == "" || left == "" || snapshot == left {
 		return
 	}
 
 	changed, err := d.cfg.Files.Diff(ctx, left, snapshot)
 	if err == nil {
-		err = d.cfg.Store.FilesChanged(ctx, op.SessionID, announced(changed, nil))
+		err = d.Store.sessions.FilesChanged(ctx, op.SessionID, announced(changed, nil))
 	}
 
 	if err != nil {

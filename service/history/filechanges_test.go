@@ -96,7 +96,7 @@ func (p slowPending) Finish(ctx context.Context) (domainhistory.Snapshot, error)
 func TestFileChanges_of_a_capture_that_is_stored_late(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.service.Config().Captures.Config().Files = &slowFirst{Files: w.service.Config().Captures.Config().Files, second: make(chan struct{})}
+	w.service.Capturer.Config().Files = &slowFirst{Files: w.service.Capturer.Config().Files, second: make(chan struct{})}
 	w.write("kept.txt", "kept")
 	w.chat("first", w.writes("a.txt", "1"))
 	w.requireChanges("created a.txt")

@@ -18,7 +18,7 @@ import (
 // lose forgets the files of every checkpoint of the session.
 func (w *world) lose() {
 	w.t.Helper()
-	require.NoError(w.t, w.service.Config().Captures.Flush(w.t.Context(), w.session.ID))
+	require.NoError(w.t, w.service.Flush(w.t.Context(), w.session.ID))
 	_, err := w.j.Pool.Exec(w.t.Context(), `UPDATE checkpoints SET state = 'failed', snapshot_id = NULL
 		WHERE session_id = $1`, w.session.ID)
 	require.NoError(w.t, err)
@@ -81,7 +81,7 @@ func TestWhatCannotBeKeptIsNotLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
-	require.NoError(t, w.service.Config().Captures.Flush(t.Context(), w.session.ID))
+	require.NoError(t, w.service.Flush(t.Context(), w.session.ID))
 	store := &refusing{Objects: w.store}
 	w.service = w.process(store)
 	store.shut.Store(true)
@@ -112,7 +112,7 @@ func TestRewind_filesAreNotStoredYet(t *testing.T) {
 	store.shut.Store(true)
 
 	one := w.chat("first", func() {
-		require.NoError(t, w.service.Config().Captures.Settle(t.Context(), w.session.ID))
+		require.NoError(t, w.service.Settle(t.Context(), w.session.ID))
 		w.write("a.txt", "1")
 	})
 	point := w.before(one.TurnID).ID

@@ -14,7 +14,7 @@ import (
 // be broken off at any point and run again. The error of an operation that was
 // aborted is not returned: its state is failed then.
 func (d *Service) Move(ctx context.Context, operationID string) (history.State, error) {
-	op, err := d.cfg.Store.AttemptHistory(ctx, operationID)
+	op, err := d.AttemptHistory(ctx, operationID)
 	if err != nil {
 		return "", err
 	}
@@ -37,7 +37,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 		return d.giveUp(ctx, op, err)
 	}
 
-	if _, err := d.cfg.Store.FinishHistory(ctx, op, files); err != nil {
+	if _, err := d.FinishHistory(ctx, op, files); err != nil {
 		return op.State, fencing.Cause(ctx, err)
 	}
 
@@ -50,7 +50,7 @@ func (d *Service) Move(ctx context.Context, operationID string) (history.State, 
 // Abort leaves the session of an operation as it was, files included, when an
 // operator has cancelled its workflow.
 func (d *Service) Abort(ctx context.Context, operationID, reason string) (history.State, error) {
-	op, err := d.cfg.Store.AttemptHistory(ctx, operationID)
+	op, err := d.AttemptHistory(ctx, operationID)
 	if err != nil || op.State != history.StateRunning {
 		return op.State, err
 	}
@@ -64,12 +64,12 @@ func (d *Service) Abort(ctx context.Context, operationID, reason string) (histor
 // fence returns a context that is cancelled with domain.ErrFenced once another
 // attempt may have begun.
 func (d *Service) fence(ctx context.Context, op history.Operation) (context.Context, func()) {
-	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.cfg.Store.CheckHistory(ctx, op) })
+	return fencing.Guard(ctx, domain.ErrFenced, func(ctx context.Context) error { return d.CheckHistory(ctx, op) })
 }
 
 // wake lets a queued message begin, and a run close whose question is gone.
 func (d *Service) wake(ctx context.Context, sessionID domain.SessionID) {
-	run, err := d.cfg.Store.SessionRun(ctx, "", sessionID)
+	run, err := d.chats.SessionRun(ctx, "", sessionID)
 	if err == nil {
 		err = d.cfg.Runs.Wake(ctx, run)
 	}
@@ -95,18 +95,18 @@ var errNotKept = domain.Newf(domain.Unavailable, "snapshot_lost", "the files of 
 
 // restore captures the files as they are and makes them what they were.
 func (d *Service) restore(ctx context.Context, op history.Operation) (history.RestoredFiles, error) {
-	if err := d.cfg.Captures.Flush(ctx, op.SessionID); err != nil {
+	if err := d.Flush(ctx, op.SessionID); err != nil {
 		return history.RestoredFiles{}, err
 	}
 
-	snapshot, left, err := d.cfg.Store.HistoryFiles(ctx, op.ID)
+	snapshot, left, err := d.HistoryFiles(ctx, op.ID)
 	switch {
 	case err != nil:
 		return history.RestoredFiles{}, err
 	case left == "":
 		return history.RestoredFiles{}, errNotLeft
 	case snapshot == "":
-		pending, err := d.cfg.Store.FilesPending(ctx, op.ID)
+		pending, err := d.FilesPending(ctx, op.ID)
 		if err != nil {
 			return history.RestoredFiles{}, err
 		}
@@ -151,7 +151,7 @@ func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error)
 		return op.State, fencing.Cause(ctx, cause)
 	}
 
-	_, left, err := d.cfg.Store.HistoryFiles(ctx, op.ID)
+	_, left, err := d.HistoryFiles(ctx, op.ID)
 	if err == nil && left != "" {
 		_, err = d.cfg.Files.Restore(
 			ctx,
@@ -160,7 +160,7 @@ func (d *Service) giveUp(ctx context.Context, op history.Operation, cause error)
 	}
 
 	if err == nil {
-		err = d.cfg.Store.AbortHistory(ctx, op, domain.AsError(cause))
+		err = d.AbortHistory(ctx, op, domain.AsError(cause))
 	}
 
 	if err != nil {

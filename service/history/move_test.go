@@ -44,7 +44,7 @@ func (h *held) Restore(ctx context.Context, in history.RestoreIn) (domainhistory
 // claim claims a rewind to before a turn, without starting its workflow.
 func (w *world) claim(turn domain.TurnID) domainhistory.Operation {
 	w.t.Helper()
-	claimed, err := w.j.ClaimHistory(w.t.Context(), w.owner.ID, domainhistory.Request{
+	claimed, err := w.service.ClaimHistory(w.t.Context(), w.owner.ID, domainhistory.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(turn).ID,
 	})
 	require.NoError(w.t, err)
@@ -98,20 +98,20 @@ func TestFinishHistory_fencesEarlierAttempts(t *testing.T) {
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
 	op := w.claim(one.TurnID)
-	first, err := w.j.AttemptHistory(t.Context(), op.ID)
+	first, err := w.service.AttemptHistory(t.Context(), op.ID)
 	require.NoError(t, err)
-	second, err := w.j.AttemptHistory(t.Context(), op.ID)
+	second, err := w.service.AttemptHistory(t.Context(), op.ID)
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 2}, []int{first.Attempt, second.Attempt})
-	require.ErrorIs(t, w.j.CheckHistory(t.Context(), first), domain.ErrFenced)
-	require.NoError(t, w.j.CheckHistory(t.Context(), second))
-	_, err = w.j.FinishHistory(t.Context(), first, domainhistory.RestoredFiles{})
+	require.ErrorIs(t, w.service.CheckHistory(t.Context(), first), domain.ErrFenced)
+	require.NoError(t, w.service.CheckHistory(t.Context(), second))
+	_, err = w.service.FinishHistory(t.Context(), first, domainhistory.RestoredFiles{})
 	require.ErrorIs(t, err, domain.ErrFenced)
-	require.ErrorIs(t, w.j.AbortHistory(t.Context(), first, domain.AsError(err)), domain.ErrFenced)
+	require.ErrorIs(t, w.service.AbortHistory(t.Context(), first, domain.AsError(err)), domain.ErrFenced)
 	require.Zero(t, w.log.moves())
-	_, err = w.j.FinishHistory(t.Context(), second, domainhistory.RestoredFiles{})
+	_, err = w.service.FinishHistory(t.Context(), second, domainhistory.RestoredFiles{})
 	require.NoError(t, err)
-	require.ErrorIs(t, w.j.CheckHistory(t.Context(), second), domain.ErrFenced, "it is over")
+	require.ErrorIs(t, w.service.CheckHistory(t.Context(), second), domain.ErrFenced, "it is over")
 }
 
 func TestRewind_thatTakesLongIsFinishedLater(t *testing.T) {
@@ -168,7 +168,7 @@ func TestAbort_leavesTheSessionAsItWas(t *testing.T) {
 	require.ErrorIs(t, <-over, domain.ErrFenced)
 	require.Equal(t, "1", w.files()["a.txt"])
 	require.Zero(t, w.log.moves())
-	_, done, err := w.j.HistoryResult(t.Context(), op.ID)
+	_, done, err := w.service.HistoryResult(t.Context(), op.ID)
 	require.True(t, done)
 	require.True(t, domain.HasCode(err, "history_not_changed"), "%v", err)
 	w.chat("second", w.writes("a.txt", "2"))
@@ -197,7 +197,7 @@ func TestLostHistory_pagesThroughAll(t *testing.T) {
 	seen := 0
 
 	for after := ""; ; {
-		page, err := w.j.LostHistory(t.Context(), time.Second, after, 100)
+		page, err := w.service.LostHistory(t.Context(), time.Second, after, 100)
 		require.NoError(t, err)
 
 		if len(page) == 0 {

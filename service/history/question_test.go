@@ -83,16 +83,16 @@ func TestAnAnswerWaitsForAMoveUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	asked, question := w.ask("first")
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, history.Request{
+	claimed, err := w.service.ClaimHistory(t.Context(), w.owner.ID, history.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(asked.TurnID).ID,
 	})
 	require.NoError(t, err)
 	_, err = w.j.ResolveQuestion(t.Context(), w.owner.ID, question, w.owner.ID, `{"answers":[]}`)
 	require.True(t, domain.HasCode(err, domain.CodeSessionBusy), "%v", err)
 	require.True(t, domain.AsError(err).Retryable())
-	op, err := w.j.AttemptHistory(t.Context(), claimed.Operation.ID)
+	op, err := w.service.AttemptHistory(t.Context(), claimed.Operation.ID)
 	require.NoError(t, err)
-	require.NoError(t, w.j.AbortHistory(t.Context(), op, domain.Newf(domain.Unavailable, "snapshot_failed", "no luck")))
+	require.NoError(t, w.service.AbortHistory(t.Context(), op, domain.Newf(domain.Unavailable, "snapshot_failed", "no luck")))
 	resolved, err := w.j.ResolveQuestion(t.Context(), w.owner.ID, question, w.owner.ID, `{"answers":[]}`)
 	require.NoError(t, err)
 	require.True(t, resolved, "nothing was changed by the move that was given up")

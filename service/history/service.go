@@ -10,36 +10,35 @@ import (
 	"everloop/domain/history"
 )
 
-// Config is what New needs.
+// Config is what New needs; all but Budget and Wait is required.
 type Config struct {
-	Store interface {
-		Operations
-		Views
-	}
-	Captures *Capturer
-	Files    Files
-	Runs     Runs
-	Tokens   Tokens        // nil: prompt tokens are not counted
-	Wait     time.Duration // how long a caller waits for a move; 0: moveWait
-	Logger   *slog.Logger
+	Store   *Store
+	Files   Files
+	Runs    Runs
+	Process string // names this process among others; the leases of captures have it
+	Budget  Budget
+	Wait    time.Duration // how long a caller waits for a move; 0: moveWait
+	Logger  *slog.Logger
 }
 
-// Service reads a session's history and moves the session in it. A move is claimed
-// in the database before anything is done: from then on no chat begins in the
-// session until the move is finished or aborted. A
-// workflow carries it out; see Move.
+// Service reads a session's history, captures the files of its checkpoints and moves the
+// session in its history. A move is claimed in the database before it changes anything:
+// no chat starts in the session between the claim and the end of the move. A workflow
+// carries the move out; see Move.
 type Service struct {
+	*Store
+	*Capturer
 	cfg       Config
 	comparing chan struct{} // holds a token for each comparison of a workspace
 }
 
-// New checks the configuration.
+// New returns a new service. It fails when the configuration is incomplete.
 func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Captures == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Logger == nil {
-		return nil, errors.New("history: the configuration needs Records, Captures, Files, Runs and Logger")
+	if cfg.Store == nil || cfg.Files == nil || cfg.Runs == nil || cfg.Process == "" || cfg.Logger == nil {
+		return nil, errors.New("history: the configuration needs Store, Files, Runs, Process and Logger")
 	}
 
-	return &Service{cfg: cfg, comparing: make(chan struct{}, maxComparisons)}, nil
+	return &Service{Store: cfg.Store, Capturer: newCapturer(cfg), cfg: cfg, comparing: make(chan struct{}, maxComparisons)}, nil
 }
 
 // Rewind takes a session back to a checkpoint, conversation and files, on a new
@@ -65,7 +64,7 @@ func (d *Service) SwitchBranch(
 }
 
 func (d *Service) move(ctx context.Context, owner domain.User, want history.Request) (history.Moved, error) {
-	claimed, err := d.cfg.Store.ClaimHistory(ctx, owner.ID, want)
+	claimed, err := d.ClaimHistory(ctx, owner.ID, want)
 	switch {
 	case err != nil:
 		return history.Moved{}, err
@@ -81,7 +80,7 @@ func (d *Service) move(ctx context.Context, owner domain.User, want history.Requ
 // Whatif makes a message durable that runs on from a step of the active branch.
 // Its chat begins when the files are what they were after the step.
 func (d *Service) Whatif(ctx context.Context, owner domain.User, send domain.Send) (domain.SendAck, error) {
-	claimed, err := d.cfg.Store.ClaimHistory(ctx, owner.ID, history.Request{
+	claimed, err := d.ClaimHistory(ctx, owner.ID, history.Request{
 		Kind: domain.OperationWhatif, SessionID: send.SessionID, Send: &send,
 	})
 	if err != nil || claimed.Operation == nil { // it was sent before
@@ -135,7 +134,7 @@ func (d *Service) await(ctx context.Context, operationID string) (history.Moved,
 	defer cancel()
 
 	for between := firstRead; ; between = min(between*3/2, lastRead) {
-		moved, done, err := d.cfg.Store.HistoryResult(waiting, operationID)
+		moved, done, err := d.HistoryResult(waiting, operationID)
 		switch {
 		case ctx.Err() != nil:
 			return moved, ctx.Err()
@@ -152,7 +151,7 @@ func (d *Service) await(ctx context.Context, operationID string) (history.Moved,
 // repairEvery is the time between two repairs.
 const repairEvery = time.Second
 
-// Run repairs what crashes left until ctx ends.
+// Run repairs captures that crashes interrupted, until ctx ends.
 func (d *Service) Run(ctx context.Context) {
 	for pause(ctx, repairEvery) == nil {
 		if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
@@ -160,6 +159,3 @@ func (d *Service) Run(ctx context.Context) {
 		}
 	}
 }
-
-// Repair captures what processes that died left. It does not wait for the end.
-func (d *Service) Repair(ctx context.Context) error { return d.cfg.Captures.Repair(ctx) }

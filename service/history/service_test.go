@@ -275,7 +275,7 @@ func TestAMessageWaitsForAMoveUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.chat("first", w.writes("a.txt", "1"))
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, history.Request{
+	claimed, err := w.service.ClaimHistory(t.Context(), w.owner.ID, history.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(one.TurnID).ID,
 	})
 	require.NoError(t, err)

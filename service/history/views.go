@@ -10,26 +10,6 @@ import (
 // maxListed is how many files a checkout lists; of more only those that changed.
 const maxListed = 20_000
 
-// Checkpoints lists the checkpoints of a session.
-func (d *Service) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
-	return d.cfg.Store.Checkpoints(ctx, sessionID)
-}
-
-// Tree gives the conversation tree of a session.
-func (d *Service) Tree(ctx context.Context, session domain.Session) (history.History, error) {
-	tree, err := d.cfg.Store.History(ctx, session.ID)
-	if err != nil || d.cfg.Tokens == nil {
-		return tree, err
-	}
-
-	tree.SystemPromptTokens, tree.ToolsTokens, tree.TokenizerModel, err = d.cfg.Tokens.Standing(ctx, session)
-	if err != nil { // the past can be read without a model server
-		d.cfg.Logger.Warn("failed to count the tokens of the prompt", "session_id", session.ID, "error", err)
-	}
-
-	return tree, nil
-}
-
 // Checkout shows a session as it was before a checkpoint's turn, or at the end of
 // the chat that the turn started. Nothing is changed by it.
 func (d *Service) Checkout(
@@ -40,7 +20,7 @@ func (d *Service) Checkout(
 	out := history.Checkout{CheckpointID: checkpointID, Position: position, Turns: []domain.Turn{}, Files: []history.FileDifference{}}
 
 	view, err := d.view(ctx, sessionID, func() (history.CheckoutView, error) {
-		return d.cfg.Store.CheckoutView(ctx, sessionID, checkpointID, position)
+		return d.CheckoutView(ctx, sessionID, checkpointID, position)
 	})
 	if err != nil {
 		return out, err
@@ -48,7 +28,7 @@ func (d *Service) Checkout(
 
 	out.Tokens = view.Tokens
 
-	err = d.cfg.Store.TurnsBefore(ctx, view.BranchID, view.UpTo, func(t domain.Turn) error {
+	err = d.TurnsBefore(ctx, view.BranchID, view.UpTo, func(t domain.Turn) error {
 		out.Turns = append(out.Turns, t)
 		return nil
 	})
@@ -73,7 +53,7 @@ func (d *Service) view(
 		return view, err
 	}
 
-	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
+	if err := d.Settled(ctx, sessionID); err != nil {
 		return view, err
 	}
 
@@ -126,11 +106,11 @@ func (d *Service) listing(ctx context.Context, view history.CheckoutView) (files
 
 // Compare holds two branches of a session against each other, files included.
 func (d *Service) Compare(ctx context.Context, sessionID domain.SessionID, base, other domain.BranchID) (history.Comparison, error) {
-	if err := d.cfg.Captures.Settled(ctx, sessionID); err != nil {
+	if err := d.Settled(ctx, sessionID); err != nil {
 		return history.Comparison{}, err
 	}
 
-	out, err := d.cfg.Store.CompareBranches(ctx, sessionID, base, other)
+	out, err := d.CompareBranches(ctx, sessionID, base, other)
 
 	out.Files = []history.FileDifference{}
 	if err != nil || out.Base.Snapshot == "" || out.Other.Snapshot == "" {

@@ -16,7 +16,7 @@ func TestCheckoutShowsAndChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.chat("first", w.writes("a.txt", "1"))
 	two := w.chat("second", w.writes("b.txt", "22"), w.writes("a.txt", "changed"))
-	require.NoError(t, w.service.Config().Captures.Settled(t.Context(), w.session.ID))
+	require.NoError(t, w.service.Settled(t.Context(), w.session.ID))
 	w.write("later.txt", "x")
 	w.chat("third", w.writes("c.txt", "3"))
 	files, texts := w.files(), w.messages()
@@ -46,7 +46,7 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	one := w.chat("first", w.writes("a.txt", "1"))
 	two := w.chat("second")
 	w.rewind(two.TurnID)
-	tree, err := w.service.Tree(t.Context(), w.session)
+	tree, err := w.service.Tree(t.Context(), w.session.ID)
 	require.NoError(t, err)
 	require.Len(t, tree.Nodes, 5)
 	require.Len(t, tree.Branches, 2)
@@ -54,7 +54,7 @@ func TestTheTreeHoldsEveryBranch(t *testing.T) {
 	require.True(t, tree.Nodes[2].IsHead)
 
 	three := w.chat("third", w.writes("c.txt", "3"))
-	tree, err = w.service.Tree(t.Context(), w.session)
+	tree, err = w.service.Tree(t.Context(), w.session.ID)
 	require.NoError(t, err)
 	require.Len(t, tree.Nodes, 8)
 

@@ -66,7 +66,7 @@ func TestWhatifRunsOnFromAStepWithItsFiles(t *testing.T) {
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), "%v", err)
 	}
 
-	tree, err := w.service.Tree(t.Context(), w.session)
+	tree, err := w.service.Tree(t.Context(), w.session.ID)
 	require.NoError(t, err)
 	require.Len(t, tree.Branches, 7)
 	require.Equal(t, "whatif", tree.Branches[1].Reason)
@@ -156,7 +156,7 @@ func TestWhatif_deprecatesOnItsBranchOnly(t *testing.T) {
 			shown = shown || turn.Deprecated
 			return nil
 		}))
-		tree, err := w.service.Tree(t.Context(), w.session)
+		tree, err := w.service.Tree(t.Context(), w.session.ID)
 		require.NoError(t, err)
 
 		for _, n := range tree.Nodes {

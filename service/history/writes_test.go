@@ -80,7 +80,7 @@ func TestMove_writesOfClients(t *testing.T) {
 		"upload": func() error { return upload(t, rest, w.session, "e.txt") },
 	}
 
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, domainhistory.Request{
+	claimed, err := w.service.ClaimHistory(t.Context(), w.owner.ID, domainhistory.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(one.TurnID).ID,
 	})
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestMove_waitsForAdmittedWrites(t *testing.T) {
 	}
 	service := w.process(w.store)
 
-	claimed, err := w.j.ClaimHistory(t.Context(), w.owner.ID, domainhistory.Request{
+	claimed, err := w.service.ClaimHistory(t.Context(), w.owner.ID, domainhistory.Request{
 		Kind: domain.OperationRewind, SessionID: w.session.ID, CheckpointID: w.before(one.TurnID).ID,
 	})
 	require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
+	"everloop/service/history"
 )
 
 // How many rows of a large table one statement may read: of maintenance, which goes
@@ -250,6 +251,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 	db := pgtest.Open(t)
 	grown(t, db)
 	store, seen := recorded(t, db)
+	moves := history.NewStore(store.DB, nil)
 
 	const ages = 100 * 365 * 24 * time.Hour // so that none is deleted
 
@@ -275,12 +277,12 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"changed":      func() error { store.KeepChanged([]string{"s1"}); return store.ReportChanged(ctx) },
 		"worker":       func() error { return store.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}) },
 		"audit":        func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
-		"operations":   func() error { _, err := store.PruneHistoryOperations(ctx, 0, 500); return err },
+		"operations":   func() error { _, err := moves.PruneHistoryOperations(ctx, 0, 500); return err },
 		"keys":         func() error { _, err := store.PruneIdempotency(ctx, 500); return err },
 		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
 		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
 		"waits":        func() error { _, _, err := store.Waits(ctx); return err },
-		"moves":        func() error { _, err := store.LostHistory(ctx, 0, "", 200); return err },
+		"moves":        func() error { _, err := moves.LostHistory(ctx, 0, "", 200); return err },
 		"imports":      func() error { _, err := store.LostImports(ctx, 0, "", 200); return err },
 		"stalled DAGs": func() error { _, err := store.StalledDAGRuns(ctx, "", 200); return err },
 		"open DAGs":    func() error { _, err := store.OpenDAGRuns(ctx, "", 200); return err },

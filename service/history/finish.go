@@ -47,7 +47,7 @@ func (s *Store) FinishHistory(
 ) (history.Moved, error) {
 	var out history.Moved
 
-	err := s.Update(ctx, func(tx *pg.Tx) error {
+	err := s.outbox.Update(ctx, func(tx *pg.Tx) error {
 		session, err := sessions.Lock(ctx, tx, claimed.SessionID, "")
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func shownParts(sessionID domain.SessionID, parts []domain.ContentPart) []domain
 // which was acknowledged, ends with the cause. An attempt that is not the latest
 // one gets domain.ErrFenced.
 func (s *Store) AbortHistory(ctx context.Context, claimed history.Operation, cause *domain.Error) error {
-	err := s.Update(ctx, func(tx *pg.Tx) error {
+	err := s.outbox.Update(ctx, func(tx *pg.Tx) error {
 		session, err := sessions.Lock(ctx, tx, claimed.SessionID, "")
 		if err != nil {
 			return err

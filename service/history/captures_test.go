@@ -11,9 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	"everloop/domain/history"
+	domainhistory "everloop/domain/history"
 	"everloop/infra/postgres"
 	"everloop/internal/testkit"
+	"everloop/service/history"
 )
 
 // seedCheckpoints gives a database 200 sessions of 500 captured checkpoints each,
@@ -60,6 +61,8 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 
+	store := history.NewStore(db.DB, nil)
+
 	stats, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = stats.Close(context.Background()) })
@@ -74,7 +77,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	require.NoError(t, err)
 
 	for range 10 { // until the plan is one for every session
-		_, err := db.TakeCaptures(ctx, "s1", "process", nil, false)
+		_, err := store.TakeCaptures(ctx, "s1", "process", nil, false)
 		require.NoError(t, err)
 	}
 
@@ -86,7 +89,7 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	flush(t, db, stats)
 
 	before := rowsRead(t, stats)
-	due, err := db.TakeCaptures(ctx, "s7", "process", nil, false)
+	due, err := store.TakeCaptures(ctx, "s7", "process", nil, false)
 	require.NoError(t, err)
 	require.Len(t, due.IDs, 2)
 	require.Equal(t, 800007, due.SandboxUID)
@@ -102,17 +105,17 @@ func TestTakeCaptures_readsTheSessionOnly(t *testing.T) {
 	flush(t, db, stats)
 
 	before = rowsRead(t, stats)
-	again, err := db.TakeCaptures(ctx, "s7", "process", due.IDs, false)
+	again, err := store.TakeCaptures(ctx, "s7", "process", due.IDs, false)
 	require.NoError(t, err)
 	require.Empty(t, again.IDs)
 	require.Zero(t, again.Held)
 
-	other, err := db.TakeCaptures(ctx, "s7", "another", nil, false)
+	other, err := store.TakeCaptures(ctx, "s7", "another", nil, false)
 	require.NoError(t, err)
 	require.Empty(t, other.IDs)
 	require.Equal(t, 2, other.Held)
 
-	none, err := db.TakeCaptures(ctx, "s8", "process", nil, false)
+	none, err := store.TakeCaptures(ctx, "s8", "process", nil, false)
 	require.NoError(t, err)
 	require.Empty(t, none.IDs)
 	flush(t, db, stats)
@@ -138,6 +141,7 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+	store := history.NewStore(db.DB, nil)
 
 	owner := domain.NewID()
 	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
@@ -150,7 +154,7 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	require.NoError(t, err)
 
 	take := func(process string) []string {
-		due, err := db.TakeCaptures(ctx, session.ID, process, nil, false)
+		due, err := store.TakeCaptures(ctx, session.ID, process, nil, false)
 		require.NoError(t, err)
 
 		return due.IDs
@@ -160,31 +164,31 @@ func TestRecordCaptures_needsTheLease(t *testing.T) {
 	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() + interval '1 hour'`)
 	require.NoError(t, err)
 
-	forgotten, err := db.ForgottenCaptures(ctx, -time.Hour, "")
+	forgotten, err := store.ForgottenCaptures(ctx, -time.Hour, "")
 	require.NoError(t, err)
 	require.Empty(t, forgotten)
 
 	_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second'`)
 	require.NoError(t, err)
-	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, "")
+	forgotten, err = store.ForgottenCaptures(ctx, -time.Hour, "")
 	require.NoError(t, err)
 	require.Equal(t, []domain.SessionID{session.ID}, forgotten)
-	forgotten, err = db.ForgottenCaptures(ctx, -time.Hour, string(session.ID))
+	forgotten, err = store.ForgottenCaptures(ctx, -time.Hour, string(session.ID))
 	require.NoError(t, err)
 	require.Empty(t, forgotten, "the page after it")
 	require.Equal(t, []string{"k"}, take("next"))
 
 	record := func(process, snapshot string) {
-		_, err := db.RecordCaptures(
+		_, err := store.RecordCaptures(
 			ctx,
 			process,
-			history.DueCaptures{SessionID: session.ID, IDs: []string{"k"}},
-			history.Snapshot{ID: snapshot},
+			domainhistory.DueCaptures{SessionID: session.ID, IDs: []string{"k"}},
+			domainhistory.Snapshot{ID: snapshot},
 		)
 		require.NoError(t, err)
 	}
 	record("slow", "late")
-	require.NoError(t, db.FailCaptures(ctx, "slow", []string{"k"}, "late"))
+	require.NoError(t, store.FailCaptures(ctx, "slow", []string{"k"}, "late"))
 	record("next", "right")
 
 	var snapshot, state string
@@ -198,6 +202,7 @@ func TestDelayCaptures(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+	store := history.NewStore(db.DB, nil)
 
 	owner := domain.NewID()
 	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
@@ -209,8 +214,8 @@ func TestDelayCaptures(t *testing.T) {
 		    FROM sessions`)
 	require.NoError(t, err)
 
-	take := func(process string) history.DueCaptures {
-		due, err := db.TakeCaptures(ctx, session.ID, process, nil, false)
+	take := func(process string) domainhistory.DueCaptures {
+		due, err := store.TakeCaptures(ctx, session.ID, process, nil, false)
 		require.NoError(t, err)
 		// The lease lasts, however slow this machine is.
 		_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() + interval '1 hour'`)
@@ -227,7 +232,7 @@ func TestDelayCaptures(t *testing.T) {
 	require.Equal(t, 1, take("other").Held)
 
 	delay := func(process string) bool {
-		held, err := db.DelayCaptures(ctx, process, []string{"k"}, "away of "+process)
+		held, err := store.DelayCaptures(ctx, process, []string{"k"}, "away of "+process)
 		require.NoError(t, err)
 
 		return held
@@ -262,6 +267,7 @@ func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+	store := history.NewStore(db.DB, nil)
 
 	owner := domain.NewID()
 	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
@@ -284,7 +290,7 @@ func TestRecordCaptures_waitsForTheDiskBeforeAMove(t *testing.T) {
 	}
 
 	for _, id := range []string{"k000001e1-1", "k000002e1-2"} {
-		_, err = db.RecordCaptures(ctx, "me", history.DueCaptures{SessionID: "s1", IDs: []string{id}}, history.Snapshot{ID: "snapshot"})
+		_, err = store.RecordCaptures(ctx, "me", domainhistory.DueCaptures{SessionID: "s1", IDs: []string{id}}, domainhistory.Snapshot{ID: "snapshot"})
 		require.NoError(t, err)
 	}
 
@@ -300,6 +306,7 @@ func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db := testkit.OpenDatabase(t, postgres.Options{MaxConns: 2})
+	store := history.NewStore(db.DB, nil)
 
 	owner := domain.NewID()
 	_, err := db.Pool.Exec(ctx, `INSERT INTO users (id, username) VALUES ($1, 'x')`, owner)
@@ -327,14 +334,14 @@ func TestTakeCaptures_lateOnlyWhenALaterToolMayHaveWritten(t *testing.T) {
 		require.NoError(t, err)
 
 		if c.taken {
-			_, err := db.TakeCaptures(ctx, domain.SessionID(session), "dead", nil, false)
+			_, err := store.TakeCaptures(ctx, domain.SessionID(session), "dead", nil, false)
 			require.NoError(t, err)
 			_, err = db.Pool.Exec(ctx, `UPDATE checkpoints SET lease_until = now() - interval '1 second' WHERE session_id = $1
 				AND state = 'pending'`, session)
 			require.NoError(t, err)
 		}
 
-		due, err := db.TakeCaptures(ctx, domain.SessionID(session), "process", nil, false)
+		due, err := store.TakeCaptures(ctx, domain.SessionID(session), "process", nil, false)
 		require.NoError(t, err)
 		require.Len(t, due.IDs, 1, c.name)
 		require.Equal(t, c.late, due.Late, c.name)

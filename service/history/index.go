@@ -31,20 +31,20 @@ type branchCalls struct {
 	inherit int     // steps before the branch's own
 }
 
-func readHistoryIndex(ctx context.Context, db *Base, sessionID domain.SessionID) (*historyIndex, error) {
-	active, err := activeBranch(ctx, db.Pool, sessionID)
+func readHistoryIndex(ctx context.Context, s *Store, sessionID domain.SessionID) (*historyIndex, error) {
+	active, err := activeBranch(ctx, s.db.Pool, sessionID)
 	if err != nil {
 		return nil, err
 	}
 
 	x := &historyIndex{active: active, byID: map[domain.BranchID]branchRow{}, calls: map[domain.BranchID]branchCalls{}}
-	if x.branches, err = sessionBranches(ctx, db.Pool, sessionID); err != nil {
+	if x.branches, err = sessionBranches(ctx, s.db.Pool, sessionID); err != nil {
 		return nil, fmt.Errorf("read branches: %w", err)
 	}
 
 	for _, b := range x.branches {
 		x.byID[b.ID] = b
-		if err := x.readCalls(ctx, db, b.ID); err != nil {
+		if err := x.readCalls(ctx, s, b.ID); err != nil {
 			return nil, fmt.Errorf("read steps: %w", err)
 		}
 	}
@@ -58,8 +58,8 @@ func readHistoryIndex(ctx context.Context, db *Base, sessionID domain.SessionID)
 	return x, nil
 }
 
-func (x *historyIndex) readCalls(ctx context.Context, db *Base, branchID domain.BranchID) error {
-	rows, _ := db.Pool.Query(ctx, `
+func (x *historyIndex) readCalls(ctx context.Context, s *Store, branchID domain.BranchID) error {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT chat_id, step, sequence, input_tokens + output_tokens FROM entries
 		WHERE  branch_id = $1 AND loop_id = 'root' AND role = 'assistant' AND kind = 'message' ORDER BY sequence`, branchID)
 
@@ -137,13 +137,13 @@ func rank(sorted []int64, bound int64) int {
 
 // Checkpoints lists the checkpoints of a session's every branch, the oldest
 // first (docs/history.md). The caller has authorised the reader.
-func (db *Base) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
-	x, err := readHistoryIndex(ctx, db, sessionID)
+func (s *Store) Checkpoints(ctx context.Context, sessionID domain.SessionID) ([]history.Checkpoint, error) {
+	x, err := readHistoryIndex(ctx, s, sessionID)
 	if err != nil {
 		return nil, pg.Fault("read checkpoints", err)
 	}
 
-	rows, _ := db.Pool.Query(ctx, `
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT id, turn_id, branch_id, sequence, kind, label, created_at, snapshot_id, changed, added, deleted, bytes, complete
 		FROM   checkpoints WHERE session_id = $1 AND kind <> 'tool_batch' ORDER BY id`, sessionID)
 

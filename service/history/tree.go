@@ -16,17 +16,17 @@ import (
 // nodeLabel is how much of a turn's text its node shows, in characters.
 const nodeLabel = 120
 
-// History gives the conversation tree of a session: every entry of every branch.
-// Tokens of turns that no model server counted are estimated from their length.
-// The caller has authorised the reader.
-func (db *Base) History(ctx context.Context, sessionID domain.SessionID) (history.History, error) {
-	x, err := readHistoryIndex(ctx, db, sessionID)
+// Tree returns the conversation tree of a session: every entry of every branch, without
+// the tokens that the prompt takes besides messages. Tokens of turns that no model server
+// counted are estimated from their length. The caller has authorised the reader.
+func (s *Store) Tree(ctx context.Context, sessionID domain.SessionID) (history.History, error) {
+	x, err := readHistoryIndex(ctx, s, sessionID)
 	if err != nil {
 		return history.History{}, pg.Fault("read history", err)
 	}
 
 	out := history.History{ActiveBranchID: x.active.ID}
-	if out.Nodes, err = historyNodes(ctx, db, sessionID); err != nil {
+	if out.Nodes, err = historyNodes(ctx, s, sessionID); err != nil {
 		return out, pg.Fault("read history", err)
 	}
 
@@ -79,8 +79,8 @@ func (db *Base) History(ctx context.Context, sessionID domain.SessionID) (histor
 }
 
 // historyNodes reads the entries, the oldest first.
-func historyNodes(ctx context.Context, db *Base, sessionID domain.SessionID) ([]history.Node, error) {
-	rows, _ := db.Pool.Query(ctx, `
+func historyNodes(ctx context.Context, s *Store, sessionID domain.SessionID) ([]history.Node, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT e.id, e.parent_id, e.branch_id, e.kind, e.role, e.loop_id, e.sequence, e.status,
 		       `+transcript.IsDeprecated("e", transcript.ActiveBranchOf("$1"))+`, e.started_at,
 		       coalesce((SELECT left(b->>'content', $2) FROM jsonb_array_elements(e.blocks) b
@@ -109,23 +109,23 @@ func historyNodes(ctx context.Context, db *Base, sessionID domain.SessionID) ([]
 
 // CheckoutView finds what a checkout shows: where on its branch, and which files.
 // The end of a turn is the end of the chat that it started.
-func (db *Base) CheckoutView(
+func (s *Store) CheckoutView(
 	ctx context.Context,
 	sessionID domain.SessionID, checkpointID domain.CheckpointID,
 	position history.CheckoutPosition,
 ) (history.CheckoutView, error) {
-	x, err := readHistoryIndex(ctx, db, sessionID)
+	x, err := readHistoryIndex(ctx, s, sessionID)
 	if err != nil {
 		return history.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
 
-	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
+	at, err := readPoint(ctx, s.db.Pool, sessionID, checkpointID)
 	if err != nil {
 		return history.CheckoutView{}, pg.Fault("look at a checkpoint", err)
 	}
 
 	view := history.CheckoutView{BranchID: at.BranchID}
-	if view.UpTo, err = at.position(ctx, db.Pool); err != nil {
+	if view.UpTo, err = at.position(ctx, s.db.Pool); err != nil {
 		return view, pg.Fault("look at a checkpoint", err)
 	}
 
@@ -136,17 +136,17 @@ func (db *Base) CheckoutView(
 	if position == history.CheckoutTurnEnd && at.ChatID != nil {
 		view.Before = view.Snapshot
 
-		rows, _ := db.Pool.Query(ctx, `
+		rows, _ := s.db.Pool.Query(ctx, `
 			SELECT coalesce(max(sequence) + 1, $3) FROM entries
 			WHERE  branch_id = $1 AND sequence >= $3 AND chat_id = $2`, at.BranchID, *at.ChatID, view.UpTo)
 		if view.UpTo, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64]); err != nil {
 			return view, pg.Fault("look for the end of a chat", err)
 		}
 
-		if view.Snapshot, err = filesBefore(ctx, db.Pool, at.BranchID, view.UpTo); err != nil {
+		if view.Snapshot, err = filesBefore(ctx, s.db.Pool, at.BranchID, view.UpTo); err != nil {
 			return view, pg.Fault("look for files", err)
 		}
-	} else if view.Before, err = filesBefore(ctx, db.Pool, at.BranchID, at.Sequence); err != nil {
+	} else if view.Before, err = filesBefore(ctx, s.db.Pool, at.BranchID, at.Sequence); err != nil {
 		return view, pg.Fault("look for files", err)
 	}
 
@@ -156,8 +156,8 @@ func (db *Base) CheckoutView(
 }
 
 // CheckpointSnapshot gives the snapshot of a checkpoint; empty: none was taken.
-func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error) {
-	at, err := readPoint(ctx, db.Pool, sessionID, checkpointID)
+func (s *Store) CheckpointSnapshot(ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID) (string, error) {
+	at, err := readPoint(ctx, s.db.Pool, sessionID, checkpointID)
 	if err != nil || at.SnapshotID == nil {
 		return "", pg.Fault("look for the files of a checkpoint", err)
 	}
@@ -166,8 +166,8 @@ func (db *Base) CheckpointSnapshot(ctx context.Context, sessionID domain.Session
 }
 
 // TurnsBefore yields the turns that a branch shows below a sequence, in order.
-func (db *Base) TurnsBefore(ctx context.Context, branchID domain.BranchID, before int64, yield func(domain.Turn) error) error {
-	rows, err := db.Pool.Query(ctx, `
+func (s *Store) TurnsBefore(ctx context.Context, branchID domain.BranchID, before int64, yield func(domain.Turn) error) error {
+	rows, err := s.db.Pool.Query(ctx, `
 		SELECT `+transcript.TurnColumns(transcript.ThisBranch)+` FROM `+transcript.OnBranch("sequence < $2")+`
 		ORDER  BY e.sequence`, branchID, before)
 	if err != nil {
@@ -191,19 +191,19 @@ func (db *Base) TurnsBefore(ctx context.Context, branchID domain.BranchID, befor
 
 // CompareBranches holds two branches of a session against each other, but for
 // their files: those are in the snapshots of both sides.
-func (db *Base) CompareBranches(
+func (s *Store) CompareBranches(
 	ctx context.Context,
 	sessionID domain.SessionID,
 	base, other domain.BranchID,
 ) (history.Comparison, error) {
 	out := history.Comparison{SessionID: sessionID, Turns: []history.TurnDifference{}}
 
-	one, err := readBranch(ctx, db.Pool, sessionID, base)
+	one, err := readBranch(ctx, s.db.Pool, sessionID, base)
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
 
-	two, err := readBranch(ctx, db.Pool, sessionID, other)
+	two, err := readBranch(ctx, s.db.Pool, sessionID, other)
 	if err != nil {
 		return out, pg.Fault("compare branches", err)
 	}
@@ -213,17 +213,17 @@ func (db *Base) CompareBranches(
 		out.ForkSequence = one.NextSequence
 	}
 
-	if out.Base, err = db.side(ctx, one, "base", &out); err == nil {
-		out.Other, err = db.side(ctx, two, "other", &out)
+	if out.Base, err = s.side(ctx, one, "base", &out); err == nil {
+		out.Other, err = s.side(ctx, two, "other", &out)
 	}
 
 	return out, pg.Fault("compare branches", err)
 }
 
 // side describes what one side has beyond the part that both share.
-func (db *Base) side(ctx context.Context, branch branchRow, name string, out *history.Comparison) (history.BranchSide, error) {
+func (s *Store) side(ctx context.Context, branch branchRow, name string, out *history.Comparison) (history.BranchSide, error) {
 	side := history.BranchSide{BranchID: branch.ID}
-	rows, _ := db.Pool.Query(ctx, `
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT e.id, e.branch_id, e.sequence, e.role, e.status, e.loop_id, e.chat_id, e.step, e.kind, e.duration_ms,
 		    `+sessions.TurnUsageColumns("e")+`,
 		       coalesce((SELECT left(b->>'content', $3) FROM jsonb_array_elements(e.blocks) b
@@ -267,11 +267,11 @@ func (db *Base) side(ctx context.Context, branch branchRow, name string, out *hi
 
 	out.Turns = append(out.Turns, turns...)
 
-	if err := db.Pool.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), branch.ID).Scan(&side.HeadTurnID); err != nil {
+	if err := s.db.Pool.QueryRow(ctx, `SELECT `+lastOnBranch("$1", "9223372036854775807"), branch.ID).Scan(&side.HeadTurnID); err != nil {
 		return side, err
 	}
 
-	side.Snapshot, err = filesAtEnd(ctx, db.Pool, branch.ID)
+	side.Snapshot, err = filesAtEnd(ctx, s.db.Pool, branch.ID)
 
 	return side, err
 }

@@ -21,8 +21,8 @@ func scanOperation(row pgx.CollectableRow) (op history.Operation, err error) {
 // AttemptHistory begins another attempt at a running operation. Attempts before
 // it can no longer write. An operation that is over is returned as it is; one of
 // a deleted session is reported as not found.
-func (db *Base) AttemptHistory(ctx context.Context, operationID string) (history.Operation, error) {
-	rows, _ := db.Pool.Query(ctx, `
+func (s *Store) AttemptHistory(ctx context.Context, operationID string) (history.Operation, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		UPDATE history_operations o SET attempt = o.attempt + CASE WHEN o.state = 'running' THEN 1 ELSE 0 END
 		FROM   sessions s WHERE o.id = $1 AND s.id = o.session_id AND s.deleted_at IS NULL
 		RETURNING `+operationColumns, operationID)
@@ -41,10 +41,10 @@ func operationNotFound(id string) error {
 
 // CheckHistory returns domain.ErrFenced unless the attempt is the latest one at a
 // running operation.
-func (db *Base) CheckHistory(ctx context.Context, op history.Operation) error {
+func (s *Store) CheckHistory(ctx context.Context, op history.Operation) error {
 	var current bool
 
-	err := db.Pool.QueryRow(ctx, `
+	err := s.db.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM history_operations WHERE id = $1 AND attempt = $2
 		    AND state = 'running')`, op.ID, op.Attempt).Scan(&current)
 	if err == nil && !current {
@@ -56,7 +56,7 @@ func (db *Base) CheckHistory(ctx context.Context, op history.Operation) error {
 
 // HistoryResult returns what an operation came to, or the error with which it
 // failed. Done is false while it runs.
-func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error) {
+func (s *Store) HistoryResult(ctx context.Context, operationID string) (moved history.Moved, done bool, err error) {
 	var (
 		state  history.State
 		result *history.Moved
@@ -64,7 +64,7 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved hi
 
 	failed := &domain.Error{}
 
-	err = db.Pool.QueryRow(ctx, `
+	err = s.db.Pool.QueryRow(ctx, `
 		SELECT state, result, coalesce(error_kind, 'unavailable'), coalesce(error_code, 'history_not_changed'), coalesce(error, '')
 		FROM   history_operations WHERE id = $1`, operationID).Scan(&state, &result, &failed.Kind, &failed.Code, &failed.Message)
 	switch {
@@ -83,8 +83,8 @@ func (db *Base) HistoryResult(ctx context.Context, operationID string) (moved hi
 
 // LostHistory returns running operations that were claimed longer than age ago, at most
 // limit, in the order of their ids and after one: those whose workflow may be lost.
-func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string, limit int) ([]history.Operation, error) {
-	rows, _ := db.Pool.Query(ctx, `
+func (s *Store) LostHistory(ctx context.Context, age time.Duration, after string, limit int) ([]history.Operation, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT `+operationColumns+` FROM history_operations o JOIN sessions s ON s.id = o.session_id
 		WHERE  o.state = 'running' AND o.id > $2 AND o.created_at < now() - $1::interval AND s.deleted_at IS NULL
 		ORDER  BY o.id LIMIT $3`, age, after, limit)
@@ -95,8 +95,8 @@ func (db *Base) LostHistory(ctx context.Context, age time.Duration, after string
 
 // RunningHistory returns the operations on a session's history that are not over,
 // also when the session was deleted.
-func (db *Base) RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error) {
-	rows, _ := db.Pool.Query(ctx, `SELECT id FROM history_operations WHERE session_id = $1 AND state = 'running' ORDER BY id`, sessionID)
+func (s *Store) RunningHistory(ctx context.Context, sessionID domain.SessionID) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT id FROM history_operations WHERE session_id = $1 AND state = 'running' ORDER BY id`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 
 	return list, pg.Fault("list the running history operations of a session", err)
@@ -104,8 +104,8 @@ func (db *Base) RunningHistory(ctx context.Context, sessionID domain.SessionID) 
 
 // EndHistory fails the running operations of a deleted session: their attempts can no
 // longer write, and callers that wait are answered.
-func (db *Base) EndHistory(ctx context.Context, sessionID domain.SessionID) error {
-	_, err := db.Pool.Exec(ctx, `
+func (s *Store) EndHistory(ctx context.Context, sessionID domain.SessionID) error {
+	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE history_operations o
 		SET    state = 'failed', error_kind = 'not_found', error_code = $2, error = 'the session was deleted', ended_at = now()
 		FROM   sessions s
@@ -118,8 +118,8 @@ func (db *Base) EndHistory(ctx context.Context, sessionID domain.SessionID) erro
 // PruneHistoryOperations deletes rewinds and the like that ended longer than age ago, at
 // most limit of them in one transaction, and returns how many it deleted. It looks among
 // the oldest ones, so that it reads nothing else.
-func (db *Base) PruneHistoryOperations(ctx context.Context, age time.Duration, limit int) (int64, error) {
-	return db.Prune(ctx, "forget old history operations", `
+func (s *Store) PruneHistoryOperations(ctx context.Context, age time.Duration, limit int) (int64, error) {
+	return s.db.Prune(ctx, "forget old history operations", `
 		DELETE FROM history_operations WHERE id IN (
 			SELECT id FROM (SELECT id, state, ended_at FROM history_operations ORDER BY id LIMIT $2) oldest
 			WHERE state <> 'running' AND ended_at < now() - $1::interval)`, age, limit)

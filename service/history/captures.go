@@ -60,7 +60,7 @@ const ranAfter = `
 // for those that it has in hand already. With all, those are due too whose turns
 // have tools left that never ran; the caller knows that nothing runs. The lease
 // keeps them for the process; see KeepCaptures.
-func (db *Base) TakeCaptures(
+func (s *Store) TakeCaptures(
 	ctx context.Context,
 	sessionID domain.SessionID,
 	owner string,
@@ -74,7 +74,7 @@ func (db *Base) TakeCaptures(
 	}
 
 	args := pgx.NamedArgs{"session": sessionID, "owner": owner, "hand": inHand, "all": all, "lease": captureLease}
-	err := db.InTxAsync(ctx, func(batch *pgx.Batch) {
+	err := s.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(takeCaptures, args).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&due.IDs, &due.SandboxUID, &due.Held, &due.Busy, &due.Late, &due.Previous)
 			if errors.Is(err, pgx.ErrNoRows) {
@@ -111,8 +111,8 @@ const beforeCheckpoint = `
 
 // KeepCaptures renews the lease of checkpoints that a process took. Its commit
 // does not wait for the disk: after a power cut no worker holds a lease.
-func (db *Base) KeepCaptures(ctx context.Context, owner string, ids []string) error {
-	err := db.InTxAsync(ctx, func(batch *pgx.Batch) {
+func (s *Store) KeepCaptures(ctx context.Context, owner string, ids []string) error {
+	err := s.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`
 			UPDATE checkpoints SET lease_until = now() + $3::interval
 			WHERE  id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids, captureLease)
@@ -148,23 +148,23 @@ const keptBeforeMove = `
 // RecordCaptures writes what the checkpoints hold that a process took, and returns what
 // they come after; nothing when none was recorded. Those that another process has taken
 // since stay as they are: tools may have run since.
-func (db *Base) RecordCaptures(
+func (s *Store) RecordCaptures(
 	ctx context.Context,
 	owner string,
 	due history.DueCaptures,
-	s history.Snapshot,
+	snapshot history.Snapshot,
 ) (base history.CaptureBase, err error) {
-	err = db.InTxAsync(ctx, func(batch *pgx.Batch) {
+	err = s.db.InTxAsync(ctx, func(batch *pgx.Batch) {
 		batch.Queue(recordCaptures, pgx.NamedArgs{
 			"session":  due.SessionID,
 			"owner":    owner,
 			"ids":      due.IDs,
-			"snapshot": s.ID,
-			"changed":  s.Changed,
-			"added":    s.Added,
-			"deleted":  s.Deleted,
-			"bytes":    s.Bytes,
-			"complete": s.Complete,
+			"snapshot": snapshot.ID,
+			"changed":  snapshot.Changed,
+			"added":    snapshot.Added,
+			"deleted":  snapshot.Deleted,
+			"bytes":    snapshot.Bytes,
+			"complete": snapshot.Complete,
 		}).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&base.Snapshot, &base.Calls)
 			if errors.Is(err, pgx.ErrNoRows) {
@@ -176,11 +176,11 @@ func (db *Base) RecordCaptures(
 
 		batch.Queue(keptBeforeMove, pgx.NamedArgs{"ids": due.IDs})
 
-		if s.Stored > 0 {
+		if snapshot.Stored > 0 {
 			batch.Queue(`
 				INSERT INTO checkpoint_usage (session_id, owner_id, bytes)
 				SELECT s.id, s.owner_id, $2 FROM sessions s WHERE s.id = $1
-				ON CONFLICT (session_id) DO UPDATE SET bytes = checkpoint_usage.bytes + excluded.bytes`, due.SessionID, s.Stored)
+				ON CONFLICT (session_id) DO UPDATE SET bytes = checkpoint_usage.bytes + excluded.bytes`, due.SessionID, snapshot.Stored)
 		}
 	})
 
@@ -189,8 +189,8 @@ func (db *Base) RecordCaptures(
 
 // CheckpointBytes says what the object store keeps of the checkpoints of a session, and
 // of all sessions and published apps of its owner.
-func (db *Base) CheckpointBytes(ctx context.Context, sessionID domain.SessionID) (session, owner int64, err error) {
-	err = db.Pool.QueryRow(ctx, `
+func (s *Store) CheckpointBytes(ctx context.Context, sessionID domain.SessionID) (session, owner int64, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
 		SELECT coalesce(sum(u.bytes) FILTER (WHERE u.session_id = s.id), 0)::bigint,
 		       (coalesce(sum(u.bytes), 0)
 		        + (SELECT coalesce(sum(k.bytes), 0) FROM sessions o JOIN app_copies k ON k.owner_id = o.owner_id WHERE o.id = $1))::bigint
@@ -201,8 +201,8 @@ func (db *Base) CheckpointBytes(ctx context.Context, sessionID domain.SessionID)
 
 // FailCaptures gives up the files of checkpoints, with the reason. They stay
 // points of the conversation.
-func (db *Base) FailCaptures(ctx context.Context, owner string, ids []string, reason string) error {
-	_, err := db.Pool.Exec(ctx, `
+func (s *Store) FailCaptures(ctx context.Context, owner string, ids []string, reason string) error {
+	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE checkpoints SET state = 'failed', failure = left($2, 1000), lease_owner = NULL, lease_until = NULL
 		WHERE  id = ANY($1) AND state = 'pending' AND lease_owner = $3`, ids, reason, owner)
 
@@ -210,8 +210,8 @@ func (db *Base) FailCaptures(ctx context.Context, owner string, ids []string, re
 }
 
 // LeaveCaptures gives checkpoints back, for the try of another worker.
-func (db *Base) LeaveCaptures(ctx context.Context, owner string, ids []string) error {
-	_, err := db.Pool.Exec(ctx, `
+func (s *Store) LeaveCaptures(ctx context.Context, owner string, ids []string) error {
+	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE checkpoints SET lease_owner = NULL, lease_until = NULL
 		WHERE  id = ANY($2) AND lease_owner = $1 AND state = 'pending'`, owner, ids)
 
@@ -222,8 +222,8 @@ func (db *Base) LeaveCaptures(ctx context.Context, owner string, ids []string) e
 // them (they are not held), but take them up only once the lease has expired. The owner of
 // the lease stays, by which a later look knows that tools may have run since. With false
 // another process has taken them, or the session is deleted.
-func (db *Base) DelayCaptures(ctx context.Context, owner string, ids []string, reason string) (held bool, err error) {
-	tag, err := db.Pool.Exec(ctx, `
+func (s *Store) DelayCaptures(ctx context.Context, owner string, ids []string, reason string) (held bool, err error) {
+	tag, err := s.db.Pool.Exec(ctx, `
 		UPDATE checkpoints k SET failure = left($3, 1000) FROM sessions s
 		WHERE  k.id = ANY($2) AND k.lease_owner = $1 AND k.state = 'pending' AND s.id = k.session_id AND s.deleted_at IS NULL`,
 		owner, ids, reason)
@@ -236,8 +236,8 @@ const forgottenBatch = 50
 
 // ForgottenCaptures gives sessions, in the order of their ids and after one, with
 // checkpoints that were due for longer than age and that no process has in hand.
-func (db *Base) ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]domain.SessionID, error) {
-	rows, _ := db.Pool.Query(ctx, `
+func (s *Store) ForgottenCaptures(ctx context.Context, age time.Duration, after string) ([]domain.SessionID, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT DISTINCT k.session_id FROM checkpoints k JOIN sessions s ON s.id = k.session_id
 		WHERE  k.session_id > $2 AND k.created_at < now() - $1::interval AND (k.lease_until IS NULL OR k.lease_until < now())
 		AND    s.deleted_at IS NULL AND `+conversation.CaptureDue+` ORDER BY k.session_id LIMIT $3`, age, after, forgottenBatch)

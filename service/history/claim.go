@@ -27,7 +27,7 @@ func checkpointNotFound(id domain.CheckpointID) error {
 func (s *Store) ClaimHistory(ctx context.Context, ownerID string, want history.Request) (history.Claimed, error) {
 	var out history.Claimed
 
-	err := s.Update(ctx, func(tx *pg.Tx) error {
+	err := s.outbox.Update(ctx, func(tx *pg.Tx) error {
 		out = history.Claimed{}
 		session, err := sessions.Lock(ctx, tx, want.SessionID, ownerID)
 		if err != nil {
@@ -300,7 +300,7 @@ func standing(
 // HistoryFiles gives the snapshots of an operation: to restore, and of what the
 // session stood at. The first is empty when the files of that place were never
 // captured.
-func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error) {
+func (s *Store) HistoryFiles(ctx context.Context, operationID string) (snapshot, left string, err error) {
 	var (
 		kind     domain.HistoryOperationKind
 		branch   domain.BranchID
@@ -308,7 +308,7 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 		asked    *string
 	)
 
-	err = db.Pool.QueryRow(ctx, `
+	err = s.db.Pool.QueryRow(ctx, `
 		SELECT o.kind, o.branch_id, o.sequence, t.snapshot_id, coalesce(l.snapshot_id, '')
 		FROM   history_operations o JOIN checkpoints l ON l.id = o.left_id LEFT JOIN checkpoints t ON t.id = o.checkpoint_id
 		WHERE  o.id = $1`, operationID).Scan(&kind, &branch, &sequence, &asked, &left)
@@ -319,9 +319,9 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 			snapshot = *asked
 		}
 	case kind == domain.OperationWhatif:
-		snapshot, err = filesBefore(ctx, db.Pool, branch, *sequence)
+		snapshot, err = filesBefore(ctx, s.db.Pool, branch, *sequence)
 	default:
-		snapshot, err = filesAtEnd(ctx, db.Pool, branch)
+		snapshot, err = filesAtEnd(ctx, s.db.Pool, branch)
 	}
 
 	return snapshot, left, pg.Fault("read what is to be restored", err)
@@ -329,8 +329,8 @@ func (db *Base) HistoryFiles(ctx context.Context, operationID string) (snapshot,
 
 // FilesPending says whether files of checkpoints of the operation's session are still to be
 // captured or stored, besides those that the operation leaves.
-func (db *Base) FilesPending(ctx context.Context, operationID string) (pending bool, err error) {
-	err = db.Pool.QueryRow(ctx, `
+func (s *Store) FilesPending(ctx context.Context, operationID string) (pending bool, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT 1 FROM history_operations o JOIN checkpoints k ON k.session_id = o.session_id
 		               WHERE o.id = $1 AND k.state = 'pending' AND k.id <> o.left_id)`, operationID).Scan(&pending)
 
