@@ -17,7 +17,11 @@ import (
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/domain/speech"
+	"everloop/infra/model"
+	"everloop/infra/tokens"
+	"everloop/internal/durable"
 )
 
 // Activities holds the dependencies of the activities.
@@ -27,7 +31,7 @@ type Activities struct {
 	Ledger Ledger
 	Log    EventLog
 	Stops  Stops
-	Models Models
+	Models *model.Client
 	Images prompt.Images
 	// ResultImages keeps the images of tool results.
 	ResultImages ResultImages
@@ -37,7 +41,7 @@ type Activities struct {
 	ForkLimits   domain.ForkLimits
 	Workspaces   Workspaces
 	Profiles     Profiles
-	ModelRetry   domain.ModelRetry
+	ModelRetry   modelretry.Policy
 	// ParallelTools is how many tool calls of one turn run at once; 0:
 	// contract.DefaultParallelTools.
 	ParallelTools int
@@ -47,8 +51,7 @@ type Activities struct {
 	SummaryNames bool
 	Captures     Captures // nil: files are not captured
 	Metrics      Metrics
-	Tracer       trace.Tracer // of model calls and tools; nil: they are not traced
-	Meter        ModelMeter   // of model calls; nil: they are not measured
+	Tracer       trace.Tracer // of tools; nil: they are not traced
 	Logger       *slog.Logger
 
 	// DrainTime is how long model calls may continue once the worker is being stopped.
@@ -59,16 +62,16 @@ type Activities struct {
 	// Failovers counts those of the database that this process has seen; nil: none.
 	Failovers func() int
 
-	Compactions Compactions
-	Tokens      prompt.Tokens
-	Memories    Memories // nil: none are recalled
-	Speech      Speech   // nil: recordings are not transcribed
-	Recordings  Recordings
+	Sizes      ContextSizes
+	Tokens     *tokens.Counter
+	Memories   Memories // nil: none are recalled
+	Speech     Speech   // nil: recordings are not transcribed
+	Recordings Recordings
 
 	host        toolHost
 	transcripts transcripts
 	shared      sharedWork
-	opened      nonces[domain.TurnKey]
+	opened      durable.Nonces[domain.TurnKey]
 }
 
 // Chats stores the chats of sessions: one transaction a step.
@@ -151,15 +154,6 @@ type Stops interface {
 	WatchTaskStop(taskID string) (stop <-chan struct{}, cancel func())
 }
 
-// Models is the model server.
-type Models interface {
-	Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error)
-	Resolve(ctx context.Context, requested string) (domain.Model, error)
-	Models(ctx context.Context) ([]domain.Model, error)
-	// PromptWasCut records that the server of a model has cut a prompt.
-	PromptWasCut(ctx context.Context, model string, reported, estimated int64)
-}
-
 // ResultImages keeps the images of tool results.
 type ResultImages interface {
 	KeepImage(ctx context.Context, sessionID domain.SessionID, mime string, data []byte) (domain.CallImage, error)
@@ -195,6 +189,16 @@ type Profiles interface {
 // owner's buckets.
 type Environment interface {
 	ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
+}
+
+// ContextSizes measures the next prompt of a loop.
+type ContextSizes interface {
+	Weigh(ctx context.Context, key domain.TurnKey) (domain.ContextWeight, error)
+}
+
+// Memories finds what is worth knowing for a session and a question.
+type Memories interface {
+	Recall(ctx context.Context, session domain.Session, query string) ([]domain.RecalledMemory, error)
 }
 
 // Metrics counts what was done.

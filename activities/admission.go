@@ -59,13 +59,13 @@ func (d *admission) admit(next domain.NextTurn) bool {
 	}
 
 	w, known := d.kept.weight()
-	if !known || !d.kept.current(next.BranchID, next.Newest) || d.kept.model.ID == "" || d.kept.requested != requested(next.Chat) {
+	if !known || !d.kept.current(next.BranchID, next.Newest) || d.kept.model.ID == "" || d.kept.requested != next.Chat.RequestedModel() {
 		d.unsure = true
 		return false
 	}
 
 	w.Bytes += next.Waiting
-	if d.sizes().Next(d.kept.model.ID, w) > threshold(d.kept.model, profile.Compaction) {
+	if d.sizes().Next(d.kept.model.ID, w) > profile.Compaction.Threshold(d.kept.model.ContextWindow) {
 		d.out = compactFirst()
 		return false
 	}

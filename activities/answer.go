@@ -10,20 +10,14 @@ import (
 	"everloop/activities/contract"
 	"everloop/activities/prompt"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 )
 
 // Bounds of the model calls that the server may charge for one turn.
 const (
-	maxPaidCalls     = 4
 	maxContinuations = 3
 	maxEmptyAnswers  = 3 // in a row
 	maxUnusableCalls = 4 // turns in a row with a call that was cut or has no name
-)
-
-// Finish reasons of a model's answer.
-const (
-	finishedByLength = "length"
-	finishedByFilter = "content_filter"
 )
 
 // answer calls the model until it has answered: an answer that ends by its length is
@@ -36,7 +30,7 @@ func (m *modelCall) answer(ctx context.Context, request domain.Prompt) (domain.R
 		next := request
 
 		switch {
-		case whole.FinishReason == finishedByFilter:
+		case whole.FinishReason == domain.ReplyFiltered:
 			return whole, domain.Newf(
 				domain.Conflict,
 				string(domain.FinishContentFiltered),
@@ -44,7 +38,7 @@ func (m *modelCall) answer(ctx context.Context, request domain.Prompt) (domain.R
 			)
 		case len(whole.Calls) > 0:
 			return whole, nil
-		case whole.FinishReason == finishedByLength:
+		case whole.FinishReason == domain.ReplyLength:
 			if continued++; continued > maxContinuations || m.spent() {
 				m.cut = true
 				return whole, nil
@@ -74,7 +68,7 @@ func (m *modelCall) answer(ctx context.Context, request domain.Prompt) (domain.R
 
 // call makes one model call and charges it.
 func (m *modelCall) call(ctx context.Context, request domain.Prompt) (domain.Reply, error) {
-	reply, err := traced{m.Models, m.Tracer, m.Meter}.stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
+	reply, err := m.Models.Stream(ctx, request, m.stream.Add, aboutTurn(m.key)...)
 	m.used = m.used.Add(m.model.Price.Charge(reply.Usage))
 
 	if reply.Model != "" { // the server has accepted the request
@@ -116,7 +110,7 @@ func (m *modelCall) promptCut(ctx context.Context, reported, estimated int64) {
 }
 
 // spent reports whether the turn has cost as many calls as it may.
-func (m *modelCall) spent() bool { return m.turn.Faults.Paid+m.paid >= maxPaidCalls }
+func (m *modelCall) spent() bool { return m.turn.Faults.Paid+m.paid >= modelretry.MaxPaid }
 
 // joined is an answer with its continuation.
 func joined(whole, more domain.Reply) domain.Reply {
@@ -145,7 +139,7 @@ func unusable(reply domain.Reply, n int) string {
 	arguments := strings.TrimSpace(call.Arguments)
 
 	switch {
-	case reply.FinishReason == finishedByLength && n == len(reply.Calls)-1 && (arguments == "{}" || !json.Valid([]byte(arguments))):
+	case reply.FinishReason == domain.ReplyLength && n == len(reply.Calls)-1 && (arguments == "{}" || !json.Valid([]byte(arguments))):
 		return cutCall
 	case call.Name == "":
 		return namelessCall

@@ -7,30 +7,20 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"everloop/activities/prompt"
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/infra/model"
+	"everloop/infra/postgres/conversation"
 )
 
 // Asker puts the questions of tools to the model of their chat: one call without
 // tools, apart from the conversation (docs/web.md#webfetch).
 type Asker struct {
-	Models   Models
-	Accounts Accounts
-	Tracer   trace.Tracer // of model calls; nil: they are not traced
-	Meter    ModelMeter   // of model calls; nil: they are not measured
+	Models   *model.Client
+	Accounts *conversation.Base
 	Logger   *slog.Logger
-}
-
-// Accounts knows what model a chat has and what it has used.
-type Accounts interface {
-	// ChatModel gives the model that a chat names; empty when it names none.
-	ChatModel(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) (string, error)
-	// CountUsage adds what a model call that is no turn has used to its chat and to
-	// its session's budget.
-	CountUsage(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID, model string, usage domain.Usage) error
 }
 
 // Ask implements tools.Asker.
@@ -45,7 +35,7 @@ func (a *Asker) Ask(ctx context.Context, q tools.ModelQuery) (string, error) {
 		return "", modelTrouble(err)
 	}
 
-	reply, err := traced{a.Models, a.Tracer, a.Meter}.stream(ctx, domain.Prompt{
+	reply, err := a.Models.Stream(ctx, domain.Prompt{
 		Model: model.ID, Messages: []domain.PromptMessage{prompt.Text("system", q.System), prompt.Text("user", q.Text)},
 	}, func(domain.Delta) error { return nil },
 		attribute.String("everloop.session_id", string(q.SessionID)), attribute.String("everloop.chat_id", string(q.ChatID)))
@@ -84,12 +74,12 @@ func modelTrouble(err error) error {
 	case fault.Fault == domain.FaultContextOverflow:
 		return domain.Newf(domain.Conflict, domain.CodeContextOverflow, "the text is too long for the model")
 	case fault.Fault == domain.FaultQuota:
-		return domain.Newf(domain.Conflict, CodeModelQuota, "the account at the model server has no credit or quota left")
+		return domain.Newf(domain.Conflict, domain.CodeModelQuota, "the account at the model server has no credit or quota left")
 	case fault.Fault == domain.FaultRateLimited:
 		return domain.Newf(domain.Conflict, domain.CodeModelRetry, "the model takes no more calls at the moment")
 	case fault.Retryable():
 		return domain.Newf(domain.Conflict, domain.CodeModelUnavailable, "the model is not available at the moment")
 	default:
-		return domain.Newf(domain.Conflict, CodeModelRefused, "the model refused the question")
+		return domain.Newf(domain.Conflict, domain.CodeModelRefused, "the model refused the question")
 	}
 }

@@ -1,9 +1,11 @@
 package activities_test
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,86 +13,100 @@ import (
 	"everloop/activities"
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/infra/model"
+	"everloop/infra/postgres/pgtest"
 )
 
-// answering is a model server that gives one answer, or a fault.
-type answering struct {
-	reply domain.Reply
-	err   error
-	asked []domain.Prompt
+// askedServer is a model server that keeps the bodies of its chat completions.
+type askedServer struct {
+	status int
+	body   string
+	asked  []map[string]any
 }
 
-func (a *answering) Resolve(_ context.Context, requested string) (domain.Model, error) {
-	return domain.Model{ID: "resolved-" + requested}, nil
-}
+func (s *askedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
 
-func (a *answering) Stream(_ context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
-	a.asked = append(a.asked, p)
-	if err := onDelta(domain.Delta{Text: a.reply.Text}); err != nil {
-		return domain.Reply{}, err
+	if r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m","object":"model"}]}`)
+		return
 	}
 
-	return a.reply, a.err
+	var body map[string]any
+
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	s.asked = append(s.asked, body)
+
+	w.WriteHeader(s.status)
+	_, _ = io.WriteString(w, s.body)
 }
 
-func (a *answering) Models(context.Context) ([]domain.Model, error) { return nil, a.err }
-
-func (*answering) PromptWasCut(context.Context, string, int64, int64) {}
-
-type account struct {
-	used domain.Usage
-	err  error
+func (s *askedServer) answers(text string) {
+	s.status = http.StatusOK
+	s.body = `{"model":"m","choices":[{"message":{"role":"assistant","content":` + text + `},"finish_reason":"stop"}],` +
+		`"usage":{"prompt_tokens":7,"completion_tokens":1}}`
 }
 
-func (a *account) ChatModel(_ context.Context, sessionID domain.SessionID, chatID domain.ChatID) (string, error) {
-	return "model-of-" + string(sessionID) + "-" + string(chatID), nil
+func newAsker(t *testing.T, server *askedServer) (*activities.Asker, tools.ModelQuery, func() int64) {
+	t.Helper()
+
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
+
+	db := pgtest.Open(t)
+	_, _, sessionID, chatID := pgtest.Running(t, db)
+	asker := &activities.Asker{
+		Models: model.New(model.Config{BaseURL: listening.URL}), Accounts: db.Conversation(), Logger: slog.New(slog.DiscardHandler),
+	}
+	used := func() (tokens int64) {
+		require.NoError(t, db.Pool.QueryRow(t.Context(), `SELECT used_tokens FROM sessions WHERE id = $1`, sessionID).Scan(&tokens))
+		return tokens
+	}
+
+	return asker, tools.ModelQuery{SessionID: sessionID, ChatID: chatID, System: "You read.", Text: "What?"}, used
 }
 
-func (a *account) CountUsage(_ context.Context, _ domain.SessionID, _ domain.ChatID, _ string, usage domain.Usage) error {
-	a.used = a.used.Add(usage)
-	return a.err
-}
-
-func TestAsker_Ask_usesChatModelWithoutTools(t *testing.T) {
+func TestAsker_Ask_callsModelOfChatWithoutTools(t *testing.T) {
 	t.Parallel()
 
-	models := &answering{reply: domain.Reply{Text: "42", Usage: domain.Usage{InputTokens: 7, OutputTokens: 1}}}
-	counted := &account{}
-	asker := &activities.Asker{Models: models, Accounts: counted, Logger: slog.New(slog.DiscardHandler)}
-	query := tools.ModelQuery{SessionID: "s", ChatID: "c", System: "You read.", Text: "What?"}
+	server := &askedServer{}
+	asker, query, used := newAsker(t, server)
+
+	server.answers(`"42"`)
 	answer, err := asker.Ask(t.Context(), query)
 	require.NoError(t, err)
 	require.Equal(t, "42", answer)
-	require.Equal(t, domain.Usage{InputTokens: 7, OutputTokens: 1, UncostedTokens: 8}, counted.used)
+	require.EqualValues(t, 8, used())
 
-	prompt := models.asked[0]
-	require.Equal(t, "resolved-model-of-s-c", prompt.Model)
-	require.Empty(t, prompt.Tools)
-	require.Equal(t, []string{"system", "user"}, []string{prompt.Messages[0].Role, prompt.Messages[1].Role})
-	require.Equal(t, "What?", prompt.Messages[1].Parts[0].Text)
+	request := server.asked[0]
+	require.Equal(t, "m", request["model"])
+	require.NotContains(t, request, "tools")
+	require.Len(t, request["messages"], 2)
 
-	counted.err = errors.New("down")
-	answer, err = asker.Ask(t.Context(), query)
-	require.NoError(t, err, "a lost count is no reason to lose the answer")
-	require.Equal(t, "42", answer)
-
-	models.reply.Text = " "
+	server.answers(`" "`)
 	_, err = asker.Ask(t.Context(), query)
 	require.ErrorContains(t, err, "no answer")
 }
 
-func TestAsker_Ask_explainsFaults(t *testing.T) {
+func TestAsker_Ask_faults(t *testing.T) {
 	t.Parallel()
 
-	for fault, words := range map[domain.ModelFault]string{
-		domain.FaultContextOverflow: "too long for the model", domain.FaultRateLimited: "no more calls at the moment",
-		domain.FaultTransient: "not available at the moment", domain.FaultRefused: "refused the question",
+	server := &askedServer{}
+	asker, query, _ := newAsker(t, server)
+
+	for body, c := range map[string]struct {
+		status int
+		words  string
+	}{
+		`{"error":{"message":"http://10.0.0.1 secret","code":"context_length_exceeded"}}`: {400, "too long for the model"},
+		`{"error":{"message":"http://10.0.0.1 secret; slow down"}}`:                       {429, "no more calls at the moment"},
+		`{"error":{"message":"http://10.0.0.1 secret; down"}}`:                            {503, "not available at the moment"},
+		`{"error":{"message":"http://10.0.0.1 secret; no"}}`:                              {400, "refused the question"},
 	} {
-		models := &answering{err: &domain.ModelError{Fault: fault, Message: "http://10.0.0.1 says secret"}}
-		asker := &activities.Asker{Models: models, Accounts: &account{}, Logger: slog.New(slog.DiscardHandler)}
-		_, err := asker.Ask(t.Context(), tools.ModelQuery{})
-		require.ErrorContains(t, err, words)
+		server.status, server.body = c.status, body
+		_, err := asker.Ask(t.Context(), query)
+		require.ErrorContains(t, err, c.words)
 		require.NotContains(t, err.Error(), "secret")
-		require.Equal(t, domain.Conflict, domain.AsError(err).Kind, "a tool may pass it on")
+		require.Equal(t, domain.Conflict, domain.AsError(err).Kind, "a tool can pass it on")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // This file holds the fast paths of a step: a model call starts the tool calls of its
@@ -24,7 +25,7 @@ import (
 func (a *Activities) startEarly(
 	ctx context.Context, closing domain.ClosingTurn, taskID string, closeTurn func(domain.ClosingTurn) ([]domain.LedgerCall, error),
 ) error {
-	if a.NoFastPaths || stopping(ctx) {
+	if a.NoFastPaths || durable.Stopping(ctx) {
 		_, err := closeTurn(closing)
 		return err
 	}
@@ -39,7 +40,7 @@ func (a *Activities) startEarly(
 		reserved[ids[i]] = a.host.reserve(context.WithoutCancel(ctx), ids[i], stopped, unwatch)
 	}
 
-	err := a.host.claims.useAll(ids, func(nonces []string) error {
+	err := a.host.claims.Use(ids, func(nonces []string) error {
 		for i, n := range early {
 			closing.Calls[n].Claimant = nonces[i]
 		}

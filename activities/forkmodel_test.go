@@ -1,39 +1,50 @@
 package activities
 
 import (
-	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/infra/model"
 )
 
-// pricedModels are models by name.
-type pricedModels map[string]*domain.Price
+// pricedModels returns the client of a server with models of these names and prices.
+func pricedModels(t *testing.T, prices map[string]*domain.Price) *model.Client {
+	t.Helper()
 
-func (pricedModels) Stream(context.Context, domain.Prompt, func(domain.Delta) error) (domain.Reply, error) {
-	return domain.Reply{}, nil
-}
+	list, known := obj{"object": "list"}, map[string]domain.Price{}
 
-func (p pricedModels) Resolve(_ context.Context, name string) (domain.Model, error) {
-	price, ok := p[name]
-	if !ok {
-		return domain.Model{}, domain.Newf(domain.Invalid, domain.CodeUnknownModel, "there is no model %s", name)
+	var entries []obj
+
+	for name, price := range prices {
+		entries = append(entries, obj{"id": name, "object": "model"})
+		if price != nil {
+			known[name] = *price
+		}
 	}
 
-	return domain.Model{ID: name, Price: price}, nil
+	list["data"] = entries
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		require.NoError(t, json.NewEncoder(w).Encode(list))
+	}))
+	t.Cleanup(server.Close)
+
+	return model.New(model.Config{BaseURL: server.URL, Prices: known})
 }
 
-func (pricedModels) Models(context.Context) ([]domain.Model, error) { return nil, nil }
-
-func (pricedModels) PromptWasCut(context.Context, string, int64, int64) {}
+type obj = map[string]any
 
 func TestModelCall_refusedModel(t *testing.T) {
 	t.Parallel()
 
-	models := pricedModels{
+	models := pricedModels(t, map[string]*domain.Price{
 		"cheap": {
 			Input:  0.1,
 			Output: 0.1,
@@ -44,7 +55,7 @@ func TestModelCall_refusedModel(t *testing.T) {
 		"free of cache": {Input: 1, Output: 2, CacheRead: new(float64)},
 		"unpriced":      nil,
 		"unpriced too":  nil,
-	}
+	})
 
 	for name, c := range map[string]struct {
 		caller, model string

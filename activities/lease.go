@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/durable"
 )
 
 // The times of a lease. A call is ended so long before its lease that what it runs is
@@ -43,7 +44,7 @@ func (a *Activities) watchCall(ctx context.Context, call domain.LedgerCall, stop
 	go func() {
 		select {
 		case <-stopped:
-			abort(errStopped)
+			abort(durable.ErrStopped)
 		case <-ctx.Done():
 		}
 	}()

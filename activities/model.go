@@ -14,10 +14,9 @@ import (
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/questions"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/internal/durable"
 )
-
-var errStopped = errors.New("the chat was stopped")
 
 // CallModel makes one model call as one assistant turn. A call that fails before
 // clients saw anything leaves its turn to the next try; one that had started to
@@ -111,8 +110,8 @@ func (a *Activities) openTurn(ctx context.Context, key domain.TurnKey, model str
 func (a *Activities) tryTurn(
 	ctx context.Context, key domain.TurnKey, model string, admit func(domain.NextTurn) bool,
 ) (turn domain.OpenedTurn, state domain.TurnState, err error) {
-	err = a.opened.use(key, func(nonce string) error {
-		turn, state, err = a.Turns.OpenTurnIf(ctx, key, model, a.ForkLimits.MaxConcurrent, nonce, admit)
+	err = a.opened.Use([]domain.TurnKey{key}, func(nonces []string) error {
+		turn, state, err = a.Turns.OpenTurnIf(ctx, key, model, a.ForkLimits.MaxConcurrent, nonces[0], admit)
 		return err
 	})
 
@@ -191,7 +190,7 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	// cancelled.
 	keep := context.WithoutCancel(ctx)
 
-	calling, abort := m.untilInterrupted(ctx, stopped)
+	calling, abort := durable.UntilInterrupted(ctx, stopped, m.DrainTime)
 	defer abort(nil)
 
 	m.stream = stream.New(keep, m.turn, m.Log, m.Turns, abort)
@@ -217,12 +216,12 @@ func (m *modelCall) run(ctx context.Context, stopped <-chan struct{}) (contract.
 	case err == nil:
 		m.Metrics.ModelCalled("completed", took)
 		return m.complete(keep, reply, blocks)
-	case errors.Is(err, errStopped), durable.Cancelled(err):
+	case errors.Is(err, durable.ErrStopped), durable.Cancelled(err):
 		m.Metrics.ModelCalled("interrupted", took)
 		return m.interrupted(keep, blocks)
 	case errors.Is(err, domain.ErrFenced):
 		return m.fenced()
-	case !m.overflowed && finalCode(err) == domain.CodeContextOverflow:
+	case !m.overflowed && modelretry.Code(err) == domain.CodeContextOverflow:
 		m.Metrics.ModelCalled("failed", took)
 		return m.tooLong(keep, err, blocks)
 	default:
@@ -237,8 +236,8 @@ func (m *modelCall) ask(ctx context.Context) (domain.Reply, error) {
 	}
 
 	var err error
-	if m.model, err = m.Models.Resolve(ctx, requested(m.turn.Chat)); err != nil {
-		return domain.Reply{}, modelAway(err)
+	if m.model, err = m.Models.Resolve(ctx, m.turn.Chat.RequestedModel()); err != nil {
+		return domain.Reply{}, modelretry.ListFault(err)
 	}
 
 	in, err := m.promptInput(ctx, m.key, m.turn, m.model, m.tools)
@@ -311,7 +310,7 @@ func (m *modelCall) complete(ctx context.Context, reply domain.Reply, blocks []d
 	case unusableInARow(m.transcript.Turns, closing.Calls) >= maxUnusableCalls:
 		outputLimitReached(&out)
 
-		if reply.FinishReason != finishedByLength {
+		if reply.FinishReason != domain.ReplyLength {
 			out.Reason, out.Message = domain.FinishStuckDetected, "the model sent tool calls without a name repeatedly"
 		}
 	case len(closing.Calls) > 0:
@@ -454,7 +453,7 @@ func (m *modelCall) interrupted(ctx context.Context, blocks []domain.Block) (con
 // history is compacted and the call made once more, as a new turn.
 func (m *modelCall) tooLong(ctx context.Context, cause error, blocks []domain.Block) (contract.CallModelOut, error) {
 	closing := m.closing(domain.TurnFailed, blocks)
-	closing.FailureReason = domain.CleanText(reasonOf(cause))
+	closing.FailureReason = domain.CleanText(modelretry.Reason(cause))
 
 	err := m.Turns.CloseTurn(ctx, closing)
 	if errors.Is(err, domain.ErrFenced) {

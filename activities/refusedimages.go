@@ -10,6 +10,7 @@ import (
 
 	"everloop/activities/prompt"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 )
 
 // aboutImages matches what servers say that break instead of refusing an image.
@@ -55,7 +56,7 @@ func (m *modelCall) answerWithout(ctx context.Context, in prompt.Input, reply do
 		if err == nil {
 			m.notes = append(m.notes, domain.Block{Type: domain.BlockSystemNote, Content: domain.CleanText(fmt.Sprintf(
 				"The model server refused %d of the images in the conversation (%s). This answer was made without them.",
-				len(images), reasonOf(refusal),
+				len(images), modelretry.Reason(refusal),
 			))})
 			err = m.keepRefusedImages(ctx, images)
 		}

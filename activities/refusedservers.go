@@ -15,6 +15,7 @@ import (
 
 	"everloop/activities/prompt"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 )
 
 // maxRefusedCalls bounds the model calls of one turn while tool servers are left out.
@@ -177,7 +178,7 @@ func (m *modelCall) answerWithoutServers(
 		if err == nil {
 			m.notes = append(m.notes, domain.Block{Type: domain.BlockSystemNote, Content: domain.CleanText(fmt.Sprintf(
 				"The model server refused tools of tool servers (%s). This conversation goes on without the tool servers %s "+
-					"for a day, or until their tools change.", reasonOf(refusal), serverNames(left),
+					"for a day, or until their tools change.", modelretry.Reason(refusal), serverNames(left),
 			))})
 			err = m.keepRefused(ctx, left)
 		}

@@ -11,7 +11,7 @@ import (
 // beforeCall checks the limits and the size of a model call before its turn is opened.
 // An outcome means that the call is not made now.
 func (a *Activities) beforeCall(ctx context.Context, key domain.TurnKey) (out contract.CallModelOut, err error) {
-	w, err := a.Compactions.Weigh(ctx, key)
+	w, err := a.Sizes.Weigh(ctx, key)
 	if err != nil || !w.Running || w.Opened {
 		return out, err
 	}

@@ -68,7 +68,7 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	stopped, unwatch := a.watchStop(in.ChatID, in.TaskID)
 	defer unwatch()
 
-	working, abort := a.untilInterrupted(ctx, stopped)
+	working, abort := durable.UntilInterrupted(ctx, stopped, a.DrainTime)
 	defer abort(nil)
 
 	err := a.transcribeTurn(working, in)
@@ -77,7 +77,7 @@ func (a *Activities) transcribe(ctx context.Context, in contract.TranscribeIn) (
 	}
 
 	switch {
-	case errors.Is(err, errStopped), errors.Is(err, domain.ErrFenced):
+	case errors.Is(err, durable.ErrStopped), errors.Is(err, domain.ErrFenced):
 		return contract.TranscribeOut{Stopped: true}, nil
 	case errors.Is(err, durable.ErrDraining):
 		return contract.TranscribeOut{}, durable.Retry(domain.CodeModelRetry, err.Error(), durable.DrainPause)
@@ -93,7 +93,7 @@ func (a *Activities) transcribeTurn(ctx context.Context, in contract.TranscribeI
 	}
 
 	if turn.Stopped {
-		return errStopped
+		return durable.ErrStopped
 	}
 
 	for i, part := range turn.Parts {

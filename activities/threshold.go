@@ -17,12 +17,12 @@ func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w do
 		return false, nil
 	}
 
-	model, err := a.Models.Resolve(ctx, requested(w.Chat))
+	model, err := a.Models.Resolve(ctx, w.Chat.RequestedModel())
 	if err != nil {
 		return false, nil // the call itself will find that out
 	}
 
-	limit := threshold(model, profile.Compaction)
+	limit := profile.Compaction.Threshold(model.ContextWindow)
 
 	size := a.sizes().Next(model.ID, w)
 	if w.Reported == 0 {
@@ -42,16 +42,3 @@ func (a *Activities) overThreshold(ctx context.Context, key domain.TurnKey, w do
 }
 
 func (a *Activities) sizes() prompt.Sizes { return prompt.Sizes{Tokens: a.Tokens} }
-
-func requested(chat domain.ChatSettings) string {
-	if chat.Model == nil {
-		return ""
-	}
-
-	return *chat.Model
-}
-
-// threshold is the size in tokens at which a history is summarised.
-func threshold(model domain.Model, policy domain.CompactionPolicy) int64 {
-	return model.ContextWindow * int64(policy.ThresholdPct) / 100
-}

@@ -163,9 +163,9 @@ func (a *Activities) claimCall(ctx context.Context, id string) (call domain.Ledg
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimLimit)
 	defer cancel()
 
-	err = a.host.claims.use(id, func(nonce string) error {
+	err = a.host.claims.Use([]string{id}, func(nonces []string) error {
 		asked := time.Now()
-		call, state, err = a.Ledger.ClaimCall(ctx, id, nonce)
+		call, state, err = a.Ledger.ClaimCall(ctx, id, nonces[0])
 		call.AskedAt = asked
 
 		return err
@@ -253,7 +253,7 @@ func (a *Activities) carryOut(ctx context.Context, call domain.LedgerCall, state
 
 		done.Status = domain.CallError
 		done.Result = strings.TrimSpace(done.Result + "\n" + leaseLost)
-	case errors.Is(cause, errStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
+	case errors.Is(cause, durable.ErrStopped), errors.Is(cause, domain.ErrFenced), durable.Cancelled(cause):
 		done.Status = domain.CallCancelled
 		done.Result = orElse(result.Output, "Cancelled before it finished.")
 		out, err := a.record(keep, call, done, label)

@@ -18,8 +18,8 @@ type toolHost struct {
 	mu    sync.Mutex
 	calls map[string]*hostedCall
 
-	beginning singleflight.Group // of calls that the ledger is being asked for
-	claims    nonces[string]     // by call
+	beginning singleflight.Group     // of calls that the ledger is being asked for
+	claims    durable.Nonces[string] // by call
 }
 
 // hostedCall is one running call. Out and err may be read once over is closed.

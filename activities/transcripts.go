@@ -154,7 +154,7 @@ func (t *transcripts) closed(m *modelCall, closing domain.ClosingTurn) {
 
 	transcript := m.transcript
 	transcript.Turns = append(transcript.Turns[:len(transcript.Turns):len(transcript.Turns)], turn)
-	t.open().Set(m.loopKey(m.key.ChatID, m.key.LoopID), loopMemory{m.turn.BranchID, transcript, requested(m.turn.Chat), m.model})
+	t.open().Set(m.loopKey(m.key.ChatID, m.key.LoopID), loopMemory{m.turn.BranchID, transcript, m.turn.Chat.RequestedModel(), m.model})
 }
 
 // recorded adds the result of a call that this process has recorded.

@@ -84,7 +84,7 @@ type Reply struct {
 	Thinking     string
 	Calls        []RequestedCall
 	Usage        Usage
-	FinishReason string // stop, tool_calls, length, content_filter
+	FinishReason string // stop, tool_calls, ReplyLength, ReplyFiltered
 	Model        string // the model that answered
 
 	ReasoningField string // in which the server sent Thinking; empty: there is none
@@ -127,6 +127,12 @@ const (
 func (h ReasoningHistory) Known() bool {
 	return h == ReasoningToolLoop || h == ReasoningAll || h == ReasoningNone
 }
+
+// Finish reasons of replies that are incomplete.
+const (
+	ReplyLength   = "length"         // the reply reached the limit of its length
+	ReplyFiltered = "content_filter" // the server's filter ended the reply
+)
 
 // ModelSupport is what a model can do besides text. A server that does not say
 // is taken to serve a current model: the agent needs tools, and a call that asks

@@ -97,6 +97,7 @@ const (
 	CodeModelRetry       = "model_retry" // of an attempt whose worker was shut down
 	CodeContextOverflow  = "context_overflow"
 	CodeModelQuota       = "model_quota_exhausted"
+	CodeModelRefused     = "model_refused"
 	CodeRunLost          = "run_lost" // its workflow was lost repeatedly, or an administrator failed it
 )
 

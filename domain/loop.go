@@ -86,6 +86,15 @@ type ChatSettings struct {
 	SchemaTries  int
 }
 
+// RequestedModel returns the model that the chat names; empty: the default model.
+func (c ChatSettings) RequestedModel() string {
+	if c.Model == nil {
+		return ""
+	}
+
+	return *c.Model
+}
+
 // LoopSettings are what a sub-agent's loop runs with; zero for the main loop.
 type LoopSettings struct {
 	Depth            int
@@ -264,6 +273,15 @@ type TranscriptTurn struct {
 
 	ReasoningField string // in which the model server sent the turn's thinking; empty: none
 	ServerMembers  string // of the Reply
+}
+
+// ModelFaults are the faults of a loop's model calls since one last succeeded, at the time
+// they were read.
+type ModelFaults struct {
+	Count   int
+	Paid    int           // answers among them that the model server can charge
+	Age     time.Duration // since the first of them
+	RetryIn time.Duration // until the next call is due; 0 or less: now
 }
 
 // Retry says why a model call is tried again, and when.

@@ -121,8 +121,17 @@ type CompactionPolicy struct {
 	KeepLast     int  `json:"keep_last"`     // turns that stay as they are
 }
 
+// Threshold returns the size in tokens at which a history is summarised.
+func (p CompactionPolicy) Threshold(contextWindow int64) int64 {
+	return contextWindow * int64(p.ThresholdPct) / 100
+}
+
 // DefaultCompaction is the policy of sessions that set none (docs/context.md#compaction).
 var DefaultCompaction = CompactionPolicy{Auto: true, ThresholdPct: 80, KeepLast: 6}
+
+// MaxModelRetryS bounds how long a session can have its model calls retried, in seconds:
+// seven days.
+const MaxModelRetryS = 7 * 24 * 3600
 
 // MCPServer is a tool server that a session may use.
 type MCPServer struct {

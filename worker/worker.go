@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"everloop/activities"
 	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/internal/durable"
@@ -46,7 +45,7 @@ const heartbeatThrottle = 10 * time.Second
 
 // New makes a worker over the client that also starts runs: only on the same
 // client is a run started where it was asked for. The caller starts and stops it.
-func New(c client.Client, a *activities.Activities, tasks *background.Tasks, opts Options) worker.Worker {
+func New(c client.Client, chats Chats, tasks *background.Tasks, opts Options) worker.Worker {
 	if opts.StopTimeout == 0 {
 		opts.StopTimeout = 10 * time.Second
 	}
@@ -70,7 +69,7 @@ func New(c client.Client, a *activities.Activities, tasks *background.Tasks, opt
 		WorkflowTaskPollerBehavior:       pollers(),
 		ActivityTaskPollerBehavior:       pollers(),
 	})
-	Register(w, a, tasks)
+	Register(w, chats, tasks)
 
 	return w
 }
@@ -88,21 +87,10 @@ func version(deployment, buildID string) worker.DeploymentOptions {
 
 // Register binds every workflow to its name, and the activities that every worker
 // has.
-func Register(w worker.Registry, a *activities.Activities, tasks *background.Tasks) {
+func Register(w worker.Registry, chats Chats, tasks *background.Tasks) {
 	workflows.Register(w)
 
-	contract.BeginChat.Handle(w, a.BeginChat)
-	contract.ParkChat.Handle(w, a.ParkChat)
-	contract.CheckChat.Handle(w, a.CheckChat)
-	contract.FinishChat.Handle(w, a.FinishChat)
-	contract.CallModel.Handle(w, a.CallModel)
-	contract.Transcribe.Handle(w, a.Transcribe)
-	contract.CompactContext.Handle(w, a.CompactContext)
-	contract.FailCompaction.Handle(w, a.FailCompaction)
-	contract.PauseFork.Handle(w, a.PauseFork)
-	contract.EndFork.Handle(w, a.EndFork)
-	contract.TryTool.Handle(w, a.TryTool)
-	contract.RunTool.Handle(w, a.RunTool)
+	chats.register(w)
 	contract.RunTask.Handle(w, tasks.RunTask)
 	contract.LoseTask.Handle(w, tasks.LoseTask)
 	contract.AwaitTask.Handle(w, tasks.AwaitTask)

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"time"
 
 	"everloop/domain"
@@ -89,6 +90,19 @@ const DefaultParallelTools = 32
 type Wait struct {
 	MS      int64  `json:"ms"`
 	Summary string `json:"summary"` // of the timer, for operators
+}
+
+// NewWait returns the wait before a model call is repeated. Kind describes its last fault;
+// empty: the fault is not known here.
+func NewWait(wait time.Duration, step, faults int, kind string) *Wait {
+	if kind != "" {
+		kind = " (" + kind + ")"
+	}
+
+	return &Wait{
+		MS:      max(wait.Milliseconds(), 1),
+		Summary: fmt.Sprintf("Model unavailable: retry of model call %d after fault %d%s", step, faults, kind),
+	}
 }
 
 // Duration is how long to wait.

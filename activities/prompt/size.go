@@ -5,20 +5,11 @@ import (
 	"strings"
 
 	"everloop/domain"
+	"everloop/infra/tokens"
 )
 
-// Tokens counts the tokens of texts, exactly or by an estimate that it corrects
-// by what model servers report.
-type Tokens interface {
-	Tokenizer(model string) (name string, exact bool)
-	Count(model, text string) int
-	// Due reports whether an observation would teach anything now.
-	Due(model string) bool
-	Observe(model string, estimated int, reported int64)
-}
-
 // Sizes measures prompts in the tokens of a model.
-type Sizes struct{ Tokens Tokens }
+type Sizes struct{ Tokens *tokens.Counter }
 
 // imageTokens stands for a picture, whose tokens only its server knows: about
 // what the common vision models take for one of a screen's size.

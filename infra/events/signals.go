@@ -85,6 +85,19 @@ func (s *Signals) WatchTaskStop(taskID string) (ch <-chan struct{}, cancel func(
 	return s.watch(taskStop + taskID)
 }
 
+// Watch watches for the stop of a chat, or of the background task that runs a part of it;
+// an empty taskID: of the chat. A nil Signals never reports a stop.
+func (s *Signals) Watch(chatID domain.ChatID, taskID string) (ch <-chan struct{}, cancel func()) {
+	switch {
+	case s == nil:
+		return nil, func() {}
+	case taskID != "":
+		return s.WatchTaskStop(taskID)
+	default:
+		return s.WatchStop(chatID)
+	}
+}
+
 func (s *Signals) announce(ctx context.Context, kind, field, id, body string) error {
 	if err := token(field, domain.SessionID(id)); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"everloop/domain"
+	"everloop/infra/tracing"
 )
 
 // Defaults of a Config.
@@ -63,6 +64,8 @@ type Config struct {
 	ListTTL time.Duration
 
 	Limits Limits // nil: what servers refuse is not stored
+
+	Tracing *tracing.Tracing // of calls; nil: calls have no spans and are not measured
 
 	Transport http.RoundTripper // nil: a transport made for long streams
 }

@@ -27,17 +27,8 @@ const (
 
 var errSilent = errors.New("the model server went silent")
 
-// Stream sends a prompt and gives each piece of text to onDelta as it arrives,
-// in order and on the caller's goroutine; onDelta may be nil. It returns when
-// the answer is complete. An error is a *domain.ModelError, the error of
-// onDelta, or the context's own error; what had arrived by then comes with it.
-//
-// An answer is complete when the server gave a finish reason: a stream that
-// merely ends is a transient fault.
-//
-// A server that refuses a part of the request that an answer can do without is asked once
-// more without it, and the part is left out of later requests for the model.
-func (c *Client) Stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
+// stream is Stream without its span and its measure.
+func (c *Client) stream(ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error) (domain.Reply, error) {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 

@@ -97,7 +97,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 
 	b.models = model.New(model.Config{
 		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
-		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning), Limits: b.DB,
+		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning), Limits: b.DB, Tracing: b.tracing,
 	})
 	b.prices = prices
 	b.speech = b.newSpeech()

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"everloop/activities"
+	"everloop/activities/compaction"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
@@ -15,20 +17,20 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/toolbox"
 	"everloop/service/history"
+	"everloop/worker"
 )
 
-// newActivities builds the activities of chats, complete, for the worker, which runs
-// them, and for the API, which assembles prompts with them to count their tokens.
-func (b *backend) newActivities(
+// newChatSteps returns the activities of chats for the worker.
+func (b *backend) newChatSteps(
 	registry *tools.Registry,
 	types *agents.Agents,
 	files toolbox.Files,
 	counts *metrics.Worker,
-) *activities.Activities {
+) worker.Chats {
 	s := b.settings
 
 	acts := &activities.Activities{
-		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Compactions: b.store,
+		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Sizes: b.store,
 		Failovers: func() int { return b.DB.Failovers() },
 		Log:       b.Log, Stops: b.Signals, Models: b.models, Tokens: b.tokens,
 		Images:       objects.NewImageCache(b.Objects.DataURL, objects.DefaultImageCache),
@@ -40,19 +42,17 @@ func (b *backend) newActivities(
 		Environment:  b.buckets,
 		Captures:     b.history,
 
-		DrainTime:  s.StopTimeout * 9 / 10, // what is left is for the turns that are broken off
+		DrainTime:  s.drainTime(),
 		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
-		Metrics: counts, Tracer: b.tracing.Work(), Meter: b.tracing, Logger: b.logger,
+		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
 	}
 	if b.speech != nil {
 		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.Objects}
 	}
 
-	if s.MemoryEnabled {
-		acts.Memories = ownerMemories{b.DB}
-	}
+	acts.Memories = b.memories()
 
-	return acts
+	return worker.Chats{Activities: acts, Compaction: b.newCompactor(registry)}
 }
 
 // recordings are those of messages: their turns in the database, their content in the
@@ -67,18 +67,27 @@ func (r recordings) Recording(ctx context.Context, object string) (speech.Record
 	return r.objects.Recording(ctx, object)
 }
 
-// contexts counts the tokens of a session's next model call: it assembles prompts as
-// the worker does, and calls no model.
+// newCompactor returns what summarises and measures the contexts of sessions.
+func (b *backend) newCompactor(registry *tools.Registry) *compaction.Compactor {
+	return &compaction.Compactor{
+		Store: b.store.Transcripts(), Models: b.models, Tokens: b.tokens, Tools: registry, Profile: b.Profile, Signals: b.Signals,
+		Retry: b.settings.modelRetry(), DrainTime: b.settings.drainTime(), Logger: b.logger,
+	}
+}
+
+// drainTime is how long model calls continue when their worker stops. The rest of
+// StopTimeout is for the turns that are broken off.
+func (s *settings) drainTime() time.Duration { return s.StopTimeout * 9 / 10 }
+
+// contexts counts the tokens of a session's next model call: it assembles prompts as the
+// worker does, with the tools that sessions are shown, and calls no model.
 type contexts struct {
-	*activities.Activities
+	*compaction.Compactor
 	*postgres.DB
 }
 
-// newContexts builds it on the tools that sessions are shown. What it counts besides
-// is in no metric of this process.
 func (b *backend) newContexts(shown shownTools) contexts {
-	acts := b.newActivities(shown.registry, shown.agents, toolbox.Files{Store: b.workspace}, metrics.NewWorker(metrics.New()))
-	return contexts{acts, b.DB}
+	return contexts{b.newCompactor(shown.registry), b.DB}
 }
 
 // standing returns the tokens that the system prompt and the tools take of each prompt, and
@@ -124,6 +133,15 @@ func (b *backend) provideMemory(registry *tools.Registry) {
 	if b.settings.MemoryEnabled {
 		registry.Provide(builtin.NewMemoryTool(b.DB))
 	}
+}
+
+// memories finds the memories of chats; nil: none are recalled.
+func (b *backend) memories() activities.Memories {
+	if !b.settings.MemoryEnabled {
+		return nil
+	}
+
+	return ownerMemories{b.DB}
 }
 
 // ownerMemories finds the memories of a session's owner.

@@ -12,7 +12,6 @@ import (
 	"everloop/activities/tools"
 	"everloop/domain"
 	"everloop/infra/solutions"
-	"everloop/infra/toolbox"
 	"everloop/internal/app/engine"
 )
 
@@ -107,7 +106,7 @@ func TestBackend_memoryEnabled(t *testing.T) {
 
 			offered := registry.Names(t.Context(), tools.Scope{Mode: domain.ModeExecuting, Session: domain.Session{MemoryEnabled: true}})
 			require.Equal(t, enabled, slices.Contains(offered, "Memory"))
-			require.Equal(t, enabled, b.newActivities(registry, nil, toolbox.Files{}, nil).Memories != nil)
+			require.Equal(t, enabled, b.memories() != nil)
 		})
 	}
 }

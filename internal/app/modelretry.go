@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"everloop/domain"
+	"everloop/domain/modelretry"
 )
 
 // retrySettings say for how long a model call that keeps failing is retried.
@@ -26,6 +26,6 @@ func (s retrySettings) check() error {
 	return errors.Join(faults...)
 }
 
-func (s retrySettings) modelRetry() domain.ModelRetry {
-	return domain.ModelRetry{For: s.ModelRetryFor, Unattended: s.ModelRetryUnattended}
+func (s retrySettings) modelRetry() modelretry.Policy {
+	return modelretry.Policy{For: s.ModelRetryFor, Unattended: s.ModelRetryUnattended}
 }

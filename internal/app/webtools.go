@@ -63,9 +63,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 
 	d.Web, d.Asker = client, &activities.Asker{
 		Models:   b.models,
-		Accounts: b.DB,
-		Tracer:   b.tracing.Work(),
-		Meter:    b.tracing,
+		Accounts: b.DB.Conversation(),
 		Logger:   b.logger,
 	}
 

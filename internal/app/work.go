@@ -7,7 +7,6 @@ import (
 
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"everloop/activities"
 	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
@@ -35,9 +34,9 @@ type work struct {
 	report      func(ctx context.Context) // that this worker takes work, until ctx ends
 	deliver     func(ctx context.Context) // the events of webhooks, until ctx ends
 
-	activities *activities.Activities
-	tasks      *background.Tasks
-	schedules  *background.Schedules
+	chats     worker.Chats
+	tasks     *background.Tasks
+	schedules *background.Schedules
 }
 
 // drainTimeout bounds how long the outcomes of tools and background tasks that a
@@ -104,7 +103,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	}
 
 	counts := metrics.NewWorker(b.metrics)
-	acts := b.newActivities(registry, types, files, counts)
+	chats := b.newChatSteps(registry, types, files, counts)
 	tasks := &background.Tasks{
 		Store: b.store, Stops: b.Signals, Sandbox: shell, Workspaces: files, Roots: files, Environment: b.buckets, Logger: b.logger,
 	}
@@ -133,7 +132,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	maintained, err := b.newMaintenance(acts, counts, versions, scheduleRepair, issueRepair)
+	maintained, err := b.newMaintenance(chats, counts, versions, scheduleRepair, issueRepair)
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -147,7 +146,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 
 	var active atomic.Int64
 
-	serves := worker.New(b.Temporal, acts, tasks, worker.Options{
+	serves := worker.New(b.Temporal, chats, tasks, worker.Options{
 		StopTimeout: s.StopTimeout, CachedWorkflows: s.CachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
 	worker.RegisterReplays(serves, b.playedReplays())
@@ -162,7 +161,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	return &work{
 		sandbox:     box,
 		servers:     servers,
-		activities:  acts,
+		chats:       chats,
 		tasks:       tasks,
 		schedules:   scheduled,
 		history:     b.history,
@@ -209,7 +208,7 @@ func (w *work) serve(ctx context.Context) error {
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 
-	w.activities.Drain(rest)
+	w.chats.Drain(rest)
 	w.tasks.Drain(rest)
 	w.schedules.Drain(rest)
 	w.history.Drain(rest)

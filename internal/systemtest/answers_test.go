@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/infra/model"
 )
 
@@ -226,7 +227,7 @@ func TestChat_cutPrompt(t *testing.T) {
 
 	opened, _, err := s.journal.ReadSession(t.Context(), s.caller.User, session)
 	require.NoError(t, err)
-	stats, err := s.acts.ContextStats(t.Context(), opened)
+	stats, err := s.acts.Compaction.ContextStats(t.Context(), opened)
 	require.NoError(t, err)
 	require.NotNil(t, stats.PromptCut)
 	require.EqualValues(t, 2051, stats.PromptCut.Reported)
@@ -296,7 +297,7 @@ func TestChat_cutCalls(t *testing.T) {
 func TestModelFaults_paid(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.ModelRetry = domain.ModelRetry{For: time.Hour}
+	s.retry(modelretry.Policy{For: time.Hour})
 
 	kinds := []struct {
 		name   string

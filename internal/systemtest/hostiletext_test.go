@@ -84,7 +84,7 @@ func TestHostileText(t *testing.T) {
 	require.NoError(t, err)
 	registry.Provide(s.acts.Agents)
 	registry.Provide(builtin.NewMemoryTool(s.journal))
-	s.acts.Tools = registry
+	s.useTools(registry)
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{MemoryEnabled: true, Setup: domain.SessionSetup{
 		Permissions: []domain.PermissionRule{{Tool: "Write", Decision: domain.PermissionAsk}},
 	}})

@@ -16,7 +16,7 @@ func TestMemory_afterContentFromOutside(t *testing.T) {
 	registry, err := builtin.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
 	require.NoError(t, err)
 	registry.Provide(builtin.NewMemoryTool(s.journal))
-	s.acts.Tools = registry
+	s.useTools(registry)
 
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{
 		MemoryEnabled: true, Setup: domain.SessionSetup{Permissions: []domain.PermissionRule{

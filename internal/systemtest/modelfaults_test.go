@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/infra/model"
 	"everloop/service/chat"
 )
@@ -347,7 +348,7 @@ func TestModelFaults_bounded(t *testing.T) {
 	s := newStack(t)
 	cases := faultCases()
 	server := newFaultServer(t, cases)
-	s.acts.ModelRetry = domain.ModelRetry{For: 2 * time.Second}
+	s.retry(modelretry.Policy{For: 2 * time.Second})
 	s.useModels(server.URL)
 
 	limit := make(chan struct{}, 6) // chats at once
@@ -401,8 +402,9 @@ const silence = 10 * time.Second
 
 // useModels puts another model server in the place of the scripted one.
 func (s *stack) useModels(url string) {
-	s.acts.Models = model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence, Limits: s.db})
-	s.configure(func(cfg *chat.Config) { cfg.Models = s.acts.Models })
+	models := model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence, Limits: s.db})
+	s.acts.Models, s.acts.Compaction.Models = models, models
+	s.configure(func(cfg *chat.Config) { cfg.Models = models })
 }
 
 // in is the stack for a subtest.

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/internal/durable"
 )
 
@@ -130,7 +131,7 @@ func init() {
 func TestModelOutage_limit(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.ModelRetry = domain.ModelRetry{For: 2 * time.Second, Unattended: time.Hour}
+	s.retry(modelretry.Policy{For: 2 * time.Second, Unattended: time.Hour})
 	failing := script(obj{"steps": []obj{{"status": 500, "fail_times": 3, "text": "there"}}, "note": s.queue})
 	session := s.session()
 	ack := s.send(session, failing)
@@ -168,7 +169,7 @@ func TestModelOutage_limit(t *testing.T) {
 func TestModelOutage_workersComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.ModelRetry = domain.ModelRetry{For: 5 * time.Minute}
+	s.retry(modelretry.Policy{For: 5 * time.Minute})
 
 	const restarts = 10
 

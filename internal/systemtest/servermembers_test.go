@@ -63,7 +63,7 @@ func TestCompact_serverMembers(t *testing.T) {
 
 	opened, _, err := s.journal.ReadSession(t.Context(), s.caller.User, session)
 	require.NoError(t, err)
-	size, err := s.acts.ContextStats(t.Context(), opened)
+	size, err := s.acts.Compaction.ContextStats(t.Context(), opened)
 	require.NoError(t, err)
 	require.Greater(t, size.UsedTokens, int64(4*len(signature(1))/8), "the signatures count")
 

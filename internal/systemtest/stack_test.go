@@ -25,11 +25,13 @@ import (
 
 	"everloop/activities"
 	"everloop/activities/background"
+	"everloop/activities/compaction"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
 	"everloop/companions/mock"
 	"everloop/domain"
+	"everloop/domain/modelretry"
 	"everloop/infra/events"
 	"everloop/infra/metrics"
 	"everloop/infra/model"
@@ -73,7 +75,7 @@ type stack struct {
 	callsPerDay atomic.Int64 // of a user; 0: no limit
 	client      client.Client
 	queue       string
-	acts        *activities.Activities
+	acts        worker.Chats
 	tasks       *tasks.Service
 	shells      *background.Tasks
 	worker      sdkworker.Worker
@@ -148,7 +150,7 @@ func newStackOver(
 	s.model = mock.New(mock.Config{KeepRequests: true})
 	server := httptest.NewServer(front(s.model.Handler()))
 	t.Cleanup(server.Close)
-	models := model.New(model.Config{BaseURL: server.URL, Limits: db})
+	models := model.New(model.Config{BaseURL: server.URL, Limits: db, Tracing: traces})
 
 	temporalOptions := testkit.Temporal(t)
 	temporalOptions.Interceptors, err = traces.Interceptors()
@@ -175,11 +177,11 @@ func newStackOver(
 	types, err := agents.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
 	require.NoError(t, err)
 	registry.Provide(types)
-	s.acts = &activities.Activities{
+	s.acts.Activities = &activities.Activities{
 		Agents:       types,
 		Forks:        s.journal,
 		ForkLimits:   domain.DefaultForkLimits,
-		Compactions:  s.journal,
+		Sizes:        s.journal,
 		Tokens:       tokens.New(db, logger),
 		Memories:     remembered{},
 		Failovers:    db.Failovers,
@@ -194,13 +196,16 @@ func newStackOver(
 		Tools:        registry,
 		Workspaces:   workspaces,
 		Profiles:     s,
-		ModelRetry:   domain.DefaultModelRetry,
+		ModelRetry:   modelretry.Default,
 		Environment:  secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()},
 		Metrics:      metrics.NewWorker(metrics.New()),
 		Tracer:       traces.Work(),
-		Meter:        traces,
 		Logger:       logger,
 		NoFastPaths:  noFastPaths(t),
+	}
+	s.acts.Compaction = &compaction.Compactor{
+		Store: s.journal.Transcripts(), Models: models, Tokens: s.acts.Tokens, Tools: registry, Profile: s.Profile, Signals: signals,
+		Retry: modelretry.Default, Logger: logger,
 	}
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
@@ -311,6 +316,16 @@ func (s *stack) Profile(session domain.Session) domain.Profile {
 	return domain.Profile{
 		MaxSteps: 200, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction, OwnerCallsPerDay: s.callsPerDay.Load(),
 	}.With(session.Setup)
+}
+
+// retry sets the retry policy of model calls.
+func (s *stack) retry(policy modelretry.Policy) {
+	s.acts.ModelRetry, s.acts.Compaction.Retry = policy, policy
+}
+
+// useTools replaces the tools of all chats.
+func (s *stack) useTools(registry *tools.Registry) {
+	s.acts.Tools, s.acts.Compaction.Tools = registry, registry
 }
 
 func (s *stack) startWorker() {

@@ -165,7 +165,7 @@ func newOutStack(t *testing.T) *outStack {
 	require.NoError(t, err)
 
 	o.proxy = egress.New(egress.Config{Guard: guard})
-	o.acts.Tools, err = builtin.New(tools.Deps{
+	registry, err := builtin.New(tools.Deps{
 		Workspaces: noFiles{}, Sandbox: plainShell{}, Web: client, Search: countedSearch{o}, Outbound: domain.NetworkPublic,
 		Policies: o.policies,
 	})
@@ -179,7 +179,8 @@ func newOutStack(t *testing.T) *outStack {
 		Store: o.vault, HTTP: mcp.NewGuard(guard), Policies: o, Profile: o.Profile, Version: "test", Logger: o.logger,
 	})
 	t.Cleanup(manager.Close)
-	o.acts.Tools.Provide(manager)
+	registry.Provide(manager)
+	o.useTools(registry)
 	o.configure(func(c *chat.Config) { c.Pictures = o })
 
 	o.viewer = domain.Caller{User: domain.User{ID: domain.NewID(), Username: "viewer"}}

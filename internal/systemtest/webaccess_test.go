@@ -77,11 +77,12 @@ func webStack(t *testing.T) (s *stack, site string, hits *atomic.Int64) {
 	client, err := web.New(web.Config{Allow: []string{strings.TrimPrefix(server.URL, "http://")}})
 	require.NoError(t, err)
 
-	s.acts.Tools, err = builtin.New(tools.Deps{
+	registry, err := builtin.New(tools.Deps{
 		Workspaces: noFiles{}, Sandbox: plainShell{}, Web: client, Search: found(server.URL + "/found"),
 		Outbound: domain.NetworkRules, Policies: webPolicies{s, domain.NetworkRules},
 	})
 	require.NoError(t, err)
+	s.useTools(registry)
 
 	return s, server.URL, hits
 }

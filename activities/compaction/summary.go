@@ -1,4 +1,4 @@
-package activities
+package compaction
 
 import (
 	"context"
@@ -31,12 +31,12 @@ const (
 )
 
 // summaryTokens is how long a summary may be.
-func (c *compaction) summaryTokens() int { return int(min(maxSummary, c.model.ContextWindow/8)) }
+func (c *attempt) summaryTokens() int { return int(min(maxSummary, c.model.ContextWindow/8)) }
 
 // summarise has the model add the next piece of the history to the summary: as
 // many turns as fit into one request. It is an auxiliary call without tools
 // (docs/context.md#compaction). Its cost counts also when its result does not.
-func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTurn) error {
+func (c *attempt) summarise(ctx context.Context, turns []domain.TranscriptTurn) error {
 	if len(turns) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (c *compaction) summarise(ctx context.Context, turns []domain.TranscriptTur
 	for {
 		piece, upto := c.piece(turns, c.Work.Piece-c.Tokens.Count(c.model.ID, summary))
 		about := attribute.String("everloop.session_id", string(c.sessionID))
-		reply, err := traced{c.Models, c.Tracer, c.Meter}.stream(ctx, c.summaryRequest(summary, piece, words), nil, about)
+		reply, err := c.Models.Stream(ctx, c.summaryRequest(summary, piece, words), nil, about)
 
 		c.Work.Usage = c.Work.Usage.Add(c.model.Price.Charge(reply.Usage))
 		if fault, ok := errors.AsType[*domain.ModelError](err); ok && fault.Fault == domain.FaultContextOverflow &&
@@ -92,9 +92,9 @@ const maxSummaryTries = 3
 // it is empty, or its end is missing.
 func summaryFault(text, finish string) error {
 	switch {
-	case finish == finishedByFilter:
+	case finish == domain.ReplyFiltered:
 		return domain.Newf(domain.Conflict, string(domain.FinishContentFiltered), "the model server's content filter ended the summary")
-	case finish == finishedByLength:
+	case finish == domain.ReplyLength:
 		return domain.Newf(domain.Conflict, string(domain.FinishOutputLimit), "the summary reached the limit of the answer's length")
 	case text == "":
 		return domain.Newf(domain.Conflict, string(domain.FinishEmptyAnswer), "the model returned an empty summary")
@@ -103,7 +103,7 @@ func summaryFault(text, finish string) error {
 	}
 }
 
-func (c *compaction) summaryRequest(summary, piece string, words int) domain.Prompt {
+func (c *attempt) summaryRequest(summary, piece string, words int) domain.Prompt {
 	var order strings.Builder
 	if summary != "" {
 		fmt.Fprintf(&order, "The summary so far:\n\n<summary>\n%s\n</summary>\n\nThe conversation goes on:\n\n", summary)
@@ -121,7 +121,7 @@ func (c *compaction) summaryRequest(summary, piece string, words int) domain.Pro
 }
 
 // piece renders turns until the budget is used up: at least one, cut if need be.
-func (c *compaction) piece(turns []domain.TranscriptTurn, budget int) (piece string, upto int64) {
+func (c *attempt) piece(turns []domain.TranscriptTurn, budget int) (piece string, upto int64) {
 	budget = max(budget, minPiece/2)
 
 	var b strings.Builder
@@ -150,7 +150,7 @@ func (c *compaction) piece(turns []domain.TranscriptTurn, budget int) (piece str
 
 // cut bounds a summary: a model that runs away must not fill the context that
 // was to be emptied.
-func (c *compaction) cut(summary string) string {
+func (c *attempt) cut(summary string) string {
 	most, size := c.summaryTokens()*2, c.Tokens.Count(c.model.ID, summary)
 	if size <= most {
 		return summary

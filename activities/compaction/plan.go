@@ -1,4 +1,4 @@
-package activities
+package compaction
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const roomy = 60
 // plan decides which turns are archived. Calls stay with their results, as turns
 // are never split; what still waits for a result is never archived. It gives a
 // reason when there is nothing to do.
-func (c *compaction) plan() (reason string) {
+func (c *attempt) plan() (reason string) {
 	c.Work.Before = c.total(c.earlier, c.turns)
 	keep := c.keep()
 	c.Work.Pinned = nil
@@ -50,8 +50,8 @@ func (c *compaction) plan() (reason string) {
 // kept to where the session has set one of its own. Else fewer are kept when
 // there are no more turns than that and a client wants them summarised, and when
 // they alone would fill the context.
-func (c *compaction) keep() int {
-	policy := c.Profiles.Profile(c.Session).Compaction
+func (c *attempt) keep() int {
+	policy := c.Profile(c.Session).Compaction
 
 	keep := min(policy.KeepLast, len(c.turns))
 	if policy.KeepLast == domain.DefaultCompaction.KeepLast {
@@ -88,7 +88,7 @@ func open(t domain.TranscriptTurn) bool {
 
 // pin keeps what the user last said to a working loop, when it is not among the
 // turns that stay: the agent works on it, word for word.
-func (c *compaction) pin() {
+func (c *attempt) pin() {
 	for i, t := range slices.Backward(c.turns) {
 		if t.Role != domain.RoleUser {
 			continue
@@ -103,7 +103,7 @@ func (c *compaction) pin() {
 }
 
 // split gives the turns that are archived and those that stay.
-func (c *compaction) split() (archived, kept []domain.TranscriptTurn) {
+func (c *attempt) split() (archived, kept []domain.TranscriptTurn) {
 	for _, t := range c.turns {
 		if t.Sequence >= c.Work.KeptFrom || c.Work.Pinned != nil && t.Sequence == *c.Work.Pinned {
 			kept = append(kept, t)
@@ -117,7 +117,7 @@ func (c *compaction) split() (archived, kept []domain.TranscriptTurn) {
 
 // left gives the turns that the summary does not hold yet. A turn that stays is
 // shown in its place: what comes after it answers it.
-func (c *compaction) left() []domain.TranscriptTurn {
+func (c *attempt) left() []domain.TranscriptTurn {
 	var left []domain.TranscriptTurn
 
 	for _, t := range c.turns {
@@ -135,7 +135,7 @@ const planHeading = "\n\nThe newest plan, word for word:\n"
 // keepPlan puts the newest plan behind the summary when it is not among the turns
 // that stay: who carries it out must not work from a summary of it. The summary
 // that this history begins with may have brought it along.
-func (c *compaction) keepPlan() {
+func (c *attempt) keepPlan() {
 	_, plan, _ := strings.Cut(c.earlier, planHeading)
 	for _, t := range c.turns {
 		if handed := planOf(t); handed != "" {
@@ -163,7 +163,7 @@ func planOf(t domain.TranscriptTurn) (plan string) {
 }
 
 // offered are the tools that the loop's model calls offer.
-func (c *compaction) offered(ctx context.Context, profile domain.Profile) []domain.ToolSpec {
+func (c *attempt) offered(ctx context.Context, profile domain.Profile) []domain.ToolSpec {
 	return c.Tools.For(ctx, tools.Scope{
 		Session: c.Session, Mode: c.Chat.Mode, Headless: c.Chat.Headless, LoopID: c.LoopID,
 		Depth: c.Loop.Depth, Only: c.Loop.Only, Profile: profile,

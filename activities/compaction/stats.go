@@ -1,4 +1,4 @@
-package activities
+package compaction
 
 import (
 	"cmp"
@@ -20,38 +20,38 @@ const skillTool = "Skill"
 // ContextStats returns the size of the next prompt of a session's main loop, by category.
 // It reads what a model call reads, so its cost does not grow with the age of the
 // session.
-func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error) {
-	c := &compaction{Activities: a}
-	c.Session, c.BranchID, c.LoopID = session, session.ActiveBranchID, domain.RootLoop
+func (c *Compactor) ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error) {
+	a := &attempt{Compactor: c}
+	a.Session, a.BranchID, a.LoopID = session, session.ActiveBranchID, domain.RootLoop
 
-	c.Chat = domain.ChatSettings{Mode: session.Mode, Model: session.Model}
+	a.Chat = domain.ChatSettings{Mode: session.Mode, Model: session.Model}
 	if session.ActiveChatID != nil {
-		c.Chat.ID = *session.ActiveChatID
+		a.Chat.ID = *session.ActiveChatID
 	}
 
 	var err error
-	if c.model, err = a.Models.Resolve(ctx, requested(c.Chat)); err != nil {
+	if a.model, err = c.Models.Resolve(ctx, a.Chat.RequestedModel()); err != nil {
 		return domain.ContextStats{}, err
 	}
 
-	transcript, err := a.Turns.Transcript(ctx, domain.TranscriptQuery{
-		ChatID: c.Chat.ID, BranchID: c.BranchID, LoopID: c.LoopID, Before: endOfBranch,
+	transcript, err := c.Store.Transcript(ctx, domain.TranscriptQuery{
+		ChatID: a.Chat.ID, BranchID: a.BranchID, LoopID: a.LoopID, Before: endOfBranch,
 	})
 	if err != nil {
 		return domain.ContextStats{}, err
 	}
 
-	c.turns = transcript.Turns
-	c.measure(ctx, transcript)
-	name, exact := a.Tokens.Tokenizer(c.model.ID)
-	profile := a.Profiles.Profile(session)
+	a.turns = transcript.Turns
+	a.measure(ctx, transcript)
+	name, exact := c.Tokens.Tokenizer(a.model.ID)
+	profile := c.Profile(session)
 	stats := domain.ContextStats{
-		Model: c.model.ID, ContextWindow: c.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
-		ReservedOutput: c.model.ContextWindow - c.limit, Tokenizer: name, Estimated: !exact, Largest: c.largest(),
-		PromptCut: c.model.PromptCut,
+		Model: a.model.ID, ContextWindow: a.model.ContextWindow, ThresholdPct: profile.Compaction.ThresholdPct,
+		ReservedOutput: a.model.ContextWindow - a.limit, Tokenizer: name, Estimated: !exact, Largest: a.largest(),
+		PromptCut: a.model.PromptCut,
 	}
 
-	stats.Categories = c.categories(transcript, a.sizes().Overhead(c.model.ID, c.Chat, c.Loop, profile, c.offered(ctx, profile)))
+	stats.Categories = a.categories(transcript, c.sizes().Overhead(a.model.ID, a.Chat, a.Loop, profile, a.offered(ctx, profile)))
 	for i := range stats.Categories {
 		category := &stats.Categories[i]
 		category.Pct = percent(category.Tokens, stats.ContextWindow)
@@ -63,7 +63,7 @@ func (a *Activities) ContextStats(ctx context.Context, session domain.Session) (
 	return stats, nil
 }
 
-func (c *compaction) categories(transcript domain.Transcript, f prompt.Overhead) []domain.ContextCategory {
+func (c *attempt) categories(transcript domain.Transcript, f prompt.Overhead) []domain.ContextCategory {
 	instructions := domain.ContextCategory{Name: "system_prompt", Tokens: prompt.Scaled(f.System, c.framed), Count: 1}
 
 	tools, skills := domain.ContextCategory{Name: "tools"}, domain.ContextCategory{Name: "skills"}
@@ -103,7 +103,7 @@ func (c *compaction) categories(transcript domain.Transcript, f prompt.Overhead)
 }
 
 // largest names the entries that take most.
-func (c *compaction) largest() []domain.ContextEntry {
+func (c *attempt) largest() []domain.ContextEntry {
 	entries := make([]domain.ContextEntry, 0, len(c.turns))
 	for _, t := range c.turns {
 		entries = append(entries, domain.ContextEntry{EntryID: t.ID, Tokens: c.weights[t.ID].Total(), Label: label(t)})

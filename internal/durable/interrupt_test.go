@@ -1,4 +1,4 @@
-package activities
+package durable
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"everloop/internal/durable"
 )
 
 func TestInterrupt(t *testing.T) {
@@ -23,9 +21,9 @@ func TestInterrupt(t *testing.T) {
 		want              error
 	}{
 		"a worker that is being stopped lets a call continue": {stopping: closed, after: 29 * time.Second},
-		"until its grace period has expired":                  {stopping: closed, after: grace, want: durable.ErrDraining},
-		"a stop has its effect in the grace period":           {stopped: closed, stopping: closed, want: errStopped},
-		"a stop has its effect at any time":                   {stopped: closed, want: errStopped},
+		"until its grace period has expired":                  {stopping: closed, after: grace, want: ErrDraining},
+		"a stop has its effect in the grace period":           {stopped: closed, stopping: closed, want: ErrStopped},
+		"a stop has its effect at any time":                   {stopped: closed, want: ErrStopped},
 		"a call without either continues":                     {after: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
