@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/webhook"
+	"everloop/service/webhooks"
 )
 
 var webhooksWalk = []call{
@@ -91,7 +92,7 @@ func (w *world) webhook() (id, delivery string) {
 	w.t.Helper()
 	_, err := w.db.Pool.Exec(w.t.Context(), `DELETE FROM webhooks WHERE owner_id = $1`, w.annID)
 	require.NoError(w.t, err)
-	made, err := w.db.CreateWebhook(w.t.Context(), w.annID, domain.NewID(), webhook.Spec{
+	made, err := webhooks.NewStore(w.db.DB).CreateWebhook(w.t.Context(), w.annID, domain.NewID(), webhook.Spec{
 		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(w.t, err)

@@ -119,8 +119,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: catalog, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
-	hooks, err := webhooks.New(db, box)
-	require.NoError(t, err)
+	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Config{
 			Store: db, Runs: noEngine{}, Chats: w.chats, Graphs: prod, Agents: agentService, Events: noEngine{},

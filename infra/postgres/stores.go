@@ -16,7 +16,6 @@ import (
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/postgres/transcript"
 	"everloop/infra/postgres/transfer"
-	"everloop/infra/postgres/webhooks"
 )
 
 type (
@@ -27,7 +26,6 @@ type (
 	operatorStore   = operator.Store
 	productionStore = production.Store
 	scheduleStore   = schedules.Store
-	webhookStore    = webhooks.Store
 
 	sessionBase       = sessions.Base
 	sessionStore      = sessions.Store
@@ -52,7 +50,6 @@ type DB struct {
 	*operatorStore
 	*productionStore
 	*scheduleStore
-	*webhookStore
 	*sessionBase
 	*conversationBase
 	*transferBase
@@ -76,7 +73,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		operatorStore:    operator.New(db),
 		productionStore:  production.New(db),
 		scheduleStore:    schedules.New(db),
-		webhookStore:     webhooks.New(db),
 		sessionBase:      sessions.NewBase(db),
 		conversationBase: conversation.NewBase(db),
 		transferBase:     transfer.NewBase(db),
@@ -95,7 +91,6 @@ type Store struct {
 	*operatorStore
 	*productionStore
 	*scheduleStore
-	*webhookStore
 	*sessionStore
 	*conversationStore
 	*transferStore
@@ -117,7 +112,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		operatorStore:     db.operatorStore,
 		productionStore:   db.productionStore,
 		scheduleStore:     db.scheduleStore,
-		webhookStore:      db.webhookStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
 		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),
 		transferStore:     transfer.NewStore(db.transferBase, outbox),

@@ -45,11 +45,6 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		return areas, err
 	}
 
-	hooks, err := b.newWebhooks()
-	if err != nil {
-		return areas, err
-	}
-
 	board, err := b.newBoard(in.chats)
 	if err != nil {
 		return areas, err
@@ -124,7 +119,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		Production: production.API{
 			Sessions: sessions, Roles: roles, Views: views, Deleter: deleter,
 			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: b.DB,
-			Schedules: scheduled, Agents: b.agents, Instances: b.agents, Webhooks: hooks, Boards: b.DB, Board: board,
+			Schedules: scheduled, Agents: b.agents, Instances: b.agents, Webhooks: b.webhooks, Boards: b.DB, Board: board,
 		},
 	}, nil
 }

@@ -154,8 +154,8 @@ func (b *backend) newMaintenance(
 		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneWorkRestarts)},
 		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCompactions)},
 		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.DB.PruneAudit)},
-		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.DB.PruneDeliveries)},
-		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCrowdedDeliveries)},
+		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.webhooks.PruneDeliveries)},
+		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.webhooks.PruneCrowdedDeliveries)},
 		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.DB.PruneUsage)},
 		{
 			Name:  "prune history operations",

@@ -21,6 +21,7 @@ import (
 	"everloop/service/replay"
 	"everloop/service/tasks"
 	"everloop/service/transfer"
+	"everloop/service/webhooks"
 )
 
 // services are the application's services that both edges and the worker use. A
@@ -35,6 +36,7 @@ type services struct {
 	replays     *replay.Service
 	tasks       *tasks.Service
 	transfers   *transfer.Service
+	webhooks    *webhooks.Service
 }
 
 // newServices builds the services on the engines.
@@ -51,6 +53,13 @@ func (b *backend) newServices() (s services, err error) {
 	s.agents = agents.New(agents.Deps{
 		DB: b.DB.DB, Solutions: b.solutions, Models: b.models, StartTask: b.Runs.StartTask, Logger: b.logger,
 	})
+
+	guard, err := b.settings.webhookGuard(b.settings.ownAddresses())
+	if err != nil {
+		return s, err
+	}
+
+	s.webhooks = webhooks.New(webhooks.Deps{DB: b.DB.DB, Box: b.buckets.Box, Guard: guard, Logger: b.logger})
 
 	if s.apps, err = apps.New(apps.Config{
 		Store: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,

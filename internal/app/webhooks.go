@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"everloop/infra/netguard"
-	sending "everloop/infra/webhooks"
-	"everloop/service/webhooks"
 )
 
 // webhookSettings say what webhooks may do.
@@ -21,17 +19,4 @@ func (s *webhookSettings) webhookGuard(own []string) (*netguard.Guard, error) {
 	}
 
 	return guard, nil
-}
-
-// newWebhooks builds the service of webhooks.
-func (b *backend) newWebhooks() (*webhooks.Service, error) { return webhooks.New(b.DB, b.buckets.Box) }
-
-// newDeliverer builds what sends the events of webhooks.
-func (b *backend) newDeliverer() (*webhooks.Deliverer, error) {
-	guard, err := b.settings.webhookGuard(b.settings.ownAddresses())
-	if err != nil {
-		return nil, err
-	}
-
-	return webhooks.NewDeliverer(b.DB, b.buckets.Box, sending.New(guard), b.logger)
 }

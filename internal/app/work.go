@@ -138,12 +138,6 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	deliverer, err := b.newDeliverer()
-	if err != nil {
-		box.Close()
-		return nil, err
-	}
-
 	var active atomic.Int64
 
 	serves := worker.New(b.Temporal, chats, tasks, worker.Options{
@@ -170,7 +164,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		versions:    versions,
 		drained:     drained,
 		report:      func(ctx context.Context) { b.reportWorker(ctx, &active) },
-		deliver:     deliverer.Run,
+		deliver:     b.webhooks.Run,
 	}, nil
 }
 

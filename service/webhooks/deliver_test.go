@@ -2,108 +2,99 @@ package webhooks
 
 import (
 	"context"
+	"io"
 	"log/slog"
-	"strconv"
-	"sync"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain"
 	"everloop/domain/webhook"
+	"everloop/infra/netguard"
+	"everloop/infra/secrets"
 )
 
-// queue returns deliveries, some of endpoints that hang.
-type queue struct {
-	mu       sync.Mutex
-	due      []webhook.DueDelivery
-	asked    []int
-	recorded []string
-	released []string
+// service returns the service, and the address of an endpoint that it may call. The endpoint
+// reports the requests for /hang and does not answer them.
+func (s sending) service() (service *Service, url string, hanging <-chan struct{}) {
+	s.t.Helper()
+
+	hangs := make(chan struct{}, 100)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			_, _ = io.Copy(io.Discard, r.Body) // only then the server notices a client that disconnects
+			hangs <- struct{}{}
+
+			<-r.Context().Done()
+		}
+	}))
+	s.t.Cleanup(endpoint.Close)
+
+	guard, err := netguard.New([]string{strings.TrimPrefix(endpoint.URL, "http://")}, nil)
+	require.NoError(s.t, err)
+	box, err := secrets.NewBox(strings.Repeat("ab", 32))
+	require.NoError(s.t, err)
+
+	service = New(Deps{DB: s.db.DB, Box: box, Guard: guard, Logger: slog.New(slog.DiscardHandler)})
+	service.sender.time = time.Hour
+
+	return service, endpoint.URL, hangs
 }
 
-func (q *queue) ClaimDeliveries(_ context.Context, limit int) ([]webhook.DueDelivery, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func TestService_Run_hangingEndpointsDelayNoOther(t *testing.T) {
+	t.Parallel()
+	s := newSending(t)
+	service, url, hanging := s.service()
+	create := func(path string) webhook.Webhook {
+		made, _, err := service.Create(
+			t.Context(),
+			s.owner,
+			webhook.Spec{URL: url + path, Events: []webhook.Event{webhook.All}, Enabled: true},
+		)
+		require.NoError(t, err)
 
-	q.asked = append(q.asked, limit)
-	n := min(limit, len(q.due))
-	claimed := q.due[:n]
-	q.due = q.due[n:]
+		return made
+	}
+	slow, quick := create("/hang"), create("/quick")
 
-	return claimed, nil
-}
-
-func (q *queue) RecordAttempt(_ context.Context, due webhook.DueDelivery, _ webhook.Answer) (string, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-
-	q.recorded = append(q.recorded, due.ID)
-
-	return "", nil
-}
-
-func (q *queue) ReleaseDelivery(_ context.Context, due webhook.DueDelivery) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-
-	q.released = append(q.released, due.ID)
-
-	return nil
-}
-
-type plainBox struct{}
-
-func (plainBox) Seal(_ string, value []byte) ([]byte, error)  { return value, nil }
-func (plainBox) Open(_ string, sealed []byte) ([]byte, error) { return sealed, nil }
-
-// slowly answers at once, but for the URL hang, which never does.
-type slowly struct{}
-
-func (slowly) Send(ctx context.Context, url, _, _ string, _ []string) webhook.Answer {
-	if url != "hang" {
-		return webhook.Answer{StatusCode: 200}
+	for range 10 {
+		s.ended(domain.FinishCompleted)
 	}
 
-	<-ctx.Done()
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
 
-	return webhook.Answer{Error: "cut off"}
-}
+	go func() {
+		defer close(stopped)
 
-func TestDeliverer_Run_hangingEndpointsDelayNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := &queue{}
-		for i := range 40 {
-			q.due = append(q.due, webhook.DueDelivery{ID: "hanging" + strconv.Itoa(i), URL: "hang"})
+		service.Run(ctx)
+	}()
+
+	for range maxPerWebhook {
+		<-hanging
+	}
+
+	require.Eventually(t, func() bool {
+		for _, delivery := range s.deliveries(quick) {
+			if delivery.Status != webhook.DeliveryDelivered {
+				return false
+			}
 		}
 
-		for i := range 100 {
-			q.due = append(q.due, webhook.DueDelivery{ID: strconv.Itoa(i), URL: "quick"})
-		}
+		return true
+	}, time.Minute, 20*time.Millisecond)
 
-		d, err := NewDeliverer(q, plainBox{}, slowly{}, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	<-stopped
 
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+	for _, delivery := range s.deliveries(slow) {
+		require.Equal(t, webhook.DeliveryPending, delivery.Status)
+		require.Empty(t, delivery.Attempts, "the endpoint did not fail")
+	}
 
-			d.Run(ctx)
-		}()
-
-		time.Sleep(5 * time.Second) //nolint:forbidigo // in a synctest bubble
-		synctest.Wait()
-		q.mu.Lock()
-		require.Len(t, q.recorded, 100)
-		require.Equal(t, maxConcurrent, q.asked[0])
-		require.Equal(t, maxConcurrent-40, q.asked[len(q.asked)-1], "it asks for what it has room for")
-		q.mu.Unlock()
-
-		cancel()
-		<-done
-		require.Len(t, q.released, 40, "what was cut off is released")
-		require.Len(t, q.recorded, 100)
-	})
+	require.Len(t, s.claim(64), maxPerWebhook, "attempts that were cut off are due immediately")
 }

@@ -1,63 +1,50 @@
-// Package webhooks manages webhooks and sends what is due to them. Which events there are
-// is decided where they happen: the rows of deliveries are written with them. The package
-// knows no transport.
+// Package webhooks manages the webhooks of users and sends their deliveries. The stores of chats
+// and runs write the deliveries in the transactions of their changes (infra/postgres/notify);
+// the rows decide what is sent and when. The files with SQL are named after the store.
 package webhooks
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
 
 	"everloop/domain"
 	"everloop/domain/webhook"
+	"everloop/infra/netguard"
+	"everloop/infra/postgres/pg"
+	"everloop/infra/secrets"
 )
 
-// Store reads and writes webhooks and deliveries. What does not belong to the owner is
-// webhook_not_found or delivery_not_found.
-type Store interface {
-	CreateWebhook(ctx context.Context, ownerID, id string, spec webhook.Spec, sealed []byte) (webhook.Webhook, error)
-	Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error)
-	Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error)
-	// ChangeWebhook calls change under the lock of the webhook.
-	ChangeWebhook(ctx context.Context, ownerID, id string, change func(*webhook.Spec) error) (webhook.Webhook, error)
-	RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (webhook.Webhook, error)
-	DeleteWebhook(ctx context.Context, ownerID, id string) error
-	WebhookDeliveries(
-		ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
-	) (page []webhook.Delivery, total int, err error)
-	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (webhook.Delivery, error)
+// Deps are the dependencies of New. All are required.
+type Deps struct {
+	DB     *pg.DB
+	Box    *secrets.Box    // seals the secrets
+	Guard  *netguard.Guard // allows the addresses of endpoints
+	Logger *slog.Logger
 }
 
-// Box encrypts values, each for one purpose.
-type Box interface {
-	Seal(purpose string, value []byte) ([]byte, error)
-	Open(purpose string, sealed []byte) ([]byte, error)
-}
-
-// Service manages the webhooks of users.
+// Service manages webhooks and sends what is due.
 type Service struct {
-	Store
-	box Box
+	*Store
+	box    *secrets.Box
+	sender *sender
+	logger *slog.Logger
 }
 
-// New checks that everything is there.
-func New(store Store, box Box) (*Service, error) {
-	if store == nil || box == nil {
-		return nil, errors.New("webhooks: the service needs a store and a box")
-	}
-
-	return &Service{store, box}, nil
+// New returns a new service.
+func New(deps Deps) *Service {
+	return &Service{NewStore(deps.DB), deps.Box, newSender(deps.Guard), deps.Logger}
 }
 
 // secretBytes is how long a secret is, before its encoding.
 const secretBytes = 32
 
-// newSecret makes a secret and seals it for a webhook.
+// newSecret returns a new secret, plain and sealed for a webhook.
 func (s *Service) newSecret(webhookID string) (secret string, sealed []byte, err error) {
 	random := make([]byte, secretBytes)
 	if _, err := rand.Read(random); err != nil {
@@ -72,7 +59,7 @@ func (s *Service) newSecret(webhookID string) (secret string, sealed []byte, err
 
 func purpose(webhookID string) string { return "webhook/" + webhookID }
 
-// Create makes a webhook. Its secret is given this once.
+// Create creates a webhook and returns its secret, which is never shown again.
 func (s *Service) Create(ctx context.Context, ownerID string, spec webhook.Spec) (made webhook.Webhook, secret string, err error) {
 	if err := check(&spec); err != nil {
 		return made, "", err
@@ -90,7 +77,7 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec webhook.Spec)
 	return made, secret, err
 }
 
-// Change lets set change a webhook. It may be called more than once.
+// Change changes a webhook by set, which may be called more than once.
 func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*webhook.Spec)) (webhook.Webhook, error) {
 	return s.ChangeWebhook(ctx, ownerID, id, func(spec *webhook.Spec) error {
 		set(spec)
@@ -98,8 +85,8 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*webh
 	})
 }
 
-// Rotate gives a webhook a new secret, which is given this once. Requests are signed with
-// the one before too, for the given seconds.
+// Rotate replaces the secret of a webhook and returns the new one, which is never shown again.
+// For overlapS seconds requests are also signed with the previous secret.
 func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed webhook.Webhook, secret string, err error) {
 	if _, err := s.Webhook(ctx, ownerID, id); err != nil {
 		return changed, "", err
@@ -115,8 +102,8 @@ func (s *Service) Rotate(ctx context.Context, ownerID, id string, overlapS int) 
 	return changed, secret, err
 }
 
-// check refuses what cannot be sent to, and cleans what is kept. Whether an address may
-// be connected to is decided when it is.
+// check cleans the texts of a webhook and rejects an invalid URL. The guard checks the address
+// when a connection is opened.
 func check(spec *webhook.Spec) error {
 	spec.Description = domain.CleanText(spec.Description)
 	slices.Sort(spec.Events)
@@ -133,25 +120,25 @@ func faultOfURL(raw string) string {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return "is not a URL"
+		return "must be a URL"
 	case u.Scheme != "https" && u.Scheme != "http":
 		return "must start with https:// or http://"
 	case u.User != nil:
-		return "must not hold a user name or a password"
+		return "must not contain a user name or a password"
 	case u.Opaque != "" || u.Hostname() == "":
-		return "names no host"
+		return "must name a host"
 	case u.Fragment != "" || u.RawFragment != "":
 		return "must not have a fragment"
 	}
 
 	if port := u.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return "has a port that is none"
+			return "port must be from 1 to 65535"
 		}
 	}
 
 	if _, err := domain.CanonicalHost(u.Hostname()); err != nil {
-		return fmt.Sprintf("has a host that is none: %s", err)
+		return fmt.Sprintf("invalid host: %s", err)
 	}
 
 	return ""

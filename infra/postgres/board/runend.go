@@ -10,8 +10,8 @@ import (
 	"everloop/domain/board"
 	"everloop/domain/schedule"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 // end is how a run ended.
@@ -38,7 +38,7 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, e end, pl
 		return err
 	}
 
-	if err := webhooks.IssueRunEvent(ctx, tx, endEvents[e.status], runID); err != nil {
+	if err := notify.IssueRunEvent(ctx, tx, endEvents[e.status], runID); err != nil {
 		return err
 	}
 

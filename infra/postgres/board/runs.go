@@ -11,8 +11,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 // active are the runs r that work or wait for their turn.
@@ -105,7 +105,7 @@ func cancelRun(ctx context.Context, tx pgx.Tx, issueID, reason string, plan *boa
 	})
 	for _, run := range over {
 		if err == nil {
-			err = webhooks.IssueRunEvent(ctx, tx, webhook.IssueRunCancelled, run)
+			err = notify.IssueRunEvent(ctx, tx, webhook.IssueRunCancelled, run)
 		}
 	}
 

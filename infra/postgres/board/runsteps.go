@@ -9,8 +9,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 // DispatchRuns gives the oldest runs of an agent their turn, as many as it may work on at
@@ -112,7 +112,7 @@ func (s *Store) IssueRunBegan(ctx context.Context, runID string, chatID domain.C
 			return nil
 		}
 
-		if err := webhooks.IssueRunEvent(ctx, tx, webhook.IssueRunStarted, runID); err != nil {
+		if err := notify.IssueRunEvent(ctx, tx, webhook.IssueRunStarted, runID); err != nil {
 			return err
 		}
 

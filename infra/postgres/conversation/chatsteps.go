@@ -13,9 +13,9 @@ import (
 	"everloop/domain"
 	"everloop/domain/chat"
 	"everloop/domain/speech"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
-	"everloop/infra/postgres/webhooks"
 	"everloop/internal/durable"
 )
 
@@ -430,7 +430,7 @@ func emitChatEnd(
 		return err
 	}
 
-	return webhooks.ChatEnded(ctx, tx, sessionID, chatID, end)
+	return notify.ChatEnded(ctx, tx, sessionID, chatID, end)
 }
 
 // closeOpenWork ends what the chat left open: streaming turns with the text that

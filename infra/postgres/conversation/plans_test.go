@@ -22,6 +22,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
 	"everloop/service/history"
+	"everloop/service/webhooks"
 )
 
 // How many rows of a large table one statement may read: of maintenance, which goes
@@ -293,7 +294,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"lost runs":    func() error { _, _, err := store.CountWorkRestart(ctx, "dag/p/1", "r"); return err },
 		"counts":       func() error { _, err := store.PruneWorkRestarts(ctx, 500); return err },
 		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
-		"deliveries":   func() error { _, err := store.ClaimDeliveries(ctx, 64); return err },
+		"deliveries":   func() error { _, err := webhooks.NewStore(store.DB).ClaimDeliveries(ctx, 64); return err },
 		"purge": func() error {
 			if err := store.DeleteSession(ctx, "s3"); err != nil {
 				return err

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 // ExpiredQuestions lists open questions whose time is over, of sessions that are not busy
@@ -50,7 +50,7 @@ func (db *Base) EscalateQuestions(ctx context.Context, limit int) (escalated int
 
 		escalated = int64(len(due))
 		for _, q := range due {
-			if err := webhooks.QuestionEscalated(ctx, tx, q.SessionID, q.ChatID, q.ID); err != nil {
+			if err := notify.QuestionEscalated(ctx, tx, q.SessionID, q.ChatID, q.ID); err != nil {
 				return err
 			}
 		}

@@ -9,12 +9,13 @@ import (
 	"everloop/domain/board"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/webhooks"
 )
 
 func TestBase_questionPolicies(t *testing.T) {
 	t.Parallel()
 	d := newDecisions(t)
-	hook, err := d.store.CreateWebhook(t.Context(), d.owner, domain.NewID(), webhook.Spec{
+	hook, err := webhooks.NewStore(d.store.DB).CreateWebhook(t.Context(), d.owner, domain.NewID(), webhook.Spec{
 		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.QuestionEscalated}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
@@ -37,7 +38,7 @@ func TestBase_questionPolicies(t *testing.T) {
 		require.Equal(t, want, escalated, "each once")
 	}
 
-	_, total, err := d.store.WebhookDeliveries(t.Context(), d.owner, hook.ID, "", "", 0, 1)
+	_, total, err := webhooks.NewStore(d.store.DB).WebhookDeliveries(t.Context(), d.owner, hook.ID, "", "", 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, total)
 
@@ -70,7 +71,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 
 	hook := func() string {
-		made, err := d.store.CreateWebhook(ctx, d.owner, domain.NewID(), webhook.Spec{
+		made, err := webhooks.NewStore(d.store.DB).CreateWebhook(ctx, d.owner, domain.NewID(), webhook.Spec{
 			URL: "https://hooks.example.org/", Events: []webhook.Event{}, Enabled: true,
 		}, []byte("sealed"))
 		require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	require.False(t, own[0].Escalated)
 
 	for id, want := range map[string]int{named: 1, other: 0} {
-		_, total, err := d.store.WebhookDeliveries(ctx, d.owner, id, "", "", 0, 1)
+		_, total, err := webhooks.NewStore(d.store.DB).WebhookDeliveries(ctx, d.owner, id, "", "", 0, 1)
 		require.NoError(t, err)
 		require.Equal(t, want, total)
 	}

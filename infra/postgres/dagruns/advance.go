@@ -14,8 +14,8 @@ import (
 	"everloop/domain/dagrun"
 	"everloop/domain/production"
 	"everloop/domain/webhook"
+	webhooks "everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 // AdvanceDAGRun takes all steps of a run that can be taken now, under the lock of the

@@ -10,8 +10,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
-	"everloop/infra/postgres/webhooks"
 )
 
 const (
@@ -233,7 +233,7 @@ func (t *taking) notifyMissed() error {
 		return nil
 	}
 
-	return webhooks.TaskEvent(t.ctx, t.tx, webhook.RunMissed, t.task, t.notRun)
+	return notify.TaskEvent(t.ctx, t.tx, webhook.RunMissed, t.task, t.notRun)
 }
 
 // cancelOthers ends the runs that wait, and has those stopped that run, but for one.

@@ -10,9 +10,9 @@ import (
 	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
-	"everloop/infra/postgres/webhooks"
 )
 
 var runColumns = `
@@ -454,7 +454,7 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run sche
 	}
 
 	runs := []schedule.Run{run}
-	if err := webhooks.TaskEvent(ctx, tx, event, task, runs); err != nil {
+	if err := notify.TaskEvent(ctx, tx, event, task, runs); err != nil {
 		return err
 	}
 
@@ -462,7 +462,7 @@ func notifyEnd(ctx context.Context, tx pgx.Tx, was, task schedule.Task, run sche
 		return nil
 	}
 
-	return webhooks.TaskEvent(ctx, tx, webhook.SchedulePaused, task, runs)
+	return notify.TaskEvent(ctx, tx, webhook.SchedulePaused, task, runs)
 }
 
 // StalledRuns lists runs that should have moved some seconds ago: those that no

@@ -16,6 +16,7 @@ import (
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/webhooks"
 )
 
 // timetable is a database with one user.
@@ -225,13 +226,13 @@ func TestTakeTicks_driftCountsFromTheJitteredTime(t *testing.T) {
 func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	hook, err := s.db.CreateWebhook(t.Context(), s.owner, domain.NewID(), webhook.Spec{
+	hook, err := webhooks.NewStore(s.db.DB).CreateWebhook(t.Context(), s.owner, domain.NewID(), webhook.Spec{
 		URL: "https://hooks.example.org/", Events: []webhook.Event{}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
 
 	events := func() (list []string) {
-		page, _, err := s.db.WebhookDeliveries(t.Context(), s.owner, hook.ID, "", "", 0, 10)
+		page, _, err := webhooks.NewStore(s.db.DB).WebhookDeliveries(t.Context(), s.owner, hook.ID, "", "", 0, 10)
 		require.NoError(t, err)
 
 		for _, d := range page {

@@ -1,4 +1,4 @@
-package webhooks
+package notify
 
 import (
 	"context"
@@ -116,7 +116,7 @@ func runEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, owner string,
 		return err
 	}
 
-	return deliver(ctx, tx, to, session, event, data)
+	return Deliver(ctx, tx, to, session, event, data)
 }
 
 // runWaits writes the deliveries of a run whose chat waits for an answer: of the DAG run

@@ -1,4 +1,6 @@
-package webhooks
+// Package notify writes the deliveries of webhooks in the transaction of the change that they
+// report: the stores of chats and runs call it. service/webhooks sends the deliveries.
+package notify
 
 import (
 	"context"
@@ -46,7 +48,7 @@ func ChatEnded(ctx context.Context, tx pgx.Tx, sessionID domain.SessionID, chatI
 		}
 	}
 
-	return deliver(ctx, tx, to.webhooks, &sessionID, event, data)
+	return Deliver(ctx, tx, to.webhooks, &sessionID, event, data)
 }
 
 // QuestionEscalated writes the deliveries of a question that no user has answered.
@@ -66,7 +68,7 @@ func QuestionEscalated(ctx context.Context, tx pgx.Tx, sessionID domain.SessionI
 		return nil // resolved meanwhile
 	}
 
-	return deliver(ctx, tx, to.webhooks, &sessionID, webhook.QuestionEscalated, webhook.Escalation{
+	return Deliver(ctx, tx, to.webhooks, &sessionID, webhook.QuestionEscalated, webhook.Escalation{
 		SessionID: sessionID, Intent: to.intent, ChatID: chatID, TaskID: to.taskID, RunID: to.runID, Question: open[i],
 	})
 }
@@ -100,7 +102,7 @@ func TaskEvent(ctx context.Context, tx pgx.Tx, event webhook.Event, task schedul
 		of = &session
 	}
 
-	return deliver(ctx, tx, to, of, event, webhook.Task{
+	return Deliver(ctx, tx, to, of, event, webhook.Task{
 		TaskID:       task.ID,
 		Title:        task.Title,
 		Runs:         slices.Concat([]schedule.Run{}, shown),
@@ -164,12 +166,12 @@ func openQuestions(ctx context.Context, tx pgx.Tx, chatID domain.ChatID) ([]webh
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[webhook.Question])
 }
 
-// tooManyPending is what a delivery says that could not wait.
+// tooManyPending is the error of a delivery that was not queued.
 const tooManyPending = "too many deliveries of this webhook wait already; it was not sent"
 
-// deliver writes one delivery for each of the webhooks. One that has too many deliveries
-// which wait gets a failed one.
-func deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *domain.SessionID, event webhook.Event, data any) error {
+// Deliver writes one delivery for each of the webhooks. The delivery of a webhook that has
+// webhook.MaxPending pending deliveries is written as failed.
+func Deliver(ctx context.Context, tx pgx.Tx, to []string, sessionID *domain.SessionID, event webhook.Event, data any) error {
 	body, err := json.Marshal(webhook.Body{Type: event, Timestamp: time.Now().UTC().Truncate(time.Millisecond), Data: data})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package webhooks_test
+package webhooks
 
 import (
 	"encoding/json"
@@ -12,14 +12,15 @@ import (
 	"everloop/domain"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pgtest"
-	"everloop/infra/postgres/webhooks"
 )
 
 // sending is a database with one user and a chat.
 type sending struct {
 	t       *testing.T
 	db      *postgres.DB
+	store   *Store
 	owner   string
 	session domain.SessionID
 	chat    domain.ChatID
@@ -30,7 +31,7 @@ func newSending(t *testing.T) sending {
 	db := pgtest.Open(t)
 	_, user, session, chat := pgtest.Running(t, db)
 
-	return sending{t, db, user.ID, session, chat}
+	return sending{t, db, NewStore(db.DB), user.ID, session, chat}
 }
 
 func (s sending) webhook(change func(*webhook.Spec)) webhook.Webhook {
@@ -41,7 +42,7 @@ func (s sending) webhook(change func(*webhook.Spec)) webhook.Webhook {
 		change(&spec)
 	}
 
-	made, err := s.db.CreateWebhook(s.t.Context(), s.owner, domain.NewID(), spec, []byte("sealed"))
+	made, err := s.store.CreateWebhook(s.t.Context(), s.owner, domain.NewID(), spec, []byte("sealed"))
 	require.NoError(s.t, err)
 
 	return made
@@ -51,7 +52,7 @@ func (s sending) webhook(change func(*webhook.Spec)) webhook.Webhook {
 func (s sending) ended(reason domain.FinishReason) {
 	s.t.Helper()
 	require.NoError(s.t, s.db.InTx(s.t.Context(), func(tx pgx.Tx) error {
-		return webhooks.ChatEnded(s.t.Context(), tx, s.session, s.chat, domain.ChatEnded{Status: reason.Status(), FinishReason: reason})
+		return notify.ChatEnded(s.t.Context(), tx, s.session, s.chat, domain.ChatEnded{Status: reason.Status(), FinishReason: reason})
 	}))
 }
 
@@ -63,7 +64,7 @@ func (s sending) exec(sql string, args ...any) {
 
 func (s sending) deliveries(w webhook.Webhook) []webhook.Delivery {
 	s.t.Helper()
-	page, total, err := s.db.WebhookDeliveries(s.t.Context(), s.owner, w.ID, "", "", 0, 200)
+	page, total, err := s.store.WebhookDeliveries(s.t.Context(), s.owner, w.ID, "", "", 0, 200)
 	require.NoError(s.t, err)
 	require.Len(s.t, page, total)
 
@@ -72,7 +73,7 @@ func (s sending) deliveries(w webhook.Webhook) []webhook.Delivery {
 
 func (s sending) claim(limit int) []webhook.DueDelivery {
 	s.t.Helper()
-	due, err := s.db.ClaimDeliveries(s.t.Context(), limit)
+	due, err := s.store.ClaimDeliveries(s.t.Context(), limit)
 	require.NoError(s.t, err)
 
 	return due
@@ -80,7 +81,7 @@ func (s sending) claim(limit int) []webhook.DueDelivery {
 
 func (s sending) record(due webhook.DueDelivery, answer webhook.Answer) string {
 	s.t.Helper()
-	disabled, err := s.db.RecordAttempt(s.t.Context(), due, answer)
+	disabled, err := s.store.RecordAttempt(s.t.Context(), due, answer)
 	require.NoError(s.t, err)
 
 	return disabled
@@ -114,11 +115,11 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	off := s.webhook(func(w *webhook.Spec) { w.Enabled = false })
 	ofTask := s.webhook(func(w *webhook.Spec) { w.TaskID = &other })
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
-	theirs, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
+	theirs, err := s.store.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
 		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, nil)
 	require.Error(t, err, "a webhook has a secret")
-	theirs, err = s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
+	theirs, err = s.store.CreateWebhook(t.Context(), outsider, domain.NewID(), webhook.Spec{
 		URL: "https://hooks.example.org/", Events: []webhook.Event{webhook.All}, Enabled: true,
 	}, []byte("sealed"))
 	require.NoError(t, err)
@@ -131,10 +132,10 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 	require.Len(t, s.deliveries(failed), 1)
 	require.Empty(t, s.deliveries(off))
 	require.Empty(t, s.deliveries(ofTask))
-	_, n, err := s.db.WebhookDeliveries(t.Context(), outsider, theirs.ID, "", "", 0, 1)
+	_, n, err := s.store.WebhookDeliveries(t.Context(), outsider, theirs.ID, "", "", 0, 1)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	_, _, err = s.db.WebhookDeliveries(t.Context(), outsider, all.ID, "", "", 0, 1)
+	_, _, err = s.store.WebhookDeliveries(t.Context(), outsider, all.ID, "", "", 0, 1)
 	require.True(t, domain.HasCode(err, "webhook_not_found"))
 
 	newest := s.deliveries(all)[0]
@@ -169,7 +170,7 @@ func TestWebhooks_filtersAreTheOwnersOwn(t *testing.T) {
 
 	outsider := pgtest.User(t, s.db, "outsider", false).ID
 	for _, spec := range []webhook.Spec{{SessionID: &s.session}, {TaskID: new(string(s.session))}} {
-		_, err := s.db.CreateWebhook(t.Context(), outsider, domain.NewID(), spec, []byte("sealed"))
+		_, err := s.store.CreateWebhook(t.Context(), outsider, domain.NewID(), spec, []byte("sealed"))
 		require.True(t, domain.HasCode(err, domain.CodeInvalidRequest), err)
 	}
 }
@@ -202,7 +203,7 @@ func TestClaimDeliveries_eachOnceAndFewOfAnEndpoint(t *testing.T) {
 	require.Empty(t, s.deliveriesWith(slow, due[0].ID).Attempts, "the claim was lost")
 	s.record(again[0], taken)
 	require.Equal(t, webhook.DeliveryDelivered, s.deliveriesWith(slow, due[0].ID).Status)
-	require.NoError(t, s.db.ReleaseDelivery(t.Context(), due[1]))
+	require.NoError(t, s.store.ReleaseDelivery(t.Context(), due[1]))
 	require.Len(t, s.claim(64), 2, "one in the place of each")
 }
 
@@ -253,7 +254,7 @@ func TestRecordAttempt_retriesUntilADayIsOver(t *testing.T) {
 		s.due(w)
 	}
 
-	again, err := s.db.RedeliverWebhook(t.Context(), s.owner, w.ID, s.deliveries(w)[0].ID)
+	again, err := s.store.RedeliverWebhook(t.Context(), s.owner, w.ID, s.deliveries(w)[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, webhook.DeliveryPending, again.Status)
 
@@ -282,7 +283,7 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 	due := s.claim(64)
 	require.Len(t, due, 1, "one attempt at a time where the last one failed")
 	require.NotEmpty(t, s.record(due[0], refused))
-	now, err := s.db.Webhook(t.Context(), s.owner, failing.ID)
+	now, err := s.store.Webhook(t.Context(), s.owner, failing.ID)
 	require.NoError(t, err)
 	require.False(t, now.Enabled)
 	require.Contains(t, *now.DisabledReason, "all 10 attempts since")
@@ -293,7 +294,7 @@ func TestRecordAttempt_disablesWhatFailsForDays(t *testing.T) {
 
 	require.Equal(t, webhook.Disabled, s.deliveries(other)[0].Event)
 
-	enabled, err := s.db.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *webhook.Spec) error { w.Enabled = true; return nil })
+	enabled, err := s.store.ChangeWebhook(t.Context(), s.owner, failing.ID, func(w *webhook.Spec) error { w.Enabled = true; return nil })
 	require.NoError(t, err)
 	require.Zero(t, enabled.ConsecutiveFailures)
 	require.Nil(t, enabled.DisabledReason)
@@ -320,18 +321,18 @@ func TestDeliveries_areBounded(t *testing.T) {
 	}
 	fill(webhook.MaxPending, "pending", 0)
 	s.ended(domain.FinishCompleted)
-	crowded, n, err := s.db.WebhookDeliveries(t.Context(), s.owner, w.ID, webhook.DeliveryFailed, "", 0, 10)
+	crowded, n, err := s.store.WebhookDeliveries(t.Context(), s.owner, w.ID, webhook.DeliveryFailed, "", 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, *crowded[0].Error, "too many deliveries")
 
 	fill(3, "delivered", 40*24*time.Hour)
-	removed, err := s.db.PruneDeliveries(t.Context(), 30*24*time.Hour, 2)
+	removed, err := s.store.PruneDeliveries(t.Context(), 30*24*time.Hour, 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed)
 	fill(webhook.MaxDeliveries, "delivered", time.Hour)
 
-	removed, err = s.db.PruneCrowdedDeliveries(t.Context(), 500)
+	removed, err = s.store.PruneCrowdedDeliveries(t.Context(), 500)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed, "the oldest, and none that waits")
 }

@@ -1,6 +1,3 @@
-// Package webhooks stores webhooks and their deliveries. The deliveries of an event are
-// written in the transaction of the change that it is of, by the stores of chats and of
-// scheduled tasks; the rows then decide what is sent and when. Secrets are kept sealed.
 package webhooks
 
 import (
@@ -14,11 +11,12 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes webhooks. Those of other users do not exist for a caller.
+// Store reads and writes webhooks and their deliveries. Webhooks of other users do not exist for
+// a caller: webhook_not_found. The store keeps secrets sealed.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+// NewStore returns a new store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db} }
 
 const webhookColumns = `
 	id, url, description, events, only_session, only_task, enabled, disabled_reason, failures, failing_since, last_delivery_at,
@@ -55,8 +53,8 @@ func specArgs(id, ownerID string, spec webhook.Spec) pgx.NamedArgs {
 	}
 }
 
-// CreateWebhook keeps a webhook under the id that its secret was sealed for. A user who
-// has MaxWebhooks gets webhook_limit.
+// CreateWebhook stores a webhook under the id that its secret was sealed for. The error for a
+// user who has webhook.MaxWebhooks is webhook_limit.
 func (s *Store) CreateWebhook(
 	ctx context.Context,
 	ownerID, id string,
@@ -94,7 +92,7 @@ func (s *Store) CreateWebhook(
 	return made, pg.Fault("create webhook", err)
 }
 
-// checkFilters refuses a session or a task that the user does not have.
+// checkFilters rejects a session or a task of another user.
 func checkFilters(ctx context.Context, tx pgx.Tx, ownerID string, spec webhook.Spec) error {
 	var session, task bool
 
@@ -130,9 +128,9 @@ func (s *Store) Webhook(ctx context.Context, ownerID, id string) (webhook.Webhoo
 	return w, pg.Fault("read webhook", err)
 }
 
-// ChangeWebhook lets change set the fields of a webhook, under its lock. One that is
-// enabled, or has another address, begins without failures. What waits for one that is
-// disabled fails.
+// ChangeWebhook changes the fields of a webhook by change, under its lock. A webhook that is
+// enabled or gets another address starts without failures. Pending deliveries of a webhook that
+// is disabled fail.
 func (s *Store) ChangeWebhook(
 	ctx context.Context,
 	ownerID, id string,
@@ -189,8 +187,8 @@ func (s *Store) ChangeWebhook(
 
 func same[T ~string](a, b *T) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// RotateWebhookSecret gives a webhook another secret. The one before signs too for the
-// given seconds.
+// RotateWebhookSecret replaces the secret of a webhook. The previous one also signs for overlapS
+// seconds.
 func (s *Store) RotateWebhookSecret(ctx context.Context, ownerID, id string, sealed []byte, overlapS int) (webhook.Webhook, error) {
 	w, err := oneWebhook(ctx, s.db.Pool, id, `
 		UPDATE webhooks
@@ -203,7 +201,7 @@ func (s *Store) RotateWebhookSecret(ctx context.Context, ownerID, id string, sea
 	return w, pg.Fault("rotate the secret of a webhook", err)
 }
 
-// DeleteWebhook removes a webhook and its deliveries, also those that wait.
+// DeleteWebhook deletes a webhook and its deliveries, also pending ones.
 func (s *Store) DeleteWebhook(ctx context.Context, ownerID, id string) error {
 	tag, err := s.db.Pool.Exec(ctx, `DELETE FROM webhooks WHERE id = $1 AND owner_id = $2`, id, ownerID)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -211,13 +209,4 @@ func (s *Store) DeleteWebhook(ctx context.Context, ownerID, id string) error {
 	}
 
 	return pg.Fault("delete webhook", err)
-}
-
-// OwnWebhooks reports whether the user has all of the webhooks.
-func (s *Store) OwnWebhooks(ctx context.Context, ownerID string, ids []string) (own bool, err error) {
-	err = s.db.Pool.QueryRow(ctx, `
-		SELECT NOT EXISTS (SELECT 1 FROM unnest($2::text[]) AS asked (id)
-		                   WHERE NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = asked.id AND w.owner_id = $1))`, ownerID, ids).Scan(&own)
-
-	return own, pg.Fault("look for webhooks", err)
 }

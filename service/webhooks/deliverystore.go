@@ -11,6 +11,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/webhook"
+	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pg"
 )
 
@@ -31,8 +32,8 @@ func scanDelivery(row pgx.CollectableRow) (webhook.Delivery, error) {
 	return d, err
 }
 
-// WebhookDeliveries gives a page of the deliveries of a user's webhook, the newest first,
-// and counts them. An empty status or event stands for all.
+// WebhookDeliveries lists a page of the deliveries of a user's webhook, the newest first, and
+// returns their total. An empty status or event selects all.
 func (s *Store) WebhookDeliveries(
 	ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
 ) (page []webhook.Delivery, total int, err error) {
@@ -54,7 +55,7 @@ func (s *Store) WebhookDeliveries(
 	return page, total, pg.Fault("list deliveries", err)
 }
 
-// RedeliverWebhook has a delivery sent again, under its id, with all its attempts. One of
+// RedeliverWebhook makes a delivery due again under its id, with all its attempts. The error for
 // a disabled webhook is webhook_disabled.
 func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (again webhook.Delivery, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -86,17 +87,17 @@ func (s *Store) RedeliverWebhook(ctx context.Context, ownerID, webhookID, delive
 }
 
 const (
-	// claimTime is for how long a process has an attempt to itself.
+	// claimTime is how long a process owns an attempt. It must exceed requestTime and recordTime.
 	claimTime = time.Minute
-	// maxConcurrent bounds the attempts under way at a webhook, atOnceFailing at one whose last
-	// attempt failed, and atOnceOwner at all webhooks of a user: an endpoint that does not
-	// answer takes no more of the attempts of all.
-	maxConcurrent, atOnceFailing, atOnceOwner = 4, 1, 8
+	// maxPerWebhook, maxFailing and maxPerOwner bound the concurrent attempts of a webhook, of a
+	// webhook whose last attempt failed, and of all webhooks of a user, so that an endpoint that
+	// does not answer leaves slots for others.
+	maxPerWebhook, maxFailing, maxPerOwner = 4, 1, 8
 )
 
-// ClaimDeliveries claims up to limit attempts that are due, those that wait longest first. It
+// ClaimDeliveries claims up to limit attempts that are due, the oldest first. It
 // skips from one webhook with pending deliveries to the next by the index, and reads rows only
-// of endpoints that may be called now: one that is down costs one row, not its whole queue. A
+// of endpoints that may be called now: an endpoint that is down costs one row, not its queue. A
 // due time on the webhook's row would cost a lock on that row in each transaction of an event.
 func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDelivery, error) {
 	rows, _ := s.db.Pool.Query(ctx, `
@@ -135,7 +136,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDe
 		WHERE  d.id = locked.id AND w.id = d.webhook_id
 		RETURNING d.id, d.webhook_id, d.claim, w.url, d.body, d.attempt_count + 1, w.sealed,
 		          CASE WHEN w.previous_until > now() THEN w.previous_sealed END, w.previous_until`,
-		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": maxConcurrent, "failing": atOnceFailing, "owner": atOnceOwner})
+		pgx.NamedArgs{"limit": limit, "time": claimTime, "each": maxPerWebhook, "failing": maxFailing, "owner": maxPerOwner})
 	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (webhook.DueDelivery, error) {
 		var d webhook.DueDelivery
 
@@ -157,9 +158,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, limit int) ([]webhook.DueDe
 	return due, pg.Fault("claim deliveries", err)
 }
 
-// RecordAttempt records how a claimed attempt ended, unless another process has claimed
-// it since, and plans the next one. It returns why the webhook was disabled by it; empty:
-// it was not.
+// RecordAttempt records the outcome of a claimed attempt, unless another process has claimed it
+// since, and plans the next attempt. It returns the reason if the outcome disabled the webhook.
 func (s *Store) RecordAttempt(ctx context.Context, due webhook.DueDelivery, answer webhook.Answer) (disabled string, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		disabled = ""
@@ -226,7 +226,7 @@ func (s *Store) RecordAttempt(ctx context.Context, due webhook.DueDelivery, answ
 }
 
 // recordAnswer adds the attempt to its delivery, and ends the delivery or plans the next
-// attempt. False: the claim was lost.
+// attempt. It returns false when the claim was lost.
 func recordAnswer(ctx context.Context, tx pgx.Tx, due webhook.DueDelivery, answer webhook.Answer) (recorded bool, err error) {
 	var tries int
 
@@ -276,8 +276,8 @@ func recordAnswer(ctx context.Context, tx pgx.Tx, due webhook.DueDelivery, answe
 	return err == nil, err
 }
 
-// disable ends a webhook that fails, with what waits for it, and reports it to the other webhooks
-// of its owner.
+// disable disables a webhook that fails, fails its pending deliveries, and notifies the other
+// webhooks of its owner.
 func disable(ctx context.Context, tx pgx.Tx, webhookID, reason string) error {
 	var owner, description string
 	if err := tx.QueryRow(ctx, `
@@ -299,12 +299,12 @@ func disable(ctx context.Context, tx pgx.Tx, webhookID, reason string) error {
 		return err
 	}
 
-	return deliver(ctx, tx, others, nil, webhook.Disabled, webhook.Stopped{
+	return notify.Deliver(ctx, tx, others, nil, webhook.Disabled, webhook.Stopped{
 		WebhookID: webhookID, Description: description, Reason: reason,
 	})
 }
 
-// failPending ends what waits for a webhook that is disabled.
+// failPending fails the pending deliveries of a webhook that is disabled.
 func failPending(ctx context.Context, tx pgx.Tx, webhookID string) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhook_deliveries SET status = 'failed', error = 'the webhook was disabled', claimed_until = NULL, finished_at = now()
@@ -321,8 +321,8 @@ func (s *Store) ReleaseDelivery(ctx context.Context, due webhook.DueDelivery) er
 	return pg.Fault("release a delivery", err)
 }
 
-// PruneDeliveries removes deliveries that were over longer than age ago. It removes at
-// most limit of them and returns how many. Those that wait for a disabled webhook are failed.
+// PruneDeliveries deletes up to limit deliveries that finished more than age ago, and returns
+// how many. It also fails pending deliveries of disabled webhooks.
 func (s *Store) PruneDeliveries(ctx context.Context, age time.Duration, limit int) (int64, error) {
 	if _, err := s.db.Pool.Exec(ctx, `
 		UPDATE webhook_deliveries d SET status = 'failed', error = 'the webhook was disabled', claimed_until = NULL, finished_at = now()
@@ -335,8 +335,8 @@ func (s *Store) PruneDeliveries(ctx context.Context, age time.Duration, limit in
 			SELECT id FROM webhook_deliveries WHERE status <> 'pending' AND finished_at < now() - $2::interval LIMIT $1))`, limit, age)
 }
 
-// PruneCrowdedDeliveries removes the oldest deliveries that are over of webhooks which
-// have more of them than are kept.
+// PruneCrowdedDeliveries deletes the oldest finished deliveries of webhooks that have more than
+// webhook.MaxDeliveries.
 func (s *Store) PruneCrowdedDeliveries(ctx context.Context, limit int) (int64, error) {
 	return s.db.Prune(ctx, "prune deliveries", `
 		DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY (

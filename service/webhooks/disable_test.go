@@ -1,4 +1,4 @@
-package webhooks_test
+package webhooks
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/webhook"
-	"everloop/infra/postgres/webhooks"
+	"everloop/infra/postgres/notify"
 )
 
 // An event that is written while its webhook is disabled leaves no delivery that waits.
@@ -23,14 +23,14 @@ func TestStore_ChangeWebhook_disablesDuringEvent(t *testing.T) {
 
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 
-	require.NoError(t, webhooks.ChatEnded(t.Context(), tx, s.session, s.chat, domain.ChatEnded{
+	require.NoError(t, notify.ChatEnded(t.Context(), tx, s.session, s.chat, domain.ChatEnded{
 		Status: domain.FinishCompleted.Status(), FinishReason: domain.FinishCompleted,
 	}))
 
 	disabled := make(chan error, 1)
 
 	go func() {
-		_, err := s.db.ChangeWebhook(t.Context(), s.owner, w.ID, func(spec *webhook.Spec) error {
+		_, err := s.store.ChangeWebhook(t.Context(), s.owner, w.ID, func(spec *webhook.Spec) error {
 			spec.Enabled = false
 			return nil
 		})
@@ -56,7 +56,7 @@ func TestStore_PruneDeliveries_failsThoseOfDisabledWebhooks(t *testing.T) {
 	s.ended(domain.FinishCompleted)
 	s.exec(`UPDATE webhooks SET enabled = false`)
 
-	_, err := s.db.PruneDeliveries(t.Context(), time.Hour, 100)
+	_, err := s.store.PruneDeliveries(t.Context(), time.Hour, 100)
 	require.NoError(t, err)
 	require.Equal(t, webhook.DeliveryFailed, s.deliveries(w)[0].Status)
 }

@@ -1,5 +1,3 @@
-// Package webhooks makes the requests of webhooks, signed as Standard Webhooks says, to
-// addresses that may be connected to. It knows nothing of who is sent what.
 package webhooks
 
 import (
@@ -21,7 +19,7 @@ import (
 	"everloop/infra/netguard"
 )
 
-// Times of one request, and the most that is read of an answer's header.
+// Time limits of one request, and the maximum bytes of an answer's header.
 const (
 	connectTime = 5 * time.Second
 	requestTime = 15 * time.Second
@@ -31,17 +29,17 @@ const (
 // identity is the User-Agent header.
 const identity = "Everloop/1.0 (webhook)"
 
-// Sender makes requests. It keeps no connections, follows no redirects, uses no proxy,
-// and is safe for concurrent use.
-type Sender struct {
+// sender posts deliveries, signed by the rules of Standard Webhooks. It keeps no connections,
+// follows no redirects, uses no proxy, and is safe for concurrent use.
+type sender struct {
 	guard *netguard.Guard
 	http  *http.Client
 	time  time.Duration // of a whole request
 }
 
-// New returns a new sender whose connections the guard allows.
-func New(guard *netguard.Guard) *Sender {
-	s := &Sender{guard: guard, time: requestTime}
+// newSender returns a new sender that connects only where the guard allows it.
+func newSender(guard *netguard.Guard) *sender {
+	s := &sender{guard: guard, time: requestTime}
 	s.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  nil, // a proxy would connect where the guard does not look
@@ -57,7 +55,7 @@ func New(guard *netguard.Guard) *Sender {
 	return s
 }
 
-func (s *Sender) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (s *sender) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -68,9 +66,9 @@ func (s *Sender) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return dialer.DialContext(ctx, network, addr)
 }
 
-// Send posts the body, signed by each of the secrets. Errors name no URL, which may hold
-// a secret of its owner.
-func (s *Sender) Send(ctx context.Context, to, id, body string, secrets []string) webhook.Answer {
+// send posts the body with a signature of each secret. Errors name no URL, because a URL may
+// contain a secret of its owner.
+func (s *sender) send(ctx context.Context, to, id, body string, secrets []string) webhook.Answer {
 	answer := webhook.Answer{At: time.Now().UTC()}
 
 	ctx, cancel := context.WithTimeout(ctx, s.time)

@@ -20,7 +20,7 @@ const (
 )
 
 // endpoint returns a server on this machine, and a sender that may reach it.
-func endpoint(t *testing.T, handle http.HandlerFunc) (*Sender, string) {
+func endpoint(t *testing.T, handle http.HandlerFunc) (*sender, string) {
 	t.Helper()
 
 	server := httptest.NewServer(handle)
@@ -28,10 +28,10 @@ func endpoint(t *testing.T, handle http.HandlerFunc) (*Sender, string) {
 	guard, err := netguard.New([]string{strings.TrimPrefix(server.URL, "http://")}, nil)
 	require.NoError(t, err)
 
-	return New(guard), server.URL
+	return newSender(guard), server.URL
 }
 
-func TestSender_Send_signs(t *testing.T) {
+func TestSender_send_signs(t *testing.T) {
 	t.Parallel()
 	sender, url := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -50,14 +50,14 @@ func TestSender_Send_signs(t *testing.T) {
 
 		_, _ = io.WriteString(w, "taken "+r.Header.Get("webhook-id")+" "+string(body))
 	})
-	answer := sender.Send(t.Context(), url+"/x", "msg_1", `{"a":1}`, []string{secret, previous})
+	answer := sender.send(t.Context(), url+"/x", "msg_1", `{"a":1}`, []string{secret, previous})
 	require.Empty(t, answer.Error)
 	require.Equal(t, 200, answer.StatusCode)
 	require.Equal(t, `taken msg_1 {"a":1}`, answer.Response)
-	require.Equal(t, 401, sender.Send(t.Context(), url, "msg_1", `{}`, []string{secret}).StatusCode, "the other secret is not there")
+	require.Equal(t, 401, sender.send(t.Context(), url, "msg_1", `{}`, []string{secret}).StatusCode, "the other secret is not there")
 }
 
-func TestSender_Send_outcomes(t *testing.T) {
+func TestSender_send_outcomes(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
@@ -83,7 +83,7 @@ func TestSender_Send_outcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sender, url := endpoint(t, c.handle)
-			answer := sender.Send(t.Context(), url+"/secret-path", "m", "{}", []string{secret})
+			answer := sender.send(t.Context(), url+"/secret-path", "m", "{}", []string{secret})
 			require.Equal(t, c.status, answer.StatusCode)
 			require.Equal(t, c.err, answer.Error)
 			require.Equal(t, c.after, answer.RetryAfter)
@@ -91,7 +91,7 @@ func TestSender_Send_outcomes(t *testing.T) {
 	}
 }
 
-func TestSender_Send_isBounded(t *testing.T) {
+func TestSender_send_isBounded(t *testing.T) {
 	t.Parallel()
 
 	release := make(chan struct{})
@@ -112,24 +112,24 @@ func TestSender_Send_isBounded(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(release) })
-	answer := sender.Send(t.Context(), url, "m", "{}", []string{secret})
+	answer := sender.send(t.Context(), url, "m", "{}", []string{secret})
 	require.Empty(t, answer.Error)
 	require.Len(t, answer.Response, 4096)
 
 	sender.time = 50 * time.Millisecond
-	answer = sender.Send(t.Context(), url+"/hang", "m", "{}", []string{secret})
+	answer = sender.send(t.Context(), url+"/hang", "m", "{}", []string{secret})
 	require.Equal(t, "the endpoint did not answer in time", answer.Error)
 }
 
-func TestSender_Send_refusesWhatIsNotPublic(t *testing.T) {
+func TestSender_send_refusesWhatIsNotPublic(t *testing.T) {
 	t.Parallel()
 	_, url := endpoint(t, func(http.ResponseWriter, *http.Request) { t.Error("it was connected to") })
 	guard, err := netguard.New(nil, nil)
 	require.NoError(t, err)
 
-	sender := New(guard)
+	sender := newSender(guard)
 	for _, target := range []string{url, strings.Replace(url, "127.0.0.1", "localhost", 1), "http://169.254.169.254/latest/meta-data"} {
-		answer := sender.Send(t.Context(), target, "m", "{}", []string{secret})
+		answer := sender.send(t.Context(), target, "m", "{}", []string{secret})
 		require.Contains(t, answer.Error, "not on the public Internet", target)
 		require.Zero(t, answer.StatusCode)
 	}
