@@ -288,7 +288,7 @@ describe('desktop, live', {
     assert.match(await paper.getAttribute('src'), /^blob:/);
     await desktop.show(page, 'preview, PDF');
     await show('blob.bin');
-    await page.getByText('This file cannot be shown').waitFor();
+    await page.getByText('Cannot show this file').waitFor();
     assert.equal(await page.evaluate(() => window.harmed), undefined);
     assert.equal(new URL(page.url()).origin, fixture.server.desktopURL);
     far.close();
@@ -368,14 +368,14 @@ describe('desktop, live', {
     const page = await desktop.open('/', { expected: /status of 4\d\d/ });
     await say(page, steps({ text: 'Ready.' })); // the page follows the session from here on
     await page.getByText('Ready.', { exact: true }).waitFor();
-    const chip = page.getByText('One result, by a schema');
+    const chip = page.getByText('One result that follows a schema');
     const ask = async (schema) => {
       await page.getByRole('button', { name: 'Ask for one result' }).click();
       await dialog(page).getByLabel('JSON Schema of the result').fill(schema);
       await dialog(page).getByRole('button', { name: 'Use it' }).click();
     };
     await ask('{"type":');
-    await dialog(page).getByText('This is no JSON object.').waitFor();
+    await dialog(page).getByText('This must be a JSON object.').waitFor();
     await clean(page, 'schema');
     await dialog(page).getByLabel('JSON Schema of the result').fill(
       '{"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}',
@@ -399,7 +399,7 @@ describe('desktop, live', {
     await page.getByText(/output_schema/i).first().waitFor();
     await chip.waitFor();
     assert.equal(await page.getByRole('textbox', { name: 'Message' }).inputValue(), 'How many?');
-    await page.getByRole('button', { name: 'Ask for no single result' }).click();
+    await page.getByRole('button', { name: 'Do not require a result' }).click();
     await chip.waitFor({ state: 'detached' });
 
     // An answer that does not follow it three times.

@@ -146,10 +146,10 @@ describe('desktop settings', {
     await look(page, 'Environment');
     await page.getByRole('button', { name: 'Delete the rule of example.org' }).click();
     await confirm(page, 'Delete');
-    await page.getByText('You have no network rule').waitFor();
+    await page.getByText('No network rules yet').waitFor();
     await page.getByRole('button', { name: 'Delete default' }).click();
     await confirm(page, 'Delete');
-    await page.getByText('You have no environment bucket').waitFor();
+    await page.getByText('No environment buckets yet').waitFor();
     await page.getByRole('button', { name: 'Reset' }).click();
     await confirm(page, 'Reset');
     await page.getByText('0 commands ended.').waitFor();
@@ -178,12 +178,12 @@ describe('desktop settings', {
     await dialog(page).getByLabel('Current password').fill(password);
     await dialog(page).getByLabel('New password', { exact: true }).fill('another battery staple');
     await dialog(page).getByLabel('New password, again').fill('another battery stapel');
-    await dialog(page).getByText('This differs from the new password.').waitFor();
+    await dialog(page).getByText('The passwords do not match.').waitFor();
     await dialog(page).getByLabel('New password, again').fill('another battery staple');
     await confirm(page, 'Change');
     await page.getByRole('button', { name: 'Sign out everywhere' }).click();
     await confirm(page, 'Sign out');
-    await page.getByText('You have signed out everywhere.').waitFor();
+    await page.getByText('You are signed out everywhere.').waitFor();
     await page.getByLabel('User name').fill('kim');
     await page.getByLabel('Password').fill('another battery staple');
     await page.getByRole('button', { name: 'Sign in' }).click();
@@ -213,14 +213,14 @@ describe('desktop settings', {
     await list.getByText('this one').waitFor();
     assert.equal(await list.getByRole('listitem').count(), 4);
     assert.deepEqual(await violations(page), []);
-    await page.getByRole('button', { name: 'End the sign-in of phone' }).click();
+    await page.getByRole('button', { name: 'Sign out phone' }).click();
     await confirm(page, 'End');
     await page.getByText('The sign-in was ended.').waitFor();
     await list.getByText('phone').waitFor({ state: 'detached' });
     assert.deepEqual([await phone(), await tablet(), await tv()], [401, 200, 200]);
-    await page.getByRole('button', { name: 'End all other sign-ins' }).click();
+    await page.getByRole('button', { name: 'Sign out all other sessions' }).click();
     await confirm(page, 'End');
-    await page.getByText('All other sign-ins were ended.').waitFor();
+    await page.getByText('All other sessions were signed out.').waitFor();
     await list.getByText('tablet').waitFor({ state: 'detached' });
     assert.deepEqual([await tablet(), await tv()], [401, 401]);
     assert.equal(await list.getByRole('listitem').count(), 1);
@@ -399,7 +399,7 @@ describe('desktop settings', {
       await entry(page, 'Tool servers', 'wiki').getByText('disabled').waitFor();
       await page.getByRole('button', { name: 'Delete wiki' }).click();
       await confirm(page, 'Delete');
-      await page.getByText('There is no tool server').waitFor();
+      await page.getByText('No MCP servers').waitFor();
     } finally {
       refusing.closeAllConnections();
       refusing.close();
@@ -422,7 +422,7 @@ describe('desktop settings', {
     await memory.getByRole('checkbox').check();
     await page.getByRole('button', { name: 'Delete', exact: true }).first().click();
     await confirm(page, 'Delete');
-    await page.getByText('There is no such memory').waitFor();
+    await page.getByText('No matching memories').waitFor();
     assert.equal((await fixture.rest.get('/api/memories')).total, 0);
     assert.equal((await fixture.rest.get(`/api/sessions/${id}/mcp-servers`)).total, 0);
     assert.deepEqual(faults, []);
@@ -469,7 +469,7 @@ describe('desktop settings', {
     const first = await revokeOf();
     await look(page, 'Shared');
     await entry(page, 'New links', first).getByRole('button', { name: 'Revoke' }).click();
-    await page.getByText('The link no longer opens anything.').waitFor();
+    await page.getByText('The link stops working.').waitFor();
     assert.equal((await fetch(first)).status, 410);
     const second = await revokeOf();
     await page.getByRole('button', { name: 'Revoke a link' }).click();

@@ -96,7 +96,7 @@ describe('desktop, unattended work', {
     await page.getByLabel('Files').fill('report/*.md');
     await page.getByLabel('Commands').fill('grep -q Total report/today.md\ntest -e missing');
     await page.getByText('When a run is late').click();
-    await page.getByLabel('While an earlier run is not over').selectOption('buffer_one');
+    await page.getByLabel('While an earlier run is active').selectOption('buffer_one');
     await desktop.clean(page, 'new schedule');
     await page.getByRole('button', { name: 'Create' }).click();
 
@@ -180,7 +180,7 @@ describe('desktop, unattended work', {
   test('an issue is made, moved, assigned to an agent, answered and done again', async () => {
     const agent = (await fixture.rest.post('/api/agent-instances', { name: 'Painter', runtime_id: 'builtin' })).instance_id;
     const page = await desktop.open('/board');
-    await page.getByText('There is no workspace yet').waitFor();
+    await page.getByText('No workspaces yet').waitFor();
     await page.getByRole('button', { name: 'New workspace' }).first().click();
     await page.getByRole('dialog').getByLabel('Name').fill('Website');
     await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
@@ -325,7 +325,7 @@ describe('desktop, unattended work', {
     await desktop.clean(page, 'versions compared');
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await act('Go back to this version');
-    await page.getByText('Version 3 has the content of version 1.').waitFor();
+    await page.getByText('Version 3 restores the content of version 1.').waitFor();
     assert.deepEqual(desktop.faults, []);
     await page.context().close();
   });

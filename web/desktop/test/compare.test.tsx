@@ -74,7 +74,7 @@ describe('ChangedSince', () => {
     // What is known to be missing is not asked for.
     expect(api.readCheckpointFile.mock.calls.map(([, , path]) => path)).toEqual(['a.txt', 'gone.txt']);
     expect(api.readFile.mock.calls.map(([, path]) => path)).toEqual(['a.txt', 'new.txt']);
-    expect(await within(await open('bytes')).findByText('This file is no text. Size at the checkpoint: 2 B, now: 3 B.')).toBeTruthy();
+    expect(await within(await open('bytes')).findByText('This file is not text. Size at the checkpoint: 2 B, now: 3 B.')).toBeTruthy();
     expect(api.readCheckpointFile.mock.calls[0]?.slice(0, 3)).toEqual(['s', 'k', 'a.txt']);
   });
   test('says that nothing differs, and why it cannot be known', async () => {
@@ -103,7 +103,7 @@ describe('CompareFile', () => {
     expect(api.readCheckpointFile.mock.calls[0]?.slice(0, 3)).toEqual(['s', 'k2', 'a.txt']);
 
     then['a.txt'] = now['a.txt'] ?? '';
-    fireEvent.change(screen.getByLabelText('Compare with the checkpoint before'), { target: { value: 'k1' } });
+    fireEvent.change(screen.getByLabelText('Compare with the previous checkpoint'), { target: { value: 'k1' } });
     await screen.findByText('The text is the same.');
     expect(api.readCheckpointFile.mock.lastCall?.slice(0, 3)).toEqual(['s', 'k1', 'a.txt']);
   });
@@ -116,6 +116,6 @@ describe('CompareFile', () => {
   test('says that there is no checkpoint', async () => {
     api.listCheckpoints.mockResolvedValue([point('k1', null)]);
     show(<CompareFile id="s" path="a.txt" />);
-    await screen.findByText('There is no checkpoint yet');
+    await screen.findByText('No checkpoints yet');
   });
 });

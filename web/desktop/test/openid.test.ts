@@ -49,13 +49,13 @@ describe('begin and finish', () => {
   });
   test('another state, another issuer and a code that was not asked for spend nothing', async () => {
     const state = (await left()).searchParams.get('state') ?? '';
-    expect(await finish(new URLSearchParams({ code: 'c', state: 'x' }))).toMatchObject({ notice: expect.stringMatching(/not begun/) });
+    expect(await finish(new URLSearchParams({ code: 'c', state: 'x' }))).toMatchObject({ notice: expect.stringMatching(/not started/) });
     vi.restoreAllMocks();
     const other = (await left()).searchParams.get('state') ?? '';
     expect(other).not.toBe(state);
     expect(await finish(new URLSearchParams({ code: 'c', state: other, iss: 'https://evil.example' })))
-      .toMatchObject({ notice: expect.stringMatching(/not begun/) });
-    expect(await finish(new URLSearchParams({ code: 'c', state: other }))).toMatchObject({ notice: expect.stringMatching(/not begun/) });
+      .toMatchObject({ notice: expect.stringMatching(/not started/) });
+    expect(await finish(new URLSearchParams({ code: 'c', state: other }))).toMatchObject({ notice: expect.stringMatching(/not started/) });
     expect(asked).toEqual([]);
   });
   test('a silent try that finds no sign-in says nothing; another error is shown', async () => {

@@ -29,12 +29,12 @@ describe('how the last chat ended', () => {
   test('a failure has its code, and what to do', () => {
     const error = { code: 'schema_mismatch', message: 'no answer followed', retryable: false };
     expect(outcomeOf(state({ status: 'failed', lastEnd: end({ status: 'failed', finish_reason: 'schema_mismatch', error }) }))).toEqual({
-      kind: 'failed', code: 'schema_mismatch', message: 'no answer followed', advice: 'Ask again, or with a simpler schema.',
+      kind: 'failed', code: 'schema_mismatch', message: 'no answer followed', advice: 'Ask again, or use a simpler schema.',
     });
     const other = outcomeOf(state({ lastEnd: end({ status: 'failed', error: { ...error, code: 'new_one' } }) }));
     expect(other).toEqual({ kind: 'failed', code: 'new_one', message: 'no answer followed' });
     expect(outcomeOf(state({ lastEnd: end({ status: 'failed', finish_reason: 'max_steps' }) }))).toEqual({
-      kind: 'failed', code: 'max_steps', advice: 'Send a message to go on.',
+      kind: 'failed', code: 'max_steps', advice: 'Send a message to continue.',
     });
   });
   test('a result, with a schema and without', () => {

@@ -112,7 +112,7 @@ describe('administration', () => {
   test('a wait says on what, and nothing when there is none', () => {
     const wait = { reason: 'none', on: '', id: '', since: null, until: null } as const;
     expect(waitText(wait)).toBe('');
-    expect(waitText({ ...wait, reason: 'model_unavailable', on: 'model', id: 'm1' })).toBe('The model server does not answer (m1)');
+    expect(waitText({ ...wait, reason: 'model_unavailable', on: 'model', id: 'm1' })).toBe('The model server does not respond (m1)');
     expect(waitText({ ...wait, reason: 'timer', until: '2026-01-01T00:00:00Z' })).toMatch(/^Waits for its time until /);
   });
 });
@@ -122,11 +122,11 @@ describe('skills and links', () => {
     expect(innerPaths(['my/SKILL.md', 'my/a/b.md'])).toEqual(['SKILL.md', 'a/b.md']);
     expect(innerPaths(['a.md', 'SKILL.md', 'sub/SKILL.md'])).toEqual(['a.md', 'SKILL.md', 'sub/SKILL.md']);
     expect(() => innerPaths(['a.md'])).toThrow(/no SKILL.md/);
-    expect(() => innerPaths(['my/SKILL.md', 'other/a.md'])).toThrow(/beside/);
+    expect(() => innerPaths(['my/SKILL.md', 'other/a.md'])).toThrow(/outside the directory/);
   });
   test('the name is that of the front matter', () => {
     expect(skillName('---\r\nname: "house-style"\r\n---\r\nname: no')).toBe('house-style');
-    expect(() => skillName('# name: x')).toThrow(/names no skill/);
+    expect(() => skillName('# name: x')).toThrow(/must contain a name/);
   });
   test('binary files are encoded', async () => {
     const read = await readPackage([new File(['---\nname: n\n---\n'], 'SKILL.md'), new File([new Uint8Array([0xff, 0, 1])], 'a.bin')]);

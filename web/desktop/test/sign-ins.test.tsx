@@ -46,11 +46,11 @@ describe('SignIns', () => {
     const rows = await screen.findAllByRole('listitem');
     expect(rows).toHaveLength(2);
     expect(within(rows[0] as HTMLElement).queryByRole('button')).toBeNull();
-    fireEvent.click(screen.getByRole('button', { name: 'End the sign-in of Safari on macOS' }));
+    fireEvent.click(screen.getByRole('button', { name: 'Sign out Safari on macOS' }));
     fireEvent.click(within(screen.getByRole('dialog')).getByRole('button', { name: 'End' }));
     await waitFor(() => expect(asked).toContain('DELETE /api/v1/auth/sessions/b%2Fc'));
     await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
-    fireEvent.click(screen.getByRole('button', { name: 'End all other sign-ins' }));
+    fireEvent.click(screen.getByRole('button', { name: 'Sign out all other sessions' }));
     fireEvent.click(within(screen.getByRole('dialog')).getByRole('button', { name: 'End' }));
     await waitFor(() => expect(asked).toContain('DELETE /api/v1/auth/sessions'));
   });

@@ -81,7 +81,7 @@ describe('runs of schedules', () => {
     expect([outcomeOf(run({})), outcomeOf(run({ reason_code: 'run_now' })), outcomeOf(run({ outcome: 'coalesced' }))]).toEqual([
       'fired', 'run now', 'coalesced',
     ]);
-    expect(reasonOf(run({ outcome: 'skipped', reason_code: 'previous_run_active' }))).toBe('an earlier run was not over');
+    expect(reasonOf(run({ outcome: 'skipped', reason_code: 'previous_run_active' }))).toBe('an earlier run was still active');
     expect(reasonOf(run({ reason_code: 'max_steps' }))).toBe('max steps');
     expect(reasonOf(run({ reason_code: 'run_now', error_code: 'outcome_not_met' }))).toBe('the outcome contract is not met');
     expect(reasonOf(run({ reason_code: 'outcome_not_met', error: 'file "a": no file matches' }))).toBe('file "a": no file matches');
@@ -214,7 +214,7 @@ describe('pieces', () => {
       '1 hour', '2 hours', '90 seconds', '1 day',
     ]);
     expect([eventsText(['*']), eventsText([]), eventsText(['a', 'b', 'c', 'd'])]).toEqual([
-      'all events', 'only events of schedules that name it', 'a, b and 2 more',
+      'all events', 'only events of schedules that use it', 'a, b and 2 more',
     ]);
     expect([
       usageText({ input_tokens: 0, output_tokens: 0 }), usageText({ input_tokens: 1200, output_tokens: 10, cost_usd: 0.5 }),

@@ -197,7 +197,7 @@ export async function changePassword(current: string, next: string): Promise<voi
 /** signOutEverywhere ends the sign-ins of all browsers and programs, this one included. */
 export async function signOutEverywhere(): Promise<void> {
   await identity('POST', 'logout', { everywhere: true });
-  await signOut(t('You have signed out everywhere.'));
+  await signOut(t('You are signed out everywhere.'));
 }
 
 /** signOut ends the sign-in; `notice` says why when the service ended it. */

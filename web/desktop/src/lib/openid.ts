@@ -51,7 +51,7 @@ export const possible = (): boolean => globalThis.crypto?.subtle !== undefined;
 
 async function discover(): Promise<Discovery> {
   const answer = await fetch('/.well-known/openid-configuration');
-  if (!answer.ok) throw new EverloopError('identity_unavailable', t('the identity service does not answer'), { status: answer.status });
+  if (!answer.ok) throw new EverloopError('identity_unavailable', t('the identity service is unavailable'), { status: answer.status });
   return answer.json() as Promise<Discovery>;
 }
 
@@ -85,13 +85,13 @@ export async function finish(query: URLSearchParams): Promise<Returned> {
   const code = query.get('code');
   // A state that is not ours, or an answer of another issuer, is not what this page asked for.
   if (!begun || query.get('state') !== begun.state || (query.get('iss') ?? begun.issuer) !== begun.issuer) {
-    return { path: '/', notice: t('The sign-in was not begun in this tab. Try again.') };
+    return { path: '/', notice: t('The sign-in was not started in this tab. Try again.') };
   }
   if (code === null) {
     const silent = begun.silent || query.get('error') === 'access_denied';
     return {
       path: begun.path,
-      ...(silent ? {} : { notice: query.get('error_description') ?? query.get('error') ?? t('The sign-in has failed.') }),
+      ...(silent ? {} : { notice: query.get('error_description') ?? query.get('error') ?? t('Sign-in failed.') }),
     };
   }
   const answer = await token({ grant_type: 'authorization_code', code, redirect_uri: redirect(), code_verifier: begun.verifier });

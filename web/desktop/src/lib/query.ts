@@ -15,7 +15,7 @@ export function errorText(error: unknown): string {
 }
 
 function ended(error: unknown): void {
-  if (error instanceof EverloopError && error.status === 401) void signOut(t('Your sign-in has ended. Sign in again.'));
+  if (error instanceof EverloopError && error.status === 401) void signOut(t('Your session has expired. Sign in again.'));
 }
 
 export const queryClient = new QueryClient({

@@ -81,7 +81,7 @@ export function SessionList({ q }: { q: string }) {
         ))}
       {first.data && total === 0 && (
         <p className="px-2 py-6 text-center text-sm text-soft">
-          {q ? t('No session has this text.') : t('No sessions yet. Write a first message to begin one.')}
+          {q ? t('No sessions contain this text.') : t('No sessions yet. Write a first message to start one.')}
         </p>
       )}
       {total > 0 && (
@@ -210,7 +210,7 @@ function Delete({ item, done }: { item: Item; done: () => void }) {
       submit={submit}
       description={
         <>
-          {t('“{name}”, its messages and its files are removed for good. What runs in it is stopped.', {
+          {t('Permanently deletes “{name}”, its messages and its files. Running work in it is stopped.', {
             name: item.intent || t('New session'),
           })}
         </>

@@ -14,13 +14,13 @@ export const shortcuts: readonly { group: string; items: readonly Shortcut[] }[]
       { keys: ['Ctrl+B'], text: t('Show or hide the sidebar') },
       { keys: ['Alt+N'], text: t('New session') },
       { keys: ['?'], text: t('Show this list') },
-      { keys: ['Escape'], text: t('Close what lies over the page') },
+      { keys: ['Escape'], text: t('Close dialogs and menus') },
     ],
   },
   {
     group: t('Messages'),
     items: [
-      { keys: ['Enter', 'Ctrl+Enter'], text: t('Send, as the preference says') },
+      { keys: ['Enter', 'Ctrl+Enter'], text: t('Send (according to your preference)') },
       { keys: ['Shift+Enter'], text: t('New line') },
     ],
   },

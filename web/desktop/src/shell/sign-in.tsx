@@ -55,7 +55,7 @@ export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | 
                 {(ids) => <Input {...ids} name="password" type="password" autoComplete="current-password" required />}
               </Field>
               {coded && (
-                <Field label={t('Code')} hint={t('Of your authenticator app, or a recovery code')}>
+                <Field label={t('Code')} hint={t('From your authenticator app, or a recovery code')}>
                   {(ids) => (
                     <Input {...ids} name="code" autoComplete="one-time-code" spellCheck={false} required autoFocus maxLength={64} />
                   )}
@@ -63,7 +63,7 @@ export function SignIn({ ways, notice }: { ways: SignInWay[]; notice?: string | 
               )}
             </>
           )}
-          {way === 'openid' && <p className="text-sm text-soft">{t('The identity service asks who you are, and leads you back.')}</p>}
+          {way === 'openid' && <p className="text-sm text-soft">{t('You sign in at the identity service and come back here.')}</p>}
           {way === 'api_key' && (
             <Field
               label={t('API key')}

@@ -128,7 +128,7 @@ export function Bars({ title, names, points: given, format, tones }: {
           </div>
           <p className="sr-only">
             {shown.length > 1
-              ? t('{total} in all, of {names}.', { total: format(total), names: shown.join(', ') })
+              ? t('{total} in total, by {names}.', { total: format(total), names: shown.join(', ') })
               : t('{total} in all.', { total: format(total) })}
           </p>
         </>

@@ -4,7 +4,7 @@ import { CopyButton } from './code';
 import { Dialog } from './dialog';
 
 /** SecretDialog shows what the service gives only once. */
-export function SecretDialog({ title, secret, note = t('Keep it now: it is not shown again.'), label = t('Secret'), close }: {
+export function SecretDialog({ title, secret, note = t('Copy it now. It is not shown again.'), label = t('Secret'), close }: {
   title: string; secret: string; note?: string; label?: string; close: () => void;
 }) {
   return (

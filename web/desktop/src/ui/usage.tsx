@@ -32,8 +32,8 @@ export function UsageCharts({
         ]
           .filter(Boolean)
           .join(', ')}
-        .{unpriced > 0 && ` ${t('{tokens} tokens are of models without a price.', { tokens: compact(unpriced) })}`}
-        {report.more && ` ${t('Only the first entries are shown.')}`}
+        .{unpriced > 0 && ` ${t('{tokens} tokens belong to models without a price.', { tokens: compact(unpriced) })}`}
+        {report.more && ` ${t('The list is truncated.')}`}
       </p>
     </>
   );

@@ -20,7 +20,7 @@ export function Audit() {
   const users = useQuery({ queryKey: ['admin', 'users'], queryFn: ({ signal }) => api().listUsers({ signal }), staleTime: 60_000 });
   const list = usePages(['admin', 'audit', by], (page, signal) => api().listAudit({ query: { ...page, ...by }, signal }), 50);
   return (
-    <Section title={t('Audit trail')} note={t('What users and administrators did, newest first.')}>
+    <Section title={t('Audit trail')} note={t('Actions of users and administrators, newest first.')}>
       <div className="mb-3 grid gap-3 sm:grid-cols-3">
         <Field label={t('Who')}>
           {(ids) => (
@@ -44,8 +44,8 @@ export function Audit() {
       <Loaded
         query={{ data: list.items, error: list.error, refetch: list.refetch }}
         empty={
-          <Empty icon={<ScrollText size={28} />} title={t('There is no such record')}>
-            {t('An action is written in full, as run.cancel; leave the fields empty to see all.')}
+          <Empty icon={<ScrollText size={28} />} title={t('No matching records')}>
+            {t('Enter the full name of an action, such as run.cancel. Leave the fields empty to see all.')}
           </Empty>
         }
       >

@@ -19,7 +19,7 @@ export function Configuration() {
           </Field>
         </div>
         <Check
-          label={t('Only those that differ from their default')}
+          label={t('Only changed settings')}
           checked={changed}
           onChange={(event) => setChanged(event.target.checked)}
         />
@@ -31,9 +31,9 @@ export function Configuration() {
               (item) => (!changed || item.value !== item.default) && `${item.env_var} ${item.remark}`.toLowerCase().includes(wanted),
             );
             return (
-              <Section key={group} title={group} note={t('Set by variables and flags at the start. Secrets are masked.')}>
+              <Section key={group} title={group} note={t('Set by environment variables and flags at startup. Secrets are masked.')}>
                 {shown.length === 0 ? (
-                  <Empty title={t('No setting is like that')} />
+                  <Empty title={t('No matching settings')} />
                 ) : (
                   <Rows label={group}>
                     {shown.map((item) => (

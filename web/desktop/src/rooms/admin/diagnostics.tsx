@@ -48,7 +48,7 @@ export function Diagnostics() {
   return (
     <Section
       title={t('Diagnostics')}
-      note={t('What the service depends on, checked one by one.')}
+      note={t('Checks each dependency of the service.')}
       actions={
         <Button busy={running} onClick={() => void run()}>
           <Play size={15} aria-hidden />

@@ -66,7 +66,7 @@ export function Overview() {
   };
   return (
     <>
-      <Section title={t('Chats')} note={t('Of the last 6 hours, by the hour of their run’s start.')} actions={<Links />}>
+      <Section title={t('Chats')} note={t('Last 6 hours, by the start of their run.')} actions={<Links />}>
         <Loaded query={chats}>
           {({ runs, more }) => {
             const failures = failuresByCause(runs);
@@ -121,7 +121,7 @@ export function Overview() {
       </Section>
       <Section
         title={t('Usage')}
-        note={t('Of all users, in the last 30 days.')}
+        note={t('All users, last 30 days.')}
         actions={
           <Field label={t('Usage by')}>
             {(ids) => (

@@ -49,21 +49,21 @@ const acts: Record<Act, { label: string; confirm: string; title: string; text: s
     label: t('Cancel'),
     confirm: t('Cancel the run'),
     title: t('Cancel the run?'),
-    text: t('It ends as its owner would end it.'),
+    text: t('It is cancelled in the same way as by its owner.'),
     done: t('The run is being cancelled.'),
   },
   force_fail: {
     label: t('Force-fail'),
     confirm: t('Force-fail'),
     title: t('Force the run to fail?'),
-    text: t('For a run that does not react: it is closed at once, and its work is marked as failed.'),
+    text: t('For a run that does not respond: closes it immediately and marks its work as failed.'),
     done: t('The run was closed.'),
   },
   resume: {
     label: t('Resume'),
     confirm: t('Resume'),
     title: t('Resume the run from the database?'),
-    text: t('The workflow is closed, and another one continues what the database holds.'),
+    text: t('Closes the workflow. A new one continues from the database.'),
     done: t('Another run continues.'),
   },
 };
@@ -135,8 +135,8 @@ export function Runs() {
         empty={
           <Empty icon={<Activity size={28} />} title={filter.status === 'lost' ? t('Nothing is lost') : t('There is no such run')}>
             {filter.status === 'lost'
-              ? t('Open work without a workflow would be here. The service repairs it within seconds.')
-              : t('Runs appear here when they start. Closed ones stay for some hours.')}
+              ? t('Shows open work without a workflow. The service repairs it within seconds.')
+              : t('Runs appear here when they start. Closed runs stay for some hours.')}
           </Empty>
         }
       >

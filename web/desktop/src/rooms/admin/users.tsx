@@ -24,7 +24,7 @@ export function Users() {
   return (
     <Section
       title={t('Users')}
-      note={t('People who sign in with a password are added by their first sign-in; those made here sign in with a key.')}
+      note={t('Users with a password are added when they first sign in. Users created here sign in with a key.')}
       actions={
         <Button look="primary" onClick={() => setAsking({ what: 'create' })}>
           <UserPlus size={15} aria-hidden />
@@ -86,7 +86,7 @@ export function Users() {
         <SecretDialog
           title={t('The API key of {name}', { name: made.name })}
           secret={made.secret}
-          note={t('Give it to them now: it is not shown again.')}
+          note={t('Copy it now and pass it on. It is not shown again.')}
           close={() => setMade(undefined)}
         />
       )}
@@ -111,7 +111,7 @@ function Create({ done, made }: { done: () => void; made: (made: { name: string;
       title={t('Create a user')}
       confirm={t('Create')}
       submit={submit}
-      description={t('They get an API key, which is shown once.')}
+      description={t('They get an API key, which is shown only once.')}
     >
       <Field label={t('User name')} hint={t('Without spaces and slashes')}>
         {(ids) => (
@@ -132,7 +132,7 @@ function Create({ done, made }: { done: () => void; made: (made: { name: string;
       </Field>
       <Check
         label={t('Administrator')}
-        hint={t('May see and change everything of the service')}
+        hint={t('Can see and change everything')}
         checked={administrator}
         onChange={(event) => setAdministrator(event.target.checked)}
       />
@@ -156,7 +156,7 @@ function Rights({ user, done }: { user: User; done: () => void }) {
       description={
         user.administrator
           ? t('{username} no longer administers the service.', { username: user.username })
-          : t('{username} may see and change everything of the service.', { username: user.username })
+          : t('{username} can see and change everything.', { username: user.username })
       }
     />
   );
@@ -194,7 +194,7 @@ function Roles({ user, done }: { user: User; done: () => void }) {
       onOpenChange={done}
       title={t('Roles of {username}', { username: user.username })}
       confirm={t('Save')}
-      description={t('Which roles of a solution they may take. When none is chosen, they may take all.')}
+      description={t('Roles of a solution that they can use. None selected: all roles.')}
       submit={() => save.mutateAsync()}
     >
       <Loaded

@@ -6,13 +6,13 @@ type Wait = Schemas['RunWait'];
 
 const reasons: Record<Exclude<Wait['reason'], 'none'>, string> = {
   model: t('the model works'),
-  model_unavailable: t('the model server does not answer'),
-  rate_limit: t('the model server asks to wait'),
+  model_unavailable: t('the model server does not respond'),
+  rate_limit: t('the model server asks for a pause'),
   tool: t('tools run'),
   question: t('waits for an answer'),
   permission: t('waits for a permission'),
   child: t('sub-agents work'),
-  slot: t('a sub-agent waits for its turn'),
+  slot: t('a sub-agent is queued'),
   budget: t('the budget is used up'),
   queued: t('waits for its run'),
   worker_missing: t('no worker is running'),

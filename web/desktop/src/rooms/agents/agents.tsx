@@ -78,8 +78,8 @@ function Templates({ make }: { make: () => void }) {
             }
           >
             {t(
-              'An agent is a template: a solution, a role, instructions and skills. Begin sessions with it, or make instances to ' +
-                'which issues are assigned.',
+              'An agent is a template: a solution, a role, instructions and skills. Start sessions with it, or create ' +
+                'instances and assign issues to them.',
             )}
           </Empty>
         }
@@ -160,8 +160,8 @@ function Template({ agent }: { agent: Summary }) {
           submit={() => (asking === 'start' ? start : instantiate).mutateAsync({ init_script_digest: details.data.init_script_digest })}
           description={
             details.data.agent.init_script
-              ? t('This agent is of another user. Its init script runs with your environment:')
-              : t('This agent is of another user. It has no init script.')
+              ? t('This agent belongs to another user. Its init script runs with your environment:')
+              : t('This agent belongs to another user. It has no init script.')
           }
         >
           {details.data.agent.init_script && (
@@ -178,7 +178,7 @@ function Template({ agent }: { agent: Summary }) {
         title={t('Delete {name}?', { name: agent.name })}
         confirm={t('Delete')}
         submit={() => remove.mutateAsync()}
-        description={t('Its sessions and instances stay as they are.')}
+        description={t('Its sessions and instances do not change.')}
       />
     </li>
   );
@@ -201,14 +201,14 @@ function Instances({ make }: { make: () => void }) {
         empty={
           <Empty
             icon={<Cpu size={28} />}
-            title={t('There is no instance yet')}
+            title={t('No instances yet')}
             action={
               <Button look="primary" onClick={make}>
                 {t('New instance')}
               </Button>
             }
           >
-            {t('Issues are assigned to instances of agents. Make one of an agent, or a plain one.')}
+            {t('Issues are assigned to instances of agents. Create one from an agent, or an empty one.')}
           </Empty>
         }
       >
@@ -293,7 +293,7 @@ function InstanceRow({ instance, runtime }: { instance: Instance; runtime: strin
         title={t('Delete {name}?', { name: instance.name })}
         confirm={t('Delete')}
         submit={() => remove.mutateAsync()}
-        description={t('Its sessions stay. Issues that are assigned to it get no more runs.')}
+        description={t('Its sessions stay. Issues assigned to it get no more runs.')}
       />
     </li>
   );
@@ -315,7 +315,7 @@ function Runtimes() {
         isEmpty={(data) => data.items.length === 0}
         empty={
           <Empty icon={<Server size={28} />} title={t('There is no runtime')}>
-            {t('Workers announce their runtime when they start. Without one, nothing can be carried out.')}
+            {t('Workers register their runtime when they start. Without a worker, nothing runs.')}
           </Empty>
         }
       >

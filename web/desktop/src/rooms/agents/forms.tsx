@@ -67,7 +67,7 @@ export function AgentForm({ agent, close }: { agent?: Agent; close: () => void }
         )}
       </Field>
       {!agent && (
-        <Field label={t('Id')} hint={t('Names the agent in DAGs; empty: made by the service.')}>
+        <Field label={t('Id')} hint={t('Identifies the agent in DAGs. Empty: created by the service.')}>
           {(ids) => <Input {...ids} value={id} onChange={(event) => setId(event.target.value)} maxLength={64} spellCheck={false} />}
         </Field>
       )}
@@ -116,7 +116,7 @@ export function AgentForm({ agent, close }: { agent?: Agent; close: () => void }
       >
         <summary className="cursor-pointer px-3 py-2 text-sm font-medium">{t('Skills, template and init script')}</summary>
         <div className="space-y-3 border-t p-3">
-          <Field label={t('Skills')} hint={t('One a line, offered first.')}>
+          <Field label={t('Skills')} hint={t('One skill per line, in order of preference.')}>
             {(ids) => (
               <Area
                 {...ids}
@@ -133,7 +133,7 @@ export function AgentForm({ agent, close }: { agent?: Agent; close: () => void }
           </Field>
           <Field
             label={t('Data of the skills')}
-            hint={t('A JSON object in the system prompt: no place for secrets.')}
+            hint={t('A JSON object in the system prompt. Do not put secrets here.')}
             error={'error' in read ? read.error : undefined}
           >
             {(ids) => (
@@ -200,7 +200,7 @@ export function InstanceForm({ instance, close }: { instance?: Instance; close: 
   const [variables, setVariables] = useState('');
   const wrong = linesOf(variables).find((line) => !/^[A-Za-z_]\w*=/.test(line));
   const save = useAction(async () => {
-    if (wrong !== undefined) throw new Error(t('“{line}” is no NAME=value.', { line: wrong }));
+    if (wrong !== undefined) throw new Error(t('“{line}” must have the form NAME=value.', { line: wrong }));
     const env = Object.fromEntries(linesOf(variables).map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
     const fields = {
       name: name.trim(),
@@ -285,10 +285,10 @@ export function InstanceForm({ instance, close }: { instance?: Instance; close: 
         label={instance?.has_env ? t('New variables') : t('Variables')}
         hint={
           instance?.has_env
-            ? t('NAME=value, one a line. They replace those that are there, which are not shown; empty: these stay.')
-            : t('NAME=value, one a line. They are never shown again.')
+            ? t('NAME=value, one per line. They replace the current values, which are not shown. Empty: no change.')
+            : t('NAME=value, one per line. The values are not shown again.')
         }
-        error={wrong !== undefined ? t('“{line}” is no NAME=value.', { line: wrong }) : undefined}
+        error={wrong !== undefined ? t('“{line}” must have the form NAME=value.', { line: wrong }) : undefined}
       >
         {(ids) => (
           <Area

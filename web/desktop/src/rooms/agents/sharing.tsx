@@ -18,8 +18,8 @@ export function Sharing({ value, change }: { value: Shares; change: (value: Shar
       <legend className="text-sm font-medium">{t('Shared with')}</legend>
       <p className="text-sm text-soft">
         {workspaces.data?.items.length === 0
-          ? t('You are in no workspace. Create one on the board to share this instance with its members.')
-          : t('Members of these workspaces may assign issues to it. It works on them as you, at your expense.')}
+          ? t('You are not a member of a workspace. Create one on the board to share this instance with its members.')
+          : t('Members of these workspaces can assign issues to it. It works on them with your rights and your budget.')}
       </p>
       {workspaces.data?.items.map(({ id, name }) => {
         const share = value.find((one) => one.workspace_id === id);
@@ -33,10 +33,10 @@ export function Sharing({ value, change }: { value: Shares; change: (value: Shar
             {share && (
               <div className="ps-6">
                 <Check
-                  label={t('Give its runs there my environment')}
+                  label={t('Let its runs there use my environment')}
                   hint={t(
-                    'Members steer these runs. Values are masked in results, but a command can disguise them: only for members you ' +
-                      'trust.',
+                    'Members control these runs. Values are masked in results, but a command can disguise them. Only share ' +
+                      'with members you trust.',
                   )}
                   checked={share.secrets}
                   onChange={(event) => change([...without(id), { workspace_id: id, secrets: event.target.checked }])}

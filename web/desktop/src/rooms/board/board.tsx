@@ -109,7 +109,7 @@ export default function Board() {
 
   const shown = columns && held ? moved(columns, held.issue, held.at) : columns;
   const say = (issue: Issue, at: Place) =>
-    setSaid(t('{issue}: {column}, place {place}.', { issue: issue.identifier, column: statusNames[at.status], place: at.index + 1 }));
+    setSaid(t('{issue}: {column}, position {place}.', { issue: issue.identifier, column: statusNames[at.status], place: at.index + 1 }));
   const keys = (event: KeyboardEvent, issue: Issue) => {
     if (!columns || !writable || event.altKey || event.ctrlKey || event.metaKey) return;
     if (held) {
@@ -121,12 +121,12 @@ export default function Board() {
       } else if (event.key === ' ' || event.key === 'Enter') {
         event.preventDefault();
         setHeld(undefined);
-        setSaid(t('{issue} was put down in {column}.', { issue: held.issue.identifier, column: statusNames[held.at.status] }));
+        setSaid(t('{issue} was dropped in {column}.', { issue: held.issue.identifier, column: statusNames[held.at.status] }));
         void put(held.issue, held.at);
       } else if (event.key === 'Escape') {
         event.preventDefault();
         setHeld(undefined);
-        setSaid(t('{issue} is where it was.', { issue: held.issue.identifier }));
+        setSaid(t('{issue} was not moved.', { issue: held.issue.identifier }));
       }
       return;
     }
@@ -136,7 +136,7 @@ export default function Board() {
       if (!at) return;
       setHeld({ issue, at });
       setSaid(
-        t('{issue} is picked up. Move it with the arrow keys, put it down with space, or leave it with Escape.', {
+        t('{issue} is picked up. Move it with the arrow keys, drop it with space, or cancel with Escape.', {
           issue: issue.identifier,
         }),
       );
@@ -240,7 +240,7 @@ export default function Board() {
         danger
         title={t('Delete the workspace?')}
         confirm={t('Delete')}
-        description={t('“{name}”, its issues and their comments are removed for good. The sessions of the agents stay.', {
+        description={t('Permanently deletes “{name}”, its issues and their comments. The sessions of the agents stay.', {
           name: workspace.data?.name ?? '',
         })}
         submit={async () => {

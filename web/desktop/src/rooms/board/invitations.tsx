@@ -36,7 +36,7 @@ function InvitationRow({ invitation }: { invitation: Invitation }) {
           {t('{who} invites you to {name}', { who: invitation.invited_by, name: invitation.workspace_name })}
         </p>
         <p className="text-sm text-soft">
-          {t('Role: {role}. Until you accept, its members see nothing of yours.', { role: word(invitation.role) })}
+          {t('Role: {role}. Until you accept, its members cannot see your data.', { role: word(invitation.role) })}
         </p>
       </div>
       <Button look="primary" busy={accept.isPending} onClick={() => accept.mutate()}>

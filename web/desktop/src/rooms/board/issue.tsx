@@ -274,7 +274,7 @@ function Runs({ workspace, issue, writable }: Part) {
         isEmpty={(data) => data.items.length === 0}
         empty={
           <p className="text-sm text-soft">
-            {assigned ? t('The agent has not begun.') : t('Assign the issue to an agent, and it works on it.')}
+            {assigned ? t('The agent has not started.') : t('Assign the issue to an agent to have it worked on.')}
           </p>
         }
       >
@@ -292,7 +292,7 @@ function Runs({ workspace, issue, writable }: Part) {
         title={some ? t('Retry') : t('Start a run')}
         confirm={t('Start')}
         submit={() => start.mutateAsync(note ?? '')}
-        description={t('The agent goes on in the session that it has for this issue.')}
+        description={t('The agent continues in its session for this issue.')}
       >
         <Field label={t('Note to the agent')}>
           {(ids) => <Area {...ids} value={note ?? ''} onChange={(event) => setNote(event.target.value)} rows={3} dir="auto" />}

@@ -30,7 +30,7 @@ export function NewIssue({ workspace, status, close }: { workspace: string; stat
           <Input {...ids} value={title} onChange={(event) => setTitle(event.target.value)} required maxLength={500} autoFocus dir="auto" />
         )}
       </Field>
-      <Field label={t('Description')} hint={t('An agent is sent it as its task.')}>
+      <Field label={t('Description')} hint={t('Sent to the agent as its task.')}>
         {(ids) => <Area {...ids} value={description} onChange={(event) => setDescription(event.target.value)} rows={4} dir="auto" />}
       </Field>
       <div className="grid gap-3 sm:grid-cols-2">
@@ -66,7 +66,7 @@ export function NewIssue({ workspace, status, close }: { workspace: string; stat
       {works && (
         <Check
           label={t('Do not begin yet')}
-          hint={t('The agent begins when you start a run.')}
+          hint={t('The agent starts when you start a run.')}
           checked={wait}
           onChange={(event) => setWait(event.target.checked)}
         />

@@ -47,7 +47,7 @@ export function Squads({
         empty={
           <Empty icon={<Users size={24} />} title={t('There is no squad')}>
             {agents.length > 0
-              ? t('Issues that are assigned to a squad are worked on by its leader, an agent.')
+              ? t('Issues assigned to a squad are worked on by its leader, an agent.')
               : t('A squad has an agent as its leader: make an instance of an agent first.')}
           </Empty>
         }
@@ -150,7 +150,7 @@ function SquadForm({
           </Select>
         )}
       </Field>
-      <Field label={t('Instructions')} hint={t('The leader gets them with each issue.')}>
+      <Field label={t('Instructions')} hint={t('Sent to the leader with each issue.')}>
         {(ids) => (
           <Area
             {...ids}
@@ -210,7 +210,7 @@ function Delete({ workspace, squad, close }: { workspace: string; squad: Squad; 
       title={t('Delete {name}?', { name: squad.name })}
       confirm={t('Delete')}
       submit={() => remove.mutateAsync()}
-      description={t('Its issues are no longer assigned.')}
+      description={t('Its issues become unassigned.')}
     />
   );
 }

@@ -67,7 +67,7 @@ export function Timeline({ workspace, issue, writable }: { workspace: string; is
               issue.active_run?.status === 'waiting'
                 ? t('The agent waits: your comment is its answer.')
                 : issue.active_run
-                  ? t('The agent gets it when its turn has ended.')
+                  ? t('The agent gets it after its current turn.')
                   : undefined
             }
           >

@@ -24,10 +24,10 @@ export default function Workspaces() {
         query={pages}
         isEmpty={() => pages.items?.length === 0}
         empty={
-          <Empty icon={<SquareKanban size={28} />} title={t('There is no workspace yet')} action={button}>
+          <Empty icon={<SquareKanban size={28} />} title={t('No workspaces yet')} action={button}>
             {t(
-              'A workspace is a board of issues with members. An issue that is assigned to an agent is worked on by it, in a ' +
-                'session that you can open.',
+              'A workspace is a board of issues with members. Assign an issue to an agent, and the agent works on it in ' +
+                'a session that you can open.',
             )}
           </Empty>
         }
@@ -103,7 +103,7 @@ function NewWorkspace({ close }: { close: () => void }) {
           />
         )}
       </Field>
-      <Field label={t('Prefix of issues')} hint={t('As WEB for WEB-1; empty: made of the name.')}>
+      <Field label={t('Prefix of issues')} hint={t('For example WEB for WEB-1. Empty: derived from the name.')}>
         {(ids) => (
           <Input
             {...ids}
@@ -114,7 +114,7 @@ function NewWorkspace({ close }: { close: () => void }) {
           />
         )}
       </Field>
-      <Field label={t('Attempts of a run')} hint={t('After the last one the issue is blocked.')}>
+      <Field label={t('Attempts of a run')} hint={t('After the last attempt the issue is blocked.')}>
         {(ids) => (
           <Input
             {...ids}
@@ -129,7 +129,7 @@ function NewWorkspace({ close }: { close: () => void }) {
       </Field>
       <Check
         label={t('A comment begins a run')}
-        hint={t('When a member comments on an issue whose agent is not at work.')}
+        hint={t('When a member comments on an issue whose agent is not working.')}
         checked={onComment}
         onChange={(event) => setOnComment(event.target.checked)}
       />

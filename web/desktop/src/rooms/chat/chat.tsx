@@ -36,16 +36,16 @@ export default function Chat() {
 
 const words: Record<string, string> = {
   model: t('The model is working'),
-  model_unavailable: t('The model server does not answer; the call is made again'),
-  rate_limit: t('The model server asks to wait; the call is made again'),
+  model_unavailable: t('The model server does not respond; retrying'),
+  rate_limit: t('The model server asks for a pause; retrying'),
   tool: t('Tools are running'),
   question: t('Waiting for your answer'),
   permission: t('Waiting for your permission'),
   child: t('Sub-agents are working'),
-  slot: t('A sub-agent waits for its turn'),
+  slot: t('A sub-agent is queued'),
   budget: t('The budget of this session is used up'),
-  queued: t('The message waits for its run'),
-  worker_missing: t('No worker is running, or none can be reached'),
+  queued: t('The message is queued for its run'),
+  worker_missing: t('No worker is running or reachable'),
 };
 
 /** waitingText says in words why a session makes no progress. */
@@ -69,7 +69,7 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
       const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
       if (failed.length > 0)
         toast(
-          t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }),
+          t('Failed to store {path}: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }),
           'bad',
         );
       stored = uploaded;
@@ -92,7 +92,7 @@ export function Room({ followed: { session, state } }: { followed: Followed }) {
         {!state.online && (
           <p role="status" className="mb-2 flex items-center gap-2 rounded-md bg-warn-soft px-3 py-1.5 text-sm text-warn">
             <WifiOff size={14} aria-hidden />
-            {t('The connection is lost. It is made again by itself; nothing gets lost.')}
+            {t('Connection lost. Reconnecting; no data is lost.')}
           </p>
         )}
         <div className="flex min-h-6 items-center gap-2 px-1 text-xs text-soft" role="status">

@@ -56,7 +56,7 @@ export const wantedOptions = (wanted: Wanted | undefined): Pick<SendOptions, 'he
 
 const deliveries: Record<Exclude<Delivery, 'reject'>, { label: string; hint: string }> = {
   steer: { label: t('Steer'), hint: t('Join the running chat') },
-  enqueue: { label: t('Queue|verb'), hint: t('Next, when the chat has ended') },
+  enqueue: { label: t('Queue|verb'), hint: t('After the chat has ended') },
   interrupt: { label: t('Interrupt'), hint: t('Stop the chat, then this') },
 };
 
@@ -109,7 +109,7 @@ export function Composer({ draftKey, running, send, stop, tools, quoted, disable
     if ((!said && attached.length === 0) || busy || disabled) return;
     const pictures = attached.filter((one) => one.preview);
     if (pictures.reduce((sum, one) => sum + one.file.size, 0) > maxPictures) {
-      toast(t('Pictures may have {size} together.', { size: bytes(maxPictures) }), 'bad');
+      toast(t('Pictures can have up to {size} in total.', { size: bytes(maxPictures) }), 'bad');
       return;
     }
     setBusy(true);

@@ -74,7 +74,7 @@ export function Conversation({ session, state, quote }: { session: Session; stat
       <div className="min-h-0 flex-1 overflow-y-auto">
         {state.loaded ? (
           <Empty icon={<MessageSquare size={28} />} title={t('Nothing was said yet')}>
-            {t('Write what should be done. The agent can run commands, edit files and ask you.')}
+            {t('Describe the task. The agent can run commands, edit files and ask you.')}
           </Empty>
         ) : (
           <div className="p-4">

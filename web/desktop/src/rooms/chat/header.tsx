@@ -128,7 +128,7 @@ function ContextMeter({ id }: { id: string }) {
           </dl>
           {usage.data && (
             <p className="mt-3 border-t pt-2 text-soft">
-              {t('Used in all: {input} in, {output} out', {
+              {t('Total: {input} in, {output} out', {
                 input: compact(usage.data.input_tokens),
                 output: compact(usage.data.output_tokens),
               })}

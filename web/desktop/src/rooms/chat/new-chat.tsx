@@ -38,7 +38,7 @@ export default function NewChat() {
         const { uploaded, failed } = await session.upload('', Object.fromEntries(out.files.map((file) => [file.name, file])));
         if (failed.length > 0)
           toast(
-            t('{path} could not be stored: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }),
+            t('Failed to store {path}: {message}', { path: failed[0]?.path ?? t('A file'), message: failed[0]?.message ?? '' }),
             'bad',
           );
         stored = uploaded;

@@ -14,14 +14,14 @@ const advice: Record<string, string> = {
   unknown_model: t('Choose another model.'),
   model_refused: t('Choose another model, or ask the operator of this service.'),
   model_quota_exhausted: t('Choose another model, or ask the operator of this service.'),
-  context_overflow: t('Begin a new chat, or go back in the history.'),
-  max_steps: t('Send a message to go on.'),
-  stuck_detected: t('Say what should be done differently.'),
-  budget_exhausted: t('Raise the budget of the session to go on.'),
-  output_limit: t('Send a message to go on.'),
-  content_filtered: t('Say what should be done differently.'),
+  context_overflow: t('Start a new chat, or go back in the history.'),
+  max_steps: t('Send a message to continue.'),
+  stuck_detected: t('Describe what to do differently.'),
+  budget_exhausted: t('Raise the budget of the session to continue.'),
+  output_limit: t('Send a message to continue.'),
+  content_filtered: t('Describe what to do differently.'),
   empty_answer: later,
-  schema_mismatch: t('Ask again, or with a simpler schema.'),
+  schema_mismatch: t('Ask again, or use a simpler schema.'),
 };
 
 /** Outcome is how the last chat of a session ended, in words; undefined: there is nothing to say. */

@@ -33,7 +33,7 @@ export function answerOf(item: QuestionItem, draft: Draft): Answer[number] | und
 export function QuestionForm({ question, session }: { question: Question; session: Pick<Session, 'answer'> }) {
   const [drafts, setDrafts] = useState<Draft[]>(() => question.questions.map(() => blank));
   const send = useAction((answer: Answer) => session.answer(question, answer), {
-    done: (result) => (result.resolved ? undefined : t('This question was answered before.')),
+    done: (result) => (result.resolved ? undefined : t('This question is already answered.')),
   });
   const permission = question.permission_for !== undefined && question.permission_for !== null;
   const change = (index: number, part: Partial<Draft>) =>

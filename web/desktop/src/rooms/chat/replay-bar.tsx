@@ -18,7 +18,7 @@ export function ReplayBar({ id, state }: { id: string; state: Schemas['ReplaySta
     <section aria-label={t('Replay')} className="mx-auto mb-2 flex w-full max-w-3xl flex-wrap items-center gap-2 px-3 text-sm">
       <span className="text-soft">
         {state.status === 'autonomous'
-          ? t('Handed over: from here on the agent works')
+          ? t('Assigned: the agent takes over from here')
           : state.status === 'finished'
             ? t('The replay is over')
             : t('Replay, {position} of {total}', { position: state.position, total: state.total })}

@@ -45,7 +45,7 @@ export function ResultChoice({ value, change }: { value: Wanted | undefined; cha
         open={open}
         onOpenChange={setOpen}
         title={t('Ask for one result')}
-        description={t('The agent answers the next message without asking you, and ends with one result.')}
+        description={t('The agent answers the next message without questions and returns one result.')}
         confirm={t('Use it')}
         submit={async () => {
           setTried(true);
@@ -56,7 +56,7 @@ export function ResultChoice({ value, change }: { value: Wanted | undefined; cha
         <Field
           label={t('JSON Schema of the result')}
           hint={t('The answer is checked against it. Without one the result is the last text.')}
-          error={tried && !read ? t('This is no JSON object.') : undefined}
+          error={tried && !read ? t('This must be a JSON object.') : undefined}
         >
           {(ids) => (
             <Area
@@ -82,8 +82,8 @@ export function ResultChip({ value, remove }: { value: Wanted; remove: () => voi
   return (
     <li className="flex max-w-60 items-center gap-2 rounded-md border bg-panel py-1 pr-1 pl-2 text-xs">
       <Braces size={16} className="shrink-0 text-accent" aria-hidden />
-      <span className="truncate">{value.schema ? t('One result, by a schema') : t('One result')}</span>
-      <IconButton small label={t('Ask for no single result')} onClick={remove}>
+      <span className="truncate">{value.schema ? t('One result that follows a schema') : t('One result')}</span>
+      <IconButton small label={t('Do not require a result')} onClick={remove}>
         <X size={13} />
       </IconButton>
     </li>

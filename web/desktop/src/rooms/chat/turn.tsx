@@ -104,11 +104,11 @@ function Compaction({ turn }: { turn: TurnView }) {
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)} className="flex w-full items-center gap-2 text-soft">
         <ChevronRight size={14} className={cn('transition-transform', open && 'rotate-90')} aria-hidden />
         {turn.tokens_before && turn.tokens_after
-          ? t('The history before was summarised: {before} to {after} tokens', {
+          ? t('Earlier messages were summarised: {before} to {after} tokens', {
               before: compact(turn.tokens_before),
               after: compact(turn.tokens_after),
             })
-          : t('The history before was summarised')}
+          : t('Earlier messages were summarised')}
       </button>
       {open && (
         <div className="mt-2">

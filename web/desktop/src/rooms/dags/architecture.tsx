@@ -138,7 +138,7 @@ export function Architecture({
       {dirty && stale && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
           <span className="min-w-0 flex-1">
-            {t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}
+            {t('Version {version} was saved in the meantime; yours is based on {base}.', { version: document.version, base: draft.base })}
           </span>
           <Button small onClick={draft.discard}>
             {t('Take theirs')}
@@ -154,7 +154,7 @@ export function Architecture({
           {empty && (
             <div className="pointer-events-none absolute inset-0 grid place-items-center">
               <Empty icon={<Boxes size={28} />} title={t('The architecture is empty')}>
-                {t('Draw what stands around the DAG: services, stores, queues and people, and how they are linked.')}
+                {t('Draw the systems around the DAG: services, stores, queues and people, and how they are connected.')}
               </Empty>
             </div>
           )}

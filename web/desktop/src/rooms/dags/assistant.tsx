@@ -52,7 +52,7 @@ export function Assistant({ solution, archived, close }: { solution: Schemas['Pr
           >
             {own
               ? t('Describe what you need: it reads and edits the DAG and the architecture. Each edit is a version; it publishes nothing.')
-              : t('Only the owner turns the assistant on.')}
+              : t('Only the owner can turn on the assistant.')}
           </Empty>
         )}
       </div>

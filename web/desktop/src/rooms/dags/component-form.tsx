@@ -139,7 +139,7 @@ export function ComponentForm({ document, node, findings, change, choose }: {
             remove={() => putLink(index, undefined)}
           />
         ))}
-        {links.length === 0 && <p className="text-sm text-soft">{t('It is linked to nothing yet.')}</p>}
+        {links.length === 0 && <p className="text-sm text-soft">{t('Not linked yet.')}</p>}
         <NextLink
           others={others.filter((one) => !links.some((link) => link.target_id === one.id))}
           add={(id) => change(withLink(document, node.id, id))}

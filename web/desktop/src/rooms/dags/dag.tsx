@@ -76,7 +76,7 @@ export default function Dag() {
           items={[
             { label: t('Name and description'), icon: <Pencil size={15} />, run: () => setAsking('rename') },
             {
-              label: archived ? t('Bring back from the archive') : t('Archive'),
+              label: archived ? t('Unarchive') : t('Archive'),
               icon: <Archive size={15} />,
               run: () => archive.mutate(archived ? 'draft' : 'archived'),
             },
@@ -134,7 +134,7 @@ export default function Dag() {
         danger
         title={t('Delete the DAG?')}
         confirm={t('Delete')}
-        description={t('“{name}”, all its versions and its runs are removed for good. The sessions of its nodes stay.', {
+        description={t('Permanently deletes “{name}”, all its versions and its runs. The sessions of its nodes stay.', {
           name: solution.data?.name ?? '',
         })}
         submit={async () => {
@@ -239,7 +239,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
       {dirty && stale && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
           <span className="min-w-0 flex-1">
-            {t('Version {version} was saved meanwhile; yours was made from {base}.', { version: document.version, base: draft.base })}
+            {t('Version {version} was saved in the meantime; yours is based on {base}.', { version: document.version, base: draft.base })}
           </span>
           <Button small onClick={draft.discard}>
             {t('Take theirs')}
@@ -285,7 +285,7 @@ function Editor({ solution, document, readOnly }: { solution: string; document: 
                     )
                   }
                 >
-                  {t('Add nodes, and lead them to each other. A run begins at the start and is over at the end.')}
+                  {t('Add nodes and connect them. A run starts at the start node and finishes at an end node.')}
                 </Empty>
               </div>
             </div>

@@ -24,8 +24,8 @@ export default function Dags() {
         empty={
           <Empty icon={<Workflow size={28} />} title={t('There is no DAG yet')} action={button}>
             {t(
-              'A DAG carries out agents, tools and questions to people in their order, side by side where it can. A run lasts as ' +
-                'long as it takes, also over crashes.',
+              'A DAG runs agents, tools and questions to people in order, in parallel where possible. A run survives ' +
+                'crashes and can take as long as it needs.',
             )}
           </Empty>
         }

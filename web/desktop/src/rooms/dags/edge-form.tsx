@@ -65,7 +65,7 @@ export function EdgeForm({
         )}
         <Input
           aria-label={t('Condition')}
-          placeholder={t('Condition, as {example}', { example: '{{nodes.a.output.score}} > 7' })}
+          placeholder={t('Condition, for example {example}', { example: '{{nodes.a.output.score}} > 7' })}
           value={edge.condition ?? ''}
           onChange={(event) => change(set(edge, 'condition', event.target.value))}
           spellCheck={false}

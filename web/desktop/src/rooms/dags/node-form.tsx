@@ -86,7 +86,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
       {(node.type === 'agent' || node.type === 'human') && (
         <Field
           label={node.type === 'human' ? t('Question') : t('Prompt')}
-          hint={rich('As in {first} or {second}.', {
+          hint={rich('For example {first} or {second}.', {
             first: <code key="first">{'{{input.topic}}'}</code>,
             second: <code key="second">{'{{nodes.draft.output}}'}</code>,
           })}
@@ -97,7 +97,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
         </Field>
       )}
       {node.type === 'human' && (
-        <Field label={t('Options')} hint={t('One a line; none: the answer is a text.')}>
+        <Field label={t('Options')} hint={t('One per line. None: the answer is text.')}>
           {(ids) => (
             <Lines
               ids={ids}
@@ -118,7 +118,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
       )}
       {(node.type === 'tool' || (node.type === 'map' && !config.prod_solution_id)) && (
         <>
-          <Field label={t('Tool')} hint={t('As Bash, Read, WebFetch, or a tool of a tool server.')}>
+          <Field label={t('Tool')} hint={t('For example Bash, Read, WebFetch, or a tool of an MCP server.')}>
             {(ids) => (
               <Input {...ids} value={config.tool ?? ''} onChange={(event) => setting('tool', event.target.value)} spellCheck={false} />
             )}
@@ -127,7 +127,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
         </>
       )}
       {node.type === 'code' && (
-        <Field label={t('Script')} hint={t('For Bash; $INPUTS holds its inputs as JSON, else the outputs before it.')}>
+        <Field label={t('Script')} hint={t('For Bash: $INPUTS contains the inputs as JSON, or the outputs of the previous nodes.')}>
           {(ids) => (
             <Area
               {...ids}
@@ -144,7 +144,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           {!config.prod_solution_id && !config.tool && (
             <Field
               label={t('Prompt')}
-              hint={rich('Without a tool an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}
+              hint={rich('Without a tool, an agent does the work; {code} is the item.', { code: <code key="code">{'{{item}}'}</code> })}
             >
               {(ids) => (
                 <Area
@@ -168,8 +168,8 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           change={(value) => field('inputs', value)}
           hint={
             node.type === 'map'
-              ? t('items is the list, as {example}.', { example: '{"items": "{{nodes.find.output}}"}' })
-              : t('JSON, with references in its texts.')
+              ? t('items is the list, for example {example}.', { example: '{"items": "{{nodes.find.output}}"}' })
+              : t('JSON; texts can contain references.')
           }
         />
       )}
@@ -186,7 +186,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
           <summary className="cursor-pointer px-3 py-1.5 text-sm font-medium">{t('Failures and limits')}</summary>
           <div className="space-y-3 border-t p-3">
             <Check
-              label={t('Ask me before it begins')}
+              label={t('Ask me before it starts')}
               checked={node.approval?.policy === 'required'}
               onChange={(event) => field('approval', event.target.checked ? { policy: 'required' } : undefined)}
             />
@@ -200,7 +200,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
                   }
                 >
                   <option value="fail">{t('the run fails')}</option>
-                  <option value="continue">{t('go on without its output')}</option>
+                  <option value="continue">{t('continue without its output')}</option>
                   <option value="route">{t('take the error edges')}</option>
                 </Select>
               )}
@@ -219,7 +219,7 @@ export function NodeForm({ solution, graph, node, findings, change, choose }: {
               />
             </div>
             <Check
-              label={t('Use an earlier output for the same input')}
+              label={t('Reuse the earlier output for the same input')}
               checked={node.idempotency === 'by_input'}
               onChange={(event) => field('idempotency', event.target.checked ? 'by_input' : undefined)}
             />

@@ -113,7 +113,7 @@ export default function DagRun() {
         title={t('Stop the run?')}
         confirm={t('Stop')}
         submit={() => cancel.mutateAsync()}
-        description={t('What its nodes do is stopped. It can be retried: outputs that are there are used again.')}
+        description={t('Stops its nodes. You can retry the run; existing outputs are reused.')}
       />
     </div>
   );

@@ -21,7 +21,7 @@ export function Start({ id, version, close }: { id: string; version: number; clo
     staleTime: Infinity,
   });
   return (
-    <Dialog open onOpenChange={close} title={t('Run version {version}', { version })} description={t('What its nodes refer to as input.')}>
+    <Dialog open onOpenChange={close} title={t('Run version {version}', { version })} description={t('Available to its nodes as input.')}>
       <Loaded query={document}>{(found) => <Inputs id={id} graph={found.dag} close={close} />}</Loaded>
     </Dialog>
   );
@@ -111,7 +111,7 @@ export function Runs({ id }: { id: string }) {
         isEmpty={() => pages.items?.length === 0}
         empty={
           <Empty icon={<Play size={26} />} title={t('It has not run yet')}>
-            {t('Publish a version, then run it. A run can be followed here, node by node.')}
+            {t('Publish a version, then run it. Follow each run here, node by node.')}
           </Empty>
         }
       >

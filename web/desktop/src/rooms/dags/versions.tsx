@@ -61,7 +61,7 @@ export function Publish({ id, kind, version, close }: { id: string; kind: Kind; 
       title={t('Publish version {version}', { version })}
       confirm={t('Publish')}
       submit={() => publish.mutateAsync()}
-      description={kind === 'dag' ? t('New runs use the published version; those that work keep theirs.') : undefined}
+      description={kind === 'dag' ? t('New runs use the published version. Active runs keep their version.') : undefined}
     >
       <Field label={t('Message')}>
         {(ids) => <Input {...ids} value={message} onChange={(event) => setMessage(event.target.value)} maxLength={500} autoFocus />}
@@ -83,7 +83,7 @@ export function Versions({ id, kind, readOnly }: { id: string; kind: Kind; readO
     refresh,
   });
   const back = useAction((version: number) => operations[kind].rollBack(id, { from_version: version }), {
-    done: (made) => t('Version {version} has the content of version {from}.', { version: made.version, from: made.from_version }),
+    done: (made) => t('Version {version} restores the content of version {from}.', { version: made.version, from: made.from_version }),
     refresh,
   });
   const remove = useAction((version: number) => operations[kind].remove(id, String(version)), {

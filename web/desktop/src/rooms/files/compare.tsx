@@ -37,11 +37,11 @@ async function sideOf(read: (options: { headers: Record<string, string> }) => Pr
 /** Sides shows what differs of a file between a checkpoint and now; null: there was none. */
 function Sides({ path, before, after }: { path: string; before: Side | null; after: Side | null }) {
   const lines = useMemo(() => lineDiff(before?.text ?? '', after?.text ?? ''), [before, after]);
-  if (!before && !after) return <p className="text-sm text-soft">{t('The file is neither at the checkpoint nor now.')}</p>;
+  if (!before && !after) return <p className="text-sm text-soft">{t('The file exists neither at the checkpoint nor now.')}</p>;
   if (before?.binary || after?.binary)
     return (
       <p className="text-sm text-soft">
-        {t('This file is no text. Size at the checkpoint: {before}, now: {after}.', {
+        {t('This file is not text. Size at the checkpoint: {before}, now: {after}.', {
           before: before ? bytes(before.whole) : '–', after: after ? bytes(after.whole) : '–',
         })}
       </p>
@@ -50,7 +50,7 @@ function Sides({ path, before, after }: { path: string; before: Side | null; aft
   return (
     <>
       {!before && <p className="mb-2 text-sm text-soft">{t('The checkpoint has no such file.')}</p>}
-      {!after && <p className="mb-2 text-sm text-soft">{t('The file is not there any more.')}</p>}
+      {!after && <p className="mb-2 text-sm text-soft">{t('The file no longer exists.')}</p>}
       {cut && <p className="mb-2 text-sm text-soft">{t('Only the first {part} are compared.', { part: bytes(maxCompared) })}</p>}
       {lines.every((line) => line.kind === 'same' || line.kind === 'gap') ? (
         <p className="text-sm text-soft">{t('The text is the same.')}</p>
@@ -144,14 +144,14 @@ export function CompareFile({ id, path }: { id: string; path: string }) {
     },
   });
   return (
-    <Loaded query={list} empty={<Empty title={t('There is no checkpoint yet')}>{t('The first message makes one.')}</Empty>}>
+    <Loaded query={list} empty={<Empty title={t('No checkpoints yet')}>{t('The first message creates one.')}</Empty>}>
       {(all) => {
         const checkpoint = all.find((one) => one.checkpoint_id === chosen) ?? all[0];
         if (!checkpoint) return null;
         return (
           <div className="h-full overflow-y-auto p-3">
             <div className="mb-3 max-w-md">
-              <Field label={t('Compare with the checkpoint before')}>
+              <Field label={t('Compare with the previous checkpoint')}>
                 {(ids) => (
                   <Select {...ids} value={checkpoint.checkpoint_id} onChange={(event) => setChosen(event.target.value)}>
                     {all.map((one) => (

@@ -134,7 +134,7 @@ export default function Files() {
               <Opened key={path} id={id} path={path} writable={writable} session={followed?.session} close={() => setPath(undefined)} />
             ) : (
               <Empty icon={<FolderOpen size={28} />} title={t('No file is open')}>
-                {t('The files of the workspace are those that the agent works with.')}
+                {t('The agent works with the files of this workspace.')}
               </Empty>
             )}
           </section>
@@ -307,7 +307,7 @@ function Row({
         confirm={t('Move')}
         submit={() => move.mutateAsync()}
       >
-        <Field label={t('New path')} hint={t('Directories are made, as in notes/today.md.')}>
+        <Field label={t('New path')} hint={t('Missing directories are created, for example notes/today.md.')}>
           {(ids) => <Input {...ids} value={place} onChange={(event) => setPlace(event.target.value)} required maxLength={4096} autoFocus />}
         </Field>
       </FormDialog>
@@ -320,8 +320,8 @@ function Row({
         submit={() => remove.mutateAsync()}
         description={
           isDir
-            ? t('With all that is in it. A rewind to an earlier checkpoint brings it back.')
-            : t('A rewind to an earlier checkpoint brings it back.')
+            ? t('Deletes the directory with its content. A rewind to an earlier checkpoint restores it.')
+            : t('A rewind to an earlier checkpoint restores it.')
         }
       />
     </li>
@@ -344,7 +344,7 @@ function NewFile({ id, done }: { id: string; done: (made?: string) => void }) {
         done(path.trim());
       }}
     >
-      <Field label={t('Path')} hint={t('Directories are made, as in notes/today.md.')}>
+      <Field label={t('Path')} hint={t('Missing directories are created, for example notes/today.md.')}>
         {(ids) => <Input {...ids} value={path} onChange={(event) => setPath(event.target.value)} required autoFocus />}
       </Field>
     </FormDialog>

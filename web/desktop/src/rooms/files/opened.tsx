@@ -130,7 +130,7 @@ export function Opened({
       </div>
       {conflict && (
         <div role="alert" className="flex flex-wrap items-center gap-2 bg-warn-soft px-3 py-1.5 text-sm text-warn">
-          <span className="min-w-0 flex-1">{t('The file was changed meanwhile, by the agent or another user.')}</span>
+          <span className="min-w-0 flex-1">{t('The agent or another user has changed the file in the meantime.')}</span>
           <Button small onClick={() => void file.refetch().then(({ data, isSuccess }) => isSuccess && take(data))}>
             {t('Take theirs')}
           </Button>

@@ -90,7 +90,7 @@ export function BinaryPreview({ id, path, version }: { id: string; path: string;
       }),
   });
   const url = useURL(content.data);
-  if (kind === 'other') return <Empty title={t('This file cannot be shown')}>{t('Download it to open it with another program.')}</Empty>;
+  if (kind === 'other') return <Empty title={t('Cannot show this file')}>{t('Download it to open it with another program.')}</Empty>;
   return (
     <Loaded query={content}>
       {(blob) =>
@@ -182,7 +182,7 @@ export function TextPreview({ path, text }: { path: string; text: string }) {
             ))}
           </tbody>
         </table>
-        {cut && <p className="mt-2 text-xs text-soft">{t('Only a part of this table is shown.')}</p>}
+        {cut && <p className="mt-2 text-xs text-soft">{t('This table is truncated.')}</p>}
       </div>
     );
   }

@@ -46,9 +46,9 @@ export default function HistoryRoom() {
           query={history}
           isEmpty={(data) => data.nodes.length === 0}
           empty={
-            <Empty icon={<GitBranch size={28} />} title={t('There is no history yet')}>
+            <Empty icon={<GitBranch size={28} />} title={t('No history yet')}>
               {t(
-                'Each message makes a checkpoint of the conversation and of the files. Here you go back to one, or try another way ' +
+                'Each message creates a checkpoint of the conversation and the files. Go back to one here, or branch off ' +
                   'from it.',
               )}
             </Empty>
@@ -220,7 +220,7 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
     queryFn: ({ signal }) => api().checkout(id, { checkpoint_id: node.checkpoint_id ?? '' }, { signal }),
   });
   const back = useAction((checkpoint: string) => api().switchBranch(id, { checkpoint_id: checkpoint }), {
-    done: t('You are back where you were.'),
+    done: t('You are back at the previous state.'),
     refresh,
   });
   const rewind = useAction(() => api().rewind(id, { checkpoint_id: node.checkpoint_id ?? '' }), { refresh });
@@ -275,7 +275,7 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
         </div>
       )}
       {node.checkpoint_id === null ? (
-        <p className="text-soft">{t('No checkpoint was made here.')}</p>
+        <p className="text-soft">{t('There is no checkpoint here.')}</p>
       ) : (
         <Loaded query={state}>
           {(found) => (
@@ -284,8 +284,8 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
               <p className="mb-1 text-xs text-soft">
                 {plural(found.files.length, '{count} file', '{count} files')};{' '}
                 {changed.length === 0
-                  ? t('none changed since the point before')
-                  : plural(changed.length, '{count} changed since the point before', '{count} changed since the point before')}
+                  ? t('no changes since the previous point')
+                  : plural(changed.length, '{count} changed since the previous point', '{count} changed since the previous point')}
               </p>
               <ul className="space-y-0.5">
                 {changed.slice(0, 200).map((file) => (
@@ -311,8 +311,8 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
         title={t('Go back to here?')}
         confirm={t('Go back')}
         description={t(
-          'The conversation and the files become what they were before this message. What came after stays on its branch, so that ' +
-            'you can return.',
+          'Restores the conversation and the files to the state before this message. Later messages stay on their ' +
+            'branch, so that you can return.',
         )}
         submit={async () => {
           const result = await rewind.mutateAsync();
@@ -327,17 +327,17 @@ function Details({ id, node, data, writable, close }: { id: string; node: Node; 
       <FormDialog
         open={asking === 'whatif'}
         onOpenChange={() => setAsking(undefined)}
-        title={t('Try another way from here')}
+        title={t('Branch off from here')}
         confirm={t('Try')}
         submit={() => whatif.mutateAsync()}
-        description={t('A new branch begins after step {step}, with the files as they were then.', { step: node.step })}
+        description={t('A new branch starts after step {step}, with the files of that moment.', { step: node.step })}
       >
-        <Field label={t('Message')} hint={t('Without one, the agent goes on by itself.')}>
+        <Field label={t('Message')} hint={t('Without one, the agent continues without asking.')}>
           {(ids) => <Area {...ids} value={message} onChange={(event) => setMessage(event.target.value)} autoFocus />}
         </Field>
         {later.length > 0 && (
           <fieldset className="min-w-0">
-            <legend className="mb-1 text-sm font-medium">{t('Quote what was said later')}</legend>
+            <legend className="mb-1 text-sm font-medium">{t('Quote later messages')}</legend>
             <div className="max-h-48 space-y-1.5 overflow-y-auto rounded-md border p-2">
               {later.map(({ entry_id, text }) => (
                 <Check
@@ -380,7 +380,7 @@ function Compare({ id, data, close }: { id: string; data: History; close: () => 
     </Field>
   );
   return (
-    <Dialog open onOpenChange={close} wide title={t('Compare two branches')} description={t('What each has that the other has not.')}>
+    <Dialog open onOpenChange={close} wide title={t('Compare two branches')} description={t('The differences between the two.')}>
       <div className="mb-3 grid grid-cols-2 gap-3">
         {choice(t('One'), base, setBase)}
         {choice(t('The other'), other, setOther)}
@@ -463,7 +463,7 @@ function Replay({ id, close }: { id: string; close: () => void }) {
       title={t('Replay')}
       confirm={t('Play')}
       submit={() => start.mutateAsync()}
-      description={t('What happened is played again in a session of its own. Nothing is executed.')}
+      description={t('Replays the recorded events in a new session. Nothing is executed.')}
     >
       <Field label={t('Speed')}>
         {(ids) => (

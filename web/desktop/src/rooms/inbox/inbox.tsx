@@ -41,8 +41,8 @@ export default function Inbox() {
         empty={
           <Empty icon={<InboxIcon size={28} />} title={t('Nothing waits for you')}>
             {t(
-              'When an agent has a question or needs a permission, in a chat, a scheduled run, a DAG or an issue, it is asked here ' +
-                'too. Answer it, and the work goes on.',
+              'Questions and permission requests of agents from chats, scheduled runs, DAGs and issues appear here. ' +
+                'Answer them to let the work continue.',
             )}
           </Empty>
         }
@@ -58,8 +58,8 @@ export default function Inbox() {
               <p className="mt-4 text-center text-sm text-soft">
                 {plural(
                   data.total - data.items.length,
-                  '{count} more comes when these are answered.',
-                  '{count} more come when these are answered.',
+                  '{count} more after you answer these.',
+                  '{count} more after you answer these.',
                 )}
               </p>
             )}

@@ -30,7 +30,7 @@ export function Apps() {
   return (
     <Section
       title={t('Published apps')}
-      note={t('Directories of workspaces that everyone with the address can see.')}
+      note={t('Published directories that anyone with the address can see.')}
       actions={
         <Button look="primary" onClick={() => setPublishing(true)}>
           <Upload size={15} aria-hidden />
@@ -107,7 +107,7 @@ export function Apps() {
           submit={() => remove.mutateAsync(removing.app_id)}
           description={
             <>
-              {t('The address of “{name}” shows nothing any more, and its copy is removed. The files of the session stay.', {
+              {t('The address of “{name}” stops working and its copy is deleted. The files of the session stay.', {
                 name: removing.name,
               })}
             </>
@@ -132,10 +132,10 @@ function Publish({ done }: { done: () => void }) {
       title={t('Publish an app')}
       confirm={t('Publish')}
       submit={() => publish.mutateAsync()}
-      description={t('A copy of the directory becomes public: everyone with the address can see it, without a sign-in.')}
+      description={t('Publishes a copy of the directory. Anyone with the address can see it without signing in.')}
     >
       <SessionChoice value={session} change={setSession} />
-      <Field label={t('Directory')} hint={t('It has an index.html; empty: the whole workspace')}>
+      <Field label={t('Directory')} hint={t('Must contain an index.html. Empty: the whole workspace')}>
         {(ids) => <Input {...ids} spellCheck={false} value={directory} onChange={(event) => setDirectory(event.target.value)} />}
       </Field>
     </FormDialog>

@@ -12,7 +12,7 @@ export function pairsOf(text: string, sign: ':' | '='): Record<string, string> {
     const other = sign === ':' ? '=' : ':';
     const at = line.includes(sign) ? line.indexOf(sign) : line.indexOf(other);
     const name = line.slice(0, Math.max(0, at)).trim();
-    if (!name) throw new Error(t('“{line}” is not written as {mark}.', { line: line.slice(0, 40), mark: mark(sign) }));
+    if (!name) throw new Error(t('“{line}” must have the form {mark}.', { line: line.slice(0, 40), mark: mark(sign) }));
     pairs[name] = line.slice(at + 1).trim();
   }
   return pairs;

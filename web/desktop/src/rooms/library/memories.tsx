@@ -40,8 +40,8 @@ export function Memories() {
       title={t('Memories')}
       note={
         config.data?.memoryEnabled === false
-          ? t('This service has memory turned off.')
-          : t('What agents keep of your wishes and their experience, for sessions that use memory.')
+          ? t('Memory is turned off in this service.')
+          : t('What agents remember of your preferences and their experience, for sessions that use memory.')
       }
       actions={
         <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>
@@ -92,8 +92,8 @@ export function Memories() {
       <Loaded
         query={{ data: list.items, error: list.error, refetch: list.refetch }}
         empty={
-          <Empty icon={<Brain size={28} />} title={t('There is no such memory')}>
-            {t('Agents write memories when they learn what you want. You can write one yourself.')}
+          <Empty icon={<Brain size={28} />} title={t('No matching memories')}>
+            {t('Agents write memories when they learn your preferences. You can also write one yourself.')}
           </Empty>
         }
       >
@@ -201,7 +201,7 @@ function Edit({ memory, done }: { memory: Memory | undefined; done: () => void }
           {(ids) => (
             <Select {...ids} value={type} onChange={(event) => setType(event.target.value as Memory['type'])}>
               <option value="feedback">{t('feedback: what you want')}</option>
-              <option value="experience">{t('experience: what was learnt')}</option>
+              <option value="experience">{t('experience: what the agent learned')}</option>
             </Select>
           )}
         </Field>
@@ -226,7 +226,7 @@ function Delete({ ids, done }: { ids: number[]; done: () => void }) {
       title={plural(ids.length, 'Delete the memory?', 'Delete {count} memories?')}
       confirm={t('Delete')}
       submit={() => remove.mutateAsync()}
-      description={t('Agents are no longer reminded of it. To keep the text, disable it instead.')}
+      description={t('Agents can no longer recall it. To keep the text, disable it instead.')}
     />
   );
 }

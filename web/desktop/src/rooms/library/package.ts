@@ -16,7 +16,7 @@ export function innerPaths(paths: readonly string[]): string[] {
     .sort((a, b) => a.split('/').length - b.split('/').length)[0];
   if (skill === undefined) throw new Error(t('The package has no SKILL.md.'));
   const root = skill.slice(0, -'SKILL.md'.length);
-  if (paths.some((path) => !path.startsWith(root))) throw new Error(t('A file is beside the directory that has SKILL.md.'));
+  if (paths.some((path) => !path.startsWith(root))) throw new Error(t('A file is outside the directory that contains SKILL.md.'));
   return paths.map((path) => path.slice(root.length));
 }
 
@@ -24,14 +24,14 @@ export function innerPaths(paths: readonly string[]): string[] {
 export function skillName(text: string): string {
   const front = /^---\r?\n([^]*?)\r?\n---/.exec(text)?.[1] ?? '';
   const name = /^name:\s*["']?([^"'\r\n#]*?)["']?\s*(?:#.*)?$/m.exec(front)?.[1]?.trim() ?? '';
-  if (!name) throw new Error(t('SKILL.md names no skill: its front matter needs a name.'));
+  if (!name) throw new Error(t('The front matter of SKILL.md must contain a name.'));
   return name;
 }
 
 /** readPackage reads chosen files; those that are no text are encoded. */
 export async function readPackage(files: readonly File[]): Promise<{ name: string; files: PackageFile[] }> {
   if (files.reduce((sum, file) => sum + file.size, 0) > most)
-    throw new Error(t('A package may have 30 MB here; publish larger ones to the registry.'));
+    throw new Error(t('Packages can have up to 30 MB here. Publish larger ones to the registry.'));
   const paths = innerPaths(files.map((file) => file.webkitRelativePath || file.name));
   const read = await Promise.all(files.map(async (file, index): Promise<PackageFile> => {
     const bytes = new Uint8Array(await file.arrayBuffer());

@@ -38,8 +38,8 @@ export function Shared() {
         title={t('Public links')}
         note={
           off
-            ? t('This service has public links turned off.')
-            : t('Everyone with a link can read the session until the link ends. A link is shown once, when it is made.')
+            ? t('Public links are turned off in this service.')
+            : t('Anyone with a link can read the session until the link expires. A link is shown only once, when it is created.')
         }
         actions={
           <>
@@ -69,7 +69,7 @@ export function Shared() {
                   link.expires_at ? t('ends {time}', { time: dateTime(link.expires_at) }) : t('does not end'),
                   link.redact.tool_results && t('without tool results'),
                   link.redact.thinking && t('without thinking'),
-                  t('keep it now: it is not shown again'),
+                  t('copy it now: it is not shown again'),
                 ]
                   .filter(Boolean)
                   .join(' · ')}
@@ -94,7 +94,7 @@ export function Shared() {
 }
 
 function Revoke({ token, session, revoked }: { token: string; session: string; revoked: () => void }) {
-  const revoke = useAction(() => api().revokeShareLink(session, token), { done: t('The link no longer opens anything.') });
+  const revoke = useAction(() => api().revokeShareLink(session, token), { done: t('The link stops working.') });
   return (
     <Button small look="danger" busy={revoke.isPending} onClick={() => revoke.mutate(undefined, { onSuccess: revoked })}>
       {t('Revoke')}
@@ -140,7 +140,7 @@ function Create({ done, made }: { done: () => void; made: (made: Made) => void }
 function RevokeDialog({ done }: { done: () => void }) {
   const [session, setSession] = useState('');
   const [url, setUrl] = useState('');
-  const revoke = useAction(() => api().revokeShareLink(session, tokenOf(url)), { done: t('The link no longer opens anything.') });
+  const revoke = useAction(() => api().revokeShareLink(session, tokenOf(url)), { done: t('The link stops working.') });
   return (
     <FormDialog open onOpenChange={done} danger title={t('Revoke a public link')} confirm={t('Revoke')} submit={() => revoke.mutateAsync()}>
       <SessionChoice value={session} change={setSession} />
@@ -175,7 +175,7 @@ function SharedSessions({ add }: { add: () => void }) {
         empty={
           <Empty icon={<Share2 size={28} />} title={t('No session is shared')}>
             {list.hasNextPage
-              ? t('Of your newest sessions none is shared.')
+              ? t('None of your newest sessions is shared.')
               : t('Share one to let other users read it. They cannot write to it.')}
           </Empty>
         }
@@ -237,7 +237,7 @@ function ShareDialog({ done }: { done: () => void }) {
       title={t('Share a session with all users')}
       confirm={t('Share')}
       submit={() => share.mutateAsync()}
-      description={t('All signed-in users can read all of it: every branch, the files of every checkpoint and the export. Only you can write to it.')}
+      description={t('All signed-in users can read everything: all branches, the files of all checkpoints and the export. Only you can write to it.')}
     >
       <SessionChoice value={session} change={setSession} />
     </FormDialog>

@@ -61,7 +61,7 @@ export function Skills() {
           ) : (
             <Check
               className="pb-1.5"
-              label={t('Only those that were added')}
+              label={t('Only added entries')}
               checked={added}
               onChange={(event) => setAdded(event.target.checked)}
             />
@@ -270,9 +270,9 @@ function Install({ wanted, session: given, done }: { wanted: Wanted; session: st
       title={t('Install {name}', { name: wanted.name })}
       confirm={t('Install')}
       submit={() => install.mutateAsync()}
-      description={t('Of {org}. The session gets it at once, your other sessions from then on.', { org: wanted.org })}
+      description={t('By {org}. This session gets it immediately, your other sessions from now on.', { org: wanted.org })}
     >
-      <SessionChoice value={session} change={setSession} hint={t('Its workspace gets the package.')} />
+      <SessionChoice value={session} change={setSession} hint={t('The package is copied to its workspace.')} />
     </FormDialog>
   );
 }
@@ -296,7 +296,7 @@ function UploadDialog({ session: given, done }: { session: string; done: () => v
       title={t('Upload a skill')}
       confirm={t('Upload')}
       submit={() => upload.mutateAsync()}
-      description={t('A directory with a SKILL.md, or its files. It goes to one session, and replaces a skill of the same name there.')}
+      description={t('A directory with a SKILL.md, or its files. It is installed in one session and replaces a skill of the same name there.')}
     >
       <SessionChoice value={session} change={setSession} />
       <Field label={t('Package is')}>

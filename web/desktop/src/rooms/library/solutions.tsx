@@ -14,13 +14,13 @@ export function Solutions() {
   const solutions = useQuery({ queryKey: ['solutions'], queryFn: ({ signal }) => api().listSolutions({ signal }) });
   const [starting, setStarting] = useState<string>();
   return (
-    <Section title={t('Solutions')} note={t('Ways of working that sessions are made with: a prompt, roles, sub-agents and rules.')}>
+    <Section title={t('Solutions')} note={t('Templates for sessions: a prompt, roles, sub-agents and rules.')}>
       <Loaded
         query={solutions}
         isEmpty={(data) => data.items.length === 0}
         empty={
           <Empty icon={<Boxes size={28} />} title={t('There is no solution')}>
-            {t('The operator puts solutions into a directory of the service.')}
+            {t('The operator provides solutions in a directory of the service.')}
           </Empty>
         }
       >
@@ -81,7 +81,7 @@ function Start({ id, done }: { id: string; done: () => void }) {
       submit={submit}
       description={t('With the solution {id}.', { id })}
     >
-      <Field label={t('Name')} hint={t('It may be empty: the first message gives one.')}>
+      <Field label={t('Name')} hint={t('Optional: the first message creates a title.')}>
         {(ids) => <Input {...ids} autoFocus maxLength={500} value={intent} onChange={(event) => setIntent(event.target.value)} />}
       </Field>
       <Field label={t('Role')} hint={roles.data?.items.find((one) => one.id === role)?.description}>

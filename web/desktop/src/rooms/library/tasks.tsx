@@ -40,7 +40,7 @@ export function Tasks() {
     refresh: [['tasks']],
   });
   return (
-    <Section title={t('Background tasks')} note={t('Commands and sub-agents that go on after their chat.')}>
+    <Section title={t('Background tasks')} note={t('Commands and sub-agents that continue after their chat.')}>
       <div className="mb-3 max-w-md">
         <SessionChoice value={session} change={setSession} empty={plural(newest, 'your newest session', 'your {count} newest sessions')} />
       </div>
@@ -50,8 +50,8 @@ export function Tasks() {
         (waits && !sessions.error ? (
           <Spinner />
         ) : (
-          <Empty icon={<SquareTerminal size={28} />} title={t('There is no background task')}>
-            {t('An agent starts one when a command should go on, such as a server or a long build.')}
+          <Empty icon={<SquareTerminal size={28} />} title={t('No background tasks')}>
+            {t('An agent starts one for a command that keeps running, such as a server or a long build.')}
           </Empty>
         ))}
       {tasks.length > 0 && (
@@ -110,7 +110,7 @@ export function Tasks() {
           title={t('Stop the task?')}
           confirm={t('Stop')}
           submit={() => stop.mutateAsync(stopping)}
-          description={<>{t('“{title}” and its processes end.', { title: stopping.title || stopping.command })}</>}
+          description={<>{t('Stops “{title}” and its processes.', { title: stopping.title || stopping.command })}</>}
         />
       )}
     </Section>
@@ -128,7 +128,7 @@ function Output({ task, close }: { task: Task; close: () => void }) {
       <Loaded
         query={output}
         isEmpty={(data) => data.lines.length === 0}
-        empty={<p className="text-sm text-soft">{t('It has written nothing.')}</p>}
+        empty={<p className="text-sm text-soft">{t('No output.')}</p>}
       >
         {(data) => (
           <>

@@ -52,7 +52,7 @@ export function ToolDefinitions({ server, done }: { server: Server; done: () => 
       open
       onOpenChange={done}
       title={t('Review the tools of {name}', { name: server.name })}
-      description={t('This server has changed what it says of its tools. Sessions are not offered them until you accept.')}
+      description={t('This server has changed its tool definitions. Sessions cannot use the tools until you accept the change.')}
       confirm={t('Accept')}
       submit={() => accept.mutateAsync()}
     >

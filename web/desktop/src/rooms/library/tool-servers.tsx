@@ -45,7 +45,7 @@ export function ToolServers() {
     <>
       <Section
         title={t('Tool servers')}
-        note={t('Programs whose tools the agent can use, by the Model Context Protocol.')}
+        note={t('MCP servers whose tools agents can use.')}
         actions={
           <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>
             <Plus size={15} aria-hidden />
@@ -57,7 +57,7 @@ export function ToolServers() {
           query={servers}
           isEmpty={(data) => data.items.length === 0}
           empty={
-            <Empty icon={<Plug size={28} />} title={t('There is no tool server')}>
+            <Empty icon={<Plug size={28} />} title={t('No MCP servers')}>
               {t('Add one for a session or a solution; administrators can add one for all sessions.')}
             </Empty>
           }
@@ -132,7 +132,7 @@ function State() {
     queryFn: ({ signal }) => api().listSessionMcpServers(session, { signal }),
   });
   return (
-    <Section title={t('State in a session')} note={t('Whether its servers answer, and which tools they offer.')}>
+    <Section title={t('State in a session')} note={t('Status of its servers, and the tools that they offer.')}>
       <div className="mb-3 max-w-md">
         <SessionChoice value={session} change={setSession} empty={t('Choose a session')} />
       </div>
@@ -140,7 +140,7 @@ function State() {
         <Loaded
           query={state}
           isEmpty={(data) => data.items.length === 0}
-          empty={<p className="text-sm text-soft">{t('This session has no tool server.')}</p>}
+          empty={<p className="text-sm text-soft">{t('This session has no MCP server.')}</p>}
         >
           {({ items }) => (
             <Rows label={t('State of tool servers')}>
@@ -153,7 +153,7 @@ function State() {
                 >
                   {server.refused_by.map((refusal) => (
                     <p key={refusal.model} className="mt-1 text-sm">
-                      {t('The server of the model {model} refused its tools, so that requests to it leave them out.', { model: refusal.model })}
+                      {t('The server of the model {model} refused its tools. Requests to it are sent without tools.', { model: refusal.model })}
                     </p>
                   ))}
                   {server.tools.length > 0 && (
@@ -218,7 +218,7 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
       confirm={t('Save')}
       submit={() => save.mutateAsync()}
     >
-      <Field label={t('Name')} hint={t('a-z, 0-9, _ and -; the tools are called by it')}>
+      <Field label={t('Name')} hint={t('a-z, 0-9, _ and -; part of the tool names')}>
         {(ids) => (
           <Input
             {...ids}
@@ -289,7 +289,7 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
           <Field label={t('Program')}>
             {(ids) => <Input {...ids} required spellCheck={false} value={command} onChange={(event) => setCommand(event.target.value)} />}
           </Field>
-          <Field label={t('Arguments')} hint={t('One a line; no secrets here')}>
+          <Field label={t('Arguments')} hint={t('One per line; no secrets here')}>
             {(ids) => (
               <Area {...ids} spellCheck={false} className="code" rows={2} value={args} onChange={(event) => setArgs(event.target.value)} />
             )}
@@ -299,7 +299,7 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
       {reached !== 'browser' && (
         <Field
           label={reached === 'http' ? t('Headers') : t('Variables')}
-          hint={t('One a line, as {example}. Masked ones stay as they are.', {
+          hint={t('One per line, for example {example}. Masked values do not change.', {
             example: reached === 'http' ? 'Authorization: Bearer …' : 'NAME=value',
           })}
         >
@@ -328,14 +328,14 @@ function Edit({ server, done }: { server: Server | undefined; done: () => void }
           />
         )}
       </Field>
-      <Field label={t('Seconds that a call may take')}>
+      <Field label={t('Time limit of a call (seconds)')}>
         {(ids) => (
           <Input {...ids} type="number" required min={1} max={3600} value={timeout} onChange={(event) => setTimeout(event.target.value)} />
         )}
       </Field>
       <Check
-        label={t('Believe what it says of its tools')}
-        hint={t('Tools that say they only read are called again when a worker is lost.')}
+        label={t('Trust its tool annotations')}
+        hint={t('Tools marked as read-only are retried after a worker crash.')}
         checked={trust}
         onChange={(event) => setTrust(event.target.checked)}
       />
@@ -353,7 +353,7 @@ function Delete({ server, done }: { server: Server; done: () => void }) {
       title={t('Delete the tool server?')}
       confirm={t('Delete')}
       submit={() => remove.mutateAsync()}
-      description={<>{t('Sessions no longer have the tools of “{name}”.', { name: server.name })}</>}
+      description={<>{t('Sessions lose the tools of “{name}”.', { name: server.name })}</>}
     />
   );
 }

@@ -111,7 +111,7 @@ export function CronBuilder({
           </Field>
         )}
         {plan.kind === 'monthly' && (
-          <Field label={t('On day')} hint={plan.day > 28 ? t('Months without this day are left out.') : undefined}>
+          <Field label={t('On day')} hint={plan.day > 28 ? t('Months without this day are skipped.') : undefined}>
             {(ids) => (
               <Input
                 {...ids}

@@ -53,7 +53,7 @@ export function Calendar() {
             <Month days={days} month={month} due={dueByDay(entries)} />
             <p className="mt-2 text-xs text-soft">
               {t('Times are in the time zone of this browser, {zone}.', { zone: Intl.DateTimeFormat().resolvedOptions().timeZone })}{' '}
-              {entries.some((entry) => entry.truncated) && t('Of each schedule the first 1,000 times are shown.')}
+              {entries.some((entry) => entry.truncated) && t('Shows the first 1,000 times of each schedule.')}
             </p>
           </>
         )}
@@ -69,7 +69,7 @@ function Month({ days, month, due }: { days: Date[]; month: number; due: Map<str
   const empty = !days.some((day) => day.getMonth() === month && due.has(dayOf(day)));
   return (
     <>
-      {empty && <p className="mb-2 text-sm text-soft">{t('Nothing is due in this month.')}</p>}
+      {empty && <p className="mb-2 text-sm text-soft">{t('No runs in this month.')}</p>}
       <div aria-hidden className="grid grid-cols-7 gap-px pb-1 text-xs text-soft max-sm:hidden">
         {days.slice(0, 7).map((day) => (
           <span key={day.getDay()} className="px-2">

@@ -156,7 +156,7 @@ function Form({ task }: { task?: Task }) {
           />
         )}
       </Field>
-      <Field label={t('Prompt')} error={at('prompt')} hint={t('What the agent is sent at each time. Say what result you expect.')}>
+      <Field label={t('Prompt')} error={at('prompt')} hint={t('Sent to the agent at each planned time. Describe the result that you expect.')}>
         {(ids) => (
           <Area {...ids} value={draft.prompt} onChange={(event) => change({ prompt: event.target.value })} required rows={5} dir="auto" />
         )}
@@ -169,7 +169,7 @@ function Form({ task }: { task?: Task }) {
       )}
       <Check
         label={t('Enabled')}
-        hint={t('A disabled schedule is never due; it can be run by the button.')}
+        hint={t('A disabled schedule does not run by itself. You can still run it now.')}
         checked={draft.enabled}
         onChange={(event) => change({ enabled: event.target.checked })}
       />
@@ -215,7 +215,7 @@ function Form({ task }: { task?: Task }) {
         </div>
         <Check
           label={t('All runs share one session')}
-          hint={t('They see what was said before.')}
+          hint={t('They see the earlier messages.')}
           checked={draft.persistent}
           onChange={(event) => change({ persistent: event.target.checked })}
         />
@@ -228,11 +228,11 @@ function Form({ task }: { task?: Task }) {
       </Part>
 
       <Part
-        title={t('When a run is late, or the one before is not over')}
+        title={t('Late runs and overlaps')}
         open={task !== undefined && (task.overlap !== 'skip' || task.expires_at !== null || task.jitter_s > 0)}
       >
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label={t('While an earlier run is not over')}>
+          <Field label={t('While an earlier run is active')}>
             {(ids) => (
               <Select {...ids} value={draft.overlap} onChange={(event) => change({ overlap: event.target.value as Draft['overlap'] })}>
                 {Object.entries(overlaps).map(([id, label]) => (
@@ -244,9 +244,9 @@ function Form({ task }: { task?: Task }) {
             )}
           </Field>
           <Field
-            label={t('A late run still begins within (minutes)')}
+            label={t('Start deadline (minutes)')}
             error={at('catchup_window_s')}
-            hint={t('As after a time in which the service was away.')}
+            hint={t('For example after the service was down.')}
           >
             {(ids) => (
               <Input
@@ -260,7 +260,7 @@ function Form({ task }: { task?: Task }) {
               />
             )}
           </Field>
-          <Field label={t('Disable after failures in a row')} error={at('pause_on_failure_after')} hint={t('0: never.')}>
+          <Field label={t('Disable after consecutive failures')} error={at('pause_on_failure_after')} hint={t('0: never.')}>
             {(ids) => (
               <Input
                 {...ids}
@@ -273,7 +273,7 @@ function Form({ task }: { task?: Task }) {
               />
             )}
           </Field>
-          <Field label={t('Delay each run by up to (seconds)')} error={at('jitter_s')} hint={t('So that not all begin at once.')}>
+          <Field label={t('Random delay, up to (seconds)')} error={at('jitter_s')} hint={t('Spreads runs that are due at the same time.')}>
             {(ids) => (
               <Input
                 {...ids}
@@ -285,7 +285,7 @@ function Form({ task }: { task?: Task }) {
               />
             )}
           </Field>
-          <Field label={t('Ends')} error={at('expires_at')} hint={t('No run at or after this time; empty: never.')}>
+          <Field label={t('Ends')} error={at('expires_at')} hint={t('No runs at or after this time. Empty: no end.')}>
             {(ids) => (
               <Input {...ids} type="datetime-local" value={draft.expires} onChange={(event) => change({ expires: event.target.value })} />
             )}
@@ -294,12 +294,12 @@ function Form({ task }: { task?: Task }) {
       </Part>
 
       <Part title={t('Questions and notices')} open={task !== undefined && (Boolean(task.question_policy) || task.notify.length > 0)}>
-        <p className="text-sm text-soft">{t('A question waits in the inbox, and the run with it, unless this says otherwise.')}</p>
+        <p className="text-sm text-soft">{t('By default, a question waits in the inbox and the run waits for its answer.')}</p>
         <div className="grid gap-3 sm:grid-cols-2">
           <Field
             label={t('Decide without you after (minutes)')}
             error={at('question_policy.timeout_s')}
-            hint={t('Empty: the question waits.')}
+            hint={t('Empty: no time limit.')}
           >
             {(ids) => (
               <Input
@@ -321,7 +321,7 @@ function Form({ task }: { task?: Task }) {
                 onChange={(event) => change({ on_timeout: event.target.value as Draft['on_timeout'] })}
               >
                 <option value="choose">{t('the model chooses')}</option>
-                <option value="first_option">{t('the first option is taken')}</option>
+                <option value="first_option">{t('the first option is chosen')}</option>
               </Select>
             )}
           </Field>
@@ -340,7 +340,7 @@ function Form({ task }: { task?: Task }) {
         </div>
         {(webhooks.data?.items ?? []).length > 0 && (
           <fieldset className="space-y-1">
-            <legend className="text-sm font-medium">{t('Webhooks that are sent its events')}</legend>
+            <legend className="text-sm font-medium">{t('Webhooks that receive its events')}</legend>
             {webhooks.data?.items.map((hook) => (
               <Check
                 key={hook.id}
@@ -360,12 +360,12 @@ function Form({ task }: { task?: Task }) {
         open={task !== undefined && (task.files.length > 0 || task.commands.length > 0 || task.output_schema !== null)}
       >
         <p className="text-sm text-soft">
-          {t('What must hold after a run, or it counts as failed. The agent does not see this: say in the prompt what is expected.')}
+          {t('Conditions that must be met after a run, otherwise it counts as failed. The agent does not see them: state your expectations in the prompt.')}
         </p>
         <Field
           label={t('Files')}
           error={at('files')}
-          hint={t('Patterns, one a line, as report/*.md. A file of the workspace must match each.')}
+          hint={t('Patterns, one per line, for example report/*.md. Each must match a file of the workspace.')}
         >
           {(ids) => (
             <Area
@@ -381,7 +381,7 @@ function Form({ task }: { task?: Task }) {
         <Field
           label={t('Commands')}
           error={at('commands')}
-          hint={t('One a line. Each must end with exit code 0; they may run again after a crash.')}
+          hint={t('One command per line. Each must end with exit code 0. They can run again after a crash.')}
         >
           {(ids) => (
             <Area
@@ -394,7 +394,7 @@ function Form({ task }: { task?: Task }) {
             />
           )}
         </Field>
-        <Field label={t('JSON Schema of the result')} error={schemaError ?? at('output_schema')} hint={t('Empty: the result is a text.')}>
+        <Field label={t('JSON Schema of the result')} error={schemaError ?? at('output_schema')} hint={t('Empty: the result is text.')}>
           {(ids) => (
             <Area
               {...ids}

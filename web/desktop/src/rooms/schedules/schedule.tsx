@@ -80,7 +80,7 @@ export default function Schedule() {
         danger
         title={t('Delete the schedule?')}
         confirm={t('Delete')}
-        description={t('The records of its runs are removed for good. Its sessions stay, and a run that works goes on in its session.')}
+        description={t('Its run records are permanently deleted. Its sessions stay, and an active run continues in its session.')}
         submit={async () => {
           await remove.mutateAsync();
           await navigate({ to: '/schedules' });
@@ -111,8 +111,8 @@ function About({ task }: { task: Task }) {
           <Facts
             list={[
               [t('Time zone'), task.timezone],
-              [t('Meanwhile'), t('while a run is not over: {rule}', { rule: overlaps[task.overlap] })],
-              [t('Late'), t('runs begin up to {time} late', { time: secondsText(task.catchup_window_s) })],
+              [t('Meanwhile'), t('while a run is active: {rule}', { rule: overlaps[task.overlap] })],
+              [t('Late'), t('runs start up to {time} late', { time: secondsText(task.catchup_window_s) })],
               [t('Ends'), task.expires_at && dateTime(task.expires_at)],
               [t('Model'), task.model],
               [t('Session'), task.persistent && t('all runs share one')],
@@ -207,7 +207,7 @@ function Runs({ id }: { id: string }) {
         isEmpty={(data) => data.pages[0]?.length === 0}
         empty={
           <Empty title={t('It has not run yet')}>
-            {t('Each time that it is due has a record here, also when nothing ran, with the reason.')}
+            {t('Each planned time has a record here. When nothing ran, it shows the reason.')}
           </Empty>
         }
       >

@@ -70,7 +70,7 @@ export default function Schedules() {
         query={tasks}
         empty={
           <Empty icon={<CalendarClock size={28} />} title={t('Nothing is scheduled')} action={newLink}>
-            {t('A schedule sends a prompt at planned times, as a report every morning. Each run is a session that you can open.')}
+            {t('A schedule sends a prompt at set times, for example to write a report every morning. Each run is a session that you can open.')}
           </Empty>
         }
       >

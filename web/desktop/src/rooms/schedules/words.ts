@@ -16,8 +16,8 @@ export const overlaps: Record<Schemas['ScheduledTask']['overlap'], string> = {
 const reasons: Record<string, string> = {
   run_now: t('started by the button'),
   catchup_window_over: t('found too late'),
-  previous_run_active: t('an earlier run was not over'),
-  previous_run_waiting: t('an earlier one waits and stands for it'),
+  previous_run_active: t('an earlier run was still active'),
+  previous_run_waiting: t('merged into an earlier tick that waits'),
   too_many_runs: t('100 runs were open'),
   cancelled_by_next_run: t('stopped by the next run'),
   outcome_not_met: t('the outcome contract is not met'),

@@ -27,7 +27,7 @@ export function AccountPart() {
     <>
       <Section
         title={t('Who you are')}
-        note={me.issuer ? t('Your account comes from {issuer}.', { issuer: me.issuer }) : t('Your account is known to this service alone.')}
+        note={me.issuer ? t('Your account comes from {issuer}.', { issuer: me.issuer }) : t('Your account exists only in this service.')}
       >
         <Facts
           items={[
@@ -40,7 +40,7 @@ export function AccountPart() {
               { password: t('a user name and password'), openid: t('the sign-in page'), api_key: t('an API key, in this tab') }[way],
             ],
             [t('The sign-in ends'), me.expires_at ? dateTime(me.expires_at) : t('when you end it')],
-            [t('Restricted to'), me.scopes === null ? t('nothing: it may do all that you may') : me.scopes.join(', ')],
+            [t('Restricted to'), me.scopes === null ? t('nothing: it has all your rights') : me.scopes.join(', ')],
             [t('Member since'), dateTime(me.created_at)],
             [
               t('Id'),
@@ -74,7 +74,7 @@ export function AccountPart() {
         </div>
         {way !== 'api_key' && <SignIns />}
       </Section>
-      <Section title={t('Your usage')} note={t('What your model calls of the last 30 days have used.')}>
+      <Section title={t('Your usage')} note={t('Usage of your model calls in the last 30 days.')}>
         <Loaded query={usage}>
           {(report) => (
             <UsageCharts
@@ -95,7 +95,7 @@ function Password({ done }: { done: () => void }) {
   const [current, setCurrent] = useState('');
   const [next, setNext] = useState('');
   const [again, setAgain] = useState('');
-  const change = useAction(() => changePassword(current, next), { done: t('The password was changed. Your other sign-ins have ended.') });
+  const change = useAction(() => changePassword(current, next), { done: t('The password was changed. Your other sessions were signed out.') });
   const differs = again !== '' && again !== next;
   return (
     <FormDialog
@@ -103,7 +103,7 @@ function Password({ done }: { done: () => void }) {
       onOpenChange={done}
       title={t('Change the password')}
       confirm={t('Change')}
-      description={t('Your other sign-ins end.')}
+      description={t('Your other sessions are signed out.')}
       submit={() => (again === next ? change.mutateAsync() : Promise.reject(new Error(t('the passwords differ'))))}
     >
       <Field label={t('Current password')}>
@@ -132,7 +132,7 @@ function Password({ done }: { done: () => void }) {
           />
         )}
       </Field>
-      <Field label={t('New password, again')} error={differs ? t('This differs from the new password.') : undefined}>
+      <Field label={t('New password, again')} error={differs ? t('The passwords do not match.') : undefined}>
         {(ids) => (
           <Input
             {...ids}
@@ -153,7 +153,7 @@ function Everywhere({ done }: { done: () => void }) {
   return (
     <FormDialog
       open onOpenChange={done} danger title={t('Sign out everywhere?')} confirm={t('Sign out')} submit={() => end.mutateAsync()}
-      description={t('All browsers and programs that are signed in with your password are signed out, this one too. API keys stay.')}
+      description={t('Signs out all browsers and programs that use your password, including this one. API keys stay valid.')}
     />
   );
 }

@@ -29,8 +29,8 @@ function Buckets() {
     <Section
       title={t('Environment buckets')}
       note={t(
-        'Variables that the tools of your sessions get. The bucket default reaches all of them, one named as a solution the ' +
-          'sessions of that solution.',
+        'Environment variables for the tools of your sessions. The bucket “default” applies to all sessions, a ' +
+          'bucket with the name of a solution to its sessions.',
       )}
       actions={
         <Button look="primary" onClick={() => setAsking({ what: 'edit' })}>
@@ -42,8 +42,8 @@ function Buckets() {
       <Loaded
         query={buckets}
         empty={
-          <Empty icon={<VariableIcon size={28} />} title={t('You have no environment bucket')}>
-            {t('Put keys and settings that commands need into one. They are encrypted where they are stored.')}
+          <Empty icon={<VariableIcon size={28} />} title={t('No environment buckets yet')}>
+            {t('Store keys and settings that commands need in a bucket. They are encrypted at rest.')}
           </Empty>
         }
       >
@@ -93,7 +93,7 @@ function Edit({ bucket, taken, done }: { bucket: Bucket | undefined; taken: stri
       submit={submit}
     >
       {!bucket && (
-        <Field label={t('Name')} error={exists ? t('You have a bucket of this name: edit it.') : undefined}>
+        <Field label={t('Name')} error={exists ? t('A bucket with this name exists. Edit it instead.') : undefined}>
           {(ids) => (
             <Input
               {...ids}
@@ -181,7 +181,7 @@ function Delete({ bucket, done }: { bucket: Bucket; done: () => void }) {
   return (
     <FormDialog
       open onOpenChange={done} danger title={t('Delete the bucket?')} confirm={t('Delete')} submit={() => remove.mutateAsync()}
-      description={<>{t('“{name}” and its variables are removed; tools no longer get them.', { name: bucket.bucket })}</>}
+      description={<>{t('Deletes “{name}” and its variables. Tools lose access to them.', { name: bucket.bucket })}</>}
     />
   );
 }
@@ -196,7 +196,7 @@ function Network() {
   return (
     <Section
       title={t('Network rules')}
-      note={t('Which domains commands of your sessions may reach without asking you, and which never.')}
+      note={t('Domains that commands of your sessions can reach without asking you, and domains that are blocked.')}
       actions={
         <Button onClick={() => setAdding(true)}>
           <Plus size={15} aria-hidden />
@@ -208,8 +208,8 @@ function Network() {
         query={list}
         isEmpty={(data) => data.items.length === 0}
         empty={
-          <Empty icon={<Globe size={28} />} title={t('You have no network rule')}>
-            {t('Rules of the service hold, and you are asked about other domains.')}
+          <Empty icon={<Globe size={28} />} title={t('No network rules yet')}>
+            {t('Rules of the service apply. You are asked about other domains.')}
           </Empty>
         }
       >
@@ -240,7 +240,7 @@ function Network() {
           title={t('Delete the rule?')}
           confirm={t('Delete')}
           submit={() => remove.mutateAsync(removing.id)}
-          description={t('The rule of {domain} no longer holds.', { domain: removing.domain })}
+          description={t('The rule of {domain} no longer applies.', { domain: removing.domain })}
         />
       )}
     </Section>
@@ -259,7 +259,7 @@ function AddRule({ done }: { done: () => void }) {
       confirm={t('Add')}
       submit={() => add.mutateAsync({ domain: domain.trim(), decision })}
     >
-      <Field label={t('Domain')} hint={t('As example.org, *.example.org or example.org:8443')}>
+      <Field label={t('Domain')} hint={t('For example example.org, *.example.org or example.org:8443')}>
         {(ids) => <Input {...ids} required autoFocus value={domain} onChange={(event) => setDomain(event.target.value)} />}
       </Field>
       <Field label={t('Decision')}>
@@ -282,7 +282,7 @@ function Compute() {
   return (
     <Section
       title={t('Compute environment')}
-      note={t('Ends the commands that run in the background of your sessions, and what agents have kept of files. Workspaces stay.')}
+      note={t('Stops the background commands of your sessions and clears cached files of agents. Workspaces stay.')}
       actions={
         <Button onClick={() => setAsking(true)}>
           <RotateCcw size={15} aria-hidden />
@@ -298,7 +298,7 @@ function Compute() {
           title={t('Reset the compute environment?')}
           confirm={t('Reset')}
           submit={() => reset.mutateAsync()}
-          description={t('Commands in the background of all your sessions are ended.')}
+          description={t('Stops the background commands of all your sessions.')}
         />
       )}
     </Section>

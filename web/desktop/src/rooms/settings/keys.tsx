@@ -17,7 +17,7 @@ type Scope = NonNullable<Schemas['CreateApiKeyRequest']['scopes']>[number];
 
 const scopes: Record<Scope, string> = {
   'sessions:read': t('read sessions'),
-  'sessions:write': t('make, change and delete sessions'),
+  'sessions:write': t('create, change and delete sessions'),
   chat: t('send messages and answers'),
   files: t('read and write files'),
   schedules: t('scheduled tasks'),
@@ -43,7 +43,7 @@ export function Keys() {
   return (
     <Section
       title={t('API keys')}
-      note={t('Programs sign in with a key, and so can you. The key itself is shown once, when it is made.')}
+      note={t('You and your programs can sign in with a key. The key is shown only once, when it is created.')}
       actions={
         <Button look="primary" onClick={() => setAsking({ what: 'create' })}>
           <Plus size={15} aria-hidden />
@@ -55,7 +55,7 @@ export function Keys() {
         query={keys}
         empty={
           <Empty icon={<KeyRound size={28} />} title={t('You have no API key')}>
-            {t('Make one for a program that uses the service as you.')}
+            {t('Create one for a program that uses the service on your behalf.')}
           </Empty>
         }
       >
@@ -75,7 +75,7 @@ export function Keys() {
                   t('made {time}', { time: dateTime(key.created_at) }),
                   key.last_used_at ? t('used {time}', { time: relative(key.last_used_at) }) : t('never used'),
                   key.expires_at && t(expired(key) ? 'ended {time}' : 'ends {time}', { time: dateTime(key.expires_at) }),
-                  key.scopes.length > 0 ? key.scopes.join(', ') : t('may do all that you may'),
+                  key.scopes.length > 0 ? key.scopes.join(', ') : t('has all your rights'),
                 ]
                   .filter(Boolean)
                   .join(' · ')}
@@ -173,7 +173,7 @@ function Delete({ item, done }: { item: Key; done: () => void }) {
   return (
     <FormDialog
       open onOpenChange={done} danger title={t('Delete the API key?')} confirm={t('Delete')} submit={() => remove.mutateAsync()}
-      description={<>{t('Programs that use “{name}” are refused from now on.', { name: item.name })}</>}
+      description={<>{t('Programs that use “{name}” lose access immediately.', { name: item.name })}</>}
     />
   );
 }

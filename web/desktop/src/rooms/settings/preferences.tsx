@@ -61,7 +61,7 @@ export function PreferencesPart() {
               ['dark', t('Dark')],
             ]}
           />
-          <Field label={t('Language')} hint={t('The page is loaded again in it.')}>
+          <Field label={t('Language')} hint={t('The page reloads in this language.')}>
             {(ids) => (
               <Select
                 {...ids}
@@ -87,7 +87,7 @@ export function PreferencesPart() {
         ) : (
           <div className="space-y-4">
             <Choice<Preferences['mode']>
-              label={t('New sessions begin with')}
+              label={t('New sessions start with')}
               value={preferences.mode}
               disabled={waits}
               change={(mode) => change({ mode })}
@@ -146,8 +146,8 @@ function NotificationChoice() {
       <p className="mt-1 text-sm text-soft" role="status">
         {state === 'unsupported' ? t('This browser shows no notifications on this page.')
           : state === 'blocked' ? t('This browser blocks notifications of this page. Allow them in its settings.')
-            : state === 'on' ? t('When an agent asks a question while you are elsewhere, the browser shows it.')
-              : t('The browser can show when an agent asks a question. It asks you for the right to do so.')}
+            : state === 'on' ? t('The browser notifies you when an agent asks a question while you are on another page.')
+              : t('The browser can notify you when an agent asks a question. It asks for your permission first.')}
       </p>
     </div>
   );

@@ -17,7 +17,7 @@ export function SignIns() {
   const list = useQuery({ queryKey: ['sign-ins'], queryFn: async () => await signIns() ?? null });
   const [ending, setEnding] = useState<SignedIn | 'others'>();
   const end = useAction((one: SignedIn) => endSignIn(one.id), { done: t('The sign-in was ended.'), refresh });
-  const others = useAction(() => endOtherSignIns(), { done: t('All other sign-ins were ended.'), refresh });
+  const others = useAction(() => endOtherSignIns(), { done: t('All other sessions were signed out.'), refresh });
   const close = () => setEnding(undefined);
   return (
     <div className="mt-4">
@@ -42,7 +42,7 @@ export function SignIns() {
                     actions={
                       !one.current && (
                         <IconButton
-                          label={t('End the sign-in of {name}', { name: one.device || one.address })}
+                          label={t('Sign out {name}', { name: one.device || one.address })}
                           onClick={() => setEnding(one)}
                         >
                           <LogOut size={15} />
@@ -55,7 +55,7 @@ export function SignIns() {
               {items.some((one) => !one.current) && (
                 <div className="mt-3">
                   <Button look="danger" onClick={() => setEnding('others')}>
-                    {t('End all other sign-ins')}
+                    {t('Sign out all other sessions')}
                   </Button>
                 </div>
               )}
@@ -68,13 +68,13 @@ export function SignIns() {
           open
           onOpenChange={close}
           danger
-          title={ending === 'others' ? t('End all other sign-ins?') : t('End the sign-in?')}
+          title={ending === 'others' ? t('Sign out all other sessions?') : t('End the sign-in?')}
           confirm={t('End|verb')}
           submit={() => (ending === 'others' ? others.mutateAsync() : end.mutateAsync(ending))}
           description={
             ending === 'others'
-              ? t('All other browsers and programs have to sign in again. API keys stay.')
-              : t('{name} has to sign in again.', { name: ending.device || ending.address })
+              ? t('All other browsers and programs must sign in again. API keys stay valid.')
+              : t('{name} must sign in again.', { name: ending.device || ending.address })
           }
         />
       )}

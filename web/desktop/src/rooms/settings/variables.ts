@@ -19,7 +19,7 @@ export function envOf(rows: readonly Variable[]): { env: Record<string, string>;
     const name = written.trim();
     if (!name && !value) continue;
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
-      return { env, fault: name ? t('{name} is no name of a variable: use letters, digits and _.', { name }) : t('A value has no name.') };
+      return { env, fault: name ? t('{name} is not a valid variable name: use letters, digits and _.', { name }) : t('A value has no name.') };
     if (Object.hasOwn(env, name)) return { env, fault: t('{name} is there twice.', { name }) };
     env[name] = value;
   }

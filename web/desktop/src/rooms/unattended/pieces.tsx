@@ -121,9 +121,9 @@ export function objectOf(text: string): { value: Record<string, unknown> | null 
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { value: value as Record<string, unknown> };
-    return { error: t('This is no JSON object.') };
+    return { error: t('This must be a JSON object.') };
   } catch (error) {
-    return { error: t('This is no JSON: {message}', { message: (error as Error).message }) };
+    return { error: t('Invalid JSON: {message}', { message: (error as Error).message }) };
   }
 }
 

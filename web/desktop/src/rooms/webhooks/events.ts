@@ -18,7 +18,7 @@ export const eventGroups: { title: string; events: string[] }[] = [
 /** eventsText says which events are sent. */
 export function eventsText(events: readonly string[]): string {
   if (events.includes('*')) return t('all events');
-  if (events.length === 0) return t('only events of schedules that name it');
+  if (events.length === 0) return t('only events of schedules that use it');
   return events.length <= 3
     ? events.join(', ')
     : t('{events} and {count} more', { events: events.slice(0, 2).join(', '), count: events.length - 2 });

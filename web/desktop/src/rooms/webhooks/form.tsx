@@ -36,7 +36,7 @@ export function WebhookForm({ webhook, close, made }: { webhook?: Webhook; close
       confirm={webhook ? t('Save') : t('Create')}
       submit={submit}
     >
-      <Field label={t('Address')} hint={t('Events are sent there by POST, signed with a secret.')}>
+      <Field label={t('Address')} hint={t('Events are sent to it by POST, signed with a secret.')}>
         {(ids) => (
           <Input
             {...ids}
@@ -78,7 +78,7 @@ export function Secret({ secret, close }: { secret: string; close: () => void })
       open
       onOpenChange={close}
       title={t('The secret of the webhook')}
-      description={t('Requests are signed with it. It is shown now and not again.')}
+      description={t('Requests are signed with it. It is shown only now.')}
     >
       <div className="flex items-center gap-2 rounded-md border bg-panel px-3 py-2">
         <code className="min-w-0 flex-1 text-sm break-all">{secret}</code>

@@ -109,9 +109,9 @@ export default function WebhookRoom() {
           close();
           setSecret(made.secret);
         }}
-        description={t('Requests are signed with both secrets for some time, so that none is lost while you change it at the receiver.')}
+        description={t('Requests are signed with both secrets for some time, so that you can change the receiver without losing any.')}
       >
-        <Field label={t('Hours for which the old one signs, too')}>
+        <Field label={t('Hours in which the old secret also signs')}>
           {(ids) => (
             <Input
               {...ids}
@@ -131,7 +131,7 @@ export default function WebhookRoom() {
         danger
         title={t('Delete the webhook?')}
         confirm={t('Delete')}
-        description={t('Its deliveries are removed with it.')}
+        description={t('Its deliveries are also deleted.')}
         submit={async () => {
           await remove.mutateAsync();
           await navigate({ to: '/webhooks' });
@@ -198,8 +198,8 @@ function Deliveries({ id, enabled }: { id: string; enabled: boolean }) {
         empty={
           <Empty title={filter.status || filter.event ? t('Nothing fits') : t('Nothing was sent yet')}>
             {filter.status || filter.event
-              ? t('No delivery has this status and event.')
-              : t('What is sent appears here, with each attempt and the answer of the receiver.')}
+              ? t('No deliveries with this status and event.')
+              : t('Deliveries appear here, with each attempt and the response of the receiver.')}
           </Empty>
         }
       >

@@ -28,7 +28,7 @@ export default function Webhooks() {
         empty={
           <Empty icon={<WebhookIcon size={28} />} title={t('There is no webhook')} action={button}>
             {t(
-              'A webhook sends what happens to an address of yours: questions, and the ends of chats, scheduled runs, DAG runs and issues.',
+              'A webhook sends events to your address: questions, and the end of chats, scheduled runs, DAG runs and issues.',
             )}
           </Empty>
         }
