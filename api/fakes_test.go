@@ -84,6 +84,19 @@ func (d *fakeChats) Send(_ context.Context, _ domain.Caller, send domain.Send) (
 	return ack, nil
 }
 
+func (d *fakeChats) SendTo(
+	ctx context.Context, caller domain.Caller, session domain.SessionRun, send domain.Send,
+) (domain.SendAck, error) {
+	send.SessionID = session.SessionID
+	return d.Send(ctx, caller, send)
+}
+
+func (d *fakeChats) AnswerIn(
+	ctx context.Context, caller domain.Caller, session domain.SessionRun, answer domain.Answer,
+) (domain.AnswerAck, error) {
+	return d.Answer(ctx, caller, session.SessionID, answer)
+}
+
 func (d *fakeChats) Answer(_ context.Context, _ domain.Caller, _ domain.SessionID, answer domain.Answer) (domain.AnswerAck, error) {
 	return domain.AnswerAck{Resolved: answer.ToolCallID == "open", QuestionID: "q", ChatID: "c"}, nil
 }
@@ -113,6 +126,10 @@ func (d *fakeChats) Stop(_ context.Context, _ domain.Caller, _ domain.SessionID,
 	d.stop = append(d.stop, andQueue)
 
 	return true, nil
+}
+
+func (d *fakeChats) StopIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, andQueue bool) (bool, error) {
+	return d.Stop(ctx, caller, session.SessionID, andQueue)
 }
 
 func (*fakeChats) StopChat(context.Context, domain.Caller, domain.SessionID, domain.ChatID) error {

@@ -50,6 +50,9 @@ type Sessions interface {
 	// Role is what the caller is to the session; session_not_found when the
 	// session is missing or not visible to the caller.
 	Role(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.ViewerRole, error)
+	// Own reads of a session that the caller owns what its run is started with;
+	// session_not_found as for Role, forbidden for a session that the caller only sees.
+	Own(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.SessionRun, error)
 	// Visible reports of each viewer whether Role would return a role. An error is no
 	// answer, and changes nothing.
 	Visible(ctx context.Context, viewers []domain.SessionViewer) ([]bool, error)
@@ -58,14 +61,14 @@ type Sessions interface {
 	Alive(ctx context.Context, callers []domain.Caller) []bool
 }
 
-// Chats is the chat service of sessions. Callers are authorised already.
+// Chats is the chat service of sessions. The caller owns the session: Sessions.Own returned it.
 type Chats interface {
-	// Send returns once the message is durable.
-	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	// Answer resolves an open question, or says that another call did.
-	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
-	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
-	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
+	// SendTo returns once the message is durable.
+	SendTo(ctx context.Context, caller domain.Caller, session domain.SessionRun, send domain.Send) (domain.SendAck, error)
+	// AnswerIn resolves an open question, or reports that another call did.
+	AnswerIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error)
+	// StopIn interrupts the running chat, and ends what is queued when andQueue is set.
+	StopIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, andQueue bool) (stopped bool, err error)
 	// Compact starts a compaction of the history.
 	Compact(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error)
 }

@@ -124,6 +124,15 @@ func (o *fakeChats) Role(_ context.Context, _ domain.Caller, sessionID domain.Se
 	return "", domain.SessionNotFound(sessionID)
 }
 
+func (o *fakeChats) Own(ctx context.Context, c domain.Caller, sessionID domain.SessionID) (domain.SessionRun, error) {
+	role, err := o.Role(ctx, c, sessionID)
+	if err == nil && role != domain.ViewerOwner {
+		err = domain.Newf(domain.Forbidden, "forbidden", "only the owner of the session may change it")
+	}
+
+	return domain.SessionRun{SessionID: sessionID, OwnerID: c.User.ID}, err
+}
+
 func (o *fakeChats) Alive(_ context.Context, callers []domain.Caller) []bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,22 +170,22 @@ func (o *fakeChats) call(format string, args ...any) error {
 	return o.fault
 }
 
-func (o *fakeChats) Send(_ context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+func (o *fakeChats) SendTo(_ context.Context, c domain.Caller, session domain.SessionRun, s domain.Send) (domain.SendAck, error) {
 	text := "" // of a what-if, which may have none
 	if len(s.Message) > 0 {
 		text = s.Message[0].Text
 	}
 
 	return domain.SendAck{ChatID: "c", TurnID: "t", DeliveryApplied: domain.DeliverRun},
-		o.call("send %s %s %s %s", c.User.ID, s.SessionID, s.Delivery, text)
+		o.call("send %s %s %s %s", c.User.ID, session.SessionID, s.Delivery, text)
 }
 
-func (o *fakeChats) Answer(_ context.Context, c domain.Caller, id domain.SessionID, a domain.Answer) (domain.AnswerAck, error) {
-	return domain.AnswerAck{Resolved: true, QuestionID: "q"}, o.call("answer %s %s %s", c.User.ID, id, a.ToolCallID)
+func (o *fakeChats) AnswerIn(_ context.Context, c domain.Caller, s domain.SessionRun, a domain.Answer) (domain.AnswerAck, error) {
+	return domain.AnswerAck{Resolved: true, QuestionID: "q"}, o.call("answer %s %s %s", c.User.ID, s.SessionID, a.ToolCallID)
 }
 
-func (o *fakeChats) Stop(_ context.Context, c domain.Caller, id domain.SessionID, andQueue bool) (bool, error) {
-	return !andQueue, o.call("stop %s %s %v", c.User.ID, id, andQueue)
+func (o *fakeChats) StopIn(_ context.Context, c domain.Caller, s domain.SessionRun, andQueue bool) (bool, error) {
+	return !andQueue, o.call("stop %s %s %v", c.User.ID, s.SessionID, andQueue)
 }
 
 func (o *fakeChats) Compact(_ context.Context, c domain.Caller, id domain.SessionID) (string, error) {
@@ -740,7 +749,7 @@ type spanChats struct {
 	inSpan *trace.SpanContext
 }
 
-func (d spanChats) Send(ctx context.Context, c domain.Caller, s domain.Send) (domain.SendAck, error) {
+func (d spanChats) SendTo(ctx context.Context, c domain.Caller, session domain.SessionRun, s domain.Send) (domain.SendAck, error) {
 	*d.inSpan = trace.SpanContextFromContext(ctx)
-	return d.fakeChats.Send(ctx, c, s)
+	return d.fakeChats.SendTo(ctx, c, session, s)
 }

@@ -107,16 +107,17 @@ func (p *Protocol) send(ctx context.Context, c *client, payload json.RawMessage)
 	ctx, cancel := request(ctx)
 	defer cancel()
 
-	if err := p.owner(ctx, c, body.SessionID); err != nil {
+	session, err := p.own(ctx, c, body.SessionID)
+	if err != nil {
 		return nil, nil, err
 	}
 
 	if body.Answer != nil {
-		ack, err := p.cfg.Chats.Answer(ctx, c.caller, body.SessionID, *body.Answer)
+		ack, err := p.cfg.Chats.AnswerIn(ctx, c.caller, session, *body.Answer)
 		return answered{true, ack}, nil, err
 	}
 
-	ack, err := p.cfg.Chats.Send(ctx, c.caller, body.Send)
+	ack, err := p.cfg.Chats.SendTo(ctx, c.caller, session, body.Send)
 
 	return sent{true, ack}, nil, err
 }
@@ -138,11 +139,12 @@ func (p *Protocol) stop(ctx context.Context, c *client, payload json.RawMessage)
 	ctx, cancel := request(ctx)
 	defer cancel()
 
-	if err := p.owner(ctx, c, body.SessionID); err != nil {
+	session, err := p.own(ctx, c, body.SessionID)
+	if err != nil {
 		return nil, nil, err
 	}
 
-	done, err := p.cfg.Chats.Stop(ctx, c.caller, body.SessionID, body.AndQueue())
+	done, err := p.cfg.Chats.StopIn(ctx, c.caller, session, body.AndQueue())
 
 	return stopped{true, done}, nil, err
 }
@@ -161,7 +163,7 @@ func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessa
 	ctx, cancel := request(ctx)
 	defer cancel()
 
-	if err := p.owner(ctx, c, body.SessionID); err != nil {
+	if _, err := p.own(ctx, c, body.SessionID); err != nil {
 		return nil, nil, err
 	}
 
@@ -170,10 +172,10 @@ func (p *Protocol) compact(ctx context.Context, c *client, payload json.RawMessa
 	return compacting{true, id}, nil, err
 }
 
-// role is what the caller is to a session. What cannot be an id names no session.
+// role is what the caller is to a session.
 func (p *Protocol) role(ctx context.Context, c *client, sessionID domain.SessionID) (domain.ViewerRole, error) {
-	if !isID(string(sessionID)) {
-		return "", domain.Newf(domain.NotFound, domain.CodeSessionNotFound, "the session does not exist")
+	if err := checkID(sessionID); err != nil {
+		return "", err
 	}
 
 	return p.cfg.Sessions.Role(ctx, c.caller, sessionID)
@@ -192,15 +194,19 @@ func (p *Protocol) mayRead(ctx context.Context, c *client, sessionID domain.Sess
 	return p.cfg.Auditor.Write(ctx, c.caller.User.ID, auth.ActionSessionRead, string(sessionID), details)
 }
 
-// owner rejects all callers but the session's owner.
-func (p *Protocol) owner(ctx context.Context, c *client, sessionID domain.SessionID) error {
-	role, err := p.role(ctx, c, sessionID)
-	if err != nil {
-		return err
+// own reads a session of the caller's, and rejects all callers but its owner.
+func (p *Protocol) own(ctx context.Context, c *client, sessionID domain.SessionID) (domain.SessionRun, error) {
+	if err := checkID(sessionID); err != nil {
+		return domain.SessionRun{}, err
 	}
 
-	if role != domain.ViewerOwner {
-		return domain.Newf(domain.Forbidden, "forbidden", "only the session's owner can do this")
+	return p.cfg.Sessions.Own(ctx, c.caller, sessionID)
+}
+
+// checkID rejects a text that cannot be an id: it names no session.
+func checkID(id domain.SessionID) error {
+	if !isID(string(id)) {
+		return domain.Newf(domain.NotFound, domain.CodeSessionNotFound, "the session does not exist")
 	}
 
 	return nil

@@ -19,6 +19,12 @@ func (a *Sessions) Own(ctx context.Context, id domain.SessionID) (domain.Session
 	return a.Store.OwnSession(ctx, httpx.CallerOf(ctx).User, id)
 }
 
+// OwnRun reads of a session that the caller may change what its run is started with. Chats
+// take it as the proof that the owner was checked.
+func (a *Sessions) OwnRun(ctx context.Context, id domain.SessionID) (domain.SessionRun, error) {
+	return a.Store.OwnSessionRun(ctx, httpx.CallerOf(ctx).User, id)
+}
+
 // Readable reads a session that the caller may see. A read by an administrator's
 // privilege is audited before the answer.
 func (a *Sessions) Readable(ctx context.Context, id domain.SessionID) (domain.Session, domain.ViewerRole, error) {
@@ -66,6 +72,8 @@ type SessionStore interface {
 	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
 	// OwnSession reads a session that the user may change.
 	OwnSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, error)
+	// OwnSessionRun reads of such a session what its run is started with.
+	OwnSessionRun(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SessionRun, error)
 	RenameSession(ctx context.Context, caller domain.User, id domain.SessionID, intent string) (domain.Session, error)
 	// SetSessionSetup changes what the setup names and leaves the rest.
 	SetSessionSetup(ctx context.Context, caller domain.User, id domain.SessionID, setup domain.SessionSetup) (domain.Session, error)

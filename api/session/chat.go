@@ -78,12 +78,14 @@ func (a *ChatAPI) Register(r *httpx.Server) {
 // when the client takes events.
 func (a *ChatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, error) {
 	caller := httpx.CallerOf(ctx)
-	if _, err := a.Own(ctx, in.SessionID); err != nil {
+
+	session, err := a.OwnRun(ctx, in.SessionID)
+	if err != nil {
 		return nil, err
 	}
 
 	if !httpx.RequestOf(ctx).Events {
-		accepted, err := a.accept(ctx, in)
+		accepted, err := a.accept(ctx, in, session)
 		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
 	}
 
@@ -92,7 +94,7 @@ func (a *ChatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, err
 		return nil, err
 	}
 
-	accepted, err := a.accept(ctx, in)
+	accepted, err := a.accept(ctx, in, session)
 	if err != nil || accepted.Resolved != nil && !*accepted.Resolved { // an answer that came too late starts nothing
 		subscription.Close()
 		return &httpx.Streamed{Body: acceptedAnswer(accepted)}, err
@@ -124,7 +126,7 @@ func (a *ChatAPI) chat(ctx context.Context, in *chatInput) (*httpx.Streamed, err
 }
 
 // accept parses the body and passes it to the chat service, once for an Idempotency-Key.
-func (a *ChatAPI) accept(ctx context.Context, in *chatInput) (chatAccepted, error) {
+func (a *ChatAPI) accept(ctx context.Context, in *chatInput, session domain.SessionRun) (chatAccepted, error) {
 	once := httpx.RequestOf(ctx).Once
 
 	var accepted chatAccepted
@@ -135,7 +137,7 @@ func (a *ChatAPI) accept(ctx context.Context, in *chatInput) (chatAccepted, erro
 	ctx, cancel := context.WithTimeout(ctx, httpx.RequestTimeout)
 	defer cancel()
 
-	accepted, err := a.deliver(ctx, in)
+	accepted, err := a.deliver(ctx, in, session)
 	if err != nil {
 		return accepted, err
 	}
@@ -166,18 +168,18 @@ func (a *ChatAPI) stopChat(ctx context.Context, in *struct {
 	Body *chatrequest.StopScope
 },
 ) (*httpx.Body[stopBody], error) {
-	caller := httpx.CallerOf(ctx)
-	if _, err := a.Own(ctx, in.SessionID); err != nil {
+	session, err := a.OwnRun(ctx, in.SessionID)
+	if err != nil {
 		return nil, err
 	}
 
-	stopped, err := a.Chats.Stop(ctx, caller, in.SessionID, in.Body != nil && in.Body.AndQueue())
+	stopped, err := a.Chats.StopIn(ctx, httpx.CallerOf(ctx), session, in.Body != nil && in.Body.AndQueue())
 
 	return httpx.Answer(stopBody{stopped}, err)
 }
 
 // deliver parses the body and passes it to the chat service.
-func (a *ChatAPI) deliver(ctx context.Context, in *chatInput) (chatAccepted, error) {
+func (a *ChatAPI) deliver(ctx context.Context, in *chatInput, session domain.SessionRun) (chatAccepted, error) {
 	said, err := chatrequest.ParseChat(in.Body)
 	if err != nil {
 		return chatAccepted{}, err
@@ -189,13 +191,11 @@ func (a *ChatAPI) deliver(ctx context.Context, in *chatInput) (chatAccepted, err
 
 	caller := httpx.CallerOf(ctx)
 	if said.Answer != nil {
-		ack, err := a.Chats.Answer(ctx, caller, in.SessionID, *said.Answer)
+		ack, err := a.Chats.AnswerIn(ctx, caller, session, *said.Answer)
 		return chatAccepted{ChatID: ack.ChatID, Resolved: &ack.Resolved, QuestionID: ack.QuestionID}, err
 	}
 
 	send := said.Send
-
-	send.SessionID = in.SessionID
 	if send.Trigger == domain.TriggerUser {
 		send.Trigger = domain.TriggerAPI
 	}
@@ -204,7 +204,7 @@ func (a *ChatAPI) deliver(ctx context.Context, in *chatInput) (chatAccepted, err
 		send.ClientMessageID = once.MessageID()
 	}
 
-	ack, err := a.Chats.Send(ctx, caller, send)
+	ack, err := a.Chats.SendTo(ctx, caller, session, send)
 
 	return chatAccepted{
 		ChatID: ack.ChatID, TurnID: ack.TurnID, DeliveryApplied: ack.DeliveryApplied, Position: &ack.Position, Duplicate: &ack.Duplicate,

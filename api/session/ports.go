@@ -45,12 +45,12 @@ type Subscription interface {
 	Close()
 }
 
-// Chats takes what clients say to the agent. The caller owns the session.
+// Chats takes what clients say to the agent. The caller owns the session: OwnRun returned it.
 type Chats interface {
-	// Send returns once the message is durable.
-	Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error)
-	// Answer resolves an open question, or says that another call did.
-	Answer(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer) (domain.AnswerAck, error)
-	// Stop interrupts the running chat, and ends what is queued when andQueue is set.
-	Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (stopped bool, err error)
+	// SendTo returns once the message is durable.
+	SendTo(ctx context.Context, caller domain.Caller, session domain.SessionRun, send domain.Send) (domain.SendAck, error)
+	// AnswerIn resolves an open question, or reports that another call did.
+	AnswerIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error)
+	// StopIn interrupts the running chat, and ends what is queued when andQueue is set.
+	StopIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, andQueue bool) (stopped bool, err error)
 }

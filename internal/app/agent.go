@@ -242,6 +242,11 @@ func (a access) Role(ctx context.Context, caller domain.Caller, sessionID domain
 	return role, err
 }
 
+// Own implements realtime.Sessions.
+func (a access) Own(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (domain.SessionRun, error) {
+	return a.db.OwnSessionRun(ctx, caller.User, sessionID)
+}
+
 // Alive implements realtime.Sessions.
 func (a access) Alive(ctx context.Context, callers []domain.Caller) []bool {
 	return a.auth.AllAlive(ctx, callers)

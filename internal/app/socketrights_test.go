@@ -113,17 +113,17 @@ var eventRights = map[string]struct{ payload, viewer string }{
 // anyChats accepts everything, and counts it.
 type anyChats struct{ calls int }
 
-func (c *anyChats) Send(context.Context, domain.Caller, domain.Send) (domain.SendAck, error) {
+func (c *anyChats) SendTo(context.Context, domain.Caller, domain.SessionRun, domain.Send) (domain.SendAck, error) {
 	c.calls++
 	return domain.SendAck{}, nil
 }
 
-func (c *anyChats) Answer(context.Context, domain.Caller, domain.SessionID, domain.Answer) (domain.AnswerAck, error) {
+func (c *anyChats) AnswerIn(context.Context, domain.Caller, domain.SessionRun, domain.Answer) (domain.AnswerAck, error) {
 	c.calls++
 	return domain.AnswerAck{}, nil
 }
 
-func (c *anyChats) Stop(context.Context, domain.Caller, domain.SessionID, bool) (bool, error) {
+func (c *anyChats) StopIn(context.Context, domain.Caller, domain.SessionRun, bool) (bool, error) {
 	c.calls++
 	return true, nil
 }

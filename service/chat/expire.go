@@ -73,5 +73,5 @@ func (s *Service) AnswerQuestion(
 
 	answer.ToolCallID = question.ToolCallID
 
-	return s.answer(ctx, question.OwnerID, caller, question.SessionID, answer)
+	return s.answerAs(ctx, question.OwnerID, caller, question.SessionID, answer)
 }

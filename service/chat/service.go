@@ -97,8 +97,21 @@ func New(cfg Config) (*Service, error) {
 	return &Service{cfg: cfg}, nil
 }
 
-// Send makes a message durable and wakes the session's workflow.
+// Send reads the session of a message as its owner's and sends it.
 func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Send) (domain.SendAck, error) {
+	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, send.SessionID)
+	if err != nil {
+		return domain.SendAck{}, err
+	}
+
+	return s.SendTo(ctx, caller, run, send)
+}
+
+// SendTo makes a message durable and wakes the session's workflow. The caller was found
+// to own the session.
+func (s *Service) SendTo(ctx context.Context, caller domain.Caller, run domain.SessionRun, send domain.Send) (domain.SendAck, error) {
+	send.SessionID = run.SessionID
+
 	if len(send.OutputSchema) > 0 {
 		if _, err := schema.Compile(send.OutputSchema); err != nil {
 			return domain.SendAck{}, err
@@ -107,17 +120,13 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 		send.Headless = true
 	}
 
-	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, send.SessionID)
-	if err != nil {
-		return domain.SendAck{}, err
-	}
-
 	if run.Model != nil {
 		if _, err := s.cfg.Models.Resolve(ctx, *run.Model); domain.HasCode(err, domain.CodeUnknownModel) {
 			return domain.SendAck{}, err
 		}
 	}
 
+	var err error
 	if send.Message, err = s.keep(ctx, send.SessionID, send.Message); err != nil {
 		return domain.SendAck{}, err
 	}
@@ -133,7 +142,8 @@ func (s *Service) Send(ctx context.Context, caller domain.Caller, send domain.Se
 
 	s.afterwards(ctx, func(ctx context.Context) {
 		if taken.StopChat != "" {
-			s.announceStop(ctx, send.SessionID, taken.StopChat)
+			s.broadcastStop(ctx, send.SessionID, taken.StopChat)
+			s.signalStop(ctx, send.SessionID, taken.StopChat)
 		}
 
 		run.Open = taken.Ack.DeliveryApplied != domain.DeliverRun
@@ -194,25 +204,29 @@ func (s *Service) keep(ctx context.Context, sessionID domain.SessionID, parts []
 	return kept, nil
 }
 
-// Answer resolves a question; of several answers one wins.
+// Answer reads a session as its owner's and answers its question.
 func (s *Service) Answer(
-	ctx context.Context,
-	caller domain.Caller,
-	sessionID domain.SessionID,
-	answer domain.Answer,
+	ctx context.Context, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer,
 ) (domain.AnswerAck, error) {
-	return s.answer(ctx, caller.User.ID, caller, sessionID, answer)
+	return s.answerAs(ctx, caller.User.ID, caller, sessionID, answer)
 }
 
-// answer resolves a question of a session of the owner's, by a user who may do that.
-func (s *Service) answer(
-	ctx context.Context,
-	ownerID string,
-	caller domain.Caller,
-	sessionID domain.SessionID,
-	answer domain.Answer,
+// answerAs is Answer for a session of the owner, by a user who may answer for them.
+func (s *Service) answerAs(
+	ctx context.Context, ownerID string, caller domain.Caller, sessionID domain.SessionID, answer domain.Answer,
 ) (domain.AnswerAck, error) {
-	question, open, err := s.cfg.Store.Question(ctx, ownerID, sessionID, answer.ToolCallID)
+	run, err := s.cfg.Store.SessionRun(ctx, ownerID, sessionID)
+	if err != nil {
+		return domain.AnswerAck{}, err
+	}
+
+	return s.AnswerIn(ctx, caller, run, answer)
+}
+
+// AnswerIn resolves a question of a session; of several answers one wins. The caller was
+// found to own the session, or to be one who may answer for its owner.
+func (s *Service) AnswerIn(ctx context.Context, caller domain.Caller, run domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error) {
+	question, open, err := s.cfg.Store.Question(ctx, run.OwnerID, run.SessionID, answer.ToolCallID)
 	if err != nil {
 		return domain.AnswerAck{}, err
 	}
@@ -228,7 +242,7 @@ func (s *Service) answer(
 	}
 
 	// Rules of a user are for their own unrestricted credentials, as over REST.
-	if caller.User.ID != ownerID || len(caller.Scopes) > 0 {
+	if caller.User.ID != run.OwnerID || len(caller.Scopes) > 0 {
 		answer = questions.WithoutAlways(asked, answer)
 	}
 
@@ -237,19 +251,8 @@ func (s *Service) answer(
 		return ack, err
 	}
 
-	// Before the answer counts: a repeat of an answered request would find nothing to resolve.
-	run, err := s.cfg.Store.SessionRun(ctx, ownerID, sessionID)
-	if err != nil {
-		return ack, err
-	}
-
-	if ack.Resolved, err = s.cfg.Store.ResolveQuestion(
-		ctx,
-		ownerID,
-		question,
-		caller.User.ID,
-		domain.CleanText(string(result)),
-	); err != nil {
+	text := domain.CleanText(string(result))
+	if ack.Resolved, err = s.cfg.Store.ResolveQuestion(ctx, run.OwnerID, question, caller.User.ID, text); err != nil {
 		return ack, err
 	}
 
@@ -262,58 +265,59 @@ func (s *Service) answer(
 	return ack, nil
 }
 
-// Stop interrupts the running chat, or the one that waits for an answer.
+// Stop reads a session as its owner's and stops its chat.
 func (s *Service) Stop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error) {
-	stopped, err := s.cfg.Store.RequestStop(ctx, caller.User.ID, sessionID, andQueue)
+	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
 	if err != nil {
 		return false, err
 	}
 
-	return stopped.Stopped, s.followStop(ctx, caller, sessionID, stopped)
+	return s.StopIn(ctx, caller, run, andQueue)
+}
+
+// StopIn interrupts the running chat of a session, or the one that waits for an answer. The
+// caller was found to own the session.
+func (s *Service) StopIn(ctx context.Context, caller domain.Caller, run domain.SessionRun, andQueue bool) (bool, error) {
+	stopped, err := s.cfg.Store.RequestStop(ctx, caller.User.ID, run.SessionID, andQueue)
+	if err != nil {
+		return false, err
+	}
+
+	s.followStop(ctx, run, stopped)
+
+	return stopped.Stopped, nil
 }
 
 // StopChat stops one chat, running, waiting for an answer or queued. Other chats of its
 // session go on.
 func (s *Service) StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error {
+	run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
+	if err != nil {
+		return err
+	}
+
 	stopped, err := s.cfg.Store.RequestChatStop(ctx, caller.User.ID, sessionID, chatID)
 	if err != nil {
 		return err
 	}
 
-	return s.followStop(ctx, caller, sessionID, stopped)
+	s.followStop(ctx, run, stopped)
+
+	return nil
 }
 
 // followStop announces a stop that was stored.
-func (s *Service) followStop(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, stopped domain.Stopped) error {
+func (s *Service) followStop(ctx context.Context, run domain.SessionRun, stopped domain.Stopped) {
 	if stopped.ChatID != "" {
-		// Broadcast first: it is the latency-critical path.
-		if err := s.cfg.Bus.AnnounceStop(ctx, stopped.ChatID, 0); err != nil {
-			s.cfg.Logger.Warn(
-				"failed to broadcast a stop, falling back to the workflow signal",
-				"session_id",
-				sessionID,
-				"chat_id",
-				stopped.ChatID,
-				"error",
-				err,
-			)
-		}
-
-		s.afterwards(ctx, func(ctx context.Context) { s.signalStop(ctx, sessionID, stopped.ChatID) })
+		s.broadcastStop(ctx, run.SessionID, stopped.ChatID) // before it returns: it is the latency-critical path
+		s.afterwards(ctx, func(ctx context.Context) { s.signalStop(ctx, run.SessionID, stopped.ChatID) })
 	}
 
 	if stopped.Wake {
-		run, err := s.cfg.Store.SessionRun(ctx, caller.User.ID, sessionID)
-		if err != nil {
-			return err
-		}
-
 		run.Open = true
 
 		s.afterwards(ctx, func(ctx context.Context) { s.wake(ctx, run) })
 	}
-
-	return nil
 }
 
 // Compact requests a compaction of the session's history.
@@ -321,20 +325,11 @@ func (s *Service) Compact(ctx context.Context, caller domain.Caller, sessionID d
 	return s.cfg.Compactions.Request(ctx, caller, sessionID)
 }
 
-func (s *Service) announceStop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) {
+func (s *Service) broadcastStop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) {
 	if err := s.cfg.Bus.AnnounceStop(ctx, chatID, 0); err != nil {
 		s.cfg.Logger.Warn(
-			"failed to broadcast a stop, falling back to the workflow signal",
-			"session_id",
-			sessionID,
-			"chat_id",
-			chatID,
-			"error",
-			err,
-		)
+			"failed to broadcast a stop, falling back to the workflow signal", "session_id", sessionID, "chat_id", chatID, "error", err)
 	}
-
-	s.signalStop(ctx, sessionID, chatID)
 }
 
 func (s *Service) signalStop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) {

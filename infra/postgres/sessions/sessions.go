@@ -168,6 +168,26 @@ func (db *Base) OwnSession(ctx context.Context, caller domain.User, id domain.Se
 	return session, err
 }
 
+// OwnSessionRun is OwnSession for what the session's run is started with, in one statement
+// that computes nothing.
+func (db *Base) OwnSessionRun(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SessionRun, error) {
+	run := domain.SessionRun{SessionID: id}
+
+	err := db.Pool.QueryRow(ctx, `SELECT s.owner_id, coalesce(s.solution_id, ''), s.model`+visible, id, caller.ID, caller.Administrator).
+		Scan(&run.OwnerID, &run.SolutionID, &run.Model)
+
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return domain.SessionRun{}, domain.SessionNotFound(id)
+	case err != nil:
+		return domain.SessionRun{}, pg.Fault("read session", err)
+	case run.OwnerID != caller.ID:
+		return domain.SessionRun{}, notOwner()
+	}
+
+	return run, nil
+}
+
 func notOwner() *domain.Error {
 	return domain.Newf(domain.Forbidden, "forbidden", "only the owner of the session may change it")
 }
