@@ -39,7 +39,7 @@ before(async () => {
   forbidden = await site('<title>Secret</title><h1>Never seen</h1>', 1);
   // Both may be reached, as far as the operator is concerned: what decides is the session's rule.
   fixture = await Fixture.start({
-    BROWSER_TOOLS_DIR: dirname(modulesInSandboxes()), SANDBOX_NETWORK_ALLOW: `${allowed.at},${forbidden.at}`,
+    BROWSER_TOOLS: dirname(modulesInSandboxes()), SANDBOX_NETWORK_ALLOW: `${allowed.at},${forbidden.at}`,
   });
 });
 after(async () => {

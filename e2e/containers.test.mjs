@@ -36,7 +36,7 @@ before(async () => {
   const [repo, tag] = image.split(':');
   const made = await engine('POST', `/images/create?fromSrc=-&repo=${repo}&tag=${tag}`, tree.stdout);
   assert.equal(made.status, 200, made.text);
-  fixture = await Fixture.start({ SANDBOX: 'container', SANDBOX_ENGINE: socketPath, SANDBOX_IMAGE: image });
+  fixture = await Fixture.start({ SANDBOX: 'container', DOCKER_HOST: `unix://${socketPath}`, SANDBOX_IMAGE: image });
 });
 after(async () => {
   await fixture?.close();

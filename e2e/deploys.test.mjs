@@ -74,7 +74,7 @@ test('a new build beside the old one while 50 chats run and 20 wait for an answe
   // A run has a build from its first workflow task on, which a busy machine makes late.
   await eventually('the longest chat has begun', async () => await built(fixture, longest.session) === old);
 
-  const workers = await cluster.addWorkers(2, { program: next, env: { WORKER_PROMOTE: 'manual' } });
+  const workers = await cluster.addWorkers(2, { program: next, env: { WORKER_VERSIONING: 'manual' } });
   const beside = await eventually('the new build has joined', async () => {
     const now = await status(cluster);
     return now.versions.some((v) => v.build_id !== old && v.workers === 2) && now;

@@ -2,8 +2,10 @@
 // without scripts but for passkeys, which a virtual authenticator holds.
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { launch, program, violations } from './lib/browser.mjs';
 import { Fixture } from './lib/fixture.mjs';
@@ -31,6 +33,7 @@ describe('pages of the identity service', {
   let origin;
   let site; // of the client that asks for consent
   let visits; // its server
+  let configuration; // the file of OAUTH_CONFIG_YAML_PATH
   const faults = [];
 
   before(async () => {
@@ -38,9 +41,11 @@ describe('pages of the identity service', {
     const [port, other] = await freePorts(2);
     origin = `http://localhost:${port}`; // passkeys need a host name
     site = `http://127.0.0.1:${other}`;
+    configuration = join(mkdtempSync(join(tmpdir(), 'everloop-oauth-')), 'oauth.yaml');
+    writeFileSync(configuration, JSON.stringify({ clients: [{ id: 'notes', redirect_uris: [`${site}/callback`] }] }));
     fixture = await Fixture.start({
       IDENTITY_ADMIN_PASSWORD: password, IDENTITY_ADDR: `127.0.0.1:${port}`, IDENTITY_ISSUER: origin,
-      OPENID_CLIENTS: `notes=${site}/callback`,
+      OAUTH_CONFIG_YAML_PATH: configuration,
     });
     visits = createServer((request, response) => response.setHeader('content-type', 'text/html').end('<title>Notes</title>Notes'));
     await new Promise((resolve) => visits.listen(other, '127.0.0.1', resolve));
@@ -51,6 +56,7 @@ describe('pages of the identity service', {
     await fixture?.close();
     visits?.closeAllConnections();
     visits?.close();
+    if (configuration) rmSync(dirname(configuration), { recursive: true, force: true });
   });
 
   async function open(options = {}) {

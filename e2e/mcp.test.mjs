@@ -34,7 +34,7 @@ mcp_servers:
 
 let fixture;
 before(async () => {
-  fixture = await Fixture.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS_DIR: solutionsWith({ equipped }) });
+  fixture = await Fixture.start({ SANDBOX_READ_ONLY: modules, SOLUTIONS: solutionsWith({ equipped }) });
 });
 after(() => fixture?.close());
 afterEach(() => fixture.settle());

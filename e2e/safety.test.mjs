@@ -8,7 +8,7 @@ import { solutionsWith } from './lib/solutions.mjs';
 let fixture;
 before(async () => {
   const careful = 'name: Careful\npermissions: [{tool: Bash, pattern: "git push*", decision: deny}]\nmax_steps: 3\n';
-  fixture = await Fixture.start({ SOLUTIONS_DIR: solutionsWith({ careful }) });
+  fixture = await Fixture.start({ SOLUTIONS: solutionsWith({ careful }) });
 });
 after(() => fixture?.close());
 afterEach(() => fixture.settle());

@@ -45,8 +45,7 @@ before(async () => {
   site.url = `http://${site.host}`;
   fixture = await Fixture.start({
     WEB_ALLOW: `${site.host},192.0.2.0/24`,
-    LANGCHAIN_TOOLS: 'calculator,wikipedia',
-    LANGCHAIN_WIKIPEDIA_URL: `${site.url}/w/api.php`,
+    LANGCHAIN_TOOLS: `calculator,wikipedia=${site.url}/w/api.php`,
   });
 });
 after(async () => {

@@ -93,7 +93,7 @@ func (a *speechAPI) Register(r *httpx.Server) {
 		ID: "transcribe-recording", Method: fiber.MethodPost, Path: "/api/transcribe", Tag: "Service",
 		Summary: "Transcribe a recording",
 		Description: "For speech input: the text is returned and nothing is kept. " + speech.AudioFormatNames + ", of at most " +
-			"ASR_MAX_BYTES (25 MB).",
+			"25 MiB.",
 		Scope: auth.Chat, Stream: true,
 		Errors: httpx.Codes{
 			413: "audio_too_large body_too_large",

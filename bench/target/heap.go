@@ -15,7 +15,7 @@ import (
 
 // SaveHeap writes the heap profile of the service into a file.
 func (s *Server) SaveHeap(ctx context.Context, path string) (err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr["DEBUG_ADDR"]+"/debug/pprof/heap?gc=1", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr[debugAddr]+"/debug/pprof/heap?gc=1", nil)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *Server) SaveHeap(ctx context.Context, path string) (err error) {
 
 // LiveHeap collects garbage in the service, and gives the bytes that are still in use.
 func (s *Server) LiveHeap(ctx context.Context) (int64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr["DEBUG_ADDR"]+"/debug/pprof/heap?gc=1&debug=1", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr[debugAddr]+"/debug/pprof/heap?gc=1&debug=1", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -28,6 +28,10 @@ type Server struct {
 	exited                chan error
 }
 
+// debugAddr names the address of the profiles in Server.Addr; it is a flag, the others are
+// variables.
+const debugAddr = "debug-addr"
+
 // NewServer prepares a service on a directory, with free addresses.
 func NewServer(binary, dir, modelURL string) (*Server, error) {
 	path, err := filepath.Abs(binary)
@@ -38,7 +42,7 @@ func NewServer(binary, dir, modelURL string) (*Server, error) {
 	s := &Server{binary: path, Dir: dir, modelURL: modelURL, Key: "el_" + rand.Text() + rand.Text(), Addr: map[string]string{}}
 	for _, variable := range []string{
 		"AGENT_ADDR", "DESKTOP_ADDR", "GATEWAY_ADDR", "GIT_ADDR", "IDENTITY_ADDR", "MOCK_ADDR",
-		"REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", "DEBUG_ADDR",
+		"REGISTRY_ADDR", "TEMPORAL_ADDR", "TEMPORAL_UI_ADDR", debugAddr,
 	} {
 		if s.Addr[variable], err = freeAddr(); err != nil {
 			return nil, err
@@ -77,20 +81,24 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	defer log.Close()
 
-	s.Cmd = exec.Command(s.binary, "up")
+	s.Cmd = exec.Command(s.binary, "up", "--debug-addr="+s.Addr[debugAddr])
 	s.Cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.Dir, "TMPDIR=" + os.TempDir(), "LOG_LEVEL=warn",
-		"DATA_DIR=" + filepath.Join(s.Dir, "data"), "CONNECTIONS_PER_ADDRESS=0",
+		"DATA_DIR=" + filepath.Join(s.Dir, "data"),
 		"BOOTSTRAP_API_KEY=" + s.Key, "LLM_GATEWAY_URL=" + s.modelURL,
 	}
 
-	for _, variable := range []string{"GOGC", "GOMEMLIMIT", "CACHED_WORKFLOWS"} { // for trials
+	for _, variable := range []string{"GOGC", "GOMEMLIMIT"} { // for trials
 		if value, set := os.LookupEnv(variable); set {
 			s.Cmd.Env = append(s.Cmd.Env, variable+"="+value)
 		}
 	}
 
 	for variable, addr := range s.Addr {
+		if variable == debugAddr {
+			continue
+		}
+
 		s.Cmd.Env = append(s.Cmd.Env, variable+"="+addr)
 	}
 

@@ -10,16 +10,13 @@ suite_settings() {
 ASR_MODEL=everloop-demo-speech
 MODEL_PRICES=everloop-demo=2/6/0.5/2.5
 IDENTITY_ADMIN_PASSWORD=correct horse battery
-LOGIN_GUESSES_PER_USER=4
-SUBAGENT_STEPS=4
 WEBHOOK_ALLOW=$site
 SEARCH_URL=http://mock:30023
 WEB_ALLOW=$site,192.0.2.0/24
-LANGCHAIN_TOOLS=calculator,wikipedia
-LANGCHAIN_WIKIPEDIA_URL=http://$site/w/api.php
+LANGCHAIN_TOOLS=calculator,wikipedia=http://$site/w/api.php
 SANDBOX_NETWORK_ALLOW=localhost:${outside[0]},$site,127.0.0.1:${outside[1]}
 SANDBOX_READ_ONLY=/opt/e2e/node_modules
-BROWSER_TOOLS_DIR=/opt/e2e
+BROWSER_TOOLS=/opt/e2e
 END
 }
 
@@ -65,7 +62,7 @@ describe_stack() {
     containers=$(jq -c --arg name "$one" --arg ids "$(docker_compose ps -q "$one")" '.[$name] = ($ids | split("\n"))' <<<"$containers")
   done
   jq -n --arg key "$key" --arg host "$address" --arg docker "$(client)" --arg gateway "$gateway_key" --argjson containers "$containers" \
-    --arg settings "$(suite_settings; echo "SOLUTIONS_DIR=$work/shared/solutions")" --arg workspace "$work/shared/workspace" \
+    --arg settings "$(suite_settings; echo "SOLUTIONS=$work/shared/solutions")" --arg workspace "$work/shared/workspace" \
     --argjson outside "[${outside[0]}, ${outside[1]}]" \
     '{key: $key, host: $host, docker: $docker, containers: $containers, workspace: $workspace,
       ports: {outside: $outside, agent: 8020, ui: 8233, mock: 30023, registry: 8010, desktop: 80, git: 30030, gateway: 30000, identity: 19000},

@@ -469,21 +469,30 @@ func TestProvider_crossOrigin(t *testing.T) {
 	require.Empty(t, allowed("/api/v1/auth/login", "http://127.0.0.1:8080"))
 }
 
-func TestParseClients(t *testing.T) {
+func TestNewClient(t *testing.T) {
 	t.Parallel()
 
-	got, err := openid.ParseClients([]string{"a=https://a.example/one", "a=https://a.example/two", "b=http://localhost:1/x"})
+	got, err := openid.NewClient("a", "https://a.example/one", "https://a.example/two")
 	require.NoError(t, err)
-	require.Equal(t, []openid.Client{
-		{ID: "a", RedirectURIs: []string{"https://a.example/one", "https://a.example/two"}, SignOutURIs: []string{"https://a.example/"}},
-		{ID: "b", RedirectURIs: []string{"http://localhost:1/x"}, SignOutURIs: []string{"http://localhost:1/"}},
+	require.Equal(t, openid.Client{
+		ID: "a", RedirectURIs: []string{"https://a.example/one", "https://a.example/two"}, SignOutURIs: []string{"https://a.example/"},
 	}, got)
 
-	for _, entry := range []string{
-		"a", "=https://a.example/", "a=http://a.example/", "a=https://a.example/#x", "a=https://*.example/", "a=javascript:x",
-		"a=https://u:p@a.example/", "everloop=https://a.example/", "a b=https://a.example/", "a=",
+	_, err = openid.NewClient("b")
+	require.ErrorContains(t, err, "no redirect URI")
+
+	for _, c := range [][2]string{
+		{"", "https://a.example/"},
+		{"a", "http://a.example/"},
+		{"a", "https://a.example/#x"},
+		{"a", "https://*.example/"},
+		{"a", "javascript:x"},
+		{"a", "https://u:p@a.example/"},
+		{"everloop", "https://a.example/"},
+		{"a b", "https://a.example/"},
+		{"a", ""},
 	} {
-		_, err := openid.ParseClients([]string{entry})
-		require.Error(t, err, entry)
+		_, err := openid.NewClient(c[0], c[1])
+		require.Error(t, err, c)
 	}
 }

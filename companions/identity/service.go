@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 	settings, err := pgxpool.ParseConfig(cfg.DatabaseURL)
 	if err != nil {
-		return nil, errors.New("IDENTITY_DATABASE_URL is not a URL of PostgreSQL") // it holds a password
+		return nil, errors.New("DATABASE_URL is not a URL of PostgreSQL") // it holds a password
 	}
 
 	settings.MaxConns = maxConns

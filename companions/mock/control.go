@@ -115,7 +115,7 @@ func (s *Service) local(next http.HandlerFunc) http.HandlerFunc {
 func (s *Service) listRequests(w http.ResponseWriter, r *http.Request) {
 	if !s.requests.on {
 		writeError(w, invalid(http.StatusNotFound, "request_log_off",
-			"the request log is off: start the service with MOCK_REQUEST_LOG=true"))
+			"the request log is off: start the service with --mock-request-log"))
 		return
 	}
 

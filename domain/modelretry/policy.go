@@ -32,7 +32,7 @@ type Policy struct {
 	Unattended time.Duration // of chats that a schedule, a DAG or an issue started
 }
 
-// Default is what MODEL_RETRY_FOR and MODEL_RETRY_UNATTENDED change.
+// Default applies where MODEL_RETRY_FOR is not set, which changes its For.
 var Default = Policy{For: 10 * time.Minute, Unattended: 24 * time.Hour}
 
 // Limit returns for how long after the first fault a call of the chat is retried. The setup

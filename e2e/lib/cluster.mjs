@@ -207,7 +207,7 @@ export class Cluster {
         ),
     );
     this.mockURL = `http://127.0.0.1:${mock}`;
-    this.mock = this.#add('mock', ['mock'], { MOCK_ADDR: `127.0.0.1:${mock}`, MOCK_REQUEST_LOG: 'true' },
+    this.mock = this.#add('mock', ['mock', '--mock-request-log'], { MOCK_ADDR: `127.0.0.1:${mock}` },
       () => fetch(`${this.mockURL}/health`).then((r) => r.status === 200, () => false));
     await Promise.all([this.temporal.start(), this.mock.start()]);
   }

@@ -3,7 +3,7 @@
 // directory is what an operator does after a crash.
 import { spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -95,17 +95,20 @@ export class Server {
   async start() {
     const { agent, mock, temporal, ui, gateway, registry, identity, desktop, git } = this.ports;
     const at = (port) => `127.0.0.1:${port}`;
-    const child = spawn(this.program, ['up'], {
+    // SOLUTIONS is a directory of solutions, BROWSER_TOOLS one of the browser tools; all else are variables.
+    const { SOLUTIONS: solutions, BROWSER_TOOLS: tools, ...env } = this.env;
+    if (solutions) cpSync(solutions, join(this.dir, 'data', 'solutions'), { recursive: true });
+    const child = spawn(this.program, ['up', '--mock-request-log', ...(tools ? [`--browser-tools-dir=${tools}`] : [])], {
       env: {
         PATH: process.env.PATH, HOME: process.env.HOME, LANG: 'C.UTF-8', LOG_LEVEL: 'info',
         DATA_DIR: join(this.dir, 'data'), BOOTSTRAP_API_KEY: this.key,
-        AGENT_ADDR: at(agent), MOCK_ADDR: at(mock), MOCK_REQUEST_LOG: 'true', TEMPORAL_ADDR: at(temporal), TEMPORAL_UI_ADDR: at(ui),
+        AGENT_ADDR: at(agent), MOCK_ADDR: at(mock), TEMPORAL_ADDR: at(temporal), TEMPORAL_UI_ADDR: at(ui),
         GATEWAY_ADDR: at(gateway),
         REGISTRY_ADDR: at(registry),
         IDENTITY_ADDR: at(identity),
         DESKTOP_ADDR: at(desktop), DESKTOP_URL: this.desktopURL,
         GIT_ADDR: at(git),
-        ...this.env,
+        ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setting } from './stack.mjs';
 
-// solutionsWith writes solution.yaml files, by solution, until the suite ends, and gives SOLUTIONS_DIR.
+// solutionsWith writes solution.yaml files, by solution, until the suite ends, and returns their directory for the setting SOLUTIONS.
 export function solutionsWith(files) {
-  const shared = setting('SOLUTIONS_DIR');
+  const shared = setting('SOLUTIONS');
   const directory = shared ?? mkdtempSync(join(tmpdir(), 'everloop-solutions-'));
   for (const [solution, content] of Object.entries(files)) {
     mkdirSync(join(directory, solution));

@@ -55,7 +55,7 @@ export class Stack {
     const stack = new Stack();
     stack.env = { ...env };
     stack.#settings();
-    if (env.SOLUTIONS_DIR) { // they are read at the start
+    if (env.SOLUTIONS) { // they are read at the start
       await stack.#docker(['api', 'worker'], 'restart');
       for (const hook of hooks) await hook();
     }

@@ -111,7 +111,7 @@ func (t Tools) Missing() []Missing {
 
 	switch {
 	case found.program == "" && t.Program != "":
-		list = append(list, Missing{"the program " + t.Program, "set BROWSER_PATH to Chromium, or unset it"})
+		list = append(list, Missing{"the program " + t.Program, "install Chromium there"})
 	case found.program == "":
 		list = append(list, Missing{"Chromium", "apt-get install chromium"})
 	}

@@ -70,7 +70,7 @@ func TestTools_Missing_namesTheCommands(t *testing.T) {
 		tools.Dir+", no Chromium: see everloop doctor")
 
 	tools.Program = filepath.Join(tools.Dir, "elsewhere")
-	require.Contains(t, tools.Missing(), Missing{"the program " + tools.Program, "set BROWSER_PATH to Chromium, or unset it"})
+	require.Contains(t, tools.Missing(), Missing{"the program " + tools.Program, "install Chromium there"})
 }
 
 func TestTools_Shown_leavesOutWhatSandboxesSee(t *testing.T) {

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,12 +18,12 @@ import (
 	"everloop/domain"
 )
 
-// NATS says how to reach a NATS server: its addresses, a file of credentials or of
-// an nkey's seed, the CA of its certificate and a certificate of the client. A user
-// with a password, or a token, is part of the URL.
+// NATS describes how to reach a NATS server: its addresses, a file of credentials or of
+// an nkey's seed, the CA of its certificate and a certificate of the client with its key. A
+// user with a password, or a token, is part of the URL.
 type NATS struct {
-	URL                                 string
-	Creds, NKey, CAFile, Cert, CertsKey string // paths of files; empty: not used
+	URL                 string
+	Creds, CAFile, Cert string // paths of files; empty: not used
 }
 
 // Options gives the options of the connection. Errors name every wrong setting and
@@ -31,21 +32,9 @@ func (n NATS) Options() ([]nats.Option, error) {
 	options := []nats.Option{nats.Name("everloop"), nats.MaxReconnects(-1)}
 
 	faults := []error{n.addresses()}
-	if n.Creds != "" && n.NKey != "" {
-		faults = append(faults, errors.New("NATS_CREDS and NATS_NKEY_FILE are two ways to log in: set one"))
-	}
-
 	if n.Creds != "" {
-		faults = append(faults, checkCreds(n.Creds))
-		options = append(options, nats.UserCredentials(n.Creds))
-	}
-
-	if n.NKey != "" {
-		option, err := nats.NkeyOptionFromSeed(n.NKey)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("NATS_NKEY_FILE: %s holds no seed of a user's nkey", n.NKey))
-		}
-
+		option, err := login(n.Creds)
+		faults = append(faults, err)
 		options = append(options, option)
 	}
 
@@ -57,9 +46,12 @@ func (n NATS) Options() ([]nats.Option, error) {
 		config.RootCAs = pool
 	}
 
-	if n.Cert != "" || n.CertsKey != "" {
-		pair, err := keyPair("NATS_CERT_FILE", "NATS_KEY_FILE", n.Cert, n.CertsKey)
-		faults = append(faults, err)
+	if n.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(n.Cert, n.Cert)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("NATS_CERT_FILE must contain the certificate and its key, as PEM: %w", err))
+		}
+
 		config.Certificates = []tls.Certificate{pair}
 	}
 
@@ -88,25 +80,30 @@ func (n NATS) addresses() error {
 	return nil
 }
 
-// checkCreds reads a file of credentials as the client will at each connection.
-func checkCreds(path string) error {
+// login returns the option that logs in with a file of a JWT and a seed, or of a seed
+// alone. It reads the file as the client will at each connection.
+func login(path string) (nats.Option, error) {
 	content, err := readFile("NATS_CREDS", path)
 	if err != nil {
-		return err
-	}
-
-	if _, err := nkeys.ParseDecoratedJWT(content); err != nil {
-		return fmt.Errorf("NATS_CREDS: %s holds no JWT of a user", path)
+		return nil, err
 	}
 
 	seed, err := nkeys.ParseDecoratedUserNKey(content)
 	if err != nil {
-		return fmt.Errorf("NATS_CREDS: %s holds no seed of a user's nkey", path)
+		return nil, fmt.Errorf("NATS_CREDS: %s contains no seed of a user's nkey", path)
 	}
 
 	seed.Wipe()
 
-	return nil
+	if !bytes.Contains(content, []byte("-----BEGIN")) {
+		return nats.NkeyOptionFromSeed(path)
+	}
+
+	if _, err := nkeys.ParseDecoratedJWT(content); err != nil {
+		return nil, fmt.Errorf("NATS_CREDS: %s contains no JWT of a user", path)
+	}
+
+	return nats.UserCredentials(path), nil
 }
 
 // certPool reads the certificates that servers are trusted by, in addition to the system's.
@@ -126,20 +123,6 @@ func certPool(variable, path string) (*x509.CertPool, error) {
 	}
 
 	return pool, nil
-}
-
-// keyPair reads the certificate of the client with its key.
-func keyPair(certVariable, keyVariable, cert, key string) (tls.Certificate, error) {
-	if cert == "" || key == "" {
-		return tls.Certificate{}, fmt.Errorf("%s and %s belong together: set both", certVariable, keyVariable)
-	}
-
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("%s and %s: %w", certVariable, keyVariable, err)
-	}
-
-	return pair, nil
 }
 
 // ProbeNATS connects to the server and asks it for JetStream.

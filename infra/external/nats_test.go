@@ -38,7 +38,7 @@ func TestNATS_authentication(t *testing.T) {
 			serve: func(o *server.Options) {
 				o.Nkeys, o.TLSConfig = []*server.NkeyUser{{Nkey: public}}, p.serverTLS(t, false)
 			},
-			client: external.NATS{NKey: seed, CAFile: p.caFile}, refused: external.NATS{CAFile: p.caFile},
+			client: external.NATS{Creds: seed, CAFile: p.caFile}, refused: external.NATS{CAFile: p.caFile},
 		},
 		"password over TLS": {
 			serve:  func(o *server.Options) { o.Username, o.Password, o.TLSConfig = "u", "hunter2", p.serverTLS(t, false) },
@@ -46,7 +46,7 @@ func TestNATS_authentication(t *testing.T) {
 		},
 		"client certificate": {
 			serve:  func(o *server.Options) { o.TLSConfig, o.TLSVerify = p.serverTLS(t, true), true },
-			client: external.NATS{CAFile: p.caFile, Cert: p.clientCert, CertsKey: p.clientKey}, refused: external.NATS{CAFile: p.caFile},
+			client: external.NATS{CAFile: p.caFile, Cert: joined(t, p.clientCert, p.clientKey)}, refused: external.NATS{CAFile: p.caFile},
 		},
 		"private CA": {
 			serve:  func(o *server.Options) { o.TLSConfig = p.serverTLS(t, false) },
@@ -85,11 +85,10 @@ func TestNATS_faults(t *testing.T) {
 	p := newPKI(t, "everloop")
 
 	_, err := external.NATS{
-		URL: "http://u:hunter2@x", Creds: p.serverKey, NKey: p.caFile, CAFile: p.dir + "/none.pem", Cert: p.clientCert,
+		URL: "http://u:hunter2@x", Creds: p.serverKey, CAFile: p.dir + "/none.pem", Cert: p.clientCert,
 	}.Options()
 	for _, want := range []string{
-		"NATS_URL must be", "NATS_CREDS and NATS_NKEY_FILE", "NATS_CREDS: ", "NATS_NKEY_FILE: ", "NATS_CA_FILE: open ",
-		"NATS_CERT_FILE and NATS_KEY_FILE belong together",
+		"NATS_URL must be", "NATS_CREDS: ", "NATS_CA_FILE: open ", "NATS_CERT_FILE must contain the certificate and its key",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -100,6 +99,25 @@ func TestNATS_faults(t *testing.T) {
 		_, err := external.NATS{URL: url}.Options()
 		require.NoError(t, err, url)
 	}
+}
+
+// joined returns one file with the contents of several.
+func joined(t *testing.T, files ...string) string {
+	t.Helper()
+
+	var content []byte
+
+	for _, file := range files {
+		part, err := os.ReadFile(file)
+		require.NoError(t, err)
+
+		content = append(content, part...)
+	}
+
+	path := filepath.Join(t.TempDir(), "joined.pem")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+
+	return path
 }
 
 // startNATS starts a server with JetStream and gives its host and port.

@@ -7,6 +7,7 @@ package langchain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,17 +18,17 @@ import (
 	"github.com/tmc/langchaingo/tools/wikipedia"
 
 	"everloop/activities/tools"
-	"everloop/domain"
 )
 
 // Config says which tools are offered, and what they reach.
 type Config struct {
-	Names []string // LANGCHAIN_TOOLS: calculator, wikipedia
+	// Names is LANGCHAIN_TOOLS: calculator, wikipedia, or wikipedia=URL with the api.php of
+	// another MediaWiki, such as a company's.
+	Names []string
 	// HTTP is the client for tools that read from the web: guarded and bounded.
 	HTTP *http.Client
-	// WikipediaURL is another MediaWiki's api.php, as of a company; empty: the
-	// English Wikipedia.
-	WikipediaURL string
+
+	wikipedia string // the address of wikipedia=URL; empty: the English Wikipedia
 }
 
 const identity = "Everloop/1.0 (langchain tools)"
@@ -64,8 +65,9 @@ func Tools(cfg Config) ([]tools.Tool, error) {
 
 	seen := map[string]bool{}
 
-	for _, name := range cfg.Names {
-		name = strings.ToLower(strings.TrimSpace(name))
+	for _, entry := range cfg.Names {
+		name, api, other := strings.Cut(strings.TrimSpace(entry), "=")
+		name = strings.ToLower(name)
 		if name == "" || seen[name] {
 			continue
 		}
@@ -76,6 +78,12 @@ func Tools(cfg Config) ([]tools.Tool, error) {
 		if !ok {
 			return nil, fmt.Errorf("LANGCHAIN_TOOLS: there is no tool %q; available are %s", name, strings.Join(Available(), ", "))
 		}
+
+		if other && (name != "wikipedia" || api == "") {
+			return nil, fmt.Errorf("LANGCHAIN_TOOLS: %q must be the name of a tool, or wikipedia=URL", entry)
+		}
+
+		cfg.wikipedia = api
 
 		tool, err := build(cfg)
 		if err != nil {
@@ -116,13 +124,13 @@ func (a adapted) describe() string {
 // wikiClient sends what is meant for Wikipedia to the MediaWiki that is
 // configured, whose address cannot be set in the framework.
 func wikiClient(cfg Config) (*http.Client, error) {
-	if cfg.WikipediaURL == "" {
+	if cfg.wikipedia == "" {
 		return cfg.HTTP, nil
 	}
 
-	to, err := url.Parse(cfg.WikipediaURL)
+	to, err := url.Parse(cfg.wikipedia)
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
-		return nil, domain.Invalidf("LANGCHAIN_WIKIPEDIA_URL", "must be the http:// or https:// address of an api.php")
+		return nil, errors.New("the address must be the http:// or https:// address of an api.php")
 	}
 
 	client := *cfg.HTTP

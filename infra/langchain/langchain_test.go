@@ -122,8 +122,7 @@ func TestWikipedia_otherMediaWiki(t *testing.T) {
 	server := httptest.NewServer(mock.New(mock.Config{}).Handler())
 	t.Cleanup(server.Close)
 	set := offered(t, langchain.Config{
-		Names: []string{"wikipedia"}, HTTP: guarded(t, server.Listener.Addr().String()+"/w/api.php"),
-		WikipediaURL: server.URL + "/w/api.php",
+		Names: []string{"wikipedia=" + server.URL + "/w/api.php"}, HTTP: guarded(t, server.Listener.Addr().String()+"/w/api.php"),
 	})
 	result := call(t, set, "Wikipedia", "green tea")
 	require.False(t, result.IsError, result.Output)
@@ -137,7 +136,7 @@ func TestTools_requestsUseGuard(t *testing.T) {
 
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	t.Cleanup(server.Close)
-	set := offered(t, langchain.Config{Names: []string{"wikipedia", "calculator"}, HTTP: guarded(t), WikipediaURL: server.URL})
+	set := offered(t, langchain.Config{Names: []string{"wikipedia=" + server.URL, "calculator"}, HTTP: guarded(t)})
 	result := call(t, set, "Wikipedia", "x")
 	require.True(t, result.IsError)
 	require.Contains(t, result.Output, "not on the public Internet")
@@ -148,8 +147,12 @@ func TestTools_rejectsUnknownNamesAndBadAddresses(t *testing.T) {
 	t.Parallel()
 	_, err := langchain.Tools(langchain.Config{Names: []string{"calculator", "scraper"}, HTTP: guarded(t)})
 	require.ErrorContains(t, err, `no tool "scraper"; available are calculator, wikipedia`)
-	_, err = langchain.Tools(langchain.Config{Names: []string{"wikipedia"}, HTTP: guarded(t), WikipediaURL: "ftp://x"})
-	require.ErrorContains(t, err, "LANGCHAIN_WIKIPEDIA_URL")
+
+	for _, bad := range []string{"wikipedia=ftp://x", "wikipedia=", "calculator=http://x"} {
+		_, err = langchain.Tools(langchain.Config{Names: []string{bad}, HTTP: guarded(t)})
+		require.ErrorContains(t, err, "LANGCHAIN_TOOLS", bad)
+	}
+
 	none, err := langchain.Tools(langchain.Config{})
 	require.NoError(t, err)
 	require.Empty(t, none)

@@ -61,7 +61,7 @@ func checkSubordinateFile(path string, first, last int) error {
 
 		if start <= last && start+count-1 >= first {
 			return fmt.Errorf("sandbox: %s gives the ids from %d on to %s, who could act as the user of a session: "+
-				"choose a higher SANDBOX_UID_BASE, below %d, or change that file", path, start, fields[0], LastUser)
+				"change that file", path, start, fields[0])
 		}
 	}
 

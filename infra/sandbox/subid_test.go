@@ -19,7 +19,7 @@ func TestCheckSubordinateFile(t *testing.T) {
 	require.NoError(t, checkSubordinateFile(path, 231072, LastUser))
 	require.ErrorContains(t, checkSubordinateFile(path, 100001, LastUser), "to ann")
 	require.ErrorContains(t, checkSubordinateFile(path, 231071, LastUser), "to bob")
-	require.ErrorContains(t, checkSubordinateFile(path, 1, 100000), "SANDBOX_UID_BASE")
+	require.ErrorContains(t, checkSubordinateFile(path, 1, 100000), "change that file")
 	require.NoError(t, checkSubordinateFile(path+"-missing", 100001, LastUser))
 }
 

@@ -30,7 +30,7 @@ type agent struct {
 	app     *fiber.App
 	sockets *sio.Server
 	auth    *auth.Authenticator
-	edge    flags.Edge
+	proxies flags.Proxies
 	stop    context.CancelFunc // ends what requests have open
 	beside  lifecycle.Layer    // runs beside the server
 }
@@ -46,7 +46,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		}
 	}()
 
-	a := &agent{stop: stop, edge: s.Edge}
+	a := &agent{stop: stop, proxies: s.Proxies}
 	toolServers := mcp.Remote{Conn: b.NATS}
 	rights := auth.NewChanges(b.Signals.AnnounceRights, b.logger)
 	signIn := b.newSignIn(func(ctx context.Context, userID string, open bool) {
@@ -61,7 +61,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		}
 	})
 	a.auth = auth.New(b.DB, auth.Options{
-		Logger: b.logger, GuessesPerMinute: s.KeyGuesses, Verifiers: signIn.verifiers(), Known: signIn.known(),
+		Logger: b.logger, GuessesPerMinute: flags.KeyGuesses, Verifiers: signIn.verifiers(), Known: signIn.known(),
 	})
 	hub := realtime.NewHub(realtime.HubConfig{Log: b.Log, State: b.DB, Logger: b.logger})
 
@@ -113,7 +113,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		Context: ctx, Version: release.Version, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(),
 		Auth: a.auth, Auditor: auditor, Limiter: limiter, Rights: rights,
 		Idempotency: b.store, Holder: holder,
-		Hosts: s.Allowed(), Origins: s.AllowedOrigins, Proxies: s.Trusted(), BodyBudget: s.BodyBudget, Room: s.Room(os.TempDir()),
+		Hosts: s.Allowed(), Origins: s.AllowedOrigins, Proxies: s.Trusted(), BodyBudget: flags.BodyBudget, Room: flags.CheckReserve(os.TempDir()),
 	}, areas)
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
 
@@ -157,7 +157,7 @@ func (a *agent) services(listener net.Listener) lifecycle.Layer {
 func (a *agent) serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 
-	bound := clients.NewConnections(a.edge.Connections, a.edge.Trusted())
+	bound := clients.NewConnections(flags.MaxConnections, a.proxies.Trusted())
 	go func() { failed <- a.app.Listener(bound.Listen(listener, httpx.RefuseConnection)) }()
 
 	var err error

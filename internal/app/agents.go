@@ -13,9 +13,11 @@ import (
 
 // runtimeSettings say which runtime of agent instances the workers of this process are.
 type runtimeSettings struct {
-	AgentRuntime     string `env:"AGENT_RUNTIME" help:"Runtime of agent instances that the worker announces, as provider/name, such as gpu/room-1; the built-in one when unset."`
-	AgentRuntimeMode string `default:"local" enum:"local,cloud" env:"AGENT_RUNTIME_MODE" help:"Where that runtime works: local or cloud."`
+	AgentRuntime string `help:"Runtime of agent instances that the worker announces, as provider/name, such as gpu/room-1, or cloud:provider/name where it works in a cloud; the built-in one when unset."`
 }
+
+// inCloud starts the name of a runtime that works in a cloud.
+const inCloud = "cloud:"
 
 // maxRuntimeName bounds the provider and the name of a runtime.
 const maxRuntimeName = 256
@@ -25,13 +27,13 @@ func (s runtimeSettings) check() error {
 		return nil
 	}
 
-	provider, name, found := strings.Cut(s.AgentRuntime, "/")
+	provider, name, found := strings.Cut(strings.TrimPrefix(s.AgentRuntime, inCloud), "/")
 	if !found || provider == "" || name == "" || len(provider) > maxRuntimeName || len(name) > maxRuntimeName {
-		return errors.New("AGENT_RUNTIME must have the form provider/name")
+		return errors.New("--agent-runtime must have the form provider/name or cloud:provider/name")
 	}
 
 	if provider == prodagent.BuiltinRuntime {
-		return errors.New("AGENT_RUNTIME must not have the provider builtin: leave the variable out")
+		return errors.New("--agent-runtime must not have the provider builtin: leave the flag out")
 	}
 
 	return nil
@@ -44,8 +46,13 @@ func (s runtimeSettings) workerReport() prodagent.WorkerReport {
 		Device: prodagent.RuntimeDevice{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0)},
 	}
 	if s.AgentRuntime != "" {
-		report.Provider, report.Name, _ = strings.Cut(s.AgentRuntime, "/")
-		report.Mode = prodagent.RuntimeMode(s.AgentRuntimeMode)
+		name, cloud := strings.CutPrefix(s.AgentRuntime, inCloud)
+		report.Provider, report.Name, _ = strings.Cut(name, "/")
+
+		report.Mode = prodagent.RuntimeLocal
+		if cloud {
+			report.Mode = prodagent.RuntimeCloud
+		}
 	}
 
 	return report

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"everloop/infra/sandbox"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"everloop/domain"
@@ -73,7 +75,12 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b.buckets = secrets.Buckets{Box: box, Recent: secrets.NewRecent()}
 
 	if b.Clients, err = s.Open(ctx, engine.Process{
-		Box: box, Tracing: b.tracing, Metrics: b.metrics, Logger: b.logger, Room: s.Room(s.DataDir), SandboxUsers: s.SandboxUsers,
+		Box:          box,
+		Tracing:      b.tracing,
+		Metrics:      b.metrics,
+		Logger:       b.logger,
+		Room:         flags.CheckReserve(s.DataDir),
+		SandboxUsers: sandbox.DefaultUserBase,
 	}); err != nil {
 		return nil, err
 	}
@@ -97,12 +104,12 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 
 	b.models = model.New(model.Config{
 		BaseURL: s.GatewayURL, Key: s.GatewayKey, DefaultModel: s.Model, ContextWindow: s.ContextWindow,
-		Prices: prices, ReasoningHistory: domain.ReasoningHistory(s.Reasoning), Limits: b.DB, Tracing: b.tracing,
+		Prices: prices, Limits: b.DB, Tracing: b.tracing,
 	})
 	b.prices = prices
 	b.speech = b.newSpeech()
 
-	if b.solutions, err = solutions.Load(flags.SolutionsIn(s.DataDir, s.SolutionsDir)); err != nil {
+	if b.solutions, err = solutions.Load(flags.SolutionsIn(s.DataDir)); err != nil {
 		return nil, err
 	}
 
@@ -114,7 +121,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b.tokens.Load()
 
 	b.workspace = workspace.NewLimited(filepath.Join(s.DataDir, "workspace"), workspace.Limits{
-		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: s.Reserve(),
+		Bytes: s.WorkspaceBytes, Inodes: s.WorkspaceInodes, Reserve: flags.Reserve,
 	})
 	b.workspace.AdmitWrites(b.DB.Free)
 

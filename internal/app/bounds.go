@@ -23,6 +23,7 @@ func (s *settings) bounds() error {
 		{"SANDBOX_MEMORY_BYTES", s.SandboxMemory, 1},
 		{"SANDBOX_PROCESSES", int64(s.SandboxProcs), 1},
 		{"WORKSPACE_BYTES", s.WorkspaceBytes, 0},
+		{"WORKSPACE_INODES", s.WorkspaceInodes, 0},
 		{"EVENT_LOG_BYTES", s.EventLogBytes, 0},
 		{"STOP_TIMEOUT", int64(s.StopTimeout), 0},
 	} {

@@ -52,7 +52,7 @@ func (b *backend) provideAssistance(registry *tools.Registry, skilled *skills.Se
 func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*dagruns.Service, error) {
 	return dagruns.New(dagruns.Config{
 		Store: b.store, Runs: b.Runs, Chats: chats, Graphs: graphs, Agents: b.agents, Events: b.Log, Logger: b.logger,
-		CodeTimeout: b.settings.BashMost,
+		CodeTimeout: maxBash,
 	})
 }
 

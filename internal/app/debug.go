@@ -11,7 +11,7 @@ import (
 // debugFlags open Go's profiles to operators. They show the process and its
 // memory: keep the address on loopback.
 type debugFlags struct {
-	DebugAddr string `env:"DEBUG_ADDR" help:"Where Go's profiles are served (net/http/pprof); off when unset."`
+	DebugAddr string `help:"Where Go's profiles are served (net/http/pprof); off when unset."`
 }
 
 // service listens and serves the profiles; nil when that is off.
@@ -20,7 +20,7 @@ func (f debugFlags) service() (lifecycle.Service, error) {
 		return nil, nil
 	}
 
-	listener, err := flags.Listen("DEBUG_ADDR", f.DebugAddr)
+	listener, err := flags.Listen("--debug-addr", f.DebugAddr)
 	if err != nil {
 		return nil, err
 	}

@@ -169,7 +169,7 @@ func writeDeployment(w io.Writer, d domain.WorkerDeployment, pinned map[string]i
 
 // deployPromoteCmd makes a build the current one.
 type deployPromoteCmd struct {
-	BuildID string `arg:"" optional:"" env:"WORKER_BUILD_ID" help:"The build; that of this program when unset. 'unversioned': workers without a build."`
+	BuildID string `arg:"" optional:"" help:"The build; that of this program when unset. 'unversioned': workers without a build."`
 }
 
 // Run implements the command.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"everloop/infra/sandbox"
+
 	"go.temporal.io/api/enums/v1"
 	"golang.org/x/sys/unix"
 
@@ -139,7 +141,7 @@ func (b *backend) checkWorkspaces(ctx context.Context) domain.CheckResult {
 
 	uid := 0
 	if os.Geteuid() == 0 {
-		uid = b.settings.SandboxUsers
+		uid = sandbox.DefaultUserBase
 	}
 
 	findings, err := sharedfs.Probe(ctx, dir, uid)

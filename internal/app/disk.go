@@ -8,6 +8,7 @@ import (
 
 	"everloop/api/system"
 	"everloop/infra/metrics"
+	"everloop/internal/app/flags"
 	"everloop/internal/diskspace"
 )
 
@@ -47,7 +48,7 @@ func (b *backend) checkSpace() error {
 			)
 		}
 
-		if err := b.settings.Reserve().Check(dir); err != nil {
+		if err := flags.Reserve.Check(dir); err != nil {
 			degraded = system.Degraded{Err: fmt.Errorf("disk of the directory %q: %w", name, err)}
 		}
 	}
@@ -64,7 +65,7 @@ func (b *backend) registerSpace() {
 				return metrics.Disk{}, err
 			}
 
-			reserved := b.settings.Reserve().Of(space)
+			reserved := flags.Reserve.Of(space)
 
 			return metrics.Disk{
 				FreeBytes: space.FreeBytes, FreeInodes: space.FreeInodes,

@@ -31,7 +31,6 @@ func TestBackend_checkSpace(t *testing.T) {
 	dir := smallDisk(t, "size=200m,nr_inodes=20000")
 	b := &backend{metrics: prometheus.NewRegistry()}
 	b.settings.DataDir = dir
-	b.settings.ReserveBytes, b.settings.ReservePercent = 100<<20, 10
 	require.NoError(t, b.checkSpace())
 	b.registerSpace()
 	families, err := b.metrics.Gather()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"everloop/internal/app/flags"
+
 	"golang.org/x/term"
 
 	"everloop/terminal/doctor"
@@ -41,7 +43,7 @@ func (c *Doctor) settings() doctor.Settings {
 
 	out := doctor.Settings{
 		ModelURL: s.GatewayURL, ModelKey: s.GatewayKey, Model: s.Model, ContextWindow: s.ContextWindow, Sandbox: s.sandboxConfig(),
-		Browser: s.browserTools(), Reserve: s.Reserve(),
+		Browser: s.browserTools(), Reserve: flags.Reserve,
 	}
 	if err := s.check(); err != nil {
 		out.Faults = strings.Split(err.Error(), "\n")

@@ -26,9 +26,9 @@ func (noKeys) KeyByHash(context.Context, []byte) (domain.User, domain.APIKey, bo
 func TestAccess_handshake_bounds_guesses_by_client(t *testing.T) {
 	t.Parallel()
 
-	edge := flags.Edge{TrustedProxies: []string{"10.0.0.0/8"}, KeyGuesses: 1}
-	require.NoError(t, edge.Check())
-	a := access{auth: auth.New(noKeys{}, auth.Options{GuessesPerMinute: edge.KeyGuesses}), proxies: edge.Trusted()}
+	proxies := flags.Proxies{TrustedProxies: []string{"10.0.0.0/8"}}
+	require.NoError(t, proxies.Check())
+	a := access{auth: auth.New(noKeys{}, auth.Options{GuessesPerMinute: 1}), proxies: proxies.Trusted()}
 	guess := 0
 	connect := func(peer, client string) error {
 		guess++

@@ -69,7 +69,7 @@ func TestSettings_limits(t *testing.T) {
 	require.Equal(t, 32, s.ParallelTools)
 
 	for variable, values := range map[string][]string{
-		"MAX_STEPS": {"0", "10001"}, "PARALLEL_TOOLS": {"0", "1001"}, "BASH_TIMEOUT": {"0s", "11m"}, "BASH_MAX_TIMEOUT": {"0s", "15m"},
+		"MAX_STEPS": {"0", "10001"}, "PARALLEL_TOOLS": {"0", "1001"}, "BASH_TIMEOUT": {"0s", "11m"},
 		"TOOL_RESULT_CHARACTERS": {"999", "10000001"},
 	} {
 		for _, value := range values {

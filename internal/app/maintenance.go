@@ -17,17 +17,19 @@ import (
 	"everloop/service/maintenance"
 )
 
-// retentionSettings say how long records of the past are kept.
+// retentionSettings define how long sessions are kept that have no activity.
 type retentionSettings struct {
-	UsageDays    int `name:"retention-usage-days" default:"800" env:"RETENTION_USAGE_DAYS" help:"Days for which the usage of deleted sessions is kept; 0: no end."`
-	AuditDays    int `name:"retention-audit-days" default:"365" env:"RETENTION_AUDIT_DAYS" help:"Days that entries of the audit log are kept; 0: no end."`
-	WebhookDays  int `name:"retention-webhook-days" default:"30" env:"RETENTION_WEBHOOK_DAYS" help:"Days that ended deliveries of webhooks are kept; 0: no end but their number."`
-	ChatDays     int `name:"retention-chat-days" default:"0" env:"RETENTION_CHAT_DAYS" help:"Days without activity after which a session is deleted that no run made; 0: never."`
-	ScheduleDays int `name:"retention-schedule-days" default:"0" env:"RETENTION_SCHEDULE_DAYS" help:"The same for sessions of scheduled runs."`
-	DAGDays      int `name:"retention-dag-days" default:"0" env:"RETENTION_DAG_DAYS" help:"The same for sessions of nodes of DAGs."`
-	IssueDays    int `name:"retention-issue-days" default:"0" env:"RETENTION_ISSUE_DAYS" help:"The same for sessions in which agents work on issues."`
-	HistoryDays  int `name:"retention-history-days" default:"30" env:"RETENTION_HISTORY_DAYS" help:"Days that ended rewinds, branch switches and what-ifs are kept; 0: no end."`
+	ChatDays int `name:"retention-chat-days" default:"0" env:"RETENTION_CHAT_DAYS" help:"Days without activity after which a session is deleted that no run made; 0: never."`
+	RunDays  int `name:"retention-run-days" default:"0" env:"RETENTION_RUN_DAYS" help:"The same for sessions of scheduled runs, of nodes of DAGs and of issues."`
 }
+
+// Days for which records of the past are kept.
+const (
+	auditDays   = 365 // entries of the audit log
+	usageDays   = 800 // usage of deleted sessions: two years can be compared
+	webhookDays = 30  // deliveries of webhooks that have ended
+	historyDays = 30  // rewinds, branch switches and what-ifs that have ended
+)
 
 // maxDays bounds the settings, so that no time overflows.
 const maxDays = 36500
@@ -35,11 +37,7 @@ const maxDays = 36500
 func (s retentionSettings) check() error {
 	var faults []error
 
-	for variable, days := range map[string]int{
-		"RETENTION_AUDIT_DAYS": s.AuditDays, "RETENTION_USAGE_DAYS": s.UsageDays, "RETENTION_HISTORY_DAYS": s.HistoryDays,
-		"RETENTION_WEBHOOK_DAYS": s.WebhookDays, "RETENTION_CHAT_DAYS": s.ChatDays, "RETENTION_SCHEDULE_DAYS": s.ScheduleDays,
-		"RETENTION_DAG_DAYS": s.DAGDays, "RETENTION_ISSUE_DAYS": s.IssueDays,
-	} {
+	for variable, days := range map[string]int{"RETENTION_CHAT_DAYS": s.ChatDays, "RETENTION_RUN_DAYS": s.RunDays} {
 		if days < 0 || days > maxDays {
 			faults = append(faults, fmt.Errorf("%s must be from 0 to %d", variable, maxDays))
 		}
@@ -51,8 +49,8 @@ func (s retentionSettings) check() error {
 // ages say after which time without activity sessions of each class end.
 func (s retentionSettings) ages() map[domain.SessionClass]time.Duration {
 	return map[domain.SessionClass]time.Duration{
-		domain.ClassChat: days(s.ChatDays), domain.ClassSchedule: days(s.ScheduleDays),
-		domain.ClassDAG: days(s.DAGDays), domain.ClassIssue: days(s.IssueDays),
+		domain.ClassChat: days(s.ChatDays), domain.ClassSchedule: days(s.RunDays),
+		domain.ClassDAG: days(s.RunDays), domain.ClassIssue: days(s.RunDays),
 	}
 }
 
@@ -153,14 +151,14 @@ func (b *backend) newMaintenance(
 		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneInbox)},
 		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneWorkRestarts)},
 		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCompactions)},
-		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.AuditDays), b.DB.PruneAudit)},
-		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.WebhookDays), b.webhooks.PruneDeliveries)},
+		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(auditDays), b.DB.PruneAudit)},
+		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(webhookDays), b.webhooks.PruneDeliveries)},
 		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.webhooks.PruneCrowdedDeliveries)},
-		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(s.UsageDays), b.DB.PruneUsage)},
+		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(usageDays), b.DB.PruneUsage)},
 		{
 			Name:  "prune history operations",
 			Every: pruneEvery,
-			Run:   maintenance.PruneOlder(days(s.HistoryDays), b.history.PruneHistoryOperations),
+			Run:   maintenance.PruneOlder(days(historyDays), b.history.PruneHistoryOperations),
 		},
 	}...), counts.JobFailed, b.logger)
 }

@@ -10,7 +10,6 @@ import (
 	"everloop/domain"
 )
 
-// Each setting reaches the sessions of its own class.
 func TestRetentionSettings_ages(t *testing.T) {
 	t.Parallel()
 
@@ -19,13 +18,13 @@ func TestRetentionSettings_ages(t *testing.T) {
 	parser, err := kong.New(&s)
 	require.NoError(t, err)
 	_, err = parser.Parse([]string{
-		"--retention-chat-days=1", "--retention-schedule-days=2", "--retention-dag-days=3", "--retention-issue-days=4",
+		"--retention-chat-days=1", "--retention-run-days=2",
 	})
 	require.NoError(t, err)
 
 	const day = 24 * time.Hour
 
 	require.Equal(t, map[domain.SessionClass]time.Duration{
-		domain.ClassChat: day, domain.ClassSchedule: 2 * day, domain.ClassDAG: 3 * day, domain.ClassIssue: 4 * day,
+		domain.ClassChat: day, domain.ClassSchedule: 2 * day, domain.ClassDAG: 2 * day, domain.ClassIssue: 2 * day,
 	}, s.ages())
 }

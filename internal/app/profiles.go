@@ -9,6 +9,6 @@ import (
 func (b *backend) Profile(session domain.Session) domain.Profile {
 	return b.solutions.Profile(domain.Profile{
 		MaxSteps: b.settings.MaxSteps, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction,
-		OwnerCallsPerDay: b.settings.UserCalls,
+		OwnerCallsPerDay: userCallsPerDay,
 	}, session)
 }

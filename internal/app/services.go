@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"everloop/internal/app/flags"
+
 	"everloop/activities/background"
 	"everloop/api/session"
 	"everloop/domain"
@@ -46,7 +48,7 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: b.settings.Reserve(), Logger: b.logger})
+	store := snapshots.New(snapshots.Config{Objects: b.Objects, SpoolDir: spool, Reserve: flags.Reserve, Logger: b.logger})
 	sessionFiles := files.Checkpoints{Store: store, Roots: toolbox.Files{Store: b.workspace}}
 	carrier := files.Carrier{Workspaces: b.workspace, Snapshots: store}
 
@@ -63,7 +65,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	if s.apps, err = apps.New(apps.Config{
 		Store: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
-		Budget: b.settings.CheckpointOwner,
+		Budget: flags.MaxUserCheckpoints,
 	}); err != nil {
 		return s, err
 	}
@@ -76,7 +78,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	if s.history, err = history.New(history.Config{
 		Store: history.NewStore(b.DB.DB, b.store.Outbox), Files: sessionFiles, Runs: b.Runs, Process: domain.NewID(), Logger: b.logger,
-		Budget: history.Budget{Session: b.settings.CheckpointBytes, Owner: b.settings.CheckpointOwner},
+		Budget: history.Budget{Session: flags.MaxSessionCheckpoints, Owner: flags.MaxUserCheckpoints},
 	}); err != nil {
 		return s, err
 	}
@@ -99,7 +101,7 @@ func (b *backend) newServices() (s services, err error) {
 
 	s.transfers, err = transfer.New(transfer.Config{
 		Store: b.DB, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Known: b.known, Logger: b.logger,
-		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: b.settings.Room(b.settings.DataDir),
+		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: flags.CheckReserve(b.settings.DataDir),
 	})
 
 	return s, err

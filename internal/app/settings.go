@@ -32,14 +32,11 @@ type settings struct {
 	Model         string `name:"llm-model" env:"LLM_MODEL" help:"The model for sessions that name none; the server's first when unset."`
 	ContextWindow int64  `default:"128000" env:"LLM_CONTEXT_WINDOW" help:"Tokens of context of a model whose server does not say."`
 	priceSettings `embed:""`
-	Reasoning     string `name:"reasoning-history" default:"tool_loop" enum:"tool_loop,all,none" env:"LLM_REASONING_HISTORY" help:"Reasoning that is sent back to a model whose server does not say: tool_loop, all or none."`
 
 	EncryptionKey  string `env:"ENCRYPTION_KEY" help:"Key of at least 32 characters for values encrypted at rest; when unset, one is made and kept in encryption-key below KEY_DIR."`
 	flags.Keys     `embed:""`
 	flags.Hosts    `embed:""`
 	signInSettings `embed:""`
-
-	SolutionsDir string `env:"SOLUTIONS_DIR" help:"Directory of further solutions, one subdirectory each; default: solutions below DATA_DIR."`
 
 	mcpSettings     `embed:""`
 	webhookSettings `embed:""`
@@ -51,7 +48,7 @@ type settings struct {
 	sharingSettings  `embed:""`
 	frontendSettings `embed:""`
 	limitSettings    `embed:""`
-	flags.Edge       `embed:""`
+	flags.Proxies    `embed:""`
 
 	forkSettings `embed:""`
 
@@ -63,15 +60,14 @@ type settings struct {
 
 	kindSettings `embed:""`
 
-	SandboxMinLevel int      `default:"2" env:"SANDBOX_MIN_LEVEL" help:"Weakest confinement of tools to start with: 2 namespaces, 1 Landlock."`
-	SandboxUnsafe   bool     `env:"SANDBOX_UNSAFE" help:"Run tools without any confinement where none is possible. Tools can then do what the service can."`
+	SandboxMinLevel int      `default:"2" env:"SANDBOX_MIN_LEVEL" help:"Weakest confinement of tools to start with: 2 namespaces, 1 Landlock, 0 none. Without any, tools can do what the service can."`
 	SandboxMemory   int64    `name:"sandbox-memory-bytes" default:"2147483648" env:"SANDBOX_MEMORY_BYTES" help:"Memory of one command with all its children."`
 	SandboxReadOnly []string `env:"SANDBOX_READ_ONLY" help:"Additional read-only host directories for tools, such as /opt."`
 	SandboxProcs    int      `name:"sandbox-processes" default:"512" env:"SANDBOX_PROCESSES" help:"Processes and threads of one command."`
 	WorkspaceBytes  int64    `default:"10737418240" env:"WORKSPACE_BYTES" help:"Bytes that a session's workspace may hold; 0: no limit."`
+	WorkspaceInodes int64    `default:"1000000" env:"WORKSPACE_INODES" help:"Files and directories that a session's workspace may hold; 0: no limit."`
 	browserSettings `embed:""`
 	boundSettings   `embed:""`
-	flags.Disk      `embed:""`
 	StopTimeout     time.Duration `default:"8s" env:"STOP_TIMEOUT" help:"How long running tools and model calls may continue at a shutdown."`
 }
 
@@ -95,17 +91,15 @@ func (s *settings) check() error {
 		flags.CheckURL("GIT_URL", s.GitURL),
 		s.retrySettings.check(),
 		s.retentionSettings.check(),
-		s.workflowSettings.check(),
 		s.runtimeSettings.check(),
 		s.priceSettings.check(),
 		s.Settings.Check(s.Keys, s.DataDir),
 		s.frontendSettings.check(),
 		s.speechSettings.check(),
 		s.limitSettings.check(),
-		s.Edge.Check(),
+		s.Proxies.Check(),
 		s.kindSettings.check(),
 		s.boundSettings.check(),
-		s.Disk.Check(),
 		s.Hosts.Check(),
 		s.tracingSettings.check(),
 		s.signInSettings.check(),
@@ -116,8 +110,8 @@ func (s *settings) check() error {
 		faults = append(faults, auth.CheckBootstrapKey(s.BootstrapKey))
 	}
 
-	if s.SandboxMinLevel < 1 || s.SandboxMinLevel > 2 {
-		faults = append(faults, errors.New("SANDBOX_MIN_LEVEL must be 1 or 2"))
+	if s.SandboxMinLevel < 0 || s.SandboxMinLevel > 2 {
+		faults = append(faults, errors.New("SANDBOX_MIN_LEVEL must be 0, 1 or 2"))
 	}
 
 	if s.GatewayURL != "" && !strings.HasPrefix(s.GatewayURL, "http://") && !strings.HasPrefix(s.GatewayURL, "https://") {

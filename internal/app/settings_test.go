@@ -42,7 +42,10 @@ func TestDoctor_settings(t *testing.T) {
 func TestSettings_sandboxConfig(t *testing.T) {
 	t.Parallel()
 
-	s := &settings{DataDir: "/data", kindSettings: kindSettings{Sandbox: "namespaces", SandboxImage: "host", SandboxEngine: "/run/engine"}}
+	s := &settings{
+		DataDir:      "/data",
+		kindSettings: kindSettings{Sandbox: "namespaces", SandboxImage: "host", SandboxEngine: "unix:///run/engine"},
+	}
 	require.NoError(t, s.kindSettings.check())
 	require.Nil(t, s.sandboxConfig().Containers)
 	require.Equal(t, release.Version, s.computeVersion())
@@ -50,7 +53,10 @@ func TestSettings_sandboxConfig(t *testing.T) {
 	s.Sandbox = "container"
 	require.ErrorContains(t, s.kindSettings.check(), "SANDBOX_IMAGE")
 
-	s.SandboxImage = "tools:2"
+	s.SandboxEngine = "tcp://10.0.0.1:2375"
+	require.ErrorContains(t, s.kindSettings.check(), "DOCKER_HOST", "the files of a session are on this machine")
+
+	s.SandboxEngine, s.SandboxImage = "unix:///run/engine", "tools:2"
 	require.NoError(t, s.kindSettings.check())
 	require.Equal(t, &sandbox.Containers{Engine: "/run/engine", Image: "tools:2", Dir: "/data/sandbox"}, s.sandboxConfig().Containers)
 	require.Equal(t, "tools:2", s.computeVersion())

@@ -56,7 +56,7 @@ func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Ser
 	s, err := skills.New(skills.Config{
 		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser, Store: b.DB,
 		Registry: skillregistry.NewRegistries(b.settings.RegistryURL, partners), Logger: b.logger,
-		Room:   b.settings.Room(b.settings.DataDir),
+		Room:   flags.CheckReserve(b.settings.DataDir),
 		Wanted: func(session domain.Session) []string { return b.Profile(session).Skills },
 	})
 	if err != nil {

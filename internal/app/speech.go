@@ -11,32 +11,21 @@ import (
 
 // speechSettings say which model transcribes recordings, and where it is.
 type speechSettings struct {
-	ASRModel       string        `name:"asr-model" env:"ASR_MODEL" help:"Model for speech; recordings are transcribed when it is set."`
-	ASRProvider    string        `name:"asr-provider" default:"gateway" env:"ASR_PROVIDER" help:"Name of the speech-recognition provider, for front ends."`
-	ASRURL         string        `name:"asr-url" env:"ASR_URL" help:"Base URL of the server of the speech model, without /v1; LLM_GATEWAY_URL when unset."`
-	ASRKey         string        `name:"asr-key" env:"ASR_KEY" help:"Key of the server of ASR_URL."`
-	ASRTimeout     time.Duration `name:"asr-timeout" default:"2m" env:"ASR_TIMEOUT" help:"How long one recording may take."`
-	ASRMaxBytes    int           `name:"asr-max-bytes" default:"26214400" env:"ASR_MAX_BYTES" help:"Bytes of the largest recording."`
-	ASRConcurrency int           `name:"asr-concurrency" default:"4" env:"ASR_CONCURRENCY" help:"Recordings that one process has transcribed at once."`
+	ASRModel    string `name:"asr-model" env:"ASR_MODEL" help:"Model for speech; recordings are transcribed when it is set."`
+	ASRProvider string `name:"asr-provider" default:"gateway" env:"ASR_PROVIDER" help:"Name of the speech-recognition provider, for front ends."`
+	ASRURL      string `name:"asr-url" env:"ASR_URL" help:"Base URL of the server of the speech model, without /v1; LLM_GATEWAY_URL when unset."`
+	ASRKey      string `name:"asr-key" env:"ASR_KEY" help:"Key of the server of ASR_URL."`
 }
 
-// maxRecording bounds ASR_MAX_BYTES: what the model gateway takes of one request.
-const maxRecording = 60 << 20
+// Bounds of transcriptions.
+const (
+	recordingTime  = 2 * time.Minute // of one recording
+	maxRecording   = 25 << 20        // bytes: what the servers of speech models accept
+	maxTranscribed = 4               // recordings that one process has transcribed concurrently
+)
 
 func (s speechSettings) check() error {
 	var faults []error
-	if s.ASRTimeout < time.Second || s.ASRTimeout > time.Hour {
-		faults = append(faults, errors.New("ASR_TIMEOUT must be from 1s to 1h"))
-	}
-
-	if s.ASRMaxBytes < 1 || s.ASRMaxBytes > maxRecording {
-		faults = append(faults, errors.New("ASR_MAX_BYTES must be from 1 to 62914560"))
-	}
-
-	if s.ASRConcurrency < 1 || s.ASRConcurrency > 1000 {
-		faults = append(faults, errors.New("ASR_CONCURRENCY must be from 1 to 1000"))
-	}
-
 	if s.ASRKey != "" && s.ASRURL == "" {
 		faults = append(faults, errors.New("ASR_KEY is the key of the server of ASR_URL, which is not set"))
 	}
@@ -57,7 +46,7 @@ func (b *backend) newSpeech() *model.Speech {
 	}
 
 	return model.NewSpeech(model.SpeechConfig{
-		Client: client, Model: s.ASRModel, Timeout: s.ASRTimeout, MaxBytes: s.ASRMaxBytes, MaxConcurrent: s.ASRConcurrency,
+		Client: client, Model: s.ASRModel, Timeout: recordingTime, MaxBytes: maxRecording, MaxConcurrent: maxTranscribed,
 	})
 }
 

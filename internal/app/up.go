@@ -27,8 +27,8 @@ type Up struct {
 
 	TemporalAddr      string        `default:"127.0.0.1:7233" env:"TEMPORAL_ADDR" help:"Where the embedded Temporal listens."`
 	TemporalUIAddr    string        `name:"temporal-ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where Temporal's web UI listens."`
-	TemporalRetention time.Duration `name:"temporal-retention" default:"6h" env:"TEMPORAL_RETENTION" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
-	PostgresBinDir    string        `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
+	TemporalRetention time.Duration `name:"temporal-retention" default:"6h" help:"How long the embedded Temporal keeps closed runs for operators to look at."`
+	PostgresBinDir    string        `type:"path" help:"PostgreSQL bin directory; auto-detected when unset."`
 
 	companion.Settings `embed:""`
 
@@ -198,7 +198,7 @@ func (c *Up) useGateway(beside *companion.Beside) (demo bool, err error) {
 func (c *Up) agent() companion.Agent {
 	return companion.Agent{
 		Addr: c.AgentAddr, DataDir: c.DataDir, Database: c.DatabaseURL, Objects: c.ObjectsSettings,
-		EncryptionKey: c.EncryptionKey, Keys: c.Keys, Hosts: c.Hosts, Edge: c.Edge, Origins: c.AllowedOrigins, Disk: c.DiskReserve,
+		EncryptionKey: c.EncryptionKey, Keys: c.Keys, Hosts: c.Hosts, Proxies: c.Proxies, Origins: c.AllowedOrigins,
 		IdentityURL: c.IdentityURL, RegistryURL: c.RegistryURL,
 	}
 }

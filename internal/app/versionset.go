@@ -18,10 +18,11 @@ import (
 // versionSettings say of which build a worker is, and how a new build takes over. The
 // zero value is a worker without a version.
 type versionSettings struct {
-	BuildID         string `name:"build-id" env:"WORKER_BUILD_ID" help:"Name of the worker's build; the version and a hash of the program when unset."`
-	Versioning      string `name:"versioning" default:"auto" enum:"auto,off" env:"WORKER_VERSIONING" help:"auto: chats stay with workers of their build, where the Temporal server can do that; off: never."`
-	Promote         string `name:"promote" default:"auto" enum:"auto,manual" env:"WORKER_PROMOTE" help:"auto: a new build gets new chats as soon as a worker of it runs; manual: when 'everloop deploy promote' says so."`
-	ExitWhenDrained bool   `name:"exit-when-drained" env:"WORKER_EXIT_WHEN_DRAINED" help:"Exit once another build has replaced this one and no chat needs it any more."`
+	// BuildID is the name of the worker's build: the version and a hash of the program.
+	BuildID string `kong:"-"`
+
+	Versioning      string `name:"versioning" default:"auto" enum:"auto,manual,off" env:"WORKER_VERSIONING" help:"Chats stay with workers of their build, where the Temporal server can do that. auto: a new build gets new chats as soon as a worker of it runs; manual: when 'everloop deploy promote' is run; off: workers have no version."`
+	ExitWhenDrained bool   `name:"exit-when-drained" help:"Exit once another build has replaced this one and no chat needs it any more."`
 }
 
 // buildNames are what Temporal, its queries and log lines take without quoting.
@@ -35,7 +36,7 @@ func (s *versionSettings) complete() (err error) {
 	}
 
 	if !buildNames.MatchString(s.BuildID) {
-		return errors.New("WORKER_BUILD_ID must be up to 100 letters, digits, dots, dashes, underscores and plus signs, and begin with " +
+		return errors.New("a build must have up to 100 letters, digits, dots, dashes, underscores and plus signs, and begin with " +
 			"a letter or a digit")
 	}
 
@@ -85,7 +86,7 @@ func (b *backend) newVersions(build versionSettings) (*maintenance.Versions, <-c
 	}
 
 	versions, err := maintenance.NewVersions(maintenance.VersionsConfig{
-		Deployment: b.deployment(), BuildID: build.BuildID, Promote: build.Promote == "auto", Report: report, Logger: b.logger,
+		Deployment: b.deployment(), BuildID: build.BuildID, Promote: build.Versioning == "auto", Report: report, Logger: b.logger,
 	})
 
 	return versions, drained, err

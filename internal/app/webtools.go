@@ -17,10 +17,9 @@ import (
 
 // webSettings say what the tools that reach the web may do.
 type webSettings struct {
-	SearchURL    string   `name:"search-url" env:"SEARCH_URL" help:"A search engine with SearXNG's JSON interface for WebSearch; made-up results of the mock service when unset."`
-	WebAllow     []string `env:"WEB_ALLOW" help:"What WebFetch may reach besides the public Internet: host, host:port, host:port/path/, *.domain, a network."`
-	Langchain    []string `name:"langchain-tools" default:"calculator" env:"LANGCHAIN_TOOLS" help:"Tools of the langchaingo framework to offer: calculator, wikipedia."`
-	WikipediaURL string   `name:"langchain-wikipedia-url" env:"LANGCHAIN_WIKIPEDIA_URL" help:"api.php of another MediaWiki for the tool wikipedia."`
+	SearchURL string   `name:"search-url" env:"SEARCH_URL" help:"A search engine with SearXNG's JSON interface for WebSearch; made-up results of the mock service when unset."`
+	WebAllow  []string `env:"WEB_ALLOW" help:"What WebFetch may reach besides the public Internet: host, host:port, host:port/path/, *.domain, a network."`
+	Langchain []string `name:"langchain-tools" default:"calculator" env:"LANGCHAIN_TOOLS" help:"Tools of the langchaingo framework to offer: calculator, wikipedia or, for another MediaWiki, wikipedia=URL of its api.php."`
 
 	demoSearch bool     // SearchURL is the mock service's
 	listening  []string // further addresses that this service listens on
@@ -46,7 +45,7 @@ func (s *webSettings) check() error {
 		}
 	}
 
-	_, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: http.DefaultClient, WikipediaURL: s.WikipediaURL})
+	_, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: http.DefaultClient})
 
 	return errors.Join(append(faults, err)...)
 }
@@ -81,7 +80,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 		return nil, err
 	}
 
-	adapted, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: client.HTTP(), WikipediaURL: s.WikipediaURL})
+	adapted, err := langchain.Tools(langchain.Config{Names: s.Langchain, HTTP: client.HTTP()})
 	if err != nil {
 		return nil, err
 	}

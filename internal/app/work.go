@@ -23,9 +23,9 @@ import (
 
 // work is the worker: it carries out chats, and repairs what crashes left behind.
 type work struct {
-	worker   sdkworker.Worker
-	sandbox  *sandbox.Sandbox
-	servers  *mcp.Manager
+	worker  sdkworker.Worker
+	sandbox *sandbox.Sandbox
+	servers *mcp.Manager
 	history *history.Service
 
 	maintenance *maintenance.Runner
@@ -57,7 +57,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		b.logger.Warn("no control group holds the limits of commands: they are measured", "sandbox", box.Describe())
 	}
 
-	shell := toolbox.Shell{Sandbox: box, Slots: s.slots(), Limits: sandbox.Limits{
+	shell := toolbox.Shell{Sandbox: box, Slots: slots(), Limits: sandbox.Limits{
 		Memory: s.SandboxMemory, Processes: s.SandboxProcs, Workspace: s.WorkspaceBytes, Inodes: s.WorkspaceInodes,
 	}}
 
@@ -141,7 +141,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	var active atomic.Int64
 
 	serves := worker.New(b.Temporal, chats, tasks, worker.Options{
-		StopTimeout: s.StopTimeout, CachedWorkflows: s.CachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
+		StopTimeout: s.StopTimeout, CachedWorkflows: cachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
 	worker.RegisterReplays(serves, b.playedReplays())
 	worker.RegisterDeletions(serves, b.deletions())

@@ -36,7 +36,7 @@ func browserTools(ctx context.Context, box *sandbox.Sandbox, s Settings) Check {
 	version, err := inSandbox(ctx, box, s.Browser.Browser(), "--version")
 	if err != nil {
 		check.State, check.Detail = Warn, "Chromium does not start in the sandbox: "+err.Error()
-		check.Hint = "it must be below /usr, or in a directory of SANDBOX_READ_ONLY; BROWSER_PATH names another"
+		check.Hint = "it must be below /usr, or in a directory of SANDBOX_READ_ONLY"
 
 		return check
 	}

@@ -47,7 +47,7 @@ func postgresPrograms(ctx context.Context, dataDir, binDir string) []Check {
 	}
 
 	if err != nil {
-		return one(name, Fail, err.Error(), "correct POSTGRES_BIN_DIR, or unset it")
+		return one(name, Fail, err.Error(), "correct --postgres-bin-dir, or leave it out")
 	}
 
 	return one(name, OK, fmt.Sprintf("version %d in %s (embedded)", found.Major, found.BinDir), "")

@@ -76,7 +76,7 @@ func dataDir(_ context.Context, s Settings) []Check {
 		return one(name, Fail, detail, "make room, or set DATA_DIR to another disk")
 	case s.Reserve.Touched(space, diskspace.Usage{}):
 		return one(name, Fail, detail, fmt.Sprintf("sessions write nothing: %.1f GiB and %d inodes are reserved for the engines "+
-			"(DISK_RESERVE_BYTES, DISK_RESERVE_PERCENT); make room, or set DATA_DIR to another disk",
+			"; make room, or set DATA_DIR to another disk",
 			float64(reserved.Bytes)/(1<<30), reserved.Inodes))
 	case space.FreeBytes < max(enoughSpace, 2*reserved.Bytes), space.Inodes > 0 && space.FreeInodes < 2*reserved.Inodes:
 		return one(name, Warn, detail, "workspaces and events will soon fill it: make room, or set DATA_DIR to another disk")

@@ -30,7 +30,7 @@ func tools(ctx context.Context, s Settings) []Check {
 				name,
 				Fail,
 				first,
-				"SANDBOX=container needs an engine that runs as root at SANDBOX_ENGINE and an image that it has as "+
+				"SANDBOX=container needs an engine that runs as root at DOCKER_HOST and an image that it has as "+
 					"SANDBOX_IMAGE; unset SANDBOX for namespaces",
 			)
 		}
@@ -51,7 +51,7 @@ func level(box *sandbox.Sandbox) Check {
 	check := Check{Name: "sandbox", State: OK, Detail: box.Describe()}
 	switch box.Level() {
 	case sandbox.Unconfined:
-		check.State, check.Hint = Warn, "tools can do whatever the service can: unset SANDBOX_UNSAFE"
+		check.State, check.Hint = Warn, "tools can do whatever the service can: set SANDBOX_MIN_LEVEL to 1 or 2"
 	case sandbox.Landlocked:
 		check.State, check.Hint = Warn, "tools see the processes of the host: permit user namespaces for level 2"
 	case sandbox.Namespaced:

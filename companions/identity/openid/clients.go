@@ -24,37 +24,18 @@ type Client struct {
 	FirstParty   bool     // a front end of the product: people are not asked for consent
 }
 
-// ParseClients reads a list of ID=REDIRECT_URI; an id that comes again gets one more URI.
-// After signing out a person may be sent to the root of the URI's site.
-func ParseClients(entries []string) ([]Client, error) {
-	var clients []Client
+// NewClient returns a client with these redirect URIs. After signing out a person may be
+// sent to the root of the site of each.
+func NewClient(id string, redirectURIs ...string) (Client, error) {
+	c := Client{ID: id, RedirectURIs: redirectURIs}
 
-	for _, entry := range entries {
-		id, uri, found := strings.Cut(strings.TrimSpace(entry), "=")
-		if !found {
-			return nil, fmt.Errorf("%q is not ID=REDIRECT_URI", entry)
-		}
-
-		at := slices.IndexFunc(clients, func(c Client) bool { return c.ID == id })
-		if at < 0 {
-			clients, at = append(clients, Client{ID: id}), len(clients)
-		}
-
-		c := &clients[at]
-
-		c.RedirectURIs = append(c.RedirectURIs, uri)
+	for _, uri := range redirectURIs {
 		if root := originOf(uri) + "/"; !slices.Contains(c.SignOutURIs, root) {
 			c.SignOutURIs = append(c.SignOutURIs, root)
 		}
 	}
 
-	for _, c := range clients {
-		if err := c.check(); err != nil {
-			return nil, err
-		}
-	}
-
-	return clients, nil
+	return c, c.check()
 }
 
 const maxURI = 1024

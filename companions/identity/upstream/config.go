@@ -39,40 +39,53 @@ const (
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// Load reads the providers of a YAML file. An unknown field is an error.
-func Load(path string) ([]Provider, error) {
+// Config is the file of OAUTH_CONFIG_YAML_PATH: how people sign in.
+type Config struct {
+	Providers []Provider `yaml:"providers"`
+	// Clients are programs that sign people in by this service, besides the desktop.
+	Clients []Client `yaml:"clients"`
+	// AdminSecondFactor requires a second factor of administrators.
+	AdminSecondFactor bool `yaml:"admin_second_factor"`
+}
+
+// Client is a public client of this service's own OpenID provider.
+type Client struct {
+	ID           string   `yaml:"id"`
+	RedirectURIs []string `yaml:"redirect_uris"`
+}
+
+// Load reads a YAML file. An unknown field is an error.
+func Load(path string) (Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+		return Config{}, fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	}
 
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 
 	return Parse(text)
 }
 
-// Parse reads providers, with the secrets that are in files of their own.
-func Parse(text []byte) ([]Provider, error) {
-	var file struct {
-		Providers []Provider `yaml:"providers"`
-	}
+// Parse reads the text of such a file, with the secrets that are in files of their own.
+func Parse(text []byte) (Config, error) {
+	var file Config
 
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 
 	if err := decoder.Decode(&file); err != nil {
-		return nil, errors.New("it is not YAML with a list of providers, or has a field that is not known") // the text may hold secrets
+		return Config{}, errors.New("not YAML, or an unknown field") // the text may hold secrets
 	}
 
 	if len(file.Providers) > maxProviders {
-		return nil, fmt.Errorf("it has more than %d providers", maxProviders)
+		return Config{}, fmt.Errorf("it has more than %d providers", maxProviders)
 	}
 
 	seen := map[string]bool{}
@@ -80,17 +93,17 @@ func Parse(text []byte) ([]Provider, error) {
 	for i := range file.Providers {
 		p := &file.Providers[i]
 		if err := p.complete(); err != nil {
-			return nil, fmt.Errorf("provider %d: %w", i+1, err)
+			return Config{}, fmt.Errorf("provider %d: %w", i+1, err)
 		}
 
 		if seen[p.ID] {
-			return nil, fmt.Errorf("provider %d: id %s comes twice", i+1, p.ID)
+			return Config{}, fmt.Errorf("provider %d: id %s comes twice", i+1, p.ID)
 		}
 
 		seen[p.ID] = true
 	}
 
-	return file.Providers, nil
+	return file, nil
 }
 
 // complete checks a provider, reads its secret and fills in what may be left out.

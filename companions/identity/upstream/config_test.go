@@ -25,12 +25,17 @@ providers:
     scopes: [email]
     create_users: true
     email_domains: ["@Example.org"]
+clients:
+  - {id: notes, redirect_uris: ["https://notes.example/callback"]}
+admin_second_factor: true
 `))
 	require.NoError(t, err)
 	require.Equal(t, []upstream.Provider{{
 		ID: "corp", Name: "corp", Issuer: "https://login.example.org/tenant", ClientID: "everloop", ClientSecret: "of the file",
 		ClientSecretFile: secret, Scopes: []string{"openid", "email"}, CreateUsers: true, EmailDomains: []string{"example.org"},
-	}}, found)
+	}}, found.Providers)
+	require.Equal(t, []upstream.Client{{ID: "notes", RedirectURIs: []string{"https://notes.example/callback"}}}, found.Clients)
+	require.True(t, found.AdminSecondFactor)
 }
 
 func TestParse_refused(t *testing.T) {
@@ -65,7 +70,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 
-		for _, p := range found {
+		for _, p := range found.Providers {
 			require.NotEmpty(t, p.ID)
 			require.NotEmpty(t, p.Issuer)
 			require.Contains(t, p.Scopes, "openid")

@@ -89,12 +89,9 @@ func writeParts(w io.Writer, m backup.Manifest) {
 // deployment says where the state of a deployment is. The engines that no variable names
 // are those of `everloop up`.
 type deployment struct {
-	DataDir             string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
-	SolutionsDir        string `env:"SOLUTIONS_DIR" type:"path" help:"Directory of further solutions; default: solutions below DATA_DIR."`
-	EncryptionKey       string `env:"ENCRYPTION_KEY" help:"Key for values encrypted at rest, where it is configured; the backup has the one in KEY_DIR, and never this one."`
-	IdentityDatabaseURL string `env:"IDENTITY_DATABASE_URL" help:"PostgreSQL of the identity service; DATABASE_URL when unset."`
-	RegistryDatabaseURL string `name:"registry-database-url" env:"REGISTRY_DATABASE_URL" help:"PostgreSQL of the skill registry; DATABASE_URL when unset."`
-	PostgresBinDir      string `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
+	DataDir        string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
+	EncryptionKey  string `env:"ENCRYPTION_KEY" help:"Key for values encrypted at rest, where it is configured; the backup has the one in KEY_DIR, and never this one."`
+	PostgresBinDir string `type:"path" help:"PostgreSQL bin directory; auto-detected when unset."`
 
 	flags.Keys              `embed:""`
 	engine.PostgresSettings `embed:""`
@@ -116,17 +113,7 @@ func (c *deployment) check() error {
 
 	c.DataDir = dir
 
-	faults := []error{c.PostgresSettings.Check(), c.ObjectsSettings.Check()}
-
-	for variable, url := range map[string]string{
-		"IDENTITY_DATABASE_URL": c.IdentityDatabaseURL, "REGISTRY_DATABASE_URL": c.RegistryDatabaseURL,
-	} {
-		if url != "" && engine.CheckDatabaseURL(url) != nil {
-			faults = append(faults, errors.New(variable+" must be as postgres://user:password@host:5432/database"))
-		}
-	}
-
-	return errors.Join(faults...)
+	return errors.Join(c.PostgresSettings.Check(), c.ObjectsSettings.Check())
 }
 
 // open starts the engines that are embedded, or, with attach, reaches those of the
@@ -210,7 +197,7 @@ func (c *deployment) contents() (d backup.Deployment, err error) {
 			{Name: "workspace", Dir: below("workspace"), Skip: []string{".everloop-staging"}},
 			{Name: "git", Dir: below("git"), Skip: []string{"lock", "work", "empty.git", "hooks"}},
 			{Name: "agent_env", Dir: below("agent_env")},
-			{Name: "solutions", Dir: flags.SolutionsIn(c.DataDir, c.SolutionsDir)},
+			{Name: "solutions", Dir: flags.SolutionsIn(c.DataDir)},
 			{Name: "config", Dir: below("config")},
 		},
 		Files: []backup.File{
@@ -237,15 +224,15 @@ func (c *deployment) contents() (d backup.Deployment, err error) {
 
 const sealPurpose = "backup"
 
-// databases lists those of the agent and of the companions, which may share one.
+// databases returns the database of the agent and of the companions.
 func (c *deployment) databases(url string) []backup.Database {
 	migrated := func(s schema.Schema) backup.Schema {
 		return backup.Schema{Name: s.Name, Newest: s.Newest(), Migrate: s.MigrateTo}
 	}
 
-	all := []backup.Database{{
+	return []backup.Database{{
 		Name: "everloop", URL: url, Live: postgres.LiveSessions,
-		Schemas: []backup.Schema{migrated(postgres.Records())},
+		Schemas: []backup.Schema{migrated(postgres.Records()), migrated(identity.Records()), migrated(registry.Records())},
 		Restored: []backup.Statement{
 			{
 				SQL:  postgres.DeleteGone,
@@ -256,22 +243,6 @@ func (c *deployment) databases(url string) []backup.Database {
 			{SQL: postgres.NewGeneration},
 		},
 	}}
-
-	for _, companion := range []struct {
-		url    string
-		schema schema.Schema
-	}{{c.IdentityDatabaseURL, identity.Records()}, {c.RegistryDatabaseURL, registry.Records()}} {
-		if companion.url == "" || companion.url == url {
-			all[0].Schemas = append(all[0].Schemas, migrated(companion.schema))
-			continue
-		}
-
-		all = append(all, backup.Database{
-			Name: companion.schema.Name, URL: companion.url, Schemas: []backup.Schema{migrated(companion.schema)},
-		})
-	}
-
-	return all
 }
 
 // checkKey holds the key that a restored deployment will use against the backup.

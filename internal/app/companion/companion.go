@@ -50,8 +50,7 @@ type Settings struct {
 	RegistryAddr     string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`
 	registrySettings `embed:""`
 
-	GitAddr     string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
-	gitSettings `embed:""`
+	GitAddr string `default:"127.0.0.1:30030" env:"GIT_ADDR" help:"Where git hosting listens."`
 }
 
 // Check finds the faults of the addresses, and of the registry and git hosting.
@@ -61,7 +60,7 @@ func (s *Settings) Check() error {
 		faults = append(faults, flags.CheckAddress(one.variable, one.address(s)))
 	}
 
-	return errors.Join(append(faults, s.registrySettings.check(), s.gitSettings.check())...)
+	return errors.Join(append(faults, s.registrySettings.check())...)
 }
 
 // Agent is what companions share with the agent of their process.
@@ -74,9 +73,8 @@ type Agent struct {
 	EncryptionKey string
 	Keys          flags.Keys
 	Hosts         flags.Hosts
-	Edge          flags.Edge
+	Proxies       flags.Proxies
 	Origins       []string // of other sites whose pages may use the cookies
-	Disk          flags.DiskReserve
 
 	// The companions that the agent uses, in this process or elsewhere.
 	IdentityURL string

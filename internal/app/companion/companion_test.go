@@ -2,12 +2,18 @@ package companion
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"everloop/companions/identity"
+	"everloop/companions/identity/upstream"
 )
 
 // The services beside the agent reach it also where it listens on every address.
@@ -88,14 +94,15 @@ func TestListenDesktop_portThatMayNotBeBound(t *testing.T) {
 	}
 }
 
-// The desktop of DESKTOP_URL alone gets codes without consent: no client of OPENID_CLIENTS
-// becomes the product's own by its name.
+// Only the desktop of DESKTOP_URL gets codes without consent: the name makes no client a
+// front end of the product.
 func TestIdentitySettings_openIDClients_firstParty(t *testing.T) {
 	t.Parallel()
 
+	notes := []upstream.Client{{ID: "notes", RedirectURIs: []string{"https://notes.example/callback"}}}
+
 	for desktop, firstParty := range map[string][]bool{"http://localhost:8080/": {true, false}, "none": {false}, "": {false}} {
-		s := identitySettings{DesktopURL: desktop, OpenIDClients: []string{"notes=https://notes.example/callback"}}
-		registered, err := s.openIDClients()
+		registered, err := identitySettings{DesktopURL: desktop}.openIDClients(notes)
 		require.NoError(t, err)
 
 		var got []bool
@@ -106,8 +113,34 @@ func TestIdentitySettings_openIDClients_firstParty(t *testing.T) {
 		require.Equal(t, firstParty, got, desktop)
 	}
 
-	s := identitySettings{DesktopURL: "none", OpenIDClients: []string{"desktop=https://desktop.example/callback"}}
-	registered, err := s.openIDClients()
+	named := []upstream.Client{{ID: "desktop", RedirectURIs: []string{"https://desktop.example/callback"}}}
+	registered, err := identitySettings{DesktopURL: "none"}.openIDClients(named)
 	require.NoError(t, err)
 	require.False(t, registered[0].FirstParty)
+
+	_, err = identitySettings{DesktopURL: "http://localhost:8080"}.openIDClients(named)
+	require.ErrorContains(t, err, "already defined")
+}
+
+// The file of OAUTH_CONFIG_YAML_PATH reaches the service.
+func TestIdentitySettings_config_file(t *testing.T) {
+	t.Parallel()
+
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = front.Close() })
+
+	file := filepath.Join(t.TempDir(), "oauth.yaml")
+	s := identitySettings{DesktopURL: "none", TokenTTL: time.Minute, OAuthConfig: file}
+
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write("admin_second_factor: true\nclients: [{id: notes, redirect_uris: ['https://notes.example/callback']}]\n")
+
+	cfg, err := s.config(front, t.TempDir(), identity.Config{})
+	require.NoError(t, err)
+	require.True(t, cfg.AdminSecondFactor)
+	require.Equal(t, "notes", cfg.Clients[0].ID)
+
+	write("clients: [{id: notes, redirect_uris: ['http://notes.example/callback']}]\n")
+	require.ErrorContains(t, s.check(), "OAUTH_CONFIG_YAML_PATH: client notes")
 }

@@ -29,10 +29,10 @@ func gatewayCompanion() companion {
 
 // Gateway serves the model gateway alone.
 type Gateway struct {
-	DataDir string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory: config/config.yaml and gateway-key are in it."`
-	Addr    string `default:"127.0.0.1:30000" env:"GATEWAY_ADDR" help:"Where the model gateway listens."`
-	Key     string `name:"llm-gateway-key" env:"LLM_GATEWAY_KEY" help:"Key of the operator; made and kept in gateway-key below KEY_DIR when unset."`
-	MockURL string `default:"http://127.0.0.1:30023" env:"MOCK_URL" help:"Where the mock service is, for sources of the kind demo."`
+	DataDir  string `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory: config/config.yaml and gateway-key are in it."`
+	Addr     string `default:"127.0.0.1:30000" env:"GATEWAY_ADDR" help:"Where the model gateway listens."`
+	Key      string `name:"llm-gateway-key" env:"LLM_GATEWAY_KEY" help:"Key of the operator; made and kept in gateway-key below KEY_DIR when unset."`
+	MockAddr string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service is, for sources of the kind demo: host:port or a URL."`
 
 	AgentURL string `name:"agent-url" env:"AGENT_URL" help:"The agent, whose administrators' API keys open the management interface; none when unset."`
 
@@ -48,7 +48,7 @@ func (c *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 
-	service, err := newGateway(c.DataDir, c.Key, c.MockURL, c.AgentURL, c.Keys, c.Allowed())
+	service, err := newGateway(c.DataDir, c.Key, mockURL(c.MockAddr), c.AgentURL, c.Keys, c.Allowed())
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,15 @@ func (c *Gateway) Run(ctx context.Context) error {
 	}
 
 	return service.Serve(ctx, front)
+}
+
+// mockURL returns the URL of the mock service at an address, which can be a URL itself.
+func mockURL(addr string) string {
+	if flags.IsWeb(addr) {
+		return addr
+	}
+
+	return "http://" + flags.Reachable(addr)
 }
 
 // checkGatewayKey reports an operator's key that can be guessed.

@@ -17,34 +17,11 @@ import (
 	"everloop/internal/lifecycle"
 )
 
-// gitSettings are those of git hosting in every role that serves it.
-type gitSettings struct {
-	RepositoryBytes int64 `name:"git-repository-bytes" default:"1073741824" env:"GIT_REPOSITORY_BYTES" help:"Bytes that one repository may have on disk."`
-	PushBytes       int64 `name:"git-push-bytes" default:"268435456" env:"GIT_PUSH_BYTES" help:"Bytes that one push may send."`
-	GitProcesses    int   `name:"git-processes" default:"8" env:"GIT_PROCESSES" help:"Clones, fetches and pushes that are worked on at once, 1 to 256."`
-}
-
-func (s gitSettings) check() error {
-	var faults []error
-
-	const least = 1 << 20
-	if s.RepositoryBytes < least || s.PushBytes < least {
-		faults = append(faults, errors.New("GIT_REPOSITORY_BYTES and GIT_PUSH_BYTES must be at least 1048576"))
-	}
-
-	if s.GitProcesses < 1 || s.GitProcesses > 256 {
-		faults = append(faults, errors.New("GIT_PROCESSES must be 1 to 256"))
-	}
-
-	return errors.Join(faults...)
-}
-
 // openGit takes the directory of the repositories, below the data directory; front says
 // what clients and the disk allow.
-func (s gitSettings) openGit(ctx context.Context, dataDir, registryURL, agent, key string, front githost.Config) (*githost.Service, error) {
+func openGit(ctx context.Context, dataDir, registryURL, agent, key string, front githost.Config) (*githost.Service, error) {
 	front.Dir, front.RegistryURL = filepath.Join(dataDir, "git"), registryURL
 	front.Credentials, front.Log = credentials.New(agent, key), slog.Default()
-	front.RepositoryBytes, front.PushBytes, front.Processes = s.RepositoryBytes, s.PushBytes, s.GitProcesses
 
 	service, err := githost.Open(ctx, front)
 	if err != nil {
@@ -66,8 +43,10 @@ func gitCompanion() companion {
 		open: func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
 			s := b.settings
 
-			service, err := s.openGit(ctx, agent.DataDir, agent.RegistryURL, s.agentURL(agent), s.RegistryKey, githost.Config{
-				Hosts: agent.Hosts.Allowed(), Proxies: agent.Edge.Trusted(), Room: agent.Disk.Room(filepath.Join(agent.DataDir, "git")),
+			service, err := openGit(ctx, agent.DataDir, agent.RegistryURL, s.agentURL(agent), s.RegistryKey, githost.Config{
+				Hosts:   agent.Hosts.Allowed(),
+				Proxies: agent.Proxies.Trusted(),
+				Room:    flags.CheckReserve(filepath.Join(agent.DataDir, "git")),
 			})
 			if errors.Is(err, githost.ErrNoGit) {
 				slog.Warn("git hosting is not available: the program git is not installed")
@@ -102,16 +81,14 @@ type Git struct {
 	AgentURL    string `env:"AGENT_URL" help:"The agent, which is asked whether credentials are valid."`
 	RegistryKey string `env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, accepted here too; none when unset."`
 
-	gitSettings       `embed:""`
-	flags.Hosts       `embed:""`
-	flags.Proxies     `embed:""`
-	flags.DiskReserve `embed:""`
+	flags.Hosts   `embed:""`
+	flags.Proxies `embed:""`
 }
 
 // Run implements the command.
 func (c *Git) Run(ctx context.Context) error {
 	faults := []error{
-		flags.CheckAddress("GIT_ADDR", c.Addr), c.gitSettings.check(), c.Hosts.Check(), c.Proxies.Check(), c.DiskReserve.Check(),
+		flags.CheckAddress("GIT_ADDR", c.Addr), c.Hosts.Check(), c.Proxies.Check(),
 	}
 	if err := credentials.CheckKey(c.RegistryKey); err != nil {
 		faults = append(faults, fmt.Errorf("REGISTRY_KEY %w", err))
@@ -132,8 +109,8 @@ func (c *Git) Run(ctx context.Context) error {
 	}
 	defer front.Close()
 
-	service, err := c.openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, githost.Config{
-		Hosts: c.Allowed(), Proxies: c.Trusted(), Room: c.Room(filepath.Join(c.DataDir, "git")),
+	service, err := openGit(ctx, c.DataDir, c.RegistryURL, c.AgentURL, c.RegistryKey, githost.Config{
+		Hosts: c.Allowed(), Proxies: c.Trusted(), Room: flags.CheckReserve(filepath.Join(c.DataDir, "git")),
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,24 +47,28 @@ func (s *Settings) identityConfig(agent Agent, front net.Listener) (identity.Con
 
 	return s.identitySettings.config(front, agent.DataDir, identity.Config{
 		DatabaseURL: agent.Database, AgentURL: s.agentURL(agent), Box: box,
-		Proxies: agent.Edge.Trusted(), Origins: agent.Origins, Hosts: agent.Hosts.Allowed(),
+		Proxies: agent.Proxies.Trusted(), Origins: agent.Origins, Hosts: agent.Hosts.Allowed(),
 	})
 }
 
+// Constants of the identity service.
+const (
+	signInTTL   = 30 * 24 * time.Hour // how long a sign-in lasts, with its cookies
+	keyRotation = 30 * 24 * time.Hour // age at which a signing key is replaced
+	// userGuesses bounds the wrong passwords for one user name from one client address in a
+	// minute; a person who mistypes needs fewer.
+	userGuesses = 10
+	// addressGuesses bounds those from one address: several people share one.
+	addressGuesses = 60
+)
+
 // identitySettings are those of the identity service in every role that serves it.
 type identitySettings struct {
-	IdentityDatabaseURL string        `env:"IDENTITY_DATABASE_URL" help:"PostgreSQL of the identity service; DATABASE_URL when unset."`
-	IdentityIssuer      string        `env:"IDENTITY_ISSUER" help:"URL by which clients reach the identity service, which its tokens name; http:// with IDENTITY_ADDR when unset."`
-	AdminPassword       string        `name:"identity-admin-password" env:"IDENTITY_ADMIN_PASSWORD" help:"Password of the first administrator, admin, at the first start; one is made and kept in DATA_DIR/identity-admin-password when unset."`
-	TokenTTL            time.Duration `name:"token-ttl" default:"15m" env:"TOKEN_TTL" help:"Life of an access token, 10s to 24h."`
-	SignInTTL           time.Duration `name:"sign-in-ttl" default:"720h" env:"SIGN_IN_TTL" help:"How long a sign-in lasts, with its cookies, at most a year."`
-	KeyRotation         time.Duration `name:"signing-key-rotation" default:"720h" env:"SIGNING_KEY_ROTATION" help:"Age at which the key that signs access tokens is replaced, at least 1h."`
-	UserGuesses         int           `name:"login-guesses-per-user" default:"10" env:"LOGIN_GUESSES_PER_USER" help:"Wrong passwords for one user name from one client address in a minute; all addresses together have ten times as many."`
-	AdminSecondFactor   bool          `name:"admin-second-factor" env:"ADMIN_SECOND_FACTOR" help:"Administrators must sign in with a second factor: an authenticator app or a passkey."`
-	DesktopURL          string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
-	OpenIDClients       []string      `name:"openid-clients" env:"OPENID_CLIENTS" help:"Further public clients of the OpenID provider as ID=REDIRECT_URI; an id may come several times."`
-	OAuthConfig         string        `name:"oauth-config-yaml-path" env:"OAUTH_CONFIG_YAML_PATH" help:"YAML file with the OpenID providers with which people may sign in at the identity service; none when unset."`
-	AddressGuesses      int           `name:"login-guesses-per-address" default:"60" env:"LOGIN_GUESSES_PER_ADDRESS" help:"Wrong passwords from one client address in a minute."`
+	IdentityIssuer string        `env:"IDENTITY_ISSUER" help:"URL by which clients reach the identity service, which its tokens name; http:// with IDENTITY_ADDR when unset."`
+	AdminPassword  string        `name:"identity-admin-password" env:"IDENTITY_ADMIN_PASSWORD" help:"Password of the first administrator, admin, at the first start; one is made and kept in DATA_DIR/identity-admin-password when unset."`
+	TokenTTL       time.Duration `name:"token-ttl" default:"15m" env:"TOKEN_TTL" help:"Life of an access token, 10s to 24h."`
+	DesktopURL     string        `name:"desktop-url" default:"http://127.0.0.1:8080" env:"DESKTOP_URL" help:"URL of the desktop front end, which signs people in as the OpenID client desktop with the redirect URI DESKTOP_URL/signin/callback; none: no such client."`
+	OAuthConfig    string        `name:"oauth-config-yaml-path" env:"OAUTH_CONFIG_YAML_PATH" help:"YAML file of the identity service: other OpenID providers with which people may sign in, clients of its own provider, and whether administrators need a second factor."`
 }
 
 func (s identitySettings) check() error {
@@ -75,47 +80,59 @@ func (s identitySettings) check() error {
 		}
 	}
 	fault(s.TokenTTL < 10*time.Second || s.TokenTTL > 24*time.Hour, "TOKEN_TTL must be 10s to 24h")
-	fault(s.SignInTTL < s.TokenTTL || s.SignInTTL > 366*24*time.Hour, "SIGN_IN_TTL must be at least TOKEN_TTL and at most a year")
-	fault(s.KeyRotation < time.Hour, "SIGNING_KEY_ROTATION must be at least 1h")
-	fault(s.UserGuesses < 1 || s.AddressGuesses < 1, "LOGIN_GUESSES_PER_USER and LOGIN_GUESSES_PER_ADDRESS must be at least 1")
-	_, err := s.openIDClients()
-	_, providers := s.providers()
+	_, err := s.signIn()
+	_, desktop := s.openIDClients(nil)
 
-	return errors.Join(append(faults, err, providers)...)
+	return errors.Join(append(faults, err, desktop)...)
 }
 
-// providers are the other OpenID providers of the identity service.
-func (s identitySettings) providers() ([]upstream.Provider, error) {
+// signIn reads the file of OAUTH_CONFIG_YAML_PATH; without one the zero value is returned.
+func (s identitySettings) signIn() (upstream.Config, error) {
 	if s.OAuthConfig == "" {
-		return nil, nil
+		return upstream.Config{}, nil
 	}
 
-	found, err := upstream.Load(s.OAuthConfig)
+	read, err := upstream.Load(s.OAuthConfig)
+	if err == nil {
+		_, err = s.openIDClients(read.Clients)
+	}
+
 	if err != nil {
-		return nil, fmt.Errorf("OAUTH_CONFIG_YAML_PATH: %w", err)
+		return upstream.Config{}, fmt.Errorf("OAUTH_CONFIG_YAML_PATH: %w", err)
 	}
 
-	return found, nil
+	return read, nil
 }
 
-// openIDClients are the clients of the OpenID provider.
-func (s identitySettings) openIDClients() ([]openid.Client, error) {
-	entries := s.OpenIDClients
+// openIDClients returns the clients of the OpenID provider: the desktop of DESKTOP_URL,
+// which alone gets codes without consent, and further ones.
+func (s identitySettings) openIDClients(further []upstream.Client) ([]openid.Client, error) {
+	var all []openid.Client
+
 	if s.DesktopURL != "" && s.DesktopURL != "none" {
-		desktop := "desktop=" + strings.TrimRight(s.DesktopURL, "/") + "/signin/callback"
-		entries = append([]string{desktop}, entries...)
+		desktop, err := openid.NewClient("desktop", strings.TrimRight(s.DesktopURL, "/")+"/signin/callback")
+		if err != nil {
+			return nil, fmt.Errorf("DESKTOP_URL: %w", err)
+		}
+
+		desktop.FirstParty = true
+		all = append(all, desktop)
 	}
 
-	registered, err := openid.ParseClients(entries)
-	if err != nil {
-		return nil, fmt.Errorf("DESKTOP_URL or OPENID_CLIENTS: %w", err)
+	for _, c := range further {
+		client, err := openid.NewClient(c.ID, c.RedirectURIs...)
+		if err != nil {
+			return nil, err
+		}
+
+		if slices.ContainsFunc(all, func(other openid.Client) bool { return other.ID == client.ID }) {
+			return nil, fmt.Errorf("client %s is already defined", client.ID)
+		}
+
+		all = append(all, client)
 	}
 
-	if len(entries) > len(s.OpenIDClients) { // the first is the desktop of DESKTOP_URL
-		registered[0].FirstParty = true
-	}
-
-	return registered, nil
+	return all, nil
 }
 
 // config completes the configuration of what the service shares with the agent.
@@ -124,20 +141,19 @@ func (s identitySettings) config(front net.Listener, dataDir string, cfg identit
 		return identity.Config{}, err
 	}
 
-	var err error
-	if cfg.Clients, err = s.openIDClients(); err != nil {
+	read, err := s.signIn()
+	if err != nil {
 		return identity.Config{}, err
 	}
 
-	if cfg.Providers, err = s.providers(); err != nil {
+	cfg.Providers, cfg.AdminSecondFactor = read.Providers, read.AdminSecondFactor
+	if cfg.Clients, err = s.openIDClients(read.Clients); err != nil {
 		return identity.Config{}, err
 	}
 
-	cfg.DatabaseURL = cmp.Or(s.IdentityDatabaseURL, cfg.DatabaseURL)
 	cfg.Issuer = cmp.Or(strings.TrimRight(s.IdentityIssuer, "/"), "http://"+front.Addr().String())
-	cfg.TokenTTL, cfg.SessionTTL, cfg.KeyRotation = s.TokenTTL, s.SignInTTL, s.KeyRotation
-	cfg.UserGuesses, cfg.AddressGuesses = s.UserGuesses, s.AddressGuesses
-	cfg.AdminSecondFactor = s.AdminSecondFactor
+	cfg.TokenTTL, cfg.SessionTTL, cfg.KeyRotation = s.TokenTTL, signInTTL, keyRotation
+	cfg.UserGuesses, cfg.AddressGuesses = userGuesses, addressGuesses
 	cfg.Log = slog.Default()
 	cfg.FirstPassword = func() (string, error) {
 		if s.AdminPassword != "" {
@@ -189,7 +205,7 @@ func openIdentity(ctx context.Context, cfg identity.Config, dataDir string, fron
 type Identity struct {
 	Addr           string   `default:"127.0.0.1:19000" env:"IDENTITY_ADDR" help:"Where the identity service listens."`
 	DataDir        string   `default:"./data" env:"DATA_DIR" type:"path" help:"Data directory."`
-	DatabaseURL    string   `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; needed unless IDENTITY_DATABASE_URL is set."`
+	DatabaseURL    string   `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; the service uses the schema identity of it."`
 	AgentURL       string   `env:"AGENT_URL" help:"The agent, which is asked about API keys; without it they are not accepted."`
 	AllowedOrigins []string `env:"ALLOWED_ORIGINS" help:"Origins of other sites whose pages may use the cookies."`
 	flags.Proxies  `embed:""`
@@ -203,8 +219,8 @@ type Identity struct {
 // Run implements the command.
 func (c *Identity) Run(ctx context.Context) error {
 	var missing error
-	if c.DatabaseURL == "" && c.IdentityDatabaseURL == "" {
-		missing = errors.New("set IDENTITY_DATABASE_URL or DATABASE_URL")
+	if c.DatabaseURL == "" {
+		missing = errors.New("set DATABASE_URL")
 	}
 
 	if err := errors.Join(

@@ -26,14 +26,14 @@ func mockCompanion() companion {
 // Mock serves the mock service alone.
 type Mock struct {
 	Addr         string `default:"127.0.0.1:30023" env:"MOCK_ADDR" help:"Where the mock service listens."`
-	OpenControl  bool   `env:"MOCK_OPEN_CONTROL" help:"Let other machines use /control/, whose log, where it is on, holds what users wrote."`
+	OpenControl  bool   `help:"Let other machines use /control/, whose log, where it is on, holds what users wrote."`
 	mockSettings `embed:""`
 	flags.Hosts  `embed:""`
 }
 
 // mockSettings are those of the mock service in every role that serves it.
 type mockSettings struct {
-	RequestLog bool `name:"mock-request-log" env:"MOCK_REQUEST_LOG" help:"Keep the last requests to the demo model in memory, for tests; /control/requests of the mock service shows them."`
+	RequestLog bool `name:"mock-request-log" help:"Keep the last requests to the demo model in memory, for tests; /control/requests of the mock service shows them."`
 }
 
 // config is the mock service's, for people: with pauses as of a real model.

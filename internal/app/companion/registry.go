@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +16,8 @@ import (
 
 // registrySettings are those of the skill registry in every role that serves it.
 type registrySettings struct {
-	RegistryDatabaseURL string `name:"registry-database-url" env:"REGISTRY_DATABASE_URL" help:"PostgreSQL of the skill registry; DATABASE_URL when unset."`
-	RegistryKey         string `name:"registry-key" env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, of at least 16 characters; none when unset."`
-	AgentURL            string `name:"agent-url" env:"AGENT_URL" help:"The agent, which the skill registry asks whether credentials are valid."`
+	RegistryKey string `name:"registry-key" env:"REGISTRY_KEY" help:"Token by which machines administer the skill registry, of at least 16 characters; none when unset."`
+	AgentURL    string `name:"agent-url" env:"AGENT_URL" help:"The agent, which the skill registry asks whether credentials are valid."`
 }
 
 func (s *registrySettings) check() error {
@@ -30,10 +28,6 @@ func (s *registrySettings) check() error {
 
 	faults = append(faults, flags.CheckURL("AGENT_URL", s.AgentURL))
 
-	if s.RegistryDatabaseURL != "" && engine.CheckDatabaseURL(s.RegistryDatabaseURL) != nil {
-		faults = append(faults, errors.New("REGISTRY_DATABASE_URL must be as postgres://user:password@host:5432/database"))
-	}
-
 	return errors.Join(faults...)
 }
 
@@ -42,7 +36,7 @@ func (s *registrySettings) check() error {
 func (s *registrySettings) openRegistry(
 	ctx context.Context, database string, objects engine.ObjectsSettings, agent string, front registry.Config,
 ) (*registry.Service, error) {
-	front.DatabaseURL, front.Log = cmp.Or(s.RegistryDatabaseURL, database), slog.Default()
+	front.DatabaseURL, front.Log = database, slog.Default()
 	front.Credentials = credentials.New(agent, s.RegistryKey)
 	front.Packages = registry.Bucket{
 		Endpoint: objects.S3Endpoint, Name: objects.S3Bucket, AccessKey: objects.S3AccessKey, SecretKey: objects.S3SecretKey,
@@ -63,7 +57,7 @@ func registryCompanion() companion {
 		address: func(s *Settings) string { return s.RegistryAddr },
 		open: func(ctx context.Context, b *Beside, agent Agent, front net.Listener) (lifecycle.Service, error) {
 			service, err := b.settings.openRegistry(ctx, agent.Database, agent.Objects, b.settings.agentURL(agent), registry.Config{
-				Hosts: agent.Hosts.Allowed(), Proxies: agent.Edge.Trusted(), Room: agent.Disk.Room(agent.DataDir),
+				Hosts: agent.Hosts.Allowed(), Proxies: agent.Proxies.Trusted(), Room: flags.CheckReserve(agent.DataDir),
 			})
 			if err != nil {
 				return nil, err
@@ -77,7 +71,7 @@ func registryCompanion() companion {
 // Registry serves the skill registry alone.
 type Registry struct {
 	Addr             string `default:"127.0.0.1:8010" env:"REGISTRY_ADDR" help:"Where the skill registry listens."`
-	DatabaseURL      string `env:"DATABASE_URL" help:"PostgreSQL 15 or newer, where REGISTRY_DATABASE_URL is unset."`
+	DatabaseURL      string `env:"DATABASE_URL" help:"PostgreSQL 15 or newer; the registry uses the schema registry of it."`
 	registrySettings `embed:""`
 
 	engine.ObjectsSettings `embed:""`
@@ -91,8 +85,8 @@ func (c *Registry) Run(ctx context.Context) error {
 		flags.CheckAddress("REGISTRY_ADDR", c.Addr), c.registrySettings.check(), c.Hosts.Check(), c.Proxies.Check(),
 		c.ObjectsSettings.Check(),
 	}
-	if c.DatabaseURL == "" && c.RegistryDatabaseURL == "" || c.S3Endpoint == "" || c.AgentURL == "" && c.RegistryKey == "" {
-		faults = append(faults, errors.New("the registry needs DATABASE_URL (or REGISTRY_DATABASE_URL), S3_ENDPOINT, and AGENT_URL (or "+
+	if c.DatabaseURL == "" || c.S3Endpoint == "" || c.AgentURL == "" && c.RegistryKey == "" {
+		faults = append(faults, errors.New("the registry needs DATABASE_URL, S3_ENDPOINT, and AGENT_URL (or "+
 			"REGISTRY_KEY)"))
 	}
 

@@ -28,7 +28,7 @@ type Command struct {
 	WatchStdin     bool     `help:"Exit when standard input closes, as it does when the parent process dies."`
 	TemporalAddr   string   `default:"127.0.0.1:0" env:"TEMPORAL_ADDR" help:"Where Temporal listens; port 0 takes a free one."`
 	TemporalUIAddr string   `name:"temporal-ui-addr" default:"127.0.0.1:8233" env:"TEMPORAL_UI_ADDR" help:"Where Temporal's web UI listens."`
-	PostgresBinDir string   `type:"path" env:"POSTGRES_BIN_DIR" help:"PostgreSQL bin directory; auto-detected when unset."`
+	PostgresBinDir string   `type:"path" help:"PostgreSQL bin directory; auto-detected when unset."`
 
 	temporalKey string // opens Temporal; new at each start
 }

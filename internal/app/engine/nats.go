@@ -20,11 +20,9 @@ type NATSSettings struct {
 	NATSURL       string `name:"nats-url" env:"NATS_URL" help:"NATS server with JetStream; embedded when unset."`
 	EventLogBytes int64  `default:"8589934592" env:"EVENT_LOG_BYTES" help:"Bytes of the event log; beyond it the oldest events go before they are 24 hours old. 0: no limit."`
 	NATSReplicas  int    `name:"nats-replicas" default:"1" env:"NATS_REPLICAS" help:"NATS servers that keep each event: 1, 3 or 5. Those of an existing event log are raised and never lowered."`
-	NATSCreds     string `name:"nats-creds" env:"NATS_CREDS" help:"File of credentials (JWT and seed) for NATS."`
-	NATSNKey      string `name:"nats-nkey-file" env:"NATS_NKEY_FILE" help:"File with the seed of an nkey for NATS."`
+	NATSCreds     string `name:"nats-creds" env:"NATS_CREDS" help:"File of credentials for NATS: JWT and seed, or the seed of an nkey."`
 	NATSCA        string `name:"nats-ca-file" env:"NATS_CA_FILE" help:"CA of the NATS server's certificate, as PEM."`
-	NATSCert      string `name:"nats-cert-file" env:"NATS_CERT_FILE" help:"Certificate for NATS, as PEM."`
-	NATSKey       string `name:"nats-key-file" env:"NATS_KEY_FILE" help:"Its key, as PEM."`
+	NATSCert      string `name:"nats-cert-file" env:"NATS_CERT_FILE" help:"Certificate of the client for NATS and its key, as PEM in one file."`
 
 	natsOptions []nats.Option    // made of the files
 	natsInside  *embedded.Events // nil: the server is elsewhere
@@ -49,11 +47,10 @@ func (s *NATSSettings) Engine() Engine {
 			}
 
 			faults := []error{s.checkReplicas(), absolutePaths(map[string]*string{
-				"NATS_CREDS": &s.NATSCreds, "NATS_NKEY_FILE": &s.NATSNKey, "NATS_CA_FILE": &s.NATSCA,
-				"NATS_CERT_FILE": &s.NATSCert, "NATS_KEY_FILE": &s.NATSKey,
+				"NATS_CREDS": &s.NATSCreds, "NATS_CA_FILE": &s.NATSCA, "NATS_CERT_FILE": &s.NATSCert,
 			})}
 			s.natsOptions, err = external.NATS{
-				URL: s.NATSURL, Creds: s.NATSCreds, NKey: s.NATSNKey, CAFile: s.NATSCA, Cert: s.NATSCert, CertsKey: s.NATSKey,
+				URL: s.NATSURL, Creds: s.NATSCreds, CAFile: s.NATSCA, Cert: s.NATSCert,
 			}.Options()
 
 			return errors.Join(append(faults, err)...)

@@ -6,13 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEdge_Check_names_every_fault(t *testing.T) {
+func TestProxies_Check(t *testing.T) {
 	t.Parallel()
 
-	err := Edge{TrustedProxies: []string{"proxy"}, Connections: -1, BodyBudget: 1, KeyGuesses: -1}.Check()
-	for _, variable := range []string{"TRUSTED_PROXIES", "CONNECTIONS_PER_ADDRESS", "BODY_BUDGET_BYTES", "KEY_GUESSES_PER_MINUTE"} {
-		require.ErrorContains(t, err, variable)
-	}
-
-	require.NoError(t, Edge{}.Check())
+	require.ErrorContains(t, Proxies{TrustedProxies: []string{"proxy"}}.Check(), "TRUSTED_PROXIES")
+	require.NoError(t, Proxies{TrustedProxies: []string{"10.0.0.5", "fd00::/8"}}.Check())
+	require.NoError(t, Proxies{}.Check())
 }

@@ -2,12 +2,5 @@ package flags
 
 import "path/filepath"
 
-// SolutionsIn is where an operator's own solutions are: the directory of SOLUTIONS_DIR,
-// or, without one, that below the data directory.
-func SolutionsIn(dataDir, given string) string {
-	if given != "" {
-		return given
-	}
-
-	return filepath.Join(dataDir, "solutions")
-}
+// SolutionsIn returns the directory of an operator's own solutions.
+func SolutionsIn(dataDir string) string { return filepath.Join(dataDir, "solutions") }
