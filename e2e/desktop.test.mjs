@@ -88,7 +88,7 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
 
     // What happens while the page is offline is there when it is back, once.
     await page.context().setOffline(true);
-    await page.getByText(/The connection is lost/).waitFor();
+    await page.getByText(/Connection lost/).waitFor();
     const id = new URL(page.url()).pathname.split('/')[2];
     const sent = await fetch(`${fixture.server.url}/api/sessions/${id}/chat`, {
       method: 'POST', headers: { authorization: `Bearer ${fixture.server.key}`, 'content-type': 'application/json' },
@@ -97,7 +97,7 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
     assert.equal(sent.status, 202);
     await page.context().setOffline(false);
     await page.getByText('Said meanwhile.', { exact: true }).waitFor();
-    await page.getByText(/The connection is lost/).waitFor({ state: 'hidden' });
+    await page.getByText(/Connection lost/).waitFor({ state: 'hidden' });
     assert.equal(await page.getByText('Said meanwhile.', { exact: true }).count(), 1);
     assert.equal(await page.getByText('It is done.').count(), 1);
 
@@ -127,7 +127,7 @@ describe('desktop', { skip: chromium || required ? false : missing }, () => {
       body: '{"content":"of another"}',
     });
     assert.equal(put.status, 200);
-    await page.getByText(/changed meanwhile/).waitFor();
+    await page.getByText(/has changed the file/).waitFor();
     await page.getByRole('button', { name: 'Take theirs' }).click();
     await text.getByText('of another').waitFor();
 

@@ -97,7 +97,7 @@ describe('desktop, live', {
   test('a network that is cut in the middle of a stream: nothing is lost, and nothing said twice', async () => {
     const page = await desktop.open('/', { expected: /ERR_INTERNET_DISCONNECTED|ERR_NETWORK|WebSocket/ });
     const words = Array.from({ length: 40 }, (_, i) => `word${i}`).join(' ');
-    const lost = page.getByText(/The connection is lost/);
+    const lost = page.getByText(/Connection lost/);
     const answer = page.getByRole('article', { name: 'Answer', exact: true });
     for (const round of ['back before the end', 'back after the end']) {
       await say(page, steps({ text: `${round} ${words}`, hold: true, hold_after: 12 }));
@@ -354,7 +354,7 @@ describe('desktop, live', {
     await bar.getByText('The replay is over').waitFor();
     assert.equal(await bar.getByLabel('Speed').isDisabled(), true);
     await bar.getByRole('button', { name: 'Hand over' }).click();
-    await bar.getByText(/Handed over/).waitFor();
+    await bar.getByText(/takes over from here/).waitFor();
     await say(page, steps({ text: 'I go on from here.' }));
     await page.getByText('I go on from here.', { exact: true }).waitFor();
     await bar.getByRole('link', { name: 'Original' }).click();

@@ -120,7 +120,7 @@ describe('the tutorial', {
     await write(page, quoted(7));
     await page.getByText('Step 2 of 20.').waitFor();
     await fixture.server.kill();
-    await page.getByText(/The connection is lost/).waitFor();
+    await page.getByText(/Connection lost/).waitFor();
     await fixture.server.start();
     await page.getByText('Counted to 20').waitFor({ timeout: 240_000 });
     await ended(page);

@@ -95,7 +95,7 @@ describe('desktop, unattended work', {
     await page.getByText('Outcome contract').click();
     await page.getByLabel('Files').fill('report/*.md');
     await page.getByLabel('Commands').fill('grep -q Total report/today.md\ntest -e missing');
-    await page.getByText('When a run is late').click();
+    await page.getByText('Late runs and overlaps').click();
     await page.getByLabel('While an earlier run is active').selectOption('buffer_one');
     await desktop.clean(page, 'new schedule');
     await page.getByRole('button', { name: 'Create' }).click();
