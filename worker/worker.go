@@ -96,13 +96,6 @@ func Register(w worker.Registry, chats Chats, tasks *background.Tasks) {
 	contract.AwaitTask.Handle(w, tasks.AwaitTask)
 }
 
-// RegisterDeletions binds the activities that remove deleted sessions.
-func RegisterDeletions(w worker.ActivityRegistry, d *background.Deletions) {
-	contract.EndSessionWork.Handle(w, d.EndSessionWork)
-	contract.RemoveSessionFiles.Handle(w, d.RemoveSessionFiles)
-	contract.RemoveSessionRows.Handle(w, d.RemoveSessionRows)
-}
-
 // pollers are those of one kind of task: few on a worker that has little to do.
 func pollers() worker.PollerBehavior {
 	return worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{

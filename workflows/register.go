@@ -20,7 +20,7 @@ type definition struct {
 }
 
 // Pinned runs end on the build that they began on. A chat that waits for input is
-// moved to the current one (service/maintenance), and whatever continues as new
+// moved to the current one (service/work), and whatever continues as new
 // begins there.
 const pinned = workflow.VersioningBehaviorPinned
 

@@ -9,7 +9,6 @@ import (
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/dagruns"
-	"everloop/infra/postgres/operator"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/production"
 	"everloop/infra/postgres/schedules"
@@ -23,7 +22,6 @@ type (
 	boardStore      = board.Store
 	catalogStore    = catalog.Store
 	dagRunStore     = dagruns.Store
-	operatorStore   = operator.Store
 	productionStore = production.Store
 	scheduleStore   = schedules.Store
 
@@ -47,7 +45,6 @@ type DB struct {
 	*boardStore
 	*catalogStore
 	*dagRunStore
-	*operatorStore
 	*productionStore
 	*scheduleStore
 	*sessionBase
@@ -70,7 +67,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		boardStore:       board.New(db),
 		catalogStore:     catalog.New(db),
 		dagRunStore:      dagruns.New(db),
-		operatorStore:    operator.New(db),
 		productionStore:  production.New(db),
 		scheduleStore:    schedules.New(db),
 		sessionBase:      sessions.NewBase(db),
@@ -88,7 +84,6 @@ type Store struct {
 	*boardStore
 	*catalogStore
 	*dagRunStore
-	*operatorStore
 	*productionStore
 	*scheduleStore
 	*sessionStore
@@ -109,7 +104,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		boardStore:        db.boardStore,
 		catalogStore:      db.catalogStore,
 		dagRunStore:       db.dagRunStore,
-		operatorStore:     db.operatorStore,
 		productionStore:   db.productionStore,
 		scheduleStore:     db.scheduleStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
@@ -118,3 +112,9 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		transcriptStore:   transcript.NewStore(db.transcriptBase, outbox),
 	}
 }
+
+// ChatStore returns the store of what happens in sessions.
+func (s *Store) ChatStore() *conversation.Store { return s.conversationStore }
+
+// SessionStore returns the store of sessions.
+func (s *Store) SessionStore() *sessions.Store { return s.sessionStore }

@@ -65,15 +65,8 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		return areas, err
 	}
 
-	operated, err := b.newOperator(in.chats, scheduled, board)
-	if err != nil {
-		return areas, err
-	}
-
-	deleter, err := b.sessionDeleter()
-	if err != nil {
-		return areas, err
-	}
+	operated := b.newOperator(in.chats, scheduled, board)
+	deleter := b.sessionDeleter()
 
 	sessions := apiaccess.Sessions{Store: b.store, Auditor: in.auditor}
 	roles := apiaccess.RoleCheck{Solutions: b.solutions, RoleRights: b.DB}

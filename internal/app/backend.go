@@ -22,7 +22,7 @@ import (
 	"everloop/internal/app/engine"
 	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // backend holds the clients of the engines, embedded or not, and the services on them.
@@ -35,7 +35,7 @@ type backend struct {
 
 	*engine.Clients
 	store     *postgres.Store
-	waiters   *maintenance.Waiters
+	waiters   *work.Waiters
 	models    *model.Client
 	speech    *model.Speech // nil: no model for speech is configured
 	prices    map[string]domain.Price
@@ -90,7 +90,7 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	b.registerSpace()
 
 	b.store = postgres.NewStore(b.DB, b.Log, b.logger)
-	b.waiters = maintenance.NewWaiters(b.DB.DB, b.Runs, b.logger)
+	b.waiters = work.NewWaiters(b.DB.DB, b.Runs, b.logger)
 	b.store.OnChatEnded(b.waiters.Signal)
 
 	if err := b.store.Requeue(ctx); err != nil {

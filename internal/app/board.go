@@ -3,7 +3,7 @@ package app
 import (
 	"everloop/activities/background"
 	"everloop/service/board"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // newBoard builds the service of production workspaces.
@@ -13,7 +13,7 @@ func (b *backend) newBoard(chats board.Chats) (*board.Service, error) {
 
 // boardWork is what a worker does for issue runs: their activities, and the repair of what
 // crashes left behind.
-func (b *backend) boardWork() (*background.IssueRuns, *maintenance.IssueRuns, error) {
+func (b *backend) boardWork() (*background.IssueRuns, *work.IssueRuns, error) {
 	chats, err := b.newChats()
 	if err != nil {
 		return nil, nil, err
@@ -24,7 +24,7 @@ func (b *backend) boardWork() (*background.IssueRuns, *maintenance.IssueRuns, er
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewIssueRuns(b.DB, board)
+	repair, err := work.NewIssueRuns(b.DB, board)
 
 	return &background.IssueRuns{Board: board}, repair, err
 }

@@ -9,12 +9,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 
-	"everloop/activities/background"
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
-	"everloop/service/chat"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // retentionSettings define how long sessions are kept that have no activity.
@@ -70,104 +69,22 @@ const (
 	archiveEvery   = 5 * time.Second
 	partsEvery     = time.Minute
 	reconcileEvery = 10 * time.Second
-	// waitingRunsEvery is for runs that wait for chats: nothing suggests that one is lost.
-	waitingRunsEvery = 30 * time.Second
-	pruneEvery       = 10 * time.Minute
-	expireEvery      = 5 * time.Minute
-	versionEvery     = 10 * time.Second
-	moveEvery        = 10 * time.Second
+	pruneEvery     = 10 * time.Minute
+	expireEvery    = 5 * time.Minute
+	versionEvery   = 10 * time.Second
+	moveEvery      = 10 * time.Second
 )
-
-// dagRunBatch is how many runs of DAGs one transaction removes: each has up to some
-// thousand nodes.
-const dagRunBatch = 20
 
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
-	chats maintenance.Finisher, counts *metrics.Worker, versions *maintenance.Versions, schedules *maintenance.Schedules,
-	issueRuns *maintenance.IssueRuns,
-) (*maintenance.Runner, error) {
-	reconciler, err := maintenance.NewReconciler(maintenance.ReconcilerConfig{
-		Store: b.store, Runs: b.Runs, Chats: chats, Found: counts.Found, Logger: b.logger,
+	finish func(context.Context, contract.FinishChatIn) (contract.FinishChatOut, error), counts *metrics.Worker,
+	versions *work.Versions, schedules *work.Schedules, issueRuns *work.IssueRuns,
+) (*work.Runner, error) {
+	reconciler := work.NewReconciler(work.ReconcilerConfig{
+		Chats: b.store.ChatStore(), Runs: b.Runs, Finish: finish, Found: counts.Found, Logger: b.logger,
 	})
-	if err != nil {
-		return nil, err
-	}
 
-	waiting, err := b.newChats()
-	if err != nil {
-		return nil, err
-	}
-
-	checks, err := b.workChecks(waiting, counts)
-	if err != nil {
-		return nil, err
-	}
-
-	publish := func(ctx context.Context) error {
-		published, err := b.store.PublishLeft(ctx, publishAge)
-		for range published {
-			counts.Found("unpublished")
-		}
-
-		return err
-	}
-	s := b.settings
-
-	deleter, err := b.sessionDeleter()
-	if err != nil {
-		return nil, err
-	}
-
-	expiry := maintenance.ExpireSessions(b.store, deleter, s.ages(), b.logger)
-	spool := func(context.Context) error { return b.transfers.ClearSpool() }
-
-	return maintenance.NewRunner(b.DB, "everloop/maintenance", append(checks, []maintenance.Job{
-		{Name: "wake sessions", Every: wakeEvery, Run: reconciler.WakeSessions},
-		{Name: "repeat stops", Every: wakeEvery, Run: reconciler.RepeatStops},
-		{Name: "publish events", Every: publishEvery, Run: publish},
-		{Name: "check runs", Every: reconcileEvery, Run: reconciler.CheckRuns},
-		{Name: "check sub-agents", Every: reconcileEvery, Run: reconciler.CheckSubAgents},
-		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
-		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
-		{Name: "work of closed accounts", Every: reconcileEvery, Run: maintenance.StopClosedSessions(b.DB, waiting)},
-		{Name: "questions whose time is over", Every: questionEvery, Run: waiting.ExpireQuestions},
-		{Name: "escalations of questions", Every: questionEvery, Run: maintenance.Prune(b.DB.EscalateQuestions)},
-		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
-		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
-		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
-		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
-		{Name: "archive parts", Every: partsEvery, Run: b.archive.ArchiveParts},
-		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
-		{Name: "imports", Every: archiveEvery, Run: b.transfers.Repair},
-		{Name: "copies of apps", Every: partsEvery, Run: b.apps.Clear},
-		{Name: "exports that were broken off", Every: archiveEvery, Run: spool, Local: true},
-		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
-		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
-
-		{Name: "delete unused sessions", Every: expireEvery, Run: expiry},
-		{Name: "prune idempotency keys", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneIdempotency)},
-		{Name: "prune runs of DAGs", Every: pruneEvery, Run: maintenance.PruneBy(dagRunBatch, b.DB.PruneDAGRuns)},
-		{Name: "prune the inbox", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneInbox)},
-		{Name: "prune counts of lost runs", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneWorkRestarts)},
-		{Name: "prune compactions", Every: pruneEvery, Run: maintenance.Prune(b.DB.PruneCompactions)},
-		{Name: "prune the audit log", Every: pruneEvery, Run: maintenance.PruneOlder(days(auditDays), b.DB.PruneAudit)},
-		{Name: "prune webhook deliveries", Every: pruneEvery, Run: maintenance.PruneOlder(days(webhookDays), b.webhooks.PruneDeliveries)},
-		{Name: "prune crowded webhooks", Every: pruneEvery, Run: maintenance.Prune(b.webhooks.PruneCrowdedDeliveries)},
-		{Name: "prune the usage of deleted sessions", Every: pruneEvery, Run: maintenance.PruneOlder(days(usageDays), b.DB.PruneUsage)},
-		{
-			Name:  "prune history operations",
-			Every: pruneEvery,
-			Run:   maintenance.PruneOlder(days(historyDays), b.history.PruneHistoryOperations),
-		},
-	}...), counts.JobFailed, b.logger)
-}
-
-// workChecks look for the lost and stuck workflows of work that is no chat.
-func (b *backend) workChecks(chats *chat.Service, counts *metrics.Worker) ([]maintenance.Job, error) {
-	checker, err := maintenance.NewWorkChecker(
-		maintenance.WorkCheckerConfig{Store: b.DB, Runs: b.Runs, Found: counts.Found, Logger: b.logger},
-	)
+	chats, err := b.newChats()
 	if err != nil {
 		return nil, err
 	}
@@ -177,31 +94,72 @@ func (b *backend) workChecks(chats *chat.Service, counts *metrics.Worker) ([]mai
 		return nil, err
 	}
 
-	tasks, err := b.newSchedules(chats)
+	scheduled, err := b.newSchedules(chats)
 	if err != nil {
 		return nil, err
 	}
 
-	return []maintenance.Job{
-		{Name: "check compactions", Every: reconcileEvery, Run: checker.Compactions(b.DB, b.Runs)},
-		{Name: "check moves", Every: reconcileEvery, Run: checker.Moves(b.history, b.Runs, b.history)},
-		{Name: "check imports", Every: reconcileEvery, Run: checker.Imports(b.DB, b.Runs, b.transfers)},
-		{Name: "check deletions", Every: reconcileEvery, Run: checker.Deletions(b.DB, b.Runs)},
-		{Name: "check runs of DAGs", Every: reconcileEvery, Run: checker.DAGRuns(b.DB, b.Runs, false)},
-		{Name: "check issue runs", Every: reconcileEvery, Run: checker.IssueRuns(b.DB, b.Runs, board, false)},
-		{Name: "check scheduled runs", Every: reconcileEvery, Run: checker.ScheduledRuns(b.DB, b.Runs, tasks, false)},
-		{Name: "check waiting runs of DAGs", Every: waitingRunsEvery, Run: checker.DAGRuns(b.DB, b.Runs, true)},
-		{Name: "check waiting issue runs", Every: waitingRunsEvery, Run: checker.IssueRuns(b.DB, b.Runs, board, true)},
-		{Name: "check waiting scheduled runs", Every: waitingRunsEvery, Run: checker.ScheduledRuns(b.DB, b.Runs, tasks, true)},
-	}, nil
+	checker := work.NewChecker(work.CheckerConfig{
+		Store: work.NewStore(b.DB.DB), Runs: b.Runs, Kinds: b.workKinds(scheduled, board), Found: counts.Found, Logger: b.logger,
+	})
+	publish := func(ctx context.Context) error {
+		published, err := b.store.PublishLeft(ctx, publishAge)
+		for range published {
+			counts.Found("unpublished")
+		}
+
+		return err
+	}
+	expiry := work.ExpireSessions(b.store.SessionStore(), b.sessionDeleter(), b.settings.ages(), b.logger)
+	escalations := work.Prune(work.Retention{Of: "escalations of questions", Prune: b.DB.EscalateQuestions})
+	spool := func(context.Context) error { return b.transfers.ClearSpool() }
+
+	return work.NewRunner(b.DB.Lead, "everloop/maintenance", []work.Job{
+		{Name: "signals of sessions", Every: wakeEvery, Run: work.All(reconciler.WakeSessions, reconciler.RepeatStops)},
+		{Name: "publish events", Every: publishEvery, Run: publish},
+		{Name: "runs of chats", Every: reconcileEvery, Run: work.All(reconciler.CheckRuns, reconciler.CheckSubAgents)},
+		{Name: "open work", Every: reconcileEvery, Run: work.All(checker.Check, b.DB.EndCompactionsOfChats)},
+		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
+		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
+		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(b.DB.ClosedSessions, chats.Stop)},
+		{Name: "questions", Every: questionEvery, Run: work.All(chats.ExpireQuestions, escalations)},
+		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
+		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
+		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
+		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
+		{Name: "unused objects", Every: partsEvery, Run: work.All(b.archive.ArchiveParts, b.apps.Clear)},
+		{Name: "replays", Every: archiveEvery, Run: b.replays.Repair},
+		{Name: "imports", Every: archiveEvery, Run: b.transfers.Repair},
+		{Name: "exports that were broken off", Every: archiveEvery, Run: spool, Local: true},
+		{Name: "follow the worker version", Every: versionEvery, Run: versions.Follow, Local: true},
+		{Name: "move runs off replaced worker versions", Every: moveEvery, Run: versions.MoveRuns},
+		{Name: "delete unused sessions", Every: expireEvery, Run: expiry},
+		{Name: "retention", Every: pruneEvery, Run: work.Prune(b.retentions()...)},
+	}, counts.JobFailed, b.logger)
+}
+
+// retentions is the table of the rows that are removed after their time.
+func (b *backend) retentions() []work.Retention {
+	return []work.Retention{
+		{Of: "idempotency keys", Prune: b.DB.PruneIdempotency},
+		{Of: "runs of DAGs", Prune: b.DB.PruneDAGRuns, Batch: 20}, // each has up to some thousand nodes
+		{Of: "the inbox", Prune: b.DB.PruneInbox},
+		{Of: "counts of lost runs", Prune: work.NewStore(b.DB.DB).PruneRestarts},
+		{Of: "compactions", Prune: b.DB.PruneCompactions},
+		{Of: "crowded webhooks", Prune: b.webhooks.PruneCrowdedDeliveries},
+		work.Kept("the audit log", days(auditDays), b.DB.PruneAudit),
+		work.Kept("webhook deliveries", days(webhookDays), b.webhooks.PruneDeliveries),
+		work.Kept("the usage of deleted sessions", days(usageDays), b.DB.PruneUsage),
+		work.Kept("history operations", days(historyDays), b.history.PruneHistoryOperations),
+	}
 }
 
 // newEdgeJobs are the jobs of the role that clients are connected to: they run while
 // no worker does.
-func (b *backend) newEdgeJobs(signIn signIn) (*maintenance.Runner, error) {
+func (b *backend) newEdgeJobs(signIn signIn) (*work.Runner, error) {
 	logged := func(string) {} // by the runner
 
-	return maintenance.NewRunner(b.DB, "everloop/edge", append(signIn.jobs(), maintenance.Job{
+	return work.NewRunner(b.DB.Lead, "everloop/edge", append(signIn.jobs(), work.Job{
 		Name: "report missing workers", Every: waitingEvery, Run: b.store.ReportWaiting,
 	}), logged, b.logger)
 }
@@ -247,14 +205,18 @@ func (b *backend) reportWorker(ctx context.Context, active *atomic.Int64) {
 	}
 }
 
-// sessionDeleter deletes sessions, for the API.
-func (b *backend) sessionDeleter() (*maintenance.SessionDeleter, error) {
-	return maintenance.NewSessionDeleter(b.store, b.tasks, b.Signals, b.Runs, b.logger)
+// sessionDeleter returns the deleter of sessions.
+func (b *backend) sessionDeleter() *work.SessionDeleter {
+	return work.NewSessionDeleter(work.SessionDeleterConfig{
+		Chats: b.store.ChatStore(), Sessions: b.store.SessionStore(), Signals: b.Signals, StopTasks: b.tasks.StopAll,
+		Start: b.Runs.StartDeletion, Logger: b.logger,
+	})
 }
 
-// deletions removes what deleted sessions held.
-func (b *backend) deletions() *background.Deletions {
-	return &background.Deletions{
-		Rows: b.DB, Moves: b.history, Runs: b.Runs, ToolServers: mcp.Remote{Conn: b.NATS}, Files: b.workspace, Objects: b.Objects, Log: b.Log,
+// deletions returns the activities that remove the content of deleted sessions.
+func (b *backend) deletions() *work.Deletions {
+	return &work.Deletions{
+		Sessions: b.store.SessionStore(), Runs: b.Runs, Log: b.Log, OpenMoves: b.history.RunningHistory, EndMoves: b.history.EndHistory,
+		StopServers: mcp.Remote{Conn: b.NATS}.SessionDeleted, RemoveFiles: b.workspace.Remove, DeleteObjects: b.Objects.DeletePrefix,
 	}
 }

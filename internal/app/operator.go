@@ -1,25 +1,44 @@
 package app
 
 import (
+	"context"
+
 	"everloop/infra/temporal"
 	"everloop/service/board"
 	"everloop/service/chat"
-	"everloop/service/operator"
 	"everloop/service/schedules"
+	"everloop/service/work"
 )
 
-type workflowRuns = temporal.Runs
-
-// engineRuns are the runs of the workflow engine, as administrators see and end them.
-type engineRuns struct {
-	workflowRuns
-	temporal.Operator
+// workKinds is the table of the work that workflows carry.
+func (b *backend) workKinds(scheduled *schedules.Service, board *board.Service) []work.Kind {
+	return []work.Kind{
+		work.Chats(b.Runs, b.DB.SessionRun),
+		work.BackgroundTasks(work.TaskEnds{Stop: b.tasks.Stop, MarkLost: b.store.MarkTaskLost, LoseAgent: b.store.LoseAgent}),
+		work.Compactions(work.NewStore(b.DB.DB), b.Runs),
+		work.Replays(b.Runs),
+		work.Moves(b.Runs, b.history.Abort),
+		work.Imports(b.Runs, b.transfers.Abort),
+		work.DeletedSessions(b.Runs),
+		work.ArchivedEvents(b.Runs),
+		work.ScheduledRuns(b.Runs, work.UnattendedRuns{
+			Stalled: b.DB.StalledRuns, Cancel: scheduled.CancelRun, Fail: scheduled.FailRun,
+		}),
+		work.AgentRuns(b.Runs, work.UnattendedRuns{
+			Stalled: b.DB.StalledIssueRuns, Cancel: board.CancelAnyRun, Fail: board.FailRun,
+		}),
+		work.DAGRuns(b.Runs, work.UnattendedRuns{
+			Stalled: work.DAGRunIDs(b.DB.StalledDAGRuns), Cancel: b.DB.CancelDAGRun,
+			Fail: func(ctx context.Context, runID, code, message string) error {
+				_, err := b.DB.FailDAGRun(ctx, runID, code, message)
+				return err
+			},
+		}),
+	}
 }
 
 // newOperator builds the service that shows administrators all runs.
-func (b *backend) newOperator(chats *chat.Service, scheduled *schedules.Service, board *board.Service) (*operator.Service, error) {
-	return operator.New(operator.Config{
-		Engine: engineRuns{b.Runs, temporal.Operator{Client: b.Temporal, Chats: chats, Marks: b.DB}},
-		Store:  b.store, Tasks: b.tasks, Schedules: scheduled, Board: board,
-	})
+func (b *backend) newOperator(chats *chat.Service, scheduled *schedules.Service, board *board.Service) *work.Operator {
+	engine := temporal.Operator{Client: b.Temporal, Chats: chats, Marks: b.DB}
+	return work.NewOperator(work.NewStore(b.DB.DB), b.Runs, engine, b.workKinds(scheduled, board))
 }

@@ -6,8 +6,8 @@ import (
 	"everloop/activities/background"
 	"everloop/activities/tools"
 	"everloop/infra/toolbox"
-	"everloop/service/maintenance"
 	"everloop/service/schedules"
+	"everloop/service/work"
 )
 
 // newSchedules builds the service of scheduled tasks.
@@ -22,7 +22,7 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 
 // scheduleWork is what a worker does for scheduled tasks: their activities, and the
 // repair of what crashes left behind.
-func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *maintenance.Schedules, error) {
+func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *work.Schedules, error) {
 	chats, err := b.newChats()
 	if err != nil {
 		return nil, nil, err
@@ -33,7 +33,7 @@ func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Sched
 		return nil, nil, err
 	}
 
-	repair, err := maintenance.NewSchedules(b.store, tasks)
+	repair, err := work.NewSchedules(b.store, tasks)
 
 	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
 }

@@ -10,7 +10,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/identity"
 	"everloop/infra/postgres"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // signInSettings say by what the agent accepts people besides API keys.
@@ -55,12 +55,12 @@ func (s signIn) known() func(domain.User) error {
 }
 
 // jobs keep the accounts of this process as the identity service has them.
-func (s signIn) jobs() []maintenance.Job {
+func (s signIn) jobs() []work.Job {
 	if s.follower == nil {
 		return nil
 	}
 
-	return []maintenance.Job{{Name: "follow accounts of the identity service", Every: accountEvery, Run: s.follower.Follow, Local: true}}
+	return []work.Job{{Name: "follow accounts of the identity service", Every: accountEvery, Run: s.follower.Follow, Local: true}}
 }
 
 func (s signIn) verifiers() []auth.Verifier {

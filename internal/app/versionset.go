@@ -12,7 +12,7 @@ import (
 	"everloop/infra/temporal"
 	"everloop/internal/buildid"
 	"everloop/internal/release"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // versionSettings say of which build a worker is, and how a new build takes over. The
@@ -69,7 +69,7 @@ func (b *backend) deployment() temporal.Deployment {
 
 // newVersions follows the build of this process's worker. The channel is closed when
 // the build is drained and the worker is to end then.
-func (b *backend) newVersions(build versionSettings) (*maintenance.Versions, <-chan struct{}, error) {
+func (b *backend) newVersions(build versionSettings) (*work.Versions, <-chan struct{}, error) {
 	drained := make(chan struct{})
 	report := func(domain.WorkerVersionStatus) {}
 
@@ -85,7 +85,7 @@ func (b *backend) newVersions(build versionSettings) (*maintenance.Versions, <-c
 		}
 	}
 
-	versions, err := maintenance.NewVersions(maintenance.VersionsConfig{
+	versions, err := work.NewVersions(work.VersionsConfig{
 		Deployment: b.deployment(), BuildID: build.BuildID, Promote: build.Versioning == "auto", Report: report, Logger: b.logger,
 	})
 

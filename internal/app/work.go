@@ -17,19 +17,19 @@ import (
 	"everloop/infra/toolbox"
 	"everloop/internal/lifecycle"
 	"everloop/service/history"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
-// work is the worker: it carries out chats, and repairs what crashes left behind.
-type work struct {
+// workerRole is the worker: it carries out chats, and repairs what crashes left behind.
+type workerRole struct {
 	worker  sdkworker.Worker
 	sandbox *sandbox.Sandbox
 	servers *mcp.Manager
 	history *history.Service
 
-	maintenance *maintenance.Runner
-	versions    *maintenance.Versions
+	maintenance *work.Runner
+	versions    *work.Versions
 	drained     <-chan struct{}           // closed when the worker is to end because its build is drained
 	report      func(ctx context.Context) // that this worker takes work, until ctx ends
 	deliver     func(ctx context.Context) // the events of webhooks, until ctx ends
@@ -44,7 +44,7 @@ type work struct {
 const drainTimeout = 10 * time.Second
 
 // newWork starts the sandbox and puts the worker together.
-func newWork(ctx context.Context, b *backend, build versionSettings) (*work, error) {
+func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRole, error) {
 	s := b.settings
 
 	box, err := sandbox.New(ctx, s.sandboxConfig())
@@ -132,7 +132,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		return nil, err
 	}
 
-	maintained, err := b.newMaintenance(chats, counts, versions, scheduleRepair, issueRepair)
+	maintained, err := b.newMaintenance(chats.FinishChat, counts, versions, scheduleRepair, issueRepair)
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -144,7 +144,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 		StopTimeout: s.StopTimeout, CachedWorkflows: cachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
 	worker.RegisterReplays(serves, b.playedReplays())
-	worker.RegisterDeletions(serves, b.deletions())
+	b.deletions().Register(serves)
 	worker.RegisterArchives(serves, &background.Archives{Pages: b.archive})
 	worker.RegisterSchedules(serves, scheduled)
 	worker.RegisterDAGRuns(serves, dags)
@@ -152,7 +152,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 	worker.RegisterImports(serves, &background.Imports{Sessions: b.transfers})
 	b.history.Register(serves)
 
-	return &work{
+	return &workerRole{
 		sandbox:     box,
 		servers:     servers,
 		chats:       chats,
@@ -169,11 +169,11 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*work, err
 }
 
 // Name implements lifecycle.Service.
-func (w *work) Name() string { return "worker" }
+func (w *workerRole) Name() string { return "worker" }
 
 // Run takes work until ctx ends, or the worker's build is drained and that was asked
 // for. Then running tools are given StopTimeout.
-func (w *work) Run(ctx context.Context) error {
+func (w *workerRole) Run(ctx context.Context) error {
 	drained := lifecycle.Func("drained build", func(ctx context.Context) error {
 		select {
 		case <-w.drained:
@@ -191,7 +191,7 @@ func (w *work) Run(ctx context.Context) error {
 }
 
 // serve runs activities and workflows until ctx ends.
-func (w *work) serve(ctx context.Context) error {
+func (w *workerRole) serve(ctx context.Context) error {
 	if err := w.worker.Start(); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"everloop/service/agents"
 	"everloop/service/dagruns"
 	"everloop/service/production"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
@@ -40,7 +41,7 @@ func newWorks(t *testing.T) *works {
 	s.graphs, err = production.New(s.db, agents.NewStore(s.db.DB), noSkills{}, bashOnly{})
 	require.NoError(t, err)
 
-	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: s.journal}
+	engine := temporal.Runs{Client: s.client, Queue: s.queue, Owners: work.NewStore(s.db.DB)}
 	s.runs, err = dagruns.New(
 		dagruns.Config{
 			Store:       s.journal,
@@ -56,7 +57,7 @@ func newWorks(t *testing.T) *works {
 	require.NoError(t, err)
 	worker.RegisterDAGRuns(s.worker, &background.DAGRuns{Runs: s.runs})
 
-	stalled := s.checker.DAGRuns(s.journal, engine, false)
+	stalled := s.check(1, dagRuns(s.stack, engine))
 
 	s.repair = func() { require.NoError(t, stalled(t.Context())) }
 

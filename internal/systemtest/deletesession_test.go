@@ -9,11 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/internal/durable"
-	"everloop/service/maintenance"
-	"everloop/worker"
+	"everloop/service/work"
 )
 
 // outside is what a session has besides its rows. The first removal of its files
@@ -60,13 +58,9 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	rest := &outside{}
-	worker.RegisterDeletions(s.worker, &background.Deletions{
-		Rows: s.journal, Moves: s.history(), Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
-	})
+	s.removal(rest.SessionDeleted, rest.Remove, rest.DeletePrefix)
 
-	lost := &lostStarts{}
-	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, lost, s.logger)
-	require.NoError(t, err)
+	deleter := s.deleter(func(context.Context, domain.DeletedSession) error { return errors.New("Temporal is away") })
 
 	session := s.session()
 	before := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo one")}}, {"text": "done"}}}))
@@ -76,13 +70,13 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	s.awaitText(session)
 
 	require.NoError(t, deleter.DeleteSession(t.Context(), session))
-	_, err = s.journal.SessionRun(t.Context(), "", session)
+	_, err := s.journal.SessionRun(t.Context(), "", session)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
 	require.True(t, domain.HasCode(deleter.DeleteSession(t.Context(), session), domain.CodeSessionNotFound))
 
 	_, err = s.journal.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now() - interval '1 minute' WHERE id = $1`, session)
 	require.NoError(t, err)
-	require.NoError(t, s.checker.Deletions(s.journal, s.runs)(t.Context()), "the reconciler repeats the lost start")
+	require.NoError(t, s.check(1, work.DeletedSessions(s.runs))(t.Context()), "the reconciler repeats the lost start")
 	require.Contains(t, s.findings(), "lost_deletion")
 	s.replayRun("session_deleted", durable.DeletionWorkflowID(string(session)))
 
@@ -96,14 +90,11 @@ func TestSessionDeleter_removesARunningSession(t *testing.T) {
 	require.Contains(t, rest.removed, "files of "+string(session))
 	require.Contains(t, rest.removed, "servers of "+string(session))
 
-	for _, prefix := range background.SessionPrefixes {
+	for _, prefix := range work.SessionPrefixes {
 		require.Contains(t, rest.removed, prefix+string(session)+"/")
 	}
 
 	require.Empty(t, s.events(session))
-	left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
-	require.NoError(t, err)
-	require.Empty(t, left)
 }
 
 // A session that was not used for the time of its class is removed like one that a
@@ -112,12 +103,9 @@ func TestExpireSessions_removesASession(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	rest := &outside{tries: 1}
-	worker.RegisterDeletions(s.worker, &background.Deletions{
-		Rows: s.journal, Moves: s.history(), Runs: s.runs, ToolServers: rest, Files: rest, Objects: rest, Log: s.log,
-	})
+	s.removal(rest.SessionDeleted, rest.Remove, rest.DeletePrefix)
 
-	deleter, err := maintenance.NewSessionDeleter(s.journal, s.tasks, s.bus, s.runs, s.logger)
-	require.NoError(t, err)
+	deleter := s.deleter(s.runs.StartDeletion)
 
 	old, fresh := s.session(), s.session()
 	for _, session := range []domain.SessionID{old, fresh} {
@@ -125,25 +113,21 @@ func TestExpireSessions_removesASession(t *testing.T) {
 		require.Equal(t, "completed", s.awaitEnd(session, chat.ChatID)["finish_reason"])
 	}
 
-	_, err = s.journal.Pool.Exec(t.Context(), `
+	_, err := s.journal.Pool.Exec(t.Context(), `
 		UPDATE sessions SET created_at = created_at - interval '1 day', updated_at = updated_at - interval '1 day' WHERE id = $1`, old)
 	require.NoError(t, err)
 
 	ages := map[domain.SessionClass]time.Duration{domain.ClassChat: time.Hour}
-	require.NoError(t, maintenance.ExpireSessions(s.journal, deleter, ages, s.logger)(t.Context()))
+	require.NoError(t, work.ExpireSessions(s.journal.SessionStore(), deleter, ages, s.logger)(t.Context()))
 	_, err = s.journal.SessionRun(t.Context(), "", old)
 	require.True(t, domain.HasCode(err, domain.CodeSessionNotFound))
 	_, err = s.journal.SessionRun(t.Context(), "", fresh)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		left, err := s.journal.DeletedSessions(t.Context(), 0, "", 10)
-		return err == nil && len(left) == 0
+		var left int
+
+		err := s.journal.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sessions WHERE deleted_at IS NOT NULL`).Scan(&left)
+
+		return err == nil && left == 0
 	}, time.Minute, 10*time.Millisecond, "its rows are removed")
-}
-
-// lostStarts are runs of a Temporal server that is away.
-type lostStarts struct{}
-
-func (*lostStarts) StartDeletion(context.Context, domain.DeletedSession) error {
-	return errors.New("Temporal is away")
 }

@@ -20,6 +20,7 @@ import (
 	"everloop/service/chat"
 	"everloop/service/files"
 	"everloop/service/history"
+	"everloop/service/work"
 )
 
 // standing lets a restore stand until it is broken off, for as long as it is on.
@@ -222,7 +223,7 @@ func TestWorkChecker_Moves_startsThemAgain(t *testing.T) {
 	_, err := p.journal.Pool.Exec(t.Context(), `UPDATE history_operations SET created_at = now() - interval '1 minute'
 		WHERE session_id = $1`, session)
 	require.NoError(t, err)
-	require.NoError(t, p.checker.Moves(p.moves, p.runs, p.moves)(t.Context()))
+	require.NoError(t, p.check(1, work.Moves(p.runs, p.moves.Abort))(t.Context()))
 	require.NoError(t, <-over)
 	require.Equal(t, "two", p.read())
 }

@@ -23,8 +23,8 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/eventarchive"
 	"everloop/service/files"
-	"everloop/service/maintenance"
 	"everloop/service/transfer"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
@@ -234,7 +234,7 @@ func TestWorkChecker_Imports_startsThemAgain(t *testing.T) {
 	require.NoError(t, a.client.TerminateWorkflow(t.Context(), durable.ImportWorkflowID(string(id)), "", "as if its start had been lost"))
 	_, err := a.journal.Pool.Exec(t.Context(), `UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 	require.NoError(t, err)
-	require.NoError(t, a.checker.Imports(a.journal, a.runs, a.transfers)(t.Context()))
+	require.NoError(t, a.check(1, work.Imports(a.runs, a.transfers.Abort))(t.Context()))
 	require.NoError(t, (<-over).err)
 }
 
@@ -280,11 +280,8 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 // delete removes a session with everything it has, and waits for that.
 func (a *abroad) delete(session domain.SessionID) {
 	a.t.Helper()
-	worker.RegisterDeletions(a.worker, &background.Deletions{
-		Rows: a.journal, Moves: a.history(), Runs: a.runs, ToolServers: &outside{}, Files: a.files, Objects: a.objects, Log: a.log,
-	})
-	deleter, err := maintenance.NewSessionDeleter(a.journal, a.tasks, a.bus, a.runs, a.stack.logger)
-	require.NoError(a.t, err)
+	a.removal((&outside{}).SessionDeleted, a.files.Remove, a.objects.DeletePrefix)
+	deleter := a.deleter(a.runs.StartDeletion)
 	require.NoError(a.t, deleter.DeleteSession(a.t.Context(), session))
 	a.histories(durable.DeletionWorkflowID(string(session)))
 }
@@ -307,11 +304,8 @@ func TestSessionDeleter_closesAnOpenHistoryOperation(t *testing.T) {
 	<-p.files.started
 	id := p.runID(session)
 	rest := &outside{tries: 1}
-	worker.RegisterDeletions(p.worker, &background.Deletions{
-		Rows: p.journal, Moves: p.history(), Runs: p.runs, ToolServers: rest, Files: rest, Objects: rest, Log: p.log,
-	})
-	deleter, err := maintenance.NewSessionDeleter(p.journal, p.tasks, p.bus, p.runs, p.stack.logger)
-	require.NoError(t, err)
+	p.removal(rest.SessionDeleted, rest.Remove, rest.DeletePrefix)
+	deleter := p.deleter(p.runs.StartDeletion)
 	require.NoError(t, deleter.DeleteSession(t.Context(), session))
 	p.histories(durable.DeletionWorkflowID(string(session)))
 	described, err := p.client.DescribeWorkflowExecution(t.Context(), id, "")

@@ -34,7 +34,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	issues, err := board.New(board.Config{Store: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: issues})
-	stalled := s.checker.IssueRuns(s.db, runs, issues, false)
+	stalled := s.check(1, agentRuns(s, runs, issues))
 
 	user, agent := s.caller.User.ID, domain.NewID()
 	workspace, err := s.db.CreateWorkspace(

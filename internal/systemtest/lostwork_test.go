@@ -15,6 +15,7 @@ import (
 	"everloop/domain"
 	domainoperator "everloop/domain/operator"
 	"everloop/internal/durable"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
@@ -109,7 +110,7 @@ func TestWorkChecker_Compactions(t *testing.T) {
 
 	s.worker.Stop() // a workflow is terminated before it did anything
 
-	check := s.workChecker(hasty).Compactions(s.journal, s.runs)
+	check := s.check(hasty, s.compactionKind())
 	id := s.compaction(session)
 
 	require.NoError(t, check(t.Context()))
@@ -170,7 +171,7 @@ func TestWorkChecker_terminatesStuckRuns(t *testing.T) {
 	}}, s.acts, s.shells)
 	require.NoError(t, s.worker.Start())
 
-	check := s.workChecker(hasty).Compactions(s.journal, s.runs)
+	check := s.check(hasty, s.compactionKind())
 	id := s.compaction(session)
 
 	require.Eventually(t, func() bool {
@@ -213,7 +214,7 @@ func TestWorkChecker_Moves_givesUp(t *testing.T) {
 		return err == nil && state == domain.RunOpen
 	}, patience, 20*time.Millisecond, "its workflow was not started")
 
-	p.loseUntil(durable.HistoryWorkflowID(string(session), id), p.workChecker(hasty).Moves(p.moves, p.runs, p.moves), func() bool {
+	p.loseUntil(durable.HistoryWorkflowID(string(session), id), p.check(hasty, work.Moves(p.runs, p.moves.Abort)), func() bool {
 		_, done, _ := p.moves.HistoryResult(t.Context(), id)
 		return done
 	})
@@ -248,7 +249,7 @@ func TestWorkChecker_Imports_givesUp(t *testing.T) {
 	}, patience, 20*time.Millisecond, "its workflow was not started")
 	a.exec(`UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 
-	a.loseUntil(durable.ImportWorkflowID(string(id)), a.workChecker(hasty).Imports(a.journal, a.runs, a.transfers), func() bool {
+	a.loseUntil(durable.ImportWorkflowID(string(id)), a.check(hasty, work.Imports(a.runs, a.transfers.Abort)), func() bool {
 		_, done, _ := a.journal.ImportResult(t.Context(), id)
 		return done
 	})
@@ -272,14 +273,13 @@ func TestWorkChecker_unattendedWork(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)
 
-	checker := s.workChecker(hasty)
 	for kind, of := range map[string]struct {
 		begin func(file string) piece
 		check func(context.Context) error
 	}{
-		domainoperator.RunKindDAG:      {s.dag, checker.DAGRuns(s.journal, s.engine, true)},
-		domainoperator.RunKindIssue:    {s.issue, checker.IssueRuns(s.journal, s.engine, s.issues, true)},
-		domainoperator.RunKindSchedule: {s.schedule, checker.ScheduledRuns(s.journal, s.engine, s.tasks, true)},
+		domainoperator.RunKindDAG:      {s.dag, s.check(hasty, dagRuns(s.works.stack, s.engine))},
+		domainoperator.RunKindIssue:    {s.issue, s.check(hasty, agentRuns(s.works.stack, s.engine, s.issues))},
+		domainoperator.RunKindSchedule: {s.schedule, s.check(hasty, scheduledRuns(s.works.stack, s.engine, s.tasks))},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			file := strings.ReplaceAll(t.Name(), "/", "-")

@@ -27,18 +27,32 @@ import (
 	"everloop/internal/durable"
 	"everloop/service/agents"
 	"everloop/service/board"
-	"everloop/service/maintenance"
-	"everloop/service/operator"
 	"everloop/service/schedules"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
-type workflowRuns = temporal.Runs
+// scheduledRuns, agentRuns and dagRuns are kinds of open work.
+func scheduledRuns(s *stack, engine temporal.Runs, tasks *schedules.Service) work.Kind {
+	return work.ScheduledRuns(engine, work.UnattendedRuns{
+		Stalled: s.journal.StalledRuns, Cancel: tasks.CancelRun, Fail: tasks.FailRun,
+	})
+}
 
-// engineRuns are the runs of the engine as administrators see and end them.
-type engineRuns struct {
-	workflowRuns
-	temporal.Operator
+func agentRuns(s *stack, engine temporal.Runs, issues *board.Service) work.Kind {
+	return work.AgentRuns(engine, work.UnattendedRuns{
+		Stalled: s.db.StalledIssueRuns, Cancel: issues.CancelAnyRun, Fail: issues.FailRun,
+	})
+}
+
+func dagRuns(s *stack, engine temporal.Runs) work.Kind {
+	return work.DAGRuns(engine, work.UnattendedRuns{
+		Stalled: work.DAGRunIDs(s.journal.StalledDAGRuns), Cancel: s.journal.CancelDAGRun,
+		Fail: func(ctx context.Context, runID, code, message string) error {
+			_, err := s.journal.FailDAGRun(ctx, runID, code, message)
+			return err
+		},
+	})
 }
 
 // operated is a stack with every kind of unattended work, and the administrators' service.
@@ -46,7 +60,7 @@ type operated struct {
 	*works
 	issues    *board.Service
 	tasks     *schedules.Service
-	operator  *operator.Service
+	operator  *work.Operator
 	engine    temporal.Runs
 	workspace string
 	agent     string
@@ -56,7 +70,7 @@ type operated struct {
 func newOperated(t *testing.T) *operated {
 	t.Helper()
 	s := &operated{works: newWorks(t)}
-	s.engine = temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Owners: s.journal}
+	s.engine = temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.stack.runs.Namespace, Owners: work.NewStore(s.db.DB)}
 	engine := s.engine
 
 	var err error
@@ -71,20 +85,23 @@ func newOperated(t *testing.T) *operated {
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})
 
-	s.operator, err = operator.New(operator.Config{
-		Engine: engineRuns{engine, temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}},
-		Store:  s.journal, Tasks: s.works.stack.tasks, Schedules: s.tasks, Board: s.issues,
-	})
-	require.NoError(t, err)
+	kinds := []work.Kind{
+		scheduledRuns(s.works.stack, engine, s.tasks), agentRuns(s.works.stack, engine, s.issues), dagRuns(s.works.stack, engine),
+		work.BackgroundTasks(work.TaskEnds{
+			Stop: s.works.stack.tasks.Stop, MarkLost: s.journal.MarkTaskLost, LoseAgent: s.journal.LoseAgent,
+		}),
+	}
+	s.operator = work.NewOperator(work.NewStore(s.db.DB), engine,
+		temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}, kinds)
 
-	stalled, err := maintenance.NewIssueRuns(s.db, s.issues)
+	stalled, err := work.NewIssueRuns(s.db, s.issues)
 	require.NoError(t, err)
-	repair, err := maintenance.NewSchedules(s.journal, s.tasks)
+	repair, err := work.NewSchedules(s.journal, s.tasks)
 	require.NoError(t, err)
 
 	checks := []func(context.Context) error{
 		repair.Repair, stalled.Repair,
-		s.checker.IssueRuns(s.db, engine, s.issues, false), s.checker.ScheduledRuns(s.journal, engine, s.tasks, false),
+		s.check(1, kinds[:2]...),
 	}
 	s.repairs = func() {
 		s.repair()

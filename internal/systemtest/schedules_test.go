@@ -13,8 +13,8 @@ import (
 	"everloop/domain/schedule"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
-	"everloop/service/maintenance"
 	"everloop/service/schedules"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
@@ -22,7 +22,7 @@ import (
 type timetable struct {
 	*stack
 	tasks  *schedules.Service
-	repair *maintenance.Schedules
+	repair *work.Schedules
 }
 
 func newTimetable(t *testing.T) *timetable {
@@ -34,7 +34,7 @@ func newTimetable(t *testing.T) *timetable {
 
 	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
 	require.NoError(t, err)
-	s.repair, err = maintenance.NewSchedules(s.journal, s.tasks)
+	s.repair, err = work.NewSchedules(s.journal, s.tasks)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,

@@ -47,8 +47,8 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/chat"
 	"everloop/service/history"
-	"everloop/service/maintenance"
 	"everloop/service/tasks"
+	"everloop/service/work"
 	"everloop/worker"
 )
 
@@ -82,9 +82,8 @@ type stack struct {
 	runs        temporal.Runs
 	bus         *events.Signals
 
-	reconciler *maintenance.Reconciler
-	checker    *maintenance.WorkChecker
-	waiters    *maintenance.Waiters
+	reconciler *work.Reconciler
+	waiters    *work.Waiters
 
 	mu          sync.Mutex
 	found       []string
@@ -225,7 +224,7 @@ func newStackOver(
 	}
 	s.configure(func(*chat.Config) {})
 	s.runs, s.bus = runs, signals
-	s.waiters = maintenance.NewWaiters(db.DB, runs, logger)
+	s.waiters = work.NewWaiters(db.DB, runs, logger)
 	s.journal.OnChatEnded(s.waiters.Signal)
 	s.reconcile()
 	s.caller.User = testkit.User(t, db, "tester")
@@ -233,33 +232,46 @@ func newStackOver(
 	return s
 }
 
-// reconcile makes the reconciler and the check of work, on s.runs.
+// reconcile makes the reconciler, on s.runs.
 func (s *stack) reconcile() {
 	s.t.Helper()
 
-	var err error
-
-	s.reconciler, err = maintenance.NewReconciler(
-		maintenance.ReconcilerConfig{Store: s.journal, Runs: s.runs, Chats: s.acts, Logger: s.logger, Found: s.note},
-	)
-	require.NoError(s.t, err)
-
-	s.checker = s.workChecker(1)
+	s.reconciler = work.NewReconciler(work.ReconcilerConfig{
+		Chats: s.journal.ChatStore(), Runs: s.runs, Finish: s.acts.FinishChat, Logger: s.logger, Found: s.note,
+	})
 }
 
-// workChecker is a check of work whose pauses pass so many times faster.
-func (s *stack) workChecker(speed time.Duration) *maintenance.WorkChecker {
+// check returns a check of open work of some kinds whose pauses pass so many times faster.
+func (s *stack) check(speed time.Duration, kinds ...work.Kind) func(ctx context.Context) error {
 	s.t.Helper()
 
 	began := time.Now()
 
-	checker, err := maintenance.NewWorkChecker(maintenance.WorkCheckerConfig{
-		Store: s.journal, Runs: s.runs, Found: s.note, Logger: s.logger,
+	return work.NewChecker(work.CheckerConfig{
+		Store: work.NewStore(s.db.DB), Runs: s.runs, Kinds: kinds, Found: s.note, Logger: s.logger,
 		Now: func() time.Time { return began.Add(speed * time.Since(began)) },
-	})
-	require.NoError(s.t, err)
+	}).Check
+}
 
-	return checker
+// compactionKind are the compactions that clients have requested, as a kind of open work.
+func (s *stack) compactionKind() work.Kind { return work.Compactions(work.NewStore(s.db.DB), s.runs) }
+
+// deleter returns the deleter of sessions; start starts the workflow that removes one.
+func (s *stack) deleter(start func(ctx context.Context, session domain.DeletedSession) error) *work.SessionDeleter {
+	return work.NewSessionDeleter(work.SessionDeleterConfig{
+		Chats: s.journal.ChatStore(), Sessions: s.journal.SessionStore(), Signals: s.bus, StopTasks: s.tasks.StopAll, Start: start,
+		Logger: s.logger,
+	})
+}
+
+// removal registers the activities that remove the content of deleted sessions.
+func (s *stack) removal(servers, files func(context.Context, domain.SessionID) error, objects func(context.Context, string) error) {
+	moves := s.history()
+	deletions := &work.Deletions{
+		Sessions: s.journal.SessionStore(), Runs: s.runs, Log: s.log, OpenMoves: moves.RunningHistory, EndMoves: moves.EndHistory,
+		StopServers: servers, RemoveFiles: files, DeleteObjects: objects,
+	}
+	deletions.Register(s.worker)
 }
 
 // note keeps a finding.

@@ -1,6 +1,6 @@
 // Package board answers for production workspaces: issues and comments are stored, and
 // the runs of agents that follow from them are begun, sent comments, and ended. What a
-// crash leaves undone is repaired by service/maintenance.
+// crash leaves undone is repaired by service/work.
 package board
 
 import (

@@ -1,7 +1,7 @@
 // Package schedules answers for scheduled tasks: it checks and changes them, says when
 // they are due, and begins and ends their runs. The database decides which ticks there
 // are; Temporal's schedules wake the service at their times. What a crash leaves
-// undone is repaired by service/maintenance.
+// undone is repaired by service/work.
 package schedules
 
 import (

@@ -17,12 +17,14 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/operator"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
 	"everloop/service/history"
 	"everloop/service/webhooks"
+	"everloop/service/work"
 )
 
 // How many rows of a large table one statement may read: of maintenance, which goes
@@ -252,7 +254,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 	db := pgtest.Open(t)
 	grown(t, db)
 	store, seen := recorded(t, db)
-	moves := history.NewStore(store.DB, nil)
+	moves, works := history.NewStore(store.DB, nil), work.NewStore(store.DB)
 
 	const ages = 100 * 365 * 24 * time.Hour // so that none is deleted
 
@@ -263,9 +265,8 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"running":      func() error { _, err := store.RunningChats(ctx, 0, "", 200); return err },
 		"unused":       func() error { _, err := store.DeleteExpired(ctx, domain.ClassSchedule, ages, 20); return err },
 		"unused chats": func() error { _, err := store.DeleteExpired(ctx, domain.ClassChat, ages, 20); return err },
-		"deleted":      func() error { _, err := store.DeletedSessions(ctx, 0, "", 200); return err },
 		"live work":    func() error { _, err := store.LiveWork(ctx, "s1"); return err },
-		"compactions":  func() error { _, err := store.LostCompactions(ctx, "", 200); return err },
+		"compactions":  func() error { return store.EndCompactionsOfChats(ctx) },
 		"archives":     func() error { _, err := store.Unarchived(ctx, "", 50); return err },
 		"unclaimed":    func() error { _, err := store.UnclaimedTasks(ctx, time.Minute, "", 200); return err },
 		"abandoned":    func() error { _, err := store.AbandonedTasks(ctx, time.Minute, "", 200); return err },
@@ -283,16 +284,11 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
 		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
 		"waits":        func() error { _, _, err := store.Waits(ctx); return err },
-		"moves":        func() error { _, err := moves.LostHistory(ctx, 0, "", 200); return err },
-		"imports":      func() error { _, err := store.LostImports(ctx, 0, "", 200); return err },
 		"stalled DAGs": func() error { _, err := store.StalledDAGRuns(ctx, "", 200); return err },
-		"open DAGs":    func() error { _, err := store.OpenDAGRuns(ctx, "", 200); return err },
+		"lost runs":    func() error { _, _, err := works.CountRestart(ctx, "dag/p/1", "r"); return err },
+		"counts":       func() error { _, err := works.PruneRestarts(ctx, 500); return err },
 		"issues":       func() error { _, err := store.StalledIssueRuns(ctx, "", 200); return err },
-		"open issues":  func() error { _, err := store.OpenIssueRuns(ctx, "", 200); return err },
 		"schedules":    func() error { _, err := store.StalledRuns(ctx, "", 200); return err },
-		"open tasks":   func() error { _, err := store.OpenScheduledRuns(ctx, "", 200); return err },
-		"lost runs":    func() error { _, _, err := store.CountWorkRestart(ctx, "dag/p/1", "r"); return err },
-		"counts":       func() error { _, err := store.PruneWorkRestarts(ctx, 500); return err },
 		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
 		"deliveries":   func() error { _, err := webhooks.NewStore(store.DB).ClaimDeliveries(ctx, 64); return err },
 		"purge": func() error {
@@ -304,6 +300,11 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		},
 	} {
 		require.NoError(t, look(), name)
+	}
+
+	for _, kind := range operator.RunKinds {
+		_, err := works.OpenIDs(ctx, kind, "", 200)
+		require.NoError(t, err, kind)
 	}
 
 	boundedReads(t, db, seen, maxRead)

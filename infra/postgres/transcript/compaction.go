@@ -59,28 +59,17 @@ func (db *Base) Compaction(ctx context.Context, ownerID, id string) (domain.Comp
 	return result, pg.Fault("read compaction", err)
 }
 
-// LostCompactions gives the compactions that clients have asked for and that
-// should be running for longer than a moment, at most limit of them, in the order of
-// their ids and after the given one. Those of chats belong to the runs of their
-// chats; what an ended chat left is closed here.
-func (db *Base) LostCompactions(ctx context.Context, after string, limit int) ([]domain.CompactionRun, error) {
-	if _, err := db.Pool.Exec(ctx, `
+// EndCompactionsOfChats fails the running compactions of chats and sub-agents that have
+// ended. Those that clients have requested belong to workflows of their own.
+func (db *Base) EndCompactionsOfChats(ctx context.Context) error {
+	_, err := db.Pool.Exec(ctx, `
 		UPDATE compactions c SET state = 'failed', ended_at = now(),
 		       result = jsonb_build_object('compaction_id', c.id, 'status', 'failed', 'reason', 'the chat ended')
 		WHERE  c.state = 'running' AND EXISTS (
 			SELECT 1 FROM chats h LEFT JOIN loops l ON l.id = c.loop_id
-			WHERE  h.id = c.chat_id AND h.state = 'ended' AND coalesce(l.state, 'ended') = 'ended')`); err != nil {
-		return nil, pg.Fault("close compactions", err)
-	}
+			WHERE  h.id = c.chat_id AND h.state = 'ended' AND coalesce(l.state, 'ended') = 'ended')`)
 
-	rows, _ := db.Pool.Query(ctx, `
-		SELECT c.id, c.session_id, s.owner_id FROM compactions c JOIN sessions s ON s.id = c.session_id
-		WHERE  c.state = 'running' AND c.chat_id IS NULL AND c.created_at < now() - interval '5 seconds' AND c.id > $1
-		AND    s.deleted_at IS NULL
-		ORDER  BY c.id LIMIT $2`, after, limit)
-	lost, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.CompactionRun])
-
-	return lost, pg.Fault("read compactions", err)
+	return pg.Fault("end the compactions of ended chats", err)
 }
 
 // OpenCompaction begins a compaction, or finds one that was started.

@@ -16,6 +16,7 @@ import (
 	"everloop/infra/external"
 	"everloop/infra/temporal"
 	"everloop/internal/app/flags"
+	"everloop/service/work"
 	"everloop/terminal/doctor"
 )
 
@@ -117,7 +118,7 @@ func (s *TemporalSettings) open(ctx context.Context, c *Clients, p Process) (err
 		return err
 	}
 
-	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Owners: c.DB}
+	c.Runs = temporal.Runs{Client: c.Temporal, Namespace: s.TemporalNamespace, Owners: work.NewStore(c.DB.DB)}
 
 	return nil
 }

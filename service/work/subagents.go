@@ -1,17 +1,10 @@
-package maintenance
+package work
 
 import (
 	"context"
 
 	"everloop/domain"
 )
-
-// SubAgentRuns is what the reconciler needs of Temporal for sub-agents.
-type SubAgentRuns interface {
-	// LookAtSubAgent describes the newest run of a sub-agent.
-	LookAtSubAgent(ctx context.Context, agent domain.OpenSubAgent) (domain.RunLook, error)
-	TerminateSubAgent(ctx context.Context, agent domain.OpenSubAgent, runID, reason string) error
-}
 
 // CheckSubAgents looks at the runs of sub-agents that should be at work and show no
 // progress, and terminates those that are stuck: the run that waits for one sees its end

@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/internal/retry"
 )
 
 // Deployment is what is needed of Temporal's worker deployment.
@@ -48,7 +49,7 @@ type VersionsConfig struct {
 // NewVersions checks its configuration.
 func NewVersions(cfg VersionsConfig) (*Versions, error) {
 	if cfg.Deployment == nil || cfg.Logger == nil {
-		return nil, errors.New("maintenance: versions need a deployment and a logger")
+		return nil, errors.New("work: versions need a deployment and a logger")
 	}
 
 	if cfg.Now == nil {
@@ -116,7 +117,7 @@ func (v *Versions) Join(ctx context.Context) {
 			v.cfg.Logger.Debug("failed to join the worker deployment, retrying", "build_id", v.cfg.BuildID, "error", err)
 		}
 
-		if !sleep(ctx, joinEvery) {
+		if !retry.Wait(ctx, joinEvery) {
 			v.cfg.Logger.Warn("failed to join the worker deployment in time, retrying later", "build_id", v.cfg.BuildID, "error", err)
 			return
 		}

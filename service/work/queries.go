@@ -1,4 +1,4 @@
-package operator
+package work
 
 import "everloop/infra/postgres/sessions"
 
@@ -148,15 +148,16 @@ var open = map[string]string{
 		SELECT c.session_id FROM chats c JOIN sessions s ON s.id = c.session_id AND s.deleted_at IS NULL
 		WHERE  c.state = 'running' AND c.started_at < now() - interval '10 seconds' AND c.session_id > $1 ORDER BY c.session_id LIMIT $2`,
 	"compaction": `
-		SELECT id FROM compactions
-		WHERE  state = 'running' AND chat_id IS NULL AND created_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
+		SELECT k.id FROM compactions k JOIN sessions s ON s.id = k.session_id AND s.deleted_at IS NULL
+		WHERE  k.state = 'running' AND k.chat_id IS NULL AND k.created_at < now() - interval '10 seconds' AND k.id > $1
+		ORDER  BY k.id LIMIT $2`,
 	"dag": `
 		SELECT id FROM dag_runs WHERE finished_at IS NULL AND created_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
 	"deletion": `
 		SELECT id FROM sessions WHERE deleted_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
 	"history": `
-		SELECT id FROM history_operations
-		WHERE  state = 'running' AND created_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
+		SELECT h.id FROM history_operations h JOIN sessions s ON s.id = h.session_id AND s.deleted_at IS NULL
+		WHERE  h.state = 'running' AND h.created_at < now() - interval '10 seconds' AND h.id > $1 ORDER BY h.id LIMIT $2`,
 	"import": `
 		SELECT session_id FROM imports
 		WHERE  state = 'running' AND changed_at < now() - interval '10 seconds' AND session_id > $1 ORDER BY session_id LIMIT $2`,
@@ -174,4 +175,11 @@ var open = map[string]string{
 		SELECT id FROM background_tasks
 		WHERE  status = 'running' AND kind IN ('shell', 'agent') AND started_at < now() - interval '10 seconds' AND id > $1 ORDER BY id
 		    LIMIT $2`,
+}
+
+// owners read the owner of the work $1, for the kinds whose workflows are not started with it.
+var owners = map[string]string{
+	"schedule": `SELECT t.owner_id FROM scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
+	"issue":    `SELECT ` + issueRunOwner + ` FROM issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
+	"dag":      `SELECT owner_id FROM dag_runs WHERE id = $1`,
 }

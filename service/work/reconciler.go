@@ -1,25 +1,25 @@
-package maintenance
+package work
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/infra/postgres/conversation"
+	"everloop/infra/temporal"
 	"everloop/internal/retry"
 )
 
 // Reconciler compares what the database says should run with what runs, and repairs
 // the difference.
 type Reconciler struct {
-	store  Store
-	runs   Runs
-	chats  Finisher
+	store  *conversation.Store
+	runs   temporal.Runs
+	finish func(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error)
 	found  func(kind string)
 	logger *slog.Logger
-	now    func() time.Time
 
 	stalledSessions walk[domain.SessionID]
 	stops           walk[domain.OpenChat]
@@ -32,40 +32,12 @@ type Reconciler struct {
 	ends     *retry.Pauses // by chat
 }
 
-// Store is what the reconciler needs of the database.
-type Store interface {
-	SessionRun(ctx context.Context, ownerID string, sessionID domain.SessionID) (domain.SessionRun, error)
-	StalledSessions(ctx context.Context, age time.Duration, after string, limit int) ([]domain.SessionID, error)
-	UndeliveredStops(ctx context.Context, after string, limit int) ([]domain.OpenChat, error)
-	RunningChats(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenChat, error)
-	IdleSubAgents(ctx context.Context, age time.Duration, after string, limit int) ([]domain.OpenSubAgent, error)
-	// CountRestart counts that a chat's run was lost, once for each run.
-	CountRestart(ctx context.Context, chatID domain.ChatID, runID string) (domain.Restart, error)
-	// AbandonChat ends a chat with as little work as possible.
-	AbandonChat(ctx context.Context, chatID domain.ChatID, code, message string) (next bool, err error)
-}
-
-// Runs is what the reconciler needs of Temporal.
-type Runs interface {
-	Wake(ctx context.Context, s domain.SessionRun) error
-	Stop(ctx context.Context, sessionID domain.SessionID, chatID domain.ChatID) error
-	// LookAtSession describes the session's newest run.
-	LookAtSession(ctx context.Context, sessionID domain.SessionID) (domain.RunLook, error)
-	TerminateRun(ctx context.Context, sessionID domain.SessionID, runID, reason string) error
-
-	SubAgentRuns
-}
-
-// Finisher ends a chat as its run would have.
-type Finisher interface {
-	FinishChat(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error)
-}
-
 // ReconcilerConfig is what NewReconciler needs; all but Now is required.
 type ReconcilerConfig struct {
-	Store  Store
-	Runs   Runs
-	Chats  Finisher
+	Chats *conversation.Store
+	Runs  temporal.Runs
+	// Finish ends a chat as its run would have.
+	Finish func(ctx context.Context, in contract.FinishChatIn) (contract.FinishChatOut, error)
 	Found  func(kind string) // counts a finding
 	Logger *slog.Logger
 	Now    func() time.Time // nil: time.Now
@@ -77,21 +49,17 @@ const (
 	runAge  = 10 * time.Second
 )
 
-// Items of a list that are worked on at once.
+// maxConcurrent is how many items of a list are worked on concurrently.
 const maxConcurrent = 8
 
-// NewReconciler checks its configuration.
-func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
-	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Found == nil || cfg.Logger == nil {
-		return nil, errors.New("maintenance: the reconciler needs a store, runs, chats, found and a logger")
-	}
-
+// NewReconciler returns the reconciler of the chats and sub-agents of a database.
+func NewReconciler(cfg ReconcilerConfig) *Reconciler {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 
 	r := &Reconciler{
-		store: cfg.Store, runs: cfg.Runs, chats: cfg.Chats, found: cfg.Found, logger: cfg.Logger, now: cfg.Now,
+		store: cfg.Chats, runs: cfg.Runs, finish: cfg.Finish, found: cfg.Found, logger: cfg.Logger,
 		wakes: retry.NewPauses(cfg.Now), signals: retry.NewPauses(cfg.Now),
 		suspects: retry.NewPauses(cfg.Now), ends: retry.NewPauses(cfg.Now),
 	}
@@ -116,7 +84,7 @@ func NewReconciler(cfg ReconcilerConfig) (*Reconciler, error) {
 		key: func(agent domain.OpenSubAgent) string { return string(agent.ChatID) + "/" + agent.LoopID },
 	}
 
-	return r, nil
+	return r
 }
 
 // WakeSessions wakes the sessions in which a message or an answer waits and no run

@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -7,17 +7,8 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/infra/postgres/sessions"
 )
-
-// ExpiredStore deletes unused sessions, for clients at once.
-type ExpiredStore interface {
-	DeleteExpired(ctx context.Context, class domain.SessionClass, age time.Duration, limit int) ([]domain.DeletedSession, error)
-}
-
-// Remover has what deleted sessions held removed. What it cannot start is started later.
-type Remover interface {
-	Remove(ctx context.Context, session domain.DeletedSession)
-}
 
 // How many sessions are deleted in one run of the job, and in one transaction.
 const (
@@ -25,10 +16,10 @@ const (
 	expiredBatch = 20
 )
 
-// ExpireSessions gives the function of a job that deletes the sessions of each class that
+// ExpireSessions returns the function of a job that deletes the sessions of each class that
 // were not used for the age of the class; those of a class without an age are kept.
 func ExpireSessions(
-	store ExpiredStore, remover Remover, ages map[domain.SessionClass]time.Duration, logger *slog.Logger,
+	store *sessions.Store, deleter *SessionDeleter, ages map[domain.SessionClass]time.Duration, logger *slog.Logger,
 ) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		var faults []error
@@ -38,7 +29,7 @@ func ExpireSessions(
 				continue
 			}
 
-			deleted, err := expire(ctx, store, remover, class, age)
+			deleted, err := expire(ctx, store, deleter, class, age)
 			if deleted > 0 {
 				logger.Info("deleted unused sessions", "class", class, "count", deleted)
 			}
@@ -52,8 +43,8 @@ func ExpireSessions(
 
 func expire(
 	ctx context.Context,
-	store ExpiredStore,
-	remover Remover,
+	store *sessions.Store,
+	deleter *SessionDeleter,
 	class domain.SessionClass,
 	age time.Duration,
 ) (deleted int, err error) {
@@ -64,7 +55,7 @@ func expire(
 		}
 
 		for _, session := range expired {
-			remover.Remove(ctx, session)
+			deleter.Remove(ctx, session)
 		}
 
 		deleted += len(expired)

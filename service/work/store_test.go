@@ -1,6 +1,7 @@
-package operator_test
+package work_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -12,7 +13,10 @@ import (
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/infra/temporal"
+	"everloop/internal/testkit"
 	"everloop/service/agents"
+	"everloop/service/work"
 )
 
 // fill gives a session work of nearly every kind that should have had a workflow for a
@@ -76,7 +80,7 @@ func TestStore_Jobs(t *testing.T) {
 		"t1",
 	}
 	all["import"], all["schedule"] = []string{"i1"}, []string{"r1", "r2"}
-	jobs, err := db.Jobs(t.Context(), all)
+	jobs, err := work.NewStore(db.DB).Jobs(t.Context(), all)
 	require.NoError(t, err)
 
 	found := byWorkflow(jobs)
@@ -99,7 +103,7 @@ func TestStore_Jobs(t *testing.T) {
 
 	_, err = db.Pool.Exec(t.Context(), `UPDATE chats SET state = 'parked', waiting_reason = 'question' WHERE id = $1`, chat)
 	require.NoError(t, err)
-	jobs, err = db.Jobs(t.Context(), map[string][]string{"dag": {"d1"}})
+	jobs, err = work.NewStore(db.DB).Jobs(t.Context(), map[string][]string{"dag": {"d1"}})
 	require.NoError(t, err)
 	require.Equal(t, "question", jobs[0].Waiting.Reason)
 	require.Equal(t, operator.RunWait{Reason: "question", On: "user", ID: user.ID, Since: jobs[0].Waiting.Since}, jobs[0].Waiting)
@@ -129,47 +133,61 @@ func TestStore_OwnerOfWork(t *testing.T) {
 	require.Len(t, started, 1)
 
 	for kind, id := range map[string]string{"dag": "d1", "schedule": "r1", "issue": started[0]} {
-		owner, err := db.OwnerOfWork(t.Context(), kind, id)
+		owner, err := work.NewStore(db.DB).OwnerOfWork(t.Context(), kind, id)
 		require.NoError(t, err)
 		require.Equal(t, user.ID, owner, kind)
 
-		jobs, err := db.Jobs(t.Context(), map[string][]string{kind: {id}})
+		jobs, err := work.NewStore(db.DB).Jobs(t.Context(), map[string][]string{kind: {id}})
 		require.NoError(t, err)
 		require.Equal(t, user.ID, jobs[0].OwnerID, kind)
 	}
 
-	owner, err := db.OwnerOfWork(t.Context(), "issue", "gone")
+	owner, err := work.NewStore(db.DB).OwnerOfWork(t.Context(), "issue", "gone")
 	require.NoError(t, err)
 	require.Empty(t, owner)
 }
 
-func TestStore_OpenWork(t *testing.T) {
+func TestOperator_Runs_lost(t *testing.T) {
 	t.Parallel()
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
 
-	found := map[string]bool{}
+	c, err := temporal.Dial(t.Context(), testkit.Temporal(t), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
 
-	for _, kind := range operator.RunKinds {
-		jobs, err := db.OpenWork(t.Context(), kind, "", 10)
-		require.NoError(t, err, kind)
+	operated := work.NewOperator(work.NewStore(db.DB), temporal.Runs{Client: c}, temporal.Operator{Client: c}, nil)
 
-		for _, job := range jobs {
-			found[job.WorkflowID] = true
+	var listed []string
+
+	q := operator.RunQuery{Status: operator.RunLost, Limit: 1}
+
+	for pages := 1; ; pages++ {
+		require.Less(t, pages, 20)
+		runs, next, err := operated.Runs(t.Context(), q)
+		require.NoError(t, err)
+
+		for _, run := range runs {
+			listed = append(listed, run.WorkflowID)
+			require.Equal(t, operator.RunLost, run.Status)
+			require.Equal(t, user.ID, run.OwnerID)
+		}
+
+		if q.Page = next; next == nil {
+			break
 		}
 	}
-	// Not those that wait for their turn, or were made a moment ago.
-	require.Equal(t, map[string]bool{
-		"session/" + string(session): true,
-		"dag/sol/d1":                 true,
-		"compact/k1":                 true,
-		"task/t1":                    true,
-		"import/i1":                  true,
-		"schedule-run/r1":            true,
-	}, found)
-	jobs, err := db.OpenWork(t.Context(), "dag", "d1", 10)
+	// Not those that wait for their turn, or were created a moment ago.
+	require.Equal(t, []string{
+		"session/" + string(session), "compact/k1", "dag/sol/d1", "import/i1", "schedule-run/r1", "task/t1",
+	}, listed)
+
+	runs, _, err := operated.Runs(t.Context(), operator.RunQuery{Status: operator.RunLost, Limit: 10, OwnerID: "another"})
 	require.NoError(t, err)
-	require.Empty(t, jobs)
+	require.Empty(t, runs)
+	_, _, err = operated.Runs(t.Context(), operator.RunQuery{Status: operator.RunLost, Limit: 2, Page: []byte("odd")})
+	require.Equal(t, domain.Invalid, domain.AsError(err).Kind)
+	require.True(t, domain.HasCode(operated.Cancel(t.Context(), "dag/sol/none"), "run_not_found"))
 }
 
 func TestStore_endsOfRuns(t *testing.T) {
@@ -178,9 +196,6 @@ func TestStore_endsOfRuns(t *testing.T) {
 	fill(t, db, user.ID, session, chat)
 
 	for _, want := range []bool{true, false} {
-		ended, err := db.EndCompaction(t.Context(), "k1", "because")
-		require.NoError(t, err)
-		require.Equal(t, want, ended)
 		failed, err := db.FailDAGRun(t.Context(), "d1", "run_lost", "because")
 		require.NoError(t, err)
 		require.Equal(t, want, failed)

@@ -1,7 +1,4 @@
-// Package operator reads what the work of workflow runs waits for, and which open work no
-// run carries. It counts lost runs, and ends compactions, which have no other operation that
-// ends them.
-package operator
+package work
 
 import (
 	"context"
@@ -11,19 +8,20 @@ import (
 
 	"everloop/domain/operator"
 	"everloop/infra/postgres/pg"
+	"everloop/internal/durable"
 )
 
-// Store reads the work of runs.
+// Store reads the work of runs, and counts the runs that were lost.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+// NewStore returns the store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db} }
 
-// Jobs reads the work of runs by kind and id. Work that is gone is missing.
+// Jobs reads the work of runs by kind and id. Deleted work is missing.
 func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]operator.Job, error) {
 	var (
 		batch pgx.Batch
-		found []operator.Job
+		all   []operator.Job
 	)
 
 	for kind, of := range ids {
@@ -34,7 +32,7 @@ func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]operator.J
 
 		batch.Queue(sql, of).Query(func(rows pgx.Rows) error {
 			page, err := pgx.CollectRows(rows, scanJob)
-			found = append(found, page...)
+			all = append(all, page...)
 
 			return err
 		})
@@ -46,7 +44,7 @@ func (s *Store) Jobs(ctx context.Context, ids map[string][]string) ([]operator.J
 
 	err := s.db.Pool.SendBatch(ctx, &batch).Close()
 
-	return found, pg.Fault("read the work of runs", err)
+	return all, pg.Fault("read the work of runs", err)
 }
 
 func scanJob(row pgx.CollectableRow) (j operator.Job, err error) {
@@ -61,33 +59,46 @@ func scanJob(row pgx.CollectableRow) (j operator.Job, err error) {
 	return j, err
 }
 
-// OpenWork lists work of a kind that is not over and should have a workflow for some
-// time, in the order of ids and after the given one.
-func (s *Store) OpenWork(ctx context.Context, kind, after string, limit int) ([]operator.Job, error) {
+// items reads work of a kind by its ids, in their order. Deleted work is missing.
+func (s *Store) items(ctx context.Context, kind string, ids []string) ([]Item, error) {
+	jobs, err := s.Jobs(ctx, map[string][]string{kind: ids})
+	if err != nil {
+		return nil, err
+	}
+
+	byID := make(map[string]operator.Job, len(jobs))
+	for _, job := range jobs {
+		_, id := durable.KindOfWorkflow(job.WorkflowID)
+		byID[id] = job
+	}
+
+	items := make([]Item, 0, len(ids))
+
+	for _, id := range ids {
+		if job, exists := byID[id]; exists {
+			items = append(items, Item{ID: id, Job: job})
+		}
+	}
+
+	return items, nil
+}
+
+// OpenIDs lists the ids of open work of a kind that should have had a workflow for ten
+// seconds, in their order and after one.
+func (s *Store) OpenIDs(ctx context.Context, kind, after string, limit int) ([]string, error) {
 	sql, known := open[kind]
 	if !known {
 		return nil, nil
 	}
 
 	rows, _ := s.db.Pool.Query(ctx, sql, after, limit)
-
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(ids) == 0 {
-		return nil, pg.Fault("list open work", err)
-	}
 
-	return s.Jobs(ctx, map[string][]string{kind: ids})
+	return ids, pg.Fault("list open work", err)
 }
 
-// owners read the owner of the work $1, for the kinds whose workflows are not started with it.
-var owners = map[string]string{
-	"schedule": `SELECT t.owner_id FROM scheduled_runs r JOIN scheduled_tasks t ON t.id = r.task_id WHERE r.id = $1`,
-	"issue":    `SELECT ` + issueRunOwner + ` FROM issue_runs r LEFT JOIN agent_instances a ON a.id = r.agent_id WHERE r.id = $1`,
-	"dag":      `SELECT owner_id FROM dag_runs WHERE id = $1`,
-}
-
-// OwnerOfWork is the owner of the work that a run of a kind carries; empty: it is gone, or
-// the kind has none here.
+// OwnerOfWork returns the owner of the work that a run of a kind carries; empty: it was
+// deleted, or the kind has no owners here.
 func (s *Store) OwnerOfWork(ctx context.Context, kind, id string) (owner string, err error) {
 	sql, known := owners[kind]
 	if !known {
@@ -102,10 +113,10 @@ func (s *Store) OwnerOfWork(ctx context.Context, kind, id string) (owner string,
 	return owner, pg.Fault("read the owner of a run", err)
 }
 
-// CountWorkRestart counts that a run of a workflow was lost, once for each run, and says how
-// often that was. The count starts over an hour after the last loss. One process calls it
+// CountRestart counts that a run of a workflow was lost, once for each run, and returns how
+// often that was. The count starts again an hour after the last loss. One process calls it
 // at a time.
-func (s *Store) CountWorkRestart(ctx context.Context, workflowID, runID string) (count int, counted bool, err error) {
+func (s *Store) CountRestart(ctx context.Context, workflowID, runID string) (count int, counted bool, err error) {
 	err = s.db.Pool.QueryRow(ctx, `
 		WITH was AS (SELECT run_id FROM work_restarts WHERE workflow_id = $1)
 		INSERT INTO work_restarts AS w (workflow_id, run_id) VALUES ($1, $2)
@@ -119,19 +130,19 @@ func (s *Store) CountWorkRestart(ctx context.Context, workflowID, runID string) 
 	return count, counted, pg.Fault("count a lost workflow", err)
 }
 
-// PruneWorkRestarts forgets counts of workflows that were last lost a day ago, at most limit.
-func (s *Store) PruneWorkRestarts(ctx context.Context, limit int) (int64, error) {
-	return s.db.Prune(ctx, "forget lost workflows", `
+// PruneRestarts deletes the counts of workflows that were last lost a day ago, at most limit.
+func (s *Store) PruneRestarts(ctx context.Context, limit int) (int64, error) {
+	return s.db.Prune(ctx, "delete counts of lost workflows", `
 		DELETE FROM work_restarts WHERE workflow_id IN (
 			SELECT workflow_id FROM work_restarts WHERE restarted_at < now() - interval '1 day' ORDER BY restarted_at LIMIT $1)`, limit)
 }
 
-// EndCompaction fails a compaction that a client has asked for. With false it is over.
-func (s *Store) EndCompaction(ctx context.Context, id, reason string) (bool, error) {
-	tag, err := s.db.Pool.Exec(ctx, `
+// endCompaction fails a compaction that a client has requested, unless it has ended.
+func (s *Store) endCompaction(ctx context.Context, id, reason string) error {
+	_, err := s.db.Pool.Exec(ctx, `
 		UPDATE compactions SET state = 'failed', ended_at = now(),
 		       result = jsonb_build_object('compaction_id', id, 'status', 'failed', 'reason', $2::text)
 		WHERE  id = $1 AND state = 'running' AND chat_id IS NULL`, id, reason)
 
-	return err == nil && tag.RowsAffected() == 1, pg.Fault("end a compaction", err)
+	return pg.Fault("end a compaction", err)
 }

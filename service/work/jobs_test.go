@@ -1,4 +1,4 @@
-package maintenance_test
+package work_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // leader leads as soon as it is asked, until its lead is taken away.
@@ -42,7 +42,7 @@ func TestRunner_goesOnAfterFailingAndHangingJobs(t *testing.T) {
 		var good, bad, hung, local, failures atomic.Int32
 
 		lead := leader{lose: make(chan struct{})}
-		runner, err := maintenance.NewRunner(lead, "test", []maintenance.Job{
+		runner, err := work.NewRunner(lead.Lead, "test", []work.Job{
 			{Name: "bad", Every: time.Second, Run: func(context.Context) error { bad.Add(1); return errors.New("away") }},
 			{Name: "good", Every: time.Second, Run: func(context.Context) error { good.Add(1); return nil }},
 			{Name: "hangs", Every: time.Second, Limit: 10 * time.Second, Run: func(ctx context.Context) error {
@@ -84,24 +84,24 @@ func TestNewRunner_checksItsJobs(t *testing.T) {
 	t.Parallel()
 
 	ok := func(context.Context) error { return nil }
-	for name, jobs := range map[string][]maintenance.Job{
+	for name, jobs := range map[string][]work.Job{
 		"no name":     {{Every: 1, Run: ok}},
 		"no interval": {{Name: "a", Run: ok}},
 		"no function": {{Name: "a", Every: 1}},
 		"same name":   {{Name: "a", Every: 1, Run: ok}, {Name: "a", Every: 1, Run: ok}},
 	} {
-		_, err := maintenance.NewRunner(leader{}, "test", jobs, func(string) {}, slog.Default())
+		_, err := work.NewRunner(leader{}.Lead, "test", jobs, func(string) {}, slog.Default())
 		require.Error(t, err, name)
 	}
 
-	_, err := maintenance.NewRunner(nil, "test", nil, nil, nil)
+	_, err := work.NewRunner(nil, "test", nil, nil, nil)
 	require.Error(t, err)
 }
 
 func TestPrune_worksInBatchesUntilNothingIsLeft(t *testing.T) {
 	t.Parallel()
 
-	for batch, want := range map[int]int{500: 3, 20: 62} {
+	for batch, want := range map[int]int{0: 3, 20: 62} {
 		left, runs := int64(1234), 0
 		prune := func(_ context.Context, limit int) (int64, error) {
 			runs++
@@ -111,15 +111,39 @@ func TestPrune_worksInBatchesUntilNothingIsLeft(t *testing.T) {
 			return removed, nil
 		}
 
-		job := maintenance.PruneBy(batch, prune)
-		if batch == 500 {
-			job = maintenance.Prune(prune)
-		}
-
-		require.NoError(t, job(t.Context()))
+		require.NoError(t, work.Prune(work.Retention{Of: "rows", Prune: prune, Batch: batch})(t.Context()))
 		require.Zero(t, left)
 		require.Equal(t, want, runs)
 	}
+}
 
-	require.NoError(t, maintenance.PruneOlder(0, nil)(t.Context()), "0 keeps everything")
+func TestPrune_continuesAfterAFault(t *testing.T) {
+	t.Parallel()
+
+	var ages []time.Duration
+
+	older := func(_ context.Context, age time.Duration, _ int) (int64, error) {
+		ages = append(ages, age)
+		return 0, nil
+	}
+	err := work.Prune(
+		work.Retention{Of: "keys", Prune: func(context.Context, int) (int64, error) { return 0, errors.New("away") }},
+		work.Kept("all", 0, older),
+		work.Kept("some", time.Hour, older),
+	)(t.Context())
+	require.EqualError(t, err, "prune keys: away")
+	require.Equal(t, []time.Duration{time.Hour}, ages, "0 keeps everything")
+}
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+
+	var ran atomic.Int32
+
+	err := work.All(
+		func(context.Context) error { return errors.New("away") },
+		func(context.Context) error { ran.Add(1); return nil },
+	)(t.Context())
+	require.EqualError(t, err, "away")
+	require.EqualValues(t, 1, ran.Load())
 }

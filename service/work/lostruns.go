@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -118,7 +118,7 @@ func (r *Reconciler) end(ctx context.Context, chat domain.OpenChat, code, messag
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 
-	out, err := r.chats.FinishChat(ctx, contract.FinishChatIn{
+	out, err := r.finish(ctx, contract.FinishChatIn{
 		ChatID: chat.ChatID, Reason: domain.FinishFailed, Code: code, Message: message,
 	})
 	if err != nil && tries >= plainEndAfter {

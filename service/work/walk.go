@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -117,3 +117,6 @@ func (f *faults) joined() error {
 
 	return errors.Join(f.first...)
 }
+
+// itself is the key of an id.
+func itself(id string) string { return id }

@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type Schedules struct {
 // NewSchedules checks that everything is there.
 func NewSchedules(store ScheduleStore, tasks ScheduledTasks) (*Schedules, error) {
 	if store == nil || tasks == nil {
-		return nil, errors.New("maintenance: schedules need a store and tasks")
+		return nil, errors.New("work: schedules need a store and tasks")
 	}
 
 	return &Schedules{

@@ -1,4 +1,4 @@
-package maintenance_test
+package work_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/domain"
-	"everloop/service/maintenance"
+	"everloop/service/work"
 )
 
 // rollout is a worker deployment in memory.
@@ -38,11 +38,11 @@ func (r *rollout) MoveRuns(_ context.Context, buildID string, waiting bool) (int
 	return 1, nil
 }
 
-func (r *rollout) versionsOf(t *testing.T, build string, promote bool, report func(domain.WorkerVersionStatus)) *maintenance.Versions {
+func (r *rollout) versionsOf(t *testing.T, build string, promote bool, report func(domain.WorkerVersionStatus)) *work.Versions {
 	t.Helper()
 
 	r.now, r.moved = time.Now(), map[string]string{}
-	v, err := maintenance.NewVersions(maintenance.VersionsConfig{
+	v, err := work.NewVersions(work.VersionsConfig{
 		Deployment: r,
 		BuildID:    build,
 		Promote:    promote,

@@ -1,4 +1,4 @@
-package operator
+package work
 
 import (
 	"context"
@@ -8,18 +8,11 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/operator"
-	"everloop/internal/durable"
-)
-
-// maxLookups bounds the looks at workflows of one list; maxLooks those of one page.
-const (
-	maxLookups = 8
-	maxLooks   = 500
 )
 
 // lost lists open work that no open workflow carries, kind by kind. A page may hold
 // fewer entries than asked for while there is another one.
-func (s *Service) lost(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
+func (o *Operator) lost(ctx context.Context, q operator.RunQuery) (runs []operator.Run, next []byte, err error) {
 	kinds := operator.RunKinds
 	if q.Kind != "" {
 		kinds = []string{q.Kind}
@@ -41,32 +34,35 @@ func (s *Service) lost(ctx context.Context, q operator.RunQuery) (runs []operato
 	looked := 0
 
 	for len(kinds) > 0 {
-		page, err := s.cfg.Store.OpenWork(ctx, kinds[0], after, q.Limit)
+		ids, err := o.store.OpenIDs(ctx, kinds[0], after, q.Limit)
 		if err != nil {
 			return nil, nil, err
 		}
 
-		slices.SortFunc(page, func(a, b operator.Job) int { return strings.Compare(key(a), key(b)) })
-
-		gone, err := s.gone(ctx, page)
+		page, err := o.store.items(ctx, kinds[0], ids)
 		if err != nil {
 			return nil, nil, err
 		}
 
-		for i, job := range page {
-			if gone[i] && (q.SessionID == "" || job.SessionID == q.SessionID) && (q.OwnerID == "" || job.OwnerID == q.OwnerID) {
+		gone, err := o.gone(ctx, page)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		for i, item := range page {
+			if gone[i] && (q.SessionID == "" || item.SessionID == q.SessionID) && (q.OwnerID == "" || item.OwnerID == q.OwnerID) {
 				if len(runs) == q.Limit {
 					return runs, []byte(kinds[0] + "/" + after), nil
 				}
 
-				runs = append(runs, lostRun(kinds[0], page[i]))
+				runs = append(runs, lostRun(kinds[0], item.Job))
 			}
 
-			after = key(job)
+			after = item.ID
 		}
 
 		looked += len(page)
-		if len(page) < q.Limit {
+		if len(ids) < q.Limit {
 			kinds, after = kinds[1:], ""
 		}
 
@@ -78,12 +74,6 @@ func (s *Service) lost(ctx context.Context, q operator.RunQuery) (runs []operato
 	return runs, nil, nil
 }
 
-// key is what the work of a kind is listed by.
-func key(job operator.Job) string {
-	_, id := durable.KindOfWorkflow(job.WorkflowID)
-	return id
-}
-
 func lostRun(kind string, job operator.Job) operator.Run {
 	run := operator.Run{WorkflowID: job.WorkflowID, Kind: kind, Status: operator.RunLost, StartedAt: job.CreatedAt}
 	describe(&run, &job)
@@ -91,14 +81,14 @@ func lostRun(kind string, job operator.Job) operator.Run {
 	return run
 }
 
-// gone says of each piece of work whether no open workflow carries it.
-func (s *Service) gone(ctx context.Context, jobs []operator.Job) ([]bool, error) {
-	gone, faults := make([]bool, len(jobs)), make([]error, len(jobs))
+// gone reports of each piece of work whether no open workflow carries it.
+func (o *Operator) gone(ctx context.Context, items []Item) ([]bool, error) {
+	gone, faults := make([]bool, len(items)), make([]error, len(items))
 
 	var looks sync.WaitGroup
 
-	slots := make(chan struct{}, maxLookups)
-	for i, job := range jobs {
+	slots := make(chan struct{}, maxConcurrent)
+	for i, item := range items {
 		slots <- struct{}{}
 
 		looks.Go(func() {
@@ -106,7 +96,7 @@ func (s *Service) gone(ctx context.Context, jobs []operator.Job) ([]bool, error)
 
 			var state domain.RunState
 
-			state, _, faults[i] = s.cfg.Engine.Describe(ctx, job.WorkflowID, "")
+			state, _, faults[i] = o.runs.Describe(ctx, item.WorkflowID, "")
 			gone[i] = state == domain.RunClosed || state == domain.RunUnknown
 		})
 	}

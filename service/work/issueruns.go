@@ -1,4 +1,4 @@
-package maintenance
+package work
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type IssueRuns struct {
 // NewIssueRuns checks that everything is there.
 func NewIssueRuns(store IssueRunStore, runner IssueBoard) (*IssueRuns, error) {
 	if store == nil || runner == nil {
-		return nil, errors.New("maintenance: issue runs need a store and a board")
+		return nil, errors.New("work: issue runs need a store and a board")
 	}
 
 	return &IssueRuns{

@@ -1,9 +1,9 @@
-// Package maintenance repairs what crashes leave behind and keeps what grows within
-// its bounds: the reconciler wakes sessions and restarts lost runs, periodic jobs
-// publish, archive and prune, and the session deleter removes deleted sessions. In a
-// healthy service the reconciler finds nothing: each finding is counted. It reaches
-// PostgreSQL and Temporal through its own ports and knows no transport.
-package maintenance
+// Package work keeps open work going: the reconciler and the checker restart what lost its
+// workflow and end it when that repeats, waiters of ended chats are signalled, periodic jobs
+// publish, archive and prune, deleted sessions are removed, and administrators look at every
+// kind of work and end it. In a healthy service the checks find nothing: each finding is
+// counted. It depends on no transport.
+package work
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"everloop/internal/retry"
 )
 
 // Job is one piece of work that is repeated for as long as the service runs. It
@@ -29,41 +31,37 @@ type Job struct {
 
 const defaultLimit = 10 * time.Minute
 
-// Leader elects the one process that runs the jobs which are not local.
-type Leader interface {
-	// Lead calls work if no other process leads, and reports whether it did. The
-	// context of work ends when this process may not lead any longer; Lead returns
-	// when work does.
-	Lead(ctx context.Context, name string, work func(ctx context.Context)) (led bool, err error)
-}
+// Lead calls work if no other process leads, and reports whether it did. The context of
+// work ends when this process must not lead any longer; Lead returns when work does.
+type Lead func(ctx context.Context, name string, work func(ctx context.Context)) (led bool, err error)
 
 // Runner runs jobs, each in a goroutine of its own, so that one that fails or hangs
 // holds up no other.
 type Runner struct {
 	name   string
 	jobs   []Job
-	leader Leader
+	lead   Lead
 	failed func(job string)
 	logger *slog.Logger
 }
 
 // NewRunner checks the jobs. Of the processes that share a database and have a runner
 // of this name, one leads. Failed counts a run that returned an error, by job.
-func NewRunner(leader Leader, name string, jobs []Job, failed func(job string), logger *slog.Logger) (*Runner, error) {
-	if name == "" || leader == nil || failed == nil || logger == nil {
-		return nil, errors.New("maintenance: leader, name, failed and logger are required")
+func NewRunner(lead Lead, name string, jobs []Job, failed func(job string), logger *slog.Logger) (*Runner, error) {
+	if name == "" || lead == nil || failed == nil || logger == nil {
+		return nil, errors.New("work: lead, name, failed and logger are required")
 	}
 
 	seen := map[string]bool{}
 	for i, job := range jobs {
 		if job.Name == "" || job.Run == nil || job.Every <= 0 || seen[job.Name] {
-			return nil, fmt.Errorf("maintenance: job %d (%q) needs a name of its own, an interval and a function", i, job.Name)
+			return nil, fmt.Errorf("work: job %d (%q) needs a name of its own, an interval and a function", i, job.Name)
 		}
 
 		seen[job.Name] = true
 	}
 
-	return &Runner{name: name, jobs: jobs, leader: leader, failed: failed, logger: logger}, nil
+	return &Runner{name: name, jobs: jobs, lead: lead, failed: failed, logger: logger}, nil
 }
 
 // electEvery is how often a process that does not lead tries to.
@@ -77,7 +75,7 @@ func (r *Runner) Run(ctx context.Context) {
 	defer local.Wait()
 
 	for {
-		led, err := r.leader.Lead(ctx, r.name, func(ctx context.Context) { r.runAll(ctx, false) })
+		led, err := r.lead(ctx, r.name, func(ctx context.Context) { r.runAll(ctx, false) })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -87,7 +85,7 @@ func (r *Runner) Run(ctx context.Context) {
 			r.logger.Warn("lost the lead of the maintenance jobs, retrying")
 		}
 
-		if !sleep(ctx, electEvery) {
+		if !retry.Wait(ctx, electEvery) {
 			return
 		}
 	}
@@ -107,7 +105,7 @@ func (r *Runner) runAll(ctx context.Context, local bool) {
 }
 
 func (r *Runner) repeat(ctx context.Context, job Job) {
-	for sleep(ctx, job.Every) {
+	for retry.Wait(ctx, job.Every) {
 		if err := runOnce(ctx, job); err != nil && ctx.Err() == nil {
 			r.failed(job.Name)
 			r.logger.Warn("failed to finish a maintenance job, retrying", "job", job.Name, "error", err)
@@ -125,17 +123,4 @@ func runOnce(ctx context.Context, job Job) error {
 	defer cancel()
 
 	return job.Run(ctx)
-}
-
-// sleep reports whether the pause has passed before ctx ended.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
