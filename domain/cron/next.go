@@ -22,6 +22,12 @@ func (s Schedule) Next(after time.Time, zone *time.Location) (time.Time, bool) {
 	return s.repeated(after, next, due, zone)
 }
 
+// Matches reports whether the expression is due at a time in the zone.
+func (s Schedule) Matches(at time.Time, zone *time.Location) bool {
+	next, due := s.Next(at.Add(-time.Nanosecond), zone)
+	return due && next.Equal(at)
+}
+
 // everyHour is the hours of an expression for every hour.
 const everyHour = 1<<24 - 1
 
