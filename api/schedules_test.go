@@ -3,13 +3,17 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"everloop/domain/cron"
 	"everloop/domain/schedule"
+	"everloop/service/schedules"
 )
 
 const (
@@ -110,11 +114,20 @@ var schedulesWalk = []call{
 	},
 }
 
-// noEngine takes schedules and runs of scheduled tasks, and starts nothing.
-type noEngine struct{}
+// noEngine is a Temporal that does not answer: tasks are what their rows say.
+type noEngine struct{ schedules.Engine }
 
-func (noEngine) StartScheduledRun(context.Context, string) error   { return nil }
-func (noEngine) SyncSchedule(context.Context, schedule.Sync) error { return nil }
+var errNoEngine = errors.New("no Temporal")
+
+func (noEngine) DescribeSchedule(context.Context, string) (schedule.Observed, bool, error) {
+	return schedule.Observed{}, false, errNoEngine
+}
+
+func (noEngine) PushSchedule(context.Context, schedule.Task, *cron.Plan, string) (schedule.Observed, error) {
+	return schedule.Observed{}, errNoEngine
+}
+func (noEngine) TriggerSchedule(context.Context, string, time.Time) error { return errNoEngine }
+func (noEngine) DeleteSchedule(context.Context, string) error             { return errNoEngine }
 
 // nodeTools are the tools that nodes of DAGs can call.
 type nodeTools struct{}

@@ -114,7 +114,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	prod, err := production.New(db, agents.NewStore(db.DB), skilled, nodeTools{})
 	require.NoError(t, err)
-	scheduled, err := schedules.New(schedules.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
+	scheduled, err := schedules.New(schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
 	require.NoError(t, err)
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: catalog, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,

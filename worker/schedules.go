@@ -9,8 +9,8 @@ import (
 
 // RegisterSchedules binds the steps of scheduled tasks to their names.
 func RegisterSchedules(w worker.ActivityRegistry, schedules *background.Schedules) {
-	contract.TakeTicks.Handle(w, schedules.TakeTicks)
 	contract.BeginScheduledRun.Handle(w, schedules.BeginScheduledRun)
+	contract.StopScheduledRun.Handle(w, schedules.StopScheduledRun)
 	contract.EndScheduledRun.Handle(w, schedules.EndScheduledRun)
 	contract.CheckScheduledRun.Handle(w, schedules.CheckScheduledRun)
 }

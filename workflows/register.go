@@ -37,7 +37,6 @@ var definitions = map[string]definition{
 	contract.WorkflowHistory: {History, pinned},
 	contract.WorkflowImport:  {Import, pinned},
 
-	contract.WorkflowScheduleTick: {ScheduleTick, pinned},
 	// A scheduled run waits as long as its chat, for weeks if need be.
 	contract.WorkflowScheduledRun: {ScheduledRun, follows},
 

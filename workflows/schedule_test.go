@@ -11,24 +11,6 @@ import (
 	"everloop/workflows"
 )
 
-func TestScheduleTick_goesOnWhileMoreIsDue(t *testing.T) {
-	t.Parallel()
-
-	env := newEnvironment()
-	calls := 0
-
-	contract.TakeTicks.Handle(env, func(_ context.Context, in contract.ScheduleTickInput) (contract.TakeTicksOut, error) {
-		require.Equal(t, "t1", in.TaskID)
-
-		calls++
-
-		return contract.TakeTicksOut{More: calls < 3}, nil
-	})
-	env.ExecuteWorkflow(workflows.ScheduleTick, contract.ScheduleTickInput{TaskID: "t1"})
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, 3, calls)
-}
-
 func TestScheduledRun_checksItsOutcome(t *testing.T) {
 	t.Parallel()
 
@@ -39,7 +21,7 @@ func TestScheduledRun_checksItsOutcome(t *testing.T) {
 			env := newEnvironment()
 			checks := 0
 
-			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
+			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Check: maxConcurrent}, nil
 			})
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
@@ -81,7 +63,7 @@ func TestScheduledRun(t *testing.T) {
 			env := newEnvironment()
 			looks := 0
 
-			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
+			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Ended: tc.over}, nil
 			})
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {

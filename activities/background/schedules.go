@@ -16,26 +16,25 @@ type Schedules struct {
 	checking durable.Shared[string, contract.ScheduledRunOut] // by run
 }
 
-// ScheduledTasks take ticks, and begin and end runs. An error is retried.
+// ScheduledTasks begin and end runs. An error is retried.
 type ScheduledTasks interface {
-	Tick(ctx context.Context, taskID string) (more bool, err error)
-	Begin(ctx context.Context, runID string) (schedule.RunNext, error)
+	Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, error)
+	Cancel(ctx context.Context, runID string) error
 	End(ctx context.Context, runID string) (schedule.RunNext, error)
 	// ToCheck gives a run whose chat was completed; false: it is over.
 	ToCheck(ctx context.Context, runID string) (run schedule.OutcomeRun, found bool, err error)
 	EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error
 }
 
-// TakeTicks takes the ticks of a task that are due.
-func (s *Schedules) TakeTicks(ctx context.Context, in contract.ScheduleTickInput) (contract.TakeTicksOut, error) {
-	more, err := s.Tasks.Tick(ctx, in.TaskID)
-	return contract.TakeTicksOut{More: more}, err
+// BeginScheduledRun makes the record of a run and sends its message, once.
+func (s *Schedules) BeginScheduledRun(ctx context.Context, in contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
+	next, err := s.Tasks.Begin(ctx, schedule.RunStart{RunID: in.RunID, Execution: in.Execution, StartedAt: in.StartedAt, Resumed: in.Resumed})
+	return runOut(next), err
 }
 
-// BeginScheduledRun sends the message of a run, once.
-func (s *Schedules) BeginScheduledRun(ctx context.Context, in contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
-	next, err := s.Tasks.Begin(ctx, in.RunID)
-	return runOut(next), err
+// StopScheduledRun stops the chat of a run whose workflow is cancelled.
+func (s *Schedules) StopScheduledRun(ctx context.Context, in contract.ScheduledRunInput) (struct{}, error) {
+	return struct{}{}, s.Tasks.Cancel(ctx, in.RunID)
 }
 
 // EndScheduledRun writes the record of a run whose chat has ended.

@@ -1,15 +1,14 @@
 package contract
 
 import (
+	"time"
+
 	"everloop/domain"
 	"everloop/internal/durable"
 )
 
-// Names of the workflow types of scheduled tasks, as operators see them.
-const (
-	WorkflowScheduleTick = "ScheduleTick"
-	WorkflowScheduledRun = "ScheduledRun"
-)
+// WorkflowScheduledRun is the workflow type of runs of scheduled tasks, as operators see it.
+const WorkflowScheduledRun = "ScheduledRun"
 
 // ChatEnded reports to a run that waits for a chat that the chat has ended. It may come more
 // than once: what has become of the chat is in the database.
@@ -20,31 +19,30 @@ type EndedChat struct {
 	ChatID domain.ChatID `json:"chat_id"`
 }
 
-// ScheduleTickInput names the task whose due ticks a run takes.
-type ScheduleTickInput struct {
-	TaskID string `json:"task_id"`
+// ScheduledRunInput names the run of a scheduled task that a workflow carries. A Schedule starts the
+// workflow without it: then the id of the workflow names the run.
+type ScheduledRunInput struct {
+	RunID string `json:"run_id,omitempty"`
 }
 
-// ScheduledRunInput names the run of a scheduled task that a workflow carries.
-type ScheduledRunInput struct {
-	RunID string `json:"run_id"`
+// BeginScheduledRunInput is a run with the workflow that begins it.
+type BeginScheduledRunInput struct {
+	RunID     string    `json:"run_id"`
+	Execution string    `json:"execution"`
+	StartedAt time.Time `json:"started_at"`
+	Resumed   bool      `json:"resumed,omitempty"` // started again for its record
 }
 
 // Steps of scheduled tasks. Each may run again: the database says what is left to do.
 var (
-	TakeTicks         = durable.Activity[ScheduleTickInput, TakeTicksOut]{Name: "schedule.tick", Preset: durable.Store}
-	BeginScheduledRun = durable.Activity[ScheduledRunInput, ScheduledRunOut]{Name: "schedule.begin", Preset: durable.Store}
+	BeginScheduledRun = durable.Activity[BeginScheduledRunInput, ScheduledRunOut]{Name: "schedule.begin", Preset: durable.Store}
+	StopScheduledRun  = durable.Activity[ScheduledRunInput, struct{}]{Name: "schedule.stop", Preset: durable.Store}
 	EndScheduledRun   = durable.Activity[ScheduledRunInput, ScheduledRunOut]{Name: "schedule.end", Preset: durable.Store}
 )
 
 // CheckScheduledRun checks the outcome of a run whose chat was completed, and writes the
 // run's record.
 var CheckScheduledRun = durable.Activity[ScheduledRunInput, ScheduledRunOut]{Name: "schedule.check", Preset: durable.Tool}
-
-// TakeTicksOut says whether more ticks are due.
-type TakeTicksOut struct {
-	More bool `json:"more,omitempty"`
-}
 
 // ScheduledRunOut says whether the run is over, or its outcome has to be checked.
 type ScheduledRunOut struct {

@@ -1,11 +1,9 @@
 // Package schedule holds scheduled tasks and their runs, with the rules for late ticks,
-// overlapping runs and outcome contracts. It reads no cron expression: domain/cron does.
+// and outcome contracts. Its tasks are Temporal Schedules, which say when they are due.
 package schedule
 
 import (
 	"encoding/json"
-	"hash/fnv"
-	"strconv"
 	"time"
 
 	"everloop/domain"
@@ -26,7 +24,7 @@ const (
 // Bounds of scheduled tasks.
 const (
 	MaxTasks    = 200    // of a user
-	MaxOpenRuns = 100    // of a task, those that wait included
+	MaxOpenRuns = 100    // of a task that work
 	MaxRuns     = 10_000 // records that a task keeps
 )
 
@@ -59,7 +57,7 @@ type Task struct {
 	ID      string `json:"id" db:"id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	OwnerID string `json:"owner_id" db:"owner_id" doc:"The user whose task it is." example:"01a1fd9a-e0d1-7c52-b4f3-7a1d0c9e8b21"`
 	TaskSpec
-	CronText string `json:"cron_text" db:"-" doc:"The cron expression in words." example:"At 02:30"`
+	CronText string `json:"cron_text" db:"-" doc:"The cron expression in words; empty: its times were edited in Temporal, and no expression has them." example:"At 02:30"`
 
 	SessionID           *domain.SessionID `json:"session_id" db:"session_id" nullable:"true" doc:"The session of all runs of a persistent task; null: there is none yet."`
 	NextRunAt           *time.Time        `json:"next_run_at" db:"next_run_at" nullable:"true" doc:"Time of the next tick, without its jitter; null: there is none."`
@@ -99,6 +97,9 @@ const (
 	ReasonWindowOver      = "catchup_window_over"
 	ReasonSessionDeleted  = "session_deleted"
 	ReasonOutcomeNotMet   = "outcome_not_met"
+	ReasonPaused          = "paused"
+	ReasonBackfilled      = "backfilled"
+	ReasonCancelledByNext = domain.ReasonCancelled
 )
 
 // Run is the record of one tick, or of one run that was asked for.
@@ -118,63 +119,6 @@ type Run struct {
 	Usage        domain.Usage      `json:"usage" db:"-" doc:"What its chat has used."`
 	Checks       []RunCheck        `json:"checks" db:"checks" nullable:"false" doc:"What was found of the outcome contract of the task; empty: it has none, or the chat was not completed."`
 	Attempt      int               `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
-}
-
-// LateAfter is how late a tick may be taken and still have run in time.
-const LateAfter = time.Minute
-
-// Taken says what becomes of a tick by its age alone: with false it does not run.
-func (s TaskSpec) Taken(age time.Duration) (TickOutcome, bool) {
-	switch {
-	case age <= LateAfter:
-		return TickFired, true
-	case age <= time.Duration(s.CatchupWindowS)*time.Second:
-		return TickCaughtUp, true
-	default:
-		return TickMissed, false
-	}
-}
-
-// OverlapDecision is what becomes of a tick that is to run.
-type OverlapDecision struct {
-	Outcome      TickOutcome // empty: it runs, or waits
-	Reason       string
-	Waits        bool
-	CancelOthers bool
-}
-
-// Overlapping decides about a tick while running runs of its task work and waiting
-// ones wait for them.
-func (o Overlap) Overlapping(running, waiting int) OverlapDecision {
-	switch {
-	case running+waiting == 0:
-		return OverlapDecision{}
-	case o == OverlapCancelOther:
-		return OverlapDecision{CancelOthers: true}
-	case o == OverlapBufferOne && waiting > 0:
-		return OverlapDecision{Outcome: TickCoalesced, Reason: ReasonPreviousWaiting}
-	case running+waiting >= MaxOpenRuns:
-		return OverlapDecision{Outcome: TickSkipped, Reason: ReasonTooManyRuns}
-	case o == OverlapBufferOne, o == OverlapBufferAll:
-		return OverlapDecision{Waits: true}
-	case o == OverlapAllowAll:
-		return OverlapDecision{}
-	default:
-		return OverlapDecision{Outcome: TickSkipped, Reason: ReasonPreviousActive}
-	}
-}
-
-// FireAt is when a tick is due with its jitter, which is the same each time that it is
-// computed.
-func FireAt(taskID string, tick time.Time, jitterS int) time.Time {
-	if jitterS <= 0 {
-		return tick
-	}
-
-	hash := fnv.New32a()
-	hash.Write([]byte(taskID + strconv.FormatInt(tick.Unix(), 10)))
-
-	return tick.Add(time.Duration(hash.Sum32()%uint32(jitterS+1)) * time.Second)
 }
 
 // CalendarEntry says when a task is due.
@@ -205,33 +149,32 @@ type ClockChange struct {
 // ChatWaiter is a workflow that waits for the end of a chat.
 type ChatWaiter = domain.ChatWaiter
 
-// Sync is what the schedule of the workflow engine is to be.
-type Sync struct {
-	TaskID  string
-	OwnerID string
-	Times   []time.Time // of the coming ticks, with their jitter
-	Enabled bool
-	Deleted bool
-}
-
-// TickPlan is what has to be done after ticks were recorded.
+// TickPlan is what has to be done after ticks or runs were recorded.
 type TickPlan struct {
 	TaskID string
-	Start  []string         // runs
-	Stop   []domain.RunChat // chats that are stopped for the next run
-	Sync   bool             // the engine's schedule needs an update
-	More   bool             // more ticks are due
-	Run    *Run             // that was asked for
+	Stop   []domain.RunChat // chats that are stopped
+	Push   bool             // the Schedule needs an update
 }
 
-// MessageID is the client_message_id of the message of a run.
-func MessageID(runID string) string { return "schedule-run/" + runID }
+// MessageID is the client_message_id of the message of a run. A tick that is backfilled again
+// has another execution.
+func MessageID(runID, execution string) string { return "schedule-run/" + runID + "/" + execution }
+
+// RunStart is the workflow run that carries a scheduled run.
+type RunStart struct {
+	RunID     string
+	Execution string
+	StartedAt time.Time  // of the workflow
+	Due       *time.Time // with the jitter; nil: the nominal time
+	Resumed   bool       // the workflow was started again for a record
+}
 
 // ClaimedRun is a scheduled run to carry out.
 type ClaimedRun struct {
 	RunID     string
-	Ended     bool // there is nothing to do
-	Begun     bool // its message was sent
+	Execution string // that began it
+	Ended     bool   // there is nothing to do
+	Begun     bool   // its message was sent
 	SessionID domain.SessionID
 	OwnerID   string
 	Task      TaskSpec

@@ -15,7 +15,7 @@ const DeleteGone = `UPDATE sessions SET deleted_at = now(), shared = false WHERE
 
 // ForgetEngine makes the database forget what it knows of a Temporal server that holds
 // nothing after a restore: every schedule is made again there.
-const ForgetEngine = `UPDATE scheduled_tasks SET version = version + 1, synced_until = NULL WHERE version = synced_version`
+const ForgetEngine = `UPDATE scheduled_tasks SET pending = 'restored' WHERE pending IS NULL`
 
 // ResumeDAGRuns has the reconciler start the workflows of all open runs of DAGs: it looks
 // for those that are overdue, and the next step of a run computes the time again.

@@ -49,7 +49,7 @@ func TestRuns_startWithTheOwner(t *testing.T) {
 		operator.RunKindImport: func(ctx context.Context, r temporal.Runs) error {
 			return r.StartImport(ctx, transfer.Import{SessionID: "s", OwnerID: "owner"})
 		},
-		operator.RunKindSchedule: func(ctx context.Context, r temporal.Runs) error { return r.StartScheduledRun(ctx, "r") },
+		operator.RunKindSchedule: func(ctx context.Context, r temporal.Runs) error { return r.ResumeScheduledRun(ctx, "r") },
 		operator.RunKindIssue:    func(ctx context.Context, r temporal.Runs) error { return r.StartIssueRun(ctx, "r") },
 		operator.RunKindDAG:      func(ctx context.Context, r temporal.Runs) error { return r.StartDAGRun(ctx, "solution", "r") },
 	} {

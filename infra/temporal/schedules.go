@@ -1,18 +1,32 @@
 package temporal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/cron"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -20,28 +34,36 @@ import (
 // kindSchedule is the kind of runs of scheduled tasks, for operators.
 const kindSchedule = "schedule"
 
-// scheduleCatchup is how long after a tick Temporal still acts on it. Later ones are
-// found by the reconciler: the task's row knows which ticks were not taken.
-const scheduleCatchup = time.Minute
+// schedulerWorkflow is the prefix of the workflow in which Temporal's server keeps a Schedule.
+const schedulerWorkflow = "temporal-sys-scheduler:"
 
-// StartScheduledRun starts the workflow that carries a run of a scheduled task.
-func (r Runs) StartScheduledRun(ctx context.Context, runID string) error {
-	return r.start(ctx, run{
-		id: durable.ScheduledRunWorkflowID(runID), kind: kindSchedule, work: runID, title: "Run of a scheduled task",
-		workflow: contract.WorkflowScheduledRun, input: contract.ScheduledRunInput{RunID: runID},
-	})
-}
+// requester names the service in the histories of Schedules.
+const requester = "everloop"
+
+// pushAttempts is how often a Schedule is written that is changed in Temporal meanwhile.
+const pushAttempts = 3
+
+var errScheduleChanged = errors.New("the Schedule was changed in Temporal at the same time")
 
 // ResumeScheduledRun starts the workflow of a run if it is gone, and has it look at its
 // chat.
 func (r Runs) ResumeScheduledRun(ctx context.Context, runID string) error {
-	if err := r.StartScheduledRun(ctx, runID); err != nil {
+	err := r.start(ctx, run{
+		id: durable.ScheduledRunWorkflowID(runID), kind: kindSchedule, work: runID, title: scheduledRunTitle,
+		workflow: contract.WorkflowScheduledRun, input: contract.ScheduledRunInput{RunID: runID},
+	})
+	if err != nil {
 		return err
 	}
 
-	_, err := r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
+	_, err = r.NotifyWaiter(ctx, domain.ChatWaiter{WorkflowID: durable.ScheduledRunWorkflowID(runID)})
 
 	return err
+}
+
+// CancelScheduledRun asks the workflow of a run to end: it stops its chat and writes its record.
+func (r Runs) CancelScheduledRun(ctx context.Context, runID string) error {
+	return unlessGone(r.Client.CancelWorkflow(ctx, durable.ScheduledRunWorkflowID(runID), ""))
 }
 
 // NotifyWaiter signals a run that the chat which it waits for has ended; false: the
@@ -55,65 +77,381 @@ func (r Runs) NotifyWaiter(ctx context.Context, waiter domain.ChatWaiter) (signa
 	return err == nil, err
 }
 
-// SyncSchedule makes the schedule of a task what it must be. It fires at the times that
-// it is given, and at no others: Temporal's calendars know another rule for clock
-// changes. It lets runs overlap, because the policy is applied where ticks are recorded.
-func (r Runs) SyncSchedule(ctx context.Context, in schedule.Sync) error {
-	handle := r.Client.ScheduleClient().GetHandle(ctx, durable.ScheduleID(in.TaskID))
-	if in.Deleted {
-		return unlessGone(handle.Delete(ctx))
+func (r Runs) namespace() string { return cmp.Or(r.Namespace, defaultNamespace) }
+
+// DescribeSchedule returns the Schedule of a task. It contains all that was written before.
+func (r Runs) DescribeSchedule(ctx context.Context, taskID string) (schedule.Observed, bool, error) {
+	described, err := r.describeSchedule(ctx, taskID)
+	if err != nil || described == nil {
+		return schedule.Observed{}, false, err
 	}
 
-	wanted := r.schedule(in)
+	return observed(taskID, described), true, nil
+}
 
-	err := handle.Update(ctx, client.ScheduleUpdateOptions{
-		DoUpdate: func(client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-			return &client.ScheduleUpdate{Schedule: &wanted}, nil
-		},
+func (r Runs) describeSchedule(ctx context.Context, taskID string) (*workflowservice.DescribeScheduleResponse, error) {
+	described, err := r.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID),
 	})
-	if _, missing := errors.AsType[*serviceerror.NotFound](err); !missing {
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+		return nil, nil
+	}
+
+	return described, err
+}
+
+// wantedSchedule is what the Schedule of a task must be.
+type wantedSchedule struct {
+	task schedule.Task
+	plan *cron.Plan // when it is due; nil: as the Schedule says, which was edited in Temporal
+	note string     // why it is paused
+}
+
+// PushSchedule makes the Schedule of a task what it must be, and returns it. Without a plan its
+// times stay. A change that is made in Temporal meanwhile is not overwritten unseen: the Schedule is read again.
+func (r Runs) PushSchedule(ctx context.Context, task schedule.Task, plan *cron.Plan, note string) (schedule.Observed, error) {
+	wanted := wantedSchedule{task, plan, note}
+
+	for range pushAttempts {
+		described, err := r.describeSchedule(ctx, wanted.task.ID)
+		if err != nil {
+			return schedule.Observed{}, err
+		}
+
+		if described == nil {
+			if err := r.createSchedule(ctx, wanted); err != nil {
+				return schedule.Observed{}, err
+			}
+		} else if err := r.updateSchedule(ctx, wanted, described); err != nil {
+			return schedule.Observed{}, err
+		}
+
+		after, err := r.describeSchedule(ctx, wanted.task.ID)
+		if err != nil {
+			return schedule.Observed{}, err
+		}
+
+		if now := observed(wanted.task.ID, after); after != nil && fits(now, wanted) {
+			return now, nil
+		}
+	}
+
+	return schedule.Observed{}, errScheduleChanged
+}
+
+// fits reports whether a Schedule is as wanted. An update that Temporal rejects, because of
+// another change, has no error.
+func fits(now schedule.Observed, wanted wantedSchedule) bool {
+	return now.Paused == !wanted.task.Enabled && now.Overlap == wanted.task.Overlap && now.JitterS == wanted.task.JitterS &&
+		now.Timezone == wanted.task.Timezone && (wanted.plan == nil || now.Due == due(spec(wanted, &schedulepb.ScheduleSpec{})))
+}
+
+func (r Runs) createSchedule(ctx context.Context, wanted wantedSchedule) error {
+	made := &schedulepb.Schedule{Spec: spec(wanted, &schedulepb.ScheduleSpec{})}
+	if err := r.fill(made, wanted); err != nil {
 		return err
 	}
 
-	_, err = r.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: durable.ScheduleID(in.TaskID), Spec: *wanted.Spec, Action: wanted.Action, Overlap: wanted.Policy.Overlap,
-		CatchupWindow: wanted.Policy.CatchupWindow, Paused: wanted.State.Paused, Note: wanted.State.Note,
+	_, err := r.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(wanted.task.ID), Schedule: made,
+		Identity: requester, RequestId: domain.NewID(), SearchAttributes: attributesOf(wanted.task),
+	})
+	if _, exists := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); exists {
+		return nil
+	}
+
+	if _, exists := errors.AsType[*serviceerror.AlreadyExists](err); exists {
+		return nil
+	}
+
+	return err
+}
+
+func (r Runs) updateSchedule(ctx context.Context, wanted wantedSchedule, was *workflowservice.DescribeScheduleResponse) error {
+	made := was.GetSchedule()
+
+	made.Spec = spec(wanted, made.GetSpec())
+	if err := r.fill(made, wanted); err != nil {
+		return err
+	}
+
+	_, err := r.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(wanted.task.ID), Schedule: made,
+		ConflictToken: was.GetConflictToken(), Identity: requester, RequestId: domain.NewID(),
 	})
 
 	return err
 }
 
-func (r Runs) schedule(in schedule.Sync) client.Schedule {
-	spec := &client.ScheduleSpec{}
+var overlaps = map[schedule.Overlap]enumspb.ScheduleOverlapPolicy{
+	schedule.OverlapSkip:        enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+	schedule.OverlapBufferOne:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE,
+	schedule.OverlapBufferAll:   enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL,
+	schedule.OverlapCancelOther: enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
+	schedule.OverlapAllowAll:    enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
+}
 
-	for _, at := range in.Times {
-		at = at.UTC()
-		spec.Calendars = append(spec.Calendars, client.ScheduleCalendarSpec{
-			Year: only(at.Year()), Month: only(int(at.Month())), DayOfMonth: only(at.Day()),
-			Hour: only(at.Hour()), Minute: only(at.Minute()), Second: only(at.Second()),
+// scheduledRunTitle is the summary of runs for operators.
+const scheduledRunTitle = "Run of a scheduled task"
+
+// fill sets all of a Schedule but when it is due.
+func (r Runs) fill(made *schedulepb.Schedule, wanted wantedSchedule) error {
+	task, data := wanted.task, converter.GetDefaultDataConverter()
+
+	input, err := data.ToPayloads(contract.ScheduledRunInput{})
+	if err != nil {
+		return err
+	}
+
+	summary, err := data.ToPayload(scheduledRunTitle)
+	if err != nil {
+		return err
+	}
+
+	made.Policies = &schedulepb.SchedulePolicies{
+		OverlapPolicy: overlaps[task.Overlap], CatchupWindow: durationpb.New(time.Duration(task.CatchupWindowS) * time.Second),
+	}
+	made.State = &schedulepb.ScheduleState{Paused: !task.Enabled, Notes: wanted.note}
+	made.Action = &schedulepb.ScheduleAction{Action: &schedulepb.ScheduleAction_StartWorkflow{
+		StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+			WorkflowId:       durable.ScheduledRunWorkflowID(task.ID),
+			WorkflowType:     &commonpb.WorkflowType{Name: contract.WorkflowScheduledRun},
+			TaskQueue:        &taskqueuepb.TaskQueue{Name: cmp.Or(r.Queue, durable.Queue), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+			Input:            input,
+			SearchAttributes: attributesOf(task),
+			UserMetadata:     &sdkpb.UserMetadata{Summary: summary},
+		},
+	}}
+
+	return nil
+}
+
+func attributesOf(task schedule.Task) *commonpb.SearchAttributes {
+	fields := map[string]*commonpb.Payload{}
+
+	for name, value := range map[string]string{durable.OwnerID.GetName(): task.OwnerID, durable.Kind.GetName(): kindSchedule} {
+		if payload, err := converter.GetDefaultDataConverter().ToPayload(value); err == nil {
+			payload.Metadata["type"] = []byte("Keyword")
+			fields[name] = payload
+		}
+	}
+
+	return &commonpb.SearchAttributes{IndexedFields: fields}
+}
+
+// spec is when a Schedule is due, from what it was.
+func spec(wanted wantedSchedule, was *schedulepb.ScheduleSpec) *schedulepb.ScheduleSpec {
+	task := wanted.task
+
+	made := proto.CloneOf(was)
+	if plan := wanted.plan; plan != nil {
+		made = PlanSpec(*plan)
+		made.StartTime = was.GetStartTime()
+	}
+
+	made.TimezoneName, made.Jitter, made.EndTime = task.Timezone, durationpb.New(time.Duration(task.JitterS)*time.Second), nil
+	if task.ExpiresAt != nil { // Temporal includes its end
+		made.EndTime = timestamppb.New(task.ExpiresAt.Add(-time.Nanosecond))
+	}
+
+	return made
+}
+
+// PlanSpec returns the calendars of a plan. An instant is an interval as long as the time since
+// 1970: it is due then, and not again in this Schedule's life.
+func PlanSpec(plan cron.Plan) *schedulepb.ScheduleSpec {
+	made := &schedulepb.ScheduleSpec{}
+
+	for _, c := range plan.Calendars {
+		made.StructuredCalendar = append(made.StructuredCalendar, calendarSpec(c))
+	}
+
+	for _, c := range plan.Excluded {
+		made.ExcludeStructuredCalendar = append(made.ExcludeStructuredCalendar, calendarSpec(c))
+	}
+
+	for _, at := range plan.Instants {
+		made.Interval = append(made.Interval, &schedulepb.IntervalSpec{
+			Interval: durationpb.New(time.Duration(at.Unix()) * time.Second), Phase: durationpb.New(0),
 		})
 	}
 
-	note := "disabled by its owner or by failures"
-	if in.Enabled {
-		note = ""
-	}
+	return made
+}
 
-	return client.Schedule{
-		Spec: spec,
-		Action: &client.ScheduleWorkflowAction{
-			ID: durable.ScheduleTickWorkflowID(in.TaskID), Workflow: contract.WorkflowScheduleTick,
-			Args: []any{contract.ScheduleTickInput{TaskID: in.TaskID}}, TaskQueue: cmp.Or(r.Queue, durable.Queue),
-			StaticSummary: "Tick of a scheduled task",
-			TypedSearchAttributes: temporal.NewSearchAttributes(
-				durable.OwnerID.ValueSet(in.OwnerID), durable.Kind.ValueSet(kindSchedule)),
-		},
-		Policy: &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, CatchupWindow: scheduleCatchup},
-		State:  &client.ScheduleState{Paused: !in.Enabled, Note: note},
+func calendarSpec(c cron.Calendar) *schedulepb.StructuredCalendarSpec {
+	return &schedulepb.StructuredCalendarSpec{
+		Second: []*schedulepb.Range{{Start: 0, End: 0, Step: 1}}, Minute: rangesOf(c.Minutes), Hour: rangesOf(c.Hours),
+		DayOfMonth: rangesOf(c.Days), Month: rangesOf(c.Months), Year: rangesOf(c.Years), DayOfWeek: rangesOf(c.Weekdays),
 	}
 }
 
-func only(value int) []client.ScheduleRange { return []client.ScheduleRange{{Start: value}} }
+func rangesOf(list []cron.Range) (made []*schedulepb.Range) {
+	for _, r := range list {
+		made = append(made, &schedulepb.Range{Start: int32(r.Start), End: int32(r.End), Step: int32(r.Step)})
+	}
+
+	return made
+}
+
+func planRanges(list []*schedulepb.Range) (made []cron.Range) {
+	for _, r := range list {
+		made = append(made, cron.Range{Start: int(r.GetStart()), End: int(r.GetEnd()), Step: int(r.GetStep())})
+	}
+
+	return made
+}
+
+// due identifies the calendars, intervals and exclusions of a Schedule.
+func due(spec *schedulepb.ScheduleSpec) string {
+	only := &schedulepb.ScheduleSpec{
+		StructuredCalendar: spec.GetStructuredCalendar(), ExcludeStructuredCalendar: spec.GetExcludeStructuredCalendar(),
+		Interval: spec.GetInterval(),
+	}
+
+	return digest(only)
+}
+
+func digest(message proto.Message) string {
+	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(message) // of fields that were read
+	sum := sha256.Sum256(raw)
+
+	return hex.EncodeToString(sum[:16])
+}
+
+func observed(taskID string, d *workflowservice.DescribeScheduleResponse) schedule.Observed {
+	spec, policies := d.GetSchedule().GetSpec(), d.GetSchedule().GetPolicies()
+
+	now := schedule.Observed{
+		Paused: d.GetSchedule().GetState().GetPaused(), Note: d.GetSchedule().GetState().GetNotes(),
+		Overlap: schedule.OverlapSkip, CatchupWindowS: int(policies.GetCatchupWindow().AsDuration() / time.Second),
+		JitterS: int(spec.GetJitter().AsDuration() / time.Second), Timezone: cmp.Or(spec.GetTimezoneName(), "UTC"),
+		Due: due(spec), Expression: expression(spec), Buffered: int(d.GetInfo().GetBufferSize()),
+	}
+
+	if policies.GetOverlapPolicy() == enumspb.SCHEDULE_OVERLAP_POLICY_TERMINATE_OTHER {
+		now.Overlap = schedule.OverlapCancelOther
+	}
+
+	for overlap, policy := range overlaps {
+		if policy == policies.GetOverlapPolicy() {
+			now.Overlap = overlap
+		}
+	}
+
+	if end := spec.GetEndTime(); end != nil {
+		at := end.AsTime().Add(time.Nanosecond)
+		now.ExpiresAt = &at
+	}
+
+	for _, at := range d.GetInfo().GetFutureActionTimes() {
+		now.Next = append(now.Next, at.AsTime())
+	}
+
+	prefix := durable.ScheduledRunWorkflowID("")
+	for _, action := range d.GetInfo().GetRecentActions() {
+		id := strings.TrimPrefix(action.GetStartWorkflowResult().GetWorkflowId(), prefix)
+		now.Actions = append(now.Actions, schedule.Action{RunID: id, Due: action.GetScheduleTime().AsTime()})
+	}
+
+	return now
+}
+
+// expression is the cron expression of a Schedule that has one calendar and nothing beside it.
+func expression(spec *schedulepb.ScheduleSpec) string {
+	if len(spec.GetStructuredCalendar()) != 1 || len(spec.GetExcludeStructuredCalendar())+len(spec.GetInterval()) > 0 {
+		return ""
+	}
+
+	c := spec.GetStructuredCalendar()[0]
+	if onTheMinute := slices.EqualFunc(c.GetSecond(), []int32{0}, func(r *schedulepb.Range, want int32) bool {
+		return r.GetStart() == want && r.GetEnd() == want
+	}); !onTheMinute {
+		return ""
+	}
+
+	text, ok := cron.Calendar{
+		Minutes: planRanges(c.GetMinute()), Hours: planRanges(c.GetHour()), Days: planRanges(c.GetDayOfMonth()),
+		Months: planRanges(c.GetMonth()), Weekdays: planRanges(c.GetDayOfWeek()), Years: planRanges(c.GetYear()),
+	}.Expression()
+	if !ok {
+		return ""
+	}
+
+	return text
+}
+
+// TriggerSchedule has the Schedule of a task start a run for a nominal time, by its overlap policy.
+func (r Runs) TriggerSchedule(ctx context.Context, taskID string, nominal time.Time) error {
+	_, err := r.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), Identity: requester, RequestId: schedule.RunID(taskID, nominal),
+		Patch: &schedulepb.SchedulePatch{
+			TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{ScheduledTime: timestamppb.New(nominal)},
+		},
+	})
+
+	return err
+}
+
+// DeleteSchedule deletes the Schedule of a task. Its runs go on.
+func (r Runs) DeleteSchedule(ctx context.Context, taskID string) error {
+	_, err := r.Client.WorkflowService().DeleteSchedule(ctx, &workflowservice.DeleteScheduleRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), Identity: requester,
+	})
+
+	return unlessGone(err)
+}
+
+// MissingSchedule returns why Temporal does not describe the Schedule of a task.
+func (r Runs) MissingSchedule(ctx context.Context, taskID string) (schedule.Missing, error) {
+	d, err := r.Client.DescribeWorkflowExecution(ctx, schedulerWorkflow+durable.ScheduleID(taskID), "")
+	if _, lost := errors.AsType[*serviceerror.NotFound](err); lost {
+		return schedule.MissingLost, nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	if d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
+		return schedule.MissingDeleted, nil
+	}
+
+	return schedule.MissingFinished, nil
+}
+
+// ListSchedules returns a page of the Schedules of tasks, and the token of the next page; empty: it is
+// the last one. The list follows changes by some hundred milliseconds.
+func (r Runs) ListSchedules(ctx context.Context, token []byte, size int) (page []schedule.Listed, next []byte, err error) {
+	listed, err := r.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+		Namespace: r.namespace(), MaximumPageSize: int32(size), NextPageToken: token,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+
+	prefix := durable.ScheduleID("")
+	for _, entry := range listed.GetSchedules() {
+		if id, ours := strings.CutPrefix(entry.GetScheduleId(), prefix); ours {
+			page = append(page, schedule.Listed{TaskID: id, State: digest(entry.GetInfo())})
+		}
+	}
+
+	return page, bytes.Clone(listed.GetNextPageToken()), nil
+}
+
+// MatchingTimes returns the ticks of a Schedule that was edited in Temporal, with their
+// jitter, from one time to another: at most 1,000.
+func (r Runs) MatchingTimes(ctx context.Context, taskID string, from, to time.Time) (times []time.Time, err error) {
+	listed, err := r.Client.WorkflowService().ListScheduleMatchingTimes(ctx, &workflowservice.ListScheduleMatchingTimesRequest{
+		Namespace: r.namespace(), ScheduleId: durable.ScheduleID(taskID), StartTime: timestamppb.New(from), EndTime: timestamppb.New(to),
+	})
+	for _, at := range listed.GetStartTime() {
+		times = append(times, at.AsTime())
+	}
+
+	return times, err
+}
 
 func unlessGone(err error) error {
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {

@@ -13,6 +13,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/mcp"
 	"everloop/infra/metrics"
+	"everloop/service/schedules"
 	"everloop/service/work"
 )
 
@@ -59,6 +60,7 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 const (
 	wakeEvery      = time.Second
 	scheduleEvery  = 5 * time.Second
+	followEvery    = 2 * time.Second // Schedules that are changed in Temporal
 	questionEvery  = time.Second
 	askEvery       = 2 * time.Second
 	waitingEvery   = 2 * time.Second
@@ -78,7 +80,7 @@ const (
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
 	finish func(context.Context, contract.FinishChatIn) (contract.FinishChatOut, error), counts *metrics.Worker,
-	versions *work.Versions, schedules *work.Schedules, issueRuns *work.IssueRuns,
+	versions *work.Versions, scheduled *schedules.Service, issueRuns *work.IssueRuns,
 ) (*work.Runner, error) {
 	reconciler := work.NewReconciler(work.ReconcilerConfig{
 		Chats: b.store.ChatStore(), Runs: b.Runs, Finish: finish, Found: counts.Found, Logger: b.logger,
@@ -90,11 +92,6 @@ func (b *backend) newMaintenance(
 	}
 
 	board, err := b.newBoard(chats)
-	if err != nil {
-		return nil, err
-	}
-
-	scheduled, err := b.newSchedules(chats)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +117,7 @@ func (b *backend) newMaintenance(
 		{Name: "runs of chats", Every: reconcileEvery, Run: work.All(reconciler.CheckRuns, reconciler.CheckSubAgents)},
 		{Name: "open work", Every: reconcileEvery, Run: work.All(checker.Check, b.DB.EndCompactionsOfChats)},
 		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
-		{Name: "scheduled tasks", Every: scheduleEvery, Run: schedules.Repair},
+		{Name: "scheduled tasks", Every: followEvery, Run: scheduled.Reconcile},
 		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(b.DB.ClosedSessions, chats.Stop)},
 		{Name: "questions", Every: questionEvery, Run: work.All(chats.ExpireQuestions, escalations)},
 		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},

@@ -7,12 +7,11 @@ import (
 	"everloop/activities/tools"
 	"everloop/infra/toolbox"
 	"everloop/service/schedules"
-	"everloop/service/work"
 )
 
 // newSchedules builds the service of scheduled tasks.
 func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
-	return schedules.New(schedules.Config{Store: b.store, Runs: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
+	return schedules.New(schedules.Config{Store: b.store, Engine: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
 }
 
 // outcomes checks what must hold after scheduled runs.
@@ -21,8 +20,8 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 }
 
 // scheduleWork is what a worker does for scheduled tasks: their activities, and the
-// repair of what crashes left behind.
-func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *work.Schedules, error) {
+// job that follows their Schedules.
+func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *schedules.Service, error) {
 	chats, err := b.newChats()
 	if err != nil {
 		return nil, nil, err
@@ -33,7 +32,5 @@ func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Sched
 		return nil, nil, err
 	}
 
-	repair, err := work.NewSchedules(b.store, tasks)
-
-	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, repair, err
+	return &background.Schedules{Tasks: tasks, Outcomes: outcomes}, tasks, nil
 }

@@ -36,14 +36,11 @@ func HistoryWorkflowID(sessionID, operationID string) string {
 // open at a time.
 const ArchiveWorkflowID = "archive"
 
-// ScheduleID returns the schedule of a scheduled task.
-func ScheduleID(taskID string) string { return "schedule/" + taskID }
+// ScheduleID returns the Schedule of a scheduled task.
+func ScheduleID(taskID string) string { return "task/" + taskID }
 
-// ScheduleTickWorkflowID returns the run that takes due ticks of a task. Temporal appends
-// the time.
-func ScheduleTickWorkflowID(taskID string) string { return "schedule-tick/" + taskID }
-
-// ScheduledRunWorkflowID returns the run that carries one run of a scheduled task.
+// ScheduledRunWorkflowID returns the run that carries one run of a scheduled task. With the id of a task it
+// is that of the action of its Schedule: Temporal appends the nominal time, which makes it that of a run.
 func ScheduledRunWorkflowID(runID string) string { return "schedule-run/" + runID }
 
 // IssueRunWorkflowID returns the run that carries the work of an agent on an issue.

@@ -80,7 +80,7 @@ func newOperated(t *testing.T) *operated {
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
 
 	s.tasks, err = schedules.New(
-		schedules.Config{Store: s.journal, Runs: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
+		schedules.Config{Store: s.journal, Engine: engine, Chats: s.chats, Models: s.acts.Models, Logger: s.logger},
 	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})
@@ -96,11 +96,9 @@ func newOperated(t *testing.T) *operated {
 
 	stalled, err := work.NewIssueRuns(s.db, s.issues)
 	require.NoError(t, err)
-	repair, err := work.NewSchedules(s.journal, s.tasks)
-	require.NoError(t, err)
 
 	checks := []func(context.Context) error{
-		repair.Repair, stalled.Repair,
+		s.tasks.Reconcile, stalled.Repair,
 		s.check(1, kinds[:2]...),
 	}
 	s.repairs = func() {
@@ -254,10 +252,7 @@ func (s *operated) schedule(file string) piece {
 		Title: "t", Prompt: effect(file), Cron: "@yearly", Timezone: "UTC", Overlap: schedule.OverlapSkip, CatchupWindowS: 3600,
 	})
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
-		_ = s.tasks.Delete(context.Background(), user, task.ID)
-		_ = s.tasks.Sync(context.Background(), task.ID)
-	})
+	s.t.Cleanup(func() { _ = s.tasks.Delete(context.Background(), user, task.ID) })
 
 	run, err := s.tasks.RunNow(s.t.Context(), user, task.ID)
 	require.NoError(s.t, err)

@@ -2,10 +2,12 @@ package systemtest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
 	"everloop/activities/background"
@@ -14,27 +16,23 @@ import (
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/schedules"
-	"everloop/service/work"
 	"everloop/worker"
 )
 
 // timetable is a stack with scheduled tasks.
 type timetable struct {
 	*stack
-	tasks  *schedules.Service
-	repair *work.Schedules
+	tasks *schedules.Service
 }
 
 func newTimetable(t *testing.T) *timetable {
 	t.Helper()
 	s := &timetable{stack: newStack(t)}
-	runs := temporal.Runs{Client: s.client, Queue: s.queue}
+	runs := temporal.Runs{Client: s.client, Queue: s.queue, Namespace: s.runs.Namespace}
 
 	var err error
 
-	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Runs: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
-	require.NoError(t, err)
-	s.repair, err = work.NewSchedules(s.journal, s.tasks)
+	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,
@@ -57,22 +55,29 @@ func (s *timetable) create(change func(*schedule.TaskSpec)) schedule.Task {
 	change(&spec)
 	task, err := s.tasks.Create(s.t.Context(), s.caller.User.ID, spec)
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
-		_ = s.tasks.Delete(context.Background(), s.caller.User.ID, task.ID)
-		_ = s.tasks.Sync(context.Background(), task.ID)
-	})
+	s.t.Cleanup(func() { _ = s.tasks.Delete(context.Background(), s.caller.User.ID, task.ID) })
 
 	return task
 }
 
-// record waits for the newest record of a task that has ended.
+func (s *timetable) handle(taskID string) client.ScheduleHandle {
+	return s.client.ScheduleClient().GetHandle(s.t.Context(), durable.ScheduleID(taskID))
+}
+
+// records are those of a task, the newest first.
+func (s *timetable) records(taskID string) []schedule.Run {
+	s.t.Helper()
+	runs, err := s.tasks.History(s.t.Context(), s.caller.User.ID, taskID, 0, 1000)
+	require.NoError(s.t, err)
+
+	return runs
+}
+
+// record waits for the newest record of a task that is over.
 func (s *timetable) record(taskID string) (run schedule.Run) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		runs, err := s.tasks.History(s.t.Context(), s.caller.User.ID, taskID, 0, 1)
-		require.NoError(s.t, err)
-
-		if len(runs) == 1 && runs[0].Status != domain.RunRunning {
+		if runs := s.records(taskID); len(runs) > 0 && runs[0].Status != domain.RunRunning {
 			run = runs[0]
 		}
 
@@ -82,91 +87,272 @@ func (s *timetable) record(taskID string) (run schedule.Run) {
 	return run
 }
 
-// backdate makes the next tick of a task one that was due some time ago.
-func (s *timetable) backdate(taskID string, age time.Duration) {
+// ended waits until a task has n records, all of which are over, and returns the oldest first.
+func (s *timetable) ended(taskID string, n int) (runs []schedule.Run) {
 	s.t.Helper()
-	_, err := s.journal.Pool.Exec(s.t.Context(), `
-		UPDATE scheduled_tasks SET next_run_at = now() - $2::interval, next_fire_at = now() - $2::interval WHERE id = $1`, taskID, age)
+	require.Eventually(s.t, func() bool {
+		runs = s.records(taskID)
+		slices.Reverse(runs)
+
+		return len(runs) == n && !slices.ContainsFunc(runs, func(r schedule.Run) bool { return r.Status == domain.RunRunning })
+	}, patience, 50*time.Millisecond, "not all runs have ended")
+
+	return runs
+}
+
+// shown waits until the row of a task shows something; the job that follows Schedules works beside.
+func (s *timetable) shown(taskID string, shows func(schedule.Task) bool) (task schedule.Task) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		require.NoError(s.t, s.tasks.Reconcile(s.t.Context()))
+
+		var err error
+
+		task, err = s.journal.ScheduledTask(s.t.Context(), s.caller.User.ID, taskID) // not through the service, which asks Temporal
+
+		return err == nil && shows(task)
+	}, patience, 50*time.Millisecond)
+
+	return task
+}
+
+func (s *timetable) exec(sql string, args ...any) {
+	s.t.Helper()
+	_, err := s.journal.Pool.Exec(s.t.Context(), sql, args...)
 	require.NoError(s.t, err)
 }
 
-// scheduled waits until Temporal has the schedule of a task: it is made behind the answer,
-// and Sync does nothing while that is under way.
-func (s *timetable) scheduled(taskID string) client.ScheduleHandle {
-	s.t.Helper()
+func TestScheduledTask_isASchedule(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) {
+		spec.Cron, spec.Timezone, spec.JitterS, spec.Overlap = "30 2 * * 1-5", "Europe/Berlin", 30, schedule.OverlapBufferAll
+		spec.ExpiresAt = new(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))
+	})
+	d, err := s.handle(task.ID).Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "Europe/Berlin", d.Schedule.Spec.TimeZoneName)
+	require.Equal(t, 30*time.Second, d.Schedule.Spec.Jitter)
+	require.Equal(t, time.Hour, d.Schedule.Policy.CatchupWindow)
+	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL, d.Schedule.Policy.Overlap)
+	require.True(t, d.Schedule.Spec.EndAt.Before(*task.ExpiresAt))
+	require.WithinRange(t, d.Info.NextActionTimes[0], *task.NextRunAt, task.NextRunAt.Add(30*time.Second))
+	require.False(t, d.Schedule.State.Paused)
 
-	handle := s.client.ScheduleClient().GetHandle(s.t.Context(), durable.ScheduleID(taskID))
-	s.describe(handle, func(*client.ScheduleDescription) bool { return true })
+	_, err = s.tasks.SetEnabled(t.Context(), s.caller.User.ID, task.ID, false)
+	require.NoError(t, err)
+	d, err = s.handle(task.ID).Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{true, "stopped by its owner"}, []any{d.Schedule.State.Paused, d.Schedule.State.Note})
 
-	return handle
+	require.NoError(t, s.tasks.Delete(t.Context(), s.caller.User.ID, task.ID))
+	_, err = s.handle(task.ID).Describe(t.Context())
+	require.ErrorContains(t, err, "not found")
 }
 
-// describe waits until a schedule shows something: Temporal notes what it does a moment
-// after it has done it.
-func (s *timetable) describe(schedule client.ScheduleHandle, shows func(*client.ScheduleDescription) bool) *client.ScheduleDescription {
-	s.t.Helper()
+func TestScheduledTask_changesInTemporal(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Cron, spec.Timezone = "30 2 * * *", "Europe/Berlin" })
+	handle := s.handle(task.ID)
 
-	var described *client.ScheduleDescription
+	require.NoError(t, handle.Pause(t.Context(), client.SchedulePauseOptions{Note: "release freeze"}))
+	paused := s.shown(task.ID, func(task schedule.Task) bool { return !task.Enabled })
+	require.Equal(t, "paused in Temporal: release freeze", *paused.PausedReason)
+	require.Nil(t, paused.NextRunAt)
 
-	require.Eventually(s.t, func() bool {
-		var err error
+	require.NoError(t, handle.Unpause(t.Context(), client.ScheduleUnpauseOptions{}))
+	on := s.shown(task.ID, func(task schedule.Task) bool { return task.Enabled })
+	require.Nil(t, on.PausedReason)
+	require.NotNil(t, on.NextRunAt)
 
-		described, err = schedule.Describe(s.t.Context())
+	edit := func(change func(*client.Schedule)) {
+		require.NoError(t, handle.Update(t.Context(), client.ScheduleUpdateOptions{
+			DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+				change(&in.Description.Schedule)
+				return &client.ScheduleUpdate{Schedule: &in.Description.Schedule}, nil
+			},
+		}))
+	}
+	edit(func(s *client.Schedule) {
+		s.Spec = &client.ScheduleSpec{CronExpressions: []string{"15 6 * * MON-FRI"}, TimeZoneName: "Asia/Tokyo", Jitter: time.Minute}
+		s.Policy.Overlap = enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE
+	})
+	edited := s.shown(task.ID, func(task schedule.Task) bool { return task.Timezone == "Asia/Tokyo" })
+	require.Equal(t, []any{"15 6 * * 1-5", 60, schedule.OverlapBufferOne}, []any{edited.Cron, edited.JitterS, edited.Overlap})
 
-		return err == nil && shows(described)
+	// Times that no cron expression names stay as they are, also after a change of the API.
+	edit(func(s *client.Schedule) {
+		s.Spec = &client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: 7 * time.Hour}}}
+	})
+	custom := s.shown(task.ID, func(task schedule.Task) bool { return task.Timezone == "UTC" })
+	require.Zero(t, custom.NextRunAt.Unix()%int64(7*time.Hour/time.Second))
+	require.Empty(t, custom.CronText)
+	from := custom.NextRunAt.Add(-time.Second)
+	entries, err := s.tasks.Calendar(t.Context(), s.caller.User.ID, from, from.Add(8*time.Hour))
+	require.NoError(t, err)
+	require.Len(t, entries[0].Occurrences, 2)
+	_, err = s.tasks.Change(t.Context(), s.caller.User.ID, task.ID, func(spec *schedule.TaskSpec) { spec.CatchupWindowS = 60 })
+	require.NoError(t, err)
+	d, err := handle.Describe(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 7*time.Hour, d.Schedule.Spec.Intervals[0].Every)
+	require.Equal(t, time.Minute, d.Schedule.Policy.CatchupWindow)
+
+	require.NoError(t, handle.Delete(t.Context()))
+	s.exec(`UPDATE scheduled_tasks SET updated_at = now() - interval '1 minute' WHERE id = $1`, task.ID)
+	require.Eventually(t, func() bool {
+		require.NoError(t, s.tasks.Reconcile(t.Context()))
+		_, err := s.journal.ScheduledTask(t.Context(), s.caller.User.ID, task.ID)
+
+		return domain.HasCode(err, "scheduled_task_not_found")
 	}, patience, 50*time.Millisecond)
-
-	return described
 }
 
-func TestScheduledTask_ticksByItsSchedule(t *testing.T) {
+func TestScheduledTask_triggerAndBackfillInTemporal(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Cron, spec.Overlap = "0 3 * * *", schedule.OverlapBufferAll })
+	handle := s.handle(task.ID)
+
+	require.NoError(t, handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
+	byHand := s.ended(task.ID, 1)[0]
+	require.Equal(t, []any{schedule.TickFired, domain.RunCompleted}, []any{byHand.Outcome, byHand.Status})
+	require.Equal(t, schedule.ReasonRunNow, *byHand.ReasonCode)
+
+	night := time.Now().UTC().Truncate(24 * time.Hour).Add(-45 * time.Hour)
+	require.NoError(t, handle.Backfill(t.Context(), client.ScheduleBackfillOptions{
+		Backfill: []client.ScheduleBackfill{{Start: night.Add(-time.Hour), End: night.Add(25 * time.Hour)}},
+	}))
+	runs := s.ended(task.ID, 3)
+	for i, run := range runs[:2] {
+		require.Equal(t, night.Add(time.Duration(i)*24*time.Hour), run.ScheduledFor.UTC())
+		require.Equal(t, []any{schedule.ReasonBackfilled, domain.RunCompleted}, []any{*run.ReasonCode, run.Status})
+	}
+
+	// The same night again: one record, with the run that came last.
+	require.NoError(t, handle.Backfill(t.Context(), client.ScheduleBackfillOptions{
+		Backfill: []client.ScheduleBackfill{{Start: night.Add(-time.Hour), End: night.Add(time.Hour)}},
+	}))
+	require.Eventually(t, func() bool {
+		again := s.ended(task.ID, 3)[0]
+		return *again.SessionID != *runs[0].SessionID && again.Status == domain.RunCompleted
+	}, patience, 50*time.Millisecond)
+}
+
+// A crash between the row and the Schedule: the row says what is wanted.
+func TestScheduledTask_convergesAfterACrash(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.create(func(*schedule.TaskSpec) {})
-	handle := s.scheduled(task.ID)
-	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.NextActionTimes) > 0 })
-	require.Equal(t, *task.NextRunAt, described.Info.NextActionTimes[0].UTC())
-	require.False(t, described.Schedule.State.Paused)
+	// What a process leaves that ends after the commit.
+	s.exec(`UPDATE scheduled_tasks SET cron = '0 5 * * *', enabled = false, pending = 'x', push_until = NULL WHERE id = $1`, task.ID)
+	require.NoError(t, s.handle(task.ID).Pause(t.Context(), client.SchedulePauseOptions{Note: "older"}))
+	require.NoError(t, s.handle(task.ID).Unpause(t.Context(), client.ScheduleUnpauseOptions{}))
+	s.shown(task.ID, func(task schedule.Task) bool { return !task.Enabled && task.Cron == "0 5 * * *" })
+	d, err := s.handle(task.ID).Describe(t.Context())
+	require.NoError(t, err)
+	require.True(t, d.Schedule.State.Paused)
+	require.Equal(t, 5, d.Schedule.Spec.Calendars[0].Hour[0].Start)
 
-	// A tick that was due a minute and a half ago is caught up by the reconciler.
-	s.backdate(task.ID, 90*time.Second)
-	require.NoError(t, s.repair.Repair(t.Context()))
-	run := s.record(task.ID)
-	require.Equal(t, schedule.TickCaughtUp, run.Outcome)
-	require.Equal(t, domain.RunCompleted, run.Status)
-	require.GreaterOrEqual(t, run.DriftMS, int64(90_000))
-	s.replayRun("scheduled_run", durable.ScheduledRunWorkflowID(run.ID))
+	// A run that was asked for, and no Schedule triggered.
+	asked, err := s.journal.AskRun(t.Context(), s.caller.User.ID, task.ID)
+	require.NoError(t, err)
+	s.exec(`UPDATE scheduled_runs SET triggered_at = now() - interval '1 minute' WHERE id = $1`, asked.ID)
+	require.NoError(t, s.tasks.Reconcile(t.Context()))
+	require.Equal(t, []any{asked.ID, domain.RunCompleted}, []any{s.record(task.ID).ID, s.record(task.ID).Status})
+
+	// Triggered twice: it runs once.
+	s.exec(`UPDATE scheduled_runs SET asked = true WHERE id = $1`, asked.ID)
+	require.NoError(t, s.tasks.Trigger(t.Context(), asked.ID))
+	require.Equal(t, s.ended(task.ID, 1)[0].SessionID, s.record(task.ID).SessionID)
+
+	// Temporal has lost the Schedule with its data.
+	s.exec(`UPDATE scheduled_tasks SET pending = NULL, updated_at = now() - interval '1 minute' WHERE id = $1`, task.ID)
+	require.NoError(t, s.journal.ForgetSchedule(t.Context(), task.ID))
+	s.shown(task.ID, func(schedule.Task) bool { _, err := s.handle(task.ID).Describe(t.Context()); return err == nil })
+}
+
+// Ticks that started nothing have their record, each with its reason.
+func TestScheduledTask_recordsTicksThatDidNotRun(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Cron, spec.CatchupWindowS = "0 * * * *", 60 })
+	hour := time.Now().UTC().Truncate(time.Hour)
+	s.exec(`UPDATE scheduled_tasks SET recorded_until = $2 WHERE id = $1`, task.ID, hour.Add(-150*time.Minute))
+
+	runs := s.ended(task.ID, 3)
+	for i, run := range runs {
+		require.Equal(t, hour.Add(time.Duration(i-2)*time.Hour), run.ScheduledFor.UTC())
+	}
+
+	require.Equal(t, []any{schedule.TickMissed, schedule.ReasonWindowOver}, []any{runs[0].Outcome, *runs[0].ReasonCode})
 
 	_, err := s.tasks.SetEnabled(t.Context(), s.caller.User.ID, task.ID, false)
 	require.NoError(t, err)
-	require.NoError(t, s.repair.Repair(t.Context()))
-	s.describe(handle, func(d *client.ScheduleDescription) bool { return d.Schedule.State.Paused })
+	s.exec(`UPDATE scheduled_tasks SET recorded_until = $2 WHERE id = $1`, task.ID, hour.Add(-210*time.Minute))
+
+	_, err = s.tasks.SetEnabled(t.Context(), s.caller.User.ID, task.ID, true)
+	require.NoError(t, err)
+	runs = s.ended(task.ID, 4)
+	require.Equal(t, []any{schedule.TickSkipped, schedule.ReasonPaused}, []any{runs[0].Outcome, *runs[0].ReasonCode})
 }
 
-func TestScheduledTask_tickIsAWorkflow(t *testing.T) {
+func TestScheduledTask_overlapIsTemporals(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
-	task := s.create(func(spec *schedule.TaskSpec) { spec.Persistent = true })
-	handle := s.scheduled(task.ID)
+	held := func(name string) string {
+		return script(obj{"steps": []obj{{"calls": []obj{bash("while [ ! -e " + name + " ]; do sleep 0.05; done")}}, {"text": "done"}}})
+	}
+	task := s.create(func(spec *schedule.TaskSpec) { spec.Prompt, spec.Persistent = held("go"), true })
+	first := s.runNow(task.ID)
+	require.Equal(t, domain.RunRunning, first.Status)
+	require.Equal(t, []any{schedule.TickSkipped, schedule.ReasonPreviousActive}, reason(s.runNow(task.ID)))
 
-	s.backdate(task.ID, 2*time.Second)
-	require.NoError(t, handle.Trigger(t.Context(), client.ScheduleTriggerOptions{}))
-
-	run := s.record(task.ID)
-	require.Equal(t, schedule.TickFired, run.Outcome)
-	require.Equal(t, domain.RunCompleted, run.Status)
-	s.requireClass(domain.ClassChat, *run.SessionID) // the task keeps it
-
-	described := s.describe(handle, func(d *client.ScheduleDescription) bool { return len(d.Info.RecentActions) > 0 })
-	s.replayRun("schedule_tick", described.Info.RecentActions[0].StartWorkflowResult.WorkflowID)
-
-	// Another wake-up finds nothing to do.
-	more, err := s.tasks.Tick(t.Context(), task.ID)
+	_, err := s.tasks.Change(t.Context(), s.caller.User.ID, task.ID, func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapBufferOne })
 	require.NoError(t, err)
-	require.False(t, more)
-	runs, err := s.tasks.History(t.Context(), s.caller.User.ID, task.ID, 0, 10)
+	waits := s.runNow(task.ID)
+	require.Equal(t, domain.RunRunning, waits.Status)
+	require.Equal(t, []any{schedule.TickCoalesced, schedule.ReasonPreviousWaiting}, reason(s.runNow(task.ID)))
+
+	_, err = s.tasks.Change(t.Context(), s.caller.User.ID, task.ID, func(spec *schedule.TaskSpec) {
+		spec.Overlap, spec.Prompt = schedule.OverlapCancelOther, script(obj{"steps": []obj{{"text": "last"}}})
+	})
 	require.NoError(t, err)
-	require.Len(t, runs, 1)
+	last := s.runNow(task.ID)
+
+	runs := s.ended(task.ID, 5)
+	for _, run := range runs {
+		switch run.ID {
+		case first.ID, waits.ID:
+			require.Equal(t, []any{domain.RunFailed, domain.ReasonCancelled}, []any{run.Status, *run.ErrorCode})
+		case last.ID:
+			require.Equal(t, domain.RunCompleted, run.Status)
+		}
+	}
+}
+
+func reason(run schedule.Run) []any {
+	if run.ReasonCode == nil {
+		return []any{run.Outcome, nil}
+	}
+
+	return []any{run.Outcome, *run.ReasonCode}
+}
+
+// An operator cancels the workflow of a run: its chat is stopped, and its record says so.
+func TestScheduledTask_cancelledInTemporal(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.create(func(spec *schedule.TaskSpec) {
+		spec.Prompt = script(obj{"steps": []obj{{"calls": []obj{bash(untilGo)}}, {"text": "done"}}})
+	})
+	run := s.runNow(task.ID)
+	s.awaitFile("runs")
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), durable.ScheduledRunWorkflowID(run.ID), ""))
+	over := s.record(task.ID)
+	require.Equal(t, []any{run.ID, domain.RunFailed, "cancelled"}, []any{over.ID, over.Status, *over.ErrorCode})
+	s.replayRun("scheduled_run_cancelled", durable.ScheduledRunWorkflowID(run.ID))
 }
 
 func TestScheduledTask_checksItsOutcome(t *testing.T) {
@@ -176,10 +362,9 @@ func TestScheduledTask_checksItsOutcome(t *testing.T) {
 		spec.Commands = []string{"echo checked; test -z \"$MISSING\"", "echo broken >&2; exit 3"}
 		spec.Files = []string{"report/*.md"}
 	})
-	run, err := s.tasks.RunNow(t.Context(), s.caller.User.ID, task.ID)
-	require.NoError(t, err)
+	s.runNow(task.ID)
 
-	run = s.record(task.ID)
+	run := s.record(task.ID)
 	s.requireClass(domain.ClassSchedule, *run.SessionID)
 	require.Equal(
 		t,
@@ -238,10 +423,12 @@ func (s *timetable) ranOnce(taskID string) domain.SessionID {
 	return *s.record(taskID).SessionID
 }
 
-func (s *timetable) runNow(taskID string) {
+func (s *timetable) runNow(taskID string) schedule.Run {
 	s.t.Helper()
-	_, err := s.tasks.RunNow(s.t.Context(), s.caller.User.ID, taskID)
+	run, err := s.tasks.RunNow(s.t.Context(), s.caller.User.ID, taskID)
 	require.NoError(s.t, err)
+
+	return run
 }
 
 // A run does not come instead of the answer to a question of the owner's chat: it begins

@@ -38,12 +38,28 @@ func (s *Service) Calendar(ctx context.Context, ownerID string, from, to time.Ti
 			continue
 		}
 
-		if err := occurrences(task, from, to, &entries[i]); err != nil {
+		if task.CronText == "" { // its times were edited in Temporal
+			err = s.matching(ctx, task, from, to, &entries[i])
+		} else {
+			err = occurrences(task, from, to, &entries[i])
+		}
+
+		if err != nil {
 			return nil, err
 		}
 	}
 
 	return entries, nil
+}
+
+// matching adds the times of a Schedule that was edited in Temporal.
+func (s *Service) matching(ctx context.Context, task schedule.Task, from, to time.Time, entry *schedule.CalendarEntry) error {
+	times, err := s.cfg.Engine.MatchingTimes(ctx, task.ID, from.Add(-time.Nanosecond), to.Add(-time.Nanosecond))
+	if len(times) > 0 {
+		entry.Occurrences, entry.Truncated = times, len(times) == maxOccurrences
+	}
+
+	return err
 }
 
 // Preview says what a cron expression means, and the next times at which it is due after

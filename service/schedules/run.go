@@ -8,34 +8,25 @@ import (
 	"everloop/internal/durable"
 )
 
-// Tick takes the ticks of a task that are due, and starts their runs. With true more
-// are due.
-func (s *Service) Tick(ctx context.Context, taskID string) (more bool, err error) {
-	plan, err := s.cfg.Store.TakeTicks(ctx, taskID)
-	if err != nil {
-		return false, err
-	}
-
-	s.follow(ctx, taskID, plan)
-
-	return plan.More, nil
-}
-
 // Begin makes the session of a run and sends its message, once however often it is
 // called.
-func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, error) {
-	claimed, plan, err := s.cfg.Store.ClaimRun(ctx, runID)
+func (s *Service) Begin(ctx context.Context, in schedule.RunStart) (schedule.RunNext, error) {
+	if err := s.findDue(ctx, &in); err != nil {
+		return schedule.RunWaits, err
+	}
+
+	claimed, plan, err := s.cfg.Store.ClaimRun(ctx, in)
 	if err != nil {
 		return schedule.RunWaits, err
 	}
 
-	s.follow(ctx, plan.TaskID, plan)
+	s.follow(ctx, plan)
 
 	switch {
 	case claimed.Ended:
 		return schedule.RunOver, nil
 	case claimed.Begun:
-		return s.End(ctx, runID)
+		return s.End(ctx, in.RunID)
 	}
 
 	chatID, err := s.send(ctx, claimed)
@@ -45,20 +36,54 @@ func (s *Service) Begin(ctx context.Context, runID string) (schedule.RunNext, er
 			return schedule.RunWaits, err
 		}
 
-		plan, err := s.cfg.Store.BlockRun(ctx, runID, e.Code, e.Message)
+		plan, err := s.cfg.Store.BlockRun(ctx, in.RunID, e.Code, e.Message)
 		if err == nil {
-			s.follow(ctx, plan.TaskID, plan)
+			s.follow(ctx, plan)
 		}
 
 		return schedule.RunOver, err
 	}
 
-	cancelled, err := s.cfg.Store.RunBegan(ctx, runID, chatID)
+	cancelled, err := s.cfg.Store.RunBegan(ctx, in.RunID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
 
 	return schedule.RunWaits, err
+}
+
+// findDue finds when a run was due with the jitter of its tick, which the Schedule knows.
+func (s *Service) findDue(ctx context.Context, in *schedule.RunStart) error {
+	taskID, _, valid := schedule.SplitRunID(in.RunID)
+	if !valid || in.Resumed {
+		return nil
+	}
+
+	task, _, _, err := s.cfg.Store.RecordedUntil(ctx, taskID)
+	if domain.HasCode(err, "scheduled_task_not_found") || err == nil && task.JitterS == 0 {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	seen, _, err := s.cfg.Engine.DescribeSchedule(ctx, taskID)
+	if due, started := seen.Started(in.RunID); started {
+		in.Due = &due
+	}
+
+	return err
+}
+
+// Cancel stops a run whose workflow is cancelled. The run is over when its chat is.
+func (s *Service) Cancel(ctx context.Context, runID string) error {
+	plan, err := s.cfg.Store.StopRun(ctx, runID)
+	if err == nil {
+		s.follow(ctx, plan)
+	}
+
+	return err
 }
 
 func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID domain.ChatID, err error) {
@@ -79,7 +104,7 @@ func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID dom
 
 	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Prompt}},
-		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID),
+		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID, run.Execution),
 		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
 	})
 
@@ -94,7 +119,7 @@ func (s *Service) End(ctx context.Context, runID string) (schedule.RunNext, erro
 		return schedule.RunWaits, err
 	}
 
-	s.follow(ctx, plan.TaskID, plan)
+	s.follow(ctx, plan)
 
 	return next, nil
 }
@@ -108,7 +133,7 @@ func (s *Service) ToCheck(ctx context.Context, runID string) (run schedule.Outco
 func (s *Service) EndChecks(ctx context.Context, runID string, checks []schedule.RunCheck) error {
 	plan, err := s.cfg.Store.EndChecks(ctx, runID, checks)
 	if err == nil {
-		s.follow(ctx, plan.TaskID, plan)
+		s.follow(ctx, plan)
 	}
 
 	return err

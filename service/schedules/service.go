@@ -1,7 +1,7 @@
 // Package schedules answers for scheduled tasks: it checks and changes them, says when
-// they are due, and begins and ends their runs. The database decides which ticks there
-// are; Temporal's schedules wake the service at their times. What a crash leaves
-// undone is repaired by service/work.
+// they are due, and begins and ends their runs. Each task is a Temporal Schedule, and both may
+// be changed: a change of the API is written to the row, and from there to the Schedule; a change in
+// Temporal is taken over into the row when the Schedule has all changes of the API.
 package schedules
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"everloop/domain"
+	"everloop/domain/cron"
 	"everloop/domain/schedule"
 )
 
@@ -28,10 +29,26 @@ type Store interface {
 	OwnWebhooks(ctx context.Context, ownerID string, ids []string) (bool, error)
 	ScheduledRuns(ctx context.Context, userID, taskID string, offset, limit int) ([]schedule.Run, error)
 
-	TakeTicks(ctx context.Context, taskID string) (schedule.TickPlan, error)
-	RunNow(ctx context.Context, ownerID, taskID string) (schedule.TickPlan, error)
-	SyncSchedule(ctx context.Context, taskID string, apply func(context.Context, schedule.Sync) error) error
-	ClaimRun(ctx context.Context, runID string) (schedule.ClaimedRun, schedule.TickPlan, error)
+	RecordedUntil(ctx context.Context, taskID string) (task schedule.Task, until time.Time, custom bool, err error)
+	Observe(ctx context.Context, taskID string, seen schedule.Observed, at time.Time, ticks []time.Time) (schedule.TickPlan, error)
+	ClaimPush(ctx context.Context, taskID string) (push schedule.Push, found bool, err error)
+	ReleasePush(ctx context.Context, push schedule.Push) error
+	Pushed(ctx context.Context, push schedule.Push, due string, renewAt *time.Time) error
+	PendingSchedules(ctx context.Context, after string, limit int) ([]string, error)
+	SyncedSchedules(ctx context.Context, after string, limit int) ([]string, error)
+	RenewSchedules(ctx context.Context) error
+	ForgetSchedule(ctx context.Context, taskID string) error
+	DeletedInTemporal(ctx context.Context, taskID string) error
+
+	AskRun(ctx context.Context, ownerID, taskID string) (schedule.Run, error)
+	AskedRuns(ctx context.Context, after string, limit int) ([]string, error)
+	RunTriggered(ctx context.Context, runID string) error
+	ScheduledRun(ctx context.Context, runID string) (schedule.Run, error)
+	WaitsForStart(ctx context.Context, runID string) (bool, error)
+	CancelledRuns(ctx context.Context) ([]domain.RunChat, error)
+
+	ClaimRun(ctx context.Context, in schedule.RunStart) (schedule.ClaimedRun, schedule.TickPlan, error)
+	StopRun(ctx context.Context, runID string) (schedule.TickPlan, error)
 	RunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error)
 	BlockRun(ctx context.Context, runID, code, message string) (schedule.TickPlan, error)
 	CancelRun(ctx context.Context, runID string) (open bool, plan schedule.TickPlan, err error)
@@ -42,10 +59,17 @@ type Store interface {
 	EnsureSession(ctx context.Context, ownerID string, in domain.NewSession) error
 }
 
-// Runs reaches Temporal.
-type Runs interface {
-	StartScheduledRun(ctx context.Context, runID string) error
-	SyncSchedule(ctx context.Context, in schedule.Sync) error
+// Engine reaches the Schedules of tasks in Temporal.
+type Engine interface {
+	// DescribeSchedule returns false for a Schedule that does not exist.
+	DescribeSchedule(ctx context.Context, taskID string) (schedule.Observed, bool, error)
+	// PushSchedule leaves the times of the Schedule as they are without a plan.
+	PushSchedule(ctx context.Context, task schedule.Task, plan *cron.Plan, note string) (schedule.Observed, error)
+	TriggerSchedule(ctx context.Context, taskID string, nominal time.Time) error
+	DeleteSchedule(ctx context.Context, taskID string) error
+	MissingSchedule(ctx context.Context, taskID string) (schedule.Missing, error)
+	ListSchedules(ctx context.Context, token []byte, size int) (page []schedule.Listed, next []byte, err error)
+	MatchingTimes(ctx context.Context, taskID string, from, to time.Time) ([]time.Time, error)
 }
 
 // Chats sends messages and stops chats.
@@ -62,7 +86,7 @@ type Models interface {
 // Config is what New needs.
 type Config struct {
 	Store  Store
-	Runs   Runs
+	Engine Engine
 	Chats  Chats
 	Models Models
 	Logger *slog.Logger
@@ -70,20 +94,21 @@ type Config struct {
 
 // Service answers for scheduled tasks.
 type Service struct {
-	cfg   Config
-	syncs chan struct{} // one for each update of a schedule that works
+	cfg    Config
+	pushes chan struct{} // one for each change that is written to a Schedule
+	seen   reconciled
 }
 
-// maxSyncs is how many updates of schedules call Temporal concurrently after changes.
-const maxSyncs = 4
+// maxPushes is how many changes are written to Schedules concurrently by their requests.
+const maxPushes = 16
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
-		return nil, errors.New("schedules: the configuration needs Records, Runs, Chats, Models and Logger")
+	if cfg.Store == nil || cfg.Engine == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
+		return nil, errors.New("schedules: the configuration needs Store, Engine, Chats, Models and Logger")
 	}
 
-	return &Service{cfg, make(chan struct{}, maxSyncs)}, nil
+	return &Service{cfg: cfg, pushes: make(chan struct{}, maxPushes)}, nil
 }
 
 // Create makes a task. Its schedule in Temporal follows, now or when Temporal is there.
@@ -98,7 +123,7 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.Task
 
 	task, err := s.cfg.Store.CreateScheduledTask(ctx, ownerID, spec)
 	if err == nil {
-		s.synchronise(ctx, task.ID)
+		s.write(ctx, task.ID)
 	}
 
 	return task, err
@@ -114,8 +139,14 @@ func (s *Service) ListOf(ctx context.Context, userID, workspaceID string) ([]sch
 	return s.cfg.Store.WorkspaceTasks(ctx, userID, workspaceID)
 }
 
-// Get reads a task that a user may see.
+// Get reads a task that a user may see, as its Schedule is now.
 func (s *Service) Get(ctx context.Context, userID, id string) (schedule.Task, error) {
+	if _, err := s.cfg.Store.ScheduledTask(ctx, userID, id); err != nil {
+		return schedule.Task{}, err
+	}
+
+	s.look(ctx, id)
+
 	return s.cfg.Store.ScheduledTask(ctx, userID, id)
 }
 
@@ -162,7 +193,7 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*sche
 		return nil
 	})
 	if err == nil {
-		s.synchronise(ctx, id)
+		s.write(ctx, id)
 	}
 
 	return task, err
@@ -180,7 +211,7 @@ func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bo
 		return nil
 	})
 	if err == nil {
-		s.synchronise(ctx, id)
+		s.write(ctx, id)
 	}
 
 	return task, err
@@ -190,62 +221,27 @@ func (s *Service) SetEnabled(ctx context.Context, ownerID, id string, enabled bo
 func (s *Service) Delete(ctx context.Context, ownerID, id string) error {
 	err := s.cfg.Store.DeleteScheduledTask(ctx, ownerID, id)
 	if err == nil {
-		s.synchronise(ctx, id)
+		s.write(ctx, id)
 	}
 
 	return err
 }
 
-// RunNow runs a task at once, by its overlap policy.
-func (s *Service) RunNow(ctx context.Context, ownerID, id string) (schedule.Run, error) {
-	plan, err := s.cfg.Store.RunNow(ctx, ownerID, id)
-	if err != nil {
-		return schedule.Run{}, err
-	}
-
-	s.follow(ctx, id, plan)
-
-	return *plan.Run, nil
-}
-
 // History gives a page of the records of the runs of a task that a user may see, the newest first.
 func (s *Service) History(ctx context.Context, userID, id string, offset, limit int) ([]schedule.Run, error) {
+	if _, err := s.cfg.Store.ScheduledTask(ctx, userID, id); err != nil {
+		return nil, err
+	}
+
+	if offset == 0 {
+		s.look(ctx, id)
+	}
+
 	return s.cfg.Store.ScheduledRuns(ctx, userID, id, offset, limit)
 }
 
-// syncTimeout bounds one update of a schedule in Temporal.
-const syncTimeout = 10 * time.Second
-
-// Sync makes the schedule of a task in Temporal what the database says.
-func (s *Service) Sync(ctx context.Context, taskID string) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
-	defer cancel()
-
-	return s.cfg.Store.SyncSchedule(ctx, taskID, s.cfg.Runs.SyncSchedule)
-}
-
-// synchronise is Sync after a commit: it may fail, and is repeated then. Where many work
-// already, as while Temporal hangs, it is left to the repair.
-func (s *Service) synchronise(ctx context.Context, taskID string) {
-	select {
-	case s.syncs <- struct{}{}:
-	default:
-		return
-	}
-
-	ctx = context.WithoutCancel(ctx)
-
-	go func() {
-		defer func() { <-s.syncs }()
-
-		if err := s.Sync(ctx, taskID); err != nil {
-			s.cfg.Logger.Warn("failed to update the schedule of a task, retrying", "task_id", taskID, "error", err)
-		}
-	}()
-}
-
-// follow does what follows from ticks that were recorded. What fails is repaired.
-func (s *Service) follow(ctx context.Context, taskID string, plan schedule.TickPlan) {
+// follow does what follows from records. What fails is repaired.
+func (s *Service) follow(ctx context.Context, plan schedule.TickPlan) {
 	ctx = context.WithoutCancel(ctx)
 	for _, run := range plan.Stop {
 		if err := s.Stop(ctx, run); err != nil {
@@ -253,14 +249,8 @@ func (s *Service) follow(ctx context.Context, taskID string, plan schedule.TickP
 		}
 	}
 
-	for _, run := range plan.Start {
-		if err := s.cfg.Runs.StartScheduledRun(ctx, run); err != nil {
-			s.cfg.Logger.Warn("failed to start a scheduled run, retrying", "run_id", run, "error", err)
-		}
-	}
-
-	if plan.Sync {
-		s.synchronise(ctx, taskID)
+	if plan.Push {
+		s.write(ctx, plan.TaskID)
 	}
 }
 
@@ -268,7 +258,7 @@ func (s *Service) follow(ctx context.Context, taskID string, plan schedule.TickP
 func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err error) {
 	open, plan, err := s.cfg.Store.CancelRun(ctx, runID)
 	if err == nil && open {
-		s.follow(ctx, plan.TaskID, plan)
+		s.follow(ctx, plan)
 	}
 
 	return open, err
@@ -278,7 +268,7 @@ func (s *Service) CancelRun(ctx context.Context, runID string) (open bool, err e
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
 	plan, err := s.cfg.Store.BlockRun(ctx, runID, code, message)
 	if err == nil {
-		s.follow(ctx, plan.TaskID, plan)
+		s.follow(ctx, plan)
 	}
 
 	return err

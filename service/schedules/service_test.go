@@ -26,33 +26,32 @@ type hanging struct {
 
 func (h hanging) DeleteScheduledTask(context.Context, string, string) error { return nil }
 
-func (h hanging) SyncSchedule(context.Context, string, func(context.Context, schedule.Sync) error) error {
+func (h hanging) ClaimPush(context.Context, string) (schedule.Push, bool, error) {
 	h.began <- struct{}{}
 
 	<-h.release
 
-	return nil
+	return schedule.Push{}, false, nil
 }
 
 // While Temporal hangs, few changes of tasks wait for it.
-func TestService_synchronise_isBounded(t *testing.T) {
+func TestService_write_isBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{began: make(chan struct{}, 100), release: make(chan struct{})}
-		s, err := New(Config{Store: h, Runs: nothing{}, Chats: h, Models: h, Logger: slog.Default()})
+		s, err := New(Config{Store: h, Engine: nothing{}, Chats: h, Models: h, Logger: slog.Default()})
 		require.NoError(t, err)
 
 		for i := range 100 {
-			require.NoError(t, s.Delete(t.Context(), "owner", strconv.Itoa(i)))
+			go func() { _ = s.Delete(t.Context(), "owner", strconv.Itoa(i)) }()
 		}
 
 		synctest.Wait()
-		require.Len(t, h.began, maxSyncs)
+		require.Len(t, h.began, maxPushes)
 
 		close(h.release)
 		synctest.Wait()
 		require.NoError(t, s.Delete(t.Context(), "owner", "later"))
-		synctest.Wait()
-		require.Len(t, h.began, maxSyncs+1)
+		require.Len(t, h.began, maxPushes+1)
 	})
 }
 
@@ -105,7 +104,4 @@ func TestCheckOutcome_refusesExponentialPattern(t *testing.T) {
 	require.ErrorContains(t, err, "is not a valid pattern")
 }
 
-type nothing struct{}
-
-func (nothing) StartScheduledRun(context.Context, string) error   { return nil }
-func (nothing) SyncSchedule(context.Context, schedule.Sync) error { return nil }
+type nothing struct{ Engine }

@@ -44,7 +44,7 @@ func fill(t *testing.T, db *postgres.Store, owner string, session domain.Session
 		VALUES ('st', '$owner', 't', 'p', '* * * * *', 'UTC', true, true, false, 'skip', 0, 0, 0);
 		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, session_id, chat_id, scheduled_for, triggered_at)
 		VALUES ('r1', 'st', true, 'running', 'running', 'fired', '$session', '$chat', now(), now() - interval '1 minute'),
-		       ('r2', 'st', true, 'waiting', 'running', 'fired', NULL, NULL, now(), now())`), ";") {
+		       ('r2', 'st', true, 'waiting', 'running', 'fired', NULL, NULL, now() - interval '1 hour', now())`), ";") {
 		_, err := db.Pool.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}

@@ -114,7 +114,7 @@ func (a *Store) DeleteUser(ctx context.Context, id string) error {
 		}
 		// What works in the user's name without them ends.
 		if _, err := tx.Exec(ctx, `
-			UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, version = version + 1
+			UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, pending = 'deleted'
 			WHERE  owner_id = $1 AND deleted_at IS NULL`, id); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"everloop/activities/contract"
 	"everloop/domain"
+	"everloop/domain/schedule"
 	"everloop/infra/postgres/pgtest"
 )
 
@@ -42,6 +43,9 @@ func (w lastEndWorld) closed() (listed []domain.ClosedSession) {
 }
 
 // runsOfTheUser adds one open run of each kind, and a background task.
+// runOfTheUser is a run of the scheduled task t.
+const runOfTheUser = "t-2026-01-01T00:00:00Z"
+
 func (w lastEndWorld) runsOfTheUser() {
 	w.t.Helper()
 	w.exec(`INSERT INTO background_tasks (id, session_id, kind, title, status) VALUES ('b', $1, 'shell', 't', 'running')`, w.session)
@@ -58,7 +62,8 @@ func (w lastEndWorld) runsOfTheUser() {
 		VALUES ('t', $1, 't', 'p', '@daily', 'UTC', true, true, false, 'buffer_all', 60, 0, 0)`, w.user.ID)
 	w.exec(`
 		INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, scheduled_for, triggered_at)
-		VALUES ('s1', 't', true, 'running', 'running', 'fired', now(), now()), ('s2', 't', true, 'waiting', 'running', 'fired', now(), now())`)
+		VALUES ($1, 't', true, 'running', 'running', 'fired', now(), now()),
+		       ('s2', 't', true, 'waiting', 'running', 'fired', now() - interval '1 hour', now())`, runOfTheUser)
 }
 
 func TestStore_DeleteUser_stopsWhatWorks(t *testing.T) {
@@ -148,10 +153,10 @@ func TestStore_closedAccount_startsNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, found)
 
-		run, _, err := w.store.ClaimRun(t.Context(), "s1")
+		run, _, err := w.store.ClaimRun(t.Context(), schedule.RunStart{RunID: runOfTheUser, Execution: "a"})
 		require.NoError(t, err)
 		require.True(t, run.Ended)
-		require.True(t, w.is(`error_code = 'cancelled' AND state = 'ended' FROM scheduled_runs WHERE id = 's1'`))
+		require.True(t, w.is(`error_code = 'cancelled' AND state = 'ended' FROM scheduled_runs WHERE id = '`+runOfTheUser+`'`))
 	})
 	t.Run("credential", func(t *testing.T) {
 		t.Parallel()

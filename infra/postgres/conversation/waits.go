@@ -20,8 +20,8 @@ func (db *Base) Waits(ctx context.Context) (longest map[string]time.Duration, dr
 		       greatest(interval '0', now() - (SELECT min(model_faults_since) FROM chats WHERE state = 'running')),
 		       greatest(interval '0', now() - (SELECT min(created_at) FROM inbox WHERE state = 'queued')),
 		       (SELECT count(*) FROM scheduled_tasks
-		        WHERE  enabled AND deleted_at IS NULL AND next_fire_at < now() - interval '5 seconds'),
-		       (SELECT count(*) FROM scheduled_tasks WHERE version <> synced_version)`).
+		        WHERE  enabled AND deleted_at IS NULL AND next_run_at < now() - make_interval(secs => jitter_s) - interval '30 seconds'),
+		       (SELECT count(*) FROM scheduled_tasks WHERE pending IS NOT NULL)`).
 		Scan(&question, &model, &queue, &overdue, &unsynced)
 	if err != nil {
 		return nil, nil, pg.Fault("read how long work has waited", err)

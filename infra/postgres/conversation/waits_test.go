@@ -26,7 +26,7 @@ func TestBase_Waits(t *testing.T) {
 	exec(`INSERT INTO inbox (session_id, kind, chat_id, turn_id, delivery_applied, position, parts, created_at)
 		VALUES ($1, 'message', $2, 'turn-of-waits', 'queued', 1, '[]', now() - interval '3 hours')`, session, chat)
 	exec(`INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, skip_confirmations, persistent, overlap,
-		catchup_window_s, pause_on_failure_after, jitter_s, next_fire_at)
+		catchup_window_s, pause_on_failure_after, jitter_s, next_run_at)
 		VALUES ('late', $1, '', '', '* * * * *', 'UTC', true, false, false, 'skip', 60, 0, 0, now() - interval '1 hour')`, user.ID)
 
 	longest, drifted, err = db.Waits(t.Context())
@@ -38,7 +38,7 @@ func TestBase_Waits(t *testing.T) {
 
 	exec(`UPDATE chats SET state = 'ended' WHERE id = $1`, chat)
 	exec(`UPDATE inbox SET state = 'cancelled' WHERE chat_id = $1`, chat)
-	exec(`UPDATE scheduled_tasks SET enabled = false, synced_version = version`)
+	exec(`UPDATE scheduled_tasks SET enabled = false, pending = NULL`)
 
 	longest, drifted, err = db.Waits(t.Context())
 	require.NoError(t, err)

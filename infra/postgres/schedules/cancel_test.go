@@ -13,7 +13,7 @@ import (
 // message is the message of a run.
 func (s timetable) message(claimed schedule.ClaimedRun) domain.Send {
 	return domain.Send{
-		SessionID: claimed.SessionID, ClientMessageID: schedule.MessageID(claimed.RunID), Waiter: "scheduled-run/" + claimed.RunID,
+		SessionID: claimed.SessionID, ClientMessageID: schedule.MessageID(claimed.RunID, claimed.Execution), Waiter: "scheduled-run/" + claimed.RunID,
 		Message: []domain.ContentPart{{Type: "text", Text: "work"}}, Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule,
 	}
 }
@@ -23,10 +23,7 @@ func (s timetable) claim() schedule.ClaimedRun {
 	s.t.Helper()
 
 	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
-	plan, err := s.db.RunNow(s.t.Context(), s.owner, task.ID)
-	require.NoError(s.t, err)
-
-	claimed, _, err := s.db.ClaimRun(s.t.Context(), plan.Run.ID)
+	claimed, _, err := s.db.ClaimRun(s.t.Context(), start(s.ask(task.ID).ID))
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.db.EnsureSession(s.t.Context(), s.owner, domain.NewSession{ID: claimed.SessionID}))
 
@@ -46,7 +43,7 @@ func TestClaimRun_cancelledAfterSend(t *testing.T) {
 	_, _, err = s.db.CancelRun(t.Context(), claimed.RunID)
 	require.NoError(t, err)
 
-	again, plan, err := s.db.ClaimRun(t.Context(), claimed.RunID)
+	again, plan, err := s.db.ClaimRun(t.Context(), start(claimed.RunID))
 	require.NoError(t, err)
 	require.False(t, again.Ended)
 	require.True(t, again.Begun)
@@ -67,7 +64,7 @@ func TestClaimRun_cancelledBeforeSend(t *testing.T) {
 	_, _, err := s.db.CancelRun(t.Context(), claimed.RunID)
 	require.NoError(t, err)
 
-	again, plan, err := s.db.ClaimRun(t.Context(), claimed.RunID)
+	again, plan, err := s.db.ClaimRun(t.Context(), start(claimed.RunID))
 	require.NoError(t, err)
 	require.True(t, again.Ended)
 	require.Empty(t, plan.Stop)

@@ -18,7 +18,7 @@ func TestStore_stepsOfRuns_lockTaskFirst(t *testing.T) {
 
 	steps := map[string]func(ctx context.Context, s timetable, runID string) error{
 		"claim": func(ctx context.Context, s timetable, runID string) error {
-			_, _, err := s.db.ClaimRun(ctx, runID)
+			_, _, err := s.db.ClaimRun(ctx, start(runID))
 			return err
 		},
 		"begin": func(ctx context.Context, s timetable, runID string) error {
@@ -31,6 +31,10 @@ func TestStore_stepsOfRuns_lockTaskFirst(t *testing.T) {
 		},
 		"cancel": func(ctx context.Context, s timetable, runID string) error {
 			_, _, err := s.db.CancelRun(ctx, runID)
+			return err
+		},
+		"stop": func(ctx context.Context, s timetable, runID string) error {
+			_, err := s.db.StopRun(ctx, runID)
 			return err
 		},
 		"end": func(ctx context.Context, s timetable, runID string) error {

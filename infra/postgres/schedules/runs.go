@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
+	"everloop/domain/cron"
 	"everloop/domain/schedule"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/notify"
@@ -94,23 +96,36 @@ func lockRun(ctx context.Context, tx pgx.Tx, runID string) (run openRun, found b
 }
 
 // ClaimRun gives a run to its workflow, with the session that it uses: the task's own
-// one if that is still there, else a new one, which is the same each time.
-func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.ClaimedRun, plan schedule.TickPlan, err error) {
-	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		claimed, plan = schedule.ClaimedRun{RunID: runID, Ended: true}, schedule.TickPlan{}
+// one if that is still there, else a new one, which is the same each time. It makes the record
+// of a tick that its Schedule has started.
+func (s *Store) ClaimRun(ctx context.Context, in schedule.RunStart) (claimed schedule.ClaimedRun, plan schedule.TickPlan, err error) {
+	taskID, nominal, valid := schedule.SplitRunID(in.RunID)
+	if !valid {
+		return schedule.ClaimedRun{Ended: true}, plan, nil
+	}
 
-		run, found, err := lockRun(ctx, tx, runID)
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		claimed, plan = schedule.ClaimedRun{RunID: in.RunID, Ended: true}, schedule.TickPlan{}
+
+		execution, err := beginRun(ctx, tx, in, taskID, nominal)
+		if err != nil || execution == "" {
+			return err
+		}
+
+		run, found, err := lockRun(ctx, tx, in.RunID)
 		if err != nil || !found {
 			return err
 		}
 
+		claimed.Execution = execution
+
 		if run.cancelled && run.chatID == nil {
-			if err := takeSent(ctx, tx, runID, &run, &plan); err != nil {
+			if err := takeSent(ctx, tx, in.RunID, execution, &run, &plan); err != nil {
 				return err
 			}
 
 			if run.chatID == nil {
-				return endRun(ctx, tx, runID, run, run.stopped(), &plan)
+				return endRun(ctx, tx, in.RunID, run, run.stopped(), &plan)
 			}
 		}
 
@@ -126,7 +141,7 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.Cl
 			return err
 		}
 
-		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET session_id = $2 WHERE id = $1`, runID, claimed.SessionID)
+		_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET session_id = $2 WHERE id = $1`, in.RunID, claimed.SessionID)
 
 		return err
 	})
@@ -134,14 +149,144 @@ func (s *Store) ClaimRun(ctx context.Context, runID string) (claimed schedule.Cl
 	return claimed, plan, pg.Fault("claim a scheduled run", err)
 }
 
+// beginRun makes the record of a run, or takes the one that is there, and returns the execution that
+// began it. Empty: there is nothing to run.
+func beginRun(ctx context.Context, tx pgx.Tx, in schedule.RunStart, taskID string, nominal time.Time) (execution string, err error) {
+	task, err := oneTask(ctx, tx, `SELECT `+taskColumns+` FROM scheduled_tasks WHERE id = @id FOR UPDATE`, pgx.NamedArgs{"id": taskID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	var (
+		state string
+		by    *string
+		// A run that was cancelled while it waited does not begin, and one that was asked for runs once.
+		cancelled, manual bool
+	)
+
+	err = tx.QueryRow(ctx, `
+		SELECT state, execution, coalesce(error_code = 'cancelled', false), manual FROM scheduled_runs WHERE id = $1`, in.RunID).
+		Scan(&state, &by, &cancelled, &manual)
+	known := !errors.Is(err, pgx.ErrNoRows)
+
+	switch {
+	case err != nil && known:
+		return "", err
+	case !known && in.Resumed:
+		return "", nil
+	case known && state == "running" && by != nil, known && in.Resumed && by != nil:
+		return *by, nil
+	case known && state == "ended" && (cancelled && by == nil || by != nil && (manual || *by == in.Execution)):
+		return "", nil
+	case known && state != "ended":
+		_, err = tx.Exec(ctx, `
+			UPDATE scheduled_runs SET state = 'running', asked = false, execution = $2, triggered_at = clock_timestamp() WHERE id = $1`,
+			in.RunID, in.Execution)
+
+		return in.Execution, err
+	}
+
+	var stopped bool // the task was deleted before its tick
+	if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).Scan(&stopped); err != nil || stopped {
+		return "", err
+	}
+
+	return takeTick(ctx, tx, in, task, nominal, known)
+}
+
+// takeTick records a tick whose workflow begins; with known there is a record that did not run, or
+// that is run again by a backfill.
+func takeTick(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedule.Task, nominal time.Time, known bool) (string, error) {
+	now, err := clock(ctx, tx)
+	if err != nil {
+		return "", err
+	}
+
+	decision, due, err := begin(ctx, tx, in, task, nominal, now, known)
+	if err != nil {
+		return "", err
+	}
+
+	if known {
+		if _, err := tx.Exec(ctx, `DELETE FROM scheduled_runs WHERE id = $1`, in.RunID); err != nil {
+			return "", err
+		}
+	}
+
+	state := "running"
+	if !decision.Runs {
+		state = "ended"
+	}
+
+	run, err := insertRun(ctx, tx, task, nominal, due, state, now, decision)
+	if err != nil {
+		return "", err
+	}
+
+	if !decision.Runs {
+		return "", notify.TaskEvent(ctx, tx, webhook.RunMissed, task, []schedule.Run{run})
+	}
+
+	_, err = tx.Exec(ctx, `UPDATE scheduled_runs SET execution = $2 WHERE id = $1`, in.RunID, in.Execution)
+
+	return in.Execution, err
+}
+
+// begin decides about a tick whose workflow begins.
+func begin(ctx context.Context, tx pgx.Tx, in schedule.RunStart, task schedule.Task, nominal, now time.Time, known bool) (
+	decision schedule.Decision, due time.Time, err error,
+) {
+	if due = nominal; in.Due != nil {
+		due = *in.Due
+	}
+
+	var (
+		closed, custom bool
+		running        int
+	)
+
+	err = tx.QueryRow(ctx, `
+		SELECT u.closed, t.custom_due, (SELECT count(*) FROM scheduled_runs WHERE task_id = t.id AND state = 'running')
+		FROM   scheduled_tasks t JOIN users u ON u.id = t.owner_id WHERE t.id = $1`, task.ID).Scan(&closed, &custom, &running)
+	if err != nil {
+		return decision, due, err
+	}
+
+	switch {
+	case closed:
+		return schedule.Decision{Outcome: schedule.TickBlocked, Reason: domain.CodeAccountClosed}, due, nil
+	case running >= schedule.MaxOpenRuns:
+		return schedule.Decision{Outcome: schedule.TickSkipped, Reason: schedule.ReasonTooManyRuns}, due, nil
+	}
+
+	parsed, err := cron.Parse(task.Cron)
+	if err != nil {
+		return decision, due, err
+	}
+
+	zone, err := time.LoadLocation(task.Timezone)
+	if err != nil {
+		return decision, due, err
+	}
+
+	return task.Begin(schedule.Beginning{
+		Matches: custom || parsed.Matches(nominal, zone), Late: in.StartedAt.Sub(due), Age: now.Sub(due), Before: known,
+		Early: nominal.Before(task.CreatedAt.Truncate(time.Minute)),
+	}), due, nil
+}
+
 // takeSent gives a cancelled run the chat that an earlier attempt has begun without recording
 // it, and has it stopped. A message that was not sent is refused from now on.
-func takeSent(ctx context.Context, tx pgx.Tx, runID string, run *openRun, plan *schedule.TickPlan) error {
+func takeSent(ctx context.Context, tx pgx.Tx, runID, execution string, run *openRun, plan *schedule.TickPlan) error {
 	if run.sessionID == nil {
 		return nil
 	}
 
-	chatID, sent, err := pg.CancelSend(ctx, tx, *run.sessionID, schedule.MessageID(runID))
+	chatID, sent, err := pg.CancelSend(ctx, tx, *run.sessionID, schedule.MessageID(runID, execution))
 	if err != nil || !sent {
 		return err
 	}
@@ -234,7 +379,8 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan sc
 
 		tag, err := tx.Exec(ctx, `
 			UPDATE scheduled_runs
-			SET    state = 'ended', status = $2, reason_code = coalesce(reason_code, $3), error_code = $3, error = $4, finished_at = now()
+			SET    state = 'ended', asked = false, status = $2, reason_code = coalesce(reason_code, $3), error_code = $3, error = $4,
+			       finished_at = now()
 			WHERE  id = $1 AND state = 'waiting'`, runID, end.Status, end.Reason, end.Error)
 		if err != nil || tag.RowsAffected() == 1 {
 			open = err == nil
@@ -259,8 +405,51 @@ func (s *Store) CancelRun(ctx context.Context, runID string) (open bool, plan sc
 	return open, plan, pg.Fault("cancel a scheduled run", err)
 }
 
-// EndRun ends a run whose chat has ended, and lets the next one that waits begin. A run
-// whose outcome has to be checked goes on until EndChecks.
+// StopRun is asked for by a workflow that is cancelled: by the overlap policy of its Schedule, or by
+// an operator. A run that has not begun is over.
+func (s *Store) StopRun(ctx context.Context, runID string) (plan schedule.TickPlan, err error) {
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		plan = schedule.TickPlan{}
+
+		run, found, err := lockRun(ctx, tx, runID)
+		if err != nil || !found {
+			return err
+		}
+
+		var execution string
+
+		err = tx.QueryRow(ctx, `
+			UPDATE scheduled_runs SET cancel_requested = true, error_code = CASE WHEN cancel_requested OR $2 THEN error_code ELSE $3 END
+			WHERE  id = $1 RETURNING coalesce(execution, '')`,
+			runID, run.task.Overlap == schedule.OverlapCancelOther, cancelledByAdministrator.Reason).Scan(&execution)
+		if err != nil {
+			return err
+		}
+
+		if run, _, err = lockRun(ctx, tx, runID); err != nil {
+			return err
+		}
+
+		if run.chatID == nil {
+			if err := takeSent(ctx, tx, runID, execution, &run, &plan); err != nil {
+				return err
+			}
+		}
+
+		if run.chatID == nil {
+			return endRun(ctx, tx, runID, run, run.stopped(), &plan)
+		}
+
+		plan.TaskID = run.task.ID
+		plan.Stop = []domain.RunChat{{OwnerID: run.task.OwnerID, SessionID: *run.sessionID, ChatID: *run.chatID}}
+
+		return nil
+	})
+
+	return plan, pg.Fault("stop a scheduled run", err)
+}
+
+// EndRun ends a run whose chat has ended. A run whose outcome has to be checked goes on until EndChecks.
 func (s *Store) EndRun(ctx context.Context, runID string) (next schedule.RunNext, plan schedule.TickPlan, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		next, plan = schedule.RunOver, schedule.TickPlan{}
@@ -393,8 +582,8 @@ func (s *Store) EndChecks(ctx context.Context, runID string, checks []schedule.R
 	return plan, pg.Fault("end the checks of a scheduled run", err)
 }
 
-// endRun ends a run, counts it for its task, which may be disabled by it, and promotes
-// the oldest run that waits. The reason of its outcome, such as run_now, stays.
+// endRun ends a run and counts it for its task, which may be disabled by it. The reason of its
+// outcome, such as run_now, stays.
 func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domain.RunEnd, plan *schedule.TickPlan) error {
 	ended, err := oneRun(ctx, tx, `
 		UPDATE scheduled_runs
@@ -418,32 +607,18 @@ func endRun(ctx context.Context, tx pgx.Tx, runID string, run openRun, end domai
 
 	if task.PauseAfter > 0 && task.ConsecutiveFailures >= task.PauseAfter && task.Enabled && end.Counts {
 		reason := fmt.Sprintf("%d runs in a row failed, the last one: %s", task.ConsecutiveFailures, end.Error)
-		task.Enabled, task.PausedReason, plan.Sync = false, &reason, true
+		task.Enabled, task.PausedReason, plan.Push = false, &reason, true
 	}
 
 	if _, err := tx.Exec(ctx, `
 		UPDATE scheduled_tasks
 		SET    last_status = $2, consecutive_failures = $3, enabled = $4, paused_reason = $5,
-		       next_run_at = CASE WHEN $4 THEN next_run_at END, next_fire_at = CASE WHEN $4 THEN next_fire_at END,
-		       version = version + CASE WHEN $4 <> enabled THEN 1 ELSE 0 END
-		WHERE  id = $1`, task.ID, end.Status, task.ConsecutiveFailures, task.Enabled, task.PausedReason); err != nil {
+		       next_run_at = CASE WHEN $4 THEN next_run_at END, pending = CASE WHEN $4 <> enabled THEN $6 ELSE pending END
+		WHERE  id = $1`, task.ID, end.Status, task.ConsecutiveFailures, task.Enabled, task.PausedReason, domain.NewID()); err != nil {
 		return err
 	}
 
-	if err := notifyEnd(ctx, tx, run.task, task, ended); err != nil {
-		return err
-	}
-
-	rows, _ := tx.Query(ctx, `
-		UPDATE scheduled_runs SET state = 'running' WHERE id = (
-			SELECT id FROM scheduled_runs WHERE task_id = $1 AND state = 'waiting'
-			AND    NOT EXISTS (SELECT 1 FROM scheduled_runs WHERE task_id = $1 AND state = 'running')
-			ORDER  BY id LIMIT 1)
-		RETURNING id`, task.ID)
-	started, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	plan.Start = append(plan.Start, started...)
-
-	return err
+	return notifyEnd(ctx, tx, run.task, task, ended)
 }
 
 // notifyEnd reports to webhooks the end of a run, and that its task was disabled by it.

@@ -1,11 +1,8 @@
 package schedules_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"everloop/domain/webhook"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/infra/postgres/schedules"
 	"everloop/service/webhooks"
 )
 
@@ -50,21 +48,45 @@ func (s timetable) task(change func(*schedule.TaskSpec)) schedule.Task {
 	return task
 }
 
-// due makes the last whole minutes due.
-func (s timetable) due(taskID string, minutes int) {
+// ask records a run and has its workflow take it.
+func (s timetable) ask(taskID string) schedule.Run {
 	s.t.Helper()
-	_, err := s.db.Pool.Exec(s.t.Context(), `
-		UPDATE scheduled_tasks SET next_run_at = date_trunc('minute', now()) - make_interval(mins => $2 - 1)
-		    WHERE id = $1`, taskID, minutes)
+	run, err := s.db.AskRun(s.t.Context(), s.owner, taskID)
 	require.NoError(s.t, err)
+
+	return run
 }
 
-func (s timetable) take(taskID string) schedule.TickPlan {
+// start is the workflow run of a run.
+func start(runID string) schedule.RunStart {
+	return schedule.RunStart{RunID: runID, Execution: "execution", StartedAt: time.Now()}
+}
+
+// observe takes over what Temporal says of a task.
+func (s timetable) observe(task schedule.Task, seen schedule.Observed) schedule.TickPlan {
 	s.t.Helper()
-	plan, err := s.db.TakeTicks(s.t.Context(), taskID)
+	task, until, _, err := s.db.RecordedUntil(s.t.Context(), task.ID)
+	require.NoError(s.t, err)
+	ticks, err := schedules.Ticks(task, until, time.Now())
+	require.NoError(s.t, err)
+	plan, err := s.db.Observe(s.t.Context(), task.ID, seen, time.Now().Add(time.Second), ticks)
 	require.NoError(s.t, err)
 
 	return plan
+}
+
+// synced has all changes of a task in its Schedule, and its ticks recorded until some hours ago.
+func (s timetable) synced(task schedule.Task, hours int) schedule.Observed {
+	s.t.Helper()
+	_, err := s.db.Pool.Exec(s.t.Context(), `
+		UPDATE scheduled_tasks SET pending = NULL, due_seen = 'due', recorded_until = now() - make_interval(hours => $2) WHERE id = $1`,
+		task.ID, hours)
+	require.NoError(s.t, err)
+
+	return schedule.Observed{
+		Overlap: task.Overlap, CatchupWindowS: int(task.Catchup() / time.Second), JitterS: task.JitterS, Timezone: task.Timezone,
+		Due: "due", Paused: !task.Enabled,
+	}
 }
 
 // outcomes are those of the records, the oldest first, with what they say.
@@ -94,10 +116,10 @@ func (s timetable) outcomes(taskID string) (all []string) {
 func (s timetable) chat(runID string, reason domain.FinishReason) domain.RunChat {
 	s.t.Helper()
 	ctx := s.t.Context()
-	claimed, _, err := s.db.ClaimRun(ctx, runID)
+	claimed, _, err := s.db.ClaimRun(ctx, start(runID))
 	require.NoError(s.t, err)
 	require.False(s.t, claimed.Ended)
-	again, _, err := s.db.ClaimRun(ctx, runID)
+	again, _, err := s.db.ClaimRun(ctx, start(runID))
 	require.NoError(s.t, err)
 	require.Equal(s.t, claimed.SessionID, again.SessionID, "a run keeps its session")
 	require.NoError(s.t, s.db.EnsureSession(ctx, s.owner, domain.NewSession{ID: claimed.SessionID}))
@@ -125,102 +147,6 @@ func (s timetable) end(runID string) (bool, schedule.TickPlan) {
 	require.NoError(s.t, err)
 
 	return next == schedule.RunOver, plan
-}
-
-func TestTakeTicks_eachOnce(t *testing.T) {
-	t.Parallel()
-	s := newTimetable(t)
-	task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapAllowAll })
-	s.due(task.ID, 5)
-
-	var together sync.WaitGroup
-	for range 8 {
-		together.Go(func() { s.take(task.ID) })
-	}
-
-	together.Wait()
-
-	all := s.outcomes(task.ID)
-	require.GreaterOrEqual(t, len(all), 5)
-	require.LessOrEqual(t, len(all), 6, "a minute may have passed")
-	require.Equal(t, "caught_up running service_was_late", all[0])
-}
-
-func TestTakeTicks_closedAccount(t *testing.T) {
-	t.Parallel()
-	s := newTimetable(t)
-	task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapAllowAll })
-	set := func(disabled string) {
-		_, err := s.db.Pool.Exec(t.Context(), `UPDATE users SET disabled_at = `+disabled+` WHERE id = $1`, s.owner)
-		require.NoError(t, err)
-	}
-
-	set("now()")
-	s.due(task.ID, 3)
-	require.Empty(t, s.take(task.ID).Start)
-	require.Equal(t, "blocked failed account_closed", s.outcomes(task.ID)[0])
-
-	set("NULL")
-
-	_, err := s.db.Pool.Exec(t.Context(), `DELETE FROM scheduled_runs`)
-	require.NoError(t, err)
-	s.due(task.ID, 1)
-	require.NotEmpty(t, s.take(task.ID).Start, "the task was paused only")
-}
-
-func TestTakeTicks_missed(t *testing.T) {
-	t.Parallel()
-	s := newTimetable(t)
-	task := s.task(func(spec *schedule.TaskSpec) { spec.CatchupWindowS = 180 })
-	s.due(task.ID, 250)
-	plan := s.take(task.ID)
-	require.True(t, plan.More, "one transaction takes 200")
-	require.Empty(t, plan.Start)
-	require.Len(t, s.outcomes(task.ID), 200)
-	plan = s.take(task.ID)
-	require.False(t, plan.More)
-	require.Len(t, plan.Start, 1)
-
-	all := s.outcomes(task.ID)
-	require.Equal(t, "missed failed catchup_window_over", all[0])
-	require.Contains(t, all, "caught_up running service_was_late")
-	require.Equal(t, "skipped failed previous_run_active", all[len(all)-1])
-}
-
-// Ticks that did not run are one event of each transaction that finds them, and the end
-// of a run that disables its task is two.
-// The jitter of a tick is planned: only what comes on top of it is drift.
-func TestTakeTicks_driftCountsFromTheJitteredTime(t *testing.T) {
-	t.Parallel()
-	s := newTimetable(t)
-	task := s.task(func(spec *schedule.TaskSpec) { spec.JitterS = 3600 })
-	s.due(task.ID, 300)
-	s.take(task.ID)
-
-	runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
-	require.NoError(t, err)
-
-	jittered := 0
-
-	for _, run := range runs {
-		due := schedule.FireAt(task.ID, run.ScheduledFor, task.JitterS)
-		if due.After(run.ScheduledFor) {
-			jittered++
-		}
-
-		require.InDelta(t, run.TriggeredAt.Sub(due).Milliseconds(), run.DriftMS, 1)
-	}
-
-	require.Greater(t, jittered, 100)
-
-	_, err = s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error {
-		task.JitterS = 0
-		return nil
-	})
-	require.NoError(t, err)
-	again, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
-	require.NoError(t, err)
-	require.Equal(t, runs, again, "a later jitter changes no record")
 }
 
 func TestScheduledTasks_notifyWebhooks(t *testing.T) {
@@ -252,60 +178,16 @@ func TestScheduledTasks_notifyWebhooks(t *testing.T) {
 		spec.CatchupWindowS, spec.PauseAfter, spec.Notify = 0, 1, []string{hook.ID}
 	})
 	s.task(nil)
-	s.due(task.ID, 100)
-	plan := s.take(task.ID)
-	require.Len(t, plan.Start, 1)
+	s.observe(task, s.synced(task, 2))
 
 	missed := events()
 	require.Len(t, missed, 1)
-	require.Regexp(t, `^schedule.run_missed (98|99|100) 20$`, missed[0])
+	require.Regexp(t, `^schedule.run_missed (119|120|121) 20$`, missed[0])
 
-	s.chat(plan.Start[0], domain.FinishFailed)
-	s.end(plan.Start[0])
+	run := s.ask(task.ID)
+	s.chat(run.ID, domain.FinishFailed)
+	s.end(run.ID)
 	require.ElementsMatch(t, []string{missed[0], "schedule.run_failed 1 1", "schedule.paused 1 1"}, events())
-}
-
-func TestRunNow_overlap(t *testing.T) {
-	t.Parallel()
-
-	for overlap, want := range map[schedule.Overlap][]string{
-		schedule.OverlapSkip:        {"fired running run_now", "skipped failed previous_run_active", "skipped failed previous_run_active"},
-		schedule.OverlapBufferOne:   {"fired running run_now", "fired running run_now", "coalesced failed previous_run_waiting"},
-		schedule.OverlapBufferAll:   {"fired running run_now", "fired running run_now", "fired running run_now"},
-		schedule.OverlapAllowAll:    {"fired running run_now", "fired running run_now", "fired running run_now"},
-		schedule.OverlapCancelOther: {"fired running run_now", "fired running run_now", "fired running run_now"},
-	} {
-		t.Run(string(overlap), func(t *testing.T) {
-			t.Parallel()
-			s := newTimetable(t)
-			task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
-
-			var started []string
-
-			for range 3 {
-				plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-				require.NoError(t, err)
-
-				started = append(started, plan.Start...)
-			}
-
-			require.Equal(t, want, s.outcomes(task.ID))
-
-			if overlap == schedule.OverlapCancelOther {
-				claimed, _, err := s.db.ClaimRun(t.Context(), started[0])
-				require.NoError(t, err)
-				require.True(t, claimed.Ended, "it was cancelled before it began")
-				require.Equal(t, "fired failed run_now cancelled_by_next_run", s.outcomes(task.ID)[0])
-			}
-
-			if overlap == schedule.OverlapBufferAll {
-				s.chat(started[0], domain.FinishCompleted)
-				ended, plan := s.end(started[0])
-				require.True(t, ended)
-				require.Len(t, plan.Start, 1, "the next one begins")
-			}
-		})
-	}
 }
 
 func TestEndRun(t *testing.T) {
@@ -313,10 +195,9 @@ func TestEndRun(t *testing.T) {
 	s := newTimetable(t)
 	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
 	run := func(reason domain.FinishReason) schedule.TickPlan {
-		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-		require.NoError(t, err)
-		s.chat(plan.Start[0], reason)
-		ended, plan := s.end(plan.Run.ID)
+		run := s.ask(task.ID)
+		s.chat(run.ID, reason)
+		ended, plan := s.end(run.ID)
 		require.True(t, ended)
 
 		return plan
@@ -325,7 +206,7 @@ func TestEndRun(t *testing.T) {
 	run(domain.FinishInterrupted) // by its user: it does not count
 	run(domain.FinishCompleted)
 	run(domain.FinishMaxSteps)
-	require.True(t, run(domain.FinishSchemaMismatch).Sync)
+	require.True(t, run(domain.FinishSchemaMismatch).Push)
 	paused, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
 	require.NoError(t, err)
 	require.False(t, paused.Enabled)
@@ -351,25 +232,24 @@ func TestEndChecks(t *testing.T) {
 		spec.Cron, spec.Files, spec.Commands = "@yearly", []string{"*.md"}, []string{"true"}
 	})
 	begin := func(reason domain.FinishReason) string {
-		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-		require.NoError(t, err)
-		s.chat(plan.Run.ID, reason)
-		next, _, err := s.db.EndRun(t.Context(), plan.Run.ID)
+		asked := s.ask(task.ID)
+		s.chat(asked.ID, reason)
+		next, _, err := s.db.EndRun(t.Context(), asked.ID)
 		require.NoError(t, err)
 
 		if reason != domain.FinishCompleted {
 			require.Equal(t, schedule.RunOver, next, "a chat that failed is not checked")
-			return plan.Run.ID
+			return asked.ID
 		}
 
 		require.Equal(t, schedule.RunChecks, next)
-		run, found, err := s.db.RunToCheck(t.Context(), plan.Run.ID)
+		run, found, err := s.db.RunToCheck(t.Context(), asked.ID)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, []any{[]string{"*.md"}, []string{"true"}, false}, []any{run.Files, run.Commands, run.Cancelled})
 		require.Equal(t, s.owner, run.Session.OwnerID)
 
-		return plan.Run.ID
+		return asked.ID
 	}
 	end := func(runID string, checks ...schedule.RunCheck) schedule.Run {
 		_, err := s.db.EndChecks(t.Context(), runID, checks)
@@ -413,37 +293,45 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
-	plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-	require.NoError(t, err)
-	s.chat(plan.Run.ID, "")
-	ended, _ := s.end(plan.Run.ID)
+	run := s.ask(task.ID)
+	s.chat(run.ID, "")
+	ended, _ := s.end(run.ID)
 	require.False(t, ended)
-	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET chat_id = 'gone' WHERE id = $1`, plan.Run.ID)
+	_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_runs SET chat_id = 'gone' WHERE id = $1`, run.ID)
 	require.NoError(t, err)
 
-	ended, _ = s.end(plan.Run.ID)
+	ended, _ = s.end(run.ID)
 	require.True(t, ended)
 	require.Equal(t, []string{"fired failed run_now session_deleted"}, s.outcomes(task.ID))
 }
 
 // The session of a persistent task has other chats too: what is stopped is named by its chat.
-func TestRunNow_cancelOtherNamesTheChat(t *testing.T) {
+func TestStopRun_namesTheChat(t *testing.T) {
 	t.Parallel()
-	s := newTimetable(t)
-	task := s.task(func(spec *schedule.TaskSpec) {
-		spec.Cron, spec.Persistent, spec.Overlap = "@yearly", true, schedule.OverlapCancelOther
-	})
-	first, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-	require.NoError(t, err)
 
-	want := []domain.RunChat{s.chat(first.Run.ID, "")}
-	second, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-	require.NoError(t, err)
-	require.Equal(t, want, second.Stop)
+	for overlap, code := range map[schedule.Overlap]string{schedule.OverlapCancelOther: domain.ReasonCancelled, schedule.OverlapSkip: "cancelled"} {
+		t.Run(string(overlap), func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(func(spec *schedule.TaskSpec) { spec.Cron, spec.Persistent, spec.Overlap = "@yearly", true, overlap })
+			run := s.ask(task.ID)
+			want := []domain.RunChat{s.chat(run.ID, "")}
+			plan, err := s.db.StopRun(t.Context(), run.ID)
+			require.NoError(t, err)
+			require.Equal(t, want, plan.Stop)
 
-	repeated, err := s.db.CancelledRuns(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, repeated)
+			repeated, err := s.db.CancelledRuns(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want, repeated)
+
+			unsent := s.ask(task.ID)
+			_, _, err = s.db.ClaimRun(t.Context(), start(unsent.ID))
+			require.NoError(t, err)
+			_, err = s.db.StopRun(t.Context(), unsent.ID)
+			require.NoError(t, err)
+			require.Equal(t, "fired failed run_now "+code, s.outcomes(task.ID)[1])
+		})
+	}
 }
 
 func TestClaimRun_persistent(t *testing.T) {
@@ -451,10 +339,9 @@ func TestClaimRun_persistent(t *testing.T) {
 	s := newTimetable(t)
 	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron, spec.Persistent = "@yearly", true })
 	session := func() domain.SessionID {
-		plan, err := s.db.RunNow(t.Context(), s.owner, task.ID)
-		require.NoError(t, err)
-		s.chat(plan.Run.ID, domain.FinishCompleted)
-		s.end(plan.Run.ID)
+		run := s.ask(task.ID)
+		s.chat(run.ID, domain.FinishCompleted)
+		s.end(run.ID)
 		runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1)
 		require.NoError(t, err)
 
@@ -466,80 +353,219 @@ func TestClaimRun_persistent(t *testing.T) {
 	require.NotEqual(t, first, session())
 }
 
-func TestSyncSchedule(t *testing.T) {
+// While Temporal hangs, no other process writes a Schedule, and what was written without the claim is
+// written again.
+func TestClaimPush(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.task(nil)
-
-	var got schedule.Sync
-
-	apply := func(_ context.Context, in schedule.Sync) error { got = in; return nil }
-	stale := func() []string {
-		ids, err := s.db.StaleSchedules(t.Context(), "", 10)
+	pending := func() []string {
+		ids, err := s.db.PendingSchedules(t.Context(), "", 10)
 		require.NoError(t, err)
 
 		return ids
 	}
-	require.Equal(t, []string{task.ID}, stale())
+	claim := func(want bool) schedule.Push {
+		push, found, err := s.db.ClaimPush(t.Context(), task.ID)
+		require.NoError(t, err)
+		require.Equal(t, want, found)
 
-	away := errors.New("away")
-	require.ErrorIs(t, s.db.SyncSchedule(t.Context(), task.ID, func(context.Context, schedule.Sync) error { return away }), away)
-	require.Equal(t, []string{task.ID}, stale())
-	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, apply))
-	require.Len(t, got.Times, 32)
-	require.Equal(t, *task.NextRunAt, got.Times[0])
-	require.Empty(t, stale())
+		return push
+	}
+	require.Equal(t, []string{task.ID}, pending())
 
-	_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET synced_until = now() + interval '5 minutes'`)
+	push := claim(true)
+	claim(false)
+	require.Empty(t, pending())
+	require.NoError(t, s.db.ReleasePush(t.Context(), push))
+
+	push = claim(true)
+	_, err := s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error { task.Title = "b"; return nil })
 	require.NoError(t, err)
-	s.due(task.ID, 1)
-	require.True(t, s.take(task.ID).Sync, "few ticks are left in the engine")
-	require.Equal(t, []string{task.ID}, stale())
+	require.NoError(t, s.db.Pushed(t.Context(), push, "due", nil))
+	require.Equal(t, []string{task.ID}, pending(), "the change came while the Schedule was written")
+
+	push = claim(true)
+	require.Equal(t, "b", push.Task.Title)
+
+	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET push_until = now() - interval '1 second'`)
+	require.NoError(t, err)
+
+	later := claim(true)
+	require.NoError(t, s.db.Pushed(t.Context(), later, "due", nil))
+	require.Empty(t, pending())
+	require.NoError(t, s.db.Pushed(t.Context(), push, "due", nil))
+	require.Equal(t, []string{task.ID}, pending(), "the claim of the one that wrote last had expired")
 
 	require.NoError(t, s.db.DeleteScheduledTask(t.Context(), s.owner, task.ID))
-	require.Equal(t, []string{task.ID}, stale())
 	_, err = s.db.ScheduledTask(t.Context(), s.owner, task.ID)
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
+	require.True(t, claim(true).Deleted)
 }
 
-// While Temporal hangs, an update of a schedule holds no transaction and no other process
-// begins one; what was applied without the claim is applied again.
-func TestSyncSchedule_holdsNoTransaction(t *testing.T) {
+// An API change that the Schedule does not have yet wins; afterwards Temporal does.
+func TestObserve_whoWins(t *testing.T) {
 	t.Parallel()
 	s := newTimetable(t)
 	task := s.task(nil)
-	applied := 0
+	seen := s.synced(task, 0)
+	seen.Paused, seen.Note, seen.Overlap = true, "freeze", schedule.OverlapAllowAll
 
-	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, func(ctx context.Context, _ schedule.Sync) error {
-		var open int
+	_, err := s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error { task.Title = "b"; return nil })
+	require.NoError(t, err)
+	s.observe(task, seen)
+	kept, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, schedule.OverlapSkip}, []any{kept.Enabled, kept.Overlap})
 
-		require.NoError(t, s.db.Pool.QueryRow(ctx, `
-			SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'`).Scan(&open))
-		require.Zero(t, open)
+	s.synced(task, 0)
+	require.False(t, s.observe(task, seen).Push)
+	taken, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{false, schedule.OverlapAllowAll, "paused in Temporal: freeze"}, []any{taken.Enabled, taken.Overlap, *taken.PausedReason})
 
-		applied++
+	seen.Paused, seen.Due, seen.Expression = false, "other", "5 * * * *"
+	require.True(t, s.observe(task, seen).Push, "the rule for clock changes is added")
+	taken, err = s.db.ScheduledTask(t.Context(), s.owner, task.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{true, "5 * * * *"}, []any{taken.Enabled, taken.Cron})
+}
 
-		return s.db.SyncSchedule(ctx, task.ID, func(context.Context, schedule.Sync) error {
-			applied++
-			return nil
+// Each tick has one record, with its reason.
+func TestObserve_recordsTicks(t *testing.T) {
+	t.Parallel()
+
+	hour := time.Now().UTC().Truncate(time.Hour)
+
+	for name, c := range map[string]struct {
+		spec func(*schedule.TaskSpec)
+		seen func(schedule.Task, *schedule.Observed)
+		want []string
+	}{
+		"missed": {
+			want: []string{"missed failed catchup_window_over", "missed failed catchup_window_over"},
+		},
+		"paused": {
+			spec: func(spec *schedule.TaskSpec) { spec.Enabled = false },
+			want: []string{"skipped failed paused", "skipped failed paused"},
+		},
+		"within the catch-up window": {
+			spec: func(spec *schedule.TaskSpec) { spec.CatchupWindowS = 86400 },
+			want: []string{"skipped failed previous_run_active", "skipped failed previous_run_active"},
+		},
+		"buffered": {
+			spec: func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapBufferAll },
+			seen: func(_ schedule.Task, seen *schedule.Observed) { seen.Buffered = 2 },
+			want: []string{"fired running", "fired running"},
+		},
+		"buffer of one": {
+			spec: func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapBufferOne },
+			seen: func(_ schedule.Task, seen *schedule.Observed) { seen.Buffered = 1 },
+			want: []string{"fired running", "coalesced failed previous_run_waiting"},
+		},
+		"started": {
+			seen: func(task schedule.Task, seen *schedule.Observed) {
+				seen.Actions = []schedule.Action{{RunID: schedule.RunID(task.ID, hour), Due: hour}}
+			},
+			want: []string{"missed failed catchup_window_over", "fired running"},
+		},
+		"not gone by": {
+			spec: func(spec *schedule.TaskSpec) { spec.CatchupWindowS = 86400 },
+			seen: func(_ schedule.Task, seen *schedule.Observed) { seen.Next = []time.Time{hour} },
+			want: []string{"skipped failed previous_run_active"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(func(spec *schedule.TaskSpec) {
+				if spec.Cron, spec.CatchupWindowS = "0 * * * *", 0; c.spec != nil {
+					c.spec(spec)
+				}
+			})
+			seen := s.synced(task, 0)
+			_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET recorded_until = $1`, hour.Add(-90*time.Minute))
+			require.NoError(t, err)
+
+			if c.seen != nil {
+				c.seen(task, &seen)
+			}
+
+			for range 2 {
+				s.observe(task, seen)
+				require.Equal(t, c.want, s.outcomes(task.ID))
+			}
 		})
-	}))
-	require.Equal(t, 1, applied)
+	}
+}
 
-	stale, err := s.db.StaleSchedules(t.Context(), "", 10)
-	require.NoError(t, err)
-	require.Empty(t, stale)
+// A workflow that begins takes the record of its tick, or makes it.
+func TestClaimRun_recordsItsTick(t *testing.T) {
+	t.Parallel()
 
-	_, err = s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET version = version + 1`)
-	require.NoError(t, err)
-	require.NoError(t, s.db.SyncSchedule(t.Context(), task.ID, func(ctx context.Context, _ schedule.Sync) error {
-		_, err := s.db.Pool.Exec(ctx, `UPDATE scheduled_tasks SET sync_until = now() + interval '1 hour'`)
-		return err
-	}))
+	for name, c := range map[string]struct {
+		age, started time.Duration // of the nominal time, and of the start of the workflow
+		recorded     bool
+		want         string
+	}{
+		"in time":                   {want: "fired running"},
+		"late":                      {age: 5 * time.Minute, want: "caught_up running service_was_late"},
+		"no worker for hours":       {age: 5 * time.Hour, started: 5 * time.Hour, want: "missed failed catchup_window_over"},
+		"backfilled":                {age: 5 * time.Hour, want: "fired running backfilled"},
+		"backfilled after a record": {age: 5 * time.Hour, recorded: true, want: "fired running backfilled"},
+		"by hand":                   {age: 59 * time.Second, want: "fired running run_now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTimetable(t)
+			task := s.task(nil)
+			_, err := s.db.Pool.Exec(t.Context(), `UPDATE scheduled_tasks SET created_at = now() - interval '1 day'`)
+			require.NoError(t, err)
 
-	stale, err = s.db.StaleSchedules(t.Context(), "", 10)
+			now := time.Now().UTC()
+			nominal := now.Truncate(time.Minute).Add(-c.age)
+
+			if c.recorded {
+				_, err := s.db.Pool.Exec(t.Context(), `
+					INSERT INTO scheduled_runs (id, task_id, manual, state, status, outcome, scheduled_for)
+					VALUES ($1, $2, false, 'ended', 'failed', 'missed', $3)`, schedule.RunID(task.ID, nominal), task.ID, nominal)
+				require.NoError(t, err)
+			}
+
+			in := schedule.RunStart{RunID: schedule.RunID(task.ID, nominal), Execution: "a", StartedAt: now.Add(-c.started)}
+			for range 2 {
+				_, _, err = s.db.ClaimRun(t.Context(), in)
+				require.NoError(t, err)
+				require.Equal(t, []string{c.want}, s.outcomes(task.ID))
+			}
+		})
+	}
+}
+
+func TestClaimRun_closedAccount(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(nil)
+	_, err := s.db.Pool.Exec(t.Context(), `UPDATE users SET disabled_at = now() WHERE id = $1`, s.owner)
 	require.NoError(t, err)
-	require.Equal(t, []string{task.ID}, stale)
+	claimed, _, err := s.db.ClaimRun(t.Context(), start(schedule.RunID(task.ID, time.Now().Truncate(time.Minute))))
+	require.NoError(t, err)
+	require.True(t, claimed.Ended)
+	require.Equal(t, []string{"blocked failed account_closed"}, s.outcomes(task.ID))
+}
+
+// A run that was asked for runs once, however often the Schedule is triggered for it.
+func TestClaimRun_askedRunsOnce(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "@yearly" })
+	run := s.ask(task.ID)
+	s.chat(run.ID, domain.FinishCompleted)
+	s.end(run.ID)
+	again, _, err := s.db.ClaimRun(t.Context(), schedule.RunStart{RunID: run.ID, Execution: "second", StartedAt: time.Now()})
+	require.NoError(t, err)
+	require.True(t, again.Ended)
+	require.Equal(t, []string{"fired completed run_now"}, s.outcomes(task.ID))
 }
 
 func TestScheduledTasks_ofOthers(t *testing.T) {
@@ -549,102 +575,34 @@ func TestScheduledTasks_ofOthers(t *testing.T) {
 	ben := pgtest.User(t, s.db, "ben", true).ID
 	_, err := s.db.ScheduledTask(t.Context(), ben, task.ID)
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
-	_, err = s.db.RunNow(t.Context(), ben, task.ID)
+	_, err = s.db.AskRun(t.Context(), ben, task.ID)
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
 	_, err = s.db.ScheduledRuns(t.Context(), ben, task.ID, 0, 1)
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
 	require.True(t, domain.HasCode(s.db.DeleteScheduledTask(t.Context(), ben, task.ID), "scheduled_task_not_found"))
 
 	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
-	s.due(task.ID, 3)
-	require.Empty(t, s.take(task.ID).Start, "nothing works for a user who is gone")
+	claimed, _, err := s.db.ClaimRun(t.Context(), start(schedule.RunID(task.ID, time.Now().Truncate(time.Minute))))
+	require.NoError(t, err)
+	require.True(t, claimed.Ended, "nothing works for a user who is gone")
 }
 
-// TestChangeScheduledTask_keepsWhatIsDue holds that only a change of when a task is due
-// plans its ticks again: an overdue tick, or one that waits for its jitter, is not lost.
-func TestChangeScheduledTask_keepsWhatIsDue(t *testing.T) {
+// Before a change of when a task is due, its ticks up to now get their record.
+func TestChangeScheduledTask_recordsWhatWasDue(t *testing.T) {
 	t.Parallel()
-
-	for name, c := range map[string]struct {
-		change func(*schedule.Task)
-		kept   bool
-	}{
-		"title":    {func(task *schedule.Task) { task.Title = "other" }, true},
-		"jitter":   {func(task *schedule.Task) { task.JitterS = 0 }, true},
-		"cron":     {func(task *schedule.Task) { task.Cron = "*/2 * * * *" }, false},
-		"timezone": {func(task *schedule.Task) { task.Timezone = "Europe/Berlin" }, false},
-		"disabled": {func(task *schedule.Task) { task.Enabled = false }, false},
-		"expiry": {func(task *schedule.Task) {
-			end := time.Now().Add(24 * time.Hour)
-			task.ExpiresAt = &end
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newTimetable(t)
-			task := s.task(func(spec *schedule.TaskSpec) { spec.JitterS = 3600 })
-			s.due(task.ID, 300)
-
-			before, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
-			require.NoError(t, err)
-			changed, err := s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error {
-				c.change(task)
-				return nil
-			})
-			require.NoError(t, err)
-
-			if !c.kept {
-				require.NotEqual(t, before.NextRunAt, changed.NextRunAt)
-				return
-			}
-
-			require.Equal(t, before.NextRunAt, changed.NextRunAt)
-
-			var fire time.Time
-			require.NoError(
-				t,
-				s.db.Pool.QueryRow(t.Context(), `SELECT next_fire_at FROM scheduled_tasks WHERE id = $1`, task.ID).Scan(&fire),
-			)
-			require.True(t, fire.Equal(schedule.FireAt(task.ID, *changed.NextRunAt, changed.JitterS)))
-
-			s.take(task.ID)
-			runs, err := s.db.ScheduledRuns(t.Context(), s.owner, task.ID, 0, 1000)
-			require.NoError(t, err)
-			require.NotEmpty(t, runs)
-			require.True(t, runs[len(runs)-1].ScheduledFor.Equal(*before.NextRunAt))
-		})
+	s := newTimetable(t)
+	task := s.task(func(spec *schedule.TaskSpec) { spec.Cron = "0 * * * *" })
+	change := func(change func(*schedule.Task)) {
+		_, err := s.db.ChangeScheduledTask(t.Context(), s.owner, task.ID, func(task *schedule.Task) error { change(task); return nil })
+		require.NoError(t, err)
 	}
-}
-
-// A tick that has a record is neither recorded nor run again, and ends no other run.
-func TestTakeTicks_recordedAlready(t *testing.T) {
-	t.Parallel()
-
-	for _, overlap := range []schedule.Overlap{schedule.OverlapAllowAll, schedule.OverlapCancelOther, schedule.OverlapBufferAll} {
-		t.Run(string(overlap), func(t *testing.T) {
-			t.Parallel()
-			s := newTimetable(t)
-			task := s.task(func(spec *schedule.TaskSpec) { spec.Overlap, spec.Cron = overlap, "@yearly" })
-
-			again := func() {
-				_, err := s.db.Pool.Exec(t.Context(), `
-					UPDATE scheduled_tasks SET next_run_at = date_trunc('year', now()), catchup_window_s = 63244800 WHERE id = $1`, task.ID)
-				require.NoError(t, err)
-			}
-
-			again()
-			require.Len(t, s.take(task.ID).Start, 1)
-
-			all := s.outcomes(task.ID)
-
-			again()
-			require.Empty(t, s.take(task.ID).Start)
-			require.Equal(t, all, s.outcomes(task.ID))
-
-			var cancelled int
-			require.NoError(t, s.db.Pool.QueryRow(t.Context(), `
-				SELECT count(*) FROM scheduled_runs WHERE task_id = $1 AND cancel_requested`, task.ID).Scan(&cancelled))
-			require.Zero(t, cancelled)
-		})
-	}
+	s.synced(task, 3)
+	change(func(task *schedule.Task) { task.Title = "b" })
+	require.Empty(t, s.outcomes(task.ID))
+	change(func(task *schedule.Task) { task.Enabled = false })
+	require.Len(t, s.outcomes(task.ID), 3)
+	s.synced(task, 5)
+	change(func(task *schedule.Task) { task.Enabled = true })
+	require.Equal(t, "skipped failed paused", s.outcomes(task.ID)[0])
+	require.Len(t, s.outcomes(task.ID), 5)
 }

@@ -1,5 +1,6 @@
-// Package schedules stores scheduled tasks and the records of their runs. The row of a
-// task decides which ticks there are: each is taken under its lock, once.
+// Package schedules stores scheduled tasks and the records of their runs. Temporal Schedules say
+// when tasks are due. A row holds what the API lists and has last asked for: a change is pending
+// until the Schedule has it, and until then wins over what Temporal says.
 package schedules
 
 import (
@@ -25,7 +26,7 @@ func New(db *pg.DB) *Store { return &Store{db} }
 const taskColumns = `
 	id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent, overlap, catchup_window_s,
 	pause_on_failure_after, jitter_s, budget, output_schema, files, commands, session_id, next_run_at, last_run_at, last_status,
-	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy, workspace_id`
+	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy, workspace_id, custom_due`
 
 func taskNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "scheduled_task_not_found", "scheduled task %s does not exist", id)
@@ -66,20 +67,19 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec sc
 			return err
 		}
 
-		fire, err := planNext(&made, now)
-		if err != nil {
+		if err := planNext(&made, now); err != nil {
 			return err
 		}
 
-		args := specArgs(made, fire)
+		args := specArgs(made)
 		args["owner"] = ownerID
 		made, err = oneTask(ctx, tx, `
 			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model,
 			    persistent,
 			                             overlap, catchup_window_s, pause_on_failure_after, jitter_s, budget, output_schema,
-			                             files, commands, next_run_at, next_fire_at, notify, question_policy, workspace_id)
+			                             files, commands, next_run_at, notify, question_policy, workspace_id)
 			VALUES (@id, @owner, @title, @prompt, @cron, @zone, @enabled, @expires, @skip, @model, @persistent,
-			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @fire, @notify, @policy, @workspace)
+			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @notify, @policy, @workspace)
 			RETURNING `+taskColumns, args)
 
 		return err
@@ -110,9 +110,8 @@ func (s *Store) ScheduledTask(ctx context.Context, userID, id string) (schedule.
 	return task, pg.Fault("read scheduled task", err)
 }
 
-// ChangeScheduledTask lets change set the fields of a task. A change of when it is due plans
-// its ticks again from now on; any other keeps those that are due and not taken yet. Change
-// is called under the lock of the task and checks what it sets.
+// ChangeScheduledTask lets change set the fields of a task. Before a change of when it is due, the
+// ticks up to now are recorded. Change is called under the lock of the task and checks what it sets.
 func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, change func(*schedule.Task) error) (
 	changed schedule.Task, err error,
 ) {
@@ -131,12 +130,24 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			return err
 		}
 
-		fire, err := planChanged(ctx, tx, before, &task)
+		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
 
-		args := specArgs(task, fire)
+		replanned := replanned(before, task)
+		if replanned {
+			if err := recordBefore(ctx, tx, before, now); err != nil {
+				return err
+			}
+		}
+
+		if err := planNext(&task, now); err != nil {
+			return err
+		}
+
+		args := specArgs(task)
+		args["due"], args["pending"] = before.Cron != task.Cron || before.Timezone != task.Timezone, domain.NewID()
 		args["failures"], args["paused"], args["session"] = task.ConsecutiveFailures, task.PausedReason, task.SessionID
 		changed, err = oneTask(ctx, tx, `
 			UPDATE scheduled_tasks
@@ -144,9 +155,10 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			       skip_confirmations = @skip, model = @model, persistent = @persistent, overlap = @overlap, catchup_window_s = @catchup,
 			       pause_on_failure_after = @pause, jitter_s = @jitter, budget = @budget, output_schema = @schema,
 			       files = @files, commands = @commands,
-			       next_run_at = @next, next_fire_at = @fire, consecutive_failures = @failures, paused_reason = @paused,
+			       next_run_at = CASE WHEN custom_due AND NOT @due THEN next_run_at ELSE @next END, custom_due = custom_due AND NOT @due,
+			       consecutive_failures = @failures, paused_reason = @paused,
 			       session_id = @session, notify = @notify, question_policy = @policy, workspace_id = @workspace,
-			       version = version + 1, updated_at = now()
+			       pending = @pending, updated_at = now()
 			WHERE  id = @id RETURNING `+taskColumns, args)
 
 		return err
@@ -159,7 +171,7 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 // engine's schedule is gone; runs that work go on in their sessions.
 func (s *Store) DeleteScheduledTask(ctx context.Context, ownerID, id string) error {
 	tag, err := s.db.Pool.Exec(ctx, `
-		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, version = version + 1
+		UPDATE scheduled_tasks SET deleted_at = now(), enabled = false, pending = 'deleted'
 		WHERE  id = $1 AND owner_id = $2 AND deleted_at IS NULL`, id, ownerID)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = notOwn(ctx, s.db.Pool, ownerID, id)
@@ -175,74 +187,52 @@ func (s *Store) ScheduledRuns(ctx context.Context, userID, taskID string, offset
 	}
 
 	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT `+runColumns+` FROM scheduled_runs WHERE task_id = $1 ORDER BY id DESC OFFSET $2 LIMIT $3`, taskID, offset, limit)
+		SELECT `+runColumns+` FROM scheduled_runs WHERE task_id = $1 ORDER BY scheduled_for DESC OFFSET $2 LIMIT $3`, taskID, offset, limit)
 	runs, err := pgx.CollectRows(rows, scanRun)
 
 	return runs, pg.Fault("list scheduled runs", err)
 }
 
-// Next is the next tick of a task after a time, and when it is due with its jitter;
-// false: there is none.
-func Next(task schedule.Task, after time.Time) (tick, fire time.Time, ok bool, err error) {
+// Next is the next tick of a task after a time, without its jitter; false: there is none.
+func Next(task schedule.Task, after time.Time) (tick time.Time, ok bool, err error) {
 	parsed, err := cron.Parse(task.Cron)
 	if err != nil {
-		return tick, fire, false, fmt.Errorf("scheduled task %s has the cron expression %q: %w", task.ID, task.Cron, err)
+		return tick, false, fmt.Errorf("scheduled task %s has the cron expression %q: %w", task.ID, task.Cron, err)
 	}
 
 	zone, err := time.LoadLocation(task.Timezone)
 	if err != nil {
-		return tick, fire, false, err
+		return tick, false, err
 	}
 
 	tick, ok = parsed.Next(after, zone)
 
 	tick = tick.UTC()
 	if !ok || task.ExpiresAt != nil && !tick.Before(*task.ExpiresAt) {
-		return tick, fire, false, nil
+		return tick, false, nil
 	}
 
-	return tick, schedule.FireAt(task.ID, tick, task.JitterS), true, nil
+	return tick, true, nil
 }
 
 // planNext sets the next tick of a task.
-func planNext(task *schedule.Task, after time.Time) (fire *time.Time, err error) {
+func planNext(task *schedule.Task, after time.Time) error {
 	task.NextRunAt = nil
 	if !task.Enabled {
-		return nil, nil
+		return nil
 	}
 
-	tick, at, ok, err := Next(*task, after)
+	tick, ok, err := Next(*task, after)
 	if err != nil || !ok {
-		return nil, err
+		return err
 	}
 
 	task.NextRunAt = &tick
 
-	return &at, nil
+	return nil
 }
 
-// planChanged sets the next tick of a task after a change: the one that it has, unless the
-// change is one of when ticks are due. Jitter only moves when that tick fires.
-func planChanged(ctx context.Context, tx pgx.Tx, before schedule.Task, task *schedule.Task) (fire *time.Time, err error) {
-	sameEnd := before.ExpiresAt == task.ExpiresAt ||
-		before.ExpiresAt != nil && task.ExpiresAt != nil && before.ExpiresAt.Equal(*task.ExpiresAt)
-	if sameEnd && before.Cron == task.Cron && before.Timezone == task.Timezone && before.Enabled == task.Enabled &&
-		before.NextRunAt != nil {
-		at := schedule.FireAt(task.ID, *before.NextRunAt, task.JitterS)
-		task.NextRunAt = before.NextRunAt
-
-		return &at, nil
-	}
-
-	now, err := clock(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-
-	return planNext(task, now)
-}
-
-func specArgs(t schedule.Task, fire *time.Time) pgx.NamedArgs {
+func specArgs(t schedule.Task) pgx.NamedArgs {
 	var schema any
 	if len(t.OutputSchema) > 0 {
 		schema = t.OutputSchema
@@ -252,7 +242,7 @@ func specArgs(t schedule.Task, fire *time.Time) pgx.NamedArgs {
 		"id": t.ID, "title": t.Title, "prompt": t.Prompt, "cron": t.Cron, "zone": t.Timezone, "enabled": t.Enabled, "expires": t.ExpiresAt,
 		"skip": t.SkipConfirmations, "model": t.Model, "persistent": t.Persistent, "overlap": t.Overlap, "catchup": t.CatchupWindowS,
 		"pause": t.PauseAfter, "jitter": t.JitterS, "budget": t.Budget, "schema": schema,
-		"files": orNone(t.Files), "commands": orNone(t.Commands), "next": t.NextRunAt, "fire": fire,
+		"files": orNone(t.Files), "commands": orNone(t.Commands), "next": t.NextRunAt,
 		"notify": orNone(t.Notify), "policy": t.QuestionPolicy, "workspace": t.WorkspaceID,
 	}
 }
@@ -286,7 +276,10 @@ func oneTask(ctx context.Context, q pg.Queryer, sql string, args pgx.NamedArgs) 
 }
 
 func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
-	var t schedule.Task
+	var (
+		t      schedule.Task
+		custom bool // it has no cron expression in words
+	)
 
 	err := row.Scan(
 		&t.ID,
@@ -319,8 +312,9 @@ func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
 		&t.Notify,
 		&t.QuestionPolicy,
 		&t.WorkspaceID,
+		&custom,
 	)
-	if parsed, fault := cron.Parse(t.Cron); fault == nil {
+	if parsed, fault := cron.Parse(t.Cron); fault == nil && !custom {
 		t.CronText = parsed.String()
 	}
 

@@ -111,7 +111,7 @@ function Row({ task }: { task: Schemas['ScheduledTask'] }) {
             {task.title}
           </Link>
           {task.last_status && <State value={task.last_status} />}
-          {task.paused_reason && <Badge tone="bad">{t('disabled after failures')}</Badge>}
+          {task.paused_reason && <Badge tone="bad">{task.paused_reason.startsWith('paused in Temporal') ? t('paused in Temporal') : t('disabled after failures')}</Badge>}
         </div>
         <p className="text-sm text-soft">
           {cronText(task.cron, task.cron_text)} <span className="whitespace-nowrap">({task.timezone})</span>

@@ -14,7 +14,9 @@ export const overlaps: Record<Schemas['ScheduledTask']['overlap'], string> = {
 };
 
 const reasons: Record<string, string> = {
-  run_now: t('started by the button'),
+  run_now: t('triggered by hand'),
+  backfilled: t('backfilled'),
+  paused: t('the schedule was paused'),
   catchup_window_over: t('found too late'),
   previous_run_active: t('an earlier run was still active'),
   previous_run_waiting: t('merged into an earlier tick that waits'),
