@@ -8,11 +8,11 @@ import (
 	"everloop/service/apps"
 	"everloop/service/chat"
 	"everloop/service/compute"
-	"everloop/service/eventarchive"
 	"everloop/service/history"
-	"everloop/service/replay"
+	"everloop/service/recordings"
+	"everloop/service/recordings/replay"
+	"everloop/service/recordings/transfer"
 	"everloop/service/tasks"
-	"everloop/service/transfer"
 )
 
 func TestConstructors_emptyConfig_isRejected(t *testing.T) {
@@ -23,9 +23,9 @@ func TestConstructors_emptyConfig_isRejected(t *testing.T) {
 		"chat":             func() error { _, err := chat.New(chat.Config{}); return err },
 		"chat.Compactions": func() error { _, err := chat.NewCompactions(chat.CompactionsConfig{}); return err },
 		"compute":          func() error { _, err := compute.New(compute.Config{}); return err },
-		"eventarchive":     func() error { _, err := eventarchive.New(eventarchive.Config{}); return err },
 		"history":          func() error { _, err := history.New(history.Config{}); return err },
-		"replay":           func() error { _, err := replay.New(replay.Config{}); return err },
+		"recordings":       func() error { _, err := recordings.New(recordings.Deps{}); return err },
+		"replay":           func() error { _, err := replay.New(recordings.Deps{}, nil); return err },
 		"tasks":            func() error { _, err := tasks.New(tasks.Config{}); return err },
 		"transfer":         func() error { _, err := transfer.New(transfer.Config{}); return err },
 	} {

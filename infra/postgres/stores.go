@@ -14,7 +14,6 @@ import (
 	"everloop/infra/postgres/schedules"
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/postgres/transcript"
-	"everloop/infra/postgres/transfer"
 )
 
 type (
@@ -31,8 +30,6 @@ type (
 	conversationStore = conversation.Store
 	transcriptBase    = transcript.Base
 	transcriptStore   = transcript.Store
-	transferBase      = transfer.Base
-	transferStore     = transfer.Store
 )
 
 // Options tune Open; the zero value suits one process on one machine.
@@ -49,7 +46,6 @@ type DB struct {
 	*scheduleStore
 	*sessionBase
 	*conversationBase
-	*transferBase
 	*transcriptBase
 }
 
@@ -71,7 +67,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 		scheduleStore:    schedules.New(db),
 		sessionBase:      sessions.NewBase(db),
 		conversationBase: conversation.NewBase(db),
-		transferBase:     transfer.NewBase(db),
 		transcriptBase:   transcript.NewBase(db),
 	}, nil
 }
@@ -88,7 +83,6 @@ type Store struct {
 	*scheduleStore
 	*sessionStore
 	*conversationStore
-	*transferStore
 	*transcriptStore
 }
 
@@ -108,7 +102,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 		scheduleStore:     db.scheduleStore,
 		sessionStore:      sessions.NewStore(db.sessionBase, outbox),
 		conversationStore: conversation.NewStore(db.conversationBase, outbox, logger),
-		transferStore:     transfer.NewStore(db.transferBase, outbox),
 		transcriptStore:   transcript.NewStore(db.transcriptBase, outbox),
 	}
 }

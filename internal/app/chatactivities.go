@@ -47,7 +47,7 @@ func (b *backend) newChatSteps(
 		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
 	}
 	if b.speech != nil {
-		acts.Speech, acts.Recordings = b.speech, recordings{b.store, b.Objects}
+		acts.Speech, acts.Recordings = b.speech, messageRecordings{b.store, b.Objects}
 	}
 
 	acts.Memories = b.memories()
@@ -55,15 +55,15 @@ func (b *backend) newChatSteps(
 	return worker.Chats{Activities: acts, Compaction: b.newCompactor(registry)}
 }
 
-// recordings are those of messages: their turns in the database, their content in the
-// object store.
-type recordings struct {
+// messageRecordings are the recordings of messages: their turns in the database, their
+// content in the object store.
+type messageRecordings struct {
 	*postgres.Store
 	objects *objects.Store
 }
 
 // Recording implements activities.Recordings.
-func (r recordings) Recording(ctx context.Context, object string) (speech.Recording, error) {
+func (r messageRecordings) Recording(ctx context.Context, object string) (speech.Recording, error) {
 	return r.objects.Recording(ctx, object)
 }
 

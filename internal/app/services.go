@@ -5,24 +5,22 @@ import (
 	"os"
 	"path/filepath"
 
-	"everloop/internal/app/flags"
-
-	"everloop/activities/background"
 	"everloop/api/session"
 	"everloop/domain"
 	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/snapshots"
 	"everloop/infra/toolbox"
+	"everloop/internal/app/flags"
 	"everloop/internal/release"
 	"everloop/service/agents"
 	"everloop/service/apps"
 	"everloop/service/chat"
-	"everloop/service/eventarchive"
 	"everloop/service/files"
 	"everloop/service/history"
-	"everloop/service/replay"
+	"everloop/service/recordings"
+	"everloop/service/recordings/replay"
+	"everloop/service/recordings/transfer"
 	"everloop/service/tasks"
-	"everloop/service/transfer"
 	"everloop/service/webhooks"
 )
 
@@ -32,7 +30,7 @@ import (
 type services struct {
 	agents      *agents.Service
 	apps        *apps.Service
-	archive     *eventarchive.Service
+	archive     *recordings.Service
 	history     *history.Service
 	compactions *chat.Compactions
 	replays     *replay.Service
@@ -70,8 +68,20 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	if s.archive, err = eventarchive.New(eventarchive.Config{
-		Store: b.DB, Log: b.Log, Objects: b.Objects, Runs: b.Runs, Logger: b.logger,
+	recorded := recordings.Deps{
+		DB: b.DB.DB, Outbox: b.store.Outbox, Log: b.Log, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
+	}
+	if s.archive, err = recordings.New(recorded); err != nil {
+		return s, err
+	}
+
+	if s.replays, err = replay.New(recorded, s.archive); err != nil {
+		return s, err
+	}
+
+	if s.transfers, err = transfer.New(transfer.Config{
+		Deps: recorded, Archive: s.archive, Known: b.known, Roles: b.DB.AllowedRoles, Memories: b.DB.SessionMemories,
+		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: flags.CheckReserve(b.settings.DataDir),
 	}); err != nil {
 		return s, err
 	}
@@ -87,21 +97,8 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
-	if s.replays, err = replay.New(replay.Config{
-		Store: b.store, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Logger: b.logger,
-	}); err != nil {
-		return s, err
-	}
-
-	if s.tasks, err = tasks.New(tasks.Config{
+	s.tasks, err = tasks.New(tasks.Config{
 		Store: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
-	}); err != nil {
-		return s, err
-	}
-
-	s.transfers, err = transfer.New(transfer.Config{
-		Store: b.DB, Events: s.archive, Objects: b.Objects, Files: carrier, Runs: b.Runs, Known: b.known, Logger: b.logger,
-		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: flags.CheckReserve(b.settings.DataDir),
 	})
 
 	return s, err
@@ -143,9 +140,4 @@ func (t transfers) Export(
 	ctx context.Context, callerID string, of domain.Session, parts domaintransfer.ExportParts,
 ) (session.Export, error) {
 	return t.Service.Export(ctx, callerID, of, parts)
-}
-
-// playedReplays are the activities that play recorded sessions.
-func (b *backend) playedReplays() *background.Replays {
-	return &background.Replays{Store: b.store, Scripts: b.replays, Logger: b.logger}
 }

@@ -143,14 +143,14 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 	serves := worker.New(b.Temporal, chats, tasks, worker.Options{
 		StopTimeout: s.StopTimeout, CachedWorkflows: cachedWorkflows, Context: pg.ForSteps, BuildID: build.BuildID, Active: &active,
 	})
-	worker.RegisterReplays(serves, b.playedReplays())
 	b.deletions().Register(serves)
-	worker.RegisterArchives(serves, &background.Archives{Pages: b.archive})
 	worker.RegisterSchedules(serves, scheduled)
 	worker.RegisterDAGRuns(serves, dags)
 	worker.RegisterIssueRuns(serves, issueRuns)
-	worker.RegisterImports(serves, &background.Imports{Sessions: b.transfers})
 	b.history.Register(serves)
+	b.archive.Register(serves)
+	b.replays.Register(serves)
+	b.transfers.Register(serves)
 
 	return &workerRole{
 		sandbox:     box,

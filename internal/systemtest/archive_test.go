@@ -9,18 +9,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	"everloop/infra/objects"
 	"everloop/infra/temporal"
 	"everloop/internal/testkit"
-	"everloop/service/eventarchive"
-	"everloop/worker"
+	"everloop/service/files"
+	"everloop/service/recordings"
 )
 
 // unreadable is an event log that cannot read the sessions whose id begins with
 // "broken".
-type unreadable struct{ eventarchive.Log }
+type unreadable struct{ recordings.Log }
 
 func (u unreadable) Read(ctx context.Context, sessionID domain.SessionID, after, upTo uint64, fn func(domain.LoggedEvent) error) error {
 	if strings.HasPrefix(string(sessionID), "broken") {
@@ -42,11 +41,9 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 	require.NoError(t, err)
 
 	runs := temporal.Runs{Client: s.client, Queue: s.queue, Archive: "archive/" + s.queue}
-	kept, err := eventarchive.New(
-		eventarchive.Config{Store: s.journal, Log: unreadable{s.log}, Objects: store, Runs: runs, Logger: s.logger},
-	)
+	kept, err := recordings.New(s.recorded(unreadable{s.log}, store, files.Carrier{}, runs))
 	require.NoError(t, err)
-	worker.RegisterArchives(s.worker, &background.Archives{Pages: kept})
+	kept.Register(s.worker)
 	require.NoError(t, kept.ArchiveDue(t.Context()), "there is nothing to archive, and nothing is started")
 	_, err = s.client.DescribeWorkflowExecution(t.Context(), runs.Archive, "")
 	require.Error(t, err)
@@ -65,14 +62,14 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 	ack := s.send(session, script(obj{"steps": []obj{{"text": "done"}}}))
 	s.awaitEnd(session, ack.ChatID)
 	require.Eventually(t, func() bool {
-		chats, err := s.journal.Unarchived(t.Context(), "00c", 10)
+		chats, err := kept.Unarchived(t.Context(), "00c", 10)
 		return err == nil && len(chats) == 1
 	}, patience, 10*time.Millisecond, "its events are all published")
 
 	require.NoError(t, kept.ArchiveDue(t.Context()))
 	require.NoError(t, kept.ArchiveDue(t.Context()), "while it is open, nothing more is started")
 	s.replayRun("archive", runs.Archive)
-	list, err := s.journal.Archived(t.Context(), session)
+	list, err := kept.Archived(t.Context(), session)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 
@@ -93,7 +90,7 @@ func TestArchive_failuresKeepNoChatFromIt(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 60, postponed.RowsAffected())
 
-	left, err := s.journal.Unarchived(t.Context(), "", 100)
+	left, err := kept.Unarchived(t.Context(), "", 100)
 	require.NoError(t, err)
 	require.Empty(t, left, "those that failed are left for later")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	domaintransfer "everloop/domain/transfer"
 	"everloop/infra/objects"
@@ -21,17 +20,16 @@ import (
 	"everloop/infra/workspace"
 	"everloop/internal/durable"
 	"everloop/internal/testkit"
-	"everloop/service/eventarchive"
 	"everloop/service/files"
-	"everloop/service/transfer"
+	"everloop/service/recordings"
+	"everloop/service/recordings/transfer"
 	"everloop/service/work"
-	"everloop/worker"
 )
 
 // slowFiles let the first file of an import stand until it is broken off, for as long
 // as on is set.
 type slowFiles struct {
-	transfer.Files
+	recordings.Files
 	on      atomic.Bool
 	started chan struct{}
 }
@@ -59,11 +57,11 @@ type abroad struct {
 
 func newAbroad(t *testing.T) *abroad {
 	t.Helper()
-	return newAbroadOn(t, func(store *objects.Store) transfer.Objects { return store })
+	return newAbroadOn(t, func(store *objects.Store) recordings.Objects { return store })
 }
 
 // newAbroadOn is newAbroad with something before the object store.
-func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *abroad {
+func newAbroadOn(t *testing.T, before func(*objects.Store) recordings.Objects) *abroad {
 	t.Helper()
 	a := &abroad{stack: newStack(t), dir: t.TempDir()}
 	bucket := testkit.Objects(t)
@@ -80,11 +78,12 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 		Workspaces: workspace.New(filepath.Join(a.dir, "workspace")),
 		Snapshots:  snapshots.New(snapshots.Config{Objects: a.objects, SpoolDir: filepath.Join(a.dir, "spool"), Logger: logger}),
 	}}
-	events, err := eventarchive.New(eventarchive.Config{Store: a.journal, Log: a.log, Objects: a.objects, Runs: runs, Logger: logger})
+	archive, err := recordings.New(a.recorded(a.log, a.objects, a.files, runs))
 	require.NoError(t, err)
 	a.transfers, err = transfer.New(transfer.Config{
-		Store: a.journal, Events: events, Objects: before(a.objects), Files: a.files, Runs: runs, Logger: logger,
-		Known: func(context.Context, string, string) bool { return true }, Version: "1", Spool: filepath.Join(a.dir, "spool"),
+		Deps: a.recorded(a.log, before(a.objects), a.files, runs), Archive: archive,
+		Known: func(context.Context, string, string) bool { return true }, Roles: a.journal.AllowedRoles,
+		Memories: a.journal.SessionMemories, Version: "1", Spool: filepath.Join(a.dir, "spool"),
 	})
 	require.NoError(t, err)
 	a.register()
@@ -92,9 +91,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) transfer.Objects) *ab
 	return a
 }
 
-func (a *abroad) register() {
-	worker.RegisterImports(a.worker, &background.Imports{Sessions: a.transfers})
-}
+func (a *abroad) register() { a.transfers.Register(a.worker) }
 
 // exported is the archive of a session of one chat and one file.
 func (a *abroad) exported() []byte {
@@ -260,7 +257,7 @@ func TestSessionDeleter_closesAnOpenImport(t *testing.T) {
 	t.Parallel()
 
 	stuck := &endless{started: make(chan struct{}, 1)}
-	a := newAbroadOn(t, func(store *objects.Store) transfer.Objects {
+	a := newAbroadOn(t, func(store *objects.Store) recordings.Objects {
 		stuck.Store = store
 		return stuck
 	})

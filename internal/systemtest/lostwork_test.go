@@ -250,7 +250,7 @@ func TestWorkChecker_Imports_givesUp(t *testing.T) {
 	a.exec(`UPDATE imports SET changed_at = now() - interval '1 minute' WHERE session_id = $1`, id)
 
 	a.loseUntil(durable.ImportWorkflowID(string(id)), a.check(hasty, work.Imports(a.runs, a.transfers.Abort)), func() bool {
-		_, done, _ := a.journal.ImportResult(t.Context(), id)
+		_, done, _ := a.transfers.ImportResult(t.Context(), id)
 		return done
 	})
 

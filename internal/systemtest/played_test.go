@@ -7,20 +7,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	domainreplay "everloop/domain/replay"
 	"everloop/infra/objects"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/internal/testkit"
-	"everloop/service/eventarchive"
-	"everloop/service/replay"
-	"everloop/worker"
+	"everloop/service/recordings"
+	"everloop/service/recordings/replay"
 )
 
 // noSnapshots are files that there is nothing of.
-type noSnapshots struct{}
+type noSnapshots struct{ recordings.Files }
 
 func (noSnapshots) CopyFiles(context.Context, domain.Session, domain.Session, string) error {
 	return nil
@@ -39,13 +37,12 @@ func TestAReplayIsPlayed(t *testing.T) {
 	require.NoError(t, err)
 
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
-	events, err := eventarchive.New(eventarchive.Config{Store: s.journal, Log: s.log, Objects: store, Runs: runs, Logger: s.logger})
+	deps := s.recorded(s.log, store, noSnapshots{}, runs)
+	archive, err := recordings.New(deps)
 	require.NoError(t, err)
-	replays, err := replay.New(replay.Config{
-		Store: s.journal, Events: events, Objects: store, Files: noSnapshots{}, Runs: runs, Logger: s.logger,
-	})
+	replays, err := replay.New(deps, archive)
 	require.NoError(t, err)
-	worker.RegisterReplays(s.worker, &background.Replays{Store: s.journal, Scripts: replays, Logger: s.logger})
+	replays.Register(s.worker)
 	source := s.session()
 	ack := s.send(source, script(obj{"loop": obj{"n": 5, "call": bash("echo a; sleep 2; echo b{{i}}")}, "closing": "done"}))
 	require.Equal(t, "completed", s.awaitEnd(source, ack.ChatID)["status"])
@@ -93,7 +90,7 @@ func TestAReplayIsPlayed(t *testing.T) {
 	s.worker.Stop() // as if its process had died
 	require.NoError(t, store.DeletePrefix(t.Context(), replay.Prefix(lost)))
 	s.startWorker()
-	worker.RegisterReplays(s.worker, &background.Replays{Store: s.journal, Scripts: replays, Logger: s.logger})
+	replays.Register(s.worker)
 	status(lost, domain.ReplayPaused)
 	require.NoError(t, replays.Change(t.Context(), s.caller.User, session(lost), domainreplay.Change{HandOver: true}))
 	s.checkEvents(lost)

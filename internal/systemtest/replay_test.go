@@ -8,43 +8,43 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"everloop/activities/background"
 	"everloop/activities/contract"
 	"everloop/domain"
-	"everloop/domain/replay"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
-	"everloop/worker"
 )
 
-// record is a replay that is paused when it is first looked at and resumed in the
-// same moment, so that its run has to look again.
-type record struct {
-	background.ReplayRecords // nothing is played
-	looks                    atomic.Int32
+// played is an activity that plays replays. It reports the status of each of its attempts in
+// order, and calls resume when the first one ends.
+func (s *stack) played(resume func(), attempts ...contract.PlayReplayOut) *atomic.Int32 {
+	s.t.Helper()
+
+	var looks atomic.Int32
+
+	contract.PlayReplay.Handle(s.worker, func(context.Context, contract.PlayReplayIn) (contract.PlayReplayOut, error) {
+		n := looks.Add(1)
+		if n == 1 {
+			resume()
+		}
+
+		return attempts[n-1], nil
+	})
+
+	return &looks
 }
 
-func (r *record) ClaimReplay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
-	return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
-}
+var (
+	resumed  = contract.PlayReplayOut{Position: 1, Total: 3, Status: string(domain.ReplayPlaying), Again: true}
+	paused   = contract.PlayReplayOut{Position: 1, Total: 3, Status: string(domain.ReplayPaused)}
+	finished = contract.PlayReplayOut{Position: 2, Total: 3, Status: string(domain.ReplayFinished)}
+)
 
-func (r *record) Replay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
-	status := domain.ReplayPlaying
-	if r.looks.Add(1) == 2 {
-		status = domain.ReplayFinished
-	}
-
-	return replay.Claim{SessionID: session, Status: status, Position: int(r.looks.Load()), Total: 3}, nil
-}
-
-func (r *record) Script(context.Context, string) ([]replay.Step, error) { return nil, nil }
-func (r *record) Settle(context.Context, domain.SessionID) error        { return nil }
-
-func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
+// A replay is paused when its run first looks at it, and resumed in the same moment, so that
+// the run has to look again.
+func TestReplay_looksUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	played := &record{}
-	worker.RegisterReplays(s.worker, &background.Replays{Store: played, Scripts: played, Logger: s.logger})
+	looks := s.played(func() {}, resumed, finished)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -58,26 +58,12 @@ func TestTheRunOfAReplayLooksUntilItIsOver(t *testing.T) {
 	)
 	require.NoError(t, err)
 	require.NoError(t, run.Get(ctx, nil))
-	require.EqualValues(t, 2, played.looks.Load())
+	require.EqualValues(t, 2, looks.Load())
 	s.replayRun("replay", id)
 }
 
-// pausing is a replay that is resumed while the look that saw its pause ends.
-type pausing struct {
-	record
-	resume func()
-}
-
-func (p *pausing) Replay(_ context.Context, session domain.SessionID) (replay.Claim, error) {
-	if p.looks.Add(1) == 1 {
-		p.resume()
-		return replay.Claim{SessionID: session, Status: domain.ReplayPaused, Total: 3}, nil
-	}
-
-	return replay.Claim{SessionID: session, Status: domain.ReplayFinished, Total: 3}, nil
-}
-
-func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
+// A replay is resumed while the look that saw its pause ends.
+func TestReplay_wokenAsItCloses(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	session := domain.NewID()
@@ -87,8 +73,7 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	played := &pausing{resume: start}
-	worker.RegisterReplays(s.worker, &background.Replays{Store: played, Scripts: played, Logger: s.logger})
+	looks := s.played(start, paused, finished)
 
 	start()
 
@@ -97,6 +82,6 @@ func TestTheRunOfAReplayIsWokenAsItCloses(t *testing.T) {
 
 	id := durable.ReplayWorkflowID(session)
 	require.NoError(t, s.client.GetWorkflow(ctx, id, "").Get(ctx, nil))
-	require.EqualValues(t, 2, played.looks.Load(), "one run has looked again")
+	require.EqualValues(t, 2, looks.Load(), "one run has looked again")
 	s.replayRun("replay_woken", id)
 }

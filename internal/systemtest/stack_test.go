@@ -47,6 +47,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/chat"
 	"everloop/service/history"
+	"everloop/service/recordings"
 	"everloop/service/tasks"
 	"everloop/service/work"
 	"everloop/worker"
@@ -302,6 +303,15 @@ func (s *stack) configure(change func(*chat.Config)) {
 
 // history returns the stored operations on histories.
 func (s *stack) history() *history.Store { return history.NewStore(s.journal.DB, s.journal.Outbox) }
+
+// recorded are the dependencies of recordings of the stack's sessions.
+func (s *stack) recorded(
+	log recordings.Log, objects recordings.Objects, files recordings.Files, runs recordings.Runs,
+) recordings.Deps {
+	return recordings.Deps{
+		DB: s.journal.DB, Outbox: s.journal.Outbox, Log: log, Objects: objects, Files: files, Runs: runs, Logger: s.logger,
+	}
+}
 
 // noHistory refuses every what-if.
 type noHistory struct{}

@@ -13,6 +13,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/secrets"
 	"everloop/internal/testkit"
+	played "everloop/service/recordings/replay"
 )
 
 func sealing(t *testing.T, url, key string) *postgres.DB {
@@ -61,7 +62,7 @@ func TestSessionEnv_isSealedInTheDatabase(t *testing.T) {
 	bob := pgtest.User(t, db, "bob", false)
 	for owner, want := range map[string]domain.SessionEnv{ann.ID: changed.Env, bob.ID: {}} {
 		copied := domain.NewID()
-		require.NoError(t, db.CreateReplay(t.Context(), replay.NewReplay{
+		require.NoError(t, played.NewStore(db.DB, nil).CreateReplay(t.Context(), replay.NewReplay{
 			SessionID: domain.SessionID(
 				copied,
 			),
