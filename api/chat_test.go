@@ -246,7 +246,7 @@ func TestAStreamEnds(t *testing.T) {
 	})
 	t.Run("at once when the session is deleted", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, never, func(c *parts) { c.Session.Deleter = c.store })
+		w := newWorld(t, never, func(c *parts) { c.Session.Deleter = c.store.DeleteSession })
 		id, other := w.session(`{}`), w.session(`{}`)
 		s, stays := w.stream("GET", "/api/sessions/"+id+"/events", w.ann, ""), w.stream("GET", "/api/sessions/"+other+"/events", w.ann, "")
 		_, _ = s.next()

@@ -21,8 +21,6 @@ func (contexts) ContextStats(context.Context, domain.Session) (domain.ContextSta
 	return domain.ContextStats{Model: "m-1", Categories: []domain.ContextCategory{}, Largest: []domain.ContextEntry{}}, nil
 }
 
-func (contexts) CountCompactions(context.Context, domain.BranchID) (int, error) { return 0, nil }
-
 var contextWalk = []call{
 	{
 		method:  "POST",

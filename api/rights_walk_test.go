@@ -13,6 +13,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/app"
+	"everloop/infra/postgres/catalog"
 	"everloop/service/apps"
 )
 
@@ -274,7 +275,10 @@ func TestRights_appOfAClosedAccount(t *testing.T) {
 		published, err := apps.New(apps.Config{Store: c.db, Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 
-		c.Files.Apps = published
+		c.Files.Apps = struct {
+			*apps.Service
+			*catalog.Store
+		}{published, catalog.New(c.db.DB)}
 	})
 	exec := func(sql string, args ...any) {
 		_, err := w.db.Pool.Exec(t.Context(), sql, args...)

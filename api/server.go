@@ -1,6 +1,6 @@
 // Package api is the REST edge: it parses requests, calls a service, and answers.
 // Its types are the contract: validation and the OpenAPI document come from them.
-// It must not know an engine. An area is a package below it, with one struct of the
+// It depends on no engine but PostgreSQL. An area is a package below it, with one struct of the
 // services that its operations call; one file is one resource, an operation is one
 // literal in that file. What surrounds every operation is in httpx, the document in
 // openapi.

@@ -16,7 +16,7 @@ import (
 // sharing turns the areas of this file on.
 func sharing(c *parts) {
 	db := c.store
-	c.Session.Shares, c.Session.ExtraInfos, c.Session.Sharing = db, db, true
+	c.Session.Shares, c.Session.Sharing = db, true
 }
 
 // spoken is a history of given turns.

@@ -29,6 +29,9 @@ import (
 	"everloop/domain/skill"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/postgres/catalog"
+	"everloop/infra/postgres/conversation"
 	"everloop/infra/secrets"
 	"everloop/infra/skillregistry"
 	"everloop/infra/solutions"
@@ -105,7 +108,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	ctx, shutDown := context.WithCancel(context.Background())
 	box, err := secrets.NewBox(boxKey)
 	require.NoError(t, err)
-	catalog, err := solutions.Load("")
+	solved, err := solutions.Load("")
 	require.NoError(t, err)
 	workspaces := workspace.New(t.TempDir())
 	environments, err := compute.New(compute.Config{Store: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
@@ -117,7 +120,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	scheduled, err := schedules.New(schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
 	require.NoError(t, err)
 	agentService := agents.New(agents.Deps{
-		DB: db.DB, Solutions: catalog, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
+		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
@@ -135,14 +138,16 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	vault := mcp.Vault{SealedRecords: db, Box: box}
 	buckets := secrets.Buckets{Store: db, Box: box}
 	profile := func(s domain.Session) domain.Profile {
-		return catalog.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
+		return solved.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
 	}
-	sessions := access.Sessions{Store: store, Auditor: auditor}
-	roles := access.RoleCheck{Solutions: catalog, RoleRights: db}
-	changes := access.FileEvents{Store: store, Logger: logger}
+	rows := store.SessionStore()
+	people, items := accounts.New(db.DB), catalog.New(db.DB)
+	reader := access.Sessions{Store: rows, Auditor: auditor}
+	roles := access.RoleCheck{Solutions: solved, RoleRights: people}
+	changes := access.FileEvents{Store: rows, Logger: logger}
 	servers := sessiondetail.ToolServers{Servers: vault, Profile: profile}
 	views := sessiondetail.SessionViews{
-		ToolServers: servers, Context: ctx, Profile: profile, ModelFinder: w.models, Solutions: catalog, Skills: skilled, Logger: logger,
+		ToolServers: servers, Context: ctx, Profile: profile, ModelFinder: w.models, Solutions: solved, Skills: skilled, Logger: logger,
 		Setup: sessiondetail.SessionSetup{
 			DefaultModel: "m-1",
 			Network:      domain.NetworkRules,
@@ -161,33 +166,33 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	}
 	cfg.System = system.API{
 		Version: system.Version{Version: "2026.11.21", MinSDK: "1"}, Client: system.ClientConfig{PublicSharingEnabled: true},
-		DefaultModel: "m-1", Models: w.models, ModelFinder: w.models, Speech: &parrot{}, Diagnostics: diagnostics{},
+		DefaultModel: "m-1", Models: w.models, Speech: &parrot{},
+		Configuration: diagnostics{}.Configuration, Checks: diagnostics{}.Checks,
 		Readiness: func(context.Context) map[string]error { return w.down },
-		Compute:   environments, Runs: &engine{ended: map[string]string{}}, Inbox: db, Answers: w.chats,
+		Compute:   environments, Runs: &engine{ended: map[string]string{}}, Inbox: conversation.NewBase(db.DB),
+		Answer: w.chats.AnswerQuestion,
 	}
 	cfg.Session = session.API{
-		Sessions: sessions, Roles: roles, Views: views, Deleter: w.deleted, Chats: w.chats, Messages: w.turns, Images: oneImage{},
-		Streams: w.streams.subscribe, Tasks: w.tasks, TaskLists: store, Compactor: contexts{}, Contexts: contexts{},
-		Tokens: tokens.New(nil, nil), Annotations: db, Solutions: db, History: past{}, Replays: played{}, ExtraInfos: db,
-		Transfers: carried{}, Shares: shown{}, EnvBuckets: buckets, Sharing: true,
+		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Chats: w.chats, Messages: w.turns,
+		Image: oneImage, Streams: w.streams.subscribe, Tasks: w.tasks, Compactor: contexts{},
+		ContextStats: contexts{}.ContextStats, CountCompactions: db.CountCompactions, Tokens: tokens.New(nil, nil),
+		Annotations: items, Solutions: db, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
+		EnvBuckets: buckets, Sharing: true,
 	}
 	cfg.Files = files.API{
-		Sessions: sessions, Changes: changes, Workspaces: sessionfiles.Files{Store: workspaces}, Checkpoints: past{},
-		Apps: site{}, AppRecords: site{},
+		Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: workspaces}, OpenFile: past{}.OpenFile, Apps: site{},
 	}
 	cfg.Account = account.API{
-		Sessions: sessions, Keys: store, Users: store, Budgets: db, Usages: db, EnvBuckets: buckets, NetworkRules: db,
-		Administration: db, UserSettings: db, Workers: w.lookers,
+		Sessions: reader, Accounts: people, EnvBuckets: buckets, Workers: w.lookers, TokenStates: people.TokenStates,
 	}
 	cfg.Library = library.API{
-		Sessions: sessions, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: db, Skills: skilled,
+		Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: w.lookers, Memories: items, Skills: skilled,
 		Registry: skillregistry.New(registryOf(t)),
 		GIS:      func(context.Context) skill.GISStatus { return skill.GISStatus{Enabled: true, UpdatedAt: time.Now()} },
 	}
 	cfg.Production = apiproduction.API{
-		Sessions: sessions, Roles: roles, Views: views, Deleter: w.deleted, ProdSolutions: db, Production: prod,
-		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Instances: agentService, Webhooks: hooks,
-		Boards: db, Board: issues,
+		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, ProdSolutions: db, Production: prod,
+		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: db, Board: issues,
 	}
 
 	for _, c := range change {
@@ -355,9 +360,7 @@ func (r reply) fields() []string {
 // picture names the one picture that every session's messages hold here.
 const picture = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-type oneImage struct{}
-
-func (oneImage) Image(_ context.Context, _ domain.SessionID, name string) ([]byte, string, error) {
+func oneImage(_ context.Context, _ domain.SessionID, name string) ([]byte, string, error) {
 	if name != picture {
 		return nil, "", domain.Newf(domain.NotFound, "object_not_found", "the object does not exist")
 	}

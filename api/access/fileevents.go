@@ -5,11 +5,12 @@ import (
 	"log/slog"
 
 	"everloop/domain"
+	"everloop/infra/postgres/sessions"
 )
 
 // FileEvents emit events for changes of files.
 type FileEvents struct {
-	Store  FileStore
+	Store  *sessions.Store
 	Logger *slog.Logger
 }
 
@@ -22,10 +23,4 @@ func (a *FileEvents) EmitFileChange(ctx context.Context, sessionID domain.Sessio
 			return
 		}
 	}
-}
-
-// FileStore emits events for changed files.
-type FileStore interface {
-	// FileChanged emits an event for a file that a user changed.
-	FileChanged(ctx context.Context, sessionID domain.SessionID, change domain.FileChange) error
 }

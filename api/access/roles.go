@@ -5,22 +5,9 @@ import (
 
 	"everloop/api/httpx"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/solutions"
 )
-
-// Solutions are the ways of working that sessions can be made with. An unknown
-// one is solution_not_found.
-type Solutions interface {
-	All() []domain.Solution
-	Get(id string) (domain.Solution, error)
-	// File reads a file that comes with a solution; file_not_found.
-	File(id, path string) ([]byte, error)
-}
-
-// RoleRights say which roles of a solution a user may take.
-type RoleRights interface {
-	AllowedRoles(ctx context.Context, userID, solutionID string) (domain.AllowedRoles, error)
-	SetAllowedRoles(ctx context.Context, userID, solutionID string, roles []string) error
-}
 
 // SolutionBody is a solution as clients see it (docs/solutions.md).
 type SolutionBody struct {
@@ -64,8 +51,8 @@ func RolesOf(roles []domain.BizRole, allowed *domain.AllowedRoles) []RoleBody {
 
 // RoleCheck checks the solution and role of a new session.
 type RoleCheck struct {
-	Solutions  Solutions
-	RoleRights RoleRights
+	Solutions  *solutions.Catalog
+	RoleRights *accounts.Store
 }
 
 // CheckSolution refuses a session with a solution that there is not, or a role

@@ -6,11 +6,12 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/sessions"
 )
 
 // Sessions reads sessions for the caller.
 type Sessions struct {
-	Store   SessionStore
+	Store   *sessions.Store
 	Auditor *auth.Auditor
 }
 
@@ -62,28 +63,6 @@ func (a *Sessions) ReadableFiles(ctx context.Context, id domain.SessionID) (doma
 // CodeFilesWithheld is the code of a read that ReadableFiles refuses.
 const CodeFilesWithheld = "files_withheld"
 
-// SessionStore is the records of sessions.
-type SessionStore interface {
-	// HoldsSecrets reports whether the files of a session may contain secrets of its owner.
-	HoldsSecrets(ctx context.Context, id domain.SessionID) (bool, error)
-	CreateSession(ctx context.Context, ownerID string, in domain.NewSession) (domain.Session, error)
-	Sessions(ctx context.Context, q domain.SessionQuery) (domain.SessionPage, error)
-	// ReadSession reads a session that the user may see.
-	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
-	// OwnSession reads a session that the user may change.
-	OwnSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, error)
-	// OwnSessionRun reads of such a session what its run is started with.
-	OwnSessionRun(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SessionRun, error)
-	RenameSession(ctx context.Context, caller domain.User, id domain.SessionID, intent string) (domain.Session, error)
-	// SetSessionSetup changes what the setup names and leaves the rest.
-	SetSessionSetup(ctx context.Context, caller domain.User, id domain.SessionID, setup domain.SessionSetup) (domain.Session, error)
-	SetSessionMode(ctx context.Context, caller domain.User, id domain.SessionID, mode domain.Mode) (domain.Session, error)
-	SetSessionEnv(ctx context.Context, caller domain.User, id domain.SessionID, env map[string]string) (domain.Session, error)
-	SetSessionPinned(ctx context.Context, caller domain.User, id domain.SessionID, pinned bool) (domain.Session, error)
-	SetSessionShared(ctx context.Context, caller domain.User, id domain.SessionID, shared bool) (domain.Session, error)
-	SetSessionMemory(ctx context.Context, caller domain.User, id domain.SessionID, enabled bool) (domain.Session, error)
-}
-
 // SessionRef is the path of an operation on one session.
 type SessionRef struct {
 	SessionID domain.SessionID `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
@@ -93,18 +72,4 @@ type SessionRef struct {
 type CheckpointRef struct {
 	SessionRef
 	CheckpointID domain.CheckpointID `path:"checkpoint_id" maxLength:"128" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
-}
-
-// Deleter ends whatever runs in a session and removes it.
-type Deleter interface {
-	DeleteSession(ctx context.Context, sessionID domain.SessionID) error
-}
-
-// EnvBuckets are the named environments of a user's tools, encrypted where they
-// are kept. A bucket that there is not is env_bucket_not_found.
-type EnvBuckets interface {
-	List(ctx context.Context, userID string, names ...string) ([]domain.EnvBucket, error)
-	Get(ctx context.Context, userID, bucket string) (domain.EnvBucket, error)
-	Set(ctx context.Context, userID string, bucket domain.EnvBucket) error
-	Delete(ctx context.Context, userID, bucket string) error
 }

@@ -9,22 +9,14 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
-
-// Administration keeps who may administer the service and what was done with
-// privileges.
-type Administration interface {
-	Administrators(ctx context.Context) ([]domain.User, error)
-	// SetAdministrator gives or takes the right; the last one keeps it.
-	SetAdministrator(ctx context.Context, userID string, administrator bool) error
-	AuditTrail(ctx context.Context, q domain.AuditQuery) (page []domain.AuditRecord, total int, err error)
-	TokenStates(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error)
-}
 
 // AdministrationAPI registers and audits who may administer the service.
 type AdministrationAPI struct {
-	Administration Administration
-	Rights         *auth.Changes
+	Accounts    *accounts.Store
+	TokenStates func(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error)
+	Rights      *auth.Changes
 }
 
 // Register adds the operations of the area to the interface.
@@ -35,7 +27,7 @@ func (a *AdministrationAPI) Register(r *httpx.Server) {
 		Scope:   auth.Admin,
 	},
 		func(ctx context.Context, _ *struct{}) (*httpx.Body[userList], error) {
-			users, err := a.Administration.Administrators(ctx)
+			users, err := a.Accounts.Administrators(ctx)
 			return httpx.Answer(userList{fields.OrEmpty(users)}, err)
 		})
 	httpx.Register(r, httpx.Operation{
@@ -81,7 +73,7 @@ func (a *AdministrationAPI) Register(r *httpx.Server) {
 }
 
 func (a *AdministrationAPI) setAdministrator(ctx context.Context, userID string, administrator bool) (*httpx.Body[fields.OkBody], error) {
-	if err := a.Administration.SetAdministrator(ctx, userID, administrator); err != nil {
+	if err := a.Accounts.SetAdministrator(ctx, userID, administrator); err != nil {
 		return nil, err
 	}
 
@@ -104,7 +96,7 @@ func (a *AdministrationAPI) listAudit(ctx context.Context, in *struct {
 	Offset  int    `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip." example:"0"`
 },
 ) (*httpx.Body[auditPage], error) {
-	page, total, err := a.Administration.AuditTrail(ctx, domain.AuditQuery{
+	page, total, err := a.Accounts.AuditTrail(ctx, domain.AuditQuery{
 		ActorID: in.ActorID, Action: in.Action, Target: in.Target, Limit: in.Limit, Offset: in.Offset,
 	})
 
@@ -133,7 +125,7 @@ func (a *AdministrationAPI) tokenStates(ctx context.Context, in *struct {
 		people[i] = domain.ExternalUser{Sub: domain.CleanText(u.Sub), Email: domain.CleanText(u.Email), Name: u.Name}
 	}
 
-	states, err := a.Administration.TokenStates(ctx, people)
+	states, err := a.TokenStates(ctx, people)
 
 	return httpx.Answer(tokenStateList{fields.OrEmpty(states)}, err)
 }

@@ -1,23 +1,24 @@
 package account
 
 import (
+	"context"
+
 	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
+	"everloop/domain"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/secrets"
 )
 
 // API is the area with the services that its operations call.
 type API struct {
-	Sessions       access.Sessions
-	Keys           KeyStore
-	Users          UserStore
-	Budgets        Budgets
-	Usages         Usages
-	EnvBuckets     access.EnvBuckets
-	NetworkRules   NetworkRules
-	Administration Administration
-	UserSettings   UserSettings
-	Workers        sessiondetail.MCPWorkers
+	Sessions   access.Sessions
+	Accounts   *accounts.Store
+	EnvBuckets secrets.Buckets
+	Workers    sessiondetail.MCPWorkers
+	// TokenStates returns the unattended work of people of the identity service.
+	TokenStates func(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error)
 }
 
 // Register adds the operations of the area to the interface.
@@ -25,12 +26,12 @@ func (a API) Register(r *httpx.Server) {
 	rights := r.Config.Rights
 
 	(&MeAPI{}).Register(r)
-	(&KeysAPI{a.Keys, rights}).Register(r)
-	(&BudgetsAPI{a.Budgets}).Register(r)
-	(&UsageAPI{a.Sessions, a.Usages}).Register(r)
+	(&KeysAPI{a.Accounts, rights}).Register(r)
+	(&BudgetsAPI{a.Sessions}).Register(r)
+	(&UsageAPI{a.Sessions, a.Accounts}).Register(r)
 	(&EnvBucketsAPI{a.EnvBuckets}).Register(r)
-	(&NetworkRulesAPI{a.NetworkRules}).Register(r)
-	(&AdministrationAPI{a.Administration, rights}).Register(r)
-	(&PreferencesAPI{a.UserSettings}).Register(r)
-	(&UsersAPI{a.Users, rights, a.Workers, r.Config.Logger}).Register(r)
+	(&NetworkRulesAPI{a.Accounts}).Register(r)
+	(&AdministrationAPI{a.Accounts, a.TokenStates, rights}).Register(r)
+	(&PreferencesAPI{a.Accounts}).Register(r)
+	(&UsersAPI{a.Accounts, rights, a.Workers, r.Config.Logger}).Register(r)
 }

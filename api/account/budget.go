@@ -8,15 +8,7 @@ import (
 	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/auth"
-	"everloop/domain"
 )
-
-// Budgets bound what the chats of a session may use. They are the caller's own
-// sessions'.
-type Budgets interface {
-	SessionBudget(ctx context.Context, caller domain.User, id domain.SessionID) (domain.SpentBudget, error)
-	SetSessionBudget(ctx context.Context, caller domain.User, id domain.SessionID, budget domain.Budget) (domain.SpentBudget, error)
-}
 
 // budgetChange is the body of PATCH: what is left out stays, null lifts a bound.
 type budgetChange struct {
@@ -33,7 +25,7 @@ type spentBudget struct {
 
 // BudgetsAPI limits what the chats of a session may use.
 type BudgetsAPI struct {
-	Budgets Budgets
+	access.Sessions
 }
 
 // Register adds the operations of the area to the interface.
@@ -55,7 +47,7 @@ func (a *BudgetsAPI) setBudget(ctx context.Context, in *struct {
 ) (*httpx.Body[spentBudget], error) {
 	user := httpx.CallerOf(ctx).User
 
-	now, err := a.Budgets.SessionBudget(ctx, user, in.SessionID)
+	now, err := a.Store.SessionBudget(ctx, user, in.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +60,7 @@ func (a *BudgetsAPI) setBudget(ctx context.Context, in *struct {
 		now.MaxCost = in.Body.MaxCost.Value
 	}
 
-	now, err = a.Budgets.SetSessionBudget(ctx, user, in.SessionID, now.Budget)
+	now, err = a.Store.SetSessionBudget(ctx, user, in.SessionID, now.Budget)
 
 	return httpx.Answer(spentBudget{now.MaxTokens, now.MaxCost, now.UsedTokens, now.UsedCost.Amount()}, err)
 }

@@ -5,11 +5,11 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"everloop/api/access"
 	"everloop/api/fields"
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/secrets"
 )
 
 // BucketRef is the path of an operation on one environment bucket.
@@ -19,7 +19,7 @@ type BucketRef struct {
 
 // EnvBucketsAPI manages environment buckets.
 type EnvBucketsAPI struct {
-	EnvBuckets access.EnvBuckets
+	EnvBuckets secrets.Buckets
 }
 
 // Register adds the operations of the area to the interface.

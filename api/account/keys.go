@@ -11,6 +11,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
 
 // apiKey is the public form of an API key.
@@ -57,7 +58,7 @@ type keyName struct {
 
 // KeysAPI manages API keys.
 type KeysAPI struct {
-	Store  KeyStore
+	Store  *accounts.Store
 	Rights *auth.Changes
 }
 

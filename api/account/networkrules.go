@@ -10,22 +10,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
-
-// NetworkRules are the domains that a user allows or denies the commands of all their
-// sessions. A rule of another user is network_rule_not_found.
-type NetworkRules interface {
-	NetworkRules(ctx context.Context, userID string) ([]domain.UserNetworkRule, error)
-	// SetNetworkRule replaces the rule for the same domain; one too many is
-	// network_rule_limit.
-	SetNetworkRule(
-		ctx context.Context,
-		userID string,
-		rule domain.NetworkRule,
-		decision domain.PermissionDecision,
-	) (domain.UserNetworkRule, error)
-	DeleteNetworkRule(ctx context.Context, userID, id string) error
-}
 
 // NetworkRuleRef is the path of an operation on one rule.
 type NetworkRuleRef struct {
@@ -39,7 +25,7 @@ type networkRulePage struct {
 
 // NetworkRulesAPI manages network rules.
 type NetworkRulesAPI struct {
-	NetworkRules NetworkRules
+	Accounts *accounts.Store
 }
 
 // Register adds the operations of the area to the interface.
@@ -50,7 +36,7 @@ func (a *NetworkRulesAPI) Register(r *httpx.Server) {
 		Scope:   auth.Unrestricted,
 	},
 		func(ctx context.Context, _ *struct{}) (*httpx.Body[networkRulePage], error) {
-			rules, err := a.NetworkRules.NetworkRules(ctx, httpx.CallerOf(ctx).User.ID)
+			rules, err := a.Accounts.NetworkRules(ctx, httpx.CallerOf(ctx).User.ID)
 			return httpx.Answer(networkRulePage{fields.OrEmpty(rules), len(rules)}, err)
 		})
 	httpx.Register(r, httpx.Operation{
@@ -69,7 +55,7 @@ func (a *NetworkRulesAPI) Register(r *httpx.Server) {
 		Errors: httpx.Codes{404: "network_rule_not_found"},
 	},
 		func(ctx context.Context, in *NetworkRuleRef) (*httpx.Body[fields.OkBody], error) {
-			return httpx.Answer(fields.OkBody{OK: true}, a.NetworkRules.DeleteNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
+			return httpx.Answer(fields.OkBody{OK: true}, a.Accounts.DeleteNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, in.ID))
 		})
 }
 
@@ -90,7 +76,7 @@ func (a *NetworkRulesAPI) setNetworkRule(ctx context.Context, in *struct {
 		return nil, domain.Invalidf("body.domain", "%s", domain.CleanText(err.Error()))
 	}
 
-	set, err := a.NetworkRules.SetNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, rule, decision)
+	set, err := a.Accounts.SetNetworkRule(ctx, httpx.CallerOf(ctx).User.ID, rule, decision)
 	if err == nil {
 		httpx.Concerns(ctx, set.ID, map[string]string{"domain": set.Domain, "decision": string(set.Decision)})
 	}

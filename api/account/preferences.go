@@ -12,16 +12,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
-
-// UserSettings are what a front end keeps for a user.
-type UserSettings interface {
-	// Preference is nil when nothing is kept under the key.
-	Preference(ctx context.Context, userID, key string) (*string, error)
-	SetPreference(ctx context.Context, userID, key, value string) error
-	UserProfile(ctx context.Context, userID string) (profile map[string]json.RawMessage, at time.Time, err error)
-	SetUserProfile(ctx context.Context, userID string, profile map[string]json.RawMessage) (at time.Time, err error)
-}
 
 // PreferenceRef is the path of an operation on one preference.
 type PreferenceRef struct {
@@ -36,7 +28,7 @@ const maxProfile = 256 << 10
 
 // PreferencesAPI keeps settings of front ends.
 type PreferencesAPI struct {
-	UserSettings UserSettings
+	Accounts *accounts.Store
 }
 
 // Register adds the operations of the area to the interface.
@@ -47,7 +39,7 @@ func (a *PreferencesAPI) Register(r *httpx.Server) {
 		Description: "value is null if none was ever stored under the key.",
 		Scope:       auth.Unrestricted,
 	}, func(ctx context.Context, in *PreferenceRef) (*httpx.Body[preferenceBody], error) {
-		value, err := a.UserSettings.Preference(ctx, httpx.CallerOf(ctx).User.ID, in.Key)
+		value, err := a.Accounts.Preference(ctx, httpx.CallerOf(ctx).User.ID, in.Key)
 		return httpx.Answer(preferenceBody{value}, err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -63,14 +55,14 @@ func (a *PreferencesAPI) Register(r *httpx.Server) {
 	},
 	) (*httpx.Body[preferenceBody], error) {
 		value := domain.CleanText(in.Body.Value)
-		return httpx.Answer(preferenceBody{&value}, a.UserSettings.SetPreference(ctx, httpx.CallerOf(ctx).User.ID, in.Key, value))
+		return httpx.Answer(preferenceBody{&value}, a.Accounts.SetPreference(ctx, httpx.CallerOf(ctx).User.ID, in.Key, value))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "get-profile", Method: fiber.MethodGet, Path: "/api/profile", Tag: "User",
 		Summary: "Get the caller's front-end settings",
 		Scope:   auth.Unrestricted,
 	}, func(ctx context.Context, _ *struct{}) (*httpx.Body[map[string]json.RawMessage], error) {
-		kept, at, err := a.UserSettings.UserProfile(ctx, httpx.CallerOf(ctx).User.ID)
+		kept, at, err := a.Accounts.UserProfile(ctx, httpx.CallerOf(ctx).User.ID)
 		return httpx.Answer(profileBody(kept, at), err)
 	})
 	httpx.Register(r, httpx.Operation{
@@ -127,7 +119,7 @@ func (a *PreferencesAPI) setProfile(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	at, err := a.UserSettings.SetUserProfile(ctx, httpx.CallerOf(ctx).User.ID, profile)
+	at, err := a.Accounts.SetUserProfile(ctx, httpx.CallerOf(ctx).User.ID, profile)
 
 	return httpx.Answer(profileBody(profile, at), err)
 }

@@ -12,13 +12,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
-
-// Usages report what model calls have used.
-type Usages interface {
-	Usage(ctx context.Context, q domain.UsageQuery) (domain.UsageReport, error)
-	SessionUsage(ctx context.Context, sessionID domain.SessionID) (domain.SessionUsage, error)
-}
 
 // UsageDays are the days and the page of a report of usage.
 type UsageDays struct {
@@ -70,7 +65,7 @@ func usageDay(location, text string, otherwise time.Time) (time.Time, error) {
 // UsageAPI reports what model calls have used.
 type UsageAPI struct {
 	access.Sessions
-	Usages Usages
+	Accounts *accounts.Store
 }
 
 // Register adds the operations of the area to the interface.
@@ -110,7 +105,7 @@ func (a *UsageAPI) ofCaller(ctx context.Context, in *struct {
 
 	q.UserID = httpx.CallerOf(ctx).User.ID
 
-	return httpx.Answer(a.Usages.Usage(ctx, q))
+	return httpx.Answer(a.Accounts.Usage(ctx, q))
 }
 
 func (a *UsageAPI) ofAll(ctx context.Context, in *struct {
@@ -126,7 +121,7 @@ func (a *UsageAPI) ofAll(ctx context.Context, in *struct {
 
 	q.UserID = in.UserID
 
-	return httpx.Answer(a.Usages.Usage(ctx, q))
+	return httpx.Answer(a.Accounts.Usage(ctx, q))
 }
 
 func (a *UsageAPI) ofSession(ctx context.Context, in *access.SessionRef) (*httpx.Body[domain.SessionUsage], error) {
@@ -134,7 +129,7 @@ func (a *UsageAPI) ofSession(ctx context.Context, in *access.SessionRef) (*httpx
 		return nil, err
 	}
 
-	usage, err := a.Usages.SessionUsage(ctx, in.SessionID)
+	usage, err := a.Accounts.SessionUsage(ctx, in.SessionID)
 	usage.ByModel = fields.OrEmpty(usage.ByModel)
 
 	return httpx.Answer(usage, err)

@@ -11,6 +11,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
 )
 
 type userList struct {
@@ -24,7 +25,7 @@ type newUser struct {
 
 // UsersAPI manages users.
 type UsersAPI struct {
-	Store   UserStore
+	Store   *accounts.Store
 	Rights  *auth.Changes
 	Workers sessiondetail.MCPWorkers
 	Logger  *slog.Logger

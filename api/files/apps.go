@@ -23,10 +23,6 @@ type Apps interface {
 	Publish(ctx context.Context, session domain.Session, dir string) (app.App, error)
 	Unpublish(ctx context.Context, ownerID, appID string) (app.App, error)
 	Serve(ctx context.Context, appID, name string) (app.Served, error)
-}
-
-// AppRecords store what a user has published.
-type AppRecords interface {
 	App(ctx context.Context, ownerID, appID string) (app.App, error)
 	Apps(ctx context.Context, ownerID string) ([]app.App, error)
 }
@@ -88,8 +84,7 @@ type AppRef struct {
 // AppsAPI publishes directories of workspaces.
 type AppsAPI struct {
 	access.Sessions
-	Apps       Apps
-	AppRecords AppRecords
+	Apps Apps
 }
 
 // Register adds the operations of the area to the interface.
@@ -117,7 +112,7 @@ func (a *AppsAPI) Register(r *httpx.Server) {
 		Scope:   auth.SessionsRead,
 	},
 		func(ctx context.Context, in *Here) (*httpx.Body[appList], error) {
-			apps, err := a.AppRecords.Apps(ctx, httpx.CallerOf(ctx).User.ID)
+			apps, err := a.Apps.Apps(ctx, httpx.CallerOf(ctx).User.ID)
 
 			list := appList{Items: make([]appBody, len(apps))}
 			for i, a := range apps {
@@ -137,7 +132,7 @@ func (a *AppsAPI) Register(r *httpx.Server) {
 			Here
 		},
 		) (*httpx.Body[appBody], error) {
-			app, err := a.AppRecords.App(ctx, httpx.CallerOf(ctx).User.ID, in.AppID)
+			app, err := a.Apps.App(ctx, httpx.CallerOf(ctx).User.ID, in.AppID)
 			return httpx.Answer(in.app(app), err)
 		})
 	httpx.Register(r, httpx.Operation{

@@ -12,21 +12,13 @@ import (
 	"everloop/domain"
 )
 
-// Checkpoints reads files as they were at a checkpoint of a session. The rules of paths
-// are those of Workspaces. ctx holds for the reading too.
-type Checkpoints interface {
-	OpenFile(
-		ctx context.Context,
-		sessionID domain.SessionID,
-		checkpointID domain.CheckpointID,
-		path string,
-	) (io.ReadSeekCloser, domain.FileInfo, error)
-}
-
 // CheckpointFilesAPI reads the files of checkpoints.
 type CheckpointFilesAPI struct {
 	access.Sessions
-	Checkpoints Checkpoints
+	// OpenFile opens a file as it was at a checkpoint; ctx holds for the reading, too.
+	OpenFile func(
+		ctx context.Context, sessionID domain.SessionID, checkpointID domain.CheckpointID, path string,
+	) (io.ReadSeekCloser, domain.FileInfo, error)
 }
 
 // Register adds the operations of the area to the interface.
@@ -67,7 +59,7 @@ func (a *CheckpointFilesAPI) read(ctx context.Context, in *struct {
 	var info domain.FileInfo
 
 	file, err := outliving(ctx, func(ctx context.Context) (file io.ReadSeekCloser, err error) {
-		file, info, err = a.Checkpoints.OpenFile(ctx, in.SessionID, in.CheckpointID, in.FilePath)
+		file, info, err = a.OpenFile(ctx, in.SessionID, in.CheckpointID, in.FilePath)
 		return file, err
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 
@@ -13,36 +12,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/workspace/sessionfiles"
 )
-
-// Workspaces reaches the files of a session's workspace. Paths are relative to
-// it; one that leaves it, also through a link, is path_outside_workspace.
-type Workspaces interface {
-	// List gives a directory's entries, directories first.
-	List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error)
-	// Open opens a regular file for reading.
-	Open(ctx context.Context, session domain.Session, path string) (io.ReadSeekCloser, domain.FileInfo, error)
-	// Write replaces a file or makes it, with its directories. A file that is not
-	// as the condition says is stale_file, or file_exists.
-	Write(
-		ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition,
-	) (domain.FileInfo, domain.FileChange, error)
-	// Delete removes a file, a directory with what is in it, or a link itself. With
-	// ETags, as in If-Match, it must be a file that is still one of them.
-	Delete(ctx context.Context, session domain.Session, path, ifMatch string) (domain.FileChange, error)
-	// Rename gives an entry, a link as itself, a free name in its directory.
-	Rename(ctx context.Context, session domain.Session, path, name string) (to string, changes []domain.FileChange, err error)
-	// Copy copies a file or a directory; without a target beside it.
-	Copy(ctx context.Context, session domain.Session, path, target string, overwrite bool) (domain.FileChange, error)
-	// Share links to a file or a directory from a folder below .share.
-	Share(ctx context.Context, session domain.Session, source, name, folder string) (domain.FileLink, domain.FileChange, error)
-	// Upload writes each file that receive passes to it, and places them
-	// all when receive has given their names; its error leaves nothing behind.
-	Upload(ctx context.Context, session domain.Session, dir string, limit int64,
-		receive func(add func(content io.Reader) error) (names []string, err error)) ([]domain.FileOutcome, error)
-	// Zip checks a directory and gives what writes it as an archive.
-	Zip(ctx context.Context, session domain.Session, dir string) (write func(context.Context, io.Writer) error, err error)
-}
 
 // fileEntry is one entry of a directory.
 type fileEntry struct {
@@ -78,7 +49,7 @@ var contentReplies = []httpx.Reply{
 type WorkspaceAPI struct {
 	access.Sessions
 	access.FileEvents
-	Workspaces Workspaces
+	Workspaces sessionfiles.Files
 	Logger     *slog.Logger
 }
 

@@ -7,6 +7,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
 	"everloop/domain/skill"
+	"everloop/infra/postgres/catalog"
+	"everloop/service/skills"
 )
 
 // API is the area with the services that its operations call.
@@ -16,8 +18,8 @@ type API struct {
 	Roles    access.RoleCheck
 	Servers  sessiondetail.ToolServers
 	Workers  sessiondetail.MCPWorkers
-	Memories Memories
-	Skills   Skills
+	Memories *catalog.Store
+	Skills   *skills.Service
 	Registry Registry
 	GIS      func(ctx context.Context) skill.GISStatus
 }

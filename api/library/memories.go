@@ -12,20 +12,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/catalog"
 )
-
-// Memories are what a user's agents know from earlier sessions. A memory of
-// another user is memory_not_found.
-type Memories interface {
-	CreateMemory(ctx context.Context, userID string, in domain.NewMemory) (domain.Memory, error)
-	Memories(ctx context.Context, q domain.MemoryQuery) (page []domain.Memory, total int, err error)
-	Memory(ctx context.Context, userID string, id int64) (domain.Memory, error)
-	ChangeMemory(ctx context.Context, userID string, id int64, columns []domain.MemoryField) (domain.Memory, error)
-	SetMemoryDisabled(ctx context.Context, userID string, id int64, disabled bool) (domain.Memory, error)
-	DeleteMemory(ctx context.Context, userID string, id int64) error
-	// ChangeMemories deletes, disables or enables what of the ids is the user's.
-	ChangeMemories(ctx context.Context, userID, action string, ids []int64) (count int, err error)
-}
 
 // MemoryRef is the path of an operation on one memory.
 type MemoryRef struct {
@@ -80,7 +68,7 @@ func (m memoryChange) fields() ([]domain.MemoryField, error) {
 
 // MemoriesAPI manages memories.
 type MemoriesAPI struct {
-	Memories Memories
+	Memories *catalog.Store
 }
 
 // Register adds the operations of the area to the interface.

@@ -14,31 +14,11 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/skill"
+	"everloop/service/skills"
 )
 
 // onPackage are the error codes of a skill's package (422).
 const onPackage = "invalid_skill invalid_skill_archive"
-
-// Skills are the skills of users and sessions; callers are authorised for the
-// sessions. infra/skills implements it.
-type Skills interface {
-	Catalog(ctx context.Context, user domain.User) ([]skill.Skill, error)
-	Installed(ctx context.Context, user domain.User) ([]skill.Skill, error)
-	Search(ctx context.Context, user domain.User, q string, limit int) ([]skill.Hit, error)
-	// Detail finds a skill that the user may see; else skill_not_found.
-	Detail(ctx context.Context, user domain.User, id string) (skill.Detail, error)
-
-	OfSession(ctx context.Context, session domain.Session) ([]skill.Skill, error)
-	// SetUp is OfSession for the detail of a session, which it does not hold up.
-	SetUp(ctx context.Context, session domain.Session) ([]skill.Skill, error)
-	Stats(ctx context.Context, session domain.Session) ([]skill.Stat, error)
-	// Snapshot gives the version of the primary skill that the session keeps to,
-	// and takes it at first; nil when there is none.
-	Snapshot(ctx context.Context, session domain.Session) (*skill.Snapshot, error)
-	Upload(ctx context.Context, session domain.Session, name string, files []skill.NewFile) (skill.Upload, error)
-	Install(ctx context.Context, session domain.Session, in skill.Install) (skill.InstallResult, error)
-	Resync(ctx context.Context, session domain.Session) (skill.Resync, error)
-}
 
 // SkillItem is one skill of a list (docs/skills.md). It is exported so that the
 // document shows its fields where it is embedded.
@@ -113,7 +93,7 @@ type skillStat struct {
 type SkillsAPI struct {
 	access.Sessions
 	access.FileEvents
-	Skills Skills
+	Skills *skills.Service
 }
 
 // Register adds the operations of the area to the interface.

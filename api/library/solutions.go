@@ -17,6 +17,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/solutions"
 )
 
 // SolutionRef is the path of an operation on one solution.
@@ -26,8 +28,8 @@ type SolutionRef struct {
 
 // SolutionsAPI lists solutions and their roles.
 type SolutionsAPI struct {
-	Solutions  access.Solutions
-	RoleRights access.RoleRights
+	Solutions  *solutions.Catalog
+	RoleRights *accounts.Store
 }
 
 // Register adds the operations of the area to the interface.

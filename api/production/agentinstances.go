@@ -9,6 +9,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain/prodagent"
+	"everloop/service/agents"
 )
 
 // AgentInstanceRef is the path of an operation on one agent instance.
@@ -48,7 +49,7 @@ type createdInstance struct {
 
 // AgentInstancesAPI manages agent instances and lists runtimes.
 type AgentInstancesAPI struct {
-	Agents Agents
+	Agents *agents.Service
 }
 
 const (

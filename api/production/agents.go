@@ -12,31 +12,10 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/prodagent"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/solutions"
+	"everloop/service/agents"
 )
-
-// Agents are production agents, agent instances and runtimes. What a user may not see is
-// prod_agent_not_found or agent_instance_not_found; what a user may only see is forbidden
-// to change.
-type Agents interface {
-	Create(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
-	Replace(ctx context.Context, in prodagent.Agent) (prodagent.Agent, error)
-	Delete(ctx context.Context, userID, recordID string) error
-	List(ctx context.Context, userID string, limit, offset int) ([]prodagent.Summary, int, error)
-	// Get reads an agent and the runtime of its new instances; nil: there is none.
-	Get(ctx context.Context, userID, recordID string) (prodagent.Agent, *prodagent.Runtime, error)
-	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
-
-	// Instantiate and StartSession return init_script_unconfirmed for an init script of another user whose
-	// digest was never sent.
-	Instantiate(ctx context.Context, userID, recordID, scriptDigest string, start bool) (
-		made prodagent.Instance, of prodagent.Agent, sessionID *domain.SessionID, err error)
-	CreateInstance(ctx context.Context, in prodagent.Instance) (prodagent.Instance, error)
-	Instances(ctx context.Context, userID string, archived bool, limit, offset int) ([]prodagent.Instance, int, error)
-	Instance(ctx context.Context, userID, id string) (prodagent.Instance, error)
-	ChangeInstance(ctx context.Context, userID, id string, change prodagent.InstanceChange) (prodagent.Instance, error)
-	DeleteInstance(ctx context.Context, userID, id string) error
-	Runtimes(ctx context.Context, limit, offset int) ([]prodagent.Runtime, int, error)
-}
 
 // ProdAgentRef is the path of an operation on one production agent.
 type ProdAgentRef struct {
@@ -142,9 +121,9 @@ type startedSession struct {
 
 // AgentsAPI manages production agents.
 type AgentsAPI struct {
-	Agents     Agents
-	Solutions  access.Solutions
-	RoleRights access.RoleRights
+	Agents     *agents.Service
+	Solutions  *solutions.Catalog
+	RoleRights *accounts.Store
 }
 
 const (

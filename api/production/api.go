@@ -1,9 +1,18 @@
 package production
 
 import (
+	"context"
+
 	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
+	"everloop/domain"
+	"everloop/service/agents"
+	boards "everloop/service/board"
+	"everloop/service/dagruns"
+	documents "everloop/service/production"
+	"everloop/service/schedules"
+	"everloop/service/webhooks"
 )
 
 // API is the area with the services that its operations call.
@@ -11,17 +20,16 @@ type API struct {
 	Sessions      access.Sessions
 	Roles         access.RoleCheck
 	Views         sessiondetail.SessionViews
-	Deleter       access.Deleter
+	Deleter       func(ctx context.Context, id domain.SessionID) error
 	ProdSolutions ProdSolutions
-	Production    Production
-	DAGRuns       DAGRuns
+	Production    *documents.Service
+	DAGRuns       *dagruns.Service
 	DAGRunRecords DAGRunRecords
-	Schedules     Schedules
-	Agents        Agents
-	Instances     InstanceReader
-	Webhooks      Webhooks
+	Schedules     *schedules.Service
+	Agents        *agents.Service
+	Webhooks      *webhooks.Service
 	Boards        Boards
-	Board         Board
+	Board         *boards.Service
 }
 
 // Register adds the operations of the area to the interface.
@@ -34,6 +42,6 @@ func (a API) Register(r *httpx.Server) {
 	(&AgentsAPI{a.Agents, a.Roles.Solutions, a.Roles.RoleRights}).Register(r)
 	(&AgentInstancesAPI{a.Agents}).Register(r)
 	(&WebhooksAPI{a.Webhooks}).Register(r)
-	(&ProdWorkspacesAPI{a.Sessions, a.Roles, a.Views, a.Boards, a.Board, a.Instances, a.Deleter, r.Config.Rights}).Register(r)
+	(&ProdWorkspacesAPI{a.Sessions, a.Roles, a.Views, a.Boards, a.Board, a.Agents, a.Deleter, r.Config.Rights}).Register(r)
 	(&IssuesAPI{a.Boards, a.Board}).Register(r)
 }

@@ -15,17 +15,8 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/dagrun"
+	"everloop/service/dagruns"
 )
-
-// DAGRuns begin, cancel, retry and delete runs of DAGs. service/dagruns implements it.
-type DAGRuns interface {
-	// Start begins a run of a version; 0: the published one.
-	Start(ctx context.Context, caller domain.User, solutionID string, version int, inputs json.RawMessage) (dagrun.RunRecord, error)
-	Cancel(ctx context.Context, caller domain.User, solutionID, runID string) (dagrun.RunRecord, error)
-	Retry(ctx context.Context, caller domain.User, solutionID, runID string, how dagrun.Resumption) (dagrun.RunRecord, error)
-	// DeleteSolution ends the runs of a production solution, and deletes it with them.
-	DeleteSolution(ctx context.Context, caller domain.User, id string) error
-}
 
 // DAGRunRecords are the runs of DAGs. Those of solutions that a caller cannot see do not
 // exist.
@@ -51,7 +42,7 @@ type dagRunBody struct {
 // DagRunsAPI runs DAGs.
 type DagRunsAPI struct {
 	Solutions *ProdSolutionsAPI
-	Runs      DAGRuns
+	Runs      *dagruns.Service
 	Store     DAGRunRecords
 	Auth      *auth.Authenticator
 	Streams   *httpx.Streams

@@ -12,6 +12,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/board"
+	boards "everloop/service/board"
 )
 
 // IssueRef is the path of an operation on one issue.
@@ -108,7 +109,7 @@ type newCommentBody struct {
 // IssuesAPI manages the issues of production workspaces.
 type IssuesAPI struct {
 	Boards Boards
-	Board  Board
+	Board  *boards.Service
 }
 
 const (

@@ -10,9 +10,9 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/domain/architecture"
-	"everloop/domain/dag"
 	"everloop/domain/production"
+	"everloop/service/dagruns"
+	documents "everloop/service/production"
 )
 
 // ProdSolutions are the production solutions of users, and the versions of their
@@ -36,32 +36,6 @@ type ProdSolutions interface {
 	RollbackDocument(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, from int, message string) (
 		domain.DocumentVersion, error)
 	DeleteDocumentVersion(ctx context.Context, caller domain.User, solutionID string, kind domain.DocumentKind, version int) error
-}
-
-// Production changes the documents of production solutions. service/production
-// implements it.
-type Production interface {
-	Create(ctx context.Context, in production.NewSolution) (production.Solution, error)
-
-	ValidateDAG(ctx context.Context, caller domain.User, id string, g dag.Graph) (domain.Validation, error)
-	SaveDAG(ctx context.Context, caller domain.User, id string, base int, g dag.Graph, message string) (
-		domain.DocumentVersion, []domain.Finding, error)
-	PublishDAG(
-		ctx context.Context,
-		caller domain.User,
-		id string,
-		version int,
-		given *dag.Graph,
-		message string,
-	) (production.PublishedDocument, error)
-	CompareDAG(ctx context.Context, caller domain.User, id string, from, to int) (dag.Difference, error)
-
-	ValidateArchitecture(ctx context.Context, caller domain.User, id string, d architecture.Document) (domain.Validation, error)
-	SaveArchitecture(ctx context.Context, caller domain.User, id string, base int, d architecture.Document, message string) (
-		domain.DocumentVersion, []domain.Finding, error)
-	PublishArchitecture(ctx context.Context, caller domain.User, id string, version int, given *architecture.Document, message string) (
-		production.PublishedDocument, error)
-	CompareArchitecture(ctx context.Context, caller domain.User, id string, from, to int) (architecture.Difference, error)
 }
 
 // ProdSolutionRef is the path of an operation on one production solution.
@@ -96,8 +70,8 @@ type prodSolutionChange struct {
 type ProdSolutionsAPI struct {
 	access.Sessions
 	ProdSolutions ProdSolutions
-	Production    Production
-	Runs          DAGRuns
+	Production    *documents.Service
+	Runs          *dagruns.Service
 }
 
 const prodTag = "Production solutions"

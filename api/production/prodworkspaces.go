@@ -13,6 +13,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/board"
 	"everloop/domain/prodagent"
+	"everloop/service/agents"
+	boards "everloop/service/board"
 )
 
 // Boards are production workspaces, with their members, squads and issues. Those that the
@@ -68,21 +70,6 @@ type Boards interface {
 	Timeline(ctx context.Context, userID, workspaceID, issueID string, q board.TimelineQuery) (board.Timeline, error)
 	IssueRuns(ctx context.Context, userID, workspaceID, issueID string, limit, offset int) (page []board.IssueRun, total int, err error)
 	IssueUsage(ctx context.Context, userID, workspaceID, issueID string) (board.IssueUsage, error)
-}
-
-// Board makes the changes of which runs of agents may follow. service/board implements it.
-type Board interface {
-	DeleteWorkspace(ctx context.Context, userID, id string) error
-	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, error)
-	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, error)
-	Comment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, error)
-	StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, error)
-	CancelRun(ctx context.Context, userID, workspaceID, issueID, runID string) error
-}
-
-// InstanceReader reads agent instances, newest first.
-type InstanceReader interface {
-	InstancesByID(ctx context.Context, ids []string) ([]prodagent.Instance, error)
 }
 
 // ProdWorkspaceRef is the path of an operation on one production workspace.
@@ -142,9 +129,9 @@ type ProdWorkspacesAPI struct {
 	access.RoleCheck
 	sessiondetail.SessionViews
 	Boards    Boards
-	Board     Board
-	Instances InstanceReader
-	Deleter   access.Deleter
+	Board     *boards.Service
+	Instances *agents.Service
+	Deleter   func(ctx context.Context, id domain.SessionID) error
 	Rights    *auth.Changes
 }
 
@@ -519,7 +506,7 @@ func (a *ProdWorkspacesAPI) createAssistant(
 		return id, true, nil
 	}
 
-	if gone := a.Deleter.DeleteSession(ctx, made.ID); err == nil {
+	if gone := a.Deleter(ctx, made.ID); err == nil {
 		err = gone
 	}
 

@@ -14,26 +14,8 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/schedule"
+	"everloop/service/schedules"
 )
-
-// Schedules are the scheduled tasks of users. A task that the user may not see is
-// scheduled_task_not_found, and one that they may only see is forbidden to change.
-type Schedules interface {
-	Create(ctx context.Context, ownerID string, spec schedule.TaskSpec) (schedule.Task, error)
-	List(ctx context.Context, ownerID string) ([]schedule.Task, error)
-	// ListOf lists those of a production workspace that the user may see.
-	ListOf(ctx context.Context, userID, workspaceID string) ([]schedule.Task, error)
-	Get(ctx context.Context, userID, id string) (schedule.Task, error)
-	// Change calls set for the fields that change, more than once.
-	Change(ctx context.Context, ownerID, id string, set func(*schedule.TaskSpec)) (schedule.Task, error)
-	SetEnabled(ctx context.Context, ownerID, id string, enabled bool) (schedule.Task, error)
-	Delete(ctx context.Context, ownerID, id string) error
-	RunNow(ctx context.Context, ownerID, id string) (schedule.Run, error)
-	Calendar(ctx context.Context, ownerID string, from, to time.Time) ([]schedule.CalendarEntry, error)
-	// Preview gives the next count times after a time at which a cron expression is due.
-	Preview(expression, timezone string, after time.Time, count int) (schedule.CronPreview, error)
-	History(ctx context.Context, userID, id string, offset, limit int) ([]schedule.Run, error)
-}
 
 // ScheduledTaskRef is the path of an operation on one scheduled task.
 type ScheduledTaskRef struct {
@@ -168,7 +150,7 @@ func schemaOf(schema map[string]any) json.RawMessage {
 
 // SchedulesAPI manages scheduled tasks.
 type SchedulesAPI struct {
-	Schedules Schedules
+	Schedules *schedules.Service
 }
 
 const onTask = "scheduled_task_not_found"

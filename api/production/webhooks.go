@@ -10,22 +10,8 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/webhook"
+	"everloop/service/webhooks"
 )
-
-// Webhooks are the webhooks of users. One of another user is webhook_not_found.
-type Webhooks interface {
-	Create(ctx context.Context, ownerID string, spec webhook.Spec) (made webhook.Webhook, secret string, err error)
-	Webhooks(ctx context.Context, ownerID string) ([]webhook.Webhook, error)
-	Webhook(ctx context.Context, ownerID, id string) (webhook.Webhook, error)
-	// Change calls set for the fields that change, more than once.
-	Change(ctx context.Context, ownerID, id string, set func(*webhook.Spec)) (webhook.Webhook, error)
-	Rotate(ctx context.Context, ownerID, id string, overlapS int) (changed webhook.Webhook, secret string, err error)
-	DeleteWebhook(ctx context.Context, ownerID, id string) error
-	WebhookDeliveries(
-		ctx context.Context, ownerID, webhookID string, status webhook.DeliveryStatus, event webhook.Event, offset, limit int,
-	) (page []webhook.Delivery, total int, err error)
-	RedeliverWebhook(ctx context.Context, ownerID, webhookID, deliveryID string) (webhook.Delivery, error)
-}
 
 // WebhookRef is the path of an operation on one webhook.
 type WebhookRef struct {
@@ -91,7 +77,7 @@ type rotation struct {
 
 // WebhooksAPI manages webhooks.
 type WebhooksAPI struct {
-	Webhooks Webhooks
+	Webhooks *webhooks.Service
 }
 
 const onWebhook = "webhook_not_found"

@@ -12,29 +12,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/annotation"
 	"everloop/domain/production"
+	"everloop/infra/postgres/catalog"
 )
-
-// Annotations are notes of people on turns, tool calls, files and nodes of DAG runs. They
-// do not know who may see what: this package asks for the session or the production
-// solution first.
-type Annotations interface {
-	// AnnotationPayload finds the session of a turn, a tool call, or of itself, or the
-	// production solution of a node; payload_not_found.
-	AnnotationPayload(ctx context.Context, id string) (annotation.Payload, error)
-	CheckAnnotationTarget(ctx context.Context, payload annotation.Payload, target *annotation.Target) error
-	// CreateAnnotation keeps a new annotation; too_many_annotations.
-	CreateAnnotation(
-		ctx context.Context,
-		payload annotation.Payload,
-		authorID string,
-		in annotation.NewAnnotation,
-	) (annotation.Annotation, error)
-	Annotations(ctx context.Context, payloadID string, offset, limit int) (page []annotation.Annotation, total int, err error)
-	// Annotation, ChangeAnnotation and DeleteAnnotation: annotation_not_found.
-	Annotation(ctx context.Context, payloadID, id string) (annotation.Annotation, error)
-	ChangeAnnotation(ctx context.Context, payloadID, id string, change annotation.Change) (annotation.Annotation, error)
-	DeleteAnnotation(ctx context.Context, payloadID, id string) error
-}
 
 // PayloadRef is the path of an operation on what annotations are on.
 type PayloadRef struct {
@@ -77,7 +56,7 @@ type AnnotatedSolutions interface {
 // annotate it.
 type AnnotationsAPI struct {
 	access.Sessions
-	Annotations Annotations
+	Annotations *catalog.Store
 	Solutions   AnnotatedSolutions
 }
 

@@ -1,35 +1,43 @@
 package session
 
 import (
+	"context"
+
 	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
+	"everloop/domain"
+	"everloop/infra/postgres/catalog"
+	"everloop/infra/secrets"
+	"everloop/infra/tokens"
 )
 
 // API is the area with the services that its operations call.
 type API struct {
-	Sessions    access.Sessions
-	Roles       access.RoleCheck
-	Views       sessiondetail.SessionViews
-	Deleter     access.Deleter
-	Streams     Streams
-	Messages    Messages
-	Images      Images
-	Chats       Chats
-	Tasks       Tasks
-	TaskLists   TaskStore
-	Compactor   Compactor
-	Contexts    Contexts
-	Tokens      Tokens
-	Annotations Annotations
-	Solutions   AnnotatedSolutions
-	History     History
-	Replays     Replays
-	Shares      Shares
-	EnvBuckets  access.EnvBuckets // whose secrets public links do not show
-	Sharing     bool              // public links are enabled
-	ExtraInfos  ExtraInfos
-	Transfers   Transfers
+	Sessions access.Sessions
+	Roles    access.RoleCheck
+	Views    sessiondetail.SessionViews
+	Deleter  func(ctx context.Context, id domain.SessionID) error
+	Streams  Streams
+	Messages Messages
+	// Image returns a picture or a recording of a session's messages.
+	Image     func(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
+	Chats     Chats
+	Tasks     Tasks
+	Compactor Compactor
+	// ContextStats describes the prompt of a session's next model call.
+	ContextStats func(ctx context.Context, session domain.Session) (domain.ContextStats, error)
+	// CountCompactions counts the summaries that a branch shows.
+	CountCompactions func(ctx context.Context, branchID domain.BranchID) (int, error)
+	Tokens           *tokens.Counter
+	Annotations      *catalog.Store
+	Solutions        AnnotatedSolutions
+	History          History
+	Replays          Replays
+	Shares           Shares
+	EnvBuckets       secrets.Buckets // whose secrets public links do not show
+	Sharing          bool            // public links are enabled
+	Transfers        Transfers
 }
 
 // Register adds the operations of the area to the interface.
@@ -40,15 +48,15 @@ func (a API) Register(r *httpx.Server) {
 
 	(&SessionsAPI{a.Sessions, a.Roles, a.Views, a.Deleter, cfg.Rights}).Register(r)
 	(&MessagesAPI{a.Sessions, transcripts}).Register(r)
-	(&AttachmentsAPI{a.Sessions, a.Images}).Register(r)
+	(&AttachmentsAPI{a.Sessions, a.Image}).Register(r)
 	(&ChatAPI{a.Sessions, follower, a.Chats}).Register(r)
 	(&EventsAPI{a.Sessions, follower}).Register(r)
-	(&TasksAPI{a.Sessions, a.Tasks, a.TaskLists}).Register(r)
-	(&ContextAPI{a.Sessions, a.Compactor, a.Contexts, a.Tokens, a.Views.ModelFinder}).Register(r)
+	(&TasksAPI{a.Sessions, a.Tasks}).Register(r)
+	(&ContextAPI{a.Sessions, a.Compactor, a.ContextStats, a.CountCompactions, a.Tokens, a.Views.ModelFinder}).Register(r)
 	(&AnnotationsAPI{a.Sessions, a.Annotations, a.Solutions}).Register(r)
 	(&HistoryAPI{a.Sessions, a.History}).Register(r)
 	(&ReplayAPI{a.Sessions, a.Replays}).Register(r)
-	(&ShareAPI{a.Sessions, transcripts, a.Shares, a.Images, a.EnvBuckets, a.Sharing}).Register(r)
-	(&ExtraInfoAPI{a.Sessions, a.ExtraInfos}).Register(r)
+	(&ShareAPI{a.Sessions, transcripts, a.Shares, a.Image, a.EnvBuckets, a.Sharing}).Register(r)
+	(&ExtraInfoAPI{a.Sessions}).Register(r)
 	(&TransferAPI{a.Sessions, a.Roles, a.Views, a.Transfers, cfg.Logger, cfg.Room}).Register(r)
 }

@@ -13,11 +13,6 @@ import (
 	"everloop/domain"
 )
 
-// Images gives the pictures of a session's messages. The caller is authorised.
-type Images interface {
-	Image(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
-}
-
 // AttachmentRef is the path of a picture of a message, as image blocks name it.
 type AttachmentRef struct {
 	SessionID domain.SessionID `path:"session_id" doc:"The session." example:"01a1fd9b-4f0b-74a3-bdbc-594f816ae116"`
@@ -27,7 +22,8 @@ type AttachmentRef struct {
 // AttachmentsAPI serves the pictures of messages and of tool results.
 type AttachmentsAPI struct {
 	access.Sessions
-	Images Images
+	// Image returns a picture or a recording of a session's messages.
+	Image func(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
 }
 
 // Register adds the operations of the area to the interface.
@@ -44,7 +40,7 @@ func (a *AttachmentsAPI) Register(r *httpx.Server) {
 			return nil, err
 		}
 
-		data, mime, err := a.Images.Image(ctx, in.SessionID, in.Name)
+		data, mime, err := a.Image(ctx, in.SessionID, in.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"everloop/api/sessiondetail"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/tokens"
 )
 
 // Compactor summarises histories. The caller owns the session.
@@ -24,27 +25,6 @@ type Compactor interface {
 	Request(ctx context.Context, caller domain.Caller, sessionID domain.SessionID) (compactionID string, err error)
 	// Await waits for the result; when ctx ends before, it is that it still runs.
 	Await(ctx context.Context, caller domain.Caller, compactionID string) (domain.CompactionResult, error)
-}
-
-// Contexts describe the prompt of a session's next model call; the caller is authorised.
-type Contexts interface {
-	ContextStats(ctx context.Context, session domain.Session) (domain.ContextStats, error)
-	// CountCompactions counts the summaries that a branch shows.
-	CountCompactions(ctx context.Context, branchID domain.BranchID) (int, error)
-}
-
-// Tokens counts the tokens of texts for models.
-type Tokens interface {
-	Tokenizer(model string) (name string, exact bool)
-	Count(model, text string) int
-	// Encode gives the count, whether it is exact, and the first most token ids.
-	Encode(model, text string, most int) (count int, exact bool, ids []uint)
-	// Approximate estimates whatever the model: quick for texts of any size.
-	Approximate(model, text string) int
-	// Template is what the model's chat template adds to the texts.
-	Template(model string) domain.ChatTemplate
-	// Exact reports whether texts of so many bytes are counted exactly for the model.
-	Exact(model string, bytes int) bool
 }
 
 // Bounds of what is tokenized.
@@ -58,10 +38,13 @@ const (
 // ContextAPI counts and compacts what the model sees.
 type ContextAPI struct {
 	access.Sessions
-	Compactor   Compactor
-	Contexts    Contexts
-	Tokens      Tokens
-	ModelFinder sessiondetail.ModelFinder
+	Compactor Compactor
+	// ContextStats describes the prompt of a session's next model call.
+	ContextStats func(ctx context.Context, session domain.Session) (domain.ContextStats, error)
+	// CountCompactions counts the summaries that a branch shows.
+	CountCompactions func(ctx context.Context, branchID domain.BranchID) (int, error)
+	Tokens           *tokens.Counter
+	Models           sessiondetail.Models
 }
 
 // Register adds the operations of the area to the interface.
@@ -123,12 +106,12 @@ func (a *ContextAPI) contextStats(ctx context.Context, in *access.SessionRef) (*
 		return nil, err
 	}
 
-	stats, err := a.Contexts.ContextStats(ctx, session)
+	stats, err := a.ContextStats(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 
-	stats.Compactions, err = a.Contexts.CountCompactions(ctx, session.ActiveBranchID)
+	stats.Compactions, err = a.CountCompactions(ctx, session.ActiveBranchID)
 
 	return httpx.Answer(stats, err)
 }
@@ -172,7 +155,7 @@ const estimate = "estimate"
 func (a *ContextAPI) tokenizedModel(ctx context.Context, requested *string) (domain.Model, error) {
 	name := fields.Value(requested)
 
-	model, err := a.ModelFinder.Resolve(ctx, name)
+	model, err := a.Models.Resolve(ctx, name)
 	if err == nil {
 		return model, nil
 	}

@@ -14,16 +14,6 @@ import (
 	"everloop/domain"
 )
 
-// ExtraInfos keep what clients attach to sessions. The caller is authorised.
-type ExtraInfos interface {
-	ExtraInfo(ctx context.Context, sessionID domain.SessionID) (domain.ExtraInfo, error)
-	// MergeExtraInfo sets top-level keys; null removes one. Extra info larger than
-	// domain.MaxExtraInfo is extra_info_too_large.
-	MergeExtraInfo(ctx context.Context, sessionID domain.SessionID, change map[string]json.RawMessage) (domain.ExtraInfo, error)
-	// ExtraInfoByTask looks among the owner's sessions; nothing found is no error.
-	ExtraInfoByTask(ctx context.Context, ownerID, taskID string) (domain.ExtraInfo, error)
-}
-
 // extraInfoBody is domain.ExtraInfo as the contract describes it.
 type extraInfoBody struct {
 	SessionID *domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -35,7 +25,6 @@ type extraInfoBody struct {
 // ExtraInfoAPI keeps what clients attach to sessions.
 type ExtraInfoAPI struct {
 	access.Sessions
-	ExtraInfos ExtraInfos
 }
 
 // Register adds the operations of the area to the interface.
@@ -50,7 +39,7 @@ func (a *ExtraInfoAPI) Register(r *httpx.Server) {
 			return nil, err
 		}
 
-		return httpx.Answer(a.ExtraInfos.ExtraInfo(ctx, in.SessionID))
+		return httpx.Answer(a.Store.ExtraInfo(ctx, in.SessionID))
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "upset-extra-info", Method: fiber.MethodPost, Path: "/api/sessions/{session_id}/upset_extra_info", Tag: "Extra info",
@@ -72,7 +61,7 @@ func (a *ExtraInfoAPI) Register(r *httpx.Server) {
 		TaskID string `path:"task_id" maxLength:"4096" doc:"The value of extra.task_id." example:"ticket-4711"`
 	},
 	) (*httpx.Body[domain.ExtraInfo], error) {
-		return httpx.Answer(a.ExtraInfos.ExtraInfoByTask(ctx, httpx.CallerOf(ctx).User.ID, in.TaskID))
+		return httpx.Answer(a.Store.ExtraInfoByTask(ctx, httpx.CallerOf(ctx).User.ID, in.TaskID))
 	})
 }
 
@@ -88,5 +77,5 @@ func (a *ExtraInfoAPI) upsetExtraInfo(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	return httpx.Answer(a.ExtraInfos.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
+	return httpx.Answer(a.Store.MergeExtraInfo(ctx, in.SessionID, in.Body.Extra))
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"everloop/api/access"
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/postgres/sessions"
 	"everloop/realtime"
 )
 
@@ -18,7 +18,7 @@ type Follower struct {
 	Streams   *httpx.Streams
 	Subscribe Streams
 	Auth      *auth.Authenticator
-	Store     access.SessionStore
+	Store     *sessions.Store
 }
 
 // follow copies events of a session to the client until pass says that one was

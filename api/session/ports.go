@@ -6,12 +6,6 @@ import (
 	"everloop/domain"
 )
 
-// TaskStore is the records of task lists.
-type TaskStore interface {
-	// SessionTasks lists the agent's own task list; the caller may read the session.
-	SessionTasks(ctx context.Context, sessionID domain.SessionID) ([]domain.SessionTask, error)
-}
-
 // Messages reads the turns of a session's active branch in their order, one by
 // one. After is a sequence, nil for the beginning; a limit of 0 is none. An error
 // of yield ends the reading and is returned.

@@ -18,6 +18,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/infra/secrets"
 )
 
 // Shares keep public links to sessions; they know only the hash of a token.
@@ -64,8 +65,8 @@ type ShareAPI struct {
 	access.Sessions
 	Transcripts
 	Shares     Shares
-	Images     Images
-	EnvBuckets access.EnvBuckets
+	Image      func(ctx context.Context, sessionID domain.SessionID, name string) (data []byte, mime string, err error)
+	EnvBuckets secrets.Buckets
 	Enabled    bool
 }
 
@@ -252,7 +253,7 @@ func (a *ShareAPI) readSharedAttachment(ctx context.Context, in *struct {
 		return nil, err
 	}
 
-	data, mime, err := a.Images.Image(ctx, shared.SessionID, path.Base(in.Name))
+	data, mime, err := a.Image(ctx, shared.SessionID, path.Base(in.Name))
 	if err != nil {
 		return nil, err
 	}

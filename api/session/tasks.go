@@ -22,7 +22,6 @@ type TaskRef struct {
 type TasksAPI struct {
 	access.Sessions
 	Tasks Tasks
-	Store TaskStore
 }
 
 // Register adds the operations of the area to the interface.

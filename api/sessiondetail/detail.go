@@ -11,6 +11,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/skill"
 	"everloop/domain/toolserver"
+	"everloop/infra/solutions"
+	"everloop/service/skills"
 )
 
 // SessionSetup is what every session of this installation is set up with; the
@@ -99,24 +101,15 @@ type sandboxBody struct {
 	Since time.Time `json:"since" doc:"running: start of the oldest of them; idle: end of the last one, at the latest the start of the newest turn."`
 }
 
-// SkillReader reads the skills that the detail of a session shows.
-type SkillReader interface {
-	// SetUp gives the skills of a session, without holding up its detail.
-	SetUp(ctx context.Context, session domain.Session) ([]skill.Skill, error)
-	// Snapshot gives the version of the primary skill that the session keeps to, and
-	// takes it at first; nil when there is none.
-	Snapshot(ctx context.Context, session domain.Session) (*skill.Snapshot, error)
-}
-
 // SessionViews makes the detail of a session.
 type SessionViews struct {
 	ToolServers
 	Context     context.Context // of reads that outlive their request
 	Setup       SessionSetup
 	Profile     func(domain.Session) domain.Profile
-	ModelFinder ModelFinder
-	Solutions   access.Solutions
-	Skills      SkillReader
+	ModelFinder Models
+	Solutions   *solutions.Catalog
+	Skills      *skills.Service
 	Logger      *slog.Logger
 }
 
@@ -356,9 +349,4 @@ func (a *SessionViews) SnapshotOf(session domain.Session) *skillSnapshot {
 	out := skillSnapshot(*snapshot)
 
 	return &out
-}
-
-// ModelFinder knows which models there are.
-type ModelFinder interface {
-	Resolve(ctx context.Context, requested string) (domain.Model, error)
 }

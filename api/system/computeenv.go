@@ -8,19 +8,12 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/service/compute"
 )
-
-// ComputeEnvironment is where the commands of a user's agents run. Reset and
-// Upgrade are refused with compute_env_busy while a chat of the user's runs.
-type ComputeEnvironment interface {
-	Reset(ctx context.Context, userID string) (domain.ComputeReset, error)
-	CheckUpgrade(ctx context.Context, userID string) (domain.ComputeUpgrade, error)
-	Upgrade(ctx context.Context, userID string) (domain.ComputeReset, error)
-}
 
 // computeAPI manages where commands run.
 type computeAPI struct {
-	compute ComputeEnvironment
+	compute *compute.Service
 }
 
 // Register adds the operations of the area to the interface.

@@ -15,21 +15,15 @@ import (
 	"everloop/domain"
 )
 
-// Diagnostics show administrators how the service is set up and how its
-// dependencies stand.
-type Diagnostics interface {
-	Configuration() []domain.ConfigGroup
-	Checks() []domain.Check
-}
-
 // exampleChecks is an example of the events of a check.
 const exampleChecks = "event: check_started\ndata: {\"id\":\"postgres\",\"title\":\"PostgreSQL\"}\n\n" +
 	"event: done\ndata: {\"ok\":1,\"warn\":0,\"fail\":0}\n\n"
 
 // diagnosticsAPI shows the configuration and checks the dependencies.
 type diagnosticsAPI struct {
-	diagnostics Diagnostics
-	streams     *httpx.Streams
+	configuration func() []domain.ConfigGroup
+	checks        func() []domain.Check
+	streams       *httpx.Streams
 }
 
 // Register adds the operations of the area to the interface.
@@ -40,7 +34,7 @@ func (a *diagnosticsAPI) Register(r *httpx.Server) {
 		Description: "Secrets are masked as ***.",
 		Scope:       auth.Admin,
 	}, func(context.Context, *struct{}) (*httpx.Body[[]domain.ConfigGroup], error) {
-		return httpx.Answer(a.diagnostics.Configuration(), nil)
+		return httpx.Answer(a.configuration(), nil)
 	})
 	httpx.Register(r, httpx.Operation{
 		ID: "run-diagnostics", Method: fiber.MethodGet, Path: "/api/env/diagnostics", Tag: "Environment",
@@ -74,7 +68,7 @@ type checksDone struct {
 }
 
 func (a *diagnosticsAPI) diagnose(context.Context, *struct{}) (*httpx.Streamed, error) {
-	return &httpx.Streamed{Body: func(ctx huma.Context) { a.streamChecks(ctx, a.diagnostics.Checks()) }}, nil
+	return &httpx.Streamed{Body: func(ctx huma.Context) { a.streamChecks(ctx, a.checks()) }}, nil
 }
 
 // diagnoseOne answers with JSON, or with the events of one check for a client
@@ -84,7 +78,7 @@ func (a *diagnosticsAPI) diagnoseOne(ctx context.Context, in *struct {
 	Accept string `header:"Accept" doc:"text/event-stream: the response is a stream of server-sent events." example:"application/json"`
 },
 ) (*httpx.Streamed, error) {
-	checks := a.diagnostics.Checks()
+	checks := a.checks()
 
 	at := slices.IndexFunc(checks, func(c domain.Check) bool { return c.ID == in.Check })
 	if at < 0 {

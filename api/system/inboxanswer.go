@@ -34,7 +34,7 @@ func (a *runsAPI) answer(ctx context.Context, in *struct {
 		return nil, inBody(err)
 	}
 
-	ack, err := a.answers.AnswerQuestion(ctx, httpx.CallerOf(ctx), in.QuestionID, *given)
+	ack, err := a.respond(ctx, httpx.CallerOf(ctx), in.QuestionID, *given)
 
 	return httpx.Answer(answered{ack.QuestionID, ack.ChatID, ack.Resolved}, inBody(err))
 }

@@ -70,8 +70,7 @@ type metaAPI struct {
 	version      Version
 	client       ClientConfig
 	defaultModel string
-	models       Models
-	modelFinder  sessiondetail.ModelFinder
+	models       sessiondetail.Models
 	readiness    Readiness
 	metrics      *prometheus.Registry
 }
@@ -169,7 +168,7 @@ func (a *metaAPI) listModels(ctx context.Context, _ *struct{}) (*httpx.Body[mode
 
 	out := modelList{Default: a.defaultModel, Models: []modelItem{}}
 	if out.Default == "" && len(found) > 0 { // as chats find theirs: not each model writes text
-		if chosen, err := a.modelFinder.Resolve(ctx, ""); err == nil {
+		if chosen, err := a.models.Resolve(ctx, ""); err == nil {
 			out.Default = chosen.ID
 		}
 	}

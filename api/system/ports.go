@@ -2,14 +2,7 @@ package system
 
 import (
 	"context"
-
-	"everloop/domain"
 )
-
-// Models lists what the model gateway can serve.
-type Models interface {
-	Models(ctx context.Context) ([]domain.Model, error)
-}
 
 // Degraded is an error of a dependency that still serves, and soon may not.
 type Degraded struct{ Err error }

@@ -15,6 +15,7 @@ import (
 	"everloop/chatrequest"
 	"everloop/domain"
 	"everloop/domain/operator"
+	"everloop/infra/postgres/conversation"
 )
 
 // OperatorRuns are the runs of the workflow engine.
@@ -25,16 +26,6 @@ type OperatorRuns interface {
 	Cancel(ctx context.Context, workflowID string) error
 	ForceFail(ctx context.Context, workflowID, reason string) error
 	Resume(ctx context.Context, workflowID string) error
-}
-
-// Inbox is what waits for a user.
-type Inbox interface {
-	OpenQuestions(ctx context.Context, userID string, offset, limit int) (page []domain.InboxItem, total int, err error)
-}
-
-// Answers resolves questions of the inbox; question_not_found.
-type Answers interface {
-	AnswerQuestion(ctx context.Context, caller domain.Caller, questionID string, answer domain.Answer) (domain.AnswerAck, error)
 }
 
 type inboxPage struct {
@@ -50,8 +41,8 @@ type runPage struct {
 // runsAPI lists and ends workflow runs.
 type runsAPI struct {
 	runs    OperatorRuns
-	inbox   Inbox
-	answers Answers
+	inbox   *conversation.Base
+	respond func(ctx context.Context, caller domain.Caller, questionID string, answer domain.Answer) (domain.AnswerAck, error)
 }
 
 // Register adds the operations of the area to the interface.

@@ -16,10 +16,14 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
+	"everloop/infra/postgres/accounts"
+	"everloop/infra/postgres/catalog"
+	"everloop/infra/postgres/conversation"
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/release"
 	"everloop/realtime"
+	"everloop/service/apps"
 	"everloop/service/chat"
 	"everloop/service/compute"
 )
@@ -68,9 +72,11 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 	operated := b.newOperator(in.chats, scheduled, board)
 	deleter := b.sessionDeleter()
 
-	sessions := apiaccess.Sessions{Store: b.store, Auditor: in.auditor}
-	roles := apiaccess.RoleCheck{Solutions: b.solutions, RoleRights: b.DB}
-	changes := apiaccess.FileEvents{Store: b.store, Logger: b.logger}
+	rows := b.store.SessionStore()
+	people, items := accounts.New(b.DB.DB), catalog.New(b.DB.DB)
+	reader := apiaccess.Sessions{Store: rows, Auditor: in.auditor}
+	roles := apiaccess.RoleCheck{Solutions: b.solutions, RoleRights: people}
+	changes := apiaccess.FileEvents{Store: rows, Logger: b.logger}
 	servers := sessiondetail.ToolServers{Servers: b.toolServers(), Profile: b.Profile}
 	views := sessiondetail.SessionViews{
 		ToolServers: servers, Context: ctx, Profile: b.Profile, ModelFinder: b.models, Solutions: b.solutions,
@@ -88,33 +94,40 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 	return api.Areas{
 		System: system.API{
 			Version: system.Version{Version: release.Version, MinSDK: release.MinSDK}, Client: client, DefaultModel: s.Model,
-			Models: b.models, ModelFinder: b.models, Speech: b.speechPort(), Readiness: b.ready, Diagnostics: b,
-			Compute: compute, Runs: operated, Inbox: b.DB, Answers: in.chats,
+			Models: b.models, Speech: b.speechPort(), Readiness: b.ready, Configuration: b.Configuration, Checks: b.Checks,
+			Compute: compute, Runs: operated, Inbox: conversation.NewBase(b.DB.DB), Answer: in.chats.AnswerQuestion,
 		},
 		Session: session.API{
-			Sessions: sessions, Roles: roles, Views: views, Deleter: deleter, Chats: in.chats, Messages: b.DB, Images: b.Objects,
-			Streams: follow, Tasks: b.tasks, TaskLists: b.store, Compactor: b.compactions, Contexts: in.contexts, Tokens: b.tokens,
-			Annotations: b.DB, Solutions: b.DB, History: pastOf{b.history, in.contexts}, Replays: b.replays, ExtraInfos: b.DB, Transfers: transfers{b.transfers},
-			Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
+			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: in.chats, Messages: b.DB,
+			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
+			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
+			Annotations: items, Solutions: b.DB, History: pastOf{b.history, in.contexts}, Replays: b.replays,
+			Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
-			Sessions: sessions, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, Checkpoints: b.history,
-			Apps: b.apps, AppRecords: b.DB,
+			Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, OpenFile: b.history.OpenFile,
+			Apps: publishedApps{b.apps, items},
 		},
 		Account: account.API{
-			Sessions: sessions, Keys: b.store, Users: b.store, Budgets: b.DB, Usages: b.DB, EnvBuckets: b.buckets, NetworkRules: b.DB,
-			Administration: administration{b.DB, in.signIn}, UserSettings: b.DB, Workers: in.toolServers,
+			Sessions: reader, Accounts: people, EnvBuckets: b.buckets, Workers: in.toolServers,
+			TokenStates: administration{people, in.signIn}.TokenStates,
 		},
 		Library: library.API{
-			Sessions: sessions, Changes: changes, Roles: roles, Servers: servers, Workers: in.toolServers,
-			Memories: b.DB, Skills: in.shown.skills, Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
+			Sessions: reader, Changes: changes, Roles: roles, Servers: servers, Workers: in.toolServers,
+			Memories: items, Skills: in.shown.skills, Registry: skillregistry.New(s.RegistryURL), GIS: b.gis,
 		},
 		Production: production.API{
-			Sessions: sessions, Roles: roles, Views: views, Deleter: deleter,
+			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
 			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: b.DB,
-			Schedules: scheduled, Agents: b.agents, Instances: b.agents, Webhooks: b.webhooks, Boards: b.DB, Board: board,
+			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.DB, Board: board,
 		},
 	}, nil
+}
+
+// publishedApps are the published apps of users with their rows.
+type publishedApps struct {
+	*apps.Service
+	*catalog.Store
 }
 
 // newCompute builds the service of compute environments.

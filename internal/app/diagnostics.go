@@ -21,7 +21,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// Checks implements system.Diagnostics: one for each dependency of the running
+// Checks is system.API.Checks: one for each dependency of the running
 // service.
 func (b *backend) Checks() []domain.Check {
 	check := func(id, title, hint string, run func(context.Context) (string, error)) domain.Check {
@@ -189,7 +189,7 @@ func checkAddress(id, title, variable, address string, ask func(ctx context.Cont
 	}}
 }
 
-// Configuration implements system.Diagnostics: the variables of the role that runs.
+// Configuration is system.API.Configuration: the variables of the role that runs.
 func (b *backend) Configuration() []domain.ConfigGroup {
 	flags := b.flags
 	if flags == nil {

@@ -9,7 +9,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/identity"
-	"everloop/infra/postgres"
+	"everloop/infra/postgres/accounts"
 	"everloop/service/work"
 )
 
@@ -73,13 +73,13 @@ func (s signIn) verifiers() []auth.Verifier {
 
 // administration is the agent's own, which asks the identity service about its people.
 type administration struct {
-	*postgres.DB
+	people *accounts.Store
 	signIn signIn
 }
 
-// TokenStates implements api.Administration.
+// TokenStates is account.API.TokenStates.
 func (a administration) TokenStates(ctx context.Context, people []domain.ExternalUser) ([]domain.TokenState, error) {
-	states, err := a.DB.TokenStates(ctx, people)
+	states, err := a.people.TokenStates(ctx, people)
 	if err != nil || a.signIn.service == nil || len(people) == 0 {
 		return states, err
 	}

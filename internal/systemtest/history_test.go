@@ -62,7 +62,11 @@ func newPast(t *testing.T) *past {
 	kept := snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir(), Logger: s.logger})
 	p.files = &standing{Files: files.Checkpoints{Store: kept, Roots: plainWorkspaces{p.dir}}, started: make(chan struct{}, 100)}
 	p.moves, err = history.New(history.Config{
-		Store: s.history(), Files: p.files, Runs: temporal.Runs{Client: s.client, Queue: s.queue}, Process: domain.NewID(), Logger: s.logger,
+		Store:   s.history(),
+		Files:   p.files,
+		Runs:    temporal.Runs{Client: s.client, Queue: s.queue},
+		Process: domain.NewID(),
+		Logger:  s.logger,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { p.moves.Drain(context.Background()) })

@@ -43,7 +43,13 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 		api.Config{
 			Auth: authenticator, Idempotency: s.journal, Logger: slog.New(slog.DiscardHandler), Tracer: traces.Requests(),
 		},
-		api.Areas{Session: session.API{Sessions: access.Sessions{Store: s.journal}, Messages: s.journal, Chats: s.chats}},
+		api.Areas{
+			Session: session.API{
+				Sessions: access.Sessions{Store: s.journal.SessionStore()},
+				Messages: s.journal,
+				Chats:    s.chats,
+			},
+		},
 	)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)
