@@ -117,11 +117,11 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 	prod, err := production.New(db, agents.NewStore(db.DB), skilled, nodeTools{})
 	require.NoError(t, err)
-	scheduled, err := schedules.New(schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Logger: logger})
-	require.NoError(t, err)
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
+	scheduled, err := schedules.New(schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger})
+	require.NoError(t, err)
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
 		dagruns.Config{

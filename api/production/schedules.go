@@ -48,6 +48,17 @@ type TaskOptions struct {
 	Files             []string          `json:"files,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"1000" doc:"Patterns of files that must exist in the workspace after a run, as Glob takes them, or the run is failed." example:"[\"report/*.md\"]"`
 	Commands          []string          `json:"commands,omitempty" nullable:"true" maxItems:"10" minLength:"1" maxLength:"10000" doc:"Commands that must end with exit code 0 after a run, in the sandbox of its session and within five minutes each, or the run is failed. They may run again after a crash." example:"[\"make test\"]"`
 	JitterS           *int              `json:"jitter_s,omitempty" nullable:"true" minimum:"0" maximum:"3600" doc:"Up to how many seconds after its time a tick runs; default 0." example:"0"`
+
+	SolutionID    *string                   `json:"solution_id,omitempty" nullable:"true" maxLength:"256" doc:"The solution of its sessions; empty: none."`
+	BizRoleID     *string                   `json:"biz_role_id,omitempty" nullable:"true" maxLength:"256" doc:"The role of the solution; empty: none."`
+	AgentID       *string                   `json:"agent_id,omitempty" nullable:"true" maxLength:"256" doc:"The production agent that its sessions are made of, which defines solution, role, mode, skills and environment; empty: none." example:"release-notes"`
+	Mode          *domain.Mode              `json:"mode,omitempty" nullable:"true" enum:"executing,planning" doc:"How the agent works; default executing."`
+	Skills        []string                  `json:"skills,omitempty" nullable:"true" maxItems:"50" minLength:"1" maxLength:"256" doc:"Skills that its sessions are offered first: the id of a list, org/name, or name." example:"[\"release-notes\"]"`
+	EnvBuckets    []string                  `json:"env_buckets,omitempty" nullable:"true" maxItems:"20" minLength:"1" maxLength:"256" doc:"Environment buckets that reach its tools besides default and that of its solution." example:"[\"reports\"]"`
+	Permissions   []schedule.PermissionRule `json:"permissions,omitempty" nullable:"true" maxItems:"200" doc:"The first rule that matches a tool call decides; no rule: it is allowed."`
+	Network       *domain.NetworkMode       `json:"network,omitempty" nullable:"true" enum:"none,rules,public" doc:"Narrows the network of its commands; left out: as the service is configured."`
+	MemoryEnabled *bool                     `json:"memory_enabled,omitempty" nullable:"true" doc:"Whether its sessions use memories; default false."`
+	Inputs        map[string]string         `json:"inputs,omitempty" nullable:"true" doc:"Values that the prompt uses as {{input.NAME}}." example:"{\"product\": \"Atlas\"}"`
 }
 
 func (o TaskOptions) apply(spec *schedule.TaskSpec) {
@@ -60,12 +71,45 @@ func (o TaskOptions) apply(spec *schedule.TaskSpec) {
 	fields.Set(&spec.PauseAfter, o.PauseAfter)
 	fields.Set(&spec.JitterS, o.JitterS)
 
+	fields.Set(&spec.Network, o.Network)
+	fields.Set(&spec.MemoryEnabled, o.MemoryEnabled)
+	o.applyNames(spec)
+
 	if o.Files != nil {
 		spec.Files = o.Files
 	}
 
 	if o.Commands != nil {
 		spec.Commands = o.Commands
+	}
+}
+
+// applyNames sets what an empty text or list empties.
+func (o TaskOptions) applyNames(spec *schedule.TaskSpec) {
+	for set, given := range map[**string]*string{&spec.SolutionID: o.SolutionID, &spec.BizRoleID: o.BizRoleID, &spec.AgentID: o.AgentID} {
+		if given != nil {
+			*set = fields.OrNil(given)
+		}
+	}
+
+	if o.Mode != nil {
+		spec.Mode = o.Mode
+	}
+
+	if o.Skills != nil {
+		spec.Skills = o.Skills
+	}
+
+	if o.EnvBuckets != nil {
+		spec.EnvBuckets = o.EnvBuckets
+	}
+
+	if o.Permissions != nil {
+		spec.Permissions = o.Permissions
+	}
+
+	if o.Inputs != nil {
+		spec.Inputs = o.Inputs
 	}
 }
 
@@ -169,7 +213,8 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 		Audit:  "scheduled_task.create",
 		Status: fiber.StatusCreated,
 		Errors: httpx.Codes{
-			404: onWorkspace, 409: "scheduled_task_limit", 422: "invalid_cron invalid_timezone invalid_schema unknown_model",
+			403: "biz_role_not_allowed", 404: onWorkspace + " prod_agent_not_found", 409: "scheduled_task_limit",
+			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found",
 		},
 		Example: `{"title": "Nightly report", "prompt": "Write the report of yesterday.", "cron": "30 2 * * *",
 			"timezone": "Europe/Berlin"}`,
@@ -211,7 +256,8 @@ func (a *SchedulesAPI) Register(r *httpx.Server) {
 			"skip_confirmations or question_policy the next run begins a new session.",
 		Scope: auth.Schedules, Audit: "scheduled_task.change",
 		Errors: httpx.Codes{
-			403: "forbidden", 404: onTask + " " + onWorkspace, 422: "invalid_cron invalid_timezone invalid_schema unknown_model",
+			403: "forbidden biz_role_not_allowed", 404: onTask + " " + onWorkspace + " prod_agent_not_found",
+			422: "invalid_cron invalid_timezone invalid_schema unknown_model solution_not_found",
 		},
 		Example: `{"cron": "0 7 * * MON-FRI"}`,
 	}, a.update)

@@ -279,6 +279,7 @@ type Start struct {
 	Model             *string // nil: that of the instance, else the service's default
 	Budget            *domain.Budget
 	SkipConfirmations bool
+	QuestionPolicy    *domain.QuestionPolicy
 	WorkspaceID       *string
 }
 

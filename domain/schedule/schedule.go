@@ -50,6 +50,7 @@ type TaskSpec struct {
 	OutputSchema      json.RawMessage        `json:"output_schema" db:"output_schema" doc:"JSON Schema that the result of a run must follow; null: none."`
 	Files             []string               `json:"files" db:"files" nullable:"false" doc:"Patterns of files that must exist in the workspace after a run." example:"[\"report/*.md\"]"`
 	Commands          []string               `json:"commands" db:"commands" nullable:"false" doc:"Commands that must end with exit code 0 after a run." example:"[\"make test\"]"`
+	Setup
 }
 
 // Task is a prompt that is sent at planned times.
@@ -178,4 +179,5 @@ type ClaimedRun struct {
 	SessionID domain.SessionID
 	OwnerID   string
 	Task      TaskSpec
+	Tick      Tick
 }

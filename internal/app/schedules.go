@@ -11,7 +11,9 @@ import (
 
 // newSchedules builds the service of scheduled tasks.
 func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
-	return schedules.New(schedules.Config{Store: b.store, Engine: b.Runs, Chats: chats, Models: b.models, Logger: b.logger})
+	return schedules.New(schedules.Config{
+		Store: b.store, Engine: b.Runs, Chats: chats, Models: b.models, Agents: b.agents, Network: b.settings.SandboxNetwork, Logger: b.logger,
+	})
 }
 
 // outcomes checks what must hold after scheduled runs.

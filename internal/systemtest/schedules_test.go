@@ -32,7 +32,7 @@ func newTimetable(t *testing.T) *timetable {
 
 	var err error
 
-	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Models, Logger: s.logger})
+	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Models, Agents: noScheduleAgents{}, Network: domain.NetworkRules, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,
@@ -120,6 +120,36 @@ func (s *timetable) exec(sql string, args ...any) {
 	s.t.Helper()
 	_, err := s.journal.Pool.Exec(s.t.Context(), sql, args...)
 	require.NoError(s.t, err)
+}
+
+// noScheduleAgents has no production agents, and one role.
+type noScheduleAgents struct{ schedules.Agents }
+
+func (noScheduleAgents) CheckRole(context.Context, string, string, string) error { return nil }
+
+// The sessions of a task have what it sets up, and its message says the time of the tick.
+func TestScheduledTask_setup(t *testing.T) {
+	t.Parallel()
+	s := newTimetable(t)
+	mode := domain.ModePlanning
+	task := s.create(func(spec *schedule.TaskSpec) {
+		spec.Prompt = "{{task.title}} of {{input.product}} at {{tick.time}} since {{tick.previous}}" + spec.Prompt
+		spec.Setup = schedule.Setup{
+			Mode: &mode, Skills: []string{"notes"}, EnvBuckets: []string{"reports"}, Network: domain.NetworkNone, MemoryEnabled: true,
+			Permissions: []schedule.PermissionRule{{Tool: "Write", Decision: domain.PermissionDeny}}, Inputs: map[string]string{"product": "Atlas"},
+		}
+	})
+	s.runNow(task.ID)
+	run := s.record(task.ID)
+	session, err := s.journal.OwnSession(t.Context(), s.caller.User, *run.SessionID)
+	require.NoError(t, err)
+	require.Equal(t, []any{domain.ModePlanning, true}, []any{session.Mode, session.MemoryEnabled})
+	require.Equal(t, []any{[]string{"notes"}, []string{"reports"}, domain.NetworkNone, task.Rules()},
+		[]any{session.Setup.Skills, session.Setup.EnvBuckets, session.Setup.Network, session.Setup.Permissions})
+
+	said := s.messages(*run.SessionID)[0].Blocks[0].Content
+	year := time.Now().UTC().Format("2006") + "-01-01T00:00:00Z"
+	require.Contains(t, said, "t of Atlas at "+run.ScheduledFor.UTC().Format(time.RFC3339)+" since "+year)
 }
 
 func TestScheduledTask_isASchedule(t *testing.T) {

@@ -24,7 +24,7 @@ func (s *Service) Instantiate(ctx context.Context, userID, recordID, scriptDiges
 	}
 
 	if start { // before there is an instance
-		if err := s.checkRole(ctx, userID, agent.SolutionID, agent.BizRoleID); err != nil {
+		if err := s.CheckRole(ctx, userID, agent.SolutionID, agent.BizRoleID); err != nil {
 			return made, agent, nil, unavailable(err)
 		}
 	}

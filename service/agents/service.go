@@ -147,7 +147,7 @@ func (s *Service) check(ctx context.Context, in *prodagent.Agent) error {
 		return domain.Invalidf("body.name", "is empty")
 	}
 
-	if err := s.checkRole(ctx, in.OwnerID, in.SolutionID, in.BizRoleID); err != nil {
+	if err := s.CheckRole(ctx, in.OwnerID, in.SolutionID, in.BizRoleID); err != nil {
 		return err
 	}
 
@@ -166,9 +166,9 @@ func (s *Service) check(ctx context.Context, in *prodagent.Agent) error {
 	return nil
 }
 
-// checkRole refuses a solution that does not exist, and a role that it does not have or
+// CheckRole refuses a solution that does not exist, and a role that it does not have or
 // that the user may not take.
-func (s *Service) checkRole(ctx context.Context, userID, solutionID, roleID string) error {
+func (s *Service) CheckRole(ctx context.Context, userID, solutionID, roleID string) error {
 	solution, err := s.deps.Solutions.Get(solutionID)
 	if err != nil {
 		e := domain.Invalidf("body.solution_id", "names no solution")

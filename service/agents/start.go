@@ -42,7 +42,7 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in prodagent
 		Setup: domain.SessionSetup{
 			Instructions: from.spec.SystemText(), Skills: from.spec.Skills, Agent: &from.agent,
 			LayoutType: from.spec.LayoutType, PreviewURLs: from.spec.PreviewURLs,
-			Budget: in.Budget, SkipConfirmations: in.SkipConfirmations,
+			Budget: in.Budget, SkipConfirmations: in.SkipConfirmations, QuestionPolicy: in.QuestionPolicy,
 		},
 	}
 	if in.Model != nil {
@@ -54,7 +54,7 @@ func (s *Service) StartSession(ctx context.Context, ownerID string, in prodagent
 	}
 
 	if from.spec.SolutionID != "" {
-		if err := s.checkRole(ctx, ownerID, from.spec.SolutionID, from.spec.BizRoleID); err != nil {
+		if err := s.CheckRole(ctx, ownerID, from.spec.SolutionID, from.spec.BizRoleID); err != nil {
 			return unavailable(err)
 		}
 

@@ -70,6 +70,10 @@ func checkSpec(spec *schedule.TaskSpec) error {
 		return err
 	}
 
+	if err := schedule.CheckInputs(spec.Prompt, spec.Inputs); err != nil {
+		return err
+	}
+
 	if len(spec.OutputSchema) > 0 {
 		if _, err := schema.Compile(spec.OutputSchema); err != nil {
 			return err
@@ -124,6 +128,57 @@ func (s *Service) checkNotify(ctx context.Context, ownerID string, before, notif
 	}
 
 	return err
+}
+
+// checkSetup refuses an agent and a role that the owner may not use, and a network that is wider than the
+// service's.
+func (s *Service) checkSetup(ctx context.Context, ownerID string, setup schedule.Setup) error {
+	if setup.AgentID != nil {
+		if field := setup.Beside(); field != "" {
+			return domain.Invalidf("body."+field, "cannot be set together with agent_id: the agent defines it")
+		}
+
+		_, err := s.cfg.Agents.ProdAgentByName(ctx, ownerID, *setup.AgentID)
+
+		return err
+	}
+
+	if err := s.checkRole(ctx, ownerID, setup); err != nil {
+		return err
+	}
+
+	if setup.Network != "" && s.cfg.Network.Narrowed(setup.Network) != setup.Network {
+		return domain.Invalidf("body.network", "cannot be wider than the service's, which is %s", s.cfg.Network)
+	}
+
+	for i, rule := range setup.Permissions {
+		if rule.Tool != domain.NetworkTool || rule.Pattern == "" {
+			continue
+		}
+
+		if _, err := domain.NewNetworkRule(rule.Pattern, rule.Decision); err != nil {
+			return domain.Invalidf(fmt.Sprintf("body.permissions[%d].pattern", i), "%s", domain.CleanText(err.Error()))
+		}
+	}
+
+	return nil
+}
+
+func (s *Service) checkRole(ctx context.Context, ownerID string, setup schedule.Setup) error {
+	if setup.SolutionID == nil {
+		if setup.BizRoleID != nil {
+			return domain.Invalidf("body.biz_role_id", "needs solution_id")
+		}
+
+		return nil
+	}
+
+	role := ""
+	if setup.BizRoleID != nil {
+		role = *setup.BizRoleID
+	}
+
+	return s.cfg.Agents.CheckRole(ctx, ownerID, *setup.SolutionID, role)
 }
 
 // checkOutcome checks the files and commands of an outcome contract.
@@ -187,7 +242,7 @@ func sameTime(a, b *time.Time) bool {
 func otherSession(a, b schedule.TaskSpec) bool {
 	return !same(a.Model, b.Model) || a.SkipConfirmations != b.SkipConfirmations || a.Persistent != b.Persistent ||
 		!sameBudget(a.Budget, b.Budget) ||
-		!same(a.QuestionPolicy, b.QuestionPolicy) || !same(a.WorkspaceID, b.WorkspaceID)
+		!same(a.QuestionPolicy, b.QuestionPolicy) || !same(a.WorkspaceID, b.WorkspaceID) || !a.Setup.Same(b.Setup)
 }
 
 func sameBudget(a, b *domain.Budget) bool {

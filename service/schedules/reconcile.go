@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -305,6 +306,7 @@ func (s *Service) followList(ctx context.Context) error {
 	}
 
 	s.seen.token = nil
+	maps.DeleteFunc(s.seen.states, func(id, _ string) bool { return !s.seen.listed[id] })
 
 	return errors.Join(err, s.lookForMissing(ctx, observe))
 }
@@ -323,8 +325,6 @@ func (s *Service) lookForMissing(ctx context.Context, observe func(ctx context.C
 
 		for _, id := range ids {
 			if !s.seen.listed[id] {
-				delete(s.seen.states, id)
-
 				missing = append(missing, id)
 			}
 		}

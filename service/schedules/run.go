@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"everloop/domain"
+	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
 	"everloop/internal/durable"
 )
@@ -88,27 +89,58 @@ func (s *Service) Cancel(ctx context.Context, runID string) error {
 
 func (s *Service) send(ctx context.Context, run schedule.ClaimedRun) (chatID domain.ChatID, err error) {
 	task := run.Task
+	if err := s.ensureSession(ctx, run); err != nil {
+		return "", err
+	}
+
+	send := domain.Send{
+		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Message(run.Tick)}},
+		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID, run.Execution),
+		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
+	}
+	if task.Mode != nil {
+		send.Mode = *task.Mode
+	}
+
+	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), send)
+
+	return ack.ChatID, err
+}
+
+// ensureSession makes the session of a run, unless it is there. Rights that the owner has lost since the
+// task was made block the run.
+func (s *Service) ensureSession(ctx context.Context, run schedule.ClaimedRun) error {
+	task := run.Task
 
 	class := domain.ClassSchedule
 	if task.Persistent { // it is of all runs of the task
 		class = domain.ClassChat
 	}
 
-	err = s.cfg.Store.EnsureSession(ctx, run.OwnerID, domain.NewSession{
-		ID: run.SessionID, Class: class, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
-		Setup: domain.SessionSetup{Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy},
-	})
-	if err != nil {
-		return "", err
+	if task.AgentID != nil {
+		return s.cfg.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
+			SessionID: run.SessionID, AgentID: *task.AgentID, Class: class, Intent: task.Title, Model: task.Model, Budget: task.Budget,
+			SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy, WorkspaceID: task.WorkspaceID,
+		})
 	}
 
-	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
-		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: task.Prompt}},
-		Headless: task.SkipConfirmations, OutputSchema: task.OutputSchema, ClientMessageID: schedule.MessageID(run.RunID, run.Execution),
-		Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule, Waiter: durable.ScheduledRunWorkflowID(run.RunID),
-	})
+	if err := s.checkRole(ctx, run.OwnerID, task.Setup); err != nil {
+		return err
+	}
 
-	return ack.ChatID, err
+	made := domain.NewSession{
+		ID: run.SessionID, Class: class, Intent: task.Title, Model: task.Model, WorkspaceID: task.WorkspaceID,
+		SolutionID: task.SolutionID, BizRoleID: task.BizRoleID, MemoryEnabled: task.MemoryEnabled,
+		Setup: domain.SessionSetup{
+			Budget: task.Budget, SkipConfirmations: task.SkipConfirmations, QuestionPolicy: task.QuestionPolicy,
+			Skills: task.Skills, EnvBuckets: task.EnvBuckets, Permissions: task.Rules(), Network: task.Network,
+		},
+	}
+	if task.Mode != nil {
+		made.Mode = *task.Mode
+	}
+
+	return s.cfg.Store.EnsureSession(ctx, run.OwnerID, made)
 }
 
 // End writes the record of a run whose chat has ended, unless its outcome has to be

@@ -12,6 +12,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/cron"
+	"everloop/domain/prodagent"
 	"everloop/domain/schedule"
 )
 
@@ -78,6 +79,13 @@ type Chats interface {
 	StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
+// Agents makes sessions of production agents, and knows who may take which role of a solution.
+type Agents interface {
+	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
+	ProdAgentByName(ctx context.Context, userID, agentID string) (prodagent.Agent, error)
+	CheckRole(ctx context.Context, userID, solutionID, roleID string) error
+}
+
 // Models resolves the names of models.
 type Models interface {
 	Resolve(ctx context.Context, requested string) (domain.Model, error)
@@ -89,7 +97,10 @@ type Config struct {
 	Engine Engine
 	Chats  Chats
 	Models Models
-	Logger *slog.Logger
+	Agents Agents
+	// Network is that of the service, which a task can narrow.
+	Network domain.NetworkMode
+	Logger  *slog.Logger
 }
 
 // Service answers for scheduled tasks.
@@ -104,8 +115,8 @@ const maxPushes = 16
 
 // New checks the configuration.
 func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Engine == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Logger == nil {
-		return nil, errors.New("schedules: the configuration needs Store, Engine, Chats, Models and Logger")
+	if cfg.Store == nil || cfg.Engine == nil || cfg.Chats == nil || cfg.Models == nil || cfg.Agents == nil || cfg.Logger == nil {
+		return nil, errors.New("schedules: the configuration needs Store, Engine, Chats, Models, Agents and Logger")
 	}
 
 	return &Service{cfg: cfg, pushes: make(chan struct{}, maxPushes)}, nil
@@ -118,6 +129,10 @@ func (s *Service) Create(ctx context.Context, ownerID string, spec schedule.Task
 	}
 
 	if err := s.checkNotify(ctx, ownerID, nil, spec.Notify); err != nil {
+		return schedule.Task{}, err
+	}
+
+	if err := s.checkSetup(ctx, ownerID, spec.Setup); err != nil {
 		return schedule.Task{}, err
 	}
 
@@ -171,6 +186,10 @@ func (s *Service) Change(ctx context.Context, ownerID, id string, set func(*sche
 	}
 
 	if err := s.checkNotify(ctx, ownerID, before.Notify, proposed.Notify); err != nil {
+		return before, err
+	}
+
+	if err := s.checkSetup(ctx, ownerID, proposed.Setup); err != nil {
 		return before, err
 	}
 

@@ -38,7 +38,7 @@ func (h hanging) ClaimPush(context.Context, string) (schedule.Push, bool, error)
 func TestService_write_isBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{began: make(chan struct{}, 100), release: make(chan struct{})}
-		s, err := New(Config{Store: h, Engine: nothing{}, Chats: h, Models: h, Logger: slog.Default()})
+		s, err := New(Config{Store: h, Engine: nothing{}, Chats: h, Models: h, Agents: noAgents{}, Logger: slog.Default()})
 		require.NoError(t, err)
 
 		for i := range 100 {
@@ -105,3 +105,5 @@ func TestCheckOutcome_refusesExponentialPattern(t *testing.T) {
 }
 
 type nothing struct{ Engine }
+
+type noAgents struct{ Agents }

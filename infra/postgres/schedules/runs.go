@@ -131,7 +131,11 @@ func (s *Store) ClaimRun(ctx context.Context, in schedule.RunStart) (claimed sch
 
 		claimed.Ended, claimed.Begun = false, run.chatID != nil
 
-		claimed.OwnerID, claimed.Task = run.task.OwnerID, run.task.TaskSpec
+		claimed.OwnerID, claimed.Task, claimed.Tick.Time = run.task.OwnerID, run.task.TaskSpec, nominal
+		if claimed.Tick.Previous, err = previous(run.task, nominal); err != nil {
+			return err
+		}
+
 		if run.sessionID != nil {
 			claimed.SessionID = *run.sessionID
 			return nil

@@ -26,7 +26,7 @@ func New(db *pg.DB) *Store { return &Store{db} }
 const taskColumns = `
 	id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model, persistent, overlap, catchup_window_s,
 	pause_on_failure_after, jitter_s, budget, output_schema, files, commands, session_id, next_run_at, last_run_at, last_status,
-	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy, workspace_id, custom_due`
+	consecutive_failures, paused_reason, created_at, updated_at, notify, question_policy, workspace_id, custom_due, setup`
 
 func taskNotFound(id string) error {
 	return domain.Newf(domain.NotFound, "scheduled_task_not_found", "scheduled task %s does not exist", id)
@@ -77,9 +77,9 @@ func (s *Store) CreateScheduledTask(ctx context.Context, ownerID string, spec sc
 			INSERT INTO scheduled_tasks (id, owner_id, title, prompt, cron, timezone, enabled, expires_at, skip_confirmations, model,
 			    persistent,
 			                             overlap, catchup_window_s, pause_on_failure_after, jitter_s, budget, output_schema,
-			                             files, commands, next_run_at, notify, question_policy, workspace_id)
+			                             files, commands, next_run_at, notify, question_policy, workspace_id, setup)
 			VALUES (@id, @owner, @title, @prompt, @cron, @zone, @enabled, @expires, @skip, @model, @persistent,
-			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @notify, @policy, @workspace)
+			        @overlap, @catchup, @pause, @jitter, @budget, @schema, @files, @commands, @next, @notify, @policy, @workspace, @setup)
 			RETURNING `+taskColumns, args)
 
 		return err
@@ -157,7 +157,7 @@ func (s *Store) ChangeScheduledTask(ctx context.Context, ownerID, id string, cha
 			       files = @files, commands = @commands,
 			       next_run_at = CASE WHEN custom_due AND NOT @due THEN next_run_at ELSE @next END, custom_due = custom_due AND NOT @due,
 			       consecutive_failures = @failures, paused_reason = @paused,
-			       session_id = @session, notify = @notify, question_policy = @policy, workspace_id = @workspace,
+			       session_id = @session, notify = @notify, question_policy = @policy, workspace_id = @workspace, setup = @setup,
 			       pending = @pending, updated_at = now()
 			WHERE  id = @id RETURNING `+taskColumns, args)
 
@@ -215,6 +215,32 @@ func Next(task schedule.Task, after time.Time) (tick time.Time, ok bool, err err
 	return tick, true, nil
 }
 
+// previous is the last tick of a task before a time; zero: there is none in the years that are searched.
+func previous(task schedule.Task, before time.Time) (last time.Time, err error) {
+	const searched = 10 * 366 * 24 * time.Hour
+
+	for span := time.Hour; span < searched; span *= 4 {
+		for at := before.Add(-span); ; {
+			tick, ok, err := Next(task, at)
+			if err != nil {
+				return last, err
+			}
+
+			if !ok || !tick.Before(before) {
+				break
+			}
+
+			at, last = tick, tick
+		}
+
+		if !last.IsZero() {
+			return last, nil
+		}
+	}
+
+	return last, nil
+}
+
 // planNext sets the next tick of a task.
 func planNext(task *schedule.Task, after time.Time) error {
 	task.NextRunAt = nil
@@ -243,7 +269,7 @@ func specArgs(t schedule.Task) pgx.NamedArgs {
 		"skip": t.SkipConfirmations, "model": t.Model, "persistent": t.Persistent, "overlap": t.Overlap, "catchup": t.CatchupWindowS,
 		"pause": t.PauseAfter, "jitter": t.JitterS, "budget": t.Budget, "schema": schema,
 		"files": orNone(t.Files), "commands": orNone(t.Commands), "next": t.NextRunAt,
-		"notify": orNone(t.Notify), "policy": t.QuestionPolicy, "workspace": t.WorkspaceID,
+		"notify": orNone(t.Notify), "policy": t.QuestionPolicy, "workspace": t.WorkspaceID, "setup": t.Setup,
 	}
 }
 
@@ -313,6 +339,7 @@ func scanTask(row pgx.CollectableRow) (schedule.Task, error) {
 		&t.QuestionPolicy,
 		&t.WorkspaceID,
 		&custom,
+		&t.Setup,
 	)
 	if parsed, fault := cron.Parse(t.Cron); fault == nil && !custom {
 		t.CronText = parsed.String()
