@@ -4,16 +4,14 @@ import (
 	"context"
 	"time"
 
-	"everloop/activities"
 	"everloop/activities/compaction"
+	"everloop/activities/modelcall"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
 	"everloop/domain"
 	domainhistory "everloop/domain/history"
-	"everloop/domain/speech"
 	"everloop/infra/metrics"
-	"everloop/infra/objects"
 	"everloop/infra/postgres"
 	"everloop/infra/toolbox"
 	"everloop/service/history"
@@ -29,42 +27,13 @@ func (b *backend) newChatSteps(
 ) worker.Chats {
 	s := b.settings
 
-	acts := &activities.Activities{
-		Chats: b.store, Turns: b.store, Ledger: b.store, Forks: b.store, Sizes: b.store,
-		Failovers: func() int { return b.DB.Failovers() },
-		Log:       b.Log, Stops: b.Signals, Models: b.models, Tokens: b.tokens,
-		Images:       objects.NewImageCache(b.Objects.DataURL, objects.DefaultImageCache),
-		ResultImages: b.Objects,
-		Tools:        registry,
-		Agents:       types,
-		Workspaces:   files,
-		Profiles:     b,
-		Environment:  b.buckets,
-		Captures:     b.history,
-
-		DrainTime:  s.drainTime(),
-		ForkLimits: s.forkLimits(), ModelRetry: s.modelRetry(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
-		Metrics: counts, Tracer: b.tracing.Work(), Logger: b.logger,
-	}
-	if b.speech != nil {
-		acts.Speech, acts.Recordings = b.speech, messageRecordings{b.store, b.Objects}
-	}
-
-	acts.Memories = b.memories()
-
-	return worker.Chats{Activities: acts, Compaction: b.newCompactor(registry)}
-}
-
-// messageRecordings are the recordings of messages: their turns in the database, their
-// content in the object store.
-type messageRecordings struct {
-	*postgres.Store
-	objects *objects.Store
-}
-
-// Recording implements activities.Recordings.
-func (r messageRecordings) Recording(ctx context.Context, object string) (speech.Recording, error) {
-	return r.objects.Recording(ctx, object)
+	return worker.NewChats(worker.ChatConfig{
+		Conversation: b.store.ChatStore(), Transcripts: b.store.Transcripts(), Failovers: func() int { return b.DB.Failovers() },
+		Log: b.Log, Signals: b.Signals, Objects: b.Objects, Models: b.models, Tokens: b.tokens, Speech: b.speech, Recall: b.recall(),
+		Captures: b.history, Tools: registry, Agents: types, Root: files.Root, Profile: b.Profile, Env: b.buckets.ToolEnv,
+		Retry: s.modelRetry(), ForkLimits: s.forkLimits(), ParallelTools: s.ParallelTools, SummaryNames: s.Summaries == summaryNames,
+		DrainTime: s.drainTime(), Metrics: counts, Tracing: b.tracing, Logger: b.logger,
+	})
 }
 
 // newCompactor returns what summarises and measures the contexts of sessions.
@@ -135,19 +104,13 @@ func (b *backend) provideMemory(registry *tools.Registry) {
 	}
 }
 
-// memories finds the memories of chats; nil: none are recalled.
-func (b *backend) memories() activities.Memories {
+// recall returns what finds the memories of a session's owner; nil: none are recalled.
+func (b *backend) recall() modelcall.Recall {
 	if !b.settings.MemoryEnabled {
 		return nil
 	}
 
-	return ownerMemories{b.DB}
-}
-
-// ownerMemories finds the memories of a session's owner.
-type ownerMemories struct{ db *postgres.DB }
-
-// Recall implements activities.Memories.
-func (m ownerMemories) Recall(ctx context.Context, session domain.Session, query string) ([]domain.RecalledMemory, error) {
-	return m.db.RecallMemories(ctx, session.OwnerID, query)
+	return func(ctx context.Context, ownerID, question string) ([]domain.RecalledMemory, error) {
+		return b.DB.RecallMemories(ctx, ownerID, question)
+	}
 }

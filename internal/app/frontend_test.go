@@ -106,7 +106,7 @@ func TestBackend_memoryEnabled(t *testing.T) {
 
 			offered := registry.Names(t.Context(), tools.Scope{Mode: domain.ModeExecuting, Session: domain.Session{MemoryEnabled: true}})
 			require.Equal(t, enabled, slices.Contains(offered, "Memory"))
-			require.Equal(t, enabled, b.memories() != nil)
+			require.Equal(t, enabled, b.recall() != nil)
 		})
 	}
 }

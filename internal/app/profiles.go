@@ -4,7 +4,7 @@ import (
 	"everloop/domain"
 )
 
-// Profile implements activities.Profiles: the service's profile as the session's
+// Profile returns the service's profile as the session's
 // solution and the session itself change it.
 func (b *backend) Profile(session domain.Session) domain.Profile {
 	return b.solutions.Profile(domain.Profile{

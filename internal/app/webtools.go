@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"everloop/activities"
+	"everloop/activities/modelcall"
 	"everloop/activities/tools"
 	"everloop/activities/tools/builtin"
 	"everloop/infra/langchain"
@@ -60,7 +60,7 @@ func (b *backend) newTools(d tools.Deps) (*tools.Registry, error) {
 		return nil, fmt.Errorf("WEB_ALLOW: %w", err)
 	}
 
-	d.Web, d.Asker = client, &activities.Asker{
+	d.Web, d.Asker = client, &modelcall.Asker{
 		Models:   b.models,
 		Accounts: b.DB.Conversation(),
 		Logger:   b.logger,

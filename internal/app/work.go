@@ -132,7 +132,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		return nil, err
 	}
 
-	maintained, err := b.newMaintenance(chats.FinishChat, counts, versions, scheduleRepair, issueRepair)
+	maintained, err := b.newMaintenance(chats.Chat.FinishChat, counts, versions, scheduleRepair, issueRepair)
 	if err != nil {
 		box.Close()
 		return nil, err

@@ -99,7 +99,7 @@ func TestImagesOfResults(t *testing.T) {
 		}},
 	})
 
-	s.acts.Tools.Provide(camera{})
+	s.acts.Tools.Tools.Provide(camera{})
 	s.useModels(server.URL)
 
 	url := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(shot))
@@ -122,7 +122,7 @@ func TestImagesOfResults(t *testing.T) {
 		call.Images[0],
 	)
 
-	stored, err := s.acts.Images.DataURL(t.Context(), domain.AttachmentKey(session, call.Images[0].Attachment))
+	stored, err := s.acts.Model.Prompts.Images.DataURL(t.Context(), domain.AttachmentKey(session, call.Images[0].Attachment))
 	require.NoError(t, err)
 	require.Equal(t, url, stored)
 

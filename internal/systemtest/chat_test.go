@@ -56,7 +56,7 @@ func TestToolsRunInALoop(t *testing.T) {
 func TestLongChatsLeaveSmallHistories(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.NoFastPaths = false // what is measured is a step of the service as it runs
+	s.acts.Fast.Off = false // what is measured is a step of the service as it runs
 	session := s.session()
 
 	const steps = 60

@@ -16,10 +16,8 @@ import (
 	"everloop/domain"
 )
 
-// remembered knows one thing.
-type remembered struct{}
-
-func (remembered) Recall(_ context.Context, _ domain.Session, query string) ([]domain.RecalledMemory, error) {
+// recalled returns one memory.
+func recalled(_ context.Context, _, query string) ([]domain.RecalledMemory, error) {
 	return []domain.RecalledMemory{
 		{ID: 7, Type: domain.MemoryFeedback, Content: "prefers tabs; asked: " + strings.SplitN(query, "[[", 2)[0], Score: 0.5},
 	}, nil

@@ -19,7 +19,7 @@ func TestWorker_Stop_modelCallContinues(t *testing.T) {
 	s := newStack(t)
 	s.worker.Stop()
 
-	s.acts.DrainTime, s.stopTimeout = time.Minute, time.Minute
+	s.acts.Model.DrainTime, s.stopTimeout = time.Minute, time.Minute
 
 	var stopping atomic.Pointer[<-chan struct{}] // of the first worker
 

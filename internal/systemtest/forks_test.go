@@ -249,7 +249,7 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 
 		return turns, ofLoop(turns, domain.RootLoop)[1].ToolCalls[0]
 	}
-	s.acts.ForkLimits.Steps = 2
+	s.acts.Model.Plans.ForkLimits.Steps = 2
 	_, busy := one(
 		agent(
 			"busy",
@@ -263,7 +263,7 @@ func TestASubAgentEndsWithItsLimits(t *testing.T) {
 	require.Contains(t, busy.Result, "two")
 
 	for limit := 3 * time.Second; ; limit *= 3 {
-		s.acts.ForkLimits.Time = limit
+		s.acts.Model.Plans.ForkLimits.Time = limit
 		turns, slow := one(agent("slow", obj{"text": "a very long story", "hold": true, "hold_after": 2}))
 		require.Equal(t, domain.CallError, slow.Status)
 		require.Contains(t, slow.Result, "time was over")

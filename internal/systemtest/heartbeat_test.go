@@ -90,7 +90,7 @@ func (s *stack) awaitAttempt(workflowID string, n int32) {
 
 func (s *stack) write(name string) {
 	s.t.Helper()
-	root, err := s.acts.Workspaces.Root(s.t.Context(), "", 0)
+	root, err := s.acts.Tools.Root(s.t.Context(), "", 0)
 	require.NoError(s.t, err)
 	require.NoError(s.t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
 }

@@ -82,7 +82,7 @@ func TestHostileText(t *testing.T) {
 	s := newStack(t)
 	registry, err := builtin.New(tools.Deps{Workspaces: noFiles{}, Sandbox: plainShell{}, Background: s.tasks, Tasks: s.journal})
 	require.NoError(t, err)
-	registry.Provide(s.acts.Agents)
+	registry.Provide(s.acts.Model.Plans.Agents)
 	registry.Provide(builtin.NewMemoryTool(s.journal))
 	s.useTools(registry)
 	made, err := s.journal.CreateSession(t.Context(), s.caller.User.ID, domain.NewSession{MemoryEnabled: true, Setup: domain.SessionSetup{

@@ -403,7 +403,7 @@ const silence = 10 * time.Second
 // useModels puts another model server in the place of the scripted one.
 func (s *stack) useModels(url string) {
 	models := model.New(model.Config{BaseURL: url, FirstTimeout: silence, IdleTimeout: silence, Limits: s.db})
-	s.acts.Models, s.acts.Compaction.Models = models, models
+	s.acts.Model.Models, s.acts.Compaction.Models = models, models
 	s.configure(func(cfg *chat.Config) { cfg.Models = models })
 }
 

@@ -80,7 +80,7 @@ func newOperated(t *testing.T) *operated {
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
 
 	s.tasks, err = schedules.New(
-		schedules.Config{Store: s.journal, Engine: engine, Chats: s.chats, Models: s.acts.Models, Agents: noScheduleAgents{}, Logger: s.logger},
+		schedules.Config{Store: s.journal, Engine: engine, Chats: s.chats, Models: s.acts.Model.Models, Agents: noScheduleAgents{}, Logger: s.logger},
 	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})
@@ -389,7 +389,7 @@ func TestOperator_Runs_byOwner(t *testing.T) {
 func TestOperator_workWithoutItsWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newOperated(t)
-	root, err := s.acts.Workspaces.Root(t.Context(), "", 0)
+	root, err := s.acts.Tools.Root(t.Context(), "", 0)
 	require.NoError(t, err)
 
 	once := func(t *testing.T, file string) {

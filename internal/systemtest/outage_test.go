@@ -113,7 +113,7 @@ func init() {
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	}
 	scenarios["sub_agent_outage"] = func(t *testing.T, s *stack, session domain.SessionID) {
-		s.acts.ForkLimits.Time = time.Minute
+		s.acts.Model.Plans.ForkLimits.Time = time.Minute
 		failing := agent("one", obj{"status": 503, "fail_times": 2, "text": "first"})
 		ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{failing}}, {"text": "done"}}, "note": session}))
 		require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["status"])

@@ -19,7 +19,7 @@ func TestParallelTools(t *testing.T) {
 			t.Parallel()
 			s := newStack(t)
 			s.worker.Stop()
-			s.acts.ParallelTools, s.acts.NoFastPaths = 1, slow
+			s.acts.Model.Plans.Parallel, s.acts.Fast.Parallel, s.acts.Fast.Off = 1, 1, slow
 			s.startWorker()
 
 			session := s.session()

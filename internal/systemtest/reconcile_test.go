@@ -157,7 +157,7 @@ func TestReconciler_restartsStuckRuns(t *testing.T) {
 			s.worker.Stop()
 			deployed := sdkworker.New(s.client, s.queue, sdkworker.Options{})
 			deployed.RegisterWorkflowWithOptions(broken, workflow.RegisterOptions{Name: contract.WorkflowChat})
-			contract.BeginChat.Handle(deployed, s.acts.BeginChat)
+			contract.BeginChat.Handle(deployed, s.acts.Chat.Store.BeginChat)
 			require.NoError(t, deployed.Start())
 
 			session := s.session()

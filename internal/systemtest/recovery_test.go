@@ -12,7 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities"
+	"everloop/activities/modelcall"
+	"everloop/activities/toolrun"
 	"everloop/domain"
 	"everloop/internal/durable"
 )
@@ -32,7 +33,7 @@ func (s *stack) wake(session domain.SessionID) {
 
 func (s *stack) awaitFile(name string) {
 	s.t.Helper()
-	root, err := s.acts.Workspaces.Root(s.t.Context(), "", 0)
+	root, err := s.acts.Tools.Root(s.t.Context(), "", 0)
 	require.NoError(s.t, err)
 	require.Eventually(s.t, func() bool {
 		_, err := os.Stat(filepath.Join(root, name))
@@ -123,7 +124,7 @@ var errAnswerLost = errors.New("the connection was lost before the answer to the
 
 // lossyLedger loses the answer to the first claim.
 type lossyLedger struct {
-	activities.Ledger
+	toolrun.Ledger
 	asked atomic.Int32
 }
 
@@ -139,7 +140,7 @@ func (l *lossyLedger) ClaimCall(ctx context.Context, id, claimant string) (domai
 func TestCallWhoseClaimWasNotAnsweredIsRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Ledger = &lossyLedger{Ledger: s.journal}
+	s.acts.Tools.Ledger = &lossyLedger{Ledger: s.journal}
 	session := s.setUp(domain.SessionSetup{Permissions: []domain.PermissionRule{{Tool: "Bash", Decision: domain.PermissionAsk}}})
 	ack := s.send(session, script(obj{"steps": []obj{{"calls": []obj{bash("echo x >> runs; cat runs")}}, {"text": "done"}}}))
 	s.awaitEnd(session, ack.ChatID)
@@ -152,7 +153,7 @@ func TestCallWhoseClaimWasNotAnsweredIsRunOnce(t *testing.T) {
 
 // lossyEnds loses the answer to the first end of a turn.
 type lossyEnds struct {
-	activities.Turns
+	modelcall.Turns
 	asked atomic.Int32
 }
 
@@ -170,7 +171,7 @@ func (l *lossyEnds) CloseAndClaim(ctx context.Context, turn domain.ClosingTurn) 
 func TestCallsOfATurnWhoseEndWasNotAnsweredAreRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Turns, s.acts.NoFastPaths = &lossyEnds{Turns: s.journal}, false
+	s.acts.Model.Turns, s.acts.Fast.Off = &lossyEnds{Turns: s.journal}, false
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{
 		{"calls": []obj{bash("echo x >> runs; cat runs"), bash("echo y >> other; cat other")}}, {"text": "done"},
@@ -189,7 +190,7 @@ func TestCallsOfATurnWhoseEndWasNotAnsweredAreRunOnce(t *testing.T) {
 
 // lossyTurns loses the answer to the first opening.
 type lossyTurns struct {
-	activities.Turns
+	modelcall.Turns
 	asked atomic.Int32
 }
 
@@ -207,7 +208,7 @@ func (l *lossyTurns) OpenTurnIf(
 func TestTurnWhoseOpeningWasNotAnsweredIsUsed(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Turns = &lossyTurns{Turns: s.journal}
+	s.acts.Model.Turns = &lossyTurns{Turns: s.journal}
 	session := s.session()
 	ack := s.send(session, script(obj{"steps": []obj{{"text": "hello"}}}))
 	require.Equal(t, "completed", s.awaitEnd(session, ack.ChatID)["finish_reason"])

@@ -122,7 +122,7 @@ func (largeCamera) Tools(context.Context, tools.Scope) []tools.Tool {
 func TestChat_largeImages(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Tools.Provide(largeCamera{})
+	s.acts.Tools.Tools.Provide(largeCamera{})
 
 	server := newAnswersServer(t, s, map[string]func(http.ResponseWriter, request){
 		"small requests": func(w http.ResponseWriter, r request) {

@@ -42,7 +42,7 @@ func (serverTools) Tools(context.Context, tools.Scope) []tools.Tool {
 func TestChat_refusedToolServers(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Tools.Provide(serverTools{})
+	s.acts.Tools.Tools.Provide(serverTools{})
 
 	// refuses answers requests that offer one of the tools with this error.
 	refuses := func(status int, say func(tool string, index int) string, faulty ...string) func(http.ResponseWriter, request) {
@@ -133,7 +133,7 @@ func (notedTools) Notes(tools.Scope) []string {
 func TestChat_notesWithheldTools(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.acts.Tools.Provide(notedTools{})
+	s.acts.Tools.Tools.Provide(notedTools{})
 
 	session := s.session()
 

@@ -103,7 +103,9 @@ var scenarios = map[string]func(t *testing.T, s *stack, session domain.SessionID
 		require.Equal(t, "interrupted", s.awaitEnd(session, ack.ChatID)["finish_reason"])
 	},
 	"sub_agent_queue": func(t *testing.T, s *stack, session domain.SessionID) {
-		s.acts.ForkLimits.MaxConcurrent, s.acts.ForkLimits.Time = 1, 5*time.Second
+		limits := domain.DefaultForkLimits
+		limits.MaxConcurrent, limits.Time = 1, 5*time.Second
+		s.acts.Chat.ForkLimits, s.acts.Model.Plans.ForkLimits = limits, limits
 		ack := s.send(session, script(obj{"steps": []obj{
 			{
 				"calls": []obj{

@@ -32,7 +32,7 @@ func newTimetable(t *testing.T) *timetable {
 
 	var err error
 
-	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Models, Agents: noScheduleAgents{}, Network: domain.NetworkRules, Logger: s.logger})
+	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Model.Models, Agents: noScheduleAgents{}, Network: domain.NetworkRules, Logger: s.logger})
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,

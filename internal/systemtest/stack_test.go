@@ -23,9 +23,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"everloop/activities"
 	"everloop/activities/background"
-	"everloop/activities/compaction"
 	"everloop/activities/tools"
 	"everloop/activities/tools/agents"
 	"everloop/activities/tools/builtin"
@@ -177,36 +175,13 @@ func newStackOver(
 	types, err := agents.NewAgents(tools.Deps{Workspaces: noFiles{}, Background: s.tasks})
 	require.NoError(t, err)
 	registry.Provide(types)
-	s.acts.Activities = &activities.Activities{
-		Agents:       types,
-		Forks:        s.journal,
-		ForkLimits:   domain.DefaultForkLimits,
-		Sizes:        s.journal,
-		Tokens:       tokens.New(db, logger),
-		Memories:     remembered{},
-		Failovers:    db.Failovers,
-		Chats:        s.journal,
-		Turns:        s.journal,
-		Ledger:       s.journal,
-		Log:          s.log,
-		Stops:        signals,
-		Models:       models,
-		Images:       store,
-		ResultImages: store,
-		Tools:        registry,
-		Workspaces:   workspaces,
-		Profiles:     s,
-		ModelRetry:   modelretry.Default,
-		Environment:  secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()},
-		Metrics:      metrics.NewWorker(metrics.New()),
-		Tracer:       traces.Work(),
-		Logger:       logger,
-		NoFastPaths:  noFastPaths(t),
-	}
-	s.acts.Compaction = &compaction.Compactor{
-		Store: s.journal.Transcripts(), Models: models, Tokens: s.acts.Tokens, Tools: registry, Profile: s.Profile, Signals: signals,
-		Retry: modelretry.Default, Logger: logger,
-	}
+	s.acts = worker.NewChats(worker.ChatConfig{
+		Conversation: s.journal.ChatStore(), Transcripts: s.journal.Transcripts(), Failovers: db.Failovers, Log: s.log, Signals: signals,
+		Objects: store, Models: models, Tokens: tokens.New(db, logger), Recall: recalled, Tools: registry, Agents: types,
+		Root: workspaces.Root, Profile: s.Profile, Env: secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()}.ToolEnv,
+		Retry: modelretry.Default, ForkLimits: domain.DefaultForkLimits, NoFastPaths: noFastPaths(t),
+		Metrics: metrics.NewWorker(metrics.New()), Tracing: traces, Logger: logger,
+	})
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })
 
@@ -238,7 +213,7 @@ func (s *stack) reconcile() {
 	s.t.Helper()
 
 	s.reconciler = work.NewReconciler(work.ReconcilerConfig{
-		Chats: s.journal.ChatStore(), Runs: s.runs, Finish: s.acts.FinishChat, Logger: s.logger, Found: s.note,
+		Chats: s.journal.ChatStore(), Runs: s.runs, Finish: s.acts.Chat.FinishChat, Logger: s.logger, Found: s.note,
 	})
 }
 
@@ -333,7 +308,7 @@ func noFastPaths(t *testing.T) bool {
 	return hash.Sum32()%2 == 0
 }
 
-// Profile implements activities.Profiles: sessions are set up as they say.
+// Profile returns how the agent of a session is set up: as the session says.
 func (s *stack) Profile(session domain.Session) domain.Profile {
 	return domain.Profile{
 		MaxSteps: 200, StuckAfter: domain.StuckAfter, Compaction: domain.DefaultCompaction, OwnerCallsPerDay: s.callsPerDay.Load(),
@@ -342,12 +317,12 @@ func (s *stack) Profile(session domain.Session) domain.Profile {
 
 // retry sets the retry policy of model calls.
 func (s *stack) retry(policy modelretry.Policy) {
-	s.acts.ModelRetry, s.acts.Compaction.Retry = policy, policy
+	s.acts.Model.Retry, s.acts.Compaction.Retry = policy, policy
 }
 
 // useTools replaces the tools of all chats.
 func (s *stack) useTools(registry *tools.Registry) {
-	s.acts.Tools, s.acts.Compaction.Tools = registry, registry
+	s.acts.Chat.Tools, s.acts.Tools.Tools, s.acts.Model.Plans.Tools, s.acts.Compaction.Tools = registry, registry, registry, registry
 }
 
 func (s *stack) startWorker() {

@@ -113,7 +113,7 @@ func TestStep_staysWithinItsStatements(t *testing.T) {
 
 	meter := &sqlMeter{seen: sqlCount{statements: map[string]int{}}}
 	s := newStackOn(t, func(mock http.Handler) http.Handler { return mock }, testkit.Events(t), meter, nil)
-	s.acts.NoFastPaths = false // what is measured is a step of the service as it runs
+	s.acts.Fast.Off = false // what is measured is a step of the service as it runs
 	session := s.session()
 	// A chat by its script, but not what looks at the chat from outside.
 	run := func(steps int) sqlCount {
