@@ -132,6 +132,10 @@ func (d *fakeChats) StopIn(ctx context.Context, caller domain.Caller, session do
 	return d.Stop(ctx, caller, session.SessionID, andQueue)
 }
 
+func (*fakeChats) Compact(context.Context, domain.Caller, domain.SessionID) (string, error) {
+	return "", errors.New("no operation of REST compacts by it")
+}
+
 func (*fakeChats) StopChat(context.Context, domain.Caller, domain.SessionID, domain.ChatID) error {
 	return nil
 }

@@ -176,7 +176,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, Chats: w.chats, Messages: w.turns,
 		Image: oneImage, Streams: w.streams.subscribe, Tasks: w.tasks, Compactor: contexts{},
 		ContextStats: contexts{}.ContextStats, CountCompactions: db.CountCompactions, Tokens: tokens.New(nil, nil),
-		Annotations: items, Solutions: db, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
+		Annotations: items, ProdSolution: db.ProdSolution, History: past{}, Replays: played{}, Transfers: carried{}, Shares: shown{},
 		EnvBuckets: buckets, Sharing: true,
 	}
 	cfg.Files = files.API{

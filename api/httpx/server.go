@@ -90,7 +90,7 @@ func NewServer(cfg Config, document huma.Config) *Server {
 
 	s := &Server{
 		Config:  cfg,
-		Streams: &Streams{logger: cfg.Logger, pulse: cfg.StreamPulse},
+		Streams: &Streams{logger: cfg.Logger, pulse: cfg.StreamPulse, auth: cfg.Auth},
 		auth:    &authenticator{cfg.Auth, cfg.Auditor, addresses{cfg.Proxies}, cfg.Origins},
 		limiter: cfg.Limiter,
 		once:    &idempotency{cfg.Idempotency, cfg.Holder, cfg.Logger},

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
+	"everloop/auth"
 	"everloop/domain"
 )
 
@@ -30,6 +31,7 @@ type Streams struct {
 	logger *slog.Logger
 	pulse  time.Duration
 	open   openStreams
+	auth   *auth.Authenticator
 }
 
 // Open answers with a stream of server-sent events that run writes; it
@@ -96,6 +98,16 @@ func (e *EventStream) Flush() error {
 
 // Pulse is the time between keep-alive comments on a stream.
 func (s *Streams) Pulse() time.Duration { return s.pulse }
+
+// CheckCredentials returns an error when the credentials by which a stream was opened are
+// no longer valid. Credentials that cannot be checked now count as valid.
+func (s *Streams) CheckCredentials(ctx context.Context, caller domain.Caller) error {
+	if !s.auth.Alive(ctx, caller) {
+		return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
+	}
+
+	return nil
+}
 
 // Watch returns a channel that says when the rights of a caller to a session may
 // have changed, until leave is called.

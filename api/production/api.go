@@ -37,7 +37,7 @@ func (a API) Register(r *httpx.Server) {
 	solutions := &ProdSolutionsAPI{a.Sessions, a.ProdSolutions, a.Production, a.DAGRuns}
 
 	solutions.Register(r)
-	(&DagRunsAPI{solutions, a.DAGRuns, a.DAGRunRecords, r.Config.Auth, r.Streams}).Register(r)
+	(&DagRunsAPI{solutions, a.DAGRuns, a.DAGRunRecords, r.Streams}).Register(r)
 	(&SchedulesAPI{a.Schedules}).Register(r)
 	(&AgentsAPI{a.Agents, a.Roles.Solutions, a.Roles.RoleRights}).Register(r)
 	(&AgentInstancesAPI{a.Agents}).Register(r)

@@ -44,7 +44,6 @@ type DagRunsAPI struct {
 	Solutions *ProdSolutionsAPI
 	Runs      *dagruns.Service
 	Store     DAGRunRecords
-	Auth      *auth.Authenticator
 	Streams   *httpx.Streams
 }
 
@@ -286,15 +285,8 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 	changed, leave := a.Streams.Watch(caller, "")
 	defer leave()
 
-	stay := func() error {
-		if !a.Auth.Alive(ctx, caller) {
-			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
-		}
-
-		return nil
-	}
 	// A key that was revoked between its admission and Watch; the run itself is read below.
-	if err := stay(); err != nil {
+	if err := a.Streams.CheckCredentials(ctx, caller); err != nil {
 		return err
 	}
 
@@ -332,11 +324,11 @@ func (a *DagRunsAPI) progress(ctx context.Context, out *httpx.EventStream, calle
 				return err
 			}
 
-			if err := stay(); err != nil {
+			if err := a.Streams.CheckCredentials(ctx, caller); err != nil {
 				return err
 			}
 		case <-changed:
-			if err := stay(); err != nil {
+			if err := a.Streams.CheckCredentials(ctx, caller); err != nil {
 				return err
 			}
 		}

@@ -46,18 +46,13 @@ type annotationPage struct {
 	Total int                     `json:"total" doc:"Total number of entries." example:"1"`
 }
 
-// AnnotatedSolutions are the production solutions whose runs have nodes to annotate.
-type AnnotatedSolutions interface {
-	// ProdSolution: prod_solution_not_found for one that the caller may not see.
-	ProdSolution(ctx context.Context, caller domain.User, id string) (production.Solution, error)
-}
-
 // AnnotationsAPI manages annotations. Who may read a session or a production solution may
 // annotate it.
 type AnnotationsAPI struct {
 	access.Sessions
 	Annotations *catalog.Store
-	Solutions   AnnotatedSolutions
+	// ProdSolution returns prod_solution_not_found for a solution that the caller may not see.
+	ProdSolution func(ctx context.Context, caller domain.User, id string) (production.Solution, error)
 }
 
 // Register adds the operations of the area to the interface.
@@ -134,7 +129,7 @@ func (a *AnnotationsAPI) solutionRole(ctx context.Context, id string) (domain.Vi
 		return "", err
 	}
 
-	found, err := a.Solutions.ProdSolution(ctx, caller.User, id)
+	found, err := a.ProdSolution(ctx, caller.User, id)
 	if err != nil || found.OwnerID == caller.User.ID {
 		return domain.ViewerOwner, err
 	}

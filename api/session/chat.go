@@ -15,6 +15,7 @@ import (
 	"everloop/auth"
 	"everloop/chatrequest"
 	"everloop/domain"
+	"everloop/realtime"
 )
 
 // chatAccepted is the answer to a message or an answer once it is durable.
@@ -42,7 +43,7 @@ type chatInput struct {
 type ChatAPI struct {
 	access.Sessions
 	Follower
-	Chats Chats
+	Chats realtime.Chats
 }
 
 // Register adds the operations of the area to the interface.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"everloop/api/httpx"
-	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/postgres/sessions"
 	"everloop/realtime"
@@ -17,7 +16,6 @@ import (
 type Follower struct {
 	Streams   *httpx.Streams
 	Subscribe Streams
-	Auth      *auth.Authenticator
 	Store     *sessions.Store
 }
 
@@ -104,8 +102,8 @@ func (f *Follower) follow(ctx context.Context, out *httpx.EventStream, sessionID
 // cannot answer now does not end a stream.
 func (f *Follower) mayStay(caller domain.Caller, sessionID domain.SessionID, role domain.ViewerRole) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if !f.Auth.Alive(ctx, caller) {
-			return domain.Newf(domain.Unauthenticated, domain.CodeUnauthorized, "the credential is not valid any more")
+		if err := f.Streams.CheckCredentials(ctx, caller); err != nil {
+			return err
 		}
 
 		_, now, err := f.Store.ReadSession(ctx, caller.User, sessionID)

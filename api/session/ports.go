@@ -38,13 +38,3 @@ type Subscription interface {
 	Position() uint64
 	Close()
 }
-
-// Chats takes what clients say to the agent. The caller owns the session: OwnRun returned it.
-type Chats interface {
-	// SendTo returns once the message is durable.
-	SendTo(ctx context.Context, caller domain.Caller, session domain.SessionRun, send domain.Send) (domain.SendAck, error)
-	// AnswerIn resolves an open question, or reports that another call did.
-	AnswerIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, answer domain.Answer) (domain.AnswerAck, error)
-	// StopIn interrupts the running chat, and ends what is queued when andQueue is set.
-	StopIn(ctx context.Context, caller domain.Caller, session domain.SessionRun, andQueue bool) (stopped bool, err error)
-}

@@ -101,7 +101,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: in.chats, Messages: b.DB,
 			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
 			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
-			Annotations: items, Solutions: b.DB, History: pastOf{b.history, in.contexts}, Replays: b.replays,
+			Annotations: items, ProdSolution: b.DB.ProdSolution, History: pastOf{b.history, in.contexts}, Replays: b.replays,
 			Transfers: transfers{b.transfers}, Shares: b.DB, EnvBuckets: b.buckets, Sharing: client.PublicSharingEnabled,
 		},
 		Files: files.API{
