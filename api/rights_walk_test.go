@@ -272,7 +272,7 @@ func TestRights_appOfAClosedAccount(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, func(c *parts) {
-		published, err := apps.New(apps.Config{Store: c.db, Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
+		published, err := apps.New(apps.Config{Store: apps.NewStore(c.db.DB), Copies: page{}, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 
 		c.Files.Apps = struct {

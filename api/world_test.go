@@ -113,7 +113,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	workspaces := workspace.New(t.TempDir())
 	environments, err := compute.New(compute.Config{Store: db, Tasks: &stopper{}, ToolServers: &stopper{}, Version: "1"})
 	require.NoError(t, err)
-	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: db, Logger: logger})
+	skilled, err := skills.New(skills.Config{Dir: t.TempDir(), Workspaces: workspaces, Store: skills.NewStore(db.DB), Logger: logger})
 	require.NoError(t, err)
 	prod, err := production.New(db, agents.NewStore(db.DB), skilled, nodeTools{})
 	require.NoError(t, err)

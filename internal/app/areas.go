@@ -23,7 +23,6 @@ import (
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/release"
 	"everloop/realtime"
-	"everloop/service/apps"
 	"everloop/service/chat"
 	"everloop/service/compute"
 )
@@ -106,7 +105,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		},
 		Files: files.API{
 			Sessions: reader, Changes: changes, Workspaces: sessionfiles.Files{Store: b.workspace}, OpenFile: b.history.OpenFile,
-			Apps: publishedApps{b.apps, items},
+			Apps: b.apps,
 		},
 		Account: account.API{
 			Sessions: reader, Accounts: people, EnvBuckets: b.buckets, Workers: in.toolServers,
@@ -122,12 +121,6 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.DB, Board: board,
 		},
 	}, nil
-}
-
-// publishedApps are the published apps of users with their rows.
-type publishedApps struct {
-	*apps.Service
-	*catalog.Store
 }
 
 // newCompute builds the service of compute environments.

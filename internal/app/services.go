@@ -62,7 +62,7 @@ func (b *backend) newServices() (s services, err error) {
 	s.webhooks = webhooks.New(webhooks.Deps{DB: b.DB.DB, Box: b.buckets.Box, Guard: guard, Logger: b.logger})
 
 	if s.apps, err = apps.New(apps.Config{
-		Store: b.DB, Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
+		Store: apps.NewStore(b.DB.DB), Copies: files.AppCopies{Store: store, Workspaces: b.workspace}, Logger: b.logger,
 		Budget: flags.MaxUserCheckpoints,
 	}); err != nil {
 		return s, err

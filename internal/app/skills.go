@@ -54,7 +54,8 @@ func (b *backend) newSkills(registry *tools.Registry, oneUser bool) (*skills.Ser
 	}
 
 	s, err := skills.New(skills.Config{
-		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser, Store: b.DB,
+		Dir: filepath.Join(b.settings.DataDir, "agent_env", "skills"), Workspaces: b.workspace, OneUser: oneUser,
+		Store:    skills.NewStore(b.DB.DB),
 		Registry: skillregistry.NewRegistries(b.settings.RegistryURL, partners), Logger: b.logger,
 		Room:   flags.CheckReserve(b.settings.DataDir),
 		Wanted: func(session domain.Session) []string { return b.Profile(session).Skills },

@@ -14,29 +14,6 @@ import (
 	"everloop/domain/app"
 )
 
-// Store keeps what is published. A place is a session and a directory of it.
-type Store interface {
-	// BeginApp finds the place's app, or makes it.
-	BeginApp(ctx context.Context, app app.App) (app.App, error)
-	// KeepCopy counts a copy before it is stored; app_budget when its owner's apps and
-	// checkpoints would take more than budget bytes. 0: no bound.
-	KeepCopy(ctx context.Context, copied app.Copy, budget int64) error
-	// FinishApp makes a copy the one that is served, and gives the id of the one before;
-	// app_not_found when the app was stopped meanwhile.
-	FinishApp(ctx context.Context, copied app.Copy, copyID string) (app app.App, before string, err error)
-	// LeftCopies names copies of at least this age that no app serves.
-	LeftCopies(ctx context.Context, age time.Duration, limit int) ([]string, error)
-	// ForgetCopy ends the count of a copy whose objects are gone.
-	ForgetCopy(ctx context.Context, name string) error
-	// ForgetApp takes away an app that was never live.
-	ForgetApp(ctx context.Context, appID string) error
-	StopApp(ctx context.Context, ownerID, appID string) (app.App, error)
-	App(ctx context.Context, ownerID, appID string) (app.App, error)
-	Apps(ctx context.Context, ownerID string) ([]app.App, error)
-	// LiveApp gives the copy of a live app for any caller.
-	LiveApp(ctx context.Context, appID string) (copyID string, err error)
-}
-
 // Copies keep directories as they were. The id of a copy is its name, a point, and more.
 type Copies interface {
 	// Begin reads a directory of the session's workspace and stores nothing:
@@ -61,7 +38,7 @@ type Pending interface {
 
 // Config is what New needs.
 type Config struct {
-	Store  Store
+	Store  *Store
 	Copies Copies
 	Logger *slog.Logger
 	// Budget bounds what the object store keeps of the apps and checkpoints of a user, in
@@ -71,16 +48,17 @@ type Config struct {
 
 // Service publishes apps.
 type Service struct {
+	*Store
 	cfg Config
 }
 
-// New checks the configuration.
+// New returns a new service. It fails when the configuration is incomplete.
 func New(cfg Config) (*Service, error) {
 	if cfg.Store == nil || cfg.Copies == nil || cfg.Logger == nil {
-		return nil, errors.New("apps: the configuration needs Records, Copies and Logger")
+		return nil, errors.New("apps: the configuration needs Store, Copies and Logger")
 	}
 
-	return &Service{cfg: cfg}, nil
+	return &Service{Store: cfg.Store, cfg: cfg}, nil
 }
 
 // Publish makes the directory's app, or brings a new copy to the one it has: the
@@ -98,7 +76,7 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 		name = "App"
 	}
 
-	published, err := s.cfg.Store.BeginApp(ctx, app.App{
+	published, err := s.BeginApp(ctx, app.App{
 		ID: domain.NewID(), OwnerID: session.OwnerID, SessionID: session.ID, WorkingDir: dir, Name: name,
 	})
 	if err != nil {
@@ -112,7 +90,7 @@ func (s *Service) Publish(ctx context.Context, session domain.Session, dir strin
 
 	if published.Status == app.Building {
 		// The caller gets the cause; a record that stays must not hide it.
-		if kept := s.cfg.Store.ForgetApp(context.WithoutCancel(ctx), published.ID); kept != nil {
+		if kept := s.ForgetApp(context.WithoutCancel(ctx), published.ID); kept != nil {
 			s.cfg.Logger.Warn("failed to remove an app that was never published", "app_id", published.ID, "error", kept)
 		}
 	}
@@ -132,7 +110,7 @@ func (s *Service) renew(ctx context.Context, published app.App, session domain.S
 	defer pending.Discard()
 
 	copied.Bytes = pending.Needs()
-	if err := s.cfg.Store.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
+	if err := s.KeepCopy(ctx, copied, s.cfg.Budget); err != nil {
 		return published, err
 	}
 
@@ -144,7 +122,7 @@ func (s *Service) renew(ctx context.Context, published app.App, session domain.S
 
 	copied.Bytes = bytes
 
-	live, before, err := s.cfg.Store.FinishApp(ctx, copied, copyID)
+	live, before, err := s.FinishApp(ctx, copied, copyID)
 	if domain.HasCode(err, app.CodeNotFound) {
 		s.drop(ctx, copied.Name)
 	}
@@ -186,7 +164,7 @@ func (s *Service) remove(ctx context.Context, name string) error {
 		return err
 	}
 
-	return s.cfg.Store.ForgetCopy(ctx, name)
+	return s.ForgetCopy(ctx, name)
 }
 
 const (
@@ -199,7 +177,7 @@ const (
 // Clear removes copies that no app serves: of processes that died, of deleted users, and
 // those whose removal failed.
 func (s *Service) Clear(ctx context.Context) error {
-	names, err := s.cfg.Store.LeftCopies(ctx, leftAge, leftBatch)
+	names, err := s.LeftCopies(ctx, leftAge, leftBatch)
 	if err != nil {
 		return err
 	}
@@ -214,7 +192,7 @@ func (s *Service) Clear(ctx context.Context) error {
 
 // Unpublish ends an app: its address answers no more, and its copy goes.
 func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (app.App, error) {
-	app, err := s.cfg.Store.StopApp(ctx, ownerID, appID)
+	app, err := s.StopApp(ctx, ownerID, appID)
 	if err != nil {
 		return app, err
 	}
@@ -229,7 +207,7 @@ func (s *Service) Unpublish(ctx context.Context, ownerID, appID string) (app.App
 // served: they hold what was not meant for others, as keys and the history of a
 // repository.
 func (s *Service) Serve(ctx context.Context, appID, name string) (app.Served, error) {
-	copyID, err := s.cfg.Store.LiveApp(ctx, appID)
+	copyID, err := s.LiveApp(ctx, appID)
 	if err != nil {
 		return app.Served{}, err
 	}
@@ -239,7 +217,7 @@ func (s *Service) Serve(ctx context.Context, appID, name string) (app.Served, er
 		return served, nil
 	}
 	// The copy may have been replaced, and removed, since it was found.
-	now, found := s.cfg.Store.LiveApp(ctx, appID)
+	now, found := s.LiveApp(ctx, appID)
 	if found != nil || now == copyID {
 		return served, err
 	}

@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	w, err := spaces.Open(t.Context(), session.ID, session.SandboxUID)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() })
-	cfg := apps.Config{Store: db, Logger: slog.Default(), Copies: files.AppCopies{
+	cfg := apps.Config{Store: apps.NewStore(db.DB), Logger: slog.Default(), Copies: files.AppCopies{
 		Store: snapshots.New(snapshots.Config{Objects: store, SpoolDir: t.TempDir()}), Workspaces: spaces,
 	}}
 	service, err := apps.New(cfg)
@@ -161,7 +161,7 @@ func TestAPublishedDirectoryIsServedAsItWas(t *testing.T) {
 
 	_, err = w.read(published.ID, "./")
 	require.True(t, domain.HasCode(err, app.CodeNotFound))
-	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
+	list, err := w.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
 	require.Empty(t, list)
 	fresh, err := w.Publish(t.Context(), w.session, "site")
@@ -200,7 +200,7 @@ func TestWhatCannotBePublishedLeavesWhatIs(t *testing.T) {
 	got, err := w.read(published.ID, "./")
 	require.NoError(t, err)
 	require.Equal(t, "fine", got, "what was published stays")
-	list, err := w.db.Apps(t.Context(), w.session.OwnerID)
+	list, err := w.Apps(t.Context(), w.session.OwnerID)
 	require.NoError(t, err)
 	require.Equal(t, []app.App{published}, list, "what was refused left something behind")
 }
@@ -277,7 +277,7 @@ func TestService_Clear(t *testing.T) {
 	require.NoError(t, err)
 
 	lost := app.Copy{Name: "app-" + published.ID + "-lost", AppID: published.ID, OwnerID: published.OwnerID, Bytes: 1}
-	require.NoError(t, w.db.KeepCopy(t.Context(), lost, 0))
+	require.NoError(t, w.KeepCopy(t.Context(), lost, 0))
 	require.NoError(t, w.store.Put(t.Context(), "snapshots/"+lost.Name+"/packs/1", []byte("x")))
 	require.NoError(t, w.Clear(t.Context()))
 	require.Len(t, w.copies(), 2, "it may be one that is being made")
@@ -295,7 +295,7 @@ func TestService_Clear(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Clear(t.Context()))
 	require.Empty(t, w.copies())
-	left, err := w.db.LeftCopies(t.Context(), 0, 10)
+	left, err := w.LeftCopies(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

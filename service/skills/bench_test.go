@@ -26,7 +26,7 @@ func BenchmarkOffer(b *testing.B) {
 	defer db.Close()
 
 	s, err := skills.New(skills.Config{
-		Dir: b.TempDir(), Workspaces: workspace.New(b.TempDir()), Store: db, Logger: slog.New(slog.DiscardHandler),
+		Dir: b.TempDir(), Workspaces: workspace.New(b.TempDir()), Store: skills.NewStore(db.DB), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(b, err)
 

@@ -182,7 +182,7 @@ func detailOf(found skill.Skill, p skillpack.Pack) skill.Detail {
 func (s *Service) detailOfUploaded(ctx context.Context, user domain.User, rest string) (skill.Detail, error) {
 	sessionID, name, _ := strings.Cut(rest, ":")
 
-	session, _, err := s.Store.ReadSession(ctx, user, domain.SessionID(sessionID))
+	session, _, err := s.Store.sessions.ReadSession(ctx, user, domain.SessionID(sessionID))
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return skill.Detail{}, notFound("uploaded:" + rest)
 	}

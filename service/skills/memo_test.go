@@ -3,52 +3,29 @@
 package skills
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"everloop/domain/skill"
 )
 
-// installedStore is met by an installation between a read and its answer.
-type installedStore struct {
-	Store
-	installed []skill.Installed
-	meets     func()
-}
-
-func (s *installedStore) InstalledSkills(context.Context, string) ([]skill.Installed, error) {
-	list := s.installed
-
-	if s.meets != nil {
-		s.meets()
-		s.meets = nil
-	}
-
-	return list, nil
-}
-
-func TestService_installedBy_installedDuringRead(t *testing.T) {
+// A value that was read before a change, and is returned after it, is not kept.
+func TestMemo_read_forgottenDuringRead(t *testing.T) {
 	t.Parallel()
 
-	store := &installedStore{}
-	s, err := New(Config{Dir: t.TempDir(), Store: store})
-	require.NoError(t, err)
+	m := newMemo[string, string](10, time.Hour)
 
-	store.meets = func() {
-		store.installed = []skill.Installed{{OwnerID: "ann", Org: "o", Name: "new"}}
-		s.installed.forget("ann")
-	}
-
-	_, err = s.installedBy(t.Context(), "ann")
+	before, err := m.read("ann", func() (string, error) {
+		m.forget("ann")
+		return "before", nil
+	})
 	require.NoError(t, err)
+	require.Equal(t, "before", before)
 
-	list, err := s.installedBy(t.Context(), "ann")
+	now, err := m.read("ann", func() (string, error) { return "after", nil })
 	require.NoError(t, err)
-	require.Len(t, list, 1, "the list from before the installation was kept")
+	require.Equal(t, "after", now)
 }
 
 func TestMemo_read(t *testing.T) {

@@ -15,30 +15,13 @@ import (
 	"everloop/internal/skillpack"
 )
 
-// Store keeps what is known of skills. infra/postgres implements them.
-type Store interface {
-	ReadSession(ctx context.Context, caller domain.User, id domain.SessionID) (domain.Session, domain.ViewerRole, error)
-
-	InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error)
-	InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error)
-
-	SessionSkills(ctx context.Context, sessionID domain.SessionID) ([]skill.SessionSkill, error)
-	PutSessionSkill(ctx context.Context, in skill.SessionSkill) error
-	DropSessionSkills(ctx context.Context, sessionID domain.SessionID, names []string) error
-	LoadedSkill(ctx context.Context, sessionID domain.SessionID, name, digest string) (before string, err error)
-
-	SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (*skill.Snapshot, error)
-	TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionID, in skill.Snapshot) (*skill.Snapshot, error)
-	SkillStats(ctx context.Context, sessionID domain.SessionID) ([]skill.Stat, error)
-}
-
 // Config is what a Service works with.
 type Config struct {
 	Dir        string // DATA_DIR/agent_env/skills
 	Workspaces *workspace.Store
 	// OneUser says that sessions have no users of their own on this machine.
 	OneUser  bool
-	Store    Store
+	Store    *Store
 	Registry *skillregistry.Registries // nil: none is configured
 	// Room fails while there is no room for a package; nil: there is always.
 	Room func() error

@@ -448,7 +448,7 @@ func TestSkills_Offer_ofASolution(t *testing.T) {
 	w := newWorld(t)
 	wanted := []string{"builtin:git-workflow", "acme/release-notes", "no-such-skill", "registry:acme:gone"}
 	s, err := skills.New(skills.Config{
-		Dir: w.dir, Workspaces: w.workspaces, Store: w.db, Logger: slog.New(slog.DiscardHandler),
+		Dir: w.dir, Workspaces: w.workspaces, Store: skills.NewStore(w.db.DB), Logger: slog.New(slog.DiscardHandler),
 		Wanted: func(domain.Session) []string { return wanted },
 	})
 	require.NoError(t, err)

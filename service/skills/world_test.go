@@ -53,7 +53,7 @@ func (w *world) start(registryURL string) *skills.Service {
 
 	logger := slog.New(slog.DiscardHandler)
 	s, err := skills.New(skills.Config{
-		Dir: w.dir, Workspaces: w.workspaces, Store: w.db, Registry: skillregistry.NewRegistries(registryURL, nil), Logger: logger,
+		Dir: w.dir, Workspaces: w.workspaces, Store: skills.NewStore(w.db.DB), Registry: skillregistry.NewRegistries(registryURL, nil), Logger: logger,
 	})
 	require.NoError(w.t, err)
 

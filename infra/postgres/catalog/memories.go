@@ -1,5 +1,5 @@
-// Package catalog stores what sessions are equipped with: memories, skills, tool
-// servers and published apps. Of sessions it knows the owner and the solution.
+// Package catalog stores memories, annotations and tool servers. Of sessions it reads the
+// owner and the solution.
 package catalog
 
 import (

@@ -1,4 +1,4 @@
-package catalog
+package apps
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// KeepCopy implements apps.Records. The sum is of one user, under a lock of the user's,
-// so that copies which are made at the same time share the budget.
-func (c *Store) KeepCopy(ctx context.Context, copied app.Copy, budget int64) error {
-	return pg.Fault("announce the copy of an app", pgx.BeginFunc(ctx, c.db.Pool, func(tx pgx.Tx) error {
+// KeepCopy counts a copy before it is stored. It fails with app_budget when the apps and
+// checkpoints of its owner would take more than budget bytes; 0: no bound. It locks the sum of
+// the owner, so that copies which are made concurrently share the budget.
+func (s *Store) KeepCopy(ctx context.Context, copied app.Copy, budget int64) error {
+	return pg.Fault("announce the copy of an app", pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('app copies/' || $1, 0))`, copied.OwnerID); err != nil {
 			return err
 		}
@@ -42,9 +43,10 @@ func (c *Store) KeepCopy(ctx context.Context, copied app.Copy, budget int64) err
 	}))
 }
 
-// FinishApp implements apps.Records.
-func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (published app.App, before string, err error) {
-	err = pgx.BeginFunc(ctx, c.db.Pool, func(tx pgx.Tx) error {
+// FinishApp makes a copy the one that is served, and returns the id of the previous one. It
+// fails with app_not_found when the app was stopped in the meantime.
+func (s *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (published app.App, before string, err error) {
+	err = pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `SELECT copy_id FROM apps WHERE id = $1 AND status <> 'stopped' FOR UPDATE`, copied.AppID).Scan(&before)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return app.NotFound()
@@ -69,10 +71,10 @@ func (c *Store) FinishApp(ctx context.Context, copied app.Copy, copyID string) (
 	return published, before, pg.Fault("finish app", err)
 }
 
-// LeftCopies implements apps.Records. A copy is named in the part of its id before the
-// point.
-func (c *Store) LeftCopies(ctx context.Context, age time.Duration, limit int) ([]string, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+// LeftCopies returns the names of copies of at least this age that no app serves. The id of a
+// copy is its name, a point, and more.
+func (s *Store) LeftCopies(ctx context.Context, age time.Duration, limit int) ([]string, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT k.name FROM app_copies k
 		WHERE  k.made_at < now() - $1::interval
 		AND    NOT EXISTS (SELECT FROM apps a JOIN users u ON u.id = a.owner_id
@@ -84,8 +86,8 @@ func (c *Store) LeftCopies(ctx context.Context, age time.Duration, limit int) ([
 	return names, pg.Fault("find copies of apps that are left", err)
 }
 
-// ForgetCopy implements apps.Records.
-func (c *Store) ForgetCopy(ctx context.Context, name string) error {
-	_, err := c.db.Pool.Exec(ctx, `DELETE FROM app_copies WHERE name = $1`, name)
+// ForgetCopy ends the count of a copy whose objects were deleted.
+func (s *Store) ForgetCopy(ctx context.Context, name string) error {
+	_, err := s.db.Pool.Exec(ctx, `DELETE FROM app_copies WHERE name = $1`, name)
 	return pg.Fault("remove the row of an app's copy", err)
 }

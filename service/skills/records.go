@@ -1,4 +1,6 @@
-package catalog
+//go:build linux
+
+package skills
 
 import (
 	"context"
@@ -13,11 +15,21 @@ import (
 	"everloop/domain"
 	"everloop/domain/skill"
 	"everloop/infra/postgres/pg"
+	"everloop/infra/postgres/sessions"
 )
 
+// Store keeps the skills that users installed, and those of sessions.
+type Store struct {
+	db       *pg.DB
+	sessions *sessions.Base
+}
+
+// NewStore returns a new store.
+func NewStore(db *pg.DB) *Store { return &Store{db, sessions.NewBase(db)} }
+
 // InstalledSkills lists what a user has installed, by name.
-func (c *Store) InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+func (s *Store) InstalledSkills(ctx context.Context, ownerID string) ([]skill.Installed, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT owner_id, org, name, version, digest, installed_at
 		FROM   installed_skills WHERE owner_id = $1 ORDER BY name`, ownerID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[skill.Installed])
@@ -27,8 +39,8 @@ func (c *Store) InstalledSkills(ctx context.Context, ownerID string) ([]skill.In
 
 // InstallSkill records an installation in place of an earlier one of that name,
 // whose version it gives; nil when there was none.
-func (c *Store) InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error) {
-	err = c.db.Pool.QueryRow(ctx, `
+func (s *Store) InstallSkill(ctx context.Context, in skill.Installed) (replaced *string, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
 		WITH earlier AS (SELECT version FROM installed_skills WHERE owner_id = @owner AND name = @name)
 		INSERT INTO installed_skills (owner_id, name, org, version, digest)
 		VALUES (@owner, @name, @org, @version, @digest)
@@ -43,8 +55,8 @@ func (c *Store) InstallSkill(ctx context.Context, in skill.Installed) (replaced 
 
 // SessionSkills lists the packages that a session's workspace is known to hold.
 // The caller may read the session.
-func (c *Store) SessionSkills(ctx context.Context, sessionID domain.SessionID) ([]skill.SessionSkill, error) {
-	rows, _ := c.db.Pool.Query(ctx, `
+func (s *Store) SessionSkills(ctx context.Context, sessionID domain.SessionID) ([]skill.SessionSkill, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
 		SELECT session_id, name, source, org, version, digest, installed_at
 		FROM   session_skills WHERE session_id = $1 ORDER BY name`, sessionID)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[skill.SessionSkill])
@@ -53,8 +65,8 @@ func (c *Store) SessionSkills(ctx context.Context, sessionID domain.SessionID) (
 }
 
 // PutSessionSkill records a package of a workspace as it now is.
-func (c *Store) PutSessionSkill(ctx context.Context, in skill.SessionSkill) error {
-	_, err := c.db.Pool.Exec(ctx, `
+func (s *Store) PutSessionSkill(ctx context.Context, in skill.SessionSkill) error {
+	_, err := s.db.Pool.Exec(ctx, `
 		INSERT INTO session_skills (session_id, name, source, org, version, digest)
 		VALUES (@session, @name, @source, @org, @version, @digest)
 		ON CONFLICT (session_id, name) DO UPDATE
@@ -67,15 +79,15 @@ func (c *Store) PutSessionSkill(ctx context.Context, in skill.SessionSkill) erro
 }
 
 // DropSessionSkills forgets packages that a workspace no longer holds.
-func (c *Store) DropSessionSkills(ctx context.Context, sessionID domain.SessionID, names []string) error {
-	_, err := c.db.Pool.Exec(ctx, `DELETE FROM session_skills WHERE session_id = $1 AND name = ANY ($2)`, sessionID, names)
+func (s *Store) DropSessionSkills(ctx context.Context, sessionID domain.SessionID, names []string) error {
+	_, err := s.db.Pool.Exec(ctx, `DELETE FROM session_skills WHERE session_id = $1 AND name = ANY ($2)`, sessionID, names)
 	return pg.Fault("forget skills of a session", err)
 }
 
 // LoadedSkill records that the model of a session has read this version of a
 // skill, and gives the version that it had read before; empty for none.
-func (c *Store) LoadedSkill(ctx context.Context, sessionID domain.SessionID, name, digest string) (before string, err error) {
-	err = c.db.Pool.QueryRow(ctx, `
+func (s *Store) LoadedSkill(ctx context.Context, sessionID domain.SessionID, name, digest string) (before string, err error) {
+	err = s.db.Pool.QueryRow(ctx, `
 		WITH earlier AS (SELECT digest FROM skill_loads WHERE session_id = @session AND name = @name)
 		INSERT INTO skill_loads (session_id, name, digest) VALUES (@session, @name, @digest)
 		ON CONFLICT (session_id, name) DO UPDATE SET digest = excluded.digest, loaded_at = now()
@@ -89,8 +101,8 @@ const snapshotColumns = `skill_id, org, name, version, digest, path, files_count
 
 // SkillSnapshot gives the version of its primary skill that a session keeps to;
 // nil when none was taken.
-func (c *Store) SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (*skill.Snapshot, error) {
-	rows, _ := c.db.Pool.Query(ctx, `SELECT `+snapshotColumns+` FROM skill_snapshots WHERE session_id = $1`, sessionID)
+func (s *Store) SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (*skill.Snapshot, error) {
+	rows, _ := s.db.Pool.Query(ctx, `SELECT `+snapshotColumns+` FROM skill_snapshots WHERE session_id = $1`, sessionID)
 
 	snapshot, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[skill.Snapshot])
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -102,8 +114,8 @@ func (c *Store) SkillSnapshot(ctx context.Context, sessionID domain.SessionID) (
 
 // TakeSkillSnapshot records the version of its primary skill that a session
 // keeps to. The first one stays; it is what is given.
-func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionID, in skill.Snapshot) (*skill.Snapshot, error) {
-	_, err := c.db.Pool.Exec(ctx, `
+func (s *Store) TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionID, in skill.Snapshot) (*skill.Snapshot, error) {
+	_, err := s.db.Pool.Exec(ctx, `
 		INSERT INTO skill_snapshots (session_id, skill_id, org, name, version, digest, path, files_count)
 		VALUES (@session, @skill, @org, @name, @version, @digest, @path, @files)
 		ON CONFLICT (session_id) DO NOTHING`,
@@ -115,7 +127,7 @@ func (c *Store) TakeSkillSnapshot(ctx context.Context, sessionID domain.SessionI
 		return nil, pg.Fault("record the snapshot of a skill", err)
 	}
 
-	return c.SkillSnapshot(ctx, sessionID)
+	return s.SkillSnapshot(ctx, sessionID)
 }
 
 // maxCountedCalls bounds how many calls of a session its statistics are made of;
@@ -127,8 +139,8 @@ const charsPerToken = 4
 
 // SkillStats returns how a session has used its skills, from the ledger of tool
 // calls. The caller may read the session.
-func (c *Store) SkillStats(ctx context.Context, sessionID domain.SessionID) ([]skill.Stat, error) {
-	rows, err := c.db.Pool.Query(ctx, `
+func (s *Store) SkillStats(ctx context.Context, sessionID domain.SessionID) ([]skill.Stat, error) {
+	rows, err := s.db.Pool.Query(ctx, `
 		SELECT arguments, status, duration_ms, length(result), coalesce(started_at, created_at)
 		FROM   tool_calls
 		WHERE  session_id = $1 AND tool_name = 'Skill' AND status IN ('done', 'error')

@@ -1,4 +1,4 @@
-package catalog_test
+package apps_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/app"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/apps"
 )
 
 // The apps of a closed account are not served, and are served again when it is opened.
@@ -25,7 +26,7 @@ func TestStore_LiveApp_closedAccount(t *testing.T) {
 	served := func() bool {
 		t.Helper()
 
-		copyID, err := db.LiveApp(t.Context(), "a")
+		copyID, err := apps.NewStore(db.DB).LiveApp(t.Context(), "a")
 		if err == nil {
 			require.Equal(t, "copy", copyID)
 			return true

@@ -1,4 +1,6 @@
-package catalog_test
+//go:build linux
+
+package skills_test
 
 import (
 	"fmt"
@@ -10,11 +12,13 @@ import (
 	"everloop/domain"
 	"everloop/domain/skill"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/skills"
 )
 
-func TestSkills(t *testing.T) {
+func TestStore(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	store := skills.NewStore(db.DB)
 	ann, ben := pgtest.User(t, db, "ann", false).ID, pgtest.User(t, db, "ben", false).ID
 	session, err := db.CreateSession(t.Context(), ann, domain.NewSession{})
 	require.NoError(t, err)
@@ -22,7 +26,7 @@ func TestSkills(t *testing.T) {
 	t.Run("an installation replaces the earlier one of its owner", func(t *testing.T) {
 		install := func(owner, version string) *string {
 			t.Helper()
-			replaced, err := db.InstallSkill(
+			replaced, err := store.InstallSkill(
 				t.Context(),
 				skill.Installed{OwnerID: owner, Org: "acme", Name: "tables", Version: version, Digest: "d" + version},
 			)
@@ -33,7 +37,7 @@ func TestSkills(t *testing.T) {
 		require.Nil(t, install(ann, "1.0.0"))
 		require.Equal(t, "1.0.0", *install(ann, "1.1.0"))
 		require.Nil(t, install(ben, "1.0.0"))
-		list, err := db.InstalledSkills(t.Context(), ann)
+		list, err := store.InstalledSkills(t.Context(), ann)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, "d1.1.0", list[0].Digest)
@@ -45,7 +49,7 @@ func TestSkills(t *testing.T) {
 			t.Helper()
 			require.NoError(
 				t,
-				db.PutSessionSkill(
+				store.PutSessionSkill(
 					t.Context(),
 					skill.SessionSkill{SessionID: session.ID, Name: name, Source: skill.Uploaded, Digest: digest},
 				),
@@ -55,35 +59,35 @@ func TestSkills(t *testing.T) {
 		put("a", "1")
 		put("a", "2")
 
-		list, err := db.SessionSkills(t.Context(), session.ID)
+		list, err := store.SessionSkills(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Len(t, list, 2)
 		require.Equal(t, "2", list[0].Digest)
-		require.NoError(t, db.DropSessionSkills(t.Context(), session.ID, []string{"a", "unknown"}))
-		list, err = db.SessionSkills(t.Context(), session.ID)
+		require.NoError(t, store.DropSessionSkills(t.Context(), session.ID, []string{"a", "unknown"}))
+		list, err = store.SessionSkills(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 	})
 
 	t.Run("what was loaded before", func(t *testing.T) {
 		for i, want := range []string{"", "1", "1", "2"} {
-			before, err := db.LoadedSkill(t.Context(), session.ID, "a", []string{"1", "1", "2", "3"}[i])
+			before, err := store.LoadedSkill(t.Context(), session.ID, "a", []string{"1", "1", "2", "3"}[i])
 			require.NoError(t, err)
 			require.Equal(t, want, before)
 		}
 	})
 
 	t.Run("the first snapshot stays", func(t *testing.T) {
-		none, err := db.SkillSnapshot(t.Context(), session.ID)
+		none, err := store.SkillSnapshot(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Nil(t, none)
-		first, err := db.TakeSkillSnapshot(
+		first, err := store.TakeSkillSnapshot(
 			t.Context(),
 			session.ID,
 			skill.Snapshot{SkillID: "builtin:a", Name: "a", Digest: "1", Path: "p", FilesCount: 3},
 		)
 		require.NoError(t, err)
-		second, err := db.TakeSkillSnapshot(
+		second, err := store.TakeSkillSnapshot(
 			t.Context(),
 			session.ID,
 			skill.Snapshot{SkillID: "builtin:b", Name: "b", Digest: "2", Path: "q"},
@@ -94,7 +98,7 @@ func TestSkills(t *testing.T) {
 	})
 
 	t.Run("statistics come from the calls", func(t *testing.T) {
-		stats, err := db.SkillStats(t.Context(), session.ID)
+		stats, err := store.SkillStats(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Empty(t, stats)
 		_, err = db.Pool.Exec(t.Context(), `
@@ -126,7 +130,7 @@ func TestSkills(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		stats, err = db.SkillStats(t.Context(), session.ID)
+		stats, err = store.SkillStats(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Len(t, stats, 2)
 		require.Equal(t, "a", stats[0].Name)
@@ -145,7 +149,7 @@ func TestSkills(t *testing.T) {
 		_, err := db.Pool.Exec(t.Context(), `UPDATE sessions SET deleted_at = now() WHERE id = $1`, session.ID)
 		require.NoError(t, err)
 		require.NoError(t, db.PurgeSession(t.Context(), session.ID))
-		list, err := db.SessionSkills(t.Context(), session.ID)
+		list, err := store.SessionSkills(t.Context(), session.ID)
 		require.NoError(t, err)
 		require.Empty(t, list)
 	})
