@@ -21,9 +21,12 @@ func TestScheduledRun_checksItsOutcome(t *testing.T) {
 			env := newEnvironment()
 			checks := 0
 
-			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
-				return contract.ScheduledRunOut{Check: maxConcurrent}, nil
-			})
+			contract.BeginScheduledRun.Handle(
+				env,
+				func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
+					return contract.ScheduledRunOut{Check: maxConcurrent}, nil
+				},
+			)
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				return contract.ScheduledRunOut{Check: true}, nil
 			})
@@ -63,9 +66,12 @@ func TestScheduledRun(t *testing.T) {
 			env := newEnvironment()
 			looks := 0
 
-			contract.BeginScheduledRun.Handle(env, func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
-				return contract.ScheduledRunOut{Ended: tc.over}, nil
-			})
+			contract.BeginScheduledRun.Handle(
+				env,
+				func(context.Context, contract.BeginScheduledRunInput) (contract.ScheduledRunOut, error) {
+					return contract.ScheduledRunOut{Ended: tc.over}, nil
+				},
+			)
 			contract.EndScheduledRun.Handle(env, func(context.Context, contract.ScheduledRunInput) (contract.ScheduledRunOut, error) {
 				looks++
 				return contract.ScheduledRunOut{Ended: looks == tc.endsAt}, nil

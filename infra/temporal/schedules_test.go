@@ -88,8 +88,9 @@ func TestPlanSpec_isDueAsNext(t *testing.T) {
 	t.Parallel()
 
 	for _, expression := range []string{
-		"30 2 * * *", "*/15 * * * *", "*/15 2 * * *", "0 2,3 * * *", "30 1 * * *", "30 * * * *", "0 9 */2 * 1", "0 9 1-7 * */6", "0 0 13 * 5",
-		"0 0 29 2 *", "0 0 * * *", "@daily", "@weekly", "@yearly", "15 2 * * *", "15,45 2 * * 0", "0 * 25 10 *", "0 9 * * 0", "0 0-5 * * 6,0",
+		"30 2 * * *", "*/15 * * * *", "*/15 2 * * *", "0 2,3 * * *", "30 1 * * *", "30 * * * *", "0 9 */2 * 1", "0 9 1-7 * */6",
+		"0 0 13 * 5", "0 0 29 2 *", "0 0 * * *", "@daily", "@weekly", "@yearly", "15 2 * * *", "15,45 2 * * 0", "0 * 25 10 *", "0 9 * * 0",
+		"0 0-5 * * 6,0",
 		"5 23,0,1,2 * 3,4,9,10,11 *", "* 0-3 * * *",
 	} {
 		for _, zone := range []string{
@@ -118,7 +119,16 @@ func TestPlanSpec_isDueAsNext_random(t *testing.T) {
 			pick("*/15", "0", "30", "10-50/20", "7,59", "*/7"), pick("*", "2", "1,3", "0-4", "*/2", "23,0", "1-3"),
 			pick("*", "*", "*/2", "1-15", "25-31"), pick("*", "*", "3,10,11", "4-9"), pick("*", "*", "0", "0,6", "1-5", "*/2"),
 		}, " ")
-		from := time.Date(2026+random.IntN(10), time.Month(1+random.IntN(12)), 1+random.IntN(28), random.IntN(24), random.IntN(60), 0, 0, time.UTC)
+		from := time.Date(
+			2026+random.IntN(10),
+			time.Month(1+random.IntN(12)),
+			1+random.IntN(28),
+			random.IntN(24),
+			random.IntN(60),
+			0,
+			0,
+			time.UTC,
+		)
 		requireSame(t, expression, pick(zones...), from, 250)
 	}
 }

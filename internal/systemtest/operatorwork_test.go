@@ -80,7 +80,14 @@ func newOperated(t *testing.T) *operated {
 	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
 
 	s.tasks, err = schedules.New(
-		schedules.Config{Store: s.journal, Engine: engine, Chats: s.chats, Models: s.acts.Model.Models, Agents: noScheduleAgents{}, Logger: s.logger},
+		schedules.Config{
+			Store:  s.journal,
+			Engine: engine,
+			Chats:  s.chats,
+			Models: s.acts.Model.Models,
+			Agents: noScheduleAgents{},
+			Logger: s.logger,
+		},
 	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks})

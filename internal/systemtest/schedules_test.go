@@ -32,7 +32,17 @@ func newTimetable(t *testing.T) *timetable {
 
 	var err error
 
-	s.tasks, err = schedules.New(schedules.Config{Store: s.journal, Engine: runs, Chats: s.chats, Models: s.acts.Model.Models, Agents: noScheduleAgents{}, Network: domain.NetworkRules, Logger: s.logger})
+	s.tasks, err = schedules.New(
+		schedules.Config{
+			Store:   s.journal,
+			Engine:  runs,
+			Chats:   s.chats,
+			Models:  s.acts.Model.Models,
+			Agents:  noScheduleAgents{},
+			Network: domain.NetworkRules,
+			Logger:  s.logger,
+		},
+	)
 	require.NoError(t, err)
 	worker.RegisterSchedules(s.worker, &background.Schedules{Tasks: s.tasks, Outcomes: &background.Outcomes{
 		Sandbox:     s.shells.Sandbox,
@@ -136,7 +146,8 @@ func TestScheduledTask_setup(t *testing.T) {
 		spec.Prompt = "{{task.title}} of {{input.product}} at {{tick.time}} since {{tick.previous}}" + spec.Prompt
 		spec.Setup = schedule.Setup{
 			Mode: &mode, Skills: []string{"notes"}, EnvBuckets: []string{"reports"}, Network: domain.NetworkNone, MemoryEnabled: true,
-			Permissions: []schedule.PermissionRule{{Tool: "Write", Decision: domain.PermissionDeny}}, Inputs: map[string]string{"product": "Atlas"},
+			Permissions: []schedule.PermissionRule{{Tool: "Write", Decision: domain.PermissionDeny}},
+			Inputs:      map[string]string{"product": "Atlas"},
 		}
 	})
 	s.runNow(task.ID)
@@ -339,7 +350,12 @@ func TestScheduledTask_overlapIsTemporals(t *testing.T) {
 	require.Equal(t, domain.RunRunning, first.Status)
 	require.Equal(t, []any{schedule.TickSkipped, schedule.ReasonPreviousActive}, reason(s.runNow(task.ID)))
 
-	_, err := s.tasks.Change(t.Context(), s.caller.User.ID, task.ID, func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapBufferOne })
+	_, err := s.tasks.Change(
+		t.Context(),
+		s.caller.User.ID,
+		task.ID,
+		func(spec *schedule.TaskSpec) { spec.Overlap = schedule.OverlapBufferOne },
+	)
 	require.NoError(t, err)
 	waits := s.runNow(task.ID)
 	require.Equal(t, domain.RunRunning, waits.Status)

@@ -244,7 +244,6 @@ type reconciled struct {
 	states map[string]string // of the list, by task
 	token  []byte            // of the next page
 	listed map[string]bool   // in this pass
-	began  time.Time
 }
 
 // Reconcile writes pending changes to their Schedules, triggers runs that were asked for, and follows what

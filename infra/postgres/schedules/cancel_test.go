@@ -13,8 +13,12 @@ import (
 // message is the message of a run.
 func (s timetable) message(claimed schedule.ClaimedRun) domain.Send {
 	return domain.Send{
-		SessionID: claimed.SessionID, ClientMessageID: schedule.MessageID(claimed.RunID, claimed.Execution), Waiter: "scheduled-run/" + claimed.RunID,
-		Message: []domain.ContentPart{{Type: "text", Text: "work"}}, Delivery: domain.DeliverEnqueue, Trigger: domain.TriggerSchedule,
+		SessionID:       claimed.SessionID,
+		ClientMessageID: schedule.MessageID(claimed.RunID, claimed.Execution),
+		Waiter:          "scheduled-run/" + claimed.RunID,
+		Message:         []domain.ContentPart{{Type: "text", Text: "work"}},
+		Delivery:        domain.DeliverEnqueue,
+		Trigger:         domain.TriggerSchedule,
 	}
 }
 

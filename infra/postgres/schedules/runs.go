@@ -195,7 +195,9 @@ func beginRun(ctx context.Context, tx pgx.Tx, in schedule.RunStart, taskID strin
 	}
 
 	var stopped bool // the task was deleted before its tick
-	if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).Scan(&stopped); err != nil || stopped {
+	if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM scheduled_tasks WHERE id = $1`, taskID).
+		Scan(&stopped); err != nil ||
+		stopped {
 		return "", err
 	}
 

@@ -309,7 +309,9 @@ func TestEndRun_chatGoesOnOrIsGone(t *testing.T) {
 func TestStopRun_namesTheChat(t *testing.T) {
 	t.Parallel()
 
-	for overlap, code := range map[schedule.Overlap]string{schedule.OverlapCancelOther: domain.ReasonCancelled, schedule.OverlapSkip: "cancelled"} {
+	for overlap, code := range map[schedule.Overlap]string{
+		schedule.OverlapCancelOther: domain.ReasonCancelled, schedule.OverlapSkip: "cancelled",
+	} {
 		t.Run(string(overlap), func(t *testing.T) {
 			t.Parallel()
 			s := newTimetable(t)
@@ -422,7 +424,11 @@ func TestObserve_whoWins(t *testing.T) {
 	require.False(t, s.observe(task, seen).Push)
 	taken, err := s.db.ScheduledTask(t.Context(), s.owner, task.ID)
 	require.NoError(t, err)
-	require.Equal(t, []any{false, schedule.OverlapAllowAll, "paused in Temporal: freeze"}, []any{taken.Enabled, taken.Overlap, *taken.PausedReason})
+	require.Equal(
+		t,
+		[]any{false, schedule.OverlapAllowAll, "paused in Temporal: freeze"},
+		[]any{taken.Enabled, taken.Overlap, *taken.PausedReason},
+	)
 
 	seen.Paused, seen.Due, seen.Expression = false, "other", "5 * * * *"
 	require.True(t, s.observe(task, seen).Push, "the rule for clock changes is added")

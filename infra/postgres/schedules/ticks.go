@@ -338,7 +338,8 @@ func (o *observing) take() (push bool, err error) {
 
 	args := specArgs(task)
 	args["failures"], args["paused"], args["session"] = task.ConsecutiveFailures, task.PausedReason, task.SessionID
-	args["seen"], args["custom"], args["changed"], args["replanned"] = seen.Due, custom, changed, replanned(was, task) || custom != o.state.custom
+	args["seen"], args["custom"], args["changed"], args["replanned"] = seen.Due, custom, changed, replanned(was, task) ||
+		custom != o.state.custom
 
 	if push {
 		args["pending"] = domain.NewID()
