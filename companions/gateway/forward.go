@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	tries      = 3 // of one request, all sources together
-	retryPause = 100 * time.Millisecond
+	maxSources = 3        // that one request is sent to, each of them once: clients retry
 	maxAnswer  = 64 << 20 // bytes of an answer that is not streamed
 	maxRefusal = 1 << 20  // bytes of a source's error
 
@@ -119,21 +118,17 @@ func (c *call) resolve(ctx context.Context) (fault *apiError) {
 	return fault
 }
 
-// run sends the request to a source, and to others or again where none has started to
-// answer. A fault is returned only while nothing was written.
+// run sends the request to a source, and to the next one while none has started to answer.
+// It sends nothing to the same source again. A fault is returned only while nothing was
+// written.
 func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	var last *apiError
 
-	left := c.order()
-	for try := range tries {
-		if len(left) == 0 {
-			break
-		}
+	sources := c.order()
+	sources = sources[:min(len(sources), maxSources)]
 
-		one := left[0]
-		left = left[1:]
-
-		fault, again := c.try(w, r, one, len(left) > 0)
+	for i, one := range sources {
+		fault, again := c.try(w, r, one, i < len(sources)-1)
 		if fault == nil {
 			return nil
 		}
@@ -141,14 +136,6 @@ func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 		last = fault
 		if r.Context().Err() != nil {
 			return last
-		}
-
-		if again == sameAgain && try+1 < tries {
-			left = append(left, one)
-
-			if err := pause(r.Context(), retryPause<<try); err != nil {
-				return last
-			}
 		}
 
 		if again == never {
@@ -169,14 +156,13 @@ func (c *call) run(w http.ResponseWriter, r *http.Request) *apiError {
 	return nil
 }
 
-// again says where a request that failed may be sent once more.
+// again reports whether a request that failed can be sent to another source.
 type again int
 
 const (
 	never       again = iota
 	notSent           // to none, and the source did not get it
-	otherSource       // not to the same one
-	sameAgain         // to the same one too
+	otherSource       // to the next one
 )
 
 // try sends the request to one source.
@@ -295,7 +281,7 @@ func (c *call) failed(ctx context.Context, to *source, as probe, err error) (*ap
 	to.unreachable(err, as)
 	c.service.log.Warn("failed to reach a source", "source", to.Name, "error", to.clean(cause(err)))
 
-	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), sameAgain
+	return unavailable("the source " + to.Name + " cannot be reached: " + to.clean(cause(err))), otherSource
 }
 
 // refusal is what a source says instead of an answer.
@@ -441,18 +427,6 @@ func compareBool(a, b bool) int {
 	}
 
 	return -1
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // warmUp sends a short request to the models of sources that must be warm before the

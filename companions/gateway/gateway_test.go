@@ -465,6 +465,26 @@ func TestService_unreachable(t *testing.T) {
 	require.Equal(t, "source_timeout", code(t, text))
 }
 
+// The client retries: a request goes to each source of its model once.
+func TestService_asksSourceOnce(t *testing.T) {
+	t.Parallel()
+
+	var asked atomic.Int32
+
+	closing := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			asked.Add(1)
+		}
+
+		panic(http.ErrAbortHandler) // closes the connection without an answer
+	})
+	s := start(t, one(closing, ", models: [{id: m}]"), 0)
+	status, text := s.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+	require.Equal(t, 502, status)
+	require.Equal(t, "source_unavailable", code(t, text))
+	require.EqualValues(t, 1, asked.Load())
+}
+
 func TestService_secondSourceTakesOver(t *testing.T) {
 	t.Parallel()
 	busy := upstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
