@@ -14,6 +14,7 @@ import (
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/service/accounts"
 )
 
 // sse reads server-sent events.
@@ -199,14 +200,14 @@ func TestAStreamEnds(t *testing.T) {
 		id := w.session(`{}`)
 		revoke := func(elsewhere bool) {
 			key, plaintext, hash := auth.NewKey(w.annID, "to revoke")
-			_, err := w.db.CreateKey(t.Context(), key, hash[:])
+			_, err := accounts.New(w.db.DB).CreateKey(t.Context(), key, hash[:])
 			require.NoError(t, err)
 
 			s := w.stream("GET", "/api/sessions/"+id+"/events", plaintext, "")
 			_, _ = s.next()
 
 			if elsewhere {
-				require.NoError(t, w.db.RevokeKey(t.Context(), w.annID, key.ID))
+				require.NoError(t, accounts.New(w.db.DB).RevokeKey(t.Context(), w.annID, key.ID))
 				rights.Receive(t.Context(), domain.RightsChange{KeyID: key.ID})
 			} else {
 				require.Equal(t, 204, w.do("DELETE", "/api/user/api-keys/"+key.ID, w.ann, "").status)

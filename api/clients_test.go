@@ -16,6 +16,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/internal/clients"
+	"everloop/service/accounts"
 )
 
 // behindProxy makes this machine a trusted proxy.
@@ -36,7 +37,7 @@ func TestGuesses_of_keys_are_bounded_by_address(t *testing.T) {
 	var guarded *auth.Authenticator
 
 	w := newWorld(t, behindProxy(t), func(c *parts) {
-		guarded = auth.New(c.db, auth.Options{GuessesPerMinute: 3})
+		guarded = auth.New(accounts.New(c.db.DB), auth.Options{GuessesPerMinute: 3})
 		c.Auth = guarded
 	})
 	t.Cleanup(guarded.Close)

@@ -14,6 +14,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/app"
 	"everloop/infra/postgres/catalog"
+	"everloop/service/accounts"
 	"everloop/service/apps"
 )
 
@@ -142,10 +143,10 @@ func TestRights_everyOperation(t *testing.T) {
 	exec(`UPDATE users SET disabled_at = now() WHERE id = $1`, disabledID)
 
 	deletedID, deleted := w.person("deleted", true)
-	require.NoError(t, w.db.DeleteUser(t.Context(), deletedID))
+	require.NoError(t, accounts.New(w.db.DB).DeleteUser(t.Context(), deletedID))
 
 	demotedID, demoted := w.person("demoted", true)
-	require.NoError(t, w.db.SetAdministrator(t.Context(), demotedID, false))
+	require.NoError(t, accounts.New(w.db.DB).SetAdministrator(t.Context(), demotedID, false))
 
 	single := map[string]string{}
 	for scope := range allScopes {
@@ -301,6 +302,6 @@ func TestRights_appOfAClosedAccount(t *testing.T) {
 	served(404, "disabled")
 	exec(`UPDATE users SET disabled_at = NULL WHERE id = $1`, w.annID)
 	served(200, "enabled again")
-	require.NoError(t, w.db.DeleteUser(t.Context(), w.annID))
+	require.NoError(t, accounts.New(w.db.DB).DeleteUser(t.Context(), w.annID))
 	served(404, "deleted")
 }

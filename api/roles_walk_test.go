@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"everloop/auth"
+	"everloop/service/accounts"
 )
 
 // allScopes are the scopes, each with those that include it.
@@ -39,7 +40,7 @@ func (w *world) keyOf(userID string, scopes ...string) string {
 
 	key, plaintext, hash := auth.NewKey(userID, "restricted")
 	key.Scopes = scopes
-	_, err := w.db.CreateKey(w.t.Context(), key, hash[:])
+	_, err := accounts.New(w.db.DB).CreateKey(w.t.Context(), key, hash[:])
 	require.NoError(w.t, err)
 
 	return plaintext

@@ -11,6 +11,7 @@ import (
 
 	"everloop/auth"
 	"everloop/domain"
+	"everloop/service/accounts"
 )
 
 func TestKeysOverTheInterface(t *testing.T) {
@@ -203,9 +204,9 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
 	w := newWorld(t, func(c *parts) {
 		c.Origins = []string{"https://desktop.example"}
-		c.Auth = auth.New(c.db, auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
+		c.Auth = auth.New(accounts.New(c.db.DB), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
-	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err := accounts.New(w.db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
 
 	jar := header("Cookie", "everloop_session=good")
@@ -230,9 +231,9 @@ func TestCookiesOverHTTPS(t *testing.T) {
 
 	user := domain.User{ID: domain.NewID(), Username: "by cookie"}
 	w := newWorld(t, behindProxy(t), func(c *parts) {
-		c.Auth = auth.New(c.db, auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
+		c.Auth = auth.New(accounts.New(c.db.DB), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
-	_, _, err := w.db.CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err := accounts.New(w.db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
 
 	https := header("X-Forwarded-Proto", "https")

@@ -29,7 +29,6 @@ import (
 	"everloop/domain/skill"
 	"everloop/infra/mcp"
 	"everloop/infra/postgres"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/secrets"
@@ -39,6 +38,7 @@ import (
 	"everloop/infra/workspace"
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/agents"
 	"everloop/service/board"
 	"everloop/service/compute"
@@ -102,7 +102,8 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		down:    map[string]error{},
 	}
 	logger := slog.New(slog.NewJSONHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	authenticator := auth.New(db, auth.Options{Logger: logger})
+	users := accounts.New(db.DB)
+	authenticator := auth.New(users, auth.Options{Logger: logger})
 	t.Cleanup(authenticator.Close)
 
 	ctx, shutDown := context.WithCancel(context.Background())
@@ -134,14 +135,14 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	require.NoError(t, err)
 
 	store := postgres.NewStore(db, nowhere{}, logger)
-	auditor := auth.NewAuditor(db, logger, nil)
+	auditor := auth.NewAuditor(users, logger, nil)
 	vault := mcp.Vault{SealedRecords: db, Box: box}
-	buckets := secrets.Buckets{Store: db, Box: box}
+	buckets := secrets.Buckets{Store: users, Box: box}
 	profile := func(s domain.Session) domain.Profile {
 		return solved.Profile(domain.Profile{MaxSteps: 200, Compaction: domain.DefaultCompaction}, s)
 	}
 	rows := store.SessionStore()
-	people, items := accounts.New(db.DB), catalog.New(db.DB)
+	people, items := users, catalog.New(db.DB)
 	reader := access.Sessions{Store: rows, Auditor: auditor}
 	roles := access.RoleCheck{Solutions: solved, RoleRights: people}
 	changes := access.FileEvents{Store: rows, Logger: logger}
@@ -162,7 +163,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	}
 	cfg := parts{
 		db: db, store: store,
-		Config: api.Config{Context: ctx, Version: "2026.11.21", Auth: authenticator, Auditor: auditor, Idempotency: store, Logger: logger},
+		Config: api.Config{Context: ctx, Version: "2026.11.21", Auth: authenticator, Auditor: auditor, Idempotency: users, Logger: logger},
 	}
 	cfg.System = system.API{
 		Version: system.Version{Version: "2026.11.21", MinSDK: "1"}, Client: system.ClientConfig{PublicSharingEnabled: true},
@@ -225,7 +226,7 @@ func (w *world) person(name string, administrator bool) (id, plaintext string) {
 
 	user := domain.User{ID: domain.NewID(), Username: name, Administrator: administrator}
 	key, plaintext, hash := auth.NewKey(user.ID, "first")
-	_, _, err := w.db.CreateUser(w.t.Context(), user, key, hash[:])
+	_, _, err := accounts.New(w.db.DB).CreateUser(w.t.Context(), user, key, hash[:])
 	require.NoError(w.t, err)
 
 	return user.ID, plaintext
@@ -236,7 +237,7 @@ func (w *world) restricted(scopes ...string) string {
 	w.t.Helper()
 	key, plaintext, hash := auth.NewKey(w.annID, "restricted")
 	key.Scopes = scopes
-	_, err := w.db.CreateKey(w.t.Context(), key, hash[:])
+	_, err := accounts.New(w.db.DB).CreateKey(w.t.Context(), key, hash[:])
 	require.NoError(w.t, err)
 
 	return plaintext

@@ -31,6 +31,7 @@ import (
 	"everloop/infra/toolbox"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/tasks"
 	"everloop/workflows"
 )
@@ -127,7 +128,7 @@ func newPlace(t *testing.T, limits background.TaskLimits) *place {
 
 	p.tasks = &background.Tasks{
 		Store: p.journal, Stops: p.bus, Sandbox: toolbox.Shell{Sandbox: box}, Workspaces: p.files, Roots: p.files,
-		Environment: secrets.Buckets{Store: p.journal},
+		Environment: secrets.Buckets{Store: accounts.New(p.journal.DB)},
 		Limits:      limits, Logger: logger,
 	}
 

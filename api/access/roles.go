@@ -5,8 +5,8 @@ import (
 
 	"everloop/api/httpx"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/solutions"
+	"everloop/service/accounts"
 )
 
 // SolutionBody is a solution as clients see it (docs/solutions.md).

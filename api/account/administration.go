@@ -9,7 +9,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 )
 
 // AdministrationAPI registers and audits who may administer the service.

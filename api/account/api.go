@@ -7,8 +7,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/api/sessiondetail"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/secrets"
+	"everloop/service/accounts"
 )
 
 // API is the area with the services that its operations call.

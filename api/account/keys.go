@@ -11,7 +11,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 )
 
 // apiKey is the public form of an API key.

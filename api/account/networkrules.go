@@ -10,7 +10,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 )
 
 // NetworkRuleRef is the path of an operation on one rule.

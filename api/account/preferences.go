@@ -12,7 +12,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 )
 
 // PreferenceRef is the path of an operation on one preference.

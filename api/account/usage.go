@@ -12,7 +12,7 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 )
 
 // UsageDays are the days and the page of a report of usage.

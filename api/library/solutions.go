@@ -17,8 +17,8 @@ import (
 	"everloop/api/httpx"
 	"everloop/auth"
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/solutions"
+	"everloop/service/accounts"
 )
 
 // SolutionRef is the path of an operation on one solution.

@@ -12,8 +12,8 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/domain/prodagent"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/solutions"
+	"everloop/service/accounts"
 	"everloop/service/agents"
 )
 

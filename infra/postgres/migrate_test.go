@@ -15,6 +15,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres"
+	"everloop/service/accounts"
 )
 
 // TestRecordsOnAnExternalServer holds that an external PostgreSQL server
@@ -57,7 +58,7 @@ func TestRecordsOnAnExternalServer(t *testing.T) {
 	defer db.Close()
 
 	user := domain.User{ID: domain.NewID(), Username: "ann"}
-	_, _, err = db.CreateUser(
+	_, _, err = accounts.New(db.DB).CreateUser(
 		ctx,
 		user,
 		domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m", Scopes: []string{}},

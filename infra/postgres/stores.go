@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/postgres/board"
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
@@ -17,7 +16,6 @@ import (
 )
 
 type (
-	accountStore    = accounts.Store
 	boardStore      = board.Store
 	catalogStore    = catalog.Store
 	dagRunStore     = dagruns.Store
@@ -38,7 +36,6 @@ type Options = pg.Options
 // DB is all stores on the connections of one process, without what emits events.
 type DB struct {
 	*pg.DB
-	*accountStore
 	*boardStore
 	*catalogStore
 	*dagRunStore
@@ -59,7 +56,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 
 	return &DB{
 		DB:               db,
-		accountStore:     accounts.New(db),
 		boardStore:       board.New(db),
 		catalogStore:     catalog.New(db),
 		dagRunStore:      dagruns.New(db),
@@ -75,7 +71,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 type Store struct {
 	*pg.DB
 	*pg.Outbox
-	*accountStore
 	*boardStore
 	*catalogStore
 	*dagRunStore
@@ -94,7 +89,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 	return &Store{
 		DB:                db.DB,
 		Outbox:            outbox,
-		accountStore:      db.accountStore,
 		boardStore:        db.boardStore,
 		catalogStore:      db.catalogStore,
 		dagRunStore:       db.dagRunStore,

@@ -60,7 +60,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 			b.logger.Warn("failed to notify workers of a closed account; unused tool servers end by themselves", "error", err)
 		}
 	})
-	a.auth = auth.New(b.DB, auth.Options{
+	a.auth = auth.New(b.accounts, auth.Options{
 		Logger: b.logger, GuessesPerMinute: flags.KeyGuesses, Verifiers: signIn.verifiers(), Known: signIn.known(),
 	})
 	hub := realtime.NewHub(realtime.HubConfig{Log: b.Log, State: b.DB, Logger: b.logger})
@@ -78,7 +78,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
-	auditor := auth.NewAuditor(b.DB, b.logger, nil)
+	auditor := auth.NewAuditor(b.accounts, b.logger, nil)
 	access := access{db: b.DB, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.Trusted()}
 	protocol := realtime.NewProtocol(
 		realtime.ProtocolConfig{
@@ -105,14 +105,14 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	holder := s.holder()
-	if err := b.DB.AbandonIdempotent(ctx, holder); err != nil {
+	if err := b.accounts.AbandonIdempotent(ctx, holder); err != nil {
 		return nil, err
 	}
 
 	a.app = api.New(api.Config{
 		Context: ctx, Version: release.Version, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(),
 		Auth: a.auth, Auditor: auditor, Limiter: limiter, Rights: rights,
-		Idempotency: b.store, Holder: holder,
+		Idempotency: b.accounts, Holder: holder,
 		Hosts: s.Allowed(), Origins: s.AllowedOrigins, Proxies: s.Trusted(), BodyBudget: flags.BodyBudget, Room: flags.CheckReserve(os.TempDir()),
 	}, areas)
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget

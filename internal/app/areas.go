@@ -16,7 +16,6 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/mcp"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/skillregistry"
@@ -72,7 +71,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 	deleter := b.sessionDeleter()
 
 	rows := b.store.SessionStore()
-	people, items := accounts.New(b.DB.DB), catalog.New(b.DB.DB)
+	people, items := b.accounts, catalog.New(b.DB.DB)
 	reader := apiaccess.Sessions{Store: rows, Auditor: in.auditor}
 	roles := apiaccess.RoleCheck{Solutions: b.solutions, RoleRights: people}
 	changes := apiaccess.FileEvents{Store: rows, Logger: b.logger}

@@ -22,6 +22,7 @@ import (
 	"everloop/internal/app/engine"
 	"everloop/internal/app/flags"
 	"everloop/internal/lifecycle"
+	"everloop/service/accounts"
 	"everloop/service/work"
 )
 
@@ -36,6 +37,7 @@ type backend struct {
 	*engine.Clients
 	store     *postgres.Store
 	waiters   *work.Waiters
+	accounts  *accounts.Store
 	models    *model.Client
 	speech    *model.Speech // nil: no model for speech is configured
 	prices    map[string]domain.Price
@@ -86,7 +88,8 @@ func dial(ctx context.Context, s settings) (_ *backend, err error) {
 	}
 
 	b.closers = append(b.closers, b.Clients.Close)
-	b.buckets.Store = b.DB
+	b.accounts = accounts.New(b.DB.DB)
+	b.buckets.Store = b.accounts
 	b.registerSpace()
 
 	b.store = postgres.NewStore(b.DB, b.Log, b.logger)

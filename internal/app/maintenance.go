@@ -96,8 +96,9 @@ func (b *backend) newMaintenance(
 		return nil, err
 	}
 
+	store := work.NewStore(b.DB.DB)
 	checker := work.NewChecker(work.CheckerConfig{
-		Store: work.NewStore(b.DB.DB), Runs: b.Runs, Kinds: b.workKinds(scheduled, board), Found: counts.Found, Logger: b.logger,
+		Store: store, Runs: b.Runs, Kinds: b.workKinds(scheduled, board), Found: counts.Found, Logger: b.logger,
 	})
 	publish := func(ctx context.Context) error {
 		published, err := b.store.PublishLeft(ctx, publishAge)
@@ -118,7 +119,7 @@ func (b *backend) newMaintenance(
 		{Name: "open work", Every: reconcileEvery, Run: work.All(checker.Check, b.DB.EndCompactionsOfChats)},
 		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
 		{Name: "scheduled tasks", Every: followEvery, Run: scheduled.Reconcile},
-		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(b.DB.ClosedSessions, chats.Stop)},
+		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(store, chats.Stop)},
 		{Name: "questions", Every: questionEvery, Run: work.All(chats.ExpireQuestions, escalations)},
 		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
 		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
@@ -138,15 +139,15 @@ func (b *backend) newMaintenance(
 // retentions is the table of the rows that are removed after their time.
 func (b *backend) retentions() []work.Retention {
 	return []work.Retention{
-		{Of: "idempotency keys", Prune: b.DB.PruneIdempotency},
+		{Of: "idempotency keys", Prune: b.accounts.PruneIdempotency},
 		{Of: "runs of DAGs", Prune: b.DB.PruneDAGRuns, Batch: 20}, // each has up to some thousand nodes
 		{Of: "the inbox", Prune: b.DB.PruneInbox},
 		{Of: "counts of lost runs", Prune: work.NewStore(b.DB.DB).PruneRestarts},
 		{Of: "compactions", Prune: b.DB.PruneCompactions},
 		{Of: "crowded webhooks", Prune: b.webhooks.PruneCrowdedDeliveries},
-		work.Kept("the audit log", days(auditDays), b.DB.PruneAudit),
+		work.Kept("the audit log", days(auditDays), b.accounts.PruneAudit),
 		work.Kept("webhook deliveries", days(webhookDays), b.webhooks.PruneDeliveries),
-		work.Kept("the usage of deleted sessions", days(usageDays), b.DB.PruneUsage),
+		work.Kept("the usage of deleted sessions", days(usageDays), b.accounts.PruneUsage),
 		work.Kept("history operations", days(historyDays), b.history.PruneHistoryOperations),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/internal/testkit/natskit"
 	"everloop/realtime"
+	"everloop/service/accounts"
 )
 
 // statements counts what is sent to PostgreSQL.
@@ -65,7 +66,7 @@ func TestProtocol_RightsChanged_statements(t *testing.T) {
 	hub := realtime.NewHub(realtime.HubConfig{Log: log, State: db})
 	go func() { _ = hub.Run(t.Context()) }()
 
-	a := access{db: db, auth: auth.New(db, auth.Options{})}
+	a := access{db: db, auth: auth.New(accounts.New(db.DB), auth.Options{})}
 	t.Cleanup(a.auth.Close)
 
 	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: hub, Sessions: a})
@@ -78,7 +79,7 @@ func TestProtocol_RightsChanged_statements(t *testing.T) {
 		}
 
 		key, _, hash := auth.NewKey(user.ID, "k")
-		_, err := db.CreateKey(t.Context(), key, hash[:])
+		_, err := accounts.New(db.DB).CreateKey(t.Context(), key, hash[:])
 		require.NoError(t, err)
 
 		s := &socket{caller: domain.Caller{User: user, KeyID: key.ID}, id: fmt.Sprint(i)}
@@ -97,7 +98,7 @@ func TestProtocol_RightsChanged_statements(t *testing.T) {
 
 	// A revoked key closes its connection alone, and the end of sharing ends the subscriptions
 	// of all but the owner.
-	require.NoError(t, db.RevokeKey(t.Context(), owner.ID, sockets[0].caller.KeyID))
+	require.NoError(t, accounts.New(db.DB).RevokeKey(t.Context(), owner.ID, sockets[0].caller.KeyID))
 	_, err = db.Pool.Exec(t.Context(), `UPDATE sessions SET shared = false WHERE id = $1`, session.ID)
 	require.NoError(t, err)
 	protocol.RightsChanged(t.Context(), domain.RightsChange{})

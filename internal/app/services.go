@@ -80,7 +80,7 @@ func (b *backend) newServices() (s services, err error) {
 	}
 
 	if s.transfers, err = transfer.New(transfer.Config{
-		Deps: recorded, Archive: s.archive, Known: b.known, Roles: b.DB.AllowedRoles, Memories: b.DB.SessionMemories,
+		Deps: recorded, Archive: s.archive, Known: b.known, Roles: b.accounts.AllowedRoles, Memories: b.DB.SessionMemories,
 		Version: release.Version, Spool: spool, WorkspaceBytes: b.settings.WorkspaceBytes, Room: flags.CheckReserve(b.settings.DataDir),
 	}); err != nil {
 		return s, err

@@ -9,7 +9,7 @@ import (
 	"everloop/auth"
 	"everloop/domain"
 	"everloop/infra/identity"
-	"everloop/infra/postgres/accounts"
+	"everloop/service/accounts"
 	"everloop/service/work"
 )
 
@@ -42,7 +42,7 @@ func (b *backend) newSignIn(changed func(ctx context.Context, userID string, ope
 
 	service := identity.NewClient(b.settings.IdentityURL, nil)
 
-	return signIn{service, identity.NewVerifier(service, b.DB, nil), identity.NewFollower(service, b.DB, changed, nil)}
+	return signIn{service, identity.NewVerifier(service, b.accounts, nil), identity.NewFollower(service, b.accounts, changed, nil)}
 }
 
 // known is auth.Options.Known.

@@ -16,6 +16,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit/natskit"
 	"everloop/realtime"
+	"everloop/service/accounts"
 )
 
 // TestAccess_socketRights connects over Socket.IO with every kind of credential, and asks for
@@ -28,13 +29,13 @@ func TestAccess_socketRights(t *testing.T) {
 	session, err := db.CreateSession(t.Context(), owner.ID, domain.NewSession{})
 	require.NoError(t, err)
 
-	a := access{db: db, auth: auth.New(db, auth.Options{})}
+	a := access{db: db, auth: auth.New(accounts.New(db.DB), auth.Options{})}
 	t.Cleanup(a.auth.Close)
 
 	keyOf := func(userID string, scopes ...string) string {
 		key, plaintext, hash := auth.NewKey(userID, "k")
 		key.Scopes = scopes
-		_, err := db.CreateKey(t.Context(), key, hash[:])
+		_, err := accounts.New(db.DB).CreateKey(t.Context(), key, hash[:])
 		require.NoError(t, err)
 
 		return plaintext
@@ -74,8 +75,10 @@ func TestAccess_socketRights(t *testing.T) {
 			_, err := db.Pool.Exec(t.Context(), `UPDATE users SET disabled_at = now() WHERE id = $1`, userID)
 			require.NoError(t, err)
 		},
-		"deleted": func(userID string) { require.NoError(t, db.DeleteUser(t.Context(), userID)) },
-		"demoted": func(userID string) { require.NoError(t, db.SetAdministrator(t.Context(), userID, false)) },
+		"deleted": func(userID string) { require.NoError(t, accounts.New(db.DB).DeleteUser(t.Context(), userID)) },
+		"demoted": func(userID string) {
+			require.NoError(t, accounts.New(db.DB).SetAdministrator(t.Context(), userID, false))
+		},
 	}
 
 	for name, end := range ends {
@@ -152,10 +155,10 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 	hub := realtime.NewHub(realtime.HubConfig{Log: log, State: db})
 	go func() { _ = hub.Run(t.Context()) }()
 
-	a := access{db: db, auth: auth.New(db, auth.Options{})}
+	a := access{db: db, auth: auth.New(accounts.New(db.DB), auth.Options{})}
 	t.Cleanup(a.auth.Close)
 
-	auditor := auth.NewAuditor(db, slog.New(slog.DiscardHandler), nil)
+	auditor := auth.NewAuditor(accounts.New(db.DB), slog.New(slog.DiscardHandler), nil)
 	chats := &anyChats{}
 	protocol := realtime.NewProtocol(realtime.ProtocolConfig{Hub: hub, Sessions: a, Chats: chats, Auditor: auditor})
 
@@ -163,7 +166,7 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 	connect := func(user domain.User, scopes ...string) *socket {
 		key, plaintext, hash := auth.NewKey(user.ID, "k")
 		key.Scopes = scopes
-		_, err := db.CreateKey(t.Context(), key, hash[:])
+		_, err := accounts.New(db.DB).CreateKey(t.Context(), key, hash[:])
 		require.NoError(t, err)
 
 		found, err := a.handshake(t.Context(), plaintext, &http.Request{RemoteAddr: "198.51.100.1:443", Header: http.Header{}})
@@ -228,7 +231,7 @@ func TestProtocol_rightsOfEveryEvent(t *testing.T) {
 
 			demoted := pgtest.User(t, db, "demoted by "+name, true)
 			before := connect(demoted)
-			require.NoError(t, db.SetAdministrator(t.Context(), demoted.ID, false))
+			require.NoError(t, accounts.New(db.DB).SetAdministrator(t.Context(), demoted.ID, false))
 			a.auth.Forget(t.Context(), domain.RightsChange{UserID: demoted.ID})
 			require.Equal(t, domain.CodeUnauthorized, ask(before, name, session.ID), "who no longer administers")
 			require.Error(t, before.ctx.Err())

@@ -26,7 +26,7 @@ func TestAuditTrail_listsEveryAction(t *testing.T) {
 
 	recorded := map[string]bool{}
 
-	for _, source := range goSources(t, "api", "auth", "realtime", "infra/postgres/accounts") {
+	for _, source := range goSources(t, "api", "auth", "realtime", "service/accounts") {
 		for _, found := range auditUse.FindAllStringSubmatch(read(t, source), -1) {
 			if kind := found[len(found)-1]; kind != "" { // "prod_" + string(kind) + kind, of both documents
 				recorded["prod_dag"+kind], recorded["prod_architecture"+kind] = true, true

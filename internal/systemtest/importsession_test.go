@@ -20,6 +20,7 @@ import (
 	"everloop/infra/workspace"
 	"everloop/internal/durable"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/files"
 	"everloop/service/recordings"
 	"everloop/service/recordings/transfer"
@@ -82,7 +83,7 @@ func newAbroadOn(t *testing.T, before func(*objects.Store) recordings.Objects) *
 	require.NoError(t, err)
 	a.transfers, err = transfer.New(transfer.Config{
 		Deps: a.recorded(a.log, before(a.objects), a.files, runs), Archive: archive,
-		Known: func(context.Context, string, string) bool { return true }, Roles: a.journal.AllowedRoles,
+		Known: func(context.Context, string, string) bool { return true }, Roles: accounts.New(a.journal.DB).AllowedRoles,
 		Memories: a.journal.SessionMemories, Version: "1", Spool: filepath.Join(a.dir, "spool"),
 	})
 	require.NoError(t, err)

@@ -43,6 +43,7 @@ import (
 	"everloop/infra/workspace"
 	"everloop/internal/diskspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/chat"
 	"everloop/service/history"
 	"everloop/service/recordings"
@@ -167,7 +168,7 @@ func newStackOver(
 		Sandbox:     plainShell{},
 		Workspaces:  toolbox.Files{Store: workspace.New(t.TempDir())},
 		Roots:       workspaces,
-		Environment: secrets.Buckets{Store: s.journal},
+		Environment: secrets.Buckets{Store: accounts.New(s.journal.DB)},
 		Logger:      logger,
 	}
 	registry, err := builtin.New(tools.Deps{Sandbox: plainShell{}, Background: s.tasks})
@@ -178,7 +179,7 @@ func newStackOver(
 	s.acts = worker.NewChats(worker.ChatConfig{
 		Conversation: s.journal.ChatStore(), Transcripts: s.journal.Transcripts(), Failovers: db.Failovers, Log: s.log, Signals: signals,
 		Objects: store, Models: models, Tokens: tokens.New(db, logger), Recall: recalled, Tools: registry, Agents: types,
-		Root: workspaces.Root, Profile: s.Profile, Env: secrets.Buckets{Store: s.journal, Recent: secrets.NewRecent()}.ToolEnv,
+		Root: workspaces.Root, Profile: s.Profile, Env: secrets.Buckets{Store: accounts.New(s.journal.DB), Recent: secrets.NewRecent()}.ToolEnv,
 		Retry: modelretry.Default, ForkLimits: domain.DefaultForkLimits, NoFastPaths: noFastPaths(t),
 		Metrics: metrics.NewWorker(metrics.New()), Tracing: traces, Logger: logger,
 	})

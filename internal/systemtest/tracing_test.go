@@ -20,6 +20,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/tracing"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 )
 
 // newTracedStack is a stack with traces to an endpoint.
@@ -37,11 +38,11 @@ func newTracedStack(t *testing.T, endpoint string) (*stack, *tracing.Tracing) {
 // edge serves REST over the stack, and gives its address with a key of its caller.
 func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 	s.t.Helper()
-	authenticator := auth.New(s.journal, auth.Options{})
+	authenticator := auth.New(accounts.New(s.journal.DB), auth.Options{})
 	s.t.Cleanup(authenticator.Close)
 	app := api.New(
 		api.Config{
-			Auth: authenticator, Idempotency: s.journal, Logger: slog.New(slog.DiscardHandler), Tracer: traces.Requests(),
+			Auth: authenticator, Idempotency: accounts.New(s.journal.DB), Logger: slog.New(slog.DiscardHandler), Tracer: traces.Requests(),
 		},
 		api.Areas{
 			Session: session.API{
@@ -62,7 +63,7 @@ func (s *stack) edge(traces *tracing.Tracing) (url, key string) {
 		require.NoError(s.t, <-served)
 	})
 	made, key, hash := auth.NewKey(s.caller.User.ID, "edge")
-	_, err = s.journal.CreateKey(s.t.Context(), made, hash[:])
+	_, err = accounts.New(s.journal.DB).CreateKey(s.t.Context(), made, hash[:])
 	require.NoError(s.t, err)
 
 	return "http://" + listener.Addr().String(), key

@@ -18,6 +18,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/permission"
 	"everloop/infra/web"
+	"everloop/service/accounts"
 )
 
 // webPolicies are tools.WebPolicies of a stack with SANDBOX_NETWORK at mode.
@@ -146,7 +147,7 @@ func TestAnswer_alwaysByRestrictedKeyIsForSession(t *testing.T) {
 
 	require.EqualValues(t, 1, hits.Load())
 
-	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	rules, err := accounts.New(s.db.DB).NetworkRules(t.Context(), s.caller.User.ID)
 	require.NoError(t, err)
 	require.Empty(t, rules)
 
@@ -161,7 +162,7 @@ func TestAnswer_alwaysIsAudited(t *testing.T) {
 	s, site, _ := webStack(t)
 	allowAlways(s, site, s.caller)
 
-	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	rules, err := accounts.New(s.db.DB).NetworkRules(t.Context(), s.caller.User.ID)
 	require.NoError(t, err)
 	require.Len(t, rules, 1)
 	require.Equal(t, domain.PermissionAllow, rules[0].Decision)
@@ -181,13 +182,13 @@ func TestAnswer_alwaysKeepsDeny(t *testing.T) {
 
 	rule, err := domain.ParseNetworkRule(strings.TrimPrefix(site, "http://"))
 	require.NoError(t, err)
-	_, err = s.db.SetNetworkRule(t.Context(), s.caller.User.ID, rule, domain.PermissionDeny)
+	_, err = accounts.New(s.db.DB).SetNetworkRule(t.Context(), s.caller.User.ID, rule, domain.PermissionDeny)
 	require.NoError(t, err)
 
 	s.permit(session, s.asked(session, 1)[0], 1, "")
 	s.awaitEnds(session, ack.ChatID, 2)
 
-	rules, err := s.db.NetworkRules(t.Context(), s.caller.User.ID)
+	rules, err := accounts.New(s.db.DB).NetworkRules(t.Context(), s.caller.User.ID)
 	require.NoError(t, err)
 	require.Len(t, rules, 1)
 	require.Equal(t, domain.PermissionDeny, rules[0].Decision)

@@ -7,6 +7,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres"
+	"everloop/service/accounts"
 )
 
 // Database opens a database of this test alone (see [Postgres]).
@@ -40,7 +41,7 @@ func User(t testing.TB, db *postgres.DB, name string) domain.User {
 	hash := make([]byte, 32)
 	copy(hash, user.ID)
 
-	user, _, err := db.CreateUser(t.Context(), user, key, hash)
+	user, _, err := accounts.New(db.DB).CreateUser(t.Context(), user, key, hash)
 	if err != nil {
 		t.Fatalf("create user %s: %v", name, err)
 	}

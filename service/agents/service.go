@@ -15,10 +15,10 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/prodagent"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/postgres/pg"
 	"everloop/infra/postgres/sessions"
 	"everloop/infra/solutions"
+	"everloop/service/accounts"
 )
 
 // Models resolves the names of models at the gateway.

@@ -21,6 +21,7 @@ import (
 	"everloop/infra/snapshots"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/apps"
 	"everloop/service/files"
 	"everloop/service/history"
@@ -43,7 +44,7 @@ func newWorld(t *testing.T) *world {
 
 	user := domain.User{ID: domain.NewID(), Username: "ann"}
 	key, _, hash := auth.NewKey(user.ID, "first")
-	_, _, err := db.CreateUser(t.Context(), user, key, hash[:])
+	_, _, err := accounts.New(db.DB).CreateUser(t.Context(), user, key, hash[:])
 	require.NoError(t, err)
 	session, err := db.CreateSession(t.Context(), user.ID, domain.NewSession{Intent: "A site"})
 	require.NoError(t, err)

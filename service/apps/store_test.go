@@ -8,6 +8,7 @@ import (
 	"everloop/domain"
 	"everloop/domain/app"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 	"everloop/service/apps"
 )
 
@@ -46,6 +47,6 @@ func TestStore_LiveApp_closedAccount(t *testing.T) {
 	require.False(t, served())
 	exec(`UPDATE users SET disabled_at = NULL WHERE id = $1`, ann.ID)
 	require.True(t, served())
-	require.NoError(t, db.DeleteUser(t.Context(), ann.ID))
+	require.NoError(t, accounts.New(db.DB).DeleteUser(t.Context(), ann.ID))
 	require.False(t, served())
 }

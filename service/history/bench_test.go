@@ -26,6 +26,7 @@ import (
 	"everloop/infra/toolbox"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/files"
 	"everloop/service/history"
 )
@@ -166,7 +167,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, log: &eventLog{}, runs: &runs{open: map[string]bool{}}, dir: t.TempDir()}
 	w.j = postgres.NewStore(db, w.log, w.logger())
 	w.owner = domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err := db.CreateUser(
+	_, _, err := accounts.New(db.DB).CreateUser(
 		t.Context(),
 		w.owner,
 		domain.APIKey{ID: domain.NewID(), UserID: w.owner.ID, Name: "k", Masked: "m"},

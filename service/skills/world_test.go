@@ -23,6 +23,7 @@ import (
 	"everloop/infra/skillregistry"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/skills"
 )
 
@@ -67,7 +68,7 @@ func (w *world) person(name string) domain.User {
 	key := domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m", Scopes: []string{}}
 	hash := make([]byte, 32)
 	copy(hash, user.ID)
-	_, _, err := w.db.CreateUser(w.t.Context(), user, key, hash)
+	_, _, err := accounts.New(w.db.DB).CreateUser(w.t.Context(), user, key, hash)
 	require.NoError(w.t, err)
 
 	return user

@@ -14,6 +14,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/notify"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 // sending is a database with one user and a chat.
@@ -157,7 +158,7 @@ func TestChatEnded_isForThoseWhoAskForIt(t *testing.T) {
 		[]string{string(body.Data.SessionID), string(body.Data.ChatID), body.Data.FinishReason},
 	)
 
-	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
+	require.NoError(t, accounts.New(s.db.DB).DeleteUser(t.Context(), s.owner))
 
 	var left int
 	require.NoError(t, s.db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM webhooks WHERE owner_id = $1`, s.owner).Scan(&left))

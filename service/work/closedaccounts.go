@@ -9,11 +9,11 @@ import (
 // StopClosedSessions returns the function of a job that stops the chats of closed accounts,
 // those that wait for input included, and cancels their queued messages.
 func StopClosedSessions(
-	closed func(ctx context.Context, after string, limit int) ([]domain.ClosedSession, error),
+	store *Store,
 	stop func(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, andQueue bool) (bool, error),
 ) func(ctx context.Context) error {
 	sessions := walk[domain.ClosedSession]{
-		list: closed, key: func(s domain.ClosedSession) string { return string(s.ID) },
+		list: store.ClosedSessions, key: func(s domain.ClosedSession) string { return string(s.ID) },
 	}
 
 	return func(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"everloop/domain"
 	"everloop/domain/operator"
 	"everloop/infra/postgres/pg"
 	"everloop/internal/durable"
@@ -145,4 +146,23 @@ func (s *Store) endCompaction(ctx context.Context, id, reason string) error {
 		WHERE  id = $1 AND state = 'running' AND chat_id IS NULL`, id, reason)
 
 	return pg.Fault("end a compaction", err)
+}
+
+// ClosedSessions returns the sessions of closed accounts that have a running chat without a
+// requested stop, a chat that waits for input, or queued messages: at most limit of them, in
+// the order of their ids and after the given one.
+func (s *Store) ClosedSessions(ctx context.Context, after string, limit int) ([]domain.ClosedSession, error) {
+	rows, _ := s.db.Pool.Query(ctx, `
+		SELECT s.id, s.owner_id
+		FROM   (SELECT session_id FROM inbox WHERE state = 'queued'
+		        UNION
+		        SELECT session_id FROM chats WHERE trigger <> 'replay'
+		        AND    (state = 'parked' OR state = 'running' AND NOT stop_requested)) w
+		JOIN   sessions s ON s.id = w.session_id AND s.deleted_at IS NULL
+		JOIN   users u ON u.id = s.owner_id AND u.closed
+		WHERE  s.id > $1
+		ORDER  BY s.id LIMIT $2`, after, limit)
+	closed, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.ClosedSession])
+
+	return closed, pg.Fault("list sessions of closed accounts", err)
 }

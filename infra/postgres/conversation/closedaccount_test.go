@@ -9,6 +9,8 @@ import (
 	"everloop/domain"
 	"everloop/domain/schedule"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
+	"everloop/service/work"
 )
 
 // exec runs a statement of a test.
@@ -31,7 +33,7 @@ func (w lastEndWorld) is(condition string) (is bool) {
 func (w lastEndWorld) closed() (listed []domain.ClosedSession) {
 	w.t.Helper()
 
-	listed, err := w.store.ClosedSessions(w.t.Context(), "", 10)
+	listed, err := work.NewStore(w.store.DB).ClosedSessions(w.t.Context(), "", 10)
 	require.NoError(w.t, err)
 
 	for _, s := range listed {
@@ -73,7 +75,7 @@ func TestStore_DeleteUser_stopsWhatWorks(t *testing.T) {
 	w.runsOfTheUser()
 	queued := w.queue()
 
-	require.NoError(t, w.store.DeleteUser(t.Context(), w.user.ID))
+	require.NoError(t, accounts.New(w.store.DB).DeleteUser(t.Context(), w.user.ID))
 
 	for what, condition := range map[string]string{
 		"the running chat":    `stop_requested FROM chats WHERE state = 'running'`,
@@ -99,7 +101,7 @@ func TestStore_DeleteUser_stopsAChatThatWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, w.closed(), "the account is open")
 
-	require.NoError(t, w.store.DeleteUser(t.Context(), w.user.ID))
+	require.NoError(t, accounts.New(w.store.DB).DeleteUser(t.Context(), w.user.ID))
 	require.Equal(t, []domain.ClosedSession{{ID: w.session, OwnerID: w.user.ID}}, w.closed())
 	require.Equal(t, "ended", w.now(w.chat).state)
 	require.True(t, w.is(`state = 'cancelled' FROM questions`))

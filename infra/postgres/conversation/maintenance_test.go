@@ -12,6 +12,7 @@ import (
 	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 // The wake of a chat that has ended is cleared by the next run of its session:
@@ -259,7 +260,7 @@ func TestDB_PruneAudit(t *testing.T) {
 	removed := int64(0)
 
 	for range 10 {
-		n, err := db.PruneAudit(t.Context(), 30*24*time.Hour, 25)
+		n, err := accounts.New(db.DB).PruneAudit(t.Context(), 30*24*time.Hour, 25)
 		require.NoError(t, err)
 
 		removed += n

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"everloop/domain"
-	"everloop/infra/postgres/accounts"
 	"everloop/infra/postgres/pg"
 )
 
@@ -123,7 +122,7 @@ func allowAlways(ctx context.Context, tx *pg.Tx, q domain.Question) (kept bool, 
 			return false, nil
 		}
 
-		err = accounts.AllowNetworkRule(ctx, tx, owner, rule, map[string]string{"question_id": q.ID, "session_id": string(q.SessionID)})
+		err = AllowNetworkRule(ctx, tx, owner, rule, map[string]string{"question_id": q.ID, "session_id": string(q.SessionID)})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
 		}

@@ -22,6 +22,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/history"
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
@@ -281,9 +282,9 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"waiting":      func() error { return store.ReportWaiting(ctx) },
 		"changed":      func() error { store.KeepChanged([]string{"s1"}); return store.ReportChanged(ctx) },
 		"worker":       func() error { return store.ReportWorker(ctx, prodagent.WorkerReport{ID: "w"}) },
-		"audit":        func() error { _, err := store.PruneAudit(ctx, 365*24*time.Hour, 500); return err },
+		"audit":        func() error { _, err := accounts.New(store.DB).PruneAudit(ctx, 365*24*time.Hour, 500); return err },
 		"operations":   func() error { _, err := moves.PruneHistoryOperations(ctx, 0, 500); return err },
-		"keys":         func() error { _, err := store.PruneIdempotency(ctx, 500); return err },
+		"keys":         func() error { _, err := accounts.New(store.DB).PruneIdempotency(ctx, 500); return err },
 		"inbox":        func() error { _, err := store.PruneInbox(ctx, 500); return err },
 		"runs of DAGs": func() error { _, err := store.PruneDAGRuns(ctx, 20); return err },
 		"waits":        func() error { _, _, err := store.Waits(ctx); return err },

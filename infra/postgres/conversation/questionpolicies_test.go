@@ -9,6 +9,7 @@ import (
 	"everloop/domain/board"
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 	"everloop/service/webhooks"
 )
 
@@ -66,7 +67,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	d := newDecisions(t)
 	ctx := t.Context()
 	id := domain.NewID()
-	ben, _, err := d.store.CreateUser(ctx, domain.User{ID: id, Username: "ben"},
+	ben, _, err := accounts.New(d.store.DB).CreateUser(ctx, domain.User{ID: id, Username: "ben"},
 		domain.APIKey{ID: domain.NewID(), UserID: id, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
 

@@ -9,6 +9,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/postgres/sessions"
+	"everloop/service/accounts"
 )
 
 func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, domain.SpentBudget{UsedTokens: 32, UsedCost: 500_000_001}, spent)
 
-	sums, err := db.SessionUsage(t.Context(), session.ID)
+	sums, err := accounts.New(db.DB).SessionUsage(t.Context(), session.ID)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, sums.Calls)
 	require.Equal(t, domain.UncostedUsage{InputTokens: 5, OutputTokens: 2}, sums.Uncosted)
@@ -62,7 +63,7 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	// The usage of a user outlives the session.
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	report := func(group domain.UsageGroup) domain.UsageReport {
-		report, err := db.Usage(t.Context(), domain.UsageQuery{
+		report, err := accounts.New(db.DB).Usage(t.Context(), domain.UsageQuery{
 			UserID: user.ID,
 			From:   today.AddDate(0, 0, -1),
 			To:     today.AddDate(0, 0, 2),
@@ -92,7 +93,7 @@ func TestAuxiliaryCallsCountForTheirChat(t *testing.T) {
 	require.Equal(t, shop, report(domain.UsageBySolution).Items)
 	_, err = db.Pool.Exec(t.Context(), `UPDATE deleted_usage SET day = day - 900`)
 	require.NoError(t, err)
-	pruned, err := db.PruneUsage(t.Context(), 800*24*time.Hour, 500)
+	pruned, err := accounts.New(db.DB).PruneUsage(t.Context(), 800*24*time.Hour, 500)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, pruned)
 

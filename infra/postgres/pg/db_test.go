@@ -16,6 +16,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 func TestOpenHidesThePassword(t *testing.T) {
@@ -122,7 +123,7 @@ func TestInTx(t *testing.T) {
 
 		require.NoError(t, touch(a.ID, b.ID))
 		require.NoError(t, <-other)
-		left, err := db.User(t.Context(), a.ID)
+		left, err := accounts.New(db.DB).User(t.Context(), a.ID)
 		require.NoError(t, err)
 		require.Equal(t, "..", left.Name)
 	})
@@ -168,7 +169,7 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 			return err
 		},
 		"outside a CHECK": func() error {
-			_, err := db.CreateKey(t.Context(), domain.APIKey{ID: "x", UserID: user.ID}, make([]byte, 32))
+			_, err := accounts.New(db.DB).CreateKey(t.Context(), domain.APIKey{ID: "x", UserID: user.ID}, make([]byte, 32))
 			return err
 		},
 	} {
@@ -180,7 +181,7 @@ func TestFaultsAreDomainErrors(t *testing.T) {
 	}
 
 	db.Close()
-	_, err = db.Users(context.Background())
+	_, err = accounts.New(db.DB).Users(context.Background())
 	require.Error(t, err)
 }
 
@@ -194,6 +195,6 @@ func TestAnAbsentDatabaseIsUnavailable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 
-	_, err := db.Users(ctx)
+	_, err := accounts.New(db.DB).Users(ctx)
 	require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 }

@@ -11,6 +11,7 @@ import (
 	"everloop/domain/board"
 	"everloop/infra/postgres"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 )
 
 // Open returns the stores on an empty database with the schema. It is closed when the
@@ -25,7 +26,7 @@ func Open(t testing.TB) *postgres.DB {
 // can be used.
 func CredentialAlive(t testing.TB, db *postgres.DB, user domain.User, keyID string) bool {
 	t.Helper()
-	alive, err := db.CredentialsAlive(t.Context(), []domain.Caller{{User: user, KeyID: keyID}})
+	alive, err := accounts.New(db.DB).CredentialsAlive(t.Context(), []domain.Caller{{User: user, KeyID: keyID}})
 	require.NoError(t, err)
 
 	return alive[0]
@@ -39,7 +40,7 @@ func User(t testing.TB, db *postgres.DB, name string, administrator bool) domain
 	hash := [32]byte{}
 	copy(hash[:], user.ID)
 
-	made, _, err := db.CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, hash[:])
+	made, _, err := accounts.New(db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"}, hash[:])
 	if err != nil {
 		t.Fatalf("create user %s: %v", name, err)
 	}

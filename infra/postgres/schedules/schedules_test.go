@@ -14,6 +14,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/postgres/schedules"
+	"everloop/service/accounts"
 	"everloop/service/webhooks"
 )
 
@@ -587,7 +588,7 @@ func TestScheduledTasks_ofOthers(t *testing.T) {
 	require.True(t, domain.HasCode(err, "scheduled_task_not_found"))
 	require.True(t, domain.HasCode(s.db.DeleteScheduledTask(t.Context(), ben, task.ID), "scheduled_task_not_found"))
 
-	require.NoError(t, s.db.DeleteUser(t.Context(), s.owner))
+	require.NoError(t, accounts.New(s.db.DB).DeleteUser(t.Context(), s.owner))
 	claimed, _, err := s.db.ClaimRun(t.Context(), start(schedule.RunID(task.ID, time.Now().Truncate(time.Minute))))
 	require.NoError(t, err)
 	require.True(t, claimed.Ended, "nothing works for a user who is gone")

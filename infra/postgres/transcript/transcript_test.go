@@ -15,6 +15,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/infra/postgres/transcript"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 )
 
 // compacted archives all but the last turns of a history.
@@ -335,7 +336,7 @@ func BenchmarkTranscript(b *testing.B) {
 	b.Cleanup(db.Close)
 	j := postgres.NewStore(db, &pgtest.Log{}, nil)
 	user := domain.User{ID: domain.NewID(), Username: "owner"}
-	_, _, err = db.CreateUser(
+	_, _, err = accounts.New(db.DB).CreateUser(
 		b.Context(),
 		user,
 		domain.APIKey{ID: domain.NewID(), UserID: user.ID, Name: "k", Masked: "m"},

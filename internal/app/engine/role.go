@@ -14,6 +14,7 @@ import (
 	"everloop/infra/postgres"
 	"everloop/infra/secrets"
 	"everloop/internal/app/flags"
+	"everloop/service/accounts"
 )
 
 // Temporal serves Temporal with the settings that the embedded one has, and its
@@ -92,7 +93,7 @@ func (c *Temporal) administrators(ctx context.Context) (_ *Administrators, close
 	}
 
 	found := &Administrators{}
-	authenticator := auth.New(db, auth.Options{})
+	authenticator := auth.New(accounts.New(db.DB), auth.Options{})
 	found.Use(authenticator)
 
 	return found, func() { authenticator.Close(); db.Close() }, nil

@@ -29,6 +29,7 @@ import (
 	"everloop/infra/snapshots"
 	"everloop/infra/workspace"
 	"everloop/internal/testkit"
+	"everloop/service/accounts"
 	"everloop/service/files"
 	"everloop/service/recordings"
 	"everloop/service/recordings/transfer"
@@ -79,7 +80,7 @@ func newHouse(t testing.TB) *house {
 		Snapshots:  snapshots.New(snapshots.Config{Objects: h.objects, SpoolDir: spool}),
 	}
 	h.service = h.process(h.db)
-	_, _, err = h.db.CreateUser(t.Context(), domain.User{ID: h.owner, Username: "owner"},
+	_, _, err = accounts.New(h.db.DB).CreateUser(t.Context(), domain.User{ID: h.owner, Username: "owner"},
 		domain.APIKey{ID: domain.NewID(), UserID: h.owner, Name: "k", Masked: "m", Scopes: []string{}}, make([]byte, 32))
 	require.NoError(t, err)
 
@@ -97,7 +98,7 @@ func (h *house) process(db *postgres.DB) *transfer.Service {
 	archive, err := recordings.New(deps)
 	require.NoError(h.t, err)
 	service, err := transfer.New(transfer.Config{
-		Deps: deps, Archive: archive, Roles: h.db.AllowedRoles, Memories: h.db.SessionMemories,
+		Deps: deps, Archive: archive, Roles: accounts.New(h.db.DB).AllowedRoles, Memories: h.db.SessionMemories,
 		Known:   func(_ context.Context, kind, name string) bool { return kind != "model" || name == "known" },
 		Version: "2026.11.21", Spool: filepath.Join(h.dir, "spool"),
 	})
@@ -819,8 +820,8 @@ func TestAnArchiveGivesNoRole(t *testing.T) {
 	}
 	clerk := "clerk"
 	require.Equal(t, &clerk, roleOf())
-	require.NoError(t, h.db.SetAllowedRoles(t.Context(), h.owner, general, []string{"another"}))
+	require.NoError(t, accounts.New(h.db.DB).SetAllowedRoles(t.Context(), h.owner, general, []string{"another"}))
 	require.Nil(t, roleOf())
-	require.NoError(t, h.db.SetAllowedRoles(t.Context(), h.owner, general, []string{"clerk"}))
+	require.NoError(t, accounts.New(h.db.DB).SetAllowedRoles(t.Context(), h.owner, general, []string{"clerk"}))
 	require.Equal(t, &clerk, roleOf())
 }

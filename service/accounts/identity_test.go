@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 func person(subject, username string) domain.Identity {
@@ -20,21 +21,21 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 	ctx := t.Context()
 	p := person("eve", "eve")
 	p.Administrator = true
-	eve, _, err := db.IdentityUser(ctx, p)
+	eve, _, err := accounts.New(db.DB).IdentityUser(ctx, p)
 	require.NoError(t, err)
 
 	key := domain.APIKey{ID: domain.NewID(), UserID: eve.ID, Name: "k", Masked: "m"}
-	_, err = db.CreateKey(ctx, key, hashOf("eve"))
+	_, err = accounts.New(db.DB).CreateKey(ctx, key, hashOf("eve"))
 	require.NoError(t, err)
 
 	known := func(open, administrator bool) {
 		t.Helper()
 
-		found, err := db.IdentityAccounts(ctx, p.Issuer, "", 10)
+		found, err := accounts.New(db.DB).IdentityAccounts(ctx, p.Issuer, "", 10)
 		require.NoError(t, err)
 		require.Equal(t, []domain.IdentityAccount{{UserID: eve.ID, Subject: "eve", Open: open, Administrator: administrator}}, found)
 
-		user, _, found2, err := db.KeyByHash(ctx, hashOf("eve"))
+		user, _, found2, err := accounts.New(db.DB).KeyByHash(ctx, hashOf("eve"))
 		require.NoError(t, err)
 		require.Equal(t, open, found2)
 		require.Equal(t, open && administrator, user.Administrator)
@@ -45,7 +46,7 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 	follow := func(open, administrator, changed bool) {
 		t.Helper()
 
-		got, err := db.FollowIdentityAccount(ctx, eve.ID, open, administrator)
+		got, err := accounts.New(db.DB).FollowIdentityAccount(ctx, eve.ID, open, administrator)
 		require.NoError(t, err)
 		require.Equal(t, changed, got)
 	}
@@ -55,7 +56,7 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 	follow(false, false, true)
 	known(false, true)
 
-	_, found, err := db.IdentityUser(ctx, p)
+	_, found, err := accounts.New(db.DB).IdentityUser(ctx, p)
 	require.NoError(t, err)
 	require.False(t, found, "an access token of before does not open the account")
 	follow(false, false, false)
@@ -65,10 +66,10 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 	known(true, false)
 	follow(true, false, false)
 
-	require.NoError(t, db.SetAdministrator(ctx, eve.ID, true))
+	require.NoError(t, accounts.New(db.DB).SetAdministrator(ctx, eve.ID, true))
 	follow(true, false, false)
 
-	user, err := db.User(ctx, eve.ID)
+	user, err := accounts.New(db.DB).User(ctx, eve.ID)
 	require.NoError(t, err)
 	require.True(t, user.Administrator, "a right that was granted here stays")
 
@@ -79,8 +80,8 @@ func TestStore_FollowIdentityAccount(t *testing.T) {
 		eve.ID, p.Issuer).Scan(&actions))
 	require.Equal(t, []string{"user.disable", "user.enable", "admin.revoke"}, actions)
 
-	require.NoError(t, db.DeleteUser(ctx, pgtest.User(t, db, "other", true).ID))
-	empty, err := db.IdentityAccounts(ctx, "https://other.example", "", 10)
+	require.NoError(t, accounts.New(db.DB).DeleteUser(ctx, pgtest.User(t, db, "other", true).ID))
+	empty, err := accounts.New(db.DB).IdentityAccounts(ctx, "https://other.example", "", 10)
 	require.NoError(t, err)
 	require.Empty(t, empty)
 }
@@ -95,7 +96,7 @@ func TestStore_IdentityUser(t *testing.T) {
 	ids := make([]string, 8)
 	for i := range ids {
 		wg.Go(func() {
-			if user, found, err := db.IdentityUser(ctx, person("eve", "eve")); err == nil && found {
+			if user, found, err := accounts.New(db.DB).IdentityUser(ctx, person("eve", "eve")); err == nil && found {
 				ids[i] = user.ID
 			}
 		})
@@ -110,7 +111,7 @@ func TestStore_IdentityUser(t *testing.T) {
 
 	other := person("eve", "Eve")
 	other.Issuer = "https://other.example"
-	namesake, found, err := db.IdentityUser(ctx, other)
+	namesake, found, err := accounts.New(db.DB).IdentityUser(ctx, other)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.NotEqual(t, ids[0], namesake.ID, "the same subject of another issuer is another person")
@@ -124,16 +125,16 @@ func TestStore_IdentityUser(t *testing.T) {
 
 	changed := person("eve", "eve")
 	changed.Name, changed.Administrator, changed.Version = "Eve", true, 2
-	user, _, err := db.IdentityUser(ctx, changed)
+	user, _, err := accounts.New(db.DB).IdentityUser(ctx, changed)
 	require.NoError(t, err)
 	require.Equal(t, "Eve", user.Name)
 	require.True(t, user.Administrator)
-	user, _, err = db.IdentityUser(ctx, person("eve", "eve"))
+	user, _, err = accounts.New(db.DB).IdentityUser(ctx, person("eve", "eve"))
 	require.NoError(t, err)
 	require.Equal(t, "Eve", user.Name, "an older token changes nothing back")
 
-	require.NoError(t, db.DeleteUser(ctx, namesake.ID))
-	_, found, err = db.IdentityUser(ctx, other)
+	require.NoError(t, accounts.New(db.DB).DeleteUser(ctx, namesake.ID))
+	_, found, err = accounts.New(db.DB).IdentityUser(ctx, other)
 	require.NoError(t, err)
 	require.False(t, found, "who was deleted does not come back")
 }

@@ -9,6 +9,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 func TestIdempotency(t *testing.T) {
@@ -16,7 +17,7 @@ func TestIdempotency(t *testing.T) {
 	db := pgtest.Open(t)
 	begin := func(t *testing.T, key, request string) (*domain.StoredAnswer, error) {
 		t.Helper()
-		return db.BeginIdempotent(t.Context(), "server", "u", key, []byte(request))
+		return accounts.New(db.DB).BeginIdempotent(t.Context(), "server", "u", key, []byte(request))
 	}
 	age := func(t *testing.T, key, by string) {
 		t.Helper()
@@ -34,9 +35,14 @@ func TestIdempotency(t *testing.T) {
 			go func() {
 				defer func() { done <- struct{}{} }()
 
-				if first, err := db.BeginIdempotent(t.Context(), "server", "u", "race", []byte("r")); err == nil && first == nil {
+				if first, err := accounts.New(db.DB).
+					BeginIdempotent(t.Context(), "server", "u", "race", []byte("r")); err == nil &&
+					first == nil {
 					ran.Add(1)
-				} else if domain.HasCode(err, "idempotency_key_in_use") {
+				} else if domain.HasCode(
+					err,
+					"idempotency_key_in_use",
+				) {
 					refused.Add(1)
 				}
 			}()
@@ -52,20 +58,20 @@ func TestIdempotency(t *testing.T) {
 	t.Run("the answer is kept, for this request and this user", func(t *testing.T) {
 		_, err := begin(t, "a", "r1")
 		require.NoError(t, err)
-		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "a", kept))
+		require.NoError(t, accounts.New(db.DB).FinishIdempotent(t.Context(), "u", "a", kept))
 		first, err := begin(t, "a", "r1")
 		require.NoError(t, err)
 		require.Equal(t, kept, first)
 		_, err = begin(t, "a", "r2")
 		require.True(t, domain.HasCode(err, "idempotency_key_reused"))
-		first, err = db.BeginIdempotent(t.Context(), "server", "another user", "a", []byte("r1"))
+		first, err = accounts.New(db.DB).BeginIdempotent(t.Context(), "server", "another user", "a", []byte("r1"))
 		require.NoError(t, err)
 		require.Nil(t, first)
 	})
 	t.Run("a secret is not kept", func(t *testing.T) {
 		_, err := begin(t, "s", "r")
 		require.NoError(t, err)
-		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "s", nil))
+		require.NoError(t, accounts.New(db.DB).FinishIdempotent(t.Context(), "u", "s", nil))
 		_, err = begin(t, "s", "r")
 		require.True(t, domain.HasCode(err, "idempotency_secret_not_kept"))
 		age(t, "s", "3 minutes")
@@ -75,7 +81,7 @@ func TestIdempotency(t *testing.T) {
 	t.Run("a released key is free", func(t *testing.T) {
 		_, err := begin(t, "f", "r")
 		require.NoError(t, err)
-		require.NoError(t, db.ReleaseIdempotent(t.Context(), "u", "f"))
+		require.NoError(t, accounts.New(db.DB).ReleaseIdempotent(t.Context(), "u", "f"))
 		first, err := begin(t, "f", "another")
 		require.NoError(t, err)
 		require.Nil(t, first)
@@ -95,13 +101,13 @@ func TestIdempotency(t *testing.T) {
 	t.Run("a request whose server was started again is taken over", func(t *testing.T) {
 		_, err := begin(t, "restart", "r")
 		require.NoError(t, err)
-		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "a", kept))
-		require.NoError(t, db.AbandonIdempotent(t.Context(), "another server"))
+		require.NoError(t, accounts.New(db.DB).FinishIdempotent(t.Context(), "u", "a", kept))
+		require.NoError(t, accounts.New(db.DB).AbandonIdempotent(t.Context(), "another server"))
 		_, err = begin(t, "restart", "r")
 		require.True(t, domain.HasCode(err, "idempotency_key_in_use"))
 		require.InDelta(t, 3, domain.AsError(err).RetryAfter, 2)
 
-		require.NoError(t, db.AbandonIdempotent(t.Context(), "server"))
+		require.NoError(t, accounts.New(db.DB).AbandonIdempotent(t.Context(), "server"))
 		_, err = begin(t, "restart", "another")
 		require.True(t, domain.HasCode(err, "idempotency_key_reused"))
 		first, err := begin(t, "restart", "r")
@@ -115,12 +121,12 @@ func TestIdempotency(t *testing.T) {
 		_, err := begin(t, "long", "r")
 		require.NoError(t, err)
 		age(t, "long", "3 minutes")
-		require.NoError(t, db.RenewIdempotent(t.Context(), "u", "long"))
+		require.NoError(t, accounts.New(db.DB).RenewIdempotent(t.Context(), "u", "long"))
 		_, err = begin(t, "long", "r")
 		require.True(t, domain.HasCode(err, "idempotency_key_in_use"))
-		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "long", kept))
+		require.NoError(t, accounts.New(db.DB).FinishIdempotent(t.Context(), "u", "long", kept))
 		age(t, "long", "25 hours")
-		require.NoError(t, db.RenewIdempotent(t.Context(), "u", "long"))
+		require.NoError(t, accounts.New(db.DB).RenewIdempotent(t.Context(), "u", "long"))
 		first, err := begin(t, "long", "r")
 		require.NoError(t, err)
 		require.Nil(t, first, "an answer is not renewed")
@@ -131,7 +137,7 @@ func TestIdempotency(t *testing.T) {
 		request := strings.Repeat("r", 32)
 		_, err := begin(t, "form", request)
 		require.NoError(t, err)
-		require.NoError(t, db.FinishIdempotent(t.Context(), "u", "form", &form))
+		require.NoError(t, accounts.New(db.DB).FinishIdempotent(t.Context(), "u", "form", &form))
 		first, err := begin(t, "form", request)
 		require.NoError(t, err)
 		require.Equal(t, &form, first)
@@ -140,7 +146,7 @@ func TestIdempotency(t *testing.T) {
 	})
 	t.Run("after a day a key is new", func(t *testing.T) {
 		age(t, "a", "25 hours")
-		n, err := db.PruneIdempotency(t.Context(), 1000)
+		n, err := accounts.New(db.DB).PruneIdempotency(t.Context(), 1000)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, n, int64(1))
 		first, err := begin(t, "a", "r2")

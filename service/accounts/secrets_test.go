@@ -1,4 +1,4 @@
-package sessions_test
+package accounts_test
 
 import (
 	"testing"
@@ -9,10 +9,11 @@ import (
 	"everloop/domain/board"
 	"everloop/domain/prodagent"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 	"everloop/service/agents"
 )
 
-func TestBase_AllowSecrets(t *testing.T) {
+func TestStore_AllowSecrets(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
 	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
@@ -35,7 +36,7 @@ func TestBase_AllowSecrets(t *testing.T) {
 	requireAllowed := func(session domain.Session, want, holds bool, why string) {
 		t.Helper()
 
-		allowed, err := db.AllowSecrets(ctx, session)
+		allowed, err := accounts.New(db.DB).AllowSecrets(ctx, session)
 		require.NoError(t, err)
 		require.Equal(t, want, allowed, why)
 

@@ -10,6 +10,7 @@ import (
 	"everloop/domain"
 	"everloop/infra/postgres"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 func hashOf(s string) []byte {
@@ -27,7 +28,7 @@ func TestUsers(t *testing.T) {
 
 	t.Run("names are taken in any case", func(t *testing.T) {
 		again := domain.User{ID: domain.NewID(), Username: "aNN"}
-		_, _, err := db.CreateUser(
+		_, _, err := accounts.New(db.DB).CreateUser(
 			t.Context(),
 			again,
 			domain.APIKey{ID: domain.NewID(), UserID: again.ID, Name: "k", Masked: "m"},
@@ -36,25 +37,25 @@ func TestUsers(t *testing.T) {
 		require.True(t, domain.HasCode(err, "username_taken"), err)
 	})
 	t.Run("the list has all users, oldest first", func(t *testing.T) {
-		users, err := db.Users(t.Context())
+		users, err := accounts.New(db.DB).Users(t.Context())
 		require.NoError(t, err)
 		require.Len(t, users, 2)
 		require.Equal(t, []string{root.ID, ann.ID}, []string{users[0].ID, users[1].ID})
 	})
 	t.Run("the last administrator stays", func(t *testing.T) {
-		require.True(t, domain.HasCode(db.DeleteUser(t.Context(), root.ID), "last_administrator"))
+		require.True(t, domain.HasCode(accounts.New(db.DB).DeleteUser(t.Context(), root.ID), "last_administrator"))
 	})
 	t.Run("a deleted user is gone with their keys, and their name is free", func(t *testing.T) {
-		_, _, found, err := db.KeyByHash(t.Context(), hashOf(ann.ID))
+		_, _, found, err := accounts.New(db.DB).KeyByHash(t.Context(), hashOf(ann.ID))
 		require.NoError(t, err)
 		require.True(t, found)
-		require.NoError(t, db.DeleteUser(t.Context(), ann.ID))
-		_, _, found, err = db.KeyByHash(t.Context(), hashOf(ann.ID))
+		require.NoError(t, accounts.New(db.DB).DeleteUser(t.Context(), ann.ID))
+		_, _, found, err = accounts.New(db.DB).KeyByHash(t.Context(), hashOf(ann.ID))
 		require.NoError(t, err)
 		require.False(t, found)
-		_, err = db.User(t.Context(), ann.ID)
+		_, err = accounts.New(db.DB).User(t.Context(), ann.ID)
 		require.True(t, domain.HasCode(err, "user_not_found"))
-		require.True(t, domain.HasCode(db.DeleteUser(t.Context(), ann.ID), "user_not_found"))
+		require.True(t, domain.HasCode(accounts.New(db.DB).DeleteUser(t.Context(), ann.ID), "user_not_found"))
 		pgtest.User(t, db, "ann", false)
 	})
 	t.Run("two administrators cannot remove each other at once", func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestUsers(t *testing.T) {
 		results := make(chan error, 2)
 
 		for _, id := range []string{root.ID, other.ID} {
-			go func() { results <- db.DeleteUser(t.Context(), id) }()
+			go func() { results <- accounts.New(db.DB).DeleteUser(t.Context(), id) }()
 		}
 
 		failed := 0
@@ -84,14 +85,14 @@ func TestEnsureBootstrap(t *testing.T) {
 
 		admin := domain.User{ID: domain.NewID(), Username: "admin", Administrator: true}
 		key := domain.APIKey{ID: domain.NewID(), UserID: admin.ID, Name: "bootstrap", Masked: "m"}
-		wrote, err := db.EnsureBootstrap(t.Context(), admin, key, hashOf(plaintext), force)
+		wrote, err := accounts.New(db.DB).EnsureBootstrap(t.Context(), admin, key, hashOf(plaintext), force)
 		require.NoError(t, err)
 
 		return wrote
 	}
 	works := func(t *testing.T, db *postgres.DB, plaintext string) bool {
 		t.Helper()
-		user, _, found, err := db.KeyByHash(t.Context(), hashOf(plaintext))
+		user, _, found, err := accounts.New(db.DB).KeyByHash(t.Context(), hashOf(plaintext))
 		require.NoError(t, err)
 
 		return found && user.Administrator && user.Username == "admin"
@@ -147,7 +148,7 @@ func TestKeys(t *testing.T) {
 	db := pgtest.Open(t)
 	ann, bob := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "bob", false)
 	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
-	key, err := db.CreateKey(
+	key, err := accounts.New(db.DB).CreateKey(
 		t.Context(),
 		domain.APIKey{
 			ID:        domain.NewID(),
@@ -163,43 +164,46 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, soon, *key.ExpiresAt)
 
 	t.Run("the owner's are listed newest first", func(t *testing.T) {
-		keys, err := db.Keys(t.Context(), ann.ID)
+		keys, err := accounts.New(db.DB).Keys(t.Context(), ann.ID)
 		require.NoError(t, err)
 		require.Len(t, keys, 2)
 		require.Equal(t, key, keys[0])
 	})
 	t.Run("another user's do not exist", func(t *testing.T) {
-		_, err := db.Key(t.Context(), bob.ID, key.ID)
+		_, err := accounts.New(db.DB).Key(t.Context(), bob.ID, key.ID)
 		require.True(t, domain.HasCode(err, "api_key_not_found"))
-		_, err = db.RenameKey(t.Context(), bob.ID, key.ID, "mine")
+		_, err = accounts.New(db.DB).RenameKey(t.Context(), bob.ID, key.ID, "mine")
 		require.True(t, domain.HasCode(err, "api_key_not_found"))
-		require.True(t, domain.HasCode(db.RevokeKey(t.Context(), bob.ID, key.ID), "api_key_not_found"))
+		require.True(t, domain.HasCode(accounts.New(db.DB).RevokeKey(t.Context(), bob.ID, key.ID), "api_key_not_found"))
 	})
 	t.Run("use is recorded and never moves back", func(t *testing.T) {
 		late := time.Now().UTC().Truncate(time.Microsecond)
-		require.NoError(t, db.TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late, IP: "192.0.2.1"}}))
-		require.NoError(t, db.TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late.Add(-time.Hour), IP: "192.0.2.2"}}))
-		read, err := db.Key(t.Context(), ann.ID, key.ID)
+		require.NoError(t, accounts.New(db.DB).TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late, IP: "192.0.2.1"}}))
+		require.NoError(
+			t,
+			accounts.New(db.DB).TouchKeys(t.Context(), map[string]domain.KeyUse{key.ID: {At: late.Add(-time.Hour), IP: "192.0.2.2"}}),
+		)
+		read, err := accounts.New(db.DB).Key(t.Context(), ann.ID, key.ID)
 		require.NoError(t, err)
 		require.Equal(t, late, *read.LastUsedAt)
 		require.Equal(t, "192.0.2.1", *read.LastUsedIP)
 	})
 	t.Run("an expired one is unknown", func(t *testing.T) {
 		past := time.Now().Add(-time.Second)
-		old, err := db.CreateKey(
+		old, err := accounts.New(db.DB).CreateKey(
 			t.Context(),
 			domain.APIKey{ID: domain.NewID(), UserID: ann.ID, Name: "old", Masked: "m", ExpiresAt: &past},
 			hashOf("old"),
 		)
 		require.NoError(t, err)
-		_, _, found, err := db.KeyByHash(t.Context(), hashOf("old"))
+		_, _, found, err := accounts.New(db.DB).KeyByHash(t.Context(), hashOf("old"))
 		require.NoError(t, err)
 		require.False(t, found)
 		alive := pgtest.CredentialAlive(t, db, ann, old.ID)
 		require.False(t, alive)
 	})
 	t.Run("a revoked one is unknown", func(t *testing.T) {
-		user, found, ok, err := db.KeyByHash(t.Context(), hashOf("ci"))
+		user, found, ok, err := accounts.New(db.DB).KeyByHash(t.Context(), hashOf("ci"))
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, ann.ID, user.ID)
@@ -207,13 +211,13 @@ func TestKeys(t *testing.T) {
 		alive := pgtest.CredentialAlive(t, db, ann, key.ID)
 		require.True(t, alive)
 
-		require.NoError(t, db.RevokeKey(t.Context(), ann.ID, key.ID))
-		_, _, ok, err = db.KeyByHash(t.Context(), hashOf("ci"))
+		require.NoError(t, accounts.New(db.DB).RevokeKey(t.Context(), ann.ID, key.ID))
+		_, _, ok, err = accounts.New(db.DB).KeyByHash(t.Context(), hashOf("ci"))
 		require.NoError(t, err)
 		require.False(t, ok)
 		alive = pgtest.CredentialAlive(t, db, ann, key.ID)
 		require.False(t, alive)
-		_, err = db.Key(t.Context(), ann.ID, key.ID)
+		_, err = accounts.New(db.DB).Key(t.Context(), ann.ID, key.ID)
 		require.True(t, domain.HasCode(err, "api_key_not_found"))
 	})
 	t.Run("one of an administrator lives as long as the right", func(t *testing.T) {

@@ -40,25 +40,6 @@ func stopWork(ctx context.Context, tx pgx.Tx, userID string) error {
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// ClosedSessions returns the sessions of closed accounts that have a running chat without a
-// requested stop, a chat that waits for input, or queued messages: at most limit of them, in
-// the order of their ids and after the given one.
-func (a *Store) ClosedSessions(ctx context.Context, after string, limit int) ([]domain.ClosedSession, error) {
-	rows, _ := a.db.Pool.Query(ctx, `
-		SELECT s.id, s.owner_id
-		FROM   (SELECT session_id FROM inbox WHERE state = 'queued'
-		        UNION
-		        SELECT session_id FROM chats WHERE trigger <> 'replay'
-		        AND    (state = 'parked' OR state = 'running' AND NOT stop_requested)) w
-		JOIN   sessions s ON s.id = w.session_id AND s.deleted_at IS NULL
-		JOIN   users u ON u.id = s.owner_id AND u.closed
-		WHERE  s.id > $1
-		ORDER  BY s.id LIMIT $2`, after, limit)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[domain.ClosedSession])
-
-	return found, pg.Fault("list sessions of closed accounts", err)
-}
-
 // IdentityAccounts returns accounts of people of an issuer, deleted ones left out, in the
 // order of their users' ids and after the given one, at most limit.
 func (a *Store) IdentityAccounts(ctx context.Context, issuer, after string, limit int) ([]domain.IdentityAccount, error) {

@@ -8,6 +8,7 @@ import (
 
 	"everloop/domain"
 	"everloop/infra/postgres/pgtest"
+	"everloop/service/accounts"
 )
 
 func rule(t *testing.T, pattern string) domain.NetworkRule {
@@ -23,28 +24,29 @@ func TestSetNetworkRule(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	ann, ben := pgtest.User(t, db, "ann", false).ID, pgtest.User(t, db, "ben", false).ID
-	first, err := db.SetNetworkRule(t.Context(), ann, rule(t, "*.Example.org"), domain.PermissionAllow)
+	first, err := accounts.New(db.DB).SetNetworkRule(t.Context(), ann, rule(t, "*.Example.org"), domain.PermissionAllow)
 	require.NoError(t, err)
-	again, err := db.SetNetworkRule(t.Context(), ann, rule(t, "*.example.org."), domain.PermissionDeny)
+	again, err := accounts.New(db.DB).SetNetworkRule(t.Context(), ann, rule(t, "*.example.org."), domain.PermissionDeny)
 	require.NoError(t, err)
 	require.Equal(t, first.ID, again.ID, "one rule for a domain")
-	rules, err := db.NetworkRules(t.Context(), ann)
+	rules, err := accounts.New(db.DB).NetworkRules(t.Context(), ann)
 	require.NoError(t, err)
 	require.Len(t, rules, 1)
 	require.Equal(t, domain.PermissionDeny, rules[0].Decision)
 
-	require.Equal(t, "network_rule_not_found", domain.AsError(db.DeleteNetworkRule(t.Context(), ben, first.ID)).Code)
+	require.Equal(t, "network_rule_not_found", domain.AsError(accounts.New(db.DB).DeleteNetworkRule(t.Context(), ben, first.ID)).Code)
 
 	for i := range domain.MaxNetworkRules - 1 {
-		_, err := db.SetNetworkRule(t.Context(), ann, rule(t, fmt.Sprintf("host%d.example.org", i)), domain.PermissionAllow)
+		_, err := accounts.New(db.DB).
+			SetNetworkRule(t.Context(), ann, rule(t, fmt.Sprintf("host%d.example.org", i)), domain.PermissionAllow)
 		require.NoError(t, err)
 	}
 
-	_, err = db.SetNetworkRule(t.Context(), ann, rule(t, "one.more.example.org"), domain.PermissionAllow)
+	_, err = accounts.New(db.DB).SetNetworkRule(t.Context(), ann, rule(t, "one.more.example.org"), domain.PermissionAllow)
 	require.Equal(t, "network_rule_limit", domain.AsError(err).Code)
-	_, err = db.SetNetworkRule(t.Context(), ann, rule(t, "*.example.org"), domain.PermissionAllow)
+	_, err = accounts.New(db.DB).SetNetworkRule(t.Context(), ann, rule(t, "*.example.org"), domain.PermissionAllow)
 	require.NoError(t, err, "one that is there can be changed")
-	require.NoError(t, db.DeleteNetworkRule(t.Context(), ann, first.ID))
+	require.NoError(t, accounts.New(db.DB).DeleteNetworkRule(t.Context(), ann, first.ID))
 }
 
 func TestNetworkSession(t *testing.T) {
@@ -53,7 +55,7 @@ func TestNetworkSession(t *testing.T) {
 	ann := pgtest.User(t, db, "ann", false)
 	made, err := db.CreateSession(t.Context(), ann.ID, domain.NewSession{Setup: domain.SessionSetup{Network: domain.NetworkNone}})
 	require.NoError(t, err)
-	_, err = db.SetNetworkRule(t.Context(), ann.ID, rule(t, "example.org:8443"), domain.PermissionAllow)
+	_, err = accounts.New(db.DB).SetNetworkRule(t.Context(), ann.ID, rule(t, "example.org:8443"), domain.PermissionAllow)
 	require.NoError(t, err)
 	session, planning, rules, err := db.NetworkSession(t.Context(), made.ID)
 	require.NoError(t, err)
