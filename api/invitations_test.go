@@ -7,6 +7,7 @@ import (
 
 	"everloop/domain"
 	"everloop/domain/board"
+	boards "everloop/service/board"
 )
 
 var invitationsWalk = []call{
@@ -41,10 +42,11 @@ func (w *world) invited() string {
 
 	ctx := w.t.Context()
 	host, _ := w.person("host-"+domain.NewID(), false)
-	made, err := w.db.CreateWorkspace(ctx, host, board.NewWorkspace{Name: "Inviting", Settings: board.DefaultWorkspaceSettings})
+	made, err := boards.NewStore(w.db.DB).
+		CreateWorkspace(ctx, host, board.NewWorkspace{Name: "Inviting", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(w.t, err)
 
-	set, err := w.db.SetMember(ctx, host, made.ID, "ann", board.WorkspaceMember)
+	set, err := boards.NewStore(w.db.DB).SetMember(ctx, host, made.ID, "ann", board.WorkspaceMember)
 	require.NoError(w.t, err)
 
 	return set.ID

@@ -10,6 +10,7 @@ import (
 
 	"everloop/domain/board"
 	"everloop/infra/postgres/pgtest"
+	boards "everloop/service/board"
 )
 
 const (
@@ -265,19 +266,21 @@ func (w *world) boardOfAnn() (b aBoard) {
 	_, err := w.db.Pool.Exec(ctx, `DELETE FROM prod_workspaces WHERE id IN (SELECT workspace_id FROM prod_workspace_members
 		WHERE user_id = $1)`, w.annID)
 	require.NoError(w.t, err)
-	made, err := w.db.CreateWorkspace(ctx, w.annID, board.NewWorkspace{Name: "Board", Settings: board.DefaultWorkspaceSettings})
+	made, err := boards.NewStore(w.db.DB).
+		CreateWorkspace(ctx, w.annID, board.NewWorkspace{Name: "Board", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(w.t, err)
 	b.workspace, b.agent = made.ID, w.agentInstance()
 	b.guest, _ = w.person("guest-"+made.Slug, false)
-	pgtest.Join(w.t, w.db, w.annID, made.ID, b.guest, board.WorkspaceMember)
-	squad, err := w.db.CreateSquad(ctx, w.annID, made.ID, board.Squad{Name: "Squad", LeaderID: b.agent, Members: []board.SquadMember{}})
+	pgtest.Join(w.t, boards.NewStore(w.db.DB), w.annID, made.ID, b.guest, board.WorkspaceMember)
+	squad, err := boards.NewStore(w.db.DB).
+		CreateSquad(ctx, w.annID, made.ID, board.Squad{Name: "Squad", LeaderID: b.agent, Members: []board.SquadMember{}})
 	require.NoError(w.t, err)
 
 	b.squad = squad.ID
 
 	issue := func(suppress bool) string {
 		title := "t"
-		made, _, err := w.db.CreateIssue(ctx, w.annID, b.workspace, board.IssueFields{
+		made, _, err := boards.NewStore(w.db.DB).CreateIssue(ctx, w.annID, b.workspace, board.IssueFields{
 			Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: b.agent}, SuppressRun: suppress,
 		})
 		require.NoError(w.t, err)

@@ -206,7 +206,8 @@ func TestCookiesNeedTheRightOrigin(t *testing.T) {
 		c.Origins = []string{"https://desktop.example"}
 		c.Auth = auth.New(accounts.New(c.db.DB), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
-	_, _, err := accounts.New(w.db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err := accounts.New(w.db.DB).
+		CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
 
 	jar := header("Cookie", "everloop_session=good")
@@ -233,7 +234,8 @@ func TestCookiesOverHTTPS(t *testing.T) {
 	w := newWorld(t, behindProxy(t), func(c *parts) {
 		c.Auth = auth.New(accounts.New(c.db.DB), auth.Options{Verifiers: []auth.Verifier{cookie{user}}})
 	})
-	_, _, err := accounts.New(w.db.DB).CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
+	_, _, err := accounts.New(w.db.DB).
+		CreateUser(t.Context(), user, domain.APIKey{ID: "k", UserID: user.ID, Name: "k", Masked: "m"}, make([]byte, 32))
 	require.NoError(t, err)
 
 	https := header("X-Forwarded-Proto", "https")

@@ -121,7 +121,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	agentService := agents.New(agents.Deps{
 		DB: db.DB, Solutions: solved, Models: w.models, StartTask: noEngine{}.StartTask, Logger: logger,
 	})
-	scheduled, err := schedules.New(schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger})
+	scheduled, err := schedules.New(
+		schedules.Config{Store: db, Engine: noEngine{}, Chats: w.chats, Models: w.models, Agents: agentService, Logger: logger},
+	)
 	require.NoError(t, err)
 	hooks := webhooks.New(webhooks.Deps{DB: db.DB, Box: box, Logger: logger})
 	dags, err := dagruns.New(
@@ -131,8 +133,9 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 		},
 	)
 	require.NoError(t, err)
-	issues, err := board.New(board.Config{Store: db, Runs: noEngine{}, Chats: w.chats, Agents: agentService, Logger: logger})
-	require.NoError(t, err)
+	issues := board.New(board.Deps{
+		DB: db.DB, StartRun: noEngine{}.StartIssueRun, Chats: w.chats, Agents: agentService, Logger: logger,
+	})
 
 	store := postgres.NewStore(db, nowhere{}, logger)
 	auditor := auth.NewAuditor(users, logger, nil)
@@ -193,7 +196,7 @@ func newWorldOn(t *testing.T, on func(net.Listener) net.Listener, change ...func
 	}
 	cfg.Production = apiproduction.API{
 		Sessions: reader, Roles: roles, Views: views, Deleter: w.deleted.DeleteSession, ProdSolutions: db, Production: prod,
-		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: db, Board: issues,
+		DAGRuns: dags, DAGRunRecords: db, Schedules: scheduled, Agents: agentService, Webhooks: hooks, Boards: issues, Board: issues,
 	}
 
 	for _, c := range change {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"everloop/infra/postgres/board"
 	"everloop/infra/postgres/catalog"
 	"everloop/infra/postgres/conversation"
 	"everloop/infra/postgres/dagruns"
@@ -16,7 +15,6 @@ import (
 )
 
 type (
-	boardStore      = board.Store
 	catalogStore    = catalog.Store
 	dagRunStore     = dagruns.Store
 	productionStore = production.Store
@@ -36,7 +34,6 @@ type Options = pg.Options
 // DB is all stores on the connections of one process, without what emits events.
 type DB struct {
 	*pg.DB
-	*boardStore
 	*catalogStore
 	*dagRunStore
 	*productionStore
@@ -56,7 +53,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 
 	return &DB{
 		DB:               db,
-		boardStore:       board.New(db),
 		catalogStore:     catalog.New(db),
 		dagRunStore:      dagruns.New(db),
 		productionStore:  production.New(db),
@@ -71,7 +67,6 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 type Store struct {
 	*pg.DB
 	*pg.Outbox
-	*boardStore
 	*catalogStore
 	*dagRunStore
 	*productionStore
@@ -89,7 +84,6 @@ func NewStore(db *DB, log pg.EventLog, logger *slog.Logger) *Store {
 	return &Store{
 		DB:                db.DB,
 		Outbox:            outbox,
-		boardStore:        db.boardStore,
 		catalogStore:      db.catalogStore,
 		dagRunStore:       db.dagRunStore,
 		productionStore:   db.productionStore,

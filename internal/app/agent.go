@@ -72,11 +72,6 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 
 	contexts := b.newContexts(shown)
 
-	chats, err := b.newChats()
-	if err != nil {
-		return nil, err
-	}
-
 	limiter := auth.NewLimiter(auth.RateLimit{PerMinute: s.RateLimit})
 	auditor := auth.NewAuditor(b.accounts, b.logger, nil)
 	access := access{db: b.DB, auth: a.auth, limiter: limiter, auditor: auditor, proxies: s.Trusted()}
@@ -84,7 +79,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 		realtime.ProtocolConfig{
 			Hub:      hub,
 			Sessions: access,
-			Chats:    chats,
+			Chats:    b.chats,
 			Limiter:  limiter,
 			Auditor:  auditor,
 			Logger:   b.logger,
@@ -98,7 +93,7 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	areas, err := b.newAreas(ctx, edgeServices{
-		auditor: auditor, chats: chats, contexts: contexts, hub: hub, shown: shown, signIn: signIn, toolServers: toolServers,
+		auditor: auditor, contexts: contexts, hub: hub, shown: shown, signIn: signIn, toolServers: toolServers,
 	})
 	if err != nil {
 		return nil, err
@@ -110,10 +105,22 @@ func newAgent(ctx context.Context, b *backend) (_ *agent, err error) {
 	}
 
 	a.app = api.New(api.Config{
-		Context: ctx, Version: release.Version, Logger: b.logger, Metrics: b.metrics, Tracer: b.tracing.Requests(),
-		Auth: a.auth, Auditor: auditor, Limiter: limiter, Rights: rights,
-		Idempotency: b.accounts, Holder: holder,
-		Hosts: s.Allowed(), Origins: s.AllowedOrigins, Proxies: s.Trusted(), BodyBudget: flags.BodyBudget, Room: flags.CheckReserve(os.TempDir()),
+		Context:     ctx,
+		Version:     release.Version,
+		Logger:      b.logger,
+		Metrics:     b.metrics,
+		Tracer:      b.tracing.Requests(),
+		Auth:        a.auth,
+		Auditor:     auditor,
+		Limiter:     limiter,
+		Rights:      rights,
+		Idempotency: b.accounts,
+		Holder:      holder,
+		Hosts:       s.Allowed(),
+		Origins:     s.AllowedOrigins,
+		Proxies:     s.Trusted(),
+		BodyBudget:  flags.BodyBudget,
+		Room:        flags.CheckReserve(os.TempDir()),
 	}, areas)
 	rights.Watch(protocol.RightsChanged) // after the interface has made the authenticator forget
 

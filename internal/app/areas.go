@@ -22,7 +22,6 @@ import (
 	"everloop/infra/workspace/sessionfiles"
 	"everloop/internal/release"
 	"everloop/realtime"
-	"everloop/service/chat"
 	"everloop/service/compute"
 )
 
@@ -30,7 +29,6 @@ import (
 // parts of the API server.
 type edgeServices struct {
 	auditor     *auth.Auditor
-	chats       *chat.Service
 	contexts    contexts
 	shown       shownTools
 	signIn      signIn
@@ -42,12 +40,7 @@ type edgeServices struct {
 func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Areas, err error) {
 	s := b.settings
 
-	scheduled, err := b.newSchedules(in.chats)
-	if err != nil {
-		return areas, err
-	}
-
-	board, err := b.newBoard(in.chats)
+	scheduled, err := b.newSchedules(b.chats)
 	if err != nil {
 		return areas, err
 	}
@@ -62,12 +55,12 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		return areas, err
 	}
 
-	dags, err := b.newDAGRuns(in.chats, prod)
+	dags, err := b.newDAGRuns(b.chats, prod)
 	if err != nil {
 		return areas, err
 	}
 
-	operated := b.newOperator(in.chats, scheduled, board)
+	operated := b.newOperator(scheduled)
 	deleter := b.sessionDeleter()
 
 	rows := b.store.SessionStore()
@@ -93,10 +86,10 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		System: system.API{
 			Version: system.Version{Version: release.Version, MinSDK: release.MinSDK}, Client: client, DefaultModel: s.Model,
 			Models: b.models, Speech: b.speechPort(), Readiness: b.ready, Configuration: b.Configuration, Checks: b.Checks,
-			Compute: compute, Runs: operated, Inbox: conversation.NewBase(b.DB.DB), Answer: in.chats.AnswerQuestion,
+			Compute: compute, Runs: operated, Inbox: conversation.NewBase(b.DB.DB), Answer: b.chats.AnswerQuestion,
 		},
 		Session: session.API{
-			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: in.chats, Messages: b.DB,
+			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession, Chats: b.chats, Messages: b.DB,
 			Image: b.Objects.Image, Streams: follow, Tasks: b.tasks, Compactor: b.compactions, Tokens: b.tokens,
 			ContextStats: in.contexts.ContextStats, CountCompactions: b.DB.CountCompactions,
 			Annotations: items, ProdSolution: b.DB.ProdSolution, History: pastOf{b.history, in.contexts}, Replays: b.replays,
@@ -117,7 +110,7 @@ func (b *backend) newAreas(ctx context.Context, in edgeServices) (areas api.Area
 		Production: production.API{
 			Sessions: reader, Roles: roles, Views: views, Deleter: deleter.DeleteSession,
 			ProdSolutions: b.DB, Production: prod, DAGRuns: dags, DAGRunRecords: b.DB,
-			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.DB, Board: board,
+			Schedules: scheduled, Agents: b.agents, Webhooks: b.webhooks, Boards: b.board, Board: b.board,
 		},
 	}, nil
 }

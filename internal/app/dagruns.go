@@ -58,11 +58,6 @@ func (b *backend) newDAGRuns(chats dagruns.Chats, graphs *production.Service) (*
 
 // dagRunWork is what a worker does for runs of DAGs.
 func (b *backend) dagRunWork() (*background.DAGRuns, error) {
-	chats, err := b.newChats()
-	if err != nil {
-		return nil, err
-	}
-
 	shown, err := b.newShownTools()
 	if err != nil {
 		return nil, err
@@ -73,7 +68,7 @@ func (b *backend) dagRunWork() (*background.DAGRuns, error) {
 		return nil, err
 	}
 
-	runs, err := b.newDAGRuns(chats, graphs)
+	runs, err := b.newDAGRuns(b.chats, graphs)
 	if err != nil {
 		return nil, err
 	}

@@ -80,25 +80,15 @@ const (
 // newMaintenance puts the reconciler and the periodic jobs together.
 func (b *backend) newMaintenance(
 	finish func(context.Context, contract.FinishChatIn) (contract.FinishChatOut, error), counts *metrics.Worker,
-	versions *work.Versions, scheduled *schedules.Service, issueRuns *work.IssueRuns,
+	versions *work.Versions, scheduled *schedules.Service,
 ) (*work.Runner, error) {
 	reconciler := work.NewReconciler(work.ReconcilerConfig{
 		Chats: b.store.ChatStore(), Runs: b.Runs, Finish: finish, Found: counts.Found, Logger: b.logger,
 	})
 
-	chats, err := b.newChats()
-	if err != nil {
-		return nil, err
-	}
-
-	board, err := b.newBoard(chats)
-	if err != nil {
-		return nil, err
-	}
-
 	store := work.NewStore(b.DB.DB)
 	checker := work.NewChecker(work.CheckerConfig{
-		Store: store, Runs: b.Runs, Kinds: b.workKinds(scheduled, board), Found: counts.Found, Logger: b.logger,
+		Store: store, Runs: b.Runs, Kinds: b.workKinds(scheduled), Found: counts.Found, Logger: b.logger,
 	})
 	publish := func(ctx context.Context) error {
 		published, err := b.store.PublishLeft(ctx, publishAge)
@@ -119,10 +109,10 @@ func (b *backend) newMaintenance(
 		{Name: "open work", Every: reconcileEvery, Run: work.All(checker.Check, b.DB.EndCompactionsOfChats)},
 		{Name: "waiters of chats", Every: scheduleEvery, Run: b.waiters.Repair},
 		{Name: "scheduled tasks", Every: followEvery, Run: scheduled.Reconcile},
-		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(store, chats.Stop)},
-		{Name: "questions", Every: questionEvery, Run: work.All(chats.ExpireQuestions, escalations)},
-		{Name: "issue runs", Every: scheduleEvery, Run: issueRuns.Repair},
-		{Name: "questions of issue runs", Every: askEvery, Run: issueRuns.Ask},
+		{Name: "work of closed accounts", Every: reconcileEvery, Run: work.StopClosedSessions(store, b.chats.Stop)},
+		{Name: "questions", Every: questionEvery, Run: work.All(b.chats.ExpireQuestions, escalations)},
+		{Name: "issue runs", Every: scheduleEvery, Run: b.board.Repair},
+		{Name: "questions of issue runs", Every: askEvery, Run: b.board.Ask},
 		{Name: "background tasks", Every: reconcileEvery, Run: b.tasks.Repair},
 		{Name: "archives", Every: archiveEvery, Run: b.archive.ArchiveDue},
 		{Name: "unused objects", Every: partsEvery, Run: work.All(b.archive.ArchiveParts, b.apps.Clear)},

@@ -4,14 +4,12 @@ import (
 	"context"
 
 	"everloop/infra/temporal"
-	"everloop/service/board"
-	"everloop/service/chat"
 	"everloop/service/schedules"
 	"everloop/service/work"
 )
 
 // workKinds is the table of the work that workflows carry.
-func (b *backend) workKinds(scheduled *schedules.Service, board *board.Service) []work.Kind {
+func (b *backend) workKinds(scheduled *schedules.Service) []work.Kind {
 	return []work.Kind{
 		work.Chats(b.Runs, b.DB.SessionRun),
 		work.BackgroundTasks(work.TaskEnds{Stop: b.tasks.Stop, MarkLost: b.store.MarkTaskLost, LoseAgent: b.store.LoseAgent}),
@@ -25,7 +23,7 @@ func (b *backend) workKinds(scheduled *schedules.Service, board *board.Service) 
 			Stalled: b.DB.StalledRuns, Cancel: scheduled.CancelRun, Fail: scheduled.FailRun,
 		}),
 		work.AgentRuns(b.Runs, work.UnattendedRuns{
-			Stalled: b.DB.StalledIssueRuns, Cancel: board.CancelAnyRun, Fail: board.FailRun,
+			Stalled: b.board.StalledIssueRuns, Cancel: b.board.CancelAnyRun, Fail: b.board.FailRun,
 		}),
 		work.DAGRuns(b.Runs, work.UnattendedRuns{
 			Stalled: work.DAGRunIDs(b.DB.StalledDAGRuns), Cancel: b.DB.CancelDAGRun,
@@ -38,7 +36,7 @@ func (b *backend) workKinds(scheduled *schedules.Service, board *board.Service) 
 }
 
 // newOperator builds the service that shows administrators all runs.
-func (b *backend) newOperator(chats *chat.Service, scheduled *schedules.Service, board *board.Service) *work.Operator {
-	engine := temporal.Operator{Client: b.Temporal, Chats: chats, Marks: b.DB}
-	return work.NewOperator(work.NewStore(b.DB.DB), b.Runs, engine, b.workKinds(scheduled, board))
+func (b *backend) newOperator(scheduled *schedules.Service) *work.Operator {
+	engine := temporal.Operator{Client: b.Temporal, Chats: b.chats, Marks: b.DB}
+	return work.NewOperator(work.NewStore(b.DB.DB), b.Runs, engine, b.workKinds(scheduled))
 }

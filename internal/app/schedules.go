@@ -12,7 +12,13 @@ import (
 // newSchedules builds the service of scheduled tasks.
 func (b *backend) newSchedules(chats schedules.Chats) (*schedules.Service, error) {
 	return schedules.New(schedules.Config{
-		Store: b.store, Engine: b.Runs, Chats: chats, Models: b.models, Agents: b.agents, Network: b.settings.SandboxNetwork, Logger: b.logger,
+		Store:   b.store,
+		Engine:  b.Runs,
+		Chats:   chats,
+		Models:  b.models,
+		Agents:  b.agents,
+		Network: b.settings.SandboxNetwork,
+		Logger:  b.logger,
 	})
 }
 
@@ -24,12 +30,7 @@ func (b *backend) outcomes(sandbox tools.Sandbox, files toolbox.Files) *backgrou
 // scheduleWork is what a worker does for scheduled tasks: their activities, and the
 // job that follows their Schedules.
 func (b *backend) scheduleWork(outcomes *background.Outcomes) (*background.Schedules, *schedules.Service, error) {
-	chats, err := b.newChats()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	tasks, err := b.newSchedules(chats)
+	tasks, err := b.newSchedules(b.chats)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"everloop/internal/release"
 	"everloop/service/agents"
 	"everloop/service/apps"
+	"everloop/service/board"
 	"everloop/service/chat"
 	"everloop/service/files"
 	"everloop/service/history"
@@ -31,6 +32,8 @@ type services struct {
 	agents      *agents.Service
 	apps        *apps.Service
 	archive     *recordings.Service
+	board       *board.Service
+	chats       *chat.Service
 	history     *history.Service
 	compactions *chat.Compactions
 	replays     *replay.Service
@@ -97,6 +100,12 @@ func (b *backend) newServices() (s services, err error) {
 		return s, err
 	}
 
+	if s.chats, err = b.newChats(s); err != nil {
+		return s, err
+	}
+
+	s.board = board.New(board.Deps{DB: b.DB.DB, StartRun: b.Runs.StartIssueRun, Chats: s.chats, Agents: s.agents, Logger: b.logger})
+
 	s.tasks, err = tasks.New(tasks.Config{
 		Store: b.store, Runs: b.Runs, Bus: b.Signals, Workspaces: toolbox.Files{Store: b.workspace}, Logger: b.logger,
 	})
@@ -105,15 +114,15 @@ func (b *backend) newServices() (s services, err error) {
 }
 
 // newChats builds the service that takes messages, answers and stops.
-func (b *backend) newChats() (*chat.Service, error) {
+func (b *backend) newChats(s services) (*chat.Service, error) {
 	pictures, err := b.newPictures()
 	if err != nil {
 		return nil, err
 	}
 
 	return chat.New(chat.Config{
-		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, Pictures: pictures, History: b.history,
-		Compactions: b.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
+		Store: b.store, Runs: b.Runs, Bus: b.Signals, Models: b.models, Images: b.Objects, Pictures: pictures, History: s.history,
+		Compactions: s.compactions, Logger: b.logger, RecordingBytes: b.recordingBytes(),
 	})
 }
 

@@ -126,13 +126,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 		return nil, err
 	}
 
-	issueRuns, issueRepair, err := b.boardWork()
-	if err != nil {
-		box.Close()
-		return nil, err
-	}
-
-	maintained, err := b.newMaintenance(chats.Chat.FinishChat, counts, versions, scheduleRepair, issueRepair)
+	maintained, err := b.newMaintenance(chats.Chat.FinishChat, counts, versions, scheduleRepair)
 	if err != nil {
 		box.Close()
 		return nil, err
@@ -146,7 +140,7 @@ func newWork(ctx context.Context, b *backend, build versionSettings) (*workerRol
 	b.deletions().Register(serves)
 	worker.RegisterSchedules(serves, scheduled)
 	worker.RegisterDAGRuns(serves, dags)
-	worker.RegisterIssueRuns(serves, issueRuns)
+	b.board.Register(serves)
 	b.history.Register(serves)
 	b.archive.Register(serves)
 	b.replays.Register(serves)

@@ -1,43 +1,48 @@
 package systemtest
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"everloop/activities/background"
 	"everloop/domain"
 	domainboard "everloop/domain/board"
 	"everloop/domain/prodagent"
+	"everloop/infra/solutions"
 	"everloop/infra/temporal"
 	"everloop/internal/durable"
 	"everloop/service/agents"
 	"everloop/service/board"
-	"everloop/worker"
 )
 
-// plainAgents make sessions that have nothing of their agent.
-type plainAgents struct{ *stack }
+// newBoard returns the service of workspaces, with its activities on the stack's worker.
+func (s *stack) newBoard(runs temporal.Runs) *board.Service {
+	s.t.Helper()
 
-func (a plainAgents) StartSession(ctx context.Context, ownerID string, in prodagent.Start) error {
-	return a.journal.EnsureSession(ctx, ownerID, domain.NewSession{
-		ID: in.SessionID, Class: in.Class, Intent: in.Intent, WorkspaceID: in.WorkspaceID,
+	catalog, err := solutions.Load("")
+	require.NoError(s.t, err)
+
+	issues := board.New(board.Deps{
+		DB: s.db.DB, StartRun: runs.StartIssueRun, Chats: s.chats, Logger: s.logger,
+		Agents: agents.New(agents.Deps{
+			DB: s.db.DB, Solutions: catalog, Models: s.acts.Model.Models, StartTask: runs.StartTask, Logger: s.logger,
+		}),
 	})
+	issues.Register(s.worker)
+
+	return issues
 }
 
 func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	runs := temporal.Runs{Client: s.client, Queue: s.queue}
-	issues, err := board.New(board.Config{Store: s.db, Runs: runs, Chats: s.chats, Agents: plainAgents{s}, Logger: s.logger})
-	require.NoError(t, err)
-	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: issues})
+	issues := s.newBoard(runs)
 	stalled := s.check(1, agentRuns(s, runs, issues))
 
 	user, agent := s.caller.User.ID, domain.NewID()
-	workspace, err := s.db.CreateWorkspace(
+	workspace, err := issues.CreateWorkspace(
 		t.Context(),
 		user,
 		domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings},
@@ -59,7 +64,7 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 
 	require.Eventually(t, func() bool {
 		require.NoError(t, stalled(t.Context()))
-		found, _, err := s.db.IssueRuns(t.Context(), user, workspace.ID, issue.ID, 10, 0)
+		found, _, err := issues.IssueRuns(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 		require.NoError(t, err)
 		require.Len(t, found, 1)
 		run = found[0]
@@ -68,10 +73,10 @@ func TestIssueRun_writesWhatTheAgentSaid(t *testing.T) {
 	}, patience, 50*time.Millisecond, "the run did not end")
 	require.Equal(t, domainboard.IssueRunCompleted, run.Status)
 
-	issue, err = s.db.Issue(t.Context(), user, workspace.ID, issue.ID)
+	issue, err = issues.Issue(t.Context(), user, workspace.ID, issue.ID)
 	require.NoError(t, err)
 	require.Equal(t, domainboard.IssueInReview, issue.Status)
-	comments, _, err := s.db.Comments(t.Context(), user, workspace.ID, issue.ID, 10, 0)
+	comments, _, err := issues.Comments(t.Context(), user, workspace.ID, issue.ID, 10, 0)
 	require.NoError(t, err)
 	require.Len(t, comments, 1)
 	require.Equal(t, "painted", comments[0].Content)

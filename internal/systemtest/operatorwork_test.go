@@ -41,7 +41,7 @@ func scheduledRuns(s *stack, engine temporal.Runs, tasks *schedules.Service) wor
 
 func agentRuns(s *stack, engine temporal.Runs, issues *board.Service) work.Kind {
 	return work.AgentRuns(engine, work.UnattendedRuns{
-		Stalled: s.db.StalledIssueRuns, Cancel: issues.CancelAnyRun, Fail: issues.FailRun,
+		Stalled: issues.StalledIssueRuns, Cancel: issues.CancelAnyRun, Fail: issues.FailRun,
 	})
 }
 
@@ -75,9 +75,7 @@ func newOperated(t *testing.T) *operated {
 
 	var err error
 
-	s.issues, err = board.New(board.Config{Store: s.db, Runs: engine, Chats: s.chats, Agents: plainAgents{s.stack}, Logger: s.logger})
-	require.NoError(t, err)
-	worker.RegisterIssueRuns(s.worker, &background.IssueRuns{Board: s.issues})
+	s.issues = s.newBoard(engine)
 
 	s.tasks, err = schedules.New(
 		schedules.Config{
@@ -101,11 +99,8 @@ func newOperated(t *testing.T) *operated {
 	s.operator = work.NewOperator(work.NewStore(s.db.DB), engine,
 		temporal.Operator{Client: s.client, Chats: s.chats, Marks: s.journal}, kinds)
 
-	stalled, err := work.NewIssueRuns(s.db, s.issues)
-	require.NoError(t, err)
-
 	checks := []func(context.Context) error{
-		s.tasks.Reconcile, stalled.Repair,
+		s.tasks.Reconcile, s.issues.Repair,
 		s.check(1, kinds[:2]...),
 	}
 	s.repairs = func() {
@@ -117,7 +112,7 @@ func newOperated(t *testing.T) *operated {
 	}
 
 	user := s.caller.User.ID
-	workspace, err := s.db.CreateWorkspace(
+	workspace, err := s.issues.CreateWorkspace(
 		t.Context(),
 		user,
 		domainboard.NewWorkspace{Name: "Web", Settings: domainboard.DefaultWorkspaceSettings},
@@ -225,7 +220,7 @@ func (s *operated) issue(file string) piece {
 	require.NoError(s.t, err)
 
 	read := func() domainboard.IssueRun {
-		found, _, err := s.db.IssueRuns(s.t.Context(), s.caller.User.ID, s.workspace, issue.ID, 10, 0)
+		found, _, err := s.issues.IssueRuns(s.t.Context(), s.caller.User.ID, s.workspace, issue.ID, 10, 0)
 		require.NoError(s.t, err)
 		require.Len(s.t, found, 1)
 

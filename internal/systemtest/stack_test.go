@@ -177,11 +177,26 @@ func newStackOver(
 	require.NoError(t, err)
 	registry.Provide(types)
 	s.acts = worker.NewChats(worker.ChatConfig{
-		Conversation: s.journal.ChatStore(), Transcripts: s.journal.Transcripts(), Failovers: db.Failovers, Log: s.log, Signals: signals,
-		Objects: store, Models: models, Tokens: tokens.New(db, logger), Recall: recalled, Tools: registry, Agents: types,
-		Root: workspaces.Root, Profile: s.Profile, Env: secrets.Buckets{Store: accounts.New(s.journal.DB), Recent: secrets.NewRecent()}.ToolEnv,
-		Retry: modelretry.Default, ForkLimits: domain.DefaultForkLimits, NoFastPaths: noFastPaths(t),
-		Metrics: metrics.NewWorker(metrics.New()), Tracing: traces, Logger: logger,
+		Conversation: s.journal.ChatStore(),
+		Transcripts:  s.journal.Transcripts(),
+		Failovers:    db.Failovers,
+		Log:          s.log,
+		Signals:      signals,
+		Objects:      store,
+		Models:       models,
+		Tokens:       tokens.New(db, logger),
+		Recall:       recalled,
+		Tools:        registry,
+		Agents:       types,
+		Root:         workspaces.Root,
+		Profile:      s.Profile,
+		Env:          secrets.Buckets{Store: accounts.New(s.journal.DB), Recent: secrets.NewRecent()}.ToolEnv,
+		Retry:        modelretry.Default,
+		ForkLimits:   domain.DefaultForkLimits,
+		NoFastPaths:  noFastPaths(t),
+		Metrics:      metrics.NewWorker(metrics.New()),
+		Tracing:      traces,
+		Logger:       logger,
 	})
 	s.startWorker()
 	t.Cleanup(func() { s.worker.Stop() })

@@ -11,13 +11,14 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/accounts"
 	"everloop/service/agents"
+	boards "everloop/service/board"
 )
 
 func TestStore_AllowSecrets(t *testing.T) {
 	t.Parallel()
 	db, ctx := pgtest.Open(t), t.Context()
 	ann, ben := pgtest.User(t, db, "ann", false), pgtest.User(t, db, "ben", false)
-	workspace, err := db.CreateWorkspace(ctx, ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(db.DB).CreateWorkspace(ctx, ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	agent, err := agents.NewStore(db.DB).CreateAgentInstance(ctx, prodagent.Instance{
@@ -49,7 +50,7 @@ func TestStore_AllowSecrets(t *testing.T) {
 
 	first := run(&workspace.ID)
 	requireAllowed(first, true, true, "the owner is the only member")
-	pgtest.Join(t, db, ann.ID, workspace.ID, ben.ID, board.WorkspaceViewer)
+	pgtest.Join(t, boards.NewStore(db.DB), ann.ID, workspace.ID, ben.ID, board.WorkspaceViewer)
 	requireAllowed(first, false, true, "another member reads it, and its files keep what they got")
 
 	second := run(&workspace.ID)

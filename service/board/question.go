@@ -11,13 +11,13 @@ import (
 	"everloop/domain/board"
 )
 
-// maxAsked is how many questions of one run are looked at.
+// maxAsked bounds the questions of one run that a comment may answer.
 const maxAsked = 100
 
-// answerIn puts the open questions of a run as comments, and answers those after which a
-// member has commented.
+// answerIn posts the open questions of a run as comments, and answers the questions that a member
+// commented on.
 func (s *Service) answerIn(ctx context.Context, runID string) error {
-	asked, err := s.cfg.Store.AskedInRuns(ctx, runID, "", maxAsked)
+	asked, err := s.AskedInRuns(ctx, runID, "", maxAsked)
 	for _, question := range asked {
 		if err != nil {
 			return err
@@ -29,8 +29,8 @@ func (s *Service) answerIn(ctx context.Context, runID string) error {
 	return err
 }
 
-// Settle puts an open question as a comment, or takes a member's comment as its answer. A
-// permission is not given in a comment: the session's owner gives it in their inbox.
+// Settle posts an open question as a comment, or takes a member's comment as its answer. No
+// comment grants a permission: the session's owner grants it in their inbox.
 func (s *Service) Settle(ctx context.Context, question board.AskedInRun) error {
 	var asked []askedQuestion
 	if err := json.Unmarshal(question.Questions, &asked); err != nil {
@@ -39,20 +39,20 @@ func (s *Service) Settle(ctx context.Context, question board.AskedInRun) error {
 
 	switch {
 	case !question.Posted:
-		return s.cfg.Store.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
+		return s.PostQuestion(ctx, question.RunID, question.QuestionID, textOf(asked, question.Permission))
 	case question.Permission || question.CommentID == "":
 		return nil
 	}
 
-	_, err := s.cfg.Chats.Answer(ctx, caller(question.OwnerID), question.SessionID, answerOf(question.ToolCallID, asked, question.Answer))
+	_, err := s.deps.Chats.Answer(ctx, caller(question.OwnerID), question.SessionID, answerOf(question.ToolCallID, asked, question.Answer))
 	if err != nil && domain.AsError(err).Retryable() {
 		return err
 	}
-	// What is no answer is not tried again: the next comment may be one.
-	return s.cfg.Store.AnswerTaken(ctx, question.RunID, question.QuestionID, question.CommentID)
+	// The chat rejected the comment as an answer: do not retry it, the next one may be valid.
+	return s.AnswerTaken(ctx, question.RunID, question.QuestionID, question.CommentID)
 }
 
-// askedQuestion is one question as AskUserQuestion has put it.
+// askedQuestion is one question of a call of AskUserQuestion.
 type askedQuestion struct {
 	Question string `json:"question"`
 	Options  []struct {
@@ -61,7 +61,7 @@ type askedQuestion struct {
 	} `json:"options"`
 }
 
-// textOf is how questions read as a comment.
+// textOf returns the comment that asks the questions.
 func textOf(asked []askedQuestion, permission bool) string {
 	var lines []string
 

@@ -3,6 +3,8 @@ package board
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,55 +47,43 @@ func TestAnswerOf(t *testing.T) {
 	}
 }
 
-// settled records what Settle does; anything else panics.
-type settled struct {
-	Store
+// answering is a service of chats that records answers.
+type answering struct {
 	Chats
 
-	posted, taken, answered []string
+	answered []string
 }
 
-func (d *settled) PostQuestion(_ context.Context, _, questionID, content string) error {
-	d.posted = append(d.posted, questionID+" "+content)
-	return nil
-}
-
-func (d *settled) AnswerTaken(_ context.Context, _, _, commentID string) error {
-	d.taken = append(d.taken, commentID)
-	return nil
-}
-
-func (d *settled) Answer(_ context.Context, _ domain.Caller, _ domain.SessionID, answer domain.Answer) (domain.AnswerAck, error) {
-	d.answered = append(d.answered, answer.ToolCallID)
+func (a *answering) Answer(_ context.Context, _ domain.Caller, _ domain.SessionID, answer domain.Answer) (domain.AnswerAck, error) {
+	a.answered = append(a.answered, answer.ToolCallID)
 	return domain.AnswerAck{Resolved: true}, nil
 }
 
 // Any member may comment: a comment answers a question of the agent, and never grants a
-// permission, whatever it says.
-func TestService_Settle_commentsGrantNoPermission(t *testing.T) {
+// permission.
+func TestService_Ask_commentsGrantNoPermission(t *testing.T) {
 	t.Parallel()
+	d := newRunFixture(t)
+	chats := &answering{}
+	s := New(Deps{DB: d.db.DB, Chats: chats, Logger: slog.New(slog.DiscardHandler)})
+	issue := d.issue()
+	d.dispatch()
+	_, chat := d.begin(issue.ActiveRun.ID)
+	d.asks(chat, "question", "root")
+	d.asks(chat, "permission", "root")
+	_, err := d.db.Pool.Exec(t.Context(), `UPDATE questions SET guards = 'permission' WHERE id = 'permission'`)
+	require.NoError(t, err)
 
-	for _, permission := range []bool{false, true} {
-		d := &settled{}
-		s := &Service{cfg: Config{Store: d, Chats: d}}
-		asked := board.AskedInRun{
-			RunID: "r", OwnerID: "u", SessionID: "s", QuestionID: "q", ToolCallID: "call", Permission: permission,
-			Questions: []byte(`[{"question":"May I?","options":[{"label":"Allow"},{"label":"Deny"}]}]`),
-		}
-		require.NoError(t, s.Settle(t.Context(), asked))
-		require.Len(t, d.posted, 1)
+	require.NoError(t, s.Ask(t.Context()))
+	comments, _, err := s.Comments(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
+	require.NoError(t, err)
+	require.Len(t, comments, 2, "both are posted")
 
-		asked.Posted, asked.CommentID, asked.Answer = true, "c", "Allow"
-		require.NoError(t, s.Settle(t.Context(), asked))
-
-		if permission {
-			require.Empty(t, d.answered)
-			require.Empty(t, d.taken)
-
-			continue
-		}
-
-		require.Equal(t, []string{"call"}, d.answered)
-		require.Equal(t, []string{"c"}, d.taken)
+	for range 2 {
+		_, err = s.Comment(t.Context(), d.ann.ID, d.workspace, issue.ID, board.NewComment{Content: "Allow"})
+		require.NoError(t, err)
+		require.NoError(t, s.Ask(t.Context()))
 	}
+
+	require.Equal(t, []string{"question"}, slices.Compact(chats.answered))
 }

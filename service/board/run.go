@@ -9,15 +9,13 @@ import (
 	"everloop/internal/durable"
 )
 
-// Begin makes the session of a run and sends the agent its message, once however often it
-// is called. With true the run is over.
+// Begin creates the session of a run and sends the agent its message. It is idempotent, and
+// returns true when the run has ended.
 func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err error) {
-	claimed, plan, err := s.cfg.Store.ClaimIssueRun(ctx, runID)
-	if err != nil {
+	claimed, plan, err := s.ClaimIssueRun(ctx, runID)
+	if err := s.follow(ctx, plan, err); err != nil {
 		return false, err
 	}
-
-	s.follow(ctx, plan)
 
 	switch {
 	case claimed.Ended:
@@ -33,15 +31,10 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 			return false, err
 		}
 
-		plan, err := s.cfg.Store.BlockIssueRun(ctx, runID, e.Code, e.Message)
-		if err == nil {
-			s.follow(ctx, plan)
-		}
-
-		return true, err
+		return true, s.FailRun(ctx, runID, e.Code, e.Message)
 	}
 
-	cancelled, err := s.cfg.Store.IssueRunBegan(ctx, runID, chatID)
+	cancelled, err := s.IssueRunBegan(ctx, runID, chatID)
 	if err == nil && cancelled {
 		err = s.Stop(ctx, domain.RunChat{OwnerID: claimed.OwnerID, SessionID: claimed.SessionID, ChatID: chatID})
 	}
@@ -50,14 +43,14 @@ func (s *Service) Begin(ctx context.Context, runID string) (ended bool, err erro
 }
 
 func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID domain.ChatID, err error) {
-	err = s.cfg.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
+	err = s.deps.Agents.StartSession(ctx, run.OwnerID, prodagent.Start{
 		SessionID: run.SessionID, Class: domain.ClassIssue, InstanceID: run.AgentID, Intent: run.Title, WorkspaceID: &run.WorkspaceID,
 	})
 	if err != nil {
 		return "", err
 	}
 
-	ack, err := s.cfg.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
+	ack, err := s.deps.Chats.Send(ctx, caller(run.OwnerID), domain.Send{
 		SessionID: run.SessionID, Message: []domain.ContentPart{{Type: "text", Text: run.Message}},
 		ClientMessageID: board.MessageID(run.RunID, run.Round),
 		Delivery:        domain.DeliverEnqueue, Trigger: domain.TriggerIssue, Waiter: durable.IssueRunWorkflowID(run.RunID),
@@ -66,15 +59,13 @@ func (s *Service) send(ctx context.Context, run board.ClaimedIssueRun) (chatID d
 	return ack.ChatID, err
 }
 
-// End writes what a run came to whose chat has ended, or sends the agent the comments
-// that came meanwhile. With false the run goes on.
+// End records the outcome of a run whose chat has ended, or sends the agent the comments that
+// came in the meantime. It returns false when the run continues.
 func (s *Service) End(ctx context.Context, runID string) (ended bool, err error) {
-	ended, again, plan, err := s.cfg.Store.EndIssueRun(ctx, runID)
-	if err != nil {
+	ended, again, plan, err := s.EndIssueRun(ctx, runID)
+	if err := s.follow(ctx, plan, err); err != nil {
 		return false, err
 	}
-
-	s.follow(ctx, plan)
 
 	if again {
 		return s.Begin(ctx, runID)

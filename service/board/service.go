@@ -1,43 +1,24 @@
-// Package board answers for production workspaces: issues and comments are stored, and
-// the runs of agents that follow from them are begun, sent comments, and ended. What a
-// crash leaves undone is repaired by service/work.
+// Package board manages production workspaces: members, squads, issues and comments, and the runs
+// of agents on issues. A change stores a plan of the runs to start and stop with its rows; the
+// service carries it out after the commit, and Repair repeats what a crash left. The files with
+// SQL are named after the store.
 package board
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
+	"go.temporal.io/sdk/worker"
+
+	"everloop/activities/contract"
 	"everloop/domain"
 	"everloop/domain/board"
-	"everloop/domain/prodagent"
+	"everloop/infra/postgres/pg"
+	"everloop/internal/retry"
+	"everloop/service/agents"
 )
-
-// Store reads and writes workspaces, issues and runs.
-type Store interface {
-	DeleteWorkspace(ctx context.Context, userID, id string) (board.IssueRunPlan, error)
-	CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
-	ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, board.IssueRunPlan, error)
-	AddComment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, board.IssueRunPlan, error)
-	StartIssueRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, board.IssueRunPlan, error)
-	CancelIssueRun(ctx context.Context, userID, workspaceID, issueID, runID string) (board.IssueRunPlan, error)
-	CancelAnyIssueRun(ctx context.Context, runID string) (open bool, plan board.IssueRunPlan, err error)
-
-	DispatchRuns(ctx context.Context, agentID string) (started []string, err error)
-	ClaimIssueRun(ctx context.Context, runID string) (board.ClaimedIssueRun, board.IssueRunPlan, error)
-	IssueRunBegan(ctx context.Context, runID string, chatID domain.ChatID) (cancelled bool, err error)
-	BlockIssueRun(ctx context.Context, runID, code, message string) (board.IssueRunPlan, error)
-	EndIssueRun(ctx context.Context, runID string) (ended, again bool, plan board.IssueRunPlan, err error)
-
-	AskedInRuns(ctx context.Context, runID, after string, limit int) ([]board.AskedInRun, error)
-	PostQuestion(ctx context.Context, runID, questionID, text string) error
-	AnswerTaken(ctx context.Context, runID, questionID, commentID string) error
-}
-
-// Runs reaches Temporal.
-type Runs interface {
-	StartIssueRun(ctx context.Context, runID string) error
-}
 
 // Chats sends messages and answers, and stops chats.
 type Chats interface {
@@ -46,142 +27,130 @@ type Chats interface {
 	StopChat(ctx context.Context, caller domain.Caller, sessionID domain.SessionID, chatID domain.ChatID) error
 }
 
-// Agents makes the sessions of agent instances.
-type Agents interface {
-	// StartSession makes a session with the id that the caller has chosen, once.
-	StartSession(ctx context.Context, ownerID string, in prodagent.Start) error
+// Deps are the dependencies of New. All are required.
+type Deps struct {
+	DB       *pg.DB
+	StartRun func(ctx context.Context, runID string) error // starts the workflow of an issue run
+	Chats    Chats
+	Agents   *agents.Service
+	Logger   *slog.Logger
 }
 
-// Config is what New needs.
-type Config struct {
-	Store  Store
-	Runs   Runs
-	Chats  Chats
-	Agents Agents
-	Logger *slog.Logger
-}
-
-// Service answers for production workspaces.
+// Service manages production workspaces, and starts and ends the runs of agents on their issues.
 type Service struct {
-	cfg Config
+	*Store
+	deps    Deps
+	answers *retry.Pauses // between attempts to take an answer, by question and comment
 }
 
-// New checks the configuration.
-func New(cfg Config) (*Service, error) {
-	if cfg.Store == nil || cfg.Runs == nil || cfg.Chats == nil || cfg.Agents == nil || cfg.Logger == nil {
-		return nil, errors.New("board: the configuration needs Records, Runs, Chats, Agents and Logger")
-	}
-
-	return &Service{cfg}, nil
+// New returns a new service.
+func New(deps Deps) *Service {
+	return &Service{NewStore(deps.DB), deps, retry.NewPauses(time.Now)}
 }
 
-// CreateIssue makes an issue, and begins the run of the agent that it is assigned to.
+// Register binds the activities of issue runs to the service.
+func (s *Service) Register(w worker.ActivityRegistry) {
+	contract.BeginIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (contract.IssueRunOut, error) {
+		ended, err := s.Begin(ctx, in.RunID)
+		return contract.IssueRunOut{Ended: ended}, err
+	})
+	contract.EndIssueRun.Handle(w, func(ctx context.Context, in contract.IssueRunInput) (contract.IssueRunOut, error) {
+		ended, err := s.End(ctx, in.RunID)
+		return contract.IssueRunOut{Ended: ended}, err
+	})
+}
+
+// CreateIssue creates an issue and starts the run of the agent that it is assigned to.
 func (s *Service) CreateIssue(ctx context.Context, userID, workspaceID string, in board.IssueFields) (board.Issue, error) {
-	made, plan, err := s.cfg.Store.CreateIssue(ctx, userID, workspaceID, in)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	made, plan, err := s.Store.CreateIssue(ctx, userID, workspaceID, in)
 
-	return made, err
+	return made, s.follow(ctx, plan, err)
 }
 
-// ChangeIssue changes an issue, and begins and ends runs as that asks for.
+// ChangeIssue changes an issue, and starts and stops runs accordingly.
 func (s *Service) ChangeIssue(ctx context.Context, userID, workspaceID, id string, in board.IssueFields) (board.Issue, error) {
-	changed, plan, err := s.cfg.Store.ChangeIssue(ctx, userID, workspaceID, id, in)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	changed, plan, err := s.Store.ChangeIssue(ctx, userID, workspaceID, id, in)
 
-	return changed, err
+	return changed, s.follow(ctx, plan, err)
 }
 
-// Comment adds a comment, of which the agent of the issue takes notice.
+// Comment adds a comment. The agent of the issue gets it as an answer or in its next message.
 func (s *Service) Comment(ctx context.Context, userID, workspaceID, issueID string, in board.NewComment) (board.Comment, error) {
-	made, plan, err := s.cfg.Store.AddComment(ctx, userID, workspaceID, issueID, in)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	made, plan, err := s.AddComment(ctx, userID, workspaceID, issueID, in)
 
-	return made, err
+	return made, s.follow(ctx, plan, err)
 }
 
-// StartRun begins a run that a member has asked for.
+// StartRun starts a run that a member requests.
 func (s *Service) StartRun(ctx context.Context, userID, workspaceID, issueID, note string) (board.IssueRun, error) {
-	made, plan, err := s.cfg.Store.StartIssueRun(ctx, userID, workspaceID, issueID, note)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	made, plan, err := s.StartIssueRun(ctx, userID, workspaceID, issueID, note)
 
-	return made, err
+	return made, s.follow(ctx, plan, err)
 }
 
 // CancelRun stops a run.
 func (s *Service) CancelRun(ctx context.Context, userID, workspaceID, issueID, runID string) error {
-	plan, err := s.cfg.Store.CancelIssueRun(ctx, userID, workspaceID, issueID, runID)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	plan, err := s.CancelIssueRun(ctx, userID, workspaceID, issueID, runID)
 
-	return err
+	return s.follow(ctx, plan, err)
 }
 
-// CancelAnyRun stops a run for an administrator; with false it is over, or being stopped.
+// CancelAnyRun stops a run for an administrator. It returns false when the run has ended or is
+// already being stopped.
 func (s *Service) CancelAnyRun(ctx context.Context, runID string) (open bool, err error) {
-	open, plan, err := s.cfg.Store.CancelAnyIssueRun(ctx, runID)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	open, plan, err := s.CancelAnyIssueRun(ctx, runID)
 
-	return open, err
+	return open, s.follow(ctx, plan, err)
 }
 
-// FailRun ends a run as failed for an administrator: its issue is blocked.
+// FailRun ends a run as failed for an administrator, and blocks its issue.
 func (s *Service) FailRun(ctx context.Context, runID, code, message string) error {
-	plan, err := s.cfg.Store.BlockIssueRun(ctx, runID, code, message)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	plan, err := s.BlockIssueRun(ctx, runID, code, message)
 
-	return err
+	return s.follow(ctx, plan, err)
 }
 
-// DeleteWorkspace removes a workspace and stops the runs that work in it.
+// DeleteWorkspace deletes a workspace and stops its runs.
 func (s *Service) DeleteWorkspace(ctx context.Context, userID, id string) error {
-	plan, err := s.cfg.Store.DeleteWorkspace(ctx, userID, id)
-	if err == nil {
-		s.follow(ctx, plan)
-	}
+	plan, err := s.Store.DeleteWorkspace(ctx, userID, id)
 
-	return err
+	return s.follow(ctx, plan, err)
 }
 
-// follow does what follows from a change that was stored. What fails is repaired.
-func (s *Service) follow(ctx context.Context, plan board.IssueRunPlan) {
+// follow carries out the plan of a stored change, and returns the error of the change, after
+// which there is no plan. Repair repeats the steps that fail.
+func (s *Service) follow(ctx context.Context, plan board.IssueRunPlan, failed error) error {
+	if failed != nil {
+		return failed
+	}
+
 	ctx = context.WithoutCancel(ctx)
 	for _, run := range plan.Stop {
 		if err := s.Stop(ctx, run); err != nil {
-			s.cfg.Logger.Warn("failed to stop an issue run, retrying", "session_id", run.SessionID, "error", err)
+			s.deps.Logger.Warn("failed to stop an issue run, retrying", "session_id", run.SessionID, "error", err)
 		}
 	}
 
 	for _, agentID := range plan.Agents {
 		if err := s.Dispatch(ctx, agentID); err != nil {
-			s.cfg.Logger.Warn("failed to start issue runs, retrying", "agent_id", agentID, "error", err)
+			s.deps.Logger.Warn("failed to start issue runs, retrying", "agent_id", agentID, "error", err)
 		}
 	}
 
 	for _, runID := range plan.Answer {
 		if err := s.answerIn(ctx, runID); err != nil {
-			s.cfg.Logger.Warn("failed to answer an issue run, retrying", "run_id", runID, "error", err)
+			s.deps.Logger.Warn("failed to answer an issue run, retrying", "run_id", runID, "error", err)
 		}
 	}
+
+	return nil
 }
 
-// Dispatch gives the runs of an agent their turn, as many as it works on at once.
+// Dispatch starts the oldest queued runs of an agent, up to the number that it may run concurrently.
 func (s *Service) Dispatch(ctx context.Context, agentID string) error {
-	started, err := s.cfg.Store.DispatchRuns(ctx, agentID)
+	started, err := s.DispatchRuns(ctx, agentID)
 	for _, runID := range started {
-		err = errors.Join(err, s.cfg.Runs.StartIssueRun(ctx, runID))
+		err = errors.Join(err, s.deps.StartRun(ctx, runID))
 	}
 
 	return err
@@ -189,7 +158,7 @@ func (s *Service) Dispatch(ctx context.Context, agentID string) error {
 
 // Stop stops the chat of a run, and no other of its session.
 func (s *Service) Stop(ctx context.Context, run domain.RunChat) error {
-	err := s.cfg.Chats.StopChat(ctx, caller(run.OwnerID), run.SessionID, run.ChatID)
+	err := s.deps.Chats.StopChat(ctx, caller(run.OwnerID), run.SessionID, run.ChatID)
 	if domain.HasCode(err, domain.CodeSessionNotFound) {
 		return nil
 	}

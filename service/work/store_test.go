@@ -17,6 +17,7 @@ import (
 	"everloop/internal/testkit"
 	"everloop/service/agents"
 	"everloop/service/work"
+	boardstore "everloop/service/board"
 )
 
 // fill gives a session work of nearly every kind that should have had a workflow for a
@@ -115,7 +116,8 @@ func TestStore_OwnerOfWork(t *testing.T) {
 	db, user, session, chat := pgtest.Running(t, pgtest.Open(t))
 	fill(t, db, user.ID, session, chat)
 
-	workspace, err := db.CreateWorkspace(t.Context(), user.ID, board.NewWorkspace{Name: "w", Settings: board.DefaultWorkspaceSettings})
+	boards := boardstore.NewStore(db.DB)
+	workspace, err := boards.CreateWorkspace(t.Context(), user.ID, board.NewWorkspace{Name: "w", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 	_, err = agents.NewStore(db.DB).CreateAgentInstance(t.Context(), prodagent.Instance{
 		ID: "a", OwnerID: user.ID, Name: "Builder", RuntimeID: prodagent.BuiltinRuntime, MaxConcurrentTasks: 1,
@@ -124,11 +126,11 @@ func TestStore_OwnerOfWork(t *testing.T) {
 	require.NoError(t, err)
 
 	title := "t"
-	_, _, err = db.CreateIssue(t.Context(), user.ID, workspace.ID, board.IssueFields{
+	_, _, err = boards.CreateIssue(t.Context(), user.ID, workspace.ID, board.IssueFields{
 		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: "a"},
 	})
 	require.NoError(t, err)
-	started, err := db.DispatchRuns(t.Context(), "a")
+	started, err := boards.DispatchRuns(t.Context(), "a")
 	require.NoError(t, err)
 	require.Len(t, started, 1)
 

@@ -23,6 +23,7 @@ import (
 	"everloop/infra/postgres/pgtest"
 	"everloop/internal/testkit"
 	"everloop/service/accounts"
+	boards "everloop/service/board"
 	"everloop/service/history"
 	"everloop/service/recordings"
 	"everloop/service/recordings/replay"
@@ -291,7 +292,7 @@ func TestPlans_maintenanceReadsLittleOfLargeTables(t *testing.T) {
 		"stalled DAGs": func() error { _, err := store.StalledDAGRuns(ctx, "", 200); return err },
 		"lost runs":    func() error { _, _, err := works.CountRestart(ctx, "dag/p/1", "r"); return err },
 		"counts":       func() error { _, err := works.PruneRestarts(ctx, 500); return err },
-		"issues":       func() error { _, err := store.StalledIssueRuns(ctx, "", 200); return err },
+		"issues":       func() error { _, err := boards.NewStore(store.DB).StalledIssueRuns(ctx, "", 200); return err },
 		"schedules":    func() error { _, err := store.StalledRuns(ctx, "", 200); return err },
 		"work":         func() error { _, err := store.PruneCompactions(ctx, 500); return err },
 		"deliveries":   func() error { _, err := webhooks.NewStore(store.DB).ClaimDeliveries(ctx, 64); return err },

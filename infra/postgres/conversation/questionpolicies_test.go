@@ -10,6 +10,7 @@ import (
 	"everloop/domain/webhook"
 	"everloop/infra/postgres/pgtest"
 	"everloop/service/accounts"
+	boards "everloop/service/board"
 	"everloop/service/webhooks"
 )
 
@@ -89,10 +90,10 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 		d.id,
 	)
 
-	workspace, err := d.store.CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(d.store.DB).CreateWorkspace(ctx, d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
-	join := func(role board.WorkspaceRole) { pgtest.Join(t, d.store, d.owner, workspace.ID, ben.ID, role) }
+	join := func(role board.WorkspaceRole) { pgtest.Join(t, boards.NewStore(d.store.DB), d.owner, workspace.ID, ben.ID, role) }
 	join(board.WorkspaceMember)
 
 	sees := func(want bool) {
@@ -142,7 +143,7 @@ func TestBase_EscalateQuestions_toAnotherUser(t *testing.T) {
 	sees(false)
 	join(board.WorkspaceAdmin)
 	sees(true)
-	require.NoError(t, d.store.RemoveMember(ctx, d.owner, workspace.ID, ben.ID))
+	require.NoError(t, boards.NewStore(d.store.DB).RemoveMember(ctx, d.owner, workspace.ID, ben.ID))
 	sees(false)
 }
 
@@ -160,7 +161,7 @@ func TestBase_OpenQuestions_namesTheWork(t *testing.T) {
 	d.set(`INSERT INTO dag_run_nodes (id, run_id, solution_id, node_id, status, chat_id)
 		VALUES ('n', 'dr', 'p', 'gate', 'running', 'chat')`)
 
-	workspace, err := d.store.CreateWorkspace(t.Context(), d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
+	workspace, err := boards.NewStore(d.store.DB).CreateWorkspace(t.Context(), d.owner, board.NewWorkspace{Name: "W", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 	d.set(`INSERT INTO issues (id, workspace_id, number, title, status, priority, creator_id, position, changed_by)
 		VALUES ('i', $1, 1, 't', 'todo', 'none', $2, 1, $2)`, workspace.ID, d.owner)

@@ -73,17 +73,6 @@ func (s *Store) StalledIssueRuns(ctx context.Context, after string, limit int) (
 	return ids, pg.Fault("list stalled issue runs", err)
 }
 
-// OpenIssueRuns lists runs that had their turn some seconds ago and are not over.
-func (s *Store) OpenIssueRuns(ctx context.Context, after string, limit int) ([]string, error) {
-	rows, _ := s.db.Pool.Query(ctx, `
-		SELECT id FROM issue_runs
-		WHERE  status IN ('dispatched', 'running') AND dispatched_at < now() - interval '10 seconds' AND id > $1 ORDER BY id LIMIT $2`,
-		after, limit)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-
-	return ids, pg.Fault("list open issue runs", err)
-}
-
 // CancelledIssueRuns lists the chats of runs that were to be stopped and go on.
 func (s *Store) CancelledIssueRuns(ctx context.Context) ([]domain.RunChat, error) {
 	rows, _ := s.db.Pool.Query(ctx, `

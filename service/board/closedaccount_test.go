@@ -1,4 +1,4 @@
-package board_test
+package board
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestStore_ClaimIssueRun_closedOwner(t *testing.T) {
 			_, err := d.db.Pool.Exec(t.Context(), ends, d.ann.ID)
 			require.NoError(t, err)
 
-			claimed, _, err := d.db.ClaimIssueRun(t.Context(), run)
+			claimed, _, err := d.store.ClaimIssueRun(t.Context(), run)
 			require.NoError(t, err)
 			require.True(t, claimed.Ended)
 

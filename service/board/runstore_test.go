@@ -1,4 +1,4 @@
-package board_test
+package board
 
 import (
 	"sync"
@@ -19,6 +19,7 @@ import (
 type runFixture struct {
 	t         *testing.T
 	db        *postgres.DB
+	store     *Store
 	ann       domain.User
 	workspace string
 	agent     string
@@ -27,8 +28,8 @@ type runFixture struct {
 func newRunFixture(t *testing.T) *runFixture {
 	t.Helper()
 	db := pgtest.Open(t)
-	d := &runFixture{t: t, db: db, ann: pgtest.User(t, db, "ann", false), agent: domain.NewID()}
-	made, err := db.CreateWorkspace(t.Context(), d.ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
+	d := &runFixture{t: t, db: db, store: NewStore(db.DB), ann: pgtest.User(t, db, "ann", false), agent: domain.NewID()}
+	made, err := d.store.CreateWorkspace(t.Context(), d.ann.ID, board.NewWorkspace{Name: "Web", Settings: board.DefaultWorkspaceSettings})
 	require.NoError(t, err)
 
 	d.workspace = made.ID
@@ -49,7 +50,7 @@ func (d *runFixture) issue() board.Issue {
 	d.t.Helper()
 
 	title := "t"
-	made, plan, err := d.db.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, board.IssueFields{
+	made, plan, err := d.store.CreateIssue(d.t.Context(), d.ann.ID, d.workspace, board.IssueFields{
 		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorAgent, ID: d.agent}, HandoffNote: "careful",
 	})
 	require.NoError(d.t, err)
@@ -60,7 +61,7 @@ func (d *runFixture) issue() board.Issue {
 
 func (d *runFixture) dispatch() []string {
 	d.t.Helper()
-	started, err := d.db.DispatchRuns(d.t.Context(), d.agent)
+	started, err := d.store.DispatchRuns(d.t.Context(), d.agent)
 	require.NoError(d.t, err)
 
 	return started
@@ -70,7 +71,7 @@ func (d *runFixture) dispatch() []string {
 func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat domain.ChatID) {
 	d.t.Helper()
 	ctx := d.t.Context()
-	claimed, _, err := d.db.ClaimIssueRun(ctx, runID)
+	claimed, _, err := d.store.ClaimIssueRun(ctx, runID)
 	require.NoError(d.t, err)
 	require.False(d.t, claimed.Ended)
 	require.NoError(d.t, d.db.EnsureSession(ctx, d.ann.ID, domain.NewSession{ID: claimed.SessionID, WorkspaceID: &d.workspace}))
@@ -80,7 +81,7 @@ func (d *runFixture) begin(runID string) (claimed board.ClaimedIssueRun, chat do
 		INSERT INTO chats (id, session_id, branch_id, trigger, mode, state, input_tokens, output_tokens)
 		SELECT $1, id, active_branch_id, 'issue', 'executing', 'running', 10, 3 FROM sessions WHERE id = $2`, chat, claimed.SessionID)
 	require.NoError(d.t, err)
-	_, err = d.db.IssueRunBegan(ctx, runID, chat)
+	_, err = d.store.IssueRunBegan(ctx, runID, chat)
 	require.NoError(d.t, err)
 
 	return claimed, chat
@@ -104,7 +105,7 @@ func (d *runFixture) ends(chat domain.ChatID, reason string) {
 
 func (d *runFixture) end(runID string) (ended, again bool, plan board.IssueRunPlan) {
 	d.t.Helper()
-	ended, again, plan, err := d.db.EndIssueRun(d.t.Context(), runID)
+	ended, again, plan, err := d.store.EndIssueRun(d.t.Context(), runID)
 	require.NoError(d.t, err)
 
 	return ended, again, plan
@@ -112,7 +113,7 @@ func (d *runFixture) end(runID string) (ended, again bool, plan board.IssueRunPl
 
 func (d *runFixture) now(id string) board.Issue {
 	d.t.Helper()
-	found, err := d.db.Issue(d.t.Context(), d.ann.ID, d.workspace, id)
+	found, err := d.store.Issue(d.t.Context(), d.ann.ID, d.workspace, id)
 	require.NoError(d.t, err)
 
 	return found
@@ -132,7 +133,7 @@ func TestStore_issueRun(t *testing.T) {
 	require.False(t, ended, "its chat runs")
 
 	// A comment while it works is another message of the same run.
-	_, plan, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, first.ID, board.NewComment{Content: "and blue"})
+	_, plan, err := d.store.AddComment(t.Context(), d.ann.ID, d.workspace, first.ID, board.NewComment{Content: "and blue"})
 	require.NoError(t, err)
 	require.Equal(t, []string{first.ActiveRun.ID}, plan.Answer)
 	d.ends(chat, "completed")
@@ -149,14 +150,14 @@ func TestStore_issueRun(t *testing.T) {
 	require.Equal(t, board.IssueInReview, d.now(first.ID).Status)
 	require.Equal(t, []string{second.ActiveRun.ID}, d.dispatch())
 
-	usage, err := d.db.IssueUsage(t.Context(), d.ann.ID, d.workspace, first.ID)
+	usage, err := d.store.IssueUsage(t.Context(), d.ann.ID, d.workspace, first.ID)
 	require.NoError(t, err)
 	require.Equal(t, board.TokenCounts{InputTokens: 20, OutputTokens: 6, CacheReadTokens: 2}, usage.TokenCounts)
 	require.Equal(t, domain.Cost(1000), usage.Cost)
 	require.Zero(t, usage.Uncosted, "all tokens have a price")
 	require.Equal(t, []board.ModelUsage{{Model: "m", TokenCounts: usage.TokenCounts}}, usage.ByModel)
 	require.Equal(t, []board.AgentUsage{{AgentID: d.agent, RunCount: 1, TokenCounts: usage.TokenCounts}}, usage.ByAgent)
-	runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, first.ID, 10, 0)
+	runs, _, err := d.store.IssueRuns(t.Context(), d.ann.ID, d.workspace, first.ID, 10, 0)
 	require.NoError(t, err)
 	require.Len(t, runs[0].CoalescedCommentIDs, 1)
 }
@@ -183,7 +184,7 @@ func TestStore_IssueRuns_usageByModel(t *testing.T) {
 	used := func() []board.RunUsage {
 		t.Helper()
 
-		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
+		runs, _, err := d.store.IssueRuns(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
 		require.NoError(t, err)
 
 		return runs[0].Usage
@@ -240,7 +241,7 @@ func TestStore_issueRun_ofAnAgentThatIsGone(t *testing.T) {
 	issue := d.issue()
 	require.NoError(t, agents.NewStore(d.db.DB).DeleteAgentInstance(t.Context(), d.ann.ID, d.agent))
 	d.dispatch()
-	claimed, _, err := d.db.ClaimIssueRun(t.Context(), issue.ActiveRun.ID)
+	claimed, _, err := d.store.ClaimIssueRun(t.Context(), issue.ActiveRun.ID)
 	require.NoError(t, err)
 	require.True(t, claimed.Ended)
 	require.Equal(t, board.IssueBlocked, d.now(issue.ID).Status)
@@ -253,23 +254,23 @@ func TestStore_issueRun_isCancelled(t *testing.T) {
 	d.dispatch()
 	claimed, chat := d.begin(working.ActiveRun.ID)
 	none := &board.AssigneeRef{}
-	_, plan, err := d.db.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, board.IssueFields{Assignee: none})
+	_, plan, err := d.store.ChangeIssue(t.Context(), d.ann.ID, d.workspace, working.ID, board.IssueFields{Assignee: none})
 	require.NoError(t, err)
 
 	want := []domain.RunChat{{OwnerID: d.ann.ID, SessionID: claimed.SessionID, ChatID: chat}}
 	require.Equal(t, want, plan.Stop)
 
-	repeated, err := d.db.CancelledIssueRuns(t.Context())
+	repeated, err := d.store.CancelledIssueRuns(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, want, repeated)
 
-	_, err = d.db.CancelIssueRun(t.Context(), d.ann.ID, d.workspace, waiting.ID, waiting.ActiveRun.ID)
+	_, err = d.store.CancelIssueRun(t.Context(), d.ann.ID, d.workspace, waiting.ID, waiting.ActiveRun.ID)
 	require.NoError(t, err)
 	d.ends(chat, "interrupted")
 	d.end(working.ActiveRun.ID)
 
 	for _, i := range []board.Issue{working, waiting} {
-		runs, _, err := d.db.IssueRuns(t.Context(), d.ann.ID, d.workspace, i.ID, 10, 0)
+		runs, _, err := d.store.IssueRuns(t.Context(), d.ann.ID, d.workspace, i.ID, 10, 0)
 		require.NoError(t, err)
 		require.Equal(t, board.IssueRunCancelled, runs[0].Status)
 	}
@@ -284,7 +285,7 @@ func TestStore_issueRun_isCancelledAfterSend(t *testing.T) {
 	d.issue()
 	run := d.dispatch()[0]
 
-	claimed, _, err := d.db.ClaimIssueRun(t.Context(), run)
+	claimed, _, err := d.store.ClaimIssueRun(t.Context(), run)
 	require.NoError(t, err)
 	require.NoError(t, d.db.EnsureSession(t.Context(), claimed.OwnerID, domain.NewSession{ID: claimed.SessionID}))
 
@@ -298,7 +299,7 @@ func TestStore_issueRun_isCancelledAfterSend(t *testing.T) {
 	_, err = d.db.Pool.Exec(t.Context(), `UPDATE issue_runs SET cancel_requested = true WHERE id = $1`, run)
 	require.NoError(t, err)
 
-	again, plan, err := d.db.ClaimIssueRun(t.Context(), run)
+	again, plan, err := d.store.ClaimIssueRun(t.Context(), run)
 	require.NoError(t, err)
 	require.False(t, again.Ended)
 	require.True(t, again.Begun)
@@ -311,7 +312,7 @@ func TestStore_DeleteWorkspace_stopsItsRuns(t *testing.T) {
 	issue := d.issue()
 	d.dispatch()
 	claimed, chat := d.begin(issue.ActiveRun.ID)
-	plan, err := d.db.DeleteWorkspace(t.Context(), d.ann.ID, d.workspace)
+	plan, err := d.store.DeleteWorkspace(t.Context(), d.ann.ID, d.workspace)
 	require.NoError(t, err)
 	require.Equal(t, []domain.RunChat{{OwnerID: d.ann.ID, SessionID: claimed.SessionID, ChatID: chat}}, plan.Stop)
 }
@@ -321,8 +322,8 @@ func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {
 	d := newRunFixture(t)
 	ctx := t.Context()
 	ben := pgtest.User(t, d.db, "ben", false)
-	pgtest.Join(t, d.db, d.ann.ID, d.workspace, ben.ID, board.WorkspaceMember)
-	squad, err := d.db.CreateSquad(ctx, d.ann.ID, d.workspace, board.Squad{
+	pgtest.Join(t, d.store, d.ann.ID, d.workspace, ben.ID, board.WorkspaceMember)
+	squad, err := d.store.CreateSquad(ctx, d.ann.ID, d.workspace, board.Squad{
 		Name: "Reviewers", LeaderID: d.agent, Instructions: "Look twice.", Members: []board.SquadMember{
 			{MemberType: board.ActorMember, MemberID: ben.ID, Role: "tester"}, {MemberType: board.ActorAgent, MemberID: d.agent},
 		},
@@ -330,12 +331,12 @@ func TestStore_ClaimIssueRun_namesTheSquad(t *testing.T) {
 	require.NoError(t, err)
 
 	title := "t"
-	_, _, err = d.db.CreateIssue(ctx, d.ann.ID, d.workspace, board.IssueFields{
+	_, _, err = d.store.CreateIssue(ctx, d.ann.ID, d.workspace, board.IssueFields{
 		Title: &title, Assignee: &board.AssigneeRef{Type: board.ActorSquad, ID: squad.ID},
 	})
 	require.NoError(t, err)
 
-	claimed, _, err := d.db.ClaimIssueRun(ctx, d.dispatch()[0])
+	claimed, _, err := d.store.ClaimIssueRun(ctx, d.dispatch()[0])
 	require.NoError(t, err)
 	require.Contains(t, claimed.Message,
 		"You lead the squad \"Reviewers\".\n\nLook twice.\n\nIn the squad are:\n- ben (member): tester\n\nEnd with")
@@ -354,7 +355,7 @@ func TestStore_AskedInRuns_ofTheRunsChatOnly(t *testing.T) {
 	d.asks(chat, "root", "root")
 	d.asks(chat, "sub-agent", "loop_1")
 
-	asked, err := d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	asked, err := d.store.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
 	require.NoError(t, err)
 
 	var of []string
@@ -381,7 +382,7 @@ func TestStore_EndIssueRun_commentsOfClocksThatDiffer(t *testing.T) {
 	d.dispatch()
 
 	comment := func(text string) string {
-		made, _, err := d.db.AddComment(t.Context(), d.ann.ID, d.workspace, issue.ID, board.NewComment{Content: text})
+		made, _, err := d.store.AddComment(t.Context(), d.ann.ID, d.workspace, issue.ID, board.NewComment{Content: text})
 		require.NoError(t, err)
 
 		return made.ID
@@ -400,12 +401,12 @@ func TestStore_EndIssueRun_commentsOfClocksThatDiffer(t *testing.T) {
 	require.NotContains(t, claimed.Message, "before the run")
 
 	d.asks(chat, "asked", "root")
-	asked, err := d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	asked, err := d.store.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
 	require.NoError(t, err)
 	require.Len(t, asked, 1)
-	require.NoError(t, d.db.PostQuestion(t.Context(), issue.ActiveRun.ID, asked[0].QuestionID, "Which?"))
+	require.NoError(t, d.store.PostQuestion(t.Context(), issue.ActiveRun.ID, asked[0].QuestionID, "Which?"))
 
-	comments, _, err := d.db.Comments(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
+	comments, _, err := d.store.Comments(t.Context(), d.ann.ID, d.workspace, issue.ID, 10, 0)
 	require.NoError(t, err)
 
 	for _, one := range comments {
@@ -415,7 +416,7 @@ func TestStore_EndIssueRun_commentsOfClocksThatDiffer(t *testing.T) {
 	}
 
 	answer := comment("this one")
-	asked, err = d.db.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
+	asked, err = d.store.AskedInRuns(t.Context(), issue.ActiveRun.ID, "", 10)
 	require.NoError(t, err)
 	require.Equal(t, answer, asked[0].CommentID)
 }
@@ -435,7 +436,7 @@ func TestStore_CreateIssue_limitHoldsInParallel(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			title := "t"
-			if _, _, err := d.db.CreateIssue(t.Context(), d.ann.ID, d.workspace, board.IssueFields{Title: &title}); err == nil {
+			if _, _, err := d.store.CreateIssue(t.Context(), d.ann.ID, d.workspace, board.IssueFields{Title: &title}); err == nil {
 				made.Add(1)
 			}
 		})

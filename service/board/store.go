@@ -1,6 +1,3 @@
-// Package board stores production workspaces with their members, squads, issues and the
-// runs of agents on them. Of agent instances it knows whose they are, of sessions that
-// they exist.
 package board
 
 import (
@@ -14,12 +11,12 @@ import (
 	"everloop/infra/postgres/pg"
 )
 
-// Store reads and writes production workspaces. Those that the caller is no member of do
-// not exist for them.
+// Store reads and writes production workspaces, issues and runs. A workspace does not exist for
+// a caller who is not a member of it: workspace_not_found.
 type Store struct{ db *pg.DB }
 
-// New returns the store on a database.
-func New(db *pg.DB) *Store { return &Store{db} }
+// NewStore returns a new store on a database.
+func NewStore(db *pg.DB) *Store { return &Store{db} }
 
 // visibleAgents are the agent instances a that the user @caller may assign issues to in the
 // workspace @workspace: those that are not archived, shared with the workspace or the caller's
