@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"everloop/internal/limit"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 
@@ -23,8 +25,8 @@ const maxAnonymousBody = 64 << 10
 
 // bodies reads the bodies of requests.
 type bodies struct {
-	budget bodyBudget
-	max    int // bytes of one
+	budget *limit.Budget // of the bodies of all requests
+	max    int           // bytes of one
 	auth   *authenticator
 }
 
@@ -38,8 +40,8 @@ func (b *bodies) take(c *fiber.Ctx) error {
 
 	in := incomingOf(c)
 
-	in.reserved = b.budget.reserve()
-	defer in.reserved.release()
+	in.reserved = reservation{b.budget.Reserve()}
+	defer in.reserved.Release()
 
 	if isMultipart(c) && strings.HasPrefix(c.Path(), "/api/") {
 		RequestOf(c.UserContext()).body = in
@@ -50,7 +52,7 @@ func (b *bodies) take(c *fiber.Ctx) error {
 
 	body, err := b.read(c, in)
 	if refusal, ok := errors.AsType[*domain.Error](err); ok {
-		in.reserved.release() // nothing of the rest is kept
+		in.reserved.Release() // nothing of the rest is kept
 		in.settle(c)
 
 		return refusal

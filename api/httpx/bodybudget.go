@@ -2,57 +2,37 @@ package httpx
 
 import (
 	"io"
-	"sync/atomic"
 
 	"everloop/domain"
+	"everloop/internal/limit"
 )
 
-// CodeBodyBudget refuses a body that finds no room beside others.
+// CodeBodyBudget refuses a body that does not fit into the memory for bodies.
 const CodeBodyBudget = "body_budget_exhausted"
 
-// bodyBudget bounds the bytes of request bodies that are in memory at once, of all
-// requests together. Files of forms do not count: they go to the disk.
-type bodyBudget struct {
-	most int64 // 0: no bound
-	used atomic.Int64
-}
-
-// reservation is what one request holds of the budget.
-type reservation struct {
-	budget *bodyBudget
-	held   int64
-}
-
-func (b *bodyBudget) reserve() *reservation { return &reservation{budget: b} }
+// reservation is the memory that the body of one request has of the budget of all. Files of
+// forms do not count: they go to the disk.
+type reservation struct{ *limit.Reservation }
 
 // grow takes n bytes more, or refuses them.
-func (r *reservation) grow(n int) error {
-	used := r.budget.used.Add(int64(n))
-
-	r.held += int64(n)
-	if r.budget.most > 0 && used > r.budget.most {
-		e := domain.Newf(domain.Unavailable, CodeBodyBudget, "too many request bodies are being read, retry in a moment")
-		e.RetryAfter = 1
-
-		return e
+func (r reservation) grow(n int) error {
+	if r.Grow(n) {
+		return nil
 	}
 
-	return nil
-}
+	e := domain.Newf(domain.Unavailable, CodeBodyBudget, "too many request bodies are being read, retry in a moment")
+	e.RetryAfter = 1
 
-// release gives everything back.
-func (r *reservation) release() {
-	r.budget.used.Add(-r.held)
-	r.held = 0
+	return e
 }
 
 // reader takes what is read through it from the budget, as it comes: what a client
 // only announces costs nothing.
-func (r *reservation) reader(in io.Reader) io.Reader { return &reservedReader{in, r} }
+func (r reservation) reader(in io.Reader) io.Reader { return &reservedReader{in, r} }
 
 type reservedReader struct {
 	in io.Reader
-	of *reservation
+	of reservation
 }
 
 // Read implements io.Reader. Its error is a refusal once the budget is used up.

@@ -19,7 +19,7 @@ type incoming struct {
 	quiet time.Duration // how long the client may send nothing; 0: as the connection says
 	also  io.Writer     // gets what is read too; nil: nothing does
 
-	reserved *reservation // what is kept of it in memory
+	reserved reservation // what is kept of it in memory
 }
 
 // slowest is how long the client of a form may send nothing.

@@ -111,7 +111,7 @@ func Register[I, O any](s *Server, op Operation, handler func(context.Context, *
 
 	if !op.Public {
 		// What is rejected further on counts too, and says what is left.
-		described.Middlewares = huma.Middlewares{s.auth.authenticate, limit(s.limiter), admit(op)}
+		described.Middlewares = huma.Middlewares{s.auth.authenticate, rateLimit(s.limiter), admit(op)}
 		if op.Method == fiber.MethodPost {
 			described.Middlewares = append(described.Middlewares, s.once.middleware(op))
 		}

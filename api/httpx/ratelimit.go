@@ -8,10 +8,10 @@ import (
 	"everloop/auth"
 )
 
-// limit refuses requests beyond the caller's rate. Every answer says what is
+// rateLimit refuses requests beyond the caller's rate. Every answer says what is
 // left, in the fields of draft-ietf-httpapi-ratelimit-headers-06. That of a
 // refusal has one moment in both RateLimit-Reset and Retry-After, as it asks.
-func limit(limiter *auth.Limiter) func(huma.Context, func(huma.Context)) {
+func rateLimit(limiter *auth.Limiter) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		allowance, err := limiter.Take(RequestOf(ctx.Context()).Caller)
 		if allowance.Limit > 0 {

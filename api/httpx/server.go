@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"everloop/internal/limit"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -115,7 +117,7 @@ func NewServer(cfg Config, document huma.Config) *Server {
 		DisablePreParseMultipartForm: true,
 	})
 	watching := observer{cfg.Context, cfg.Logger, cfg.Tracer, newMetrics(cfg.Metrics), cfg.Auditor, addresses{cfg.Proxies}}
-	reading := bodies{bodyBudget{most: cfg.BodyBudget}, cfg.MaxBody, s.auth}
+	reading := bodies{limit.NewBudget(cfg.BodyBudget), cfg.MaxBody, s.auth}
 	s.App.Use(
 		watching.observe, addresses{cfg.Proxies}.countConnection, reading.take,
 		checkHost(cfg.Hosts), crossOrigin(cfg.Origins), rejectBadPath,

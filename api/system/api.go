@@ -38,7 +38,7 @@ type API struct {
 // Register adds the operations of the area to the interface.
 func (a API) Register(r *httpx.Server) {
 	(&metaAPI{a.Version, a.Client, a.DefaultModel, a.Models, a.Readiness, r.Config.Metrics}).Register(r)
-	(&speechAPI{a.Speech, semaphore.NewWeighted(maxTranscriptions), &shares{}, r.Config.Room}).Register(r)
+	(&speechAPI{speech: a.Speech, open: semaphore.NewWeighted(maxTranscriptions), room: r.Config.Room}).Register(r)
 	(&diagnosticsAPI{a.Configuration, a.Checks, r.Streams}).Register(r)
 	(&computeAPI{a.Compute}).Register(r)
 	(&runsAPI{a.Runs, a.Inbox, a.Answer}).Register(r)

@@ -6,9 +6,10 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
+
+	"everloop/internal/limit"
 
 	"github.com/gofiber/fiber/v2"
 	"golang.org/x/sync/semaphore"
@@ -44,46 +45,11 @@ const maxTranscriptions = 8
 // ownTranscriptions bounds the requests of one user, from the first byte to the answer.
 const ownTranscriptions = 4
 
-// shares counts requests under way by user. The zero value is ready.
-type shares struct {
-	mu   sync.Mutex
-	held map[string]int
-}
-
-// enter counts a request of a user in, or refuses it.
-func (s *shares) enter(user string) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.held[user] >= ownTranscriptions {
-		e := domain.Newf(domain.RateLimited, "too_many_transcriptions", "%d recordings of yours are being transcribed; try again when one "+
-			"of them has ended", ownTranscriptions)
-		e.RetryAfter = 1
-
-		return nil, e
-	}
-
-	if s.held == nil {
-		s.held = map[string]int{}
-	}
-
-	s.held[user]++
-
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-
-		if s.held[user]--; s.held[user] == 0 {
-			delete(s.held, user)
-		}
-	}, nil
-}
-
 // speechAPI transcribes recordings that belong to no message.
 type speechAPI struct {
 	speech Speech
 	open   *semaphore.Weighted // recordings in memory
-	own    *shares             // requests of each user
+	own    limit.Keyed[string] // requests of each user
 	room   func() error        // of temporary files
 }
 
@@ -120,9 +86,13 @@ func (a *speechAPI) transcribe(ctx context.Context, in *httpx.FormInput) (*httpx
 		return nil, domain.Newf(domain.Invalid, speech.CodeOff, "no model for speech is configured: an operator sets ASR_MODEL")
 	}
 
-	leave, err := a.own.enter(httpx.CallerOf(ctx).User.ID)
+	leave, err := a.own.Try(limit.Bound[string]{Key: httpx.CallerOf(ctx).User.ID, Max: ownTranscriptions})
 	if err != nil {
-		return nil, err
+		e := domain.Newf(domain.RateLimited, "too_many_transcriptions", "%d recordings of yours are being transcribed; try again when one "+
+			"of them has ended", ownTranscriptions)
+		e.RetryAfter = 1
+
+		return nil, e
 	}
 	defer leave()
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"everloop/internal/limit"
 )
 
 // Bounds of the time in which a body comes.
@@ -22,7 +22,7 @@ var ErrBusy = errors.New("no room for the body")
 // Bodies bounds the bodies that a service holds in memory, one and all together. What a
 // client only announces costs nothing.
 type Bodies struct {
-	room  *semaphore.Weighted
+	room  *limit.Budget
 	one   int64
 	stall time.Duration
 }
@@ -30,15 +30,14 @@ type Bodies struct {
 // NewBodies bounds bodies to one bytes each and all bytes together; each is given up after
 // a silence of stall.
 func NewBodies(one, all int64, stall time.Duration) *Bodies {
-	return &Bodies{room: semaphore.NewWeighted(all), one: one, stall: stall}
+	return &Bodies{room: limit.NewBudget(all), one: one, stall: stall}
 }
 
 // Body is a body on its way. Reading it fails with an *http.MaxBytesError, ErrBusy or
 // os.ErrDeadlineExceeded, or as its client does.
 type Body struct {
 	in      io.ReadCloser
-	room    *semaphore.Weighted
-	held    int64
+	held    *limit.Reservation
 	control *http.ResponseController
 	stall   time.Duration
 	until   time.Time
@@ -48,7 +47,7 @@ type Body struct {
 // of it any more.
 func (b *Bodies) Open(w http.ResponseWriter, r *http.Request) *Body {
 	return &Body{
-		in: http.MaxBytesReader(w, r.Body, b.one), room: b.room, control: http.NewResponseController(w), stall: b.stall,
+		in: http.MaxBytesReader(w, r.Body, b.one), held: b.room.Reserve(), control: http.NewResponseController(w), stall: b.stall,
 		until: time.Now().Add(bodyTime),
 	}
 }
@@ -69,11 +68,9 @@ func (b *Body) Read(p []byte) (int, error) {
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 
-	if !b.room.TryAcquire(int64(n)) {
+	if !b.held.Grow(n) {
 		return 0, ErrBusy
 	}
-
-	b.held += int64(n)
 
 	return n, err
 }
@@ -82,10 +79,7 @@ func (b *Body) Read(p []byte) (int, error) {
 func (b *Body) Close() error { return b.in.Close() }
 
 // Release frees what the body takes of the service's memory.
-func (b *Body) Release() {
-	b.room.Release(b.held)
-	b.held = 0
-}
+func (b *Body) Release() { b.held.Release() }
 
 // Late reports that a body did not come in time.
 func Late(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"everloop/internal/limit"
+
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 )
@@ -55,11 +57,12 @@ func (s *Service) forward(path string) func(http.ResponseWriter, *http.Request, 
 
 // answer sends a request on, with what translate makes of its body.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, by *caller, path string, translate func(*call) *apiError) {
-	if !by.enter() {
+	leave, ok := by.enter()
+	if !ok {
 		writeError(w, tooMany("key_limit", fmt.Sprintf("the key works on %d requests at once, which is its limit", by.most)))
 		return
 	}
-	defer by.exit()
+	defer leave()
 
 	b, release, fault := s.readBody(w, r)
 	if fault != nil {
@@ -179,14 +182,14 @@ func (c *call) try(w http.ResponseWriter, r *http.Request, to *source, others bo
 		return e, otherSource
 	}
 
-	release, err := to.queue.acquire(r.Context(), c.by.name, to.wait())
+	release, err := to.queue.AcquireWithin(r.Context(), c.by.name, to.wait())
 	if err != nil {
 		to.breaker.abandoned(as)
 
 		switch {
-		case errors.Is(err, errFull):
+		case errors.Is(err, limit.ErrFull):
 			return tooMany("queue_full", "the queue of the source "+to.Name+" is full; try again"), otherSource
-		case errors.Is(err, errWaited):
+		case errors.Is(err, limit.ErrWaited):
 			return tooMany("queue_timeout", "the source "+to.Name+" had no place in time; try again"), notSent
 		}
 
@@ -387,7 +390,7 @@ func (c *call) order() []*source {
 		hash := fnv.New64a()
 		_, _ = io.WriteString(hash, s.Name) // a hash never fails
 		_, _ = hash.Write(begin)
-		ranks[s] = rank{broken: s.broken(now), busy: !s.queue.free(), score: mix(hash.Sum64())}
+		ranks[s] = rank{broken: s.broken(now), busy: !s.queue.Free(), score: mix(hash.Sum64())}
 	}
 
 	slices.SortStableFunc(sources, func(a, b *source) int {
@@ -449,7 +452,7 @@ func (s *Service) warm(to *source, model string) {
 
 	text, _ := sjson.SetBytes([]byte(`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":1}`), "model", model)
 
-	release, err := to.queue.acquire(ctx, "warm-up", to.timeout())
+	release, err := to.queue.AcquireWithin(ctx, "warm-up", to.timeout())
 	if err != nil {
 		return
 	}

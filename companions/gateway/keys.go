@@ -7,7 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+
+	"everloop/internal/limit"
 )
 
 // operator is the name of the key that opens the management interface.
@@ -31,8 +32,7 @@ type caller struct {
 	models []string // empty: all
 	most   int      // requests at once; 0: no limit
 
-	mu      sync.Mutex
-	running int
+	running limit.Keyed[struct{}]
 }
 
 func newCaller(k Key) *caller {
@@ -50,25 +50,10 @@ func (t *table) accepts(by *caller, names ...string) bool {
 	return slices.ContainsFunc(t.callers, func(c *caller) bool { return c.hash == by.hash && c.permits(names...) })
 }
 
-// enter counts a request of the key in, unless it has too many.
-func (c *caller) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if c.most > 0 && c.running >= c.most {
-		return false
-	}
-
-	c.running++
-
-	return true
-}
-
-func (c *caller) exit() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	c.running--
+// enter counts a request of the key in, until leave, unless it has too many.
+func (c *caller) enter() (leave func(), ok bool) {
+	leave, err := c.running.Try(limit.Bound[struct{}]{Max: c.most})
+	return leave, err == nil
 }
 
 // find returns the caller of a key. Every key is compared, by hashes and in constant

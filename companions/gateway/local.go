@@ -217,7 +217,7 @@ func (s *source) retire(cut <-chan struct{}) {
 	defer timer.Stop()
 
 	select {
-	case <-s.queue.idle():
+	case <-s.queue.Idle():
 	case <-timer.C:
 	case <-cut:
 	}

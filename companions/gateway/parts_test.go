@@ -1,76 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestQueue_takesKeysInTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1, 4)
-		release, err := q.acquire(t.Context(), "x", time.Hour)
-		require.NoError(t, err)
-
-		order := make(chan string, 5)
-		wait := func(key string) {
-			go func() {
-				release, err := q.acquire(t.Context(), key, time.Hour)
-				if err != nil {
-					order <- key + " " + err.Error()
-					return
-				}
-
-				order <- key
-
-				release()
-			}()
-
-			synctest.Wait()
-		}
-		wait("a")
-		wait("a")
-		wait("a")
-		wait("a")
-		wait("b") // the last of a makes room
-		require.Equal(t, "a "+errFull.Error(), <-order)
-		_, err = q.acquire(t.Context(), "a", time.Hour)
-		require.ErrorIs(t, err, errFull)
-		release()
-		release()
-		require.Equal(t, []string{"a", "b", "a", "a"}, []string{<-order, <-order, <-order, <-order})
-		synctest.Wait()
-
-		running, waiting := q.load()
-		require.Equal(t, []int{0, 0}, []int{running, waiting})
-	})
-}
-
-func TestQueue_waitEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1, 4)
-		release, err := q.acquire(t.Context(), "x", time.Hour)
-		require.NoError(t, err)
-		_, err = q.acquire(t.Context(), "a", time.Minute)
-		require.ErrorIs(t, err, errWaited)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-
-		_, err = q.acquire(ctx, "a", time.Minute)
-		require.ErrorIs(t, err, context.Canceled)
-		release()
-
-		running, waiting := q.load()
-		require.Equal(t, []int{0, 0}, []int{running, waiting})
-	})
-}
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()

@@ -420,7 +420,7 @@ func (s *Service) health(w http.ResponseWriter, r *http.Request) {
 	sources := []sourceHealth{}
 	for _, one := range t.sources {
 		is, fault := one.healthy(time.Now())
-		running, waiting := one.queue.load()
+		running, waiting := one.queue.Load()
 		sources = append(sources, sourceHealth{
 			Name: one.Name, Kind: one.Kind, Healthy: is, InFlight: running, Queued: waiting,
 			LastError: fault, Latency: one.p50().Milliseconds(), Server: one.serverHealth(output),

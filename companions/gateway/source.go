@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"everloop/internal/limit"
 
 	"golang.org/x/sync/singleflight"
 
@@ -33,7 +36,7 @@ type source struct {
 	base    string              // with /v1
 	local   *localserver.Server // that the gateway runs; nil: it runs elsewhere
 	client  *http.Client
-	queue   *queue
+	queue   *limit.Queue
 	breaker breaker
 	flight  singleflight.Group
 	warmed  atomic.Bool
@@ -61,7 +64,7 @@ func newSource(set Source, demoURL string) *source {
 
 	return &source{
 		Source: set, base: base,
-		queue: newQueue(set.concurrency(), orElse(set.MaxQueue, defaultQueue)),
+		queue: limit.NewQueue(limit.QueueConfig{Slots: set.concurrency(), Waiting: cmp.Or(set.MaxQueue, defaultQueue)}),
 		client: &http.Client{
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,

@@ -36,10 +36,11 @@ func (s *Service) countTokens(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Service) count(w http.ResponseWriter, r *http.Request, by *caller) (int64, *apiError) {
-	if !by.enter() {
+	leave, ok := by.enter()
+	if !ok {
 		return 0, tooMany("key_limit", fmt.Sprintf("the key works on %d requests at once, which is its limit", by.most))
 	}
-	defer by.exit()
+	defer leave()
 
 	b, release, fault := s.readBody(w, r)
 	if fault != nil {

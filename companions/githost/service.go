@@ -73,8 +73,8 @@ type Service struct {
 	log      *slog.Logger
 	store    *store
 	registry *registry
-	slots    *queue // of clients of git
-	views    *queue // of pages
+	slots    queue // of clients of git
+	views    queue // of pages
 	upkeep   chan repoID
 	pages    http.Handler
 	version  string // of git

@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"time"
 
+	"everloop/internal/limit"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/minio/minio-go/v7"
 
@@ -67,7 +69,7 @@ type Service struct {
 	log      *slog.Logger
 	db       *pgxpool.Pool
 	packages *packages
-	uploads  entrance
+	uploads  limit.Keyed[string] // under way: all, and of each caller
 	mux      *http.ServeMux
 }
 

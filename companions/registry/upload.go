@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"everloop/internal/limit"
+
 	"everloop/companions/edge"
 	"everloop/internal/safezip"
 	"everloop/internal/skillpack"
@@ -67,8 +69,10 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 
-	leave, ok := s.uploads.enter(caller.ID)
-	if !ok {
+	leave, err := s.uploads.Try(
+		limit.Bound[string]{Max: maxConcurrentUploads}, limit.Bound[string]{Key: "caller " + caller.ID, Max: ownUploads},
+	)
+	if err != nil {
 		return edge.Refuse(http.StatusTooManyRequests, "rate_limited", "too many uploads at once: try again")
 	}
 	defer leave()

@@ -4,12 +4,14 @@ package toolbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"time"
 
 	"everloop/activities/tools"
 	"everloop/domain"
+	"everloop/internal/limit"
 )
 
 // CodeTooManyCommands is the code of a command that found no slot.
@@ -21,9 +23,7 @@ type Slots struct {
 	PerSession, PerUser int           // 0: no bound
 	Wait                time.Duration // how long a command waits for a slot
 
-	mu    sync.Mutex
-	taken map[string]int // by session and by user
-	freed chan struct{}  // closed, and made again, when a slot is released
+	running limit.Keyed[string]
 }
 
 // take waits for a slot of the session and its user. The release must be called once.
@@ -32,24 +32,28 @@ func (s *Slots) take(ctx context.Context, session tools.SessionView) (release fu
 		return func() {}, nil
 	}
 
-	timer := time.NewTimer(s.Wait)
-	defer timer.Stop()
+	waiting, cancel := context.WithTimeout(ctx, s.Wait)
+	defer cancel()
 
-	for {
-		freed, holder := s.try(session)
-		if holder == "" {
-			return sync.OnceFunc(func() { s.release(session) }), nil
-		}
-
-		select {
-		case <-freed:
-		case <-timer.C:
-			return nil, tooMany(holder, s.Wait)
-		case <-ctx.Done():
-			return nil, tooMany(holder, s.Wait)
-		}
+	bounds := []limit.Bound[string]{{Key: sessionKey + string(session.ID), Max: s.PerSession}}
+	if session.OwnerID != "" {
+		bounds = append(bounds, limit.Bound[string]{Key: userKey + session.OwnerID, Max: s.PerUser})
 	}
+
+	release, err = s.running.Acquire(waiting, bounds...)
+	if full, ok := errors.AsType[*limit.FullError[string]](err); ok {
+		holder, _, _ := strings.Cut(full.Key, " ")
+		return nil, tooMany(holder, s.Wait)
+	}
+
+	return release, err
 }
+
+// Prefixes of the keys: what holds the slots, for the error.
+const (
+	sessionKey = "session "
+	userKey    = "user "
+)
 
 func tooMany(holder string, wait time.Duration) error {
 	return &domain.Error{Kind: domain.RateLimited, Code: CodeTooManyCommands, Message: fmt.Sprintf(
@@ -57,53 +61,3 @@ func tooMany(holder string, wait time.Duration) error {
 			"fewer in parallel",
 		holder, wait)}
 }
-
-// try takes a slot, or returns whose are all taken and when to look again.
-func (s *Slots) try(session tools.SessionView) (freed <-chan struct{}, holder string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.freed == nil {
-		s.freed, s.taken = make(chan struct{}), map[string]int{}
-	}
-
-	byUser := session.OwnerID != ""
-	switch {
-	case s.PerSession > 0 && s.taken[sessionKey(session)] >= s.PerSession:
-		return s.freed, "session"
-	case byUser && s.PerUser > 0 && s.taken[userKey(session)] >= s.PerUser:
-		return s.freed, "user"
-	}
-
-	s.taken[sessionKey(session)]++
-	if byUser {
-		s.taken[userKey(session)]++
-	}
-
-	return nil, ""
-}
-
-func (s *Slots) release(session tools.SessionView) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	keys := []string{sessionKey(session)}
-	if session.OwnerID != "" {
-		keys = append(keys, userKey(session))
-	}
-
-	for _, key := range keys {
-		if s.taken[key]--; s.taken[key] == 0 {
-			delete(s.taken, key)
-		}
-	}
-
-	close(s.freed)
-	s.freed = make(chan struct{})
-}
-
-func sessionKey(s tools.SessionView) string {
-	return "session " + string(s.ID)
-}
-
-func userKey(s tools.SessionView) string { return "user " + s.OwnerID }

@@ -84,7 +84,6 @@ func TestSlots_take_waits(t *testing.T) {
 
 	_, err = s.take(ctx, view)
 	require.True(t, domain.HasCode(err, CodeTooManyCommands), "a wait ends with the call: %v", err)
-	require.Empty(t, (&Slots{}).taken)
 }
 
 // Commands and tool servers take the same slots and give them back.

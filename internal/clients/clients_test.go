@@ -89,10 +89,7 @@ func TestConnections_bounds_each_client(t *testing.T) {
 
 	_, _ = first, second
 
-	connections.mu.Lock()
-	defer connections.mu.Unlock()
-
-	require.Equal(t, map[netip.Prefix]int{netip.MustParsePrefix("127.0.0.1/32"): 2}, connections.open)
+	require.Equal(t, 2, connections.open.Running(netip.MustParsePrefix("127.0.0.1/32")))
 }
 
 func TestConnections_counts_requests_of_a_trusted_proxy(t *testing.T) {
@@ -125,7 +122,9 @@ func TestConnections_counts_requests_of_a_trusted_proxy(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 
-	require.Empty(t, connections.open)
+	for _, client := range []netip.Addr{ann, bob} {
+		require.Zero(t, connections.open.Running(Network(client)))
+	}
 }
 
 // serve accepts connections within the bound.

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"everloop/internal/limit"
 )
 
 // Connections bounds the connections that are open at once for one client. A client
@@ -15,35 +17,18 @@ type Connections struct {
 	most    int
 	proxies Proxies
 
-	mu   sync.Mutex
-	open map[netip.Prefix]int
+	open limit.Keyed[netip.Prefix]
 }
 
 // NewConnections returns a new bound of most connections for each client; 0: no bound.
 func NewConnections(most int, proxies Proxies) *Connections {
-	return &Connections{most: most, proxies: proxies, open: map[netip.Prefix]int{}}
+	return &Connections{most: most, proxies: proxies}
 }
 
-func (c *Connections) acquire(client netip.Prefix) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if c.most > 0 && c.open[client] >= c.most {
-		return false
-	}
-
-	c.open[client]++
-
-	return true
-}
-
-func (c *Connections) release(client netip.Prefix) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	if c.open[client]--; c.open[client] == 0 {
-		delete(c.open, client)
-	}
+// acquire counts a connection of a client, until release; nil: the client has too many.
+func (c *Connections) acquire(client netip.Prefix) (release func()) {
+	release, _ = c.open.Try(limit.Bound[netip.Prefix]{Key: client, Max: c.most})
+	return release
 }
 
 const (
@@ -85,9 +70,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return &Conn{Conn: conn, connections: l.connections, proxied: true}, nil
 		}
 
-		client := Network(peer)
-		if l.connections.acquire(client) {
-			return &Conn{Conn: conn, connections: l.connections, counted: true, client: client}, nil
+		if release := l.connections.acquire(Network(peer)); release != nil {
+			return &Conn{Conn: conn, connections: l.connections, release: release}, nil
 		}
 
 		l.refuse(conn)
@@ -125,8 +109,7 @@ type Conn struct {
 	proxied     bool
 
 	mu      sync.Mutex
-	client  netip.Prefix
-	counted bool
+	release func() // ends the count; nil: nothing is counted
 	closed  bool
 }
 
@@ -142,14 +125,13 @@ func (c *Conn) Begin(client netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	network := Network(client)
-	if c.closed || !c.connections.acquire(network) {
-		return c.closed
+	if c.closed {
+		return true
 	}
 
-	c.client, c.counted = network, true
+	c.release = c.connections.acquire(Network(client))
 
-	return true
+	return c.release != nil
 }
 
 // Idle ends what Begin counted.
@@ -173,9 +155,9 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) releaseLocked() {
-	if c.counted {
-		c.counted = false
-		c.connections.release(c.client)
+	if c.release != nil {
+		c.release()
+		c.release = nil
 	}
 }
 

@@ -4,11 +4,13 @@ package passwords
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/alexedwards/argon2id"
 
 	"everloop/companions/edge"
+	"everloop/internal/limit"
 )
 
 // Memory is what a password's hash takes, in KiB: with one pass and one thread, as OWASP advises.
@@ -20,10 +22,9 @@ const maxWaiting = 256
 // Hasher computes hashes of passwords, few at a time: each takes much memory and a
 // processor, which the rest of the machine needs too.
 type Hasher struct {
-	params  argon2id.Params
-	turn    chan struct{} // holds one entry for each hash being computed
-	waiting chan struct{}
-	dummy   string // of no password: an unknown user takes as long as a wrong password
+	params argon2id.Params
+	turns  *limit.Queue
+	dummy  string // of no password: an unknown user takes as long as a wrong password
 }
 
 // NewHasher returns a new Hasher that computes so many at once, each with that memory in KiB.
@@ -35,15 +36,13 @@ func NewHasher(maxConcurrent int, memory uint32) *Hasher {
 		panic("passwords: " + err.Error()) // the system has no randomness
 	}
 
-	return &Hasher{params: params, turn: make(chan struct{}, maxConcurrent), waiting: make(chan struct{}, maxWaiting), dummy: dummy}
+	return &Hasher{params: params, turns: limit.NewQueue(limit.QueueConfig{Slots: maxConcurrent, Waiting: maxWaiting}), dummy: dummy}
 }
 
 // within runs f in its turn.
 func (h *Hasher) within(ctx context.Context, f func() error) error {
-	select {
-	case h.waiting <- struct{}{}:
-		defer func() { <-h.waiting }()
-	default:
+	release, err := h.turns.Acquire(ctx, "")
+	if errors.Is(err, limit.ErrFull) {
 		busy := edge.Refuse(http.StatusServiceUnavailable, "dependency_unavailable",
 			"checking of passwords is not available, retry in some seconds")
 		busy.RetryAfter = 2
@@ -51,12 +50,10 @@ func (h *Hasher) within(ctx context.Context, f func() error) error {
 		return busy
 	}
 
-	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err != nil {
+		return err
 	}
+	defer release()
 
 	return f()
 }

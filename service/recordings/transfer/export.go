@@ -44,7 +44,7 @@ type Service struct {
 
 	uploads limiter
 	exports limiter
-	reading turns
+	reading limiter // archives that are checked or imported
 
 	startImport func(ctx context.Context, in transfer.ImportRequest, sum []byte) (domain.SessionID, error) // Store.StartImport
 	endedUpTo   string                                                                                     // where removeEnded was interrupted
@@ -62,7 +62,9 @@ func New(cfg Config) (*Service, error) {
 
 	store := NewStore(cfg.DB)
 
-	return &Service{Store: store, cfg: cfg, sessions: sessions.NewBase(cfg.DB), startImport: store.StartImport}, nil
+	return &Service{
+		Store: store, cfg: cfg, sessions: sessions.NewBase(cfg.DB), startImport: store.StartImport,
+	}, nil
 }
 
 // Export is an archive that is ready to be written.

@@ -2,9 +2,9 @@ package transfer
 
 import (
 	"context"
-	"sync"
 
 	"everloop/domain"
+	"everloop/internal/limit"
 )
 
 // Bounds of what runs concurrently.
@@ -44,55 +44,20 @@ func tooMany(code, message string) *domain.Error {
 
 // limiter bounds what a process does concurrently for all users and for one. The zero value
 // is ready.
-type limiter struct {
-	mu     sync.Mutex
-	all    int
-	owners map[string]int
-}
+type limiter struct{ running limit.Keyed[string] }
 
 // enter takes one of all slots, of which one owner may have own, until leave is called.
 // Without a free one it reports false.
 func (l *limiter) enter(ownerID string, all, own int) (leave func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.all >= all || l.owners[ownerID] >= own {
-		return nil, false
-	}
-
-	if l.owners == nil {
-		l.owners = map[string]int{}
-	}
-
-	l.all++
-	l.owners[ownerID]++
-
-	return sync.OnceFunc(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-
-		l.all--
-		if l.owners[ownerID]--; l.owners[ownerID] == 0 {
-			delete(l.owners, ownerID)
-		}
-	}), true
+	leave, err := l.running.Try(limit.Bound[string]{Max: all}, limit.Bound[string]{Key: "user " + ownerID, Max: own})
+	return leave, err == nil
 }
 
-// turns lets some do what takes much memory, and the others wait. The zero value is
-// ready.
-type turns struct {
-	once  sync.Once
-	taken chan struct{}
-}
-
-// wait waits for a turn, which release ends.
-func (t *turns) wait(ctx context.Context) (release func(), err error) {
-	t.once.Do(func() { t.taken = make(chan struct{}, maxReading) })
-
-	select {
-	case t.taken <- struct{}{}:
-		return func() { <-t.taken }, nil
-	case <-ctx.Done():
+// wait waits for one of all slots, which release frees.
+func (l *limiter) wait(ctx context.Context, all int) (release func(), err error) {
+	if release, err = l.running.Acquire(ctx, limit.Bound[string]{Max: all}); err != nil {
 		return nil, context.Cause(ctx)
 	}
+
+	return release, nil
 }

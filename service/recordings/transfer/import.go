@@ -25,7 +25,7 @@ func (d *Service) Preview(ctx context.Context, ownerID string, r io.ReaderAt, si
 	}
 	defer leave()
 
-	release, err := d.reading.wait(ctx)
+	release, err := d.reading.wait(ctx, maxReading)
 	if err != nil {
 		return out, err
 	}

@@ -118,7 +118,7 @@ const (
 // Load carries out an import as one attempt of its workflow. The error of an import
 // that has failed is not returned: nothing is left of it then.
 func (d *Service) Load(ctx context.Context, sessionID domain.SessionID) error {
-	release, err := d.reading.wait(ctx)
+	release, err := d.reading.wait(ctx, maxReading)
 	if err != nil {
 		return err
 	}
