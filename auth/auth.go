@@ -7,6 +7,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"everloop/internal/clients"
 	"log/slog"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ type Authenticator struct {
 	verifiers []Verifier
 	cache     *cache
 	uses      *uses
-	guesses   *guesses
+	guesses   *clients.Guesses // nil: everything is allowed
 	known     func(domain.User) error
 	now       func() time.Time
 }
@@ -98,7 +99,7 @@ func New(keys Keys, opts Options) *Authenticator {
 	return &Authenticator{
 		keys: keys, verifiers: opts.Verifiers, known: opts.Known, now: opts.Now,
 		cache: newCache(opts.CacheFor), uses: newUses(keys, opts.Logger),
-		guesses: newGuesses(opts.GuessesPerMinute, opts.Now),
+		guesses: clients.NewGuesses(opts.GuessesPerMinute, opts.Now),
 	}
 }
 

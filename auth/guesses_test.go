@@ -70,17 +70,3 @@ func TestAuthenticator_AuthenticateFrom_counts_no_outage(t *testing.T) {
 		require.Equal(t, domain.Unavailable, domain.AsError(err).Kind)
 	}
 }
-
-func TestAuthenticator_AuthenticateFrom_remembers_few_addresses(t *testing.T) {
-	t.Parallel()
-
-	a := auth.New(newFakeKeys(), auth.Options{GuessesPerMinute: 1})
-	t.Cleanup(a.Close)
-
-	for i := range 25_000 {
-		_, err := a.AuthenticateFrom(t.Context(), auth.From{Network: fmt.Sprint("address-", i)}, bearer("guess"))
-		require.Error(t, err)
-	}
-
-	require.LessOrEqual(t, auth.GuessAddresses(a), 10_000)
-}

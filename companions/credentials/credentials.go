@@ -89,7 +89,7 @@ func New(agentURL, key string) *Checker {
 			maxConcurrent,
 		),
 		now:     time.Now,
-		guesses: clients.NewGuesses(guesses),
+		guesses: clients.NewGuesses(guesses, nil),
 		known:   map[[sha256.Size]byte]answer{},
 	}
 	if key != "" {
@@ -117,7 +117,8 @@ func (c *Checker) Check(ctx context.Context, client netip.Addr, token string) (C
 		return known, nil
 	}
 
-	if wait := c.guesses.Wait(client, sum); wait > 0 {
+	network := clients.Network(client).String()
+	if wait := c.guesses.Wait(network, sum); wait > 0 {
 		p := edge.Refuse(
 			http.StatusTooManyRequests,
 			"too_many_guesses",
@@ -131,10 +132,10 @@ func (c *Checker) Check(ctx context.Context, client netip.Addr, token string) (C
 
 	caller, err := c.ask(ctx, client, token)
 	if err == nil {
-		c.guesses.Note(client, sum, true)
+		c.guesses.Note(network, sum, true)
 		c.remember(sum, caller)
 	} else if p, ok := errors.AsType[*edge.Problem](err); ok && p.Status == http.StatusUnauthorized {
-		c.guesses.Note(client, sum, false)
+		c.guesses.Note(network, sum, false)
 	}
 
 	return caller, err

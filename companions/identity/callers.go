@@ -292,7 +292,7 @@ const (
 
 func newAgentKeys(url string) *agentKeys {
 	return &agentKeys{
-		url: strings.TrimRight(url, "/"), known: map[[sha256.Size]byte]knownKey{}, guesses: clients.NewGuesses(keyGuesses),
+		url: strings.TrimRight(url, "/"), known: map[[sha256.Size]byte]knownKey{}, guesses: clients.NewGuesses(keyGuesses, nil),
 		client: &http.Client{
 			Timeout: agentTimeout, Transport: &http.Transport{MaxConnsPerHost: 8},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -315,7 +315,8 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key
 		return kept.caller, nil
 	}
 
-	if wait := a.guesses.Wait(from, hash); wait > 0 {
+	network := clients.Network(from).String()
+	if wait := a.guesses.Wait(network, hash); wait > 0 {
 		refused := fault(http.StatusTooManyRequests, "too_many_guesses", "too many wrong keys came from this address, retry later")
 		refused.RetryAfter = wait
 
@@ -324,7 +325,7 @@ func (a *agentKeys) caller(ctx context.Context, s *Service, from netip.Addr, key
 
 	c, err := a.ask(ctx, s, from, key)
 	if f, ok := errors.AsType[*Fault](err); err == nil || ok && f.Status == http.StatusUnauthorized {
-		a.guesses.Note(from, hash, err == nil)
+		a.guesses.Note(network, hash, err == nil)
 	}
 
 	if err != nil {
