@@ -2,6 +2,7 @@ package realtime
 
 import (
 	"context"
+	"everloop/internal/retry"
 	"log/slog"
 	"sync"
 	"time"
@@ -74,8 +75,8 @@ func (h *Hub) Run(ctx context.Context) error {
 
 		h.cfg.Logger.Error("failed to follow the event log", "error", err)
 
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
+		if !retry.Wait(ctx, time.Second) {
+			return ctx.Err()
 		}
 	}
 }
@@ -234,17 +235,4 @@ func (h *Hub) Stats() HubStats {
 	}
 
 	return stats
-}
-
-// sleep waits, or returns the error of a context that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -3,6 +3,7 @@ package realtime
 import (
 	"context"
 	"errors"
+	"everloop/internal/retry"
 	"sync"
 	"time"
 
@@ -253,8 +254,8 @@ func (s *Subscription) retry(ctx context.Context, try func() error) error {
 			return ErrResync
 		}
 
-		if err := sleep(ctx, 250*time.Millisecond<<n); err != nil {
-			return err
+		if !retry.Wait(ctx, 250*time.Millisecond<<n) {
+			return ctx.Err()
 		}
 	}
 }

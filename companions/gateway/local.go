@@ -32,10 +32,10 @@ func (s Source) server() localserver.Config {
 // concurrency returns how many requests the source works on at once.
 func (s Source) concurrency() int {
 	if s.runs() {
-		return orElse(s.MaxConcurrency, max(s.Slots, 1))
+		return cmp.Or(s.MaxConcurrency, max(s.Slots, 1))
 	}
 
-	return orElse(s.MaxConcurrency, defaultConcurrency)
+	return cmp.Or(s.MaxConcurrency, defaultConcurrency)
 }
 
 // serverFaults are those of the fields for a server that the gateway runs.

@@ -260,14 +260,6 @@ func seconds(value float64, otherwise time.Duration) time.Duration {
 	return time.Duration(value * float64(time.Second))
 }
 
-func orElse(value, otherwise int) int {
-	if value == 0 {
-		return otherwise
-	}
-
-	return value
-}
-
 // writeFile replaces a file by a whole one, which only its owner reads: it holds keys.
 func writeFile(file string, text []byte) error {
 	dir := filepath.Dir(file)

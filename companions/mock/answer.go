@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"everloop/internal/retry"
 	"fmt"
 	"net/http"
 	"strings"
@@ -119,7 +120,7 @@ func (s *Service) perform(w http.ResponseWriter, r *http.Request, req *chatReque
 		delay, pace = 12*s.cfg.Pace, s.cfg.Pace
 	}
 
-	if err := pause(r.Context(), delay); err != nil {
+	if !retry.Wait(r.Context(), delay) {
 		return outcomeGone
 	}
 
@@ -272,7 +273,8 @@ func (d *sender) piece(send func() error) {
 	}
 
 	if d.pace > 0 { // uneven, as real models are, but the same each time
-		if d.err = pause(d.ctx, d.pace*time.Duration(2+d.pieces*7%3)/3); d.err != nil {
+		if !retry.Wait(d.ctx, d.pace*time.Duration(2+d.pieces*7%3)/3) {
+			d.err = d.ctx.Err()
 			return
 		}
 	}
@@ -290,19 +292,6 @@ func (d *sender) piece(send func() error) {
 
 	if hold {
 		d.err = d.held.wait(d.ctx)
-	}
-}
-
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(wait):
-		return nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"everloop/internal/retry"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +78,7 @@ func (s *Service) transcript(w http.ResponseWriter, r *http.Request, audio []byt
 			s.limitFaults(&step, key)
 		}
 
-		if err := pause(r.Context(), time.Duration(step.FirstDelayMS)*time.Millisecond); err != nil {
+		if !retry.Wait(r.Context(), time.Duration(step.FirstDelayMS)*time.Millisecond) {
 			return outcomeGone
 		}
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"everloop/internal/retry"
 	"fmt"
 	"maps"
 	"math"
@@ -195,8 +196,8 @@ func (l *Log) backOff(ctx context.Context, e domain.Event, try int, cause error)
 		return domain.Unavailablef("event log", cause)
 	}
 
-	if err := pause(ctx, try); err != nil {
-		return domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w: %w", e.Name, err, cause))
+	if !pause(ctx, try) {
+		return domain.Unavailablef("event log", fmt.Errorf("event %s was not acknowledged: %w: %w", e.Name, ctx.Err(), cause))
 	}
 
 	return nil
@@ -345,15 +346,8 @@ func inProcess(err error) bool {
 	return ok && refused.ErrorCode == duplicateInProcess
 }
 
-// pause waits before the next try: 20 ms doubled each time, at most maxPause.
-func pause(ctx context.Context, try int) error {
-	timer := time.NewTimer(min(maxPause, 20*time.Millisecond<<min(try, 10)))
-	defer timer.Stop()
-
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+// pause waits before the next try: 20 ms doubled each time, at most maxPause. It is false
+// when ctx ended first.
+func pause(ctx context.Context, try int) bool {
+	return retry.Wait(ctx, min(maxPause, 20*time.Millisecond<<min(try, 10)))
 }

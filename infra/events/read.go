@@ -185,7 +185,7 @@ func (l *Log) lastBefore(ctx context.Context, g generation, upTo uint64, subject
 			break
 		}
 
-		if err := pause(ctx, try); err != nil {
+		if !pause(ctx, try) {
 			return 0, domain.Unavailablef("event log", errLags)
 		}
 	}
@@ -254,7 +254,7 @@ func (l *Log) countIn(ctx context.Context, g generation, subject string, after u
 			return len(answer.messages) + int(answer.pending), nil //nolint:gosec // a count of kept messages
 		}
 
-		if err := pause(ctx, try); err != nil {
+		if !pause(ctx, try) {
 			return 0, domain.Unavailablef("event log", errLags)
 		}
 	}

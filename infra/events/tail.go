@@ -77,8 +77,8 @@ func (l *Log) Tail(
 			continue
 		}
 
-		if err := pause(ctx, try); err != nil {
-			return err
+		if !pause(ctx, try) {
+			return ctx.Err()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package solutions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,9 +126,9 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 	s := domain.Solution{
 		ID:             id,
 		Name:           f.Name,
-		Version:        orElse(f.Version, "1.0.0"),
+		Version:        cmp.Or(f.Version, "1.0.0"),
 		Description:    f.Description,
-		LayoutType:     orElse(f.LayoutType, "default"),
+		LayoutType:     cmp.Or(f.LayoutType, "default"),
 		InitialMessage: f.InitialMessage,
 		Data:           f.Data,
 		DisableTools:   f.DisableTools,
@@ -158,7 +159,7 @@ func read(files fs.FS, id string) (domain.Solution, error) {
 
 		s.Roles = append(
 			s.Roles,
-			domain.BizRole{ID: r.ID, Name: orElse(r.Name, r.ID), Description: r.Description, Prompt: text, DisableTools: r.DisableTools},
+			domain.BizRole{ID: r.ID, Name: cmp.Or(r.Name, r.ID), Description: r.Description, Prompt: text, DisableTools: r.DisableTools},
 		)
 	}
 
@@ -266,12 +267,4 @@ func value[T any](given *T, otherwise T) T {
 	}
 
 	return *given
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-
-	return text
 }

@@ -3,6 +3,7 @@
 package envtable
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -39,7 +40,7 @@ func add(rows *[]Row, flags reflect.Value) {
 			value := flags.Field(i)
 			*rows = append(*rows, Row{
 				Variable: variable, Value: shown(variable, value), Help: field.Tag.Get("help"),
-				Default: orElse(field.Tag.Get("default"), text(reflect.Zero(value.Type()))),
+				Default: cmp.Or(field.Tag.Get("default"), text(reflect.Zero(value.Type()))),
 			})
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
 			add(rows, flags.Field(i))
@@ -81,14 +82,6 @@ func short(d time.Duration) string {
 	}
 
 	return s
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-
-	return text
 }
 
 const hidden = "***"

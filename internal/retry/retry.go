@@ -52,6 +52,10 @@ func (b Backoff) Pause(n int) time.Duration {
 
 // Wait waits for a duration. It is false when ctx ended first.
 func Wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 

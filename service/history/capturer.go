@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"errors"
+	"everloop/internal/retry"
 	"sync"
 	"time"
 
@@ -108,8 +109,8 @@ func (c *Capturer) Settle(ctx context.Context, sessionID domain.SessionID) error
 			return err
 		}
 
-		if err := pause(ctx, heldPoll); err != nil {
-			return err
+		if !retry.Wait(ctx, heldPoll) {
+			return ctx.Err()
 		}
 	}
 }
@@ -147,8 +148,8 @@ func (c *Capturer) Flush(ctx context.Context, sessionID domain.SessionID) error 
 			return err
 		}
 
-		if err := pause(ctx, heldPoll); err != nil {
-			return err
+		if !retry.Wait(ctx, heldPoll) {
+			return ctx.Err()
 		}
 	}
 }
@@ -225,7 +226,7 @@ const renewEvery = 1500 * time.Millisecond
 func (c *Capturer) keep(ctx context.Context, ids []string) (stop func()) {
 	renewing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		for pause(renewing, renewEvery) == nil {
+		for retry.Wait(renewing, renewEvery) {
 			if err := c.cfg.Store.KeepCaptures(renewing, c.cfg.Process, ids); err != nil && renewing.Err() == nil {
 				c.cfg.Logger.Warn("failed to renew checkpoint leases", "error", err)
 			}
@@ -512,17 +513,5 @@ func (c *Capturer) Drain(ctx context.Context) {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

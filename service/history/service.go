@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"errors"
+	"everloop/internal/retry"
 	"log/slog"
 	"time"
 
@@ -142,7 +143,7 @@ func (d *Service) await(ctx context.Context, operationID string) (history.Moved,
 			return moved, errPending
 		case err != nil || done:
 			return moved, err
-		case pause(waiting, between) != nil && ctx.Err() == nil:
+		case !retry.Wait(waiting, between) && ctx.Err() == nil:
 			return moved, errPending
 		}
 	}
@@ -153,7 +154,7 @@ const repairEvery = time.Second
 
 // Run repairs captures that crashes interrupted, until ctx ends.
 func (d *Service) Run(ctx context.Context) {
-	for pause(ctx, repairEvery) == nil {
+	for retry.Wait(ctx, repairEvery) {
 		if err := d.Repair(ctx); err != nil && ctx.Err() == nil {
 			d.cfg.Logger.Warn("failed to repair captures, retrying", "error", err)
 		}

@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"everloop/internal/retry"
 	"sync"
 	"time"
 
@@ -147,7 +148,7 @@ func (o *Outbox) noteOnce(ctx context.Context, kept []publishedRow) []publishedR
 		return kept
 	case <-due:
 	case <-o.published.signal:
-		pause(ctx, notePause)
+		retry.Wait(ctx, notePause)
 	}
 
 	working := context.WithoutCancel(ctx)
@@ -155,7 +156,7 @@ func (o *Outbox) noteOnce(ctx context.Context, kept []publishedRow) []publishedR
 		if err := o.note(working, rows); err != nil {
 			o.logger.Warn("failed to note published events; retrying", "error", err)
 			o.published.putBack(rows)
-			pause(ctx, time.Second)
+			retry.Wait(ctx, time.Second)
 			o.published.poke()
 
 			return kept
@@ -192,16 +193,6 @@ func (p *publishedRows) poke() {
 	select {
 	case p.signal <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
