@@ -1,7 +1,7 @@
 package domain
 
-// StoredAnswer is the first answer to a request that carried an
-// Idempotency-Key, as its repeats get it.
+// StoredAnswer is the response to the first request with an Idempotency-Key, which repeats of
+// the request receive.
 type StoredAnswer struct {
 	Status      int
 	ContentType string

@@ -2,14 +2,14 @@ package domain
 
 import "strings"
 
-// AudioURL is a recording of a message, which is kept as an object. The text of its part
-// is what was said, once that is known.
+// AudioURL is a recording in a message, stored as an object. The text of its part is the
+// transcript, once there is one.
 type AudioURL struct {
 	URL    string      `json:"url"`
 	Status AudioStatus `json:"status,omitempty"`
 }
 
-// AudioStatus says how far the transcription of a recording is; empty: it is still due.
+// AudioStatus is the state of a transcription; empty: pending.
 type AudioStatus string
 
 // The ends of a transcription.
@@ -21,7 +21,7 @@ const (
 // Untranscribed reports whether the part is a recording whose transcription is due.
 func (p ContentPart) Untranscribed() bool { return p.AudioURL != nil && p.AudioURL.Status == "" }
 
-// Heard is what a model reads of a recording.
+// Heard returns the text that the model reads for a recording.
 func (p ContentPart) Heard() string {
 	switch {
 	case p.AudioURL.Status == AudioFailed:
@@ -47,7 +47,7 @@ func (p ContentPart) Attachment() string {
 	return ""
 }
 
-// WithAttachment gives the part with another address of its image or recording.
+// WithAttachment returns the part with the URL of its image or recording replaced.
 func (p ContentPart) WithAttachment(url string) ContentPart {
 	switch {
 	case p.ImageURL != nil:

@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// AuditRecord says who used which privilege, on what and when.
+// AuditRecord is one use of a privilege: actor, action, target and time.
 type AuditRecord struct {
 	ID        string            `json:"id" db:"id" doc:"Its id." example:"01a1ff63-4525-7cf1-8ed1-26491c7842e7"`
 	ActorID   string            `json:"actor_id" db:"actor_id" doc:"The user who did it." example:"01a1ff63-2da3-7551-9a1e-abad628e9c3d"`
@@ -13,20 +13,20 @@ type AuditRecord struct {
 	CreatedAt time.Time         `json:"created_at" db:"created_at" doc:"Creation time."`
 }
 
-// AuditQuery selects a page of the trail; empty filters select nothing away.
+// AuditQuery selects a page of the trail; empty filters match everything.
 type AuditQuery struct {
 	ActorID, Action, Target string
 	Limit, Offset           int
 }
 
-// ExternalUser is a user as another system knows them.
+// ExternalUser is a user of another system.
 type ExternalUser struct {
 	Sub   string
 	Email string
 	Name  string
 }
 
-// TokenState says whether a person can sign in here with a token.
+// TokenState reports whether a person can sign in here with a token.
 type TokenState struct {
 	Sub     string `json:"sub" doc:"The person's id in the other system." example:"01a1ff63-4512-7ae4-a128-e82fd2a774e5"`
 	Email   string `json:"email" doc:"The e-mail address." example:"eve@example.org"`

@@ -2,8 +2,7 @@ package domain
 
 import "encoding/json"
 
-// Delivery says what a chat:send does while a chat is running
-// (docs/events.md#chatsend).
+// Delivery is what a chat:send does while a chat is running (docs/events.md#chatsend).
 type Delivery string
 
 // The delivery modes a client may ask for; DeliverRun is only ever applied, on
@@ -28,10 +27,10 @@ const (
 	ChatStateEnded   ChatState = "ended"
 )
 
-// Open reports whether a chat has started and can go on.
+// Open reports whether a chat has started and has not ended.
 func (s ChatState) Open() bool { return s == ChatStateRunning || s == ChatStateWaiting }
 
-// Trigger says what started a chat.
+// Trigger is what started a chat.
 type Trigger string
 
 // The closed list of triggers of `chat:start`.
@@ -50,7 +49,7 @@ const (
 // it, so it does not stand for the answer to a question.
 func (t Trigger) Unattended() bool { return t == TriggerSchedule || t == TriggerIssue }
 
-// FinishReason says why a chat ended.
+// FinishReason is why a chat ended.
 type FinishReason string
 
 // The closed list of finish reasons of `chat:end`.
@@ -69,9 +68,8 @@ const (
 	FinishEmptyAnswer     FinishReason = "empty_answer"
 )
 
-// Status is the chat status that goes with the reason: completed and
-// awaiting_answer with completed, interrupted with interrupted, all others with
-// failed.
+// Status returns the chat status of the reason: completed and awaiting_answer with completed,
+// interrupted with interrupted, all others with failed.
 func (r FinishReason) Status() string {
 	switch r {
 	case FinishCompleted, FinishAwaitingAnswer:
@@ -83,7 +81,7 @@ func (r FinishReason) Status() string {
 	}
 }
 
-// SessionStatus is where the session stands after a chat that ended so.
+// SessionStatus returns the status of the session after a chat that ended for the reason.
 func (r FinishReason) SessionStatus() SessionStatus {
 	switch r {
 	case FinishCompleted:
@@ -105,14 +103,14 @@ type Answer struct {
 	Custom     map[string]string `json:"custom"`
 }
 
-// Whatif asks for a re-run from a step of the active branch.
+// Whatif requests a re-run from a step of the active branch.
 type Whatif struct {
 	FromStep          int      `json:"from_step"`
 	Quotes            []Quote  `json:"quotes"`
 	DeprecateEntryIDs []TurnID `json:"deprecate_entry_ids"`
 }
 
-// Quote is an excerpt of an earlier entry that goes before the message.
+// Quote is an excerpt of an earlier entry, placed before the message.
 type Quote struct {
 	EntryID TurnID `json:"entry_id"`
 	Text    string `json:"text"`
@@ -132,7 +130,7 @@ type Send struct {
 	Waiter          string // the id of a workflow run that is signalled when the chat has ended; empty: none
 }
 
-// SendAck is what a durable chat:send is answered with.
+// SendAck is the acknowledgement of a durable chat:send.
 type SendAck struct {
 	ChatID          ChatID   `json:"chat_id"`
 	TurnID          TurnID   `json:"turn_id"`
@@ -158,16 +156,16 @@ type QueuedMessage struct {
 	Preview  string `json:"preview"`
 }
 
-// Enqueued is what became of a chat:send: the promise of the ack, and
-// what has to be stopped now that it is made.
+// Enqueued is the result of storing a chat:send: its acknowledgement and the work that it
+// stops.
 type Enqueued struct {
 	Ack      SendAck
 	StopChat ChatID // the running chat that an interrupting message stops
 }
 
-// Stopped is what a stop came to.
+// Stopped is the result of a stop.
 type Stopped struct {
 	Stopped bool
-	ChatID  ChatID // the running chat whose workflow has to be woken; empty when none runs
+	ChatID  ChatID // the running chat whose workflow must be woken; empty when none runs
 	Wake    bool   // a parked run has to look again
 }

@@ -1,14 +1,13 @@
 package domain
 
-// ChatTemplate is what a model's chat template adds to the texts of a
-// conversation, in tokens: the marks that say who speaks, where a message ends
-// and where the answer begins.
+// ChatTemplate is the overhead of a model's chat template, in tokens: the marks for roles, ends
+// of messages and the start of the answer.
 type ChatTemplate struct {
 	Name       string // of the family, as chatml; generic where it is not known
-	Known      bool   // the model's own; else what most templates come to
+	Known      bool   // false: typical values of chat templates, not the model's own
 	PerPrompt  int    // once, at the beginning
 	PerMessage int    // the role included
-	PerName    int    // for a message with a name, besides the name itself
+	PerName    int    // for a message with a name, in addition to the name itself
 	Answer     int    // the beginning of the answer
-	NoThinking string // what is written before the answer to turn thinking off
+	NoThinking string // text written before the answer to turn thinking off
 }

@@ -2,11 +2,11 @@ package domain
 
 import "time"
 
-// CompactionTrigger says why a history was summarised.
+// CompactionTrigger is why a history was summarised.
 type CompactionTrigger string
 
-// Auto comes before a model call that would pass the threshold, overflow after a
-// model server's refusal of a prompt that is too long, manual when a client asks.
+// Auto precedes a model call that would pass the threshold; overflow follows a model server's
+// rejection of a prompt that is too long; manual is a client's request.
 const (
 	CompactAuto     CompactionTrigger = "auto"
 	CompactManual   CompactionTrigger = "manual"
@@ -16,8 +16,7 @@ const (
 // CompactionStatus is how a compaction ended.
 type CompactionStatus string
 
-// A skipped compaction found nothing to do, or came too late; running is no
-// result yet.
+// A skipped compaction found nothing to do, or was late; running has no result yet.
 const (
 	CompactionRunning   CompactionStatus = "running"
 	CompactionCompleted CompactionStatus = "completed"
@@ -25,9 +24,9 @@ const (
 	CompactionFailed    CompactionStatus = "failed"
 )
 
-// CompactionRequest asks for the compaction of one loop of a session: of a
-// chat's loop, before or instead of its model call Step, or, with the id alone,
-// for one that a client has asked for.
+// CompactionRequest requests the compaction of one loop of a session: of a chat's loop, before
+// or instead of its model call Step, or, with only the id, the compaction that a client
+// requested.
 type CompactionRequest struct {
 	ID        string
 	SessionID SessionID
@@ -37,8 +36,8 @@ type CompactionRequest struct {
 	Trigger   CompactionTrigger
 }
 
-// OpenedCompaction is a compaction as the database has it. Unless Result.Status
-// is running there is nothing left to do.
+// OpenedCompaction is the stored state of a compaction. Unless Result.Status is running there
+// is no work left.
 type OpenedCompaction struct {
 	ID        string
 	BranchID  BranchID
@@ -46,7 +45,7 @@ type OpenedCompaction struct {
 	Trigger   CompactionTrigger
 	StartedAt time.Time
 	Session   Session
-	Chat      ChatSettings // of the chat that needs it; with the session's model for one that was asked for
+	Chat      ChatSettings // of the chat that needs it; with the session's model for one that a client requested
 	Loop      LoopSettings
 	InChat    bool // a chat of the loop runs or waits for an answer
 	Stopped   bool // that chat was stopped, or has ended
@@ -55,20 +54,20 @@ type OpenedCompaction struct {
 	Exhausted bool // of a finished one: see ClosingCompaction.Threshold
 }
 
-// CompactionWork is how far a compaction has come. What it archives is decided
-// once, whatever is said while it works.
+// CompactionWork is the progress of a compaction. The archived turns are fixed when it starts;
+// later turns do not change them.
 type CompactionWork struct {
 	Planned  bool   `json:"planned"`
-	BaseID   string `json:"base_id,omitempty"` // the compaction that the history begins with
+	BaseID   string `json:"base_id,omitempty"` // the compaction at the start of the history
 	KeptFrom int64  `json:"kept_from"`         // turns from this sequence on stay as they are
-	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: what the user last asked for
+	Pinned   *int64 `json:"pinned,omitempty"`  // sequence of an earlier turn that stays too: the user's last request
 	Count    int    `json:"count"`             // turns that leave the context
 	ChatID   ChatID `json:"chat_id,omitempty"` // the chat of the last of them
 	Before   int64  `json:"before"`            // tokens
-	Upto     int64  `json:"upto"`              // the summary holds the turns to this sequence; -1: none yet
+	Upto     int64  `json:"upto"`              // the summary covers the turns up to this sequence; -1: none yet
 	Summary  string `json:"summary,omitempty"`
 	Usage    Usage  `json:"usage"`
-	Piece    int    `json:"piece,omitempty"` // tokens of a piece, once the server has found one too long
+	Piece    int    `json:"piece,omitempty"` // tokens of a piece, set after the server rejected a longer one
 
 	// Of the summary's model calls, since one last succeeded.
 	Faults      int       `json:"faults,omitempty"`
@@ -76,12 +75,12 @@ type CompactionWork struct {
 	RetryAt     time.Time `json:"retry_at,omitzero"`
 }
 
-// ClosingCompaction is what a compaction came to.
+// ClosingCompaction is the outcome of a compaction.
 type ClosingCompaction struct {
 	ID            string
 	SessionID     SessionID
 	Status        CompactionStatus
-	Reason        string // of one that was skipped or failed
+	Reason        string // of a skipped or failed compaction
 	Work          CompactionWork
 	After         int64 // tokens
 	Below         *bool // whether the context is below its threshold now; nil: it does not count
@@ -111,19 +110,18 @@ type CompactionRun struct {
 	OwnerID   string    `db:"owner_id"`
 }
 
-// Transcript is what a loop's next model call is sent of the conversation: its
-// turns since they were last summarised, and that summary.
+// Transcript is the conversation as a loop's next model call sends it: the turns since the last
+// summary, and that summary.
 type Transcript struct {
 	CompactionID string // "" before the first compaction
 	CompactedAt  int64  // its sequence
 	Summary      string
 	Turns        []TranscriptTurn
-	Recalled     []RecalledMemory // of the chat; nil: it was not asked yet
+	Recalled     []RecalledMemory // of the chat; nil: not recalled yet
 }
 
-// TranscriptQuery selects the turns of a loop on a branch before a sequence and
-// from another one on. ChatID is the chat that asks; without one it is the last of
-// them.
+// TranscriptQuery selects the turns of a loop on a branch, from one sequence to before another.
+// ChatID is the requesting chat; empty: the loop's last chat.
 type TranscriptQuery struct {
 	ChatID   ChatID
 	BranchID BranchID
@@ -132,9 +130,8 @@ type TranscriptQuery struct {
 	From     int64
 }
 
-// ContextWeight is what is known of a prompt's size without building it:
-// the tokens that the model server reported for the loop's last prompt, and what
-// was said since.
+// ContextWeight estimates a prompt's size without building it: the tokens that the model server
+// reported for the loop's last prompt, and the text added since.
 type ContextWeight struct {
 	Running  bool // the loop's chat runs and was not stopped
 	Opened   bool // the turn of this model call is open already
@@ -142,10 +139,10 @@ type ContextWeight struct {
 	Chat     ChatSettings
 	Loop     LoopSettings
 	Reported int64 // tokens of the last prompt since the last compaction; 0: none was reported
-	Bytes    int64 // of everything that was said since then
+	Bytes    int64 // of all text added since then
 	Images   int64 // among it
 
-	UsedTokens int64 // what the session's chats have used of its budget
+	UsedTokens int64 // tokens of the budget that the session's chats have used
 	UsedCost   Cost
 	OwnerCalls int64 // model calls of the owner on this day (UTC), of all sessions
 }
@@ -158,8 +155,8 @@ type MemoryRef struct {
 	Used     bool    `json:"used"`
 }
 
-// ContextStats describes the prompt of the next model call of a session's main loop,
-// by what it is, in tokens (docs/context.md#context-statistics).
+// ContextStats describes the prompt of the next model call of a session's main loop by kind of
+// content, in tokens (docs/context.md#context-statistics).
 type ContextStats struct {
 	Model          string            `json:"model" doc:"The model." example:"everloop-demo"`
 	ContextWindow  int64             `json:"context_window" doc:"Context window of the model in tokens." example:"128000"`
@@ -184,7 +181,7 @@ type ContextCategory struct {
 	Count  int     `json:"count" doc:"Number of entries." example:"1"`
 }
 
-// ContextEntry is one entry of the conversation and what it takes.
+// ContextEntry is one entry of the conversation and its size.
 type ContextEntry struct {
 	EntryID TurnID `json:"entry_id" doc:"The entry of the history." example:"01a1ff63-394f-77ef-bc09-d743bca6bb7b"`
 	Tokens  int64  `json:"tokens" doc:"Number of tokens." example:"91"`

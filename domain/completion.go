@@ -23,10 +23,10 @@ type PromptMessage struct {
 	Calls      []PromptCall
 	ToolCallID string // the ID of one of the calls before
 
-	Reasoning      string // what the model thought
+	Reasoning      string // the model's reasoning text
 	ReasoningField string // ReasoningContent or Reasoning, as the server sent it
 
-	ServerMembers string // what the model server sent with it and needs back, as a JSON object; empty: nothing
+	ServerMembers string // members that the model server sent and needs back, as a JSON object; empty: none
 }
 
 // HasServerMembers reports whether the message or a call of it has ServerMembers.
@@ -37,7 +37,7 @@ func (m PromptMessage) HasServerMembers() bool {
 // PromptCall is an earlier tool call in a prompt.
 type PromptCall struct {
 	ID        string // Everloop's own: it distinguishes the calls of a prompt
-	ServerID  string // by which the model server knows the call; empty: it gave none
+	ServerID  string // the model server's id of the call; empty: none was sent
 	Name      string
 	Arguments string
 
@@ -51,10 +51,9 @@ type ToolSpec struct {
 	Parameters  json.RawMessage // JSON Schema of the arguments
 }
 
-// RequestedCall is a tool call as the model asked for it. ID is as the server
-// gave it: it may be empty, or that of another call. Arguments is JSON text as
-// the model wrote it: it may be malformed.
-// Name is empty where the server sent none. ServerMembers are as of PromptMessage.
+// RequestedCall is a tool call as the model requested it. ID is the server's: it may be empty,
+// or equal that of another call. Arguments is the model's JSON text and may be malformed. Name
+// is empty where the server sent none. ServerMembers are as in PromptMessage.
 type RequestedCall struct {
 	ID        string
 	Name      string
@@ -63,7 +62,7 @@ type RequestedCall struct {
 	ServerMembers string
 }
 
-// DeltaKind says what a piece of a streamed answer belongs to.
+// DeltaKind is the part of the answer that a streamed piece belongs to.
 type DeltaKind int
 
 // The two kinds of text that stream.
@@ -98,7 +97,7 @@ type Model struct {
 	Name          string
 	ContextWindow int64
 	MaxOutput     int64    // tokens of one answer; 0: not known
-	Modalities    []string // of its input, as its server lists them; none: the server does not say
+	Modalities    []string // of its input, as its server lists them; empty: unknown
 	Supports      ModelSupport
 	Price         *Price // nil: not known, and its tokens are counted as uncosted
 
@@ -107,13 +106,13 @@ type Model struct {
 	PromptCut *PromptCut // the last prompt that its server cut; nil: none is known
 }
 
-// TakesImages reports whether the model may be sent images. One whose server does not say
-// is tried: its refusal costs one call.
+// TakesImages reports whether the model may be sent images. A model with unknown modalities is
+// tried: a rejection costs one call.
 func (m Model) TakesImages() bool {
 	return len(m.Modalities) == 0 || slices.Contains(m.Modalities, "image")
 }
 
-// ReasoningHistory says which earlier reasoning of a model is sent back to it.
+// ReasoningHistory selects the earlier reasoning of a model that is sent back to it.
 type ReasoningHistory string
 
 // That of the turns since the last user message, of all turns, or none.
@@ -134,9 +133,9 @@ const (
 	ReplyFiltered = "content_filter" // the server's filter ended the reply
 )
 
-// ModelSupport is what a model can do besides text. A server that does not say
-// is taken to serve a current model: the agent needs tools, and a call that asks
-// for too much says so itself.
+// ModelSupport lists the features of a model in addition to text. A server that does not list
+// features is assumed to serve a current model: the agent needs tools, and the server rejects
+// calls that need a missing feature.
 type ModelSupport struct {
 	Tools      bool `json:"tools" doc:"Whether it calls tools."`
 	Thinking   bool `json:"thinking" doc:"Whether it produces thinking."`
@@ -157,13 +156,13 @@ const (
 	FaultQuota           ModelFault = "quota_exhausted"  // 402, or a 429 that waiting does not change
 )
 
-// ModelError is a failed model call. Its message never carries a key.
+// ModelError is a failed model call. Its message never contains a key.
 type ModelError struct {
 	Fault      ModelFault
 	Status     int // HTTP status, 0 when there was none
 	Message    string
-	Detail     string        // the field that the server names, and the answer of the server behind a router
-	RetryAfter time.Duration // 0 when the server said nothing
+	Detail     string        // the field that the server names, and the response of the server behind a router
+	RetryAfter time.Duration // 0 when the server sent none
 }
 
 // Words returns all that the server wrote of the fault.

@@ -7,8 +7,8 @@ type ComputeReset struct {
 	ClearedMemo       int  `json:"cleared_memo" doc:"Files that the agents have to read again before they edit them." example:"0"`
 }
 
-// ComputeUpgrade says whether a user's compute environment is behind the one that
-// the service would make now.
+// ComputeUpgrade reports whether a user's compute environment is older than the one that the
+// service would create now.
 type ComputeUpgrade struct {
 	UpgradeAvailable bool   `json:"upgrade_available" doc:"Whether it is outdated."`
 	Reason           string `json:"reason" doc:"The reason." example:"the environment is up to date"`

@@ -71,7 +71,7 @@ func (c *Cost) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Price is what a model costs for a million tokens.
+// Price is the cost of a model for a million tokens.
 type Price struct {
 	Input      float64  `json:"input" doc:"Price of input tokens."`
 	Output     float64  `json:"output" doc:"Price of output tokens."`
@@ -97,8 +97,8 @@ func (p *Price) Known() bool {
 	return true
 }
 
-// Within reports whether tokens cost no more than by the other price, of any kind. A model
-// without a price can cost anything, except beside one that has none either.
+// Within reports whether tokens of every kind cost at most the other price. A model without a
+// price can cost anything, so it is within only another unpriced model.
 func (p *Price) Within(other *Price) bool {
 	if p == nil || other == nil {
 		return p == other
@@ -135,7 +135,7 @@ func (p *Price) Charge(u Usage) Usage {
 	add(u.CacheReadTokens, orPrice(p.CacheRead, p.Input))
 	add(u.CacheWriteTokens, orPrice(p.CacheWrite, p.Input))
 	add(u.OutputTokens, p.Output)
-	sum.Add(sum, big.NewInt(500)).Quo(sum, big.NewInt(1000)) // a half goes up
+	sum.Add(sum, big.NewInt(500)).Quo(sum, big.NewInt(1000)) // round half up
 
 	if u.Cost = maxCost; sum.IsInt64() {
 		u.Cost = min(Cost(sum.Int64()), maxCost)

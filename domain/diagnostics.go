@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CheckStatus is what a check of a dependency came to.
+// CheckStatus is the outcome of a check of a dependency.
 type CheckStatus string
 
 // A skipped check is of something that is not configured.
@@ -24,8 +24,7 @@ type Check struct {
 	Run func(ctx context.Context) CheckResult
 }
 
-// CheckResult says how a dependency stands and, when it does not stand well,
-// what to do about it.
+// CheckResult is the state of a dependency and, when it is not healthy, the remedy.
 type CheckResult struct {
 	ID         string      `json:"id" doc:"Its id." example:"postgres"`
 	Status     CheckStatus `json:"status" enum:"ok,warn,fail,skipped" doc:"Its status."`

@@ -8,8 +8,8 @@ import (
 // DefaultBucket is the environment bucket that reaches all of its user's sessions.
 const DefaultBucket = "default"
 
-// SessionEnv is the environment that a session adds to that of its tools. Its values
-// are secrets: they are kept encrypted, which the store recognises by this type.
+// SessionEnv is the environment that a session adds to its tools' environment. Its values are
+// secrets; the store encrypts values of this type.
 type SessionEnv map[string]string
 
 // EnvBucket is a named part of the environment of a user's tools.
@@ -18,15 +18,15 @@ type EnvBucket struct {
 	Env    map[string]string `json:"env" doc:"Variables of the environment." example:"{\"TOKEN\": \"abc\"}"`
 }
 
-// SealedBucket is a bucket as it is kept: encrypted.
+// SealedBucket is an encrypted bucket, as stored.
 type SealedBucket struct {
 	Bucket string
 	Sealed []byte
 }
 
-// BucketNames lists the buckets whose environment reaches the session's tools,
-// the later over the earlier: the default one, that of its solution, and those
-// that its setup names.
+// BucketNames lists the buckets whose environment reaches the session's tools, later ones
+// overriding earlier ones: the default bucket, the solution's bucket, and the buckets of its
+// setup.
 func (s Session) BucketNames() []string {
 	names := []string{DefaultBucket}
 	if s.SolutionID != nil {
@@ -36,8 +36,8 @@ func (s Session) BucketNames() []string {
 	return append(names, s.Setup.EnvBuckets...)
 }
 
-// ToolEnv is what the session's tools get: its buckets, and its own environment
-// over them.
+// ToolEnv returns the environment of the session's tools: its buckets, overridden by its own
+// environment.
 func (s Session) ToolEnv(buckets []EnvBucket) map[string]string {
 	env := map[string]string{}
 

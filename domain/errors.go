@@ -1,6 +1,6 @@
-// Package domain holds Everloop's words and rules: sessions, chats, turns, tool
-// calls, events and the errors of every edge. It knows no engine, no
-// transport and no other package of this module.
+// Package domain contains Everloop's types and rules: sessions, chats, turns, tool calls,
+// events and errors. It does not depend on an engine, a transport or another package of this
+// module.
 package domain
 
 import (
@@ -8,9 +8,8 @@ import (
 	"fmt"
 )
 
-// Kind sorts errors by what a caller can do about them. Each edge maps kinds
-// with one table: HTTP statuses in api, acknowledgements in realtime, retry
-// policies in activities.
+// Kind classifies errors by how a caller can react. Each edge maps kinds with one table: HTTP
+// statuses in api, acknowledgements in realtime, retry policies in activities.
 type Kind string
 
 // The kinds, with their HTTP status (docs/errors.md#kinds).
@@ -29,8 +28,8 @@ const (
 	Unavailable     Kind = "unavailable"       // 503: a dependency is down
 )
 
-// Field names one invalid part of a request, as `body.title`. It never carries
-// the value, which may be a secret.
+// Field names one invalid part of a request, such as `body.title`. It never contains the value,
+// which may be a secret.
 type Field struct {
 	Location string `json:"location" doc:"The location in the request, e.g. body.name or query.limit."`
 	Message  string `json:"message" doc:"The message in plain text."`
@@ -49,7 +48,7 @@ type Error struct {
 	Code       string
 	Message    string
 	Fields     []Field
-	RetryAfter int // seconds; 0 when nothing is known
+	RetryAfter int // seconds; 0: unknown
 	Err        error
 
 	Version    *VersionConflict // with version_conflict
@@ -101,11 +100,11 @@ const (
 	CodeRunLost          = "run_lost" // its workflow was lost repeatedly, or an administrator failed it
 )
 
-// ErrFenced says that another worker has taken the work over, or that its chat
-// has ended: the caller stops and publishes nothing more.
+// ErrFenced reports that another worker has taken over the work, or that its chat has ended:
+// the caller must stop and publish nothing.
 var ErrFenced = &Error{Kind: Conflict, Code: "fenced", Message: "this work was taken over"}
 
-// Newf makes an error of a kind with a code of its own.
+// Newf returns a new error of a kind with its own code.
 func Newf(kind Kind, code, format string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -120,19 +119,19 @@ func Invalidf(location, format string, args ...any) *Error {
 	}
 }
 
-// SessionNotFound is the answer for a session that is missing or another
-// user's; the two have one answer, which shows nothing of other users.
+// SessionNotFound returns the error for a session that is missing or belongs to another user.
+// Both cases have the same error, so that it reveals nothing of other users.
 func SessionNotFound(id SessionID) *Error {
 	return Newf(NotFound, CodeSessionNotFound, "session %s does not exist", id)
 }
 
-// Unavailablef says that a dependency is down, and which.
+// Unavailablef returns an error for a dependency that is unavailable.
 func Unavailablef(dependency string, err error) *Error {
 	return &Error{Kind: Unavailable, Code: CodeServiceDown, Message: dependency + " is not available", Err: err}
 }
 
-// CodeDiskFull is the code of a write that is refused because only what is reserved for
-// the engines is free on the disk.
+// CodeDiskFull is the code of a write that is rejected because only the space reserved for the
+// engines is free on the disk.
 const CodeDiskFull = "disk_full"
 
 // DiskFull refuses a write while room fails; a nil room always has room.
@@ -148,23 +147,21 @@ func DiskFull(room func() error) error {
 	return nil
 }
 
-// Failure is what a client sees of an error in an acknowledgement and in
-// session:error.
+// Failure is an error as clients see it in an acknowledgement and in session:error.
 type Failure struct {
 	Code      string `json:"code" doc:"Stable; docs/errors.md lists the codes."`
 	Message   string `json:"message" doc:"The message in plain text."`
 	Retryable bool   `json:"retryable" doc:"The same request may succeed later."`
 }
 
-// NewFailure is what a client sees of an error.
+// NewFailure returns an error as clients see it.
 func NewFailure(err error) Failure {
 	e := AsError(err)
 	return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable()}
 }
 
-// AsError gives the domain error inside err, or an internal one that gives a
-// client nothing of the cause. Text that PostgreSQL does not take is the client's
-// fault, whichever store wrote it.
+// AsError returns the domain error inside err, or an internal error that hides the cause from
+// clients. Text that PostgreSQL cannot store is the client's fault, in every store.
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -177,7 +174,7 @@ func AsError(err error) *Error {
 	return &Error{Kind: Internal, Code: CodeInternal, Message: "something went wrong on our side", Err: err}
 }
 
-// HasCode reports whether err carries the code.
+// HasCode reports whether err has the code.
 func HasCode(err error, code string) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Code == code

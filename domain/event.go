@@ -74,11 +74,10 @@ func DeclaredEvents() []DeclaredEvent {
 	}
 }
 
-// Event is one event of a session before it has a place in the log. Data is a
-// JSON object without the envelope fields; the log gives `seq`, and the reader
-// of the log gives `prev_seq`.
+// Event is one event of a session before it is published. Data is a JSON object without the
+// envelope fields; the event log assigns `seq`, and its reader computes `prev_seq`.
 type Event struct {
-	ID        string // unique; the log keeps one copy
+	ID        string // unique; the log deduplicates by it
 	SessionID SessionID
 	Name      string
 	ChatID    ChatID // empty where no chat is meant
@@ -93,7 +92,7 @@ type Event struct {
 type LoggedEvent struct {
 	Event
 	Seq     uint64 // grows within the session, not dense
-	PrevSeq uint64 // the session's event before it, 0 for the first kept
+	PrevSeq uint64 // the session's previous event, 0 for the first stored one
 }
 
 // Wire is the event as clients get it: Data's fields plus session_id, seq,
@@ -104,7 +103,7 @@ func (e LoggedEvent) Wire() json.RawMessage {
 		panic(err) // strings and numbers always marshal
 	}
 
-	if len(e.Data) <= 2 { // "{}" or nothing
+	if len(e.Data) <= 2 { // "{}" or empty
 		return head
 	}
 

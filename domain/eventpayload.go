@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Payloads of the events that the service sends, as it makes them and a replay makes
-// them again (docs/events.md#server-events). EventEnvelope is added where an event leaves
-// the service. docs/events.json is generated from these declarations.
+// Payloads of the events that the service sends, first or in a replay
+// (docs/events.md#server-events). EventEnvelope is added where an event leaves the service.
+// docs/events.json is generated from these declarations.
 
-// EventEnvelope has the fields that every event of the log carries.
+// EventEnvelope contains the fields of every event of the log.
 type EventEnvelope struct {
 	SessionID SessionID `json:"session_id" doc:"The session."`
 	Seq       uint64    `json:"seq" doc:"Grows within the session, not dense; below 2^53."`
@@ -45,7 +45,7 @@ type LastEnd struct {
 	ChatEnded
 }
 
-// UnmarshalJSON keeps the numbers of a result as they were written.
+// UnmarshalJSON preserves the numbers of a result as they were written.
 func (e *LastEnd) UnmarshalJSON(data []byte) error {
 	type fields LastEnd
 
@@ -55,13 +55,13 @@ func (e *LastEnd) UnmarshalJSON(data []byte) error {
 	return decoder.Decode((*fields)(e))
 }
 
-// ChatResult is what a headless chat results in.
+// ChatResult is the result of a headless chat.
 type ChatResult struct {
 	Output any             `json:"output" doc:"Text, or a value that follows the schema."`
 	Schema json.RawMessage `json:"schema,omitempty" doc:"The output_schema of the message."`
 }
 
-// ChatError says what a chat has failed by.
+// ChatError is the error of a failed chat.
 type ChatError struct {
 	Code      string `json:"code" doc:"Stable; docs/errors.md lists the codes."`
 	Message   string `json:"message" doc:"The message in plain text."`
@@ -163,8 +163,8 @@ type SessionUpdated struct {
 	History *HistoryMoved `json:"history,omitempty" doc:"The active branch has changed."`
 }
 
-// HistoryMoved says, with session:updated, that the active branch has changed: the
-// messages, checkpoints and files that clients hold are outdated.
+// HistoryMoved reports, with session:updated, that the active branch has changed: the messages,
+// checkpoints and files that clients cached are outdated.
 type HistoryMoved struct {
 	Reason           HistoryOperationKind `json:"reason" enum:"rewind,switch_branch,whatif" doc:"The operation."`
 	BranchID         BranchID             `json:"branch_id" doc:"The active branch."`

@@ -11,8 +11,8 @@ type FileInfo struct {
 	ETag    string // strong validator, quotes included
 }
 
-// FileCondition says for which state of a file a change is meant; the zero value
-// is for any.
+// FileCondition is a precondition on the state of a file to change; the zero value matches any
+// state.
 type FileCondition struct {
 	IfMatch string // ETags as an If-Match header lists them; * is any version
 	Absent  bool   // there must be no file

@@ -7,12 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// FoldTurn applies one event of the log to the turn it names: what the database
-// hold of a turn plus its later events is the turn as it was streamed. Events of
-// other turns and events that change no turn are passed over. Text that the
-// turn already contains, by its offset, is not added again; an event whose text does not
-// join on to what the turn has is an error, and leaves the turn as it was.
-// For many events use [TurnFold].
+// FoldTurn applies one event of the log to the turn it names: the stored turn plus its later
+// events equals the turn as it was streamed. Events of other turns and events that change no
+// turn are ignored. Text that the turn already contains, by its offset, is not added twice; a
+// gap between an event's text and the turn is an error and leaves the turn unchanged. For many
+// events use [TurnFold].
 func FoldTurn(turn *Turn, e LoggedEvent) error {
 	fold := NewTurnFold(*turn)
 	err := fold.Apply(e)
@@ -34,8 +33,8 @@ type growingText struct {
 	units int // length in UTF-16 code units
 }
 
-// NewTurnFold starts with what is known of a turn. A turn with no more than a
-// TurnID is made whole by its turn:start.
+// NewTurnFold returns a new TurnFold that starts with a turn. A turn with only a TurnID is
+// completed by its turn:start.
 func NewTurnFold(turn Turn) *TurnFold {
 	turn.Blocks = append([]Block{}, turn.Blocks...)
 	turn.ToolCalls = append([]ToolCall{}, turn.ToolCalls...)
@@ -118,7 +117,7 @@ func (f *TurnFold) Apply(e LoggedEvent) error {
 	return nil
 }
 
-// start fills in what the turn begins with; what it has already stays.
+// start sets the fields of turn:start that are not set yet.
 func (f *TurnFold) start(e LoggedEvent, p turnEvent) {
 	t := &f.turn
 	if t.Status != "" {
@@ -165,9 +164,9 @@ func (f *TurnFold) patch(p turnEvent) error {
 	}
 }
 
-// addContent appends the part of a delta that the turn does not have. A delta
-// goes to the last block of its type. Offset 0 is a new block unless the
-// turn ends with a block of that type: then it is that block's own beginning again.
+// addContent appends the part of a delta that the turn does not have. A delta belongs to the
+// last block of its type. Offset 0 starts a new block unless the turn ends with a block of that
+// type: then it repeats the start of that block.
 func (f *TurnFold) addContent(p turnEvent) error {
 	at := -1
 

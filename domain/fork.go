@@ -5,15 +5,15 @@ import "time"
 // ForkLimits bound the sub-agents of a chat (docs/sub-agents.md#limits).
 type ForkLimits struct {
 	Depth         int           // how deep they may be nested; the main loop's own are at 1
-	MaxConcurrent int           // how many of a chat work at once; those that wait for their own sub-agents or an answer do not count
+	MaxConcurrent int           // max sub-agents of a chat that run concurrently, without those waiting for their own sub-agents or an answer
 	Steps         int           // model calls of one
-	Time          time.Duration // of one, not counting what it waits for a slot or an answer
+	Time          time.Duration // of one sub-agent, without its waits for a slot or an answer
 }
 
 // DefaultForkLimits apply where the operator sets no others.
 var DefaultForkLimits = ForkLimits{Depth: 3, MaxConcurrent: 10, Steps: 200, Time: time.Hour}
 
-// NewFork is a sub-agent that a turn asks for. Its loop has the id of the call.
+// NewFork is a sub-agent that a turn requests. Its loop has the id of the call.
 type NewFork struct {
 	AgentType    string
 	Description  string
@@ -28,7 +28,7 @@ type NewFork struct {
 	TaskID       string // the background task that it belongs to, if any
 }
 
-// SourceLoop says which sub-agent asks a question
+// SourceLoop identifies the sub-agent that asks a question
 // (docs/sub-agents.md#what-clients-see).
 type SourceLoop struct {
 	LoopID           string `json:"loop_id" doc:"The agent loop: root, or the id of a sub-agent."`
@@ -41,18 +41,18 @@ type SourceLoop struct {
 type ForkEnd struct {
 	LoopID string
 	Status ToolCallStatus // of the call that owns it
-	Result string         // what the model reads
-	Reason string         // of a background task: why it failed; empty when there is nothing to say
-	Lost   bool           // of a background task: its run is gone
+	Result string         // text for the model
+	Reason string         // of a background task: why it failed; may be empty
+	Lost   bool           // of a background task: its run was lost
 }
 
-// ForkText is what a sub-agent has said so far.
+// ForkText is the text of a sub-agent so far.
 type ForkText struct {
 	Last        string // its last answer, when its last turn is one
 	All         string // everything, in order
 	Session     Session
 	ChatID      ChatID
-	EntryID     TurnID // the turn that asked for it
+	EntryID     TurnID // the turn that requested it
 	StartedAt   time.Time
 	Ended       bool
 	Description string

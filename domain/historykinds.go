@@ -1,6 +1,6 @@
 package domain
 
-// CheckpointKind says why a checkpoint was made.
+// CheckpointKind is why a checkpoint was created.
 type CheckpointKind string
 
 // The kinds of checkpoints (docs/history.md#checkpoints). Those of a tool batch hold the
@@ -13,7 +13,7 @@ const (
 	CheckpointPreRewind  CheckpointKind = "pre_rewind"
 )
 
-// HistoryOperationKind says what an operation does to a session's history.
+// HistoryOperationKind is how an operation changes a session's history.
 type HistoryOperationKind string
 
 // The operations that change the branch and the files of a session.

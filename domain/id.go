@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewID makes an opaque identifier that sorts by creation (UUIDv7).
+// NewID returns a new opaque identifier that sorts by creation (UUIDv7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// derivedIDs is the namespace of ids that are derived from what they name.
+// derivedIDs is the UUID namespace of ids that are derived from names.
 var derivedIDs = uuid.MustParse("01a2c6f4-6d0e-7c55-9f57-3a52f2f0a9d1")
 
 // ChatEndID returns the id of the event by which a round of a chat ends. It is the same each
@@ -19,14 +19,15 @@ func ChatEndID(chatID ChatID, round int) string {
 	return uuid.NewSHA1(derivedIDs, fmt.Appendf(nil, "%s/%d/end", chatID, round)).String()
 }
 
-// NewToolCallID makes the id by which clients, the model and the ledger know a
-// tool call. The model server's own ids are not unique, so they are replaced.
+// NewToolCallID returns a new id that clients, the model and the ledger use for a tool call. It
+// replaces the model server's ids, which are not unique.
 func NewToolCallID() string { return "call_" + NewID() }
 
 // SessionID names a session.
 type SessionID string
 
-// ChatID names one run of the agent loop: what the workflow session/<id> does between a message and its answer.
+// ChatID identifies one run of the agent loop: the work of the workflow session/<id> between a
+// message and its answer.
 type ChatID string
 
 // TurnID names one message of a transcript, of a user, an agent or the system.

@@ -2,7 +2,7 @@ package domain
 
 // Identity is a person as a token of the identity service names them.
 type Identity struct {
-	Issuer, Subject string // together they name the person, for good
+	Issuer, Subject string // together they identify the person permanently
 
 	Username, Name, Email string
 
@@ -11,10 +11,10 @@ type Identity struct {
 	Version       int64 // grows with each change of the fields above
 }
 
-// IdentityAccount is what is known of the account of a person of the identity service.
+// IdentityAccount is the account of a person at the identity service.
 type IdentityAccount struct {
 	UserID        string `db:"id"`
 	Subject       string `db:"subject"`
-	Open          bool   `db:"open"`          // not disabled; what was deleted here is not followed
-	Administrator bool   `db:"administrator"` // as the service said last
+	Open          bool   `db:"open"`          // not disabled; deletions here are not followed
+	Administrator bool   `db:"administrator"` // as last reported by the service
 }

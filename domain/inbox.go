@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// InboxItem is a question that waits for a user, with what a list has to show.
+// InboxItem is a question that waits for a user, with the fields that a list shows.
 type InboxItem struct {
 	Kind       string      `json:"kind" enum:"question,permission" doc:"The type."`
 	SessionID  SessionID   `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`

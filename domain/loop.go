@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TurnKey names one model call of a loop: its turn is found again by it, on
-// whatever attempt and by whatever worker.
+// TurnKey identifies one model call of a loop: every attempt and every worker finds the call's
+// turn by it.
 type TurnKey struct {
 	SessionID SessionID
 	ChatID    ChatID
@@ -14,9 +14,8 @@ type TurnKey struct {
 	Step      int // from 1
 }
 
-// OpenedTurn is the turn that a model call streams into. Attempt fences it:
-// every later write names it and changes nothing once another worker has taken
-// the turn over.
+// OpenedTurn is the turn that a model call streams into. Attempt is its fencing token: every
+// later write names it and changes nothing once another worker has taken over the turn.
 type OpenedTurn struct {
 	EntryID   TurnID
 	BranchID  BranchID
@@ -27,8 +26,8 @@ type OpenedTurn struct {
 	Loop      LoopSettings
 	Session   Session
 
-	// CaptureDue says that files of the session are to be captured before a tool
-	// changes more of them, and that nothing has started to.
+	// CaptureDue reports that files of the session must be captured before a tool changes more
+	// of them, and that no capture has started.
 	CaptureDue bool
 
 	Faults ModelFaults // of the loop's model calls
@@ -43,14 +42,13 @@ type OpenedTurn struct {
 	CallCount int
 }
 
-// TurnState says what opening a turn found.
+// TurnState is the result of opening a turn.
 type TurnState int
 
-// A turn to stream into, one that an earlier attempt has finished (the report
-// was lost), one whose chat was stopped, one whose worker died with it: its
-// text has to be restored from the event log before it is failed; one of a
-// sub-agent that has to wait until others have ended; one whose turn before
-// it, which the result names, has calls that are to be run first; and one whose
+// In order: a turn to stream into; one that an earlier attempt has finished (its report was
+// lost); one whose chat was stopped; one whose worker died with it, whose text must be restored
+// from the event log before it is failed; one of a sub-agent that must wait until others have
+// ended; one whose previous turn, which the result names, has calls to run first; one whose
 // model call must not be made yet; and one that was not admitted.
 const (
 	TurnOpened TurnState = iota
@@ -63,19 +61,19 @@ const (
 	TurnRefused
 )
 
-// NextTurn is what is found before a turn is opened.
+// NextTurn is the state read before a turn is opened.
 type NextTurn struct {
 	Session    Session
 	Chat       ChatSettings
 	BranchID   BranchID
 	Newest     string // the newest entry of the loop on its branch
 	Waiting    int64  // bytes of messages that join the loop with the turn
-	UsedTokens int64  // what the session's chats have used of its budget
+	UsedTokens int64  // tokens of the budget that the session's chats have used
 	UsedCost   Cost
 	OwnerCalls int64 // model calls of the owner on this day (UTC), of all sessions
 }
 
-// ChatSettings are what a chat was sent with.
+// ChatSettings are the settings that a chat was sent with.
 type ChatSettings struct {
 	ID           ChatID
 	Trigger      Trigger
@@ -95,7 +93,7 @@ func (c ChatSettings) RequestedModel() string {
 	return *c.Model
 }
 
-// LoopSettings are what a sub-agent's loop runs with; zero for the main loop.
+// LoopSettings are the settings of a sub-agent's loop; zero for the main loop.
 type LoopSettings struct {
 	Depth            int
 	ParentToolCallID string // the Agent call that owns the loop
@@ -107,7 +105,7 @@ type LoopSettings struct {
 	TaskID           string // the background task that it belongs to; empty: it ends with its chat
 }
 
-// ClosingTurn is what a finished, stopped or failed model call leaves.
+// ClosingTurn is the outcome of a finished, stopped or failed model call.
 type ClosingTurn struct {
 	TurnKey
 	EntryID        TurnID
@@ -128,8 +126,7 @@ type ClosingTurn struct {
 	Reminded   bool   // the request to the model held the chat's memories
 	FaultsOver bool   // the loop's model faults end with this turn
 	Retry      *Retry // of a failed turn whose model call is retried
-	// Unpublished is the end of the text, as far as the event log has not
-	// acknowledged it, in order.
+	// Unpublished is the end of the text, in order, that the event log has not acknowledged.
 	Unpublished []UnpublishedDelta
 }
 
@@ -141,9 +138,8 @@ type UnpublishedDelta struct {
 	After uint64 // where the event log stood before that publish
 }
 
-// PlannedCall is a tool call to enter in the ledger. A call that asks the user
-// carries its questions; one that needs no worker, as a refused one, carries its
-// result.
+// PlannedCall is a tool call to enter in the ledger. A call that asks the user contains its
+// questions; one that needs no worker, such as a rejected one, contains its result.
 type PlannedCall struct {
 	ID           string
 	ServerCallID string // the id that the model server gave the call; empty: none
@@ -151,20 +147,20 @@ type PlannedCall struct {
 	DisplayName  string
 	Arguments    string
 	Questions    json.RawMessage
-	Source       *SourceLoop     // of questions: the sub-agent that asks
+	Source       *SourceLoop     // of questions: the sub-agent that asks them
 	Policy       *QuestionPolicy // of questions; nil: they wait
 	Fork         *NewFork        // of a call that is a sub-agent
 	Settled      *Settlement
 	Acts         bool // it may write files
 
-	// Of a question for permission: the call of the same turn that it holds back,
-	// the rules that an answer for the whole session adds to its setup, and the files
-	// that the call names, with the digests of their contents.
+	// For a permission question: the call of the same turn that it blocks, the rules that an
+	// answer for the whole session adds to its setup, and the files that the call names, with
+	// the digests of their contents.
 	Guards string
 	Allows []PermissionRule
 	Files  map[string]string
 
-	Guarded bool // a question of its turn holds it back
+	Guarded bool // blocked by a question of its turn
 
 	// Claimant is a nonce of the process that runs the call as soon as it is in the
 	// ledger; empty: its run has it started.
@@ -179,9 +175,9 @@ type Settlement struct {
 	Result string
 }
 
-// CallLease is how long a worker holds a running call without renewing it. A call whose
-// lease has run out was lost with its worker. It is no longer than Temporal takes to
-// notice that a worker was lost, so that a call is taken over no later than its activity.
+// CallLease is how long a worker owns a running call without renewing the lease. A call whose
+// lease has expired was lost with its worker. The lease is not longer than Temporal's heartbeat
+// timeout, so that a call is taken over no later than its activity.
 const CallLease = 15 * time.Second
 
 // LedgerCall is a tool call as the ledger gave it out to run.
@@ -199,11 +195,10 @@ type LedgerCall struct {
 	StartedAt time.Time
 	Loop      LoopSettings
 	Session   Session
-	// CaptureDue says that files of the session are to be captured before this
-	// call may change any.
+	// CaptureDue reports that files of the session must be captured before this call can change
+	// any.
 	CaptureDue bool
-	// AskedAt is when the worker sent the claim, by its own clock. The lease begins
-	// no earlier.
+	// AskedAt is when the worker sent the claim, by its own clock. The lease starts no earlier.
 	AskedAt time.Time
 }
 
@@ -220,11 +215,11 @@ const (
 	LoopEnded    LoopState = "ended"
 )
 
-// LedgerState says what the ledger found when a worker asked for a call.
+// LedgerState is the state of a call in the ledger when a worker claims it.
 type LedgerState int
 
-// A call to run now, one that is already recorded, one whose chat was stopped,
-// one that a worker is running, and one whose worker died with it.
+// In order: a call to run now, one that is already recorded, one whose chat was stopped, one
+// that a worker is running, and one whose worker died with it.
 const (
 	CallClaimed LedgerState = iota
 	CallRecorded
@@ -233,7 +228,7 @@ const (
 	CallAbandoned
 )
 
-// CodeCallNotFound says that a call is not in the ledger.
+// CodeCallNotFound reports that a call is not in the ledger.
 const CodeCallNotFound = "tool_call_not_found"
 
 // FinishedCall is the outcome of a tool call.
@@ -250,7 +245,7 @@ type FinishedCall struct {
 	Images      []CallImage
 }
 
-// FileChange says that a tool or a user changed a file of the workspace.
+// FileChange reports that a tool or a user changed a file of the workspace.
 type FileChange struct {
 	Path   string `json:"path" doc:"The file, relative to the workspace; . is the workspace."`
 	Change string `json:"change" enum:"created,modified,deleted" doc:"The kind of change."`
@@ -267,8 +262,8 @@ type TranscriptTurn struct {
 	Blocks   []Block       // assistant turns
 	Calls    []ToolCall
 	Model    string
-	// InputTokens is the size of the prompt of this turn: what the model server reported,
-	// or an estimate where it reported nothing or far too little.
+	// InputTokens is the size of the prompt of this turn as the model server reported it, or an
+	// estimate where the report is missing or far too small.
 	InputTokens int64
 
 	ReasoningField string // in which the model server sent the turn's thinking; empty: none
@@ -284,7 +279,7 @@ type ModelFaults struct {
 	RetryIn time.Duration // until the next call is due; 0 or less: now
 }
 
-// Retry says why a model call is tried again, and when.
+// Retry describes why and when a model call is retried.
 type Retry struct {
 	Attempt int // of the call that failed, from 1
 	Reason  string

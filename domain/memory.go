@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// MemoryType says what a memory is: what a user wants, or what was found out.
+// MemoryType is the kind of a memory: a user's preference or a finding.
 type MemoryType string
 
 // The two types (docs/memory.md).
@@ -32,8 +32,7 @@ type Memory struct {
 	SourceSession string     `json:"source_session" db:"source_session" doc:"The session in which the agent wrote it; empty for a client's own."`
 }
 
-// NewMemory is a memory before it is kept. Supersedes names an older one that it
-// replaces.
+// NewMemory is a memory to store. Supersedes names an older one that it replaces.
 type NewMemory struct {
 	Type          MemoryType
 	Content       string
@@ -49,13 +48,13 @@ type NewMemory struct {
 	// DisabledAfter is a chat: the memory starts disabled if the chat has read content from
 	// outside, and replaces no other. Empty: it does not.
 	DisabledAfter ChatID
-	// CallID is the tool call that writes it, so that a call which is tried again
-	// writes nothing twice; empty for a client's own.
+	// CallID is the tool call that writes it, so that a retried call writes nothing twice;
+	// empty for a client's own.
 	CallID string
 }
 
-// RecalledMemory is a memory that the agent is reminded of. Score says how well
-// it fits the question; 0: it holds whatever is asked.
+// RecalledMemory is a memory that the agent is reminded of. Score is how well it matches the
+// question; 0: it applies to every question.
 type RecalledMemory struct {
 	ID      int64
 	Type    MemoryType
@@ -70,8 +69,8 @@ type MemoryField struct {
 	Value  *string
 }
 
-// MemoryQuery selects a page of a user's memories, newest first. Empty filters
-// select nothing away; Keyword is a literal, case-insensitive part of the content.
+// MemoryQuery selects a page of a user's memories, newest first. Empty filters match
+// everything; Keyword is a literal, case-insensitive part of the content.
 type MemoryQuery struct {
 	UserID     string
 	Keyword    string

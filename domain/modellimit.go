@@ -2,10 +2,10 @@ package domain
 
 import "time"
 
-// ModelLimitKind is what a model server does not take.
+// ModelLimitKind is an input that a model server does not accept.
 type ModelLimitKind string
 
-// Kinds of limits. Images and tool servers are those of one session.
+// Kinds of limits. Images and tool servers are scoped to one session.
 const (
 	LimitField      ModelLimitKind = "field"       // a part of requests, such as response_format
 	LimitImage      ModelLimitKind = "image"       // an image, by its name
@@ -13,7 +13,7 @@ const (
 	LimitPrompt     ModelLimitKind = "prompt"      // longer prompts, which the server cuts
 )
 
-// ModelLimitFor is how long a limit is valid: later the server is asked again.
+// ModelLimitFor is how long a limit is valid; then the server is tried again.
 const ModelLimitFor = 24 * time.Hour
 
 // ModelLimit is something that the server of a model does not take, as one of its answers

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// NetworkMode says how far the commands of a session reach into the network.
+// NetworkMode is the network access of a session's commands.
 type NetworkMode string
 
-// None; what the rules of the session, its user and its solution allow; all of the
-// public Internet but what a rule denies.
+// None; what the rules of the session, its user and its solution allow; all of the public
+// Internet except what a rule denies.
 const (
 	NetworkNone   NetworkMode = "none"
 	NetworkRules  NetworkMode = "rules"
@@ -30,7 +30,7 @@ var networkModes = []NetworkMode{NetworkNone, NetworkRules, NetworkPublic} // na
 // Valid reports whether the mode is one of the three.
 func (m NetworkMode) Valid() bool { return slices.Contains(networkModes, m) }
 
-// Narrowed is the narrower of two modes; an empty one changes nothing.
+// Narrowed returns the narrower of two modes; an empty mode changes nothing.
 func (m NetworkMode) Narrowed(by NetworkMode) NetworkMode {
 	if by == "" || slices.Index(networkModes, by) > slices.Index(networkModes, m) {
 		return m
@@ -50,7 +50,7 @@ const (
 	MaxAccessRequests = 20
 )
 
-// networkPorts are those that a rule without a port speaks of.
+// networkPorts are the ports of a rule without a port.
 var networkPorts = []uint16{22, 80, 443}
 
 // Reasons of CanonicalHost.
@@ -59,9 +59,9 @@ var (
 	ErrOddAddress = errors.New("it is an address in an odd form; write it as four decimal numbers")
 )
 
-// CanonicalHost gives the one spelling of a host: a name in lower-case ASCII without
-// a dot at its end, or an address. Names that some resolvers take for addresses, as
-// 0x7f.1, 2130706433 or 127.1, are ErrOddAddress.
+// CanonicalHost returns the canonical spelling of a host: a name in lower-case ASCII without a
+// trailing dot, or an address. Names that some resolvers accept as addresses, such as 0x7f.1,
+// 2130706433 or 127.1, are ErrOddAddress.
 func CanonicalHost(host string) (string, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().String(), nil
@@ -102,8 +102,8 @@ type NetworkRule struct {
 	Port  uint16 // 0: 22, 80 and 443
 }
 
-// ParseNetworkRule reads a rule: example.org, *.example.org, example.org:8443, or an
-// address. Names with a star have two labels behind it at least.
+// ParseNetworkRule parses a rule: example.org, *.example.org, example.org:8443, or an address.
+// A wildcard must be followed by at least two labels.
 func ParseNetworkRule(pattern string) (NetworkRule, error) {
 	var rule NetworkRule
 	if len(pattern) > MaxPermissionPattern {
@@ -143,9 +143,8 @@ func ParseNetworkRule(pattern string) (NetworkRule, error) {
 	return rule, nil
 }
 
-// NewNetworkRule is ParseNetworkRule for a rule that is being made. It refuses one that
-// allows all names below a public suffix, such as co.uk or github.io: each of these names
-// has another owner.
+// NewNetworkRule is ParseNetworkRule for a new rule. It rejects a rule that matches all names
+// below a public suffix, such as co.uk or github.io: each of these names has another owner.
 func NewNetworkRule(pattern string, decision PermissionDecision) (NetworkRule, error) {
 	rule, err := ParseNetworkRule(pattern)
 	if err != nil || !rule.Below || decision == PermissionDeny {
@@ -163,7 +162,7 @@ func notNetworkRule(pattern, why string) error {
 	return fmt.Errorf("%q is not a domain as example.org, *.example.org or example.org:8443: %s", pattern, why)
 }
 
-// String gives the rule as ParseNetworkRule reads it.
+// String returns the rule in the form that ParseNetworkRule parses.
 func (r NetworkRule) String() string {
 	host := r.Host
 	if r.Below {
@@ -189,17 +188,16 @@ func (r NetworkRule) Matches(host string, port uint16) bool {
 	}
 }
 
-// NetworkPolicy decides where a session may connect to: its commands and its tools. The zero
-// value is no network.
+// NetworkPolicy decides where the commands and tools of a session can connect. The zero value
+// denies all connections.
 type NetworkPolicy struct {
 	Mode        NetworkMode
 	allow, deny []NetworkRule
 	allowAll    bool // an allowing rule without a domain
 }
 
-// NewNetworkPolicy makes the policy of a mode and those of the rules whose tool is
-// NetworkTool. A rule without a pattern speaks of every domain: one that denies is no
-// network at all.
+// NewNetworkPolicy returns the policy of a mode and of the rules whose tool is NetworkTool. A
+// rule without a pattern applies to every domain; if it denies, there is no network access.
 func NewNetworkPolicy(mode NetworkMode, rules []PermissionRule) NetworkPolicy {
 	p := NetworkPolicy{Mode: mode}
 
@@ -226,8 +224,8 @@ func NewNetworkPolicy(mode NetworkMode, rules []PermissionRule) NetworkPolicy {
 	return p
 }
 
-// Refusal says why a connection to a port of a canonical host is refused; empty: it
-// is allowed, as far as the address is.
+// Refusal returns why a connection to a port of a canonical host is refused; empty: the policy
+// allows it, if it also allows the resolved address.
 func (p NetworkPolicy) Refusal(host string, port uint16) string {
 	matches := func(r NetworkRule) bool { return r.Matches(host, port) }
 
@@ -251,7 +249,7 @@ func (p NetworkPolicy) Refusal(host string, port uint16) string {
 	}
 }
 
-// Decide returns what the rules say of a port of a canonical host: ask means that a
+// Decide returns the decision of the rules about a port of a canonical host: ask means that a
 // further rule would allow it.
 func (p NetworkPolicy) Decide(host string, port uint16) PermissionDecision {
 	switch p.Refusal(host, port) {
@@ -273,7 +271,7 @@ func RuleFor(host string, port uint16) NetworkRule {
 	return NetworkRule{Host: host, Port: port}
 }
 
-// Open reports whether the mode lets anything out.
+// Open reports whether the mode allows any connection.
 func (m NetworkMode) Open() bool { return m == NetworkRules || m == NetworkPublic }
 
 // Grants reports whether connections that a rule speaks of are allowed by a rule for
@@ -307,7 +305,7 @@ const NoNetworkRule = "no rule allows it"
 // NetworkDecision is what became of a connection of a command.
 type NetworkDecision string
 
-// Allowed connections were tried; refused ones were not.
+// Allowed connections were attempted; refused ones were not.
 const (
 	ConnectionAllowed NetworkDecision = "allowed"
 	ConnectionRefused NetworkDecision = "refused"
@@ -332,8 +330,8 @@ type UserNetworkRule struct {
 	CreatedAt time.Time          `json:"created_at" db:"created_at" doc:"Creation time."`
 }
 
-// ConnectionsUsable reports whether connections that come from outside, as from an
-// archive, are such as the service records.
+// ConnectionsUsable reports whether connections from outside, such as an archive, are ones that
+// the service could have recorded.
 func ConnectionsUsable(all []Connection) bool {
 	return len(all) <= MaxConnections+2 && !slices.ContainsFunc(all, func(c Connection) bool {
 		return len(c.Host) > 253 || c.Host != CleanText(c.Host) || len(c.Reason) > 500 || c.Reason != CleanText(c.Reason) ||
@@ -342,6 +340,6 @@ func ConnectionsUsable(all []Connection) bool {
 	})
 }
 
-// MaxConnections bounds the connections that are recorded with a call; what is
-// beyond is summed up in one more.
+// MaxConnections bounds the connections that are recorded with a call; all further ones are
+// summed up in one more.
 const MaxConnections = 50

@@ -2,8 +2,8 @@ package domain
 
 import "encoding/json"
 
-// How a question for permission is shown and answered. It is put to the user as
-// an AskUserQuestion call of its own, beside the call that it holds back.
+// How a permission question is shown and answered. The user sees it as a separate
+// AskUserQuestion call, next to the call that it blocks.
 const (
 	PermissionDisplayName = "Permission"
 
@@ -13,25 +13,25 @@ const (
 	PermissionRefuse       = "Deny"
 )
 
-// PermissionExtent is what an answer to a question for permission holds for.
+// PermissionExtent is the scope of an answer to a permission question.
 type PermissionExtent int
 
-// The call that was asked about; the same in its session; the same in all sessions of
-// the user.
+// The call of the question; the same call in its session; the same call in all sessions of the
+// user.
 const (
 	PermittedOnce PermissionExtent = iota
 	PermittedInSession
 	PermittedAlways
 )
 
-// AsksPermission reports whether the call is a question for permission, which the
-// service asked and not the model.
+// AsksPermission reports whether the call is a permission question, which the service and not
+// the model asks.
 func (c ToolCall) AsksPermission() bool { return c.DisplayName == PermissionDisplayName }
 
 var extents = map[string]PermissionExtent{PermissionAllowSession: PermittedInSession, PermissionAllowAlways: PermittedAlways}
 
-// PermissionVerdict reads the recorded answer to a question for permission. Only
-// a clear yes allows; what the user wrote instead is the reason of a refusal.
+// PermissionVerdict parses the recorded answer to a permission question. Only a clear yes
+// allows; any other text of the user is the reason of a refusal.
 func PermissionVerdict(answer string) (decision PermissionDecision, extent PermissionExtent, reason string) {
 	var given struct {
 		Answers []struct {

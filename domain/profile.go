@@ -9,11 +9,11 @@ import (
 // the service, its solution or its session.
 const MostSteps = 10_000
 
-// Profile is how the agent of a session is set up: what the service, the
-// session's solution and the session itself say, the later over the earlier.
+// Profile is the configuration of a session's agent: the service's, overridden by the
+// solution's, overridden by the session's.
 type Profile struct {
 	Instructions     string           // added to the system prompt
-	Agents           []AgentType      // sub-agent types besides the built-in ones
+	Agents           []AgentType      // sub-agent types in addition to the built-in ones
 	Permissions      []PermissionRule // the first rule that matches a call decides
 	Budget           Budget
 	Compaction       CompactionPolicy
@@ -24,11 +24,11 @@ type Profile struct {
 	DisableTools     []string
 	Skills           []string // that the solution names, by the id of a list, org/name, or name
 
-	ModelsAllowed []string // the models that sub-agents can take; none: those that cost no more than their caller's
+	ModelsAllowed []string // the models that sub-agents can use; empty: models that cost at most as much as the caller's
 }
 
-// SessionSetup is what a session says for itself, kept with it; fields left out
-// fall back to the solution's, then the service's.
+// SessionSetup is a session's own configuration, stored with it; absent fields fall back to the
+// solution's, then the service's.
 type SessionSetup struct {
 	Agents      []AgentType       `json:"agents,omitempty"`
 	Permissions []PermissionRule  `json:"permissions,omitempty"`
@@ -38,8 +38,8 @@ type SessionSetup struct {
 	StuckAfter  int               `json:"stuck_after,omitempty"`
 	EnvBuckets  []string          `json:"env_buckets,omitempty"` // further buckets whose environment its tools get
 
-	// SkipConfirmations has headless chats go on without answers: permission requests
-	// are granted and questions are left to the model, on record.
+	// SkipConfirmations lets headless chats run without answers: permission requests are
+	// granted and questions are left to the model, on record.
 	SkipConfirmations bool `json:"skip_confirmations,omitempty"`
 
 	Instructions   string          `json:"instructions,omitempty"`    // added to the system prompt
@@ -48,17 +48,17 @@ type SessionSetup struct {
 	LayoutType     string          `json:"layout_type,omitempty"`     // for front ends
 	PreviewURLs    []PreviewURL    `json:"preview_urls,omitempty"`    // for front ends
 	QuestionPolicy *QuestionPolicy `json:"question_policy,omitempty"` // of questions that no user answers
-	// Escalation is what becomes of the question of a DAG node that no user answers, beside
-	// the times of the policy.
+	// Escalation is how a question of a DAG node that no user answers is handled, in addition
+	// to the times of the policy.
 	Escalation *Escalation `json:"escalation,omitempty"`
-	// Script is the tool call that the first chat of a DAG node's session makes. There is
-	// no model in it.
+	// Script is the tool call that the first chat of a DAG node's session makes, without a
+	// model.
 	Script *ScriptedCall `json:"script,omitempty"`
 
 	ModelsAllowed []string `json:"models_allowed,omitempty"` // the models that sub-agents can take
 
-	Network        NetworkMode `json:"network,omitempty"`           // narrows that of the service
-	MaxModelRetryS int         `json:"max_model_retry_s,omitempty"` // how long a model call that keeps failing is retried
+	Network        NetworkMode `json:"network,omitempty"`           // narrows the service's mode
+	MaxModelRetryS int         `json:"max_model_retry_s,omitempty"` // how long a failing model call is retried
 }
 
 // ScriptedCall is a tool call that is made without a model.
@@ -67,7 +67,7 @@ type ScriptedCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// AgentType is a kind of sub-agent: who it is and which tools it gets.
+// AgentType is a kind of sub-agent: its role and its tools.
 type AgentType struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"` // for the model that chooses
@@ -101,20 +101,20 @@ type PermissionRule struct {
 	Call     string             `json:"call,omitempty"`
 }
 
-// MaxPermissionPattern bounds the pattern of a rule, in bytes; MaxPermissionRules is the
-// number of rules that a session may have of its own.
+// MaxPermissionPattern bounds the pattern of a rule, in bytes; MaxPermissionRules bounds a
+// session's own rules.
 const (
 	MaxPermissionPattern = 2000
 	MaxPermissionRules   = 200
 )
 
-// Budget bounds what the chats of a session may use; nil fields are unbounded.
+// Budget bounds the usage of a session's chats; nil fields are unlimited.
 type Budget struct {
 	MaxTokens *int64   `json:"max_tokens,omitempty" doc:"Tokens of input and output, sub-agents included." example:"100000"`
 	MaxCost   *float64 `json:"max_cost,omitempty" doc:"Cost, in the currency of the model list." example:"1.5"`
 }
 
-// CompactionPolicy says when the history is summarised.
+// CompactionPolicy determines when the history is summarised.
 type CompactionPolicy struct {
 	Auto         bool `json:"auto"`
 	ThresholdPct int  `json:"threshold_pct"` // of the context window
@@ -136,7 +136,7 @@ const MaxModelRetryS = 7 * 24 * 3600
 // MCPServer is a tool server that a session may use.
 type MCPServer struct {
 	Name      string            `json:"name"`
-	Preset    string            `json:"preset,omitempty"` // in place of how it is reached, which the worker then knows
+	Preset    string            `json:"preset,omitempty"` // replaces the connection settings, which the worker then supplies
 	Transport string            `json:"transport"`        // stdio or http
 	Command   string            `json:"command,omitempty"`
 	Args      []string          `json:"args,omitempty"`
@@ -148,11 +148,11 @@ type MCPServer struct {
 	Enabled   bool              `json:"enabled"`
 }
 
-// OfPreset says that the worker knows how the server is started. It then holds no
-// secrets, and runs in the workspace of its session whatever its scope is.
+// OfPreset reports that the worker supplies how the server is started. The record then contains
+// no secrets, and the server runs in the workspace of its session in every scope.
 func (s MCPServer) OfPreset() bool { return s.Preset != "" }
 
-// With gives the profile as the session's own setup changes it.
+// With returns the profile overridden by the session's own setup.
 func (p Profile) With(setup SessionSetup) Profile {
 	p.Agents = append(p.Agents[:len(p.Agents):len(p.Agents)], setup.Agents...)
 	p.Permissions = append(setup.Permissions[:len(setup.Permissions):len(setup.Permissions)], p.Permissions...)
@@ -189,7 +189,7 @@ type SpentBudget struct {
 	UsedCost   Cost
 }
 
-// Exhausted says in words which bound of the budget is reached; empty: none.
+// Exhausted describes the bound of the budget that is reached; empty: none.
 func (b Budget) Exhausted(usedTokens int64, usedCost Cost) string {
 	switch {
 	case b.MaxTokens != nil && usedTokens >= *b.MaxTokens:
@@ -212,7 +212,7 @@ func (p Profile) Exhausted(usedTokens int64, usedCost Cost, ownerCalls int64) st
 	return p.Budget.Exhausted(usedTokens, usedCost)
 }
 
-// PreviewURL is a page that front ends show beside the sessions of an agent.
+// PreviewURL is a page that front ends show next to the sessions of an agent.
 type PreviewURL struct {
 	Name string `json:"name" minLength:"1" maxLength:"128" doc:"Its name." example:"Application"`
 	URL  string `json:"url" minLength:"1" maxLength:"2000" doc:"An absolute http or https URL, or a path of this service." example:"http://127.0.0.1:5173/"`

@@ -7,19 +7,19 @@ type DefaultPolicy string
 
 // The default policies. A permission request is always denied.
 const (
-	PolicyChoose      DefaultPolicy = "choose"       // the question goes back to the model, which chooses
+	PolicyChoose      DefaultPolicy = "choose"       // the question is returned to the model, which chooses
 	PolicyFirstOption DefaultPolicy = "first_option" // the first option of each question is the answer
 	PolicyAnswer      DefaultPolicy = "answer"       // the answer that a node of a DAG names
 )
 
-// AnsweredByPolicy is who resolved a question whose time was over.
+// AnsweredByPolicy is the resolver of a question that timed out.
 const AnsweredByPolicy = "default_policy"
 
 // MaxQuestionWaitS bounds the times of a question policy, in seconds.
 const MaxQuestionWaitS = 30 * 24 * 3600
 
-// QuestionPolicy says what becomes of questions that no user answers. Without times they
-// wait for as long as it takes.
+// QuestionPolicy is how questions that no user answers are handled. Without times they wait
+// indefinitely.
 type QuestionPolicy struct {
 	TimeoutS       int           `json:"timeout_s,omitempty" doc:"Seconds after which on_timeout answers; left out: never." example:"3600"`
 	OnTimeout      DefaultPolicy `json:"on_timeout,omitempty" enum:"choose,first_option,answer" doc:"What answers then: answer is what a node of a DAG says. A permission request is denied."`
@@ -33,7 +33,7 @@ type QuestionTimes struct {
 	EscalateAt    *time.Time
 }
 
-// Times are those of a question that is asked now. A nil policy has none.
+// Times returns the deadlines of a question that is asked now. A nil policy has none.
 func (p *QuestionPolicy) Times(asked time.Time) QuestionTimes {
 	var times QuestionTimes
 	if p == nil {
@@ -72,11 +72,11 @@ func (p *QuestionPolicy) Valid() bool {
 	return p.TimeoutS >= 0 && p.TimeoutS <= MaxQuestionWaitS && p.EscalateAfterS >= 0 && p.EscalateAfterS <= MaxQuestionWaitS
 }
 
-// Escalation is what a node of a DAG says of its question beside the times.
+// Escalation is the handling of a DAG node's question, in addition to the times.
 type Escalation struct {
 	DefaultAnswer string   `json:"default_answer,omitempty"` // of PolicyAnswer
-	Webhooks      []string `json:"webhooks,omitempty"`       // that are sent it, whatever their events are
-	UserID        string   `json:"user_id,omitempty"`        // who may answer then, besides the owner
+	Webhooks      []string `json:"webhooks,omitempty"`       // webhooks that receive it, regardless of their events
+	UserID        string   `json:"user_id,omitempty"`        // a user who can then answer, in addition to the owner
 }
 
 // ExpiredQuestion is an open question whose time is over.
@@ -86,7 +86,7 @@ type ExpiredQuestion struct {
 	DefaultAnswer string `db:"default_answer"` // of PolicyAnswer
 }
 
-// InboxQuestion names a question for a user who may answer it.
+// InboxQuestion identifies a question for a user who can answer it.
 type InboxQuestion struct {
 	SessionID  SessionID
 	OwnerID    string // of the session

@@ -2,22 +2,23 @@ package domain
 
 import "time"
 
-// SessionRun is what the run of a session is started with, for operators to
-// find it by.
+// SessionRun contains the memo and search fields that the run of a session is started with, for
+// operators.
 type SessionRun struct {
 	SessionID  SessionID
 	OwnerID    string
 	SolutionID string
 	Model      *string
-	// Open says that its run should be open, waiting or at work: it is signalled before one is started.
+	// Open reports that its run should be open, waiting or at work: it is signalled before one
+	// is started.
 	Open bool
 }
 
 // RunState is what became of a durable run.
 type RunState int
 
-// A run that is open and healthy, one whose decisions keep failing, one that has
-// closed, and one that the engine does not know.
+// In order: a run that is open and healthy, one whose workflow tasks keep failing, one that has
+// closed, and one that is unknown to Temporal.
 const (
 	RunOpen RunState = iota
 	RunStuck
@@ -25,15 +26,15 @@ const (
 	RunUnknown
 )
 
-// RunLook is what was seen of the newest run of a workflow.
+// RunLook is the observed state of the newest run of a workflow.
 type RunLook struct {
 	State     RunState
 	RunID     string
 	Cause     string // why it is not open and healthy
-	Finishing bool   // of a stuck run: the end of its chat is what keeps failing
+	Finishing bool   // of a stuck run: finishing its chat keeps failing
 }
 
-// Restart says how often a chat has gone on in a new run without making progress.
+// Restart counts how often a chat has continued in a new run without progress.
 type Restart struct {
 	Running     bool   // false: the chat has ended, and nothing was counted
 	Counted     bool   // false: the loss of this run was counted before
@@ -41,8 +42,8 @@ type Restart struct {
 	ForceFailed string // why an administrator wants the chat to fail; empty: they do not
 }
 
-// OpenChat is a chat that the database holds to be running or waiting for an
-// answer, and the run that should carry it.
+// OpenChat is a chat that is running or waiting for an answer according to the database, and
+// the run that should execute it.
 type OpenChat struct {
 	ChatID     ChatID    `db:"id"`
 	SessionID  SessionID `db:"session_id"`
@@ -52,7 +53,7 @@ type OpenChat struct {
 	StartedAt  time.Time `db:"started_at"`
 }
 
-// OpenSubAgent is a sub-agent that the database holds to be at work. One in the background
+// OpenSubAgent is a sub-agent that is at work according to the database. A background sub-agent
 // has the run of its task.
 type OpenSubAgent struct {
 	LoopID     string    `db:"id"`

@@ -16,8 +16,7 @@ const (
 	ReasonNotAnswered = "question_not_answered"
 )
 
-// RunEnd is how a scheduled run ended. Counts says that it counts as a failure of its
-// task.
+// RunEnd is how a scheduled run ended. Counts reports that it counts as a failure of its task.
 type RunEnd struct {
 	Status RunStatus
 	Reason string
@@ -50,8 +49,8 @@ func EndOfRun(reason FinishReason, code, message string, cancelled bool) RunEnd 
 	return end
 }
 
-// Retried reports whether a run that ended so is worth another attempt: it failed, and
-// not because of what it was asked, of a limit or of a person.
+// Retried reports whether a run that ended this way is worth another attempt: it failed, and
+// not because of its input, a limit or a person.
 func (e RunEnd) Retried() bool {
 	switch FinishReason(e.Reason) {
 	case FinishMaxSteps, FinishStuckDetected, FinishContextOverflow, FinishBudgetExhausted, FinishOutputLimit, FinishContentFiltered,

@@ -2,11 +2,11 @@ package domain
 
 import "time"
 
-// SessionStatus is where a session stands (docs/concepts.md#terms).
+// SessionStatus is the status of a session (docs/concepts.md#terms).
 type SessionStatus string
 
-// created → running → completed, failed, interrupted or waiting_for_input; each
-// of these goes back to running with the next chat.
+// created → running → completed, failed, interrupted or waiting_for_input; each of these
+// returns to running with the next chat.
 const (
 	SessionCreated         SessionStatus = "created"
 	SessionRunning         SessionStatus = "running"
@@ -36,8 +36,7 @@ const (
 	WaitingBudget        WaitingReason = "budget"
 )
 
-// Mode is how the agent works: planning makes a plan and acts on nothing;
-// executing runs tools.
+// Mode is how the agent works: in planning it only writes a plan; in executing it runs tools.
 type Mode string
 
 // The two modes (docs/modes.md).
@@ -46,8 +45,8 @@ const (
 	ModeExecuting Mode = "executing"
 )
 
-// Session is one agent session as its owner sees it: the summary of a list and the
-// settings behind the detail (docs/rest.md#sessions).
+// Session is one agent session as its owner sees it: the summary of a list and the settings of
+// the detail view (docs/rest.md#sessions).
 type Session struct {
 	ID              SessionID     `db:"id"`
 	OwnerID         string        `db:"owner_id"`
@@ -80,27 +79,27 @@ type Session struct {
 	RestsSince      time.Time     `db:"rests_since"`    // end of the last one, or start of the newest turn
 	Replay          *ReplayState  `db:"replay_state"`   // nil: no replay session
 	LastEnd         *LastEnd      `db:"last_end"`       // nil: no chat has ended since the last move in the history, or not read
-	// NoToolServers says that the database has no tool server for the session, so
-	// that no process need look; false: look.
+	// NoToolServers reports that the database has no tool server for the session, so that
+	// processes can skip the lookup; false: unknown.
 	NoToolServers bool `db:"no_tool_servers"`
-	// AssistsSolutions says that its agent may edit documents of production solutions,
-	// which has to be looked for; false: it does not.
+	// AssistsSolutions reports that its agent may edit documents of production solutions, which
+	// must be looked up; false: it does not.
 	AssistsSolutions bool `db:"assists_solutions"`
 }
 
 // SteeredByOthers reports whether the session works on the issues of a production workspace,
-// whose members steer the agent and read what it did.
+// whose members steer the agent and read its output.
 func (s Session) SteeredByOthers() bool {
 	return s.WorkspaceID != nil && s.Setup.Agent != nil && s.Setup.Agent.InstanceID != ""
 }
 
-// SessionViewer is a user who asks for a session.
+// SessionViewer is a user who requests a session.
 type SessionViewer struct {
 	User      User
 	SessionID SessionID
 }
 
-// ViewerRole is what a caller is to a session (docs/rest.md#sessions).
+// ViewerRole is the role of a caller in a session (docs/rest.md#sessions).
 type ViewerRole string
 
 // The three roles that can read a session; only the owner changes it.
@@ -110,7 +109,7 @@ const (
 	ViewerViewer ViewerRole = "viewer"
 )
 
-// NewSession is what a client may say when it makes a session.
+// NewSession contains the fields that a client can set when it creates a session.
 type NewSession struct {
 	ID              SessionID    // empty: a new one
 	Class           SessionClass // empty: chat
@@ -128,11 +127,11 @@ type NewSession struct {
 	Env             SessionEnv
 	DisableTools    []string
 	Setup           SessionSetup
-	InitScript      string // that runs once, before the first chat goes on; empty: none
+	InitScript      string // runs once, before the first chat starts; empty: none
 }
 
-// SessionQuery selects a page of a user's sessions, newest first and pinned
-// ones before; Search is literal and case-insensitive.
+// SessionQuery selects a page of a user's sessions, pinned ones first, then the newest first;
+// Search is literal and case-insensitive.
 type SessionQuery struct {
 	OwnerID          string
 	TemplateIDPrefix string
@@ -141,18 +140,18 @@ type SessionQuery struct {
 	Offset           int
 }
 
-// DeletedSession is a session that is gone for all users and whose content is yet to
-// be removed.
+// DeletedSession is a session that is deleted for all users and whose content is not removed
+// yet.
 type DeletedSession struct {
 	SessionID SessionID
 	OwnerID   string
 }
 
-// ReplayStatus says how the playback of a replay session stands.
+// ReplayStatus is the state of the playback of a replay session.
 type ReplayStatus string
 
-// playing ⇄ paused; playing → finished; playing and paused → autonomous, and
-// back to playing as long as nothing was said since.
+// playing ⇄ paused; playing → finished; playing and paused → autonomous, and back to playing as
+// long as no message was sent since.
 const (
 	ReplayPlaying    ReplayStatus = "playing"
 	ReplayPaused     ReplayStatus = "paused"
@@ -172,8 +171,7 @@ type ReplayState struct {
 	HandedOverAt    *time.Time    `json:"handed_over_at" doc:"Time of the handover; null: none."`
 }
 
-// Plays says that the playback is not over; a session that is no replay plays
-// nothing.
+// Plays reports whether the playback is unfinished; false for a session that is not a replay.
 func (r *ReplayState) Plays() bool {
 	return r != nil && r.Status != nil && (*r.Status == ReplayPlaying || *r.Status == ReplayPaused)
 }

@@ -1,6 +1,6 @@
 package domain
 
-// SessionClass is what a session was made for. It says how long the session is kept
+// SessionClass is the purpose of a session. It determines how long the session is retained
 // (docs/operations.md#sessions-that-end).
 type SessionClass string
 

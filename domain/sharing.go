@@ -16,15 +16,14 @@ type ShareLink struct {
 	ExpiresAt time.Time
 }
 
-// ShareRedaction says what a shared view leaves out. Environment values are
-// always left out.
+// ShareRedaction selects what a shared view omits. Environment values are always omitted.
 type ShareRedaction struct {
 	ToolResults bool `json:"tool_results" doc:"Whether tool results are left out."`
 	Thinking    bool `json:"thinking" doc:"Whether thinking is left out."`
 	Env         bool `json:"env" doc:"Whether environment values are left out; always true."`
 }
 
-// SharedSession is what a share link opens.
+// SharedSession is the session that a share link opens.
 type SharedSession struct {
 	ShareLink
 	OwnerID string
@@ -34,8 +33,7 @@ type SharedSession struct {
 // MaxExtraInfo bounds the extra info of one session, in bytes of JSON.
 const MaxExtraInfo = 1 << 20
 
-// ExtraInfo is what clients keep with a session; nil fields say that there is
-// nothing.
+// ExtraInfo is client data stored with a session; nil fields are not set.
 type ExtraInfo struct {
 	SessionID *SessionID      `json:"session_id"`
 	Extra     json.RawMessage `json:"extra"`

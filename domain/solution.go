@@ -2,9 +2,8 @@ package domain
 
 import "slices"
 
-// Solution is a way of working that sessions are made with: who the agent is,
-// what it may do, and how a front end lays it out
-// (docs/solutions.md).
+// Solution is a template that sessions are created with: the agent, its permissions, and the
+// layout of a front end (docs/solutions.md).
 type Solution struct {
 	ID             string
 	Name           string
@@ -27,8 +26,7 @@ type Solution struct {
 	MCPServers     []MCPServer
 }
 
-// BizRole is a part that a user plays in a solution, and what the agent gets
-// of it.
+// BizRole is a role of a user in a solution, and what it adds for the agent.
 type BizRole struct {
 	ID           string
 	Name         string
@@ -48,8 +46,8 @@ func (s Solution) Role(id string) (BizRole, bool) {
 	return BizRole{}, false
 }
 
-// CheckRole refuses a role that the solution does not have, at the place of the request
-// that names it. A solution without roles accepts any name: it stands for nothing there.
+// CheckRole rejects a role that the solution does not have, with the request field that names
+// it. A solution without roles accepts any name and ignores it.
 func (s Solution) CheckRole(id, at string) error {
 	if _, found := s.Role(id); found || len(s.Roles) == 0 {
 		return nil
@@ -61,8 +59,8 @@ func (s Solution) CheckRole(id, at string) error {
 	return e
 }
 
-// Over gives the profile as the solution, in one of its roles, changes it. An
-// empty role is none.
+// Over returns the profile overridden by the solution in one of its roles. An empty role is
+// none.
 func (s Solution) Over(p Profile, roleID string) Profile {
 	p = p.With(SessionSetup{
 		Agents:      s.Agents,
@@ -87,7 +85,7 @@ func (s Solution) Over(p Profile, roleID string) Profile {
 	return p
 }
 
-// JoinParagraphs joins two texts by an empty line; one that is empty adds none.
+// JoinParagraphs joins two texts by an empty line; an empty text adds none.
 func JoinParagraphs(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -101,8 +99,8 @@ func UnknownSolution(id string) *Error {
 	return Newf(NotFound, "solution_not_found", "solution %s does not exist", id)
 }
 
-// AllowedRoles says which roles of a solution a user may take. With DefaultAll
-// nothing was chosen, and all of them may be taken.
+// AllowedRoles lists the roles of a solution that a user can take. With DefaultAll nothing was
+// selected, and all of them are allowed.
 type AllowedRoles struct {
 	UserID     string   `json:"user_id" doc:"The user." example:"01a1ff63-4512-7ae4-a128-e82fd2a774e5"`
 	SolutionID string   `json:"solution_id" doc:"The solution." example:"general"`
@@ -110,7 +108,7 @@ type AllowedRoles struct {
 	DefaultAll bool     `json:"default_all" doc:"Whether all roles are allowed because none were chosen."`
 }
 
-// Allows says whether the user may take a role.
+// Allows reports whether the user can take a role.
 func (a AllowedRoles) Allows(roleID string) bool {
 	return a.DefaultAll || slices.Contains(a.BizRoleIDs, roleID)
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// StuckAfter is how often in a row a loop may make the same tool calls with the
-// same results before its chat is ended, unless the session says otherwise: well
-// above what waiting for something takes.
+// StuckAfter is how often in a row a loop can make the same tool calls with the same results
+// before its chat is ended, unless the session sets another limit: well above what polling
+// takes.
 const StuckAfter = 60
 
 // Repeats counts how often in a row, up to the last of the turns, a loop has made

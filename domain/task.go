@@ -2,7 +2,7 @@ package domain
 
 import "time"
 
-// TaskKind says what a background task is.
+// TaskKind is the kind of a background task.
 type TaskKind string
 
 // The kinds of background tasks (docs/rest.md#tasks).
@@ -27,8 +27,8 @@ func InitTaskCommand(taskID string) string { return "bash " + InitTaskScript(tas
 // InitTaskOutput is the file of the workspace that has the output of an init script.
 func InitTaskOutput(taskID string) string { return ".everloop/tasks/" + taskID + ".log" }
 
-// TaskStatus is where a background task stands. running → completed, failed,
-// stopped (on request) or lost (its worker died with it).
+// TaskStatus is the status of a background task. running → completed, failed, stopped (on
+// request) or lost (its worker died with it).
 type TaskStatus string
 
 // The states of a background task.
@@ -63,15 +63,14 @@ type BackgroundTask struct {
 	Detached       bool       `json:"detached" db:"detached" doc:"Whether its branch was left."` // the turn that started it is not on the active branch
 }
 
-// TaskOutput is the end of what a background task has written. Markers name the
-// stream of each line, `stdout` or `stderr`; it is empty where the two were
-// not kept apart.
+// TaskOutput is the end of the output of a background task. Markers name the stream of each
+// line, `stdout` or `stderr`; empty where the two were not separated.
 type TaskOutput struct {
 	TaskID     string     `json:"task_id" doc:"The task." example:"bg_01a1ff63-3955-73c7-96c8-5877d8685ba3"`
 	Status     TaskStatus `json:"status" enum:"running,completed,failed,stopped,lost" doc:"Its status."`
 	Lines      []string   `json:"lines" doc:"The lines." example:"[\"started\"]"`
 	Markers    []string   `json:"markers" doc:"The stream of each line: stdout or stderr." example:"[\"stdout\"]"`
-	Tail       int        `json:"tail" doc:"Requested number of lines." example:"100"` // how many lines were asked for
+	Tail       int        `json:"tail" doc:"Requested number of lines." example:"100"` // requested number of lines
 	Truncated  bool       `json:"truncated" doc:"Whether the list is truncated."`      // earlier lines exist
 	TotalLines int64      `json:"total_lines" doc:"Total number of lines." example:"1"`
 	NextOffset int64      `json:"next_offset" doc:"The end of the output, in bytes." example:"13"` // bytes of output so far
@@ -88,7 +87,7 @@ const (
 	SessionTaskCancelled  SessionTaskStatus = "cancelled"
 )
 
-// SessionTask is one entry of the list that the agent keeps with TaskCreate.
+// SessionTask is one entry of the list that the agent maintains with TaskCreate.
 type SessionTask struct {
 	ID          string            `json:"id" db:"id" doc:"Its id." example:"task_01a1ff63-3932-70b9-9c19-1d90febfdbc7"`
 	Subject     string            `json:"subject" db:"subject" doc:"The task to do." example:"Read the log"`
@@ -100,8 +99,7 @@ type SessionTask struct {
 	UpdatedAt   time.Time         `json:"updated_at" db:"updated_at" doc:"Time of the last change."`
 }
 
-// SessionTaskChange makes an entry of the task list, or changes one; nil fields
-// stay as they are.
+// SessionTaskChange creates or changes an entry of the task list; nil fields stay unchanged.
 type SessionTaskChange struct {
 	Subject     *string
 	Description *string

@@ -14,8 +14,8 @@ import (
 // TextRule is what PostgreSQL demands of text, for the message of a refusal.
 const TextRule = "may hold neither NUL characters, nor halves of surrogate pairs, nor bytes that are not UTF-8"
 
-// CleanText makes text fit for the database: valid UTF-8 without U+0000, which
-// PostgreSQL cannot keep. Both are replaced by U+FFFD.
+// CleanText returns text that the database can store: valid UTF-8 without U+0000, which
+// PostgreSQL rejects. Both are replaced by U+FFFD.
 func CleanText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.IndexByte(s, 0) >= 0 {
@@ -118,11 +118,11 @@ type jsonPlace []jsonLevel
 type jsonLevel struct {
 	object bool
 	name   string // of the value, in an object
-	named  bool   // the name was read, and its value comes
+	named  bool   // the name was read, and its value follows
 	n      int    // index of the value, in an array
 }
 
-// next goes on to the next token, which is the name of a value or a value.
+// next advances to the next token, which is the name of a value or a value.
 func (p jsonPlace) next(text string) (isName bool) {
 	if len(p) == 0 {
 		return false
@@ -157,8 +157,8 @@ func (p jsonPlace) below(at string) string {
 	return out.String()
 }
 
-// storable reports whether PostgreSQL takes a text, which stands in a JSON document in
-// this encoded form.
+// storable reports whether PostgreSQL accepts a text that has this encoded form in a JSON
+// document.
 func storable(text string, encoded []byte) bool {
 	return strings.IndexByte(text, 0) < 0 && utf8.Valid(encoded) && !hasLoneSurrogate(encoded)
 }
@@ -174,7 +174,7 @@ func hasLoneSurrogate(encoded []byte) bool {
 
 		first, ok := escaped(encoded[i:])
 		if !ok || !utf16.IsSurrogate(first) {
-			i++ // behind the escaped character
+			i++ // after the escaped character
 			continue
 		}
 

@@ -21,7 +21,7 @@ const (
 	TurnInterrupted TurnStatus = "interrupted"
 )
 
-// Role says who speaks in a turn.
+// Role is the author of a turn.
 type Role string
 
 // The roles of a turn.
@@ -40,7 +40,7 @@ const (
 // RootLoop is the loop id of the main agent; sub-agents have their own.
 const RootLoop = "root"
 
-// BlockType names what a block holds.
+// BlockType is the type of a block's content.
 type BlockType string
 
 // The types of blocks.
@@ -55,8 +55,8 @@ const (
 	BlockSystemNote BlockType = "system_note"
 )
 
-// Block is one piece of a turn, in the order it was said. The content of an image or
-// audio block is the path at which the API serves the picture or the recording.
+// Block is one piece of a turn, in stream order. The content of an image or audio block is the
+// path at which the API serves the picture or the recording.
 type Block struct {
 	Type        BlockType `json:"type" doc:"The type." example:"text"`
 	Content     string    `json:"content" doc:"The text." example:"What is in the repository?"`
@@ -80,14 +80,14 @@ const (
 
 // Phases of a tool call: finer than its status, and the ledger's own states.
 const (
-	PhaseQueued         = "queued"          // reserved: nothing was executed yet
+	PhaseQueued         = "queued"          // reserved: not executed yet
 	PhaseRunning        = "running"         // committed before anything is executed
 	PhaseFinished       = "finished"        // its result is recorded; clients read null
 	PhaseUnknownOutcome = "unknown_outcome" // its worker died while it ran
 )
 
-// CallPhase is a phase as clients see it. A finished call has none: its status
-// says how it ended (docs/concepts.md#tool-calls-phases-and-the-ledger).
+// CallPhase is a phase as clients see it. A finished call has none: its status describes how it
+// ended (docs/concepts.md#tool-calls-phases-and-the-ledger).
 type CallPhase string
 
 // MarshalJSON implements json.Marshaler.
@@ -126,7 +126,7 @@ type ToolCall struct {
 
 	ServerCallID string `json:"-"` // the id that the model server gave the call; clients do not see it
 
-	ServerMembers string `json:"-"` // what the model server sent with the call and needs back
+	ServerMembers string `json:"-"` // members that the model server sent with the call and needs back
 }
 
 // PendingQuestionRef points from a tool call to its open question.
@@ -201,18 +201,18 @@ type Question struct {
 	ExpiresAt     *time.Time     `json:"expires_at,omitempty" db:"expires_at"`
 	DefaultPolicy *DefaultPolicy `json:"default_policy,omitempty" db:"default_policy"`
 
-	// Of a question for permission: the call that it holds back, and the rules that
-	// an answer for the whole session adds to its setup.
+	// For a permission question: the call that it blocks, and the rules that an answer for the
+	// whole session adds to its setup.
 	Guards *string          `json:"permission_for,omitempty" db:"guards"`
 	Allows []PermissionRule `json:"-" db:"allows"`
 }
 
-// ObjectScheme marks an image or a recording of a message that is kept as an object: the
-// rest of the URL is the object's name.
+// ObjectScheme marks an image or a recording of a message that is stored as an object: the rest
+// of the URL is the object's name.
 const ObjectScheme = "object:"
 
-// AttachmentPath is where clients find an image or a recording of a message: the API's path
-// for one that is kept as an object, else the address that the client gave.
+// AttachmentPath returns where clients find an image or a recording of a message: the API's
+// path if it is stored as an object, else the client's URL.
 func AttachmentPath(sessionID SessionID, url string) string {
 	if name, kept := strings.CutPrefix(url, ObjectScheme); kept {
 		return "/api/sessions/" + string(sessionID) + "/attachments/" + path.Base(name)

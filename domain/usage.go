@@ -26,8 +26,8 @@ func (u Usage) Add(v Usage) Usage {
 // Tokens is what counts against a budget.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
-// Shown is the usage as clients see it: where nothing has a cost they do not see that
-// all tokens are uncosted.
+// Shown returns the usage as clients see it: without the count of uncosted tokens where nothing
+// has a cost.
 func (u Usage) Shown() Usage {
 	if u.Cost == 0 {
 		u.UncostedTokens = 0

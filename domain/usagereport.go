@@ -28,7 +28,7 @@ type UncostedUsage struct {
 	CacheWriteTokens int64 `json:"cache_write_tokens" doc:"Input tokens that were written to the cache." example:"0"`
 }
 
-// UsageGroup is what a report of usage is grouped by.
+// UsageGroup is the grouping of a usage report.
 type UsageGroup string
 
 // The groups of a report. Users are for administrators.
@@ -39,7 +39,7 @@ const (
 	UsageByUser     UsageGroup = "user"
 )
 
-// UsageQuery asks for a report. Days are in UTC; From is included and To is not.
+// UsageQuery selects a report. Days are in UTC; From is inclusive and To exclusive.
 type UsageQuery struct {
 	UserID        string // empty: all users
 	From, To      time.Time
@@ -66,7 +66,7 @@ type UsageReport struct {
 	More  bool        `json:"more" doc:"Whether further entries follow."`
 }
 
-// SessionUsage is what the model calls of a session have used.
+// SessionUsage is the usage of a session's model calls.
 type SessionUsage struct {
 	SessionID SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	UsageSums

@@ -12,13 +12,13 @@ type User struct {
 	Administrator bool      `db:"administrator" json:"administrator" doc:"Whether the user may administer the service."`
 	CreatedAt     time.Time `db:"created_at" json:"created_at" doc:"Creation time."`
 
-	// Whom the identity service knows as this user; empty for others. Only the
+	// The user's identity at the identity service; empty for other users. Only the
 	// authentication of a caller sets them.
 	Issuer  string `db:"-" json:"-"`
 	Subject string `db:"-" json:"-"`
 }
 
-// APIKey is the public form of a key: the secret itself is kept as a hash only.
+// APIKey is the public form of a key: the secret itself is stored only as a hash.
 type APIKey struct {
 	ID         string     `db:"id"`
 	UserID     string     `db:"user_id"`
@@ -37,7 +37,7 @@ type KeyUse struct {
 	IP string // empty: not known
 }
 
-// Caller is who makes a request, as the authentication package found.
+// Caller is the author of a request, as authenticated.
 type Caller struct {
 	User   User
 	KeyID  string   // the API key used; empty for other credentials

@@ -66,7 +66,7 @@ func (v Validation) Failed(kind DocumentKind) *Error {
 	return e
 }
 
-// VersionConflict says who has changed a document in the meantime.
+// VersionConflict reports who has changed a document in the meantime.
 type VersionConflict struct {
 	CurrentVersion int
 	ChangedBy      string

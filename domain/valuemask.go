@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// minSecret is the shortest environment value that is masked in texts: shorter ones, such as "1"
-// or "yes", are in every text.
+// minSecret is the length of the shortest environment value that is masked in texts: shorter
+// ones, such as "1" or "yes", occur in every text.
 const minSecret = 4
 
 // minSecretLine is the shortest line of a value that is masked by itself.

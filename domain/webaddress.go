@@ -61,7 +61,7 @@ func startsAddress(before string) bool {
 }
 
 // endsAddress reports whether an address can end before the text. Punctuation ends it only
-// where nothing of an address follows.
+// where it is not followed by more of the address.
 func endsAddress(after string) bool {
 	rest := strings.TrimLeft(after, ".,;:!?*_)")
 	next, _ := utf8.DecodeRuneInString(rest)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Fields of a chat-completions message in which model servers send what a model
-// thinks, and in which they want it back.
+// Fields of a chat-completions message in which model servers send a model's reasoning, and in
+// which they expect it back.
 const (
 	ReasoningContent = "reasoning_content"
 	Reasoning        = "reasoning"
 )
 
-// MaxServerMembers bounds, in bytes, what a model server sends with one turn that goes back
-// to it. A turn with more keeps none: signatures cannot be shortened.
+// MaxServerMembers bounds, in bytes, the members that a model server sends with one turn and
+// needs back. Larger ones are dropped: signatures cannot be shortened.
 const MaxServerMembers = 256 << 10
 
 // KeepableMembers reports whether members of a model server can be stored.
@@ -25,8 +25,8 @@ func KeepableMembers(text string) bool {
 	return len(text) <= MaxServerMembers && CleanText(text) == text && strings.HasPrefix(text, "{") && json.Valid([]byte(text))
 }
 
-// MaxServerCallID bounds the id that a model server gives a tool call, in bytes.
-// Some gateways put the signature of the model's thinking into it.
+// MaxServerCallID bounds the model server's id of a tool call, in bytes. Some gateways put the
+// signature of the model's thinking into it.
 const MaxServerCallID = 64 << 10
 
 // KeepableCallID reports whether the id that a model server gave a tool call can

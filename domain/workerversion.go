@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// WorkerVersionStatus says what Temporal gives to the workers of one build.
+// WorkerVersionStatus is the work that Temporal dispatches to the workers of one build.
 type WorkerVersionStatus string
 
 // The statuses of a worker version.
 const (
 	VersionCurrent  WorkerVersionStatus = "current"  // new runs, and open ones that are not pinned
 	VersionRamping  WorkerVersionStatus = "ramping"  // a share of these
-	VersionInactive WorkerVersionStatus = "inactive" // nothing: it was never current
+	VersionInactive WorkerVersionStatus = "inactive" // none: it was never current
 	VersionDraining WorkerVersionStatus = "draining" // runs that are pinned to it
-	VersionDrained  WorkerVersionStatus = "drained"  // nothing more: its workers may be stopped
+	VersionDrained  WorkerVersionStatus = "drained"  // none: its workers can be stopped
 )
 
 // WorkerVersion is one build of the workers.
@@ -32,7 +32,7 @@ type WorkerDeployment struct {
 	Current     string          `json:"current"` // a build; empty: workers without a version
 	Ramping     string          `json:"ramping"` // a build; empty: none
 	RampPercent float32         `json:"ramp_percent"`
-	Versions    []WorkerVersion `json:"versions"` // the newest first; also that of workers without one, while there are any
+	Versions    []WorkerVersion `json:"versions"` // newest first; includes the version of workers without one, while there are any
 }
 
 // Version finds a build; false: Temporal does not know it.

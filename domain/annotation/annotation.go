@@ -1,5 +1,5 @@
-// Package annotation holds the notes of people on turns, tool calls, files and nodes of
-// runs, and the rules for their fields. Who may write one is decided elsewhere.
+// Package annotation contains people's notes on turns, tool calls, files and nodes of runs, and
+// the rules for their fields. It does not check who may write one.
 package annotation
 
 import (
@@ -12,7 +12,7 @@ import (
 	"everloop/domain"
 )
 
-// Kind says what an annotation is.
+// Kind is the kind of an annotation.
 type Kind string
 
 // The kinds of annotations.
@@ -70,7 +70,7 @@ type Payload struct {
 	IsSession  bool             `db:"is_session"`  // the id is the session's own: the annotation is on one of its files
 }
 
-// NewAnnotation is an annotation before it is kept.
+// NewAnnotation is an annotation to store.
 type NewAnnotation struct {
 	Kind   Kind
 	Target *Target
@@ -113,7 +113,7 @@ func (a *NewAnnotation) Check(payload Payload) error {
 	return CheckKind(a.Kind, a.Value, a.Text, a.Labels)
 }
 
-// CheckKind refuses an annotation that lacks what its kind says.
+// CheckKind rejects an annotation without the field that its kind requires.
 func CheckKind(kind Kind, value any, text *string, labels []string) error {
 	switch kind {
 	case Rating:
@@ -128,7 +128,7 @@ func CheckKind(kind Kind, value any, text *string, labels []string) error {
 		if text == nil || strings.TrimSpace(*text) == "" {
 			return domain.Invalidf("body.text", "a %s needs a text", kind)
 		}
-	case Bookmark: // says enough by being there
+	case Bookmark: // needs no further field
 	}
 
 	return nil

@@ -1,5 +1,5 @@
-// Package app holds apps: directories of workspaces that are published as sites, and
-// their bounds. It copies and serves no file.
+// Package app contains apps: directories of workspaces that are published as sites, and their
+// bounds. It copies and serves no files.
 package app
 
 import (
@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// Status says how a published app stands.
+// Status is the status of a published app.
 type Status string
 
 // building → live or failed; live → stopped.
@@ -36,12 +36,12 @@ type App struct {
 // Index is the page that a directory must have to be published.
 const Index = "index.html"
 
-// Copy is what the object store keeps of an app at one time.
+// Copy is one stored copy of an app in the object store.
 type Copy struct {
 	Name    string // under which the object store has it
 	AppID   string
 	OwnerID string
-	Bytes   int64 // that it takes, or needs at most
+	Bytes   int64 // its size, or an upper bound of the size it will have
 }
 
 // Bounds of an app.
@@ -50,8 +50,8 @@ const (
 	MaxBytes = 200 << 20
 )
 
-// Served is what an address of an app leads to: a file, or the directory whose
-// address lacks its slash.
+// Served is the target of an app's URL: a file, or the directory whose URL lacks its trailing
+// slash.
 type Served struct {
 	File      File
 	Path      string // of the file, or of the directory

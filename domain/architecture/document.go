@@ -10,8 +10,8 @@ import (
 	"everloop/domain/document"
 )
 
-// Document is the architecture of a production solution. Fields that it does not declare,
-// such as those that drawing libraries add, are ignored.
+// Document is the architecture of a production solution. Fields that it does not declare, such
+// as fields that drawing libraries add, are ignored.
 type Document struct {
 	Nodes    []Component        `json:"nodes" nullable:"false" maxItems:"1000" doc:"The components."`
 	Viewport *document.Viewport `json:"viewport,omitempty" doc:"The part of the drawing that is shown."`
@@ -39,7 +39,7 @@ type Extent struct {
 	Height float64 `json:"height" minimum:"0" doc:"Height." example:"80"`
 }
 
-// Link leads from a component to another one.
+// Link connects a component to another one.
 type Link struct {
 	TargetID  string `json:"target_id" minLength:"1" maxLength:"64" doc:"The component that it leads to." example:"orders_db"`
 	Label     string `json:"label,omitempty" maxLength:"200" doc:"The label." example:"reads"`
@@ -47,7 +47,7 @@ type Link struct {
 	Direction string `json:"direction,omitempty" maxLength:"32" doc:"The direction: out, in or both." example:"out"`
 }
 
-// ElementRef names what a component stands for.
+// ElementRef names the element that a component represents.
 type ElementRef struct {
 	Kind string `json:"kind" enum:"dag_node,agent,issue,file" doc:"The kind."`
 	ID   string `json:"id" minLength:"1" maxLength:"512" doc:"Its id, or its path." example:"review"`
@@ -102,7 +102,7 @@ const (
 	CodeParentCycle  = "parent_cycle"
 )
 
-// Validate finds everything that keeps a document from being published.
+// Validate returns all findings that prevent a document from being published.
 func Validate(d Document) domain.Validation {
 	result := domain.Validation{Errors: []domain.Finding{}, Warnings: []domain.Finding{}}
 	fail := func(code, id, path, format string, args ...any) {
@@ -144,8 +144,7 @@ func Validate(d Document) domain.Validation {
 	return result
 }
 
-// cycleMembers are the ids that come back to themselves by their parents. Every id is
-// walked once.
+// cycleMembers returns the ids on a cycle of parent links. Every id is visited once.
 func cycleMembers(parents map[string]string) map[string]bool {
 	members, walk := map[string]bool{}, map[string]int{}
 
@@ -165,7 +164,7 @@ func cycleMembers(parents map[string]string) map[string]bool {
 		}
 
 		if walk[at] != number {
-			continue // it came to an end, or to where another walk has been
+			continue // reached a root, or an id of an earlier walk
 		}
 
 		for !members[at] {

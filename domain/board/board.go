@@ -1,5 +1,5 @@
-// Package board holds production workspaces, their issues, and the runs of agents on
-// them. It knows no store and starts no run.
+// Package board contains production workspaces, their issues, and the runs of agents on them.
+// It does not depend on a store and starts no runs.
 package board
 
 import (
@@ -10,10 +10,10 @@ import (
 	"everloop/domain"
 )
 
-// WorkspaceRole is what a member may do in a production workspace.
+// WorkspaceRole is the role of a member in a production workspace.
 type WorkspaceRole string
 
-// The roles, each with the rights of those behind it.
+// The roles; each includes the rights of the following ones.
 const (
 	WorkspaceOwner  WorkspaceRole = "owner"  // everything
 	WorkspaceAdmin  WorkspaceRole = "admin"  // members below owners, squads
@@ -57,13 +57,13 @@ type Workspace struct {
 	UpdatedAt   time.Time         `json:"updated_at" db:"updated_at" doc:"Time of the last change."`
 }
 
-// WorkspaceSettings say how agents work on the issues of a workspace.
+// WorkspaceSettings configure how agents work on the issues of a workspace.
 type WorkspaceSettings struct {
 	MaxAttempts  int  `json:"max_attempts" minimum:"1" maximum:"5" default:"2" doc:"How often a run that fails is attempted." example:"2"`
 	RunOnComment bool `json:"run_on_comment" default:"true" doc:"Whether a member's comment on an issue of an agent begins a run."`
 }
 
-// DefaultWorkspaceSettings hold for a workspace that says nothing else.
+// DefaultWorkspaceSettings apply to a workspace without settings.
 var DefaultWorkspaceSettings = WorkspaceSettings{MaxAttempts: 2, RunOnComment: true}
 
 // NewWorkspace is a production workspace before it is stored.
@@ -74,7 +74,7 @@ type NewWorkspace struct {
 	Settings    WorkspaceSettings
 }
 
-// MemberState is how a user stands to a production workspace.
+// MemberState is the state of a user's membership in a production workspace.
 type MemberState string
 
 // An invited user becomes a member by accepting.
@@ -83,7 +83,7 @@ const (
 	MemberInvited MemberState = "invited"
 )
 
-// Invitation asks a user to join a production workspace.
+// Invitation invites a user to a production workspace.
 type Invitation struct {
 	ID            string        `json:"id" db:"id" doc:"The invitation." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb9"`
 	WorkspaceID   string        `json:"workspace_id" db:"workspace_id" doc:"The production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -93,8 +93,8 @@ type Invitation struct {
 	CreatedAt     time.Time     `json:"created_at" db:"created_at" doc:"Creation time."`
 }
 
-// WorkspaceMembership is a user in a production workspace, or one who was invited to it. Of
-// an invited user it contains only what the inviter wrote.
+// WorkspaceMembership is a user in a production workspace, or a user who is invited to it. For
+// an invited user it contains only the inviter's input.
 type WorkspaceMembership struct {
 	ID        string        `json:"id" db:"id" doc:"The membership, or the invitation." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	State     MemberState   `json:"state" db:"state" enum:"member,invited" doc:"invited: the user has not accepted the invitation."`
@@ -122,7 +122,7 @@ type SquadChange struct {
 	Name         *string
 	LeaderID     *string
 	Instructions *string
-	Members      []SquadMember // they replace those that it has
+	Members      []SquadMember // replace the current members
 }
 
 // SquadMember is an agent instance or a member of the workspace in a squad.
@@ -132,7 +132,7 @@ type SquadMember struct {
 	Role       string    `json:"role" required:"false" maxLength:"64" doc:"What it does in the squad." example:"tester"`
 }
 
-// ActorType is who does something in a workspace.
+// ActorType is the kind of an actor in a workspace.
 type ActorType string
 
 // The kinds of actors. A squad is only assigned to.
@@ -154,8 +154,8 @@ func InvitationNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, "invitation_not_found", "invitation %s does not exist", id)
 }
 
-// WorkspaceNotFound is the answer for a workspace that there is not, or that the caller is
-// no member of.
+// WorkspaceNotFound returns the error for a workspace that does not exist, or that the caller
+// is not a member of.
 func WorkspaceNotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeWorkspaceNotFound, "workspace %s does not exist", id)
 }
@@ -174,7 +174,7 @@ func NeedsRole(has, needed WorkspaceRole) error {
 	return domain.Newf(domain.Forbidden, "workspace_role_required", "this needs the role %s in the workspace", needed)
 }
 
-// Slug makes a name for URLs out of a name. The id makes it unique.
+// Slug returns a URL name derived from a name. The id makes it unique.
 func Slug(name, id string) string {
 	var out strings.Builder
 
@@ -198,7 +198,7 @@ func Slug(name, id string) string {
 	return out.String() + id[max(0, len(id)-7):]
 }
 
-// IssuePrefixOf makes the prefix of identifiers out of the name of a workspace.
+// IssuePrefixOf returns the prefix of issue identifiers, derived from the name of a workspace.
 func IssuePrefixOf(name string) string {
 	var out strings.Builder
 	for _, r := range strings.ToUpper(name) {

@@ -8,7 +8,7 @@ import (
 // IssueStatus is how far an issue is.
 type IssueStatus string
 
-// The statuses of an issue. Done and cancelled ones are closed.
+// The statuses of an issue. Done and cancelled issues are closed.
 const (
 	IssueBacklog    IssueStatus = "backlog"
 	IssueTodo       IssueStatus = "todo"
@@ -19,7 +19,7 @@ const (
 	IssueCancelled  IssueStatus = "cancelled"
 )
 
-// Closed reports whether nothing is left to do.
+// Closed reports whether the issue needs no more work.
 func (s IssueStatus) Closed() bool { return s == IssueDone || s == IssueCancelled }
 
 // IssuePriority is how urgent an issue is.
@@ -109,7 +109,7 @@ type Change[T any] struct {
 
 // AssigneeRef names an assignee: by id, or by name. Both empty: not assigned.
 type AssigneeRef struct {
-	Type ActorType // empty: whatever has the id or name
+	Type ActorType // empty: any type with the id or name
 	ID   string
 	Name string
 }
@@ -117,7 +117,7 @@ type AssigneeRef struct {
 // None reports whether it names no assignee.
 func (a AssigneeRef) None() bool { return a.ID == "" && a.Name == "" }
 
-// IssueAction is what an activity of an issue says.
+// IssueAction is the kind of an issue's activity.
 type IssueAction string
 
 // The actions.
@@ -205,7 +205,7 @@ func sameTexts(a, b []string) bool {
 	return true
 }
 
-// Comment is what a member or an agent said on an issue.
+// Comment is a comment of a member or an agent on an issue.
 type Comment struct {
 	ID          string     `json:"id" db:"id" doc:"The comment." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	IssueID     string     `json:"issue_id" db:"issue_id" doc:"The issue."`
@@ -259,12 +259,12 @@ type TimelineQuery struct {
 // Timeline is a page of a timeline, the oldest entry first.
 type Timeline struct {
 	Items     []TimelineEntry
-	Before    *string // nil: nothing is older
+	Before    *string // nil: there are no older entries
 	After     *string // nil: the page is empty
 	Truncated TimelineTruncated
 }
 
-// TimelineTruncated says which older entries the page does not have.
+// TimelineTruncated describes the older entries that the page omits.
 type TimelineTruncated struct {
 	Comments bool `json:"comments" doc:"Whether there are older comments."`
 	Activity bool `json:"activity" doc:"Whether there are older activities, or they were removed."`

@@ -9,7 +9,7 @@ type IssueQuery struct {
 	Priorities        []string
 	AssigneeTypes     []string
 	AssigneeIDs       []string
-	IncludeNoAssignee bool // besides those of the assignees
+	IncludeNoAssignee bool // in addition to the issues of the assignees
 	CreatorIDs        []string
 	Projects          []string
 	Labels            []string // it has one of them
@@ -25,7 +25,7 @@ type IssueQuery struct {
 	Offset     int
 }
 
-// IssueSort is what a list of issues is sorted by.
+// IssueSort is the sort field of a list of issues.
 type IssueSort string
 
 // What issues can be sorted by. Of priorities, urgent is the first.
@@ -50,7 +50,7 @@ const (
 	GroupProject  IssueGrouping = "project"
 )
 
-// MaxIssueGroups is how many groups an answer has; the largest ones are given.
+// MaxIssueGroups bounds the groups of an answer; it contains the largest ones.
 const MaxIssueGroups = 200
 
 // IssueGroup is issues that have something in common.
@@ -61,14 +61,14 @@ type IssueGroup struct {
 	Items []Issue  `json:"items" nullable:"false" doc:"A page of its issues."`
 }
 
-// GroupKey is what the issues of a group have in common.
+// GroupKey is the common value of a group's issues.
 type GroupKey struct {
 	Type string  `json:"type" enum:"member,agent,squad,none,status,priority,project" doc:"The type of the assignee, or what is grouped by; none: nothing is assigned or said." example:"status"`
 	ID   *string `json:"id" nullable:"true" doc:"The assignee, status, priority or project; null: none." example:"todo"`
 	Name string  `json:"name" doc:"How it is shown." example:"todo"`
 }
 
-// ChildProgress is how far the parts of an issue are. Cancelled ones count as done.
+// ChildProgress is the progress of an issue's sub-issues. Cancelled ones count as done.
 type ChildProgress struct {
 	ParentIssueID string          `json:"parent_issue_id" db:"parent_issue_id" doc:"The issue."`
 	Total         int             `json:"total" db:"total" doc:"How many parts it has." example:"3"`

@@ -27,7 +27,7 @@ const (
 	MaxIssueRuns    = 1_000  // of an issue
 	MaxRunRounds    = 50     // messages that one run sends
 	MaxRunReport    = 20_000 // runes of an agent's comment
-	maxComments     = 50     // that the message to an agent has, the newest ones
+	maxComments     = 50     // newest comments in the message to an agent
 	maxRunesComment = 4_000  // of one of them
 	maxRunesIssue   = 60_000 // of the description
 )
@@ -40,7 +40,7 @@ const (
 	TriggerRetry   = "retry"
 )
 
-// Reason codes of issue runs, besides finish reasons of chats and error codes.
+// Reason codes of issue runs, in addition to finish reasons of chats and error codes.
 const (
 	ReasonAgentGone   = "agent_unavailable"
 	ReasonStopped     = "stopped"
@@ -80,7 +80,7 @@ type IssueRunTrigger struct {
 	Summary   string  `json:"summary" doc:"The same in words." example:"Assigned by Ann"`
 }
 
-// RunUsage is what a run has used of one model.
+// RunUsage is a run's usage of one model.
 type RunUsage struct {
 	Provider         string      `json:"provider" doc:"Where the model is." example:"gateway"`
 	Model            string      `json:"model" doc:"The model; empty: not known."`
@@ -133,7 +133,7 @@ type AgentUsage struct {
 	TokenCounts
 }
 
-// IssueRunPlan is what has to be done after a change of an issue was stored.
+// IssueRunPlan lists the actions to take after a change of an issue was stored.
 type IssueRunPlan struct {
 	Agents []string         // instances that may take up another run
 	Stop   []domain.RunChat // chats that are stopped
@@ -150,10 +150,10 @@ func (p *IssueRunPlan) Add(other IssueRunPlan) {
 // MessageID is the client_message_id of the message of a round of a run.
 func MessageID(runID string, round int) string { return fmt.Sprintf("issue-run/%s/%d", runID, round) }
 
-// ClaimedIssueRun is a run to carry out.
+// ClaimedIssueRun is a run to execute.
 type ClaimedIssueRun struct {
 	RunID       string
-	Ended       bool // there is nothing to do
+	Ended       bool // there is no work left
 	Begun       bool // its message was sent
 	AgentID     string
 	OwnerID     string // of the agent and of the session
@@ -172,31 +172,31 @@ type AskedInRun struct {
 	QuestionID string
 	ToolCallID string
 	Questions  []byte // JSON
-	Permission bool   // it asks for a permission, which the session's owner gives
+	Permission bool   // it asks for a permission, which the session's owner grants
 	Posted     bool   // as a comment
 	CommentID  string // of a member, after the question; empty: none yet
 	Answer     string
 }
 
-// IssueBrief is what the message to an agent says of an issue.
+// IssueBrief is the content of the message about an issue to an agent.
 type IssueBrief struct {
 	Workspace   string
 	Identifier  string
 	Title       string
 	Description string
 	Squad       *Squad
-	Mates       []SquadMate // who is in it besides the leader
-	Note        string      // of who handed it over
+	Mates       []SquadMate // members of the squad without the leader
+	Note        string      // of the user or agent who handed it over
 	Comments    []BriefComment
-	Continues   bool   // the agent knows the issue from its session
+	Continues   bool   // the agent has worked on the issue in its session
 	Failure     string // of the attempt before; empty: there is none
 }
 
-// SquadMate is who is in a squad, as its leader reads it.
+// SquadMate is a member of a squad as described to its leader.
 type SquadMate struct {
 	Name string
 	Type ActorType
-	Role string // empty: not said
+	Role string // empty: not set
 }
 
 // BriefComment is a comment as an agent reads it.
@@ -205,7 +205,7 @@ type BriefComment struct {
 	Content string
 }
 
-// Message is what is sent to the agent's session.
+// Message returns the text that is sent to the agent's session.
 func (b IssueBrief) Message() string {
 	var parts []string
 	if b.Continues {
@@ -251,7 +251,7 @@ func (b IssueBrief) Message() string {
 	return strings.Join(parts, "\n\n")
 }
 
-// matesText lists who is in a squad.
+// matesText lists the members of a squad.
 func matesText(mates []SquadMate) string {
 	text := "In the squad are:"
 

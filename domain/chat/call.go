@@ -2,18 +2,18 @@ package chat
 
 import "everloop/domain"
 
-// Work is what decides whether work for a loop may begin or go on.
+// Work contains the facts that decide whether work for a loop can start or continue.
 type Work struct {
 	Chat          domain.ChatState
 	StopRequested bool             // of the chat
 	Loop          domain.LoopState // empty: the main loop
 
 	Background  bool // the loop is a background task, which outlives the chat
-	TaskRunning bool // and was not asked to stop
+	TaskRunning bool // and its stop was not requested
 }
 
-// Alive reports whether work for the loop may begin: its chat runs, or, in the
-// background, its task does.
+// Alive reports whether work for the loop can start: its chat runs, or, in the background, its
+// task does.
 func (w Work) Alive() bool {
 	if w.Loop == domain.LoopEnded {
 		return false
@@ -29,8 +29,8 @@ func (w Work) Alive() bool {
 // Call is the state of a tool call that a worker claims.
 type Call struct {
 	Phase     string
-	Alive     bool // work for its loop may begin
-	Permitted bool // no question for permission holds it back
+	Alive     bool // work for its loop can start
+	Permitted bool // no permission question blocks it
 	Held      bool // the lease of an attempt lasts
 	Own       bool // that attempt is the caller's, whose answer was lost: it has not started
 }

@@ -4,19 +4,19 @@ import "everloop/domain"
 
 // Delivery is what becomes of a message.
 type Delivery struct {
-	Applied  domain.Delivery // steer: it joins the current chat; else it gets a chat of its own
-	Position int             // in the queue; 0: it comes next
+	Applied  domain.Delivery // steer: it joins the current chat; else it gets its own chat
+	Position int             // in the queue; 0: it is the next
 	Front    bool            // before all that is queued
 
 	StopCurrent     bool // the current chat is stopped
-	CancelQuestions bool // open questions are cancelled: the message came instead of an answer
+	CancelQuestions bool // open questions are cancelled: the message replaces an answer
 	CloseWaiting    bool // chats that wait for an answer are closed
 }
 
-// Deliver decides whether a message starts a chat, waits in the queue, joins the
-// current chat (see Join, which decides the rest), interrupts it, or is rejected. While a
-// question is open, a message of a user comes instead of its answer; one that a scheduled
-// task or an issue sends waits, because the question is not its own.
+// Deliver decides whether a message starts a chat, waits in the queue, joins the current chat
+// (see Join, which decides the rest), interrupts it, or is rejected. While a question is open,
+// a message of a user replaces its answer; a message of a scheduled task or an issue waits,
+// because the question is not addressed to it.
 func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery, error) {
 	current := s.Current()
 
@@ -41,7 +41,7 @@ func Deliver(s Session, asked domain.Delivery, trigger domain.Trigger) (Delivery
 	case current != None:
 		return Delivery{Applied: domain.DeliverEnqueue, Position: waiting + 1}, nil
 	case s.Questions > 0:
-		// The chat that asked has ended for clients: its run closes and takes the
+		// The chat with the question has ended for clients: its run closes and takes the
 		// message as the next chat, before any queued one.
 		return Delivery{Applied: domain.DeliverRun, Front: true, CancelQuestions: true, CloseWaiting: true}, nil
 	default:
@@ -56,8 +56,8 @@ type Settings struct {
 	OtherSchema bool // its output schema is not the one of the message
 }
 
-// Conflict returns the first field of a message that asks for something else than the
-// chat does; empty: it can join the chat.
+// Conflict returns the first field of a message that differs from the chat's settings; empty:
+// it can join the chat.
 func Conflict(chat Settings, send domain.Send) string {
 	switch {
 	case send.Mode != "" && send.Mode != chat.Mode:
@@ -71,9 +71,9 @@ func Conflict(chat Settings, send domain.Send) string {
 	}
 }
 
-// Join decides about a message that Deliver lets join the current chat, by its conflict.
-// One that was not asked to steer, and came instead of an answer, is then the next
-// chat, so that it works as it says.
+// Join decides about a message that Deliver allows to join the current chat, by its conflict. A
+// message that replaces an answer, without a request to steer, becomes the next chat on a
+// conflict, so that its settings apply.
 func Join(asked domain.Delivery, conflict string) (Delivery, error) {
 	switch {
 	case conflict == "":

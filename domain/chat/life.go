@@ -2,7 +2,7 @@ package chat
 
 import "everloop/domain"
 
-// Claims says which chats a run may take.
+// Claims are the chats that a run can take.
 type Claims int
 
 // A run takes the open chat of its session if there is one, else the next of the queue.
@@ -12,7 +12,7 @@ const (
 	ClaimAny
 )
 
-// Claim decides what a run may take. The chats of a replay are its own.
+// Claim decides which chats a run can take. The chats of a replay belong to the replay.
 func Claim(s Session) Claims {
 	switch {
 	case s.Replaying:
@@ -24,7 +24,7 @@ func Claim(s Session) Claims {
 	}
 }
 
-// Stops says what a stop of the session ends.
+// Stops is the effect of a stop of the session.
 type Stops int
 
 // What a stop ends.
@@ -35,7 +35,7 @@ const (
 	StopReplay               // the replay pauses
 )
 
-// Stop decides what a stop of the session ends.
+// Stop decides the effect of a stop of the session.
 func Stop(s Session) Stops {
 	switch {
 	case s.Replaying:
@@ -49,8 +49,8 @@ func Stop(s Session) Stops {
 	}
 }
 
-// Wait returns the state of a chat that asks to wait for its open questions: a stop is
-// found by the next model call, and a chat without a question goes on.
+// Wait returns the state of a chat that is about to wait for its open questions: a stop is
+// handled by the next model call, and a chat without a question continues.
 func Wait(state domain.ChatState, questions int, stopRequested bool) domain.ChatState {
 	if state == domain.ChatStateRunning && questions > 0 && !stopRequested {
 		return domain.ChatStateWaiting
@@ -59,8 +59,8 @@ func Wait(state domain.ChatState, questions int, stopRequested bool) domain.Chat
 	return state
 }
 
-// Resumes reports whether a chat goes on when one of its questions was answered: it was
-// the last one, or the user has allowed a call, which runs now.
+// Resumes reports whether a chat continues when one of its questions was answered: it was the
+// last one, or the user has allowed a call, which runs now.
 func Resumes(state domain.ChatState, questions int, allowed bool) bool {
 	return state == domain.ChatStateWaiting && (questions == 0 || allowed)
 }
@@ -69,13 +69,13 @@ func Resumes(state domain.ChatState, questions int, allowed bool) bool {
 type Ending struct {
 	Ends          bool // false: it has ended already, or waits
 	Reason        domain.FinishReason
-	UnlessSteered bool // a message that waits to join it keeps it going
+	UnlessSteered bool // a message that waits to join it prevents its end
 }
 
-// Finish decides how a chat ends that its run, or the reconciler, ends with a reason. A
-// stop that was acknowledged before the chat could complete interrupts it. A chat that
-// waits goes on with an answer or ends with a stop (see Stop): a run that would end it
-// has been replaced by another, and knows less.
+// Finish decides how a chat ends that its run, or the reconciler, ends with a reason. A stop
+// that was acknowledged before the chat could complete interrupts it. A chat that waits
+// continues with an answer or ends with a stop (see Stop): a run that tries to end it has been
+// replaced by another and has outdated state.
 func Finish(state domain.ChatState, stopRequested bool, reason domain.FinishReason) Ending {
 	if state != domain.ChatStateRunning {
 		return Ending{}

@@ -1,7 +1,7 @@
-// Package chat decides what becomes of the chats of a session. Its functions are pure:
-// a store reads the state under the lock of the session's row, calls one of them, and
-// writes what it returns. A fact that cannot change a decision may be left at its zero
-// value, so that a store need not read it.
+// Package chat decides the state transitions of a session's chats. Its functions are pure: a
+// store reads the state under the lock of the session's row, calls one of them, and writes the
+// result. A fact that cannot change a decision can be left at its zero value, so that a store
+// need not read it.
 package chat
 
 import "everloop/domain"
@@ -11,15 +11,15 @@ type Session struct {
 	Replaying bool // a replay is played in it, which has its chats to itself
 	Moving    bool // an operation changes its history
 	Active    bool // a chat runs
-	Queued    int  // messages that wait for a chat of their own
+	Queued    int  // messages that wait for their own chat
 	Questions int  // that are open
 }
 
 // Current is the chat that a message to the session meets.
 type Current int
 
-// A chat that was promised, and that no run has taken yet, counts as the current one,
-// so that what follows at once upon its acknowledgement means this chat.
+// A chat that was acknowledged, and that no run has taken yet, counts as the current one, so
+// that a message sent immediately after its acknowledgement refers to this chat.
 const (
 	None     Current = iota
 	Running          // the active chat

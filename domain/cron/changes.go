@@ -40,7 +40,8 @@ func (s Schedule) ChangeOn(at time.Time, zone *time.Location) (ClockChange, bool
 	return ClockChange{}, false
 }
 
-// readingBefore is what the clocks would show at the time of a change without it.
+// readingBefore returns the local time that clocks would show at the time of a change without
+// it.
 func readingBefore(change time.Time, zone *time.Location) time.Time {
 	return reading(change.Add(-time.Second).In(zone)).Add(time.Second)
 }

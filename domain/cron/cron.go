@@ -13,8 +13,8 @@ type Schedule struct {
 	minutes, hours, days, months, weekdays field
 }
 
-// field is the values of one field as bits, and whether the field restricts. One that begins
-// with * (also */2) never adds days to those of the other day field.
+// field is the values of one field as bits, and whether the field restricts. A field that
+// starts with * (also */2) never adds days to the days of the other day field.
 type field struct {
 	bits       uint64
 	restricted bool
@@ -23,7 +23,7 @@ type field struct {
 
 func (f field) has(value int) bool { return f.bits&(1<<value) != 0 }
 
-// Error says which field of an expression is wrong, and why.
+// Error reports which field of an expression is invalid, and why.
 type Error struct {
 	Field  string // minute, hour, day of month, month, day of week; empty: the whole
 	Reason string
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Reason
 }
 
-// bounds are what a field may hold.
+// bounds are the allowed values of a field.
 type bounds struct {
 	name      string
 	low, high int
@@ -108,7 +108,7 @@ func Parse(expression string) (Schedule, error) {
 	return s, nil
 }
 
-// longest is the most days that each month has.
+// longest is the maximum number of days of each month.
 var longest = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
 // either reports whether a day is due that fits one of the day fields.

@@ -46,7 +46,7 @@ func (s Schedule) String() string {
 	return text
 }
 
-// times says at which times of a day.
+// times describes the times of day.
 func (s Schedule) times() string {
 	hours, minutes := bits.OnesCount64(s.hours.bits), bits.OnesCount64(s.minutes.bits)
 	switch {

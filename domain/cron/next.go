@@ -2,8 +2,8 @@ package cron
 
 import "time"
 
-// searched bounds how far a search goes, in days: 29 February is on a given day of the week
-// once in 28 years, and once in 40 over 2100.
+// searched bounds a search, in days: 29 February falls on a specific day of the week once in 28
+// years, and once in 40 across 2100.
 const searched = 41 * 366
 
 // Next returns the first time after the given one at which the expression is due in
@@ -53,8 +53,8 @@ func (s Schedule) repeated(after, next time.Time, due bool, zone *time.Location)
 	}
 }
 
-// second returns the first time after the given one that shows, for the second time, a reading
-// that fits, in the span that the change at start repeats.
+// second returns the first time after the given one at which a matching reading occurs for the
+// second time, in the span that the change at start repeats.
 func (s Schedule) second(after, start time.Time, zone *time.Location) (time.Time, bool) {
 	if start.IsZero() {
 		return time.Time{}, false
@@ -121,7 +121,7 @@ func (s Schedule) nextWall(wall, end time.Time) (time.Time, bool) {
 	return wall, false
 }
 
-// dayFits reports whether the day is due: where no day field begins with *, either suffices.
+// dayFits reports whether the day is due: if no day field starts with *, either suffices.
 func (s Schedule) dayFits(day time.Time) bool {
 	ofMonth, ofWeek := s.days.has(day.Day()), s.weekdays.has(int(day.Weekday()))
 	if s.either() {
@@ -165,7 +165,7 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 
 func shows(at, wall time.Time) bool { return reading(at).Equal(wall) }
 
-// reading is what the clocks show, as if it were UTC.
+// reading returns the local time that clocks show, as if it were UTC.
 func reading(at time.Time) time.Time {
 	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC)
 }

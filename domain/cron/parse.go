@@ -100,7 +100,7 @@ func (b bounds) outside(text string) string {
 		strings.ToUpper(b.names[0]), strings.ToUpper(b.names[len(b.names)-1]))
 }
 
-// number reads digits and nothing else.
+// number parses a text that consists only of digits.
 func number(text string) (int, bool) {
 	if text == "" || len(text) > 4 || strings.Trim(text, "0123456789") != "" {
 		return 0, false

@@ -10,9 +10,9 @@ import (
 
 // Plan is an expression as the calendars of Temporal's schedules, for one time zone.
 //
-// Those calendars know another rule for clock changes: they skip a local time that does not
-// exist, and are due twice at one that is repeated. What differs at the next changes stands
-// beside them, until Until.
+// Those calendars handle clock changes differently: they skip a local time that does not exist,
+// and are due twice at a repeated one. The plan lists the differences at the next changes, up
+// to Until, separately.
 type Plan struct {
 	Calendars []Calendar
 	Excluded  []Calendar
@@ -81,8 +81,8 @@ type planning struct {
 	plan                Plan
 }
 
-// planRounds bounds how often the times around a clock change are compared: a time that is added
-// changes from where Temporal's search goes on.
+// planRounds bounds how often the times around a clock change are compared: adding a time
+// changes where Temporal's search continues.
 const planRounds = 8
 
 // around adds what differs around a clock change, until Temporal is due as the expression.
@@ -230,7 +230,7 @@ const (
 	everyWeekday = 1<<7 - 1
 )
 
-// calendars are those of the expression: two where either day field suffices.
+// calendars returns the calendars of the expression: two where either day field suffices.
 func (s Schedule) calendars() []calendar {
 	c := calendar{
 		minutes: s.minutes.bits, hours: s.hours.bits, days: s.days.bits, months: s.months.bits, weekdays: s.weekdays.bits,

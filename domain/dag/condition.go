@@ -82,7 +82,7 @@ func Holds(text string, value func(Reference) any, budget *expression.Budget) (b
 	return expression.Holds(c.code, values, budget)
 }
 
-// openQuote returns the quote that is open behind a text, given the one before it; 0: none.
+// openQuote returns the quote that is open after a text, given the one before it; 0: none.
 func openQuote(open rune, text string) rune {
 	skip := false
 

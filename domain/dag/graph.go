@@ -18,7 +18,7 @@ const (
 	MaxCode  = 64 << 10 // bytes of the script of a code node
 )
 
-// NodeType says what a node does.
+// NodeType is the type of a node.
 type NodeType string
 
 // The types of nodes.
@@ -45,16 +45,15 @@ const (
 
 // Policies of approvals.
 const (
-	ApprovalRequired = "required" // a person has to agree before the node begins
+	ApprovalRequired = "required" // a person must agree before the node starts
 	ApprovalNone     = "none"
 )
 
 // EdgeError is the kind of an edge that is taken when its source fails.
 const EdgeError = "error"
 
-// Graph is the DAG of a production solution. Steps are a flat view of the nodes; see
-// Complete. Fields that it does not declare, such as those that drawing libraries add,
-// are ignored.
+// Graph is the DAG of a production solution. Steps are a flat view of the nodes; see Complete.
+// Fields that it does not declare, such as fields that drawing libraries add, are ignored.
 type Graph struct {
 	Steps    []Step             `json:"steps" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes as a list of steps; the service adds those that are missing."`
 	Nodes    []Node             `json:"nodes" required:"false" nullable:"true" maxItems:"1000" doc:"The nodes."`
@@ -89,7 +88,7 @@ type Node struct {
 	Approval     *Approval                  `json:"approval,omitempty" doc:"Whether a person has to agree before it begins."`
 }
 
-// Config says what a node does. Which fields count follows from its type.
+// Config contains the parameters of a node. Its type determines which fields apply.
 type Config struct {
 	AgentID        string                     `json:"agent_id,omitempty" maxLength:"128" doc:"The agent_id of a production agent." example:"reviewer"`
 	Skill          string                     `json:"skill,omitempty" maxLength:"255" doc:"The skill that the agent has." example:"data-table-report"`
@@ -104,7 +103,7 @@ type Config struct {
 	WaitS          int                        `json:"wait_s,omitempty" minimum:"0" maximum:"31536000" doc:"Of a wait node: seconds." example:"60"`
 }
 
-// Retry says how often and when a node is tried again.
+// Retry configures how often and when a node is retried.
 type Retry struct {
 	MaxAttempts      int      `json:"max_attempts,omitempty" minimum:"0" maximum:"1000" doc:"Attempts in all; 0 would be without end and is not valid." example:"3"`
 	InitialIntervalS float64  `json:"initial_interval_s,omitempty" minimum:"0" maximum:"86400" doc:"Seconds before the second attempt." example:"1"`
@@ -113,25 +112,25 @@ type Retry struct {
 	NonRetryable     []string `json:"non_retryable,omitzero" nullable:"true" maxItems:"50" doc:"Error codes after which it is not tried again."`
 }
 
-// NodeBudget bounds what a node uses up.
+// NodeBudget bounds the usage of a node.
 type NodeBudget struct {
 	MaxTokens *int64   `json:"max_tokens,omitempty" minimum:"1" doc:"Tokens." example:"100000"`
 	MaxCost   *float64 `json:"max_cost,omitempty" minimum:"0" doc:"Cost, in the currency of the model list." example:"1.5"`
 }
 
-// Approval asks for consent before a node begins.
+// Approval requires consent before a node starts.
 type Approval struct {
 	Policy     string      `json:"policy" minLength:"1" maxLength:"64" doc:"The policy: required, or none." example:"required"`
 	Escalation *Escalation `json:"escalation,omitempty" doc:"What becomes of a question that no user answers: of the approval, or, without one, of a human node. Left out: it waits."`
 }
 
-// Answers to the question whether a node may begin.
+// Answers to the question whether a node may start.
 const (
 	AnswerApprove = "Approve"
 	AnswerReject  = "Reject"
 )
 
-// Escalation says what becomes of a question of a node that no user answers.
+// Escalation configures how a node's question that no user answers is handled.
 type Escalation struct {
 	TimeoutS       int      `json:"timeout_s,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds after which default_answer answers; left out: never." example:"86400"`
 	DefaultAnswer  string   `json:"default_answer,omitempty" maxLength:"2000" doc:"What answers then: Approve, or Reject (left out). A human node needs it; where it offers options, it is one of them." example:"Reject"`
@@ -152,7 +151,7 @@ func (e *Escalation) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*fields)(e))
 }
 
-// Edge leads from one node to another.
+// Edge connects one node to another.
 type Edge struct {
 	ID           string `json:"id" minLength:"1" maxLength:"200" doc:"Its id, which nothing refers to." example:"e1"`
 	Source       string `json:"source" minLength:"1" maxLength:"64" doc:"The node that it leaves." example:"draft"`
@@ -168,8 +167,8 @@ func (g Graph) Encode() ([]byte, error) {
 	return document.Encode(g.withLists(document.NoEmpty))
 }
 
-// Listed returns the graph for an answer, in which every list of what a node has is present:
-// the options of a human node, the codes of a retry, the webhooks of an escalation.
+// Listed returns the graph for a response, in which every list of a node is present: the
+// options of a human node, the codes of a retry, the webhooks of an escalation.
 func (g Graph) Listed() Graph { return g.withLists(document.List) }
 
 // withLists returns the graph with the lists within its nodes in one form.
@@ -201,9 +200,9 @@ func (g Graph) withLists(form func([]string) []string) Graph {
 // Counts returns how many nodes and edges there are.
 func (g Graph) Counts() (nodes, edges int) { return len(g.Nodes), len(g.Edges) }
 
-// Complete returns the graph with a viewport and one step for each node: steps of nodes that there
-// are keep their order and title, others go, and missing ones follow in the order in
-// which the nodes can run.
+// Complete returns the graph with a viewport and one step for each node: steps of existing
+// nodes retain their order and title, other steps are removed, and missing ones follow in the
+// order in which the nodes can run.
 func (g Graph) Complete() Graph {
 	if g.Viewport == nil {
 		g.Viewport = &document.Viewport{Zoom: 1}
@@ -244,7 +243,7 @@ func (g Graph) Complete() Graph {
 	return g
 }
 
-// Watched reports whether the node works in sessions of its own, whose events are its activity.
+// Watched reports whether the node works in its own sessions, whose events are its activity.
 func (n Node) Watched() bool {
 	switch n.Type {
 	case Agent, Tool, Code:
@@ -256,10 +255,10 @@ func (n Node) Watched() bool {
 	}
 }
 
-// Order gives the ids of the nodes with every node behind those that lead to it.
+// Order returns the ids of the nodes in topological order.
 func (g Graph) Order() []string { return newLinks(g).order() }
 
-// After gives a node and everything that comes after it; nil: there is no such node.
+// After returns a node and all nodes reachable from it; nil: the node does not exist.
 func (g Graph) After(id string) map[string]bool {
 	l := newLinks(g)
 

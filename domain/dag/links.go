@@ -35,8 +35,8 @@ func newLinks(g Graph) links {
 	return l
 }
 
-// order gives the ids with every node behind those that lead to it. Nodes of a cycle,
-// and what follows them, come last in the order of the document.
+// order returns the ids in topological order. Nodes of a cycle, and their successors, follow
+// last in the order of the document.
 func (l links) order() []string {
 	incoming := make([]int, len(l.ids))
 	for _, targets := range l.next {
@@ -107,8 +107,8 @@ func (l links) reversed() links {
 	return back
 }
 
-// cycles gives the ids of the nodes of each cycle: the strongly connected components
-// with more than one node, and nodes that lead to themselves (Tarjan's algorithm).
+// cycles returns the ids of the nodes of each cycle: the strongly connected components with
+// more than one node, and nodes with an edge to themselves (Tarjan's algorithm).
 func (l links) cycles() [][]string {
 	t := tarjan{links: l, index: make([]int, len(l.ids)), low: make([]int, len(l.ids)), open: make([]bool, len(l.ids))}
 	for i := range l.ids {
@@ -129,7 +129,7 @@ type tarjan struct {
 	found      [][]string
 }
 
-// visit goes as deep as the graph has nodes, which MaxNodes bounds.
+// visit recurses as deep as the graph has nodes, which MaxNodes bounds.
 func (t *tarjan) visit(i int) {
 	t.count++
 	t.index[i], t.low[i] = t.count, t.count

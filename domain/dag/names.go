@@ -13,12 +13,12 @@ type Referable struct {
 	Skills     map[string]bool
 	Solutions  map[string]bool
 	Webhooks   map[string]bool
-	Colleagues map[string]bool // users who share a workspace with the owner and may act in it
-	Tools      map[string]bool // that the session of a tool node is offered, but for those of tool servers
+	Colleagues map[string]bool // users who share a workspace with the owner and can act in it
+	Tools      map[string]bool // tools of a tool node's session, without the tools of tool servers
 }
 
-// ToolServerPrefix begins the name of each tool of a tool server (docs/mcp.md). Which tools a
-// server has is known once it is connected, so that validation does not look them up.
+// ToolServerPrefix is the prefix of each tool of a tool server (docs/mcp.md). The tools of a
+// server are known only after connecting, so validation does not look them up.
 const ToolServerPrefix = "mcp__"
 
 // called is the tool that a node calls itself; empty: it calls none.

@@ -39,7 +39,7 @@ type Segment struct {
 // Template is a text with references.
 type Template []Segment
 
-// SyntaxError says where a text has no valid reference. Offset counts bytes.
+// SyntaxError reports where a text has an invalid reference. Offset counts bytes.
 type SyntaxError struct {
 	Offset  int
 	Message string
@@ -51,7 +51,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("at byte %d: %s", e.Of
 const (
 	opening = "{{"
 	closing = "}}"
-	escaped = `\{{` // stands for {{ in the text
+	escaped = `\{{` // represents {{ in the text
 )
 
 // maxReference bounds the text of one reference in bytes.
@@ -153,8 +153,8 @@ func (t Template) References() []Reference {
 	return out
 }
 
-// Whole returns the reference that is all of the template; nil: there is more or no
-// reference. Such a text stands for the value itself, others for text.
+// Whole returns the reference that is the entire template; nil: there is other text or no
+// reference. Such a template yields the value itself, others yield text.
 func (t Template) Whole() *Reference {
 	if len(t) == 1 {
 		return t[0].Reference
@@ -197,7 +197,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// shorten keeps messages short, and gives them nothing of what may be a secret.
+// shorten shortens a value for messages, so that they contain little of a possible secret.
 func shorten(s string) string {
 	const most = 60
 	if s = strings.TrimSpace(s); len(s) > most {

@@ -33,7 +33,7 @@ func (n Node) config() Config {
 	return *n.Config
 }
 
-// Validate finds everything that keeps a graph from being run.
+// Validate returns all findings that prevent a graph from running.
 func Validate(g Graph, known Referable) domain.Validation {
 	v := &validator{Graph: g, known: known, links: newLinks(g), node: map[string]*Node{}, before: map[int][]bool{}}
 	v.back = v.links.reversed()
@@ -53,8 +53,8 @@ type validator struct {
 	links  links
 	back   links
 	node   map[string]*Node // by id, the first of each
-	start  *Node            // whose output_schema says what the input is; nil: there is no single one
-	before map[int][]bool   // what runs before a node, of those that were asked for
+	start  *Node            // its output_schema describes the input; nil: there is no single start node
+	before map[int][]bool   // predecessors of a node, computed on demand
 	cyclic bool
 	result domain.Validation
 }
@@ -159,7 +159,7 @@ func (v *validator) checkCondition(e Edge, path string, source *Node) {
 	}
 }
 
-// checkPaths looks at cycles, and at nodes that no run comes to.
+// checkPaths reports cycles and unreachable nodes.
 func (v *validator) checkPaths() {
 	for _, cycle := range v.links.cycles() {
 		v.cyclic = true

@@ -23,7 +23,7 @@ func (v *validator) checkNodes() {
 	}
 }
 
-// checkConfig checks what a node of its type cannot do without, and the names in it.
+// checkConfig checks the required fields of a node's type, and the names in them.
 func (v *validator) checkConfig(n *Node, at string) {
 	c := n.config()
 	fail := func(code, field, format string, args ...any) {
@@ -59,7 +59,7 @@ func (v *validator) checkConfig(n *Node, at string) {
 	case Condition:
 		need(slices.ContainsFunc(v.Edges, func(e Edge) bool { return e.Source == n.ID && e.Condition != "" }),
 			"config", "an edge that leaves it with a condition")
-	case Start, End, Join: // they need nothing
+	case Start, End, Join: // no config required
 	}
 
 	if n.OnError == ErrorIsRouted {

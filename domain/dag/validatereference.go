@@ -46,7 +46,7 @@ func (v *validator) checkReference(r Reference, n *Node, edge bool, finding doma
 	v.checkField(r, source, finding)
 }
 
-// runsBefore reports whether a path leads from one node to another.
+// runsBefore reports whether there is a path from source to n.
 func (v *validator) runsBefore(source, n *Node) bool {
 	number := v.links.number[n.ID]
 
@@ -66,8 +66,8 @@ type schemaAt struct {
 	Additional json.RawMessage            `json:"additionalProperties"`
 }
 
-// checkField reports fields that the output_schema of a node does not have, and returns
-// the type that it gives the place of the reference; empty: unknown.
+// checkField reports fields that the output_schema of a node does not have, and returns the
+// type at the path of the reference; empty: unknown.
 func (v *validator) checkField(r Reference, source *Node, finding domain.Finding) (kind string) {
 	if source.OutputSchema == nil {
 		return ""
@@ -128,7 +128,7 @@ func (v *validator) checkField(r Reference, source *Node, finding domain.Finding
 	}
 }
 
-// checkItems checks that what a map goes over is a list, as far as that is known.
+// checkItems checks that a map iterates over a list, where the type is known.
 func (v *validator) checkItems(n *Node, path string) {
 	finding := domain.Finding{Code: CodeTypeMismatch, NodeID: n.ID, Path: path}
 

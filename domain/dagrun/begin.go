@@ -9,7 +9,7 @@ import (
 	"everloop/domain/dag"
 )
 
-// activate begins a node that the run has come to, or uses its earlier output.
+// activate starts a node that the run has reached, or reuses its earlier output.
 func (r *Run) activate(n dag.Node, u *Unit, before []string) {
 	limit := MaxRequestText
 	if immediate(n.Type) || n.Type == dag.Map {
@@ -46,7 +46,7 @@ func tooLarge(limit int) NodeFailure {
 	return NodeFailure{CodeInvalidInputs, fmt.Sprintf("the inputs of the node have more than %d bytes", limit)}
 }
 
-// immediate types do nothing outside the run.
+// immediate types have no effect outside the run.
 func immediate(t dag.NodeType) bool {
 	switch t {
 	case dag.Start, dag.End, dag.Condition, dag.Join:
@@ -56,7 +56,7 @@ func immediate(t dag.NodeType) bool {
 	}
 }
 
-// reuse takes an earlier output of the same node, or says why it does not.
+// reuse takes an earlier output of the same node, or records why it cannot.
 func (r *Run) reuse(n dag.Node, u *Unit) bool {
 	reason := ""
 
@@ -90,7 +90,7 @@ func (r *Run) reuse(n dag.Node, u *Unit) bool {
 	return false
 }
 
-// start begins the work of a node.
+// start starts the work of a node.
 func (r *Run) start(n dag.Node, u *Unit) {
 	u.Changed, u.Phase = true, PhaseWork
 
@@ -115,8 +115,8 @@ func (r *Run) start(n dag.Node, u *Unit) {
 	}
 }
 
-// passed is the output of a node that does nothing itself: its inputs, else the outputs of
-// the nodes before it.
+// passed returns the output of a node that does no work: its inputs, else the outputs of the
+// nodes before it.
 func (r *Run) passed(u *Unit) any {
 	if len(u.Request.Inputs) > 0 {
 		return u.Request.Inputs
@@ -134,7 +134,7 @@ func (r *Run) passed(u *Unit) any {
 	return outputs
 }
 
-// spread makes the units of a map node, one for each item.
+// spread creates the units of a map node, one for each item.
 func (r *Run) spread(n dag.Node, u *Unit) {
 	items, isList := u.Request.Inputs["items"].([]any)
 	if !isList || len(items) > MaxItems {
@@ -256,7 +256,7 @@ func (r *Run) cancel(u *Unit) {
 	r.over(u)
 }
 
-// finish ends the run when it failed, was cancelled, or has nothing left to do.
+// finish ends the run when it failed, was cancelled, or has no work left.
 func (r *Run) finish() {
 	switch {
 	case r.Failure != nil:
@@ -280,7 +280,7 @@ func (r *Run) finish() {
 	}
 }
 
-// result is what a run gives: the output of its end, or of its ends by their ids.
+// result returns the output of a run: the output of its end node, or of its end nodes by id.
 func (r *Run) result() json.RawMessage {
 	ends := map[string]json.RawMessage{}
 
@@ -301,7 +301,7 @@ func (r *Run) result() json.RawMessage {
 	return raw
 }
 
-// begin lets ready units work, as many at once as are allowed.
+// begin starts ready units, up to the allowed number of concurrent ones.
 func (r *Run) begin() {
 	working := 0
 
@@ -382,7 +382,7 @@ func Subflow(n dag.Node) bool {
 	return n.Type == dag.Subflow || n.Type == dag.Map && configOf(n).ProdSolutionID != ""
 }
 
-// plan finds when the run has to be looked at again, if nothing else happens.
+// plan determines when the run must be advanced again if no event occurs.
 func (r *Run) plan() {
 	for _, u := range r.units() {
 		for _, at := range []*time.Time{u.DueAt, u.Deadline} {

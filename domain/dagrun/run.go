@@ -13,13 +13,13 @@ import (
 	"everloop/domain/schema"
 )
 
-// Run is the state of a run, for one step of the scheduler. The store fills it, calls
-// Advance and writes what has changed.
+// Run is the state of a run, for one step of the scheduler. The store fills it, calls Advance
+// and writes the changes.
 type Run struct {
 	Graph  dag.Graph
 	Inputs json.RawMessage
 	Now    time.Time
-	Cancel bool                 // a user has asked for it
+	Cancel bool                 // requested by a user
 	Nodes  map[string]*Unit     // by node
 	Items  map[string][]*Unit   // of open map nodes, in their order; without requests and outputs
 	Ended  map[string]Result    // work that has ended, by unit
@@ -44,8 +44,7 @@ type Run struct {
 	held   map[string]bool    // conditions that were evaluated, by edge
 }
 
-// Advance takes every step of a run that can be taken now. With an error nothing is to be
-// stored.
+// Advance takes every step of a run that is possible now. On an error nothing must be stored.
 func (r *Run) Advance() error {
 	if r.Status.Over() {
 		return nil
@@ -126,7 +125,7 @@ func (r *Run) settle() {
 	}
 }
 
-// Approve is the answer that lets a node begin; any other rejects it.
+// Approve is the answer that allows a node to start; any other rejects it.
 const (
 	Approve = dag.AnswerApprove
 	Reject  = dag.AnswerReject
@@ -142,7 +141,7 @@ func (r *Run) decided(u *Unit, answer string) {
 	r.start(r.nodes[u.NodeID], u)
 }
 
-// take makes the output of a unit from what its work gave.
+// take derives the output of a unit from the result of its work.
 func (r *Run) take(u *Unit, result Result) {
 	outputSchema := r.schemaOf(u)
 
@@ -169,8 +168,8 @@ func (r *Run) take(u *Unit, result Result) {
 	r.complete(u, output)
 }
 
-// schemaOf is the schema of what a unit gives. That of an item is within the list that
-// its node gives.
+// schemaOf returns the schema of a unit's output. The schema of an item is part of its node's
+// list schema.
 func (r *Run) schemaOf(u *Unit) map[string]json.RawMessage {
 	return SchemaOf(r.nodes[u.NodeID], u.Item)
 }
@@ -278,7 +277,7 @@ func (r *Run) expire() {
 	}
 }
 
-// visit decides about a node for which nothing was decided yet.
+// visit decides about a node that is not decided yet.
 func (r *Run) visit(n dag.Node, u *Unit) {
 	if u.Status != Pending || r.Failure != nil || r.Cancel {
 		return
@@ -351,15 +350,15 @@ func (r *Run) follows(e dag.Edge) bool {
 	return r.holds(e)
 }
 
-// otherFollows reports whether a condition node has an edge whose condition holds: then
-// those without a condition are not taken.
+// otherFollows reports whether a condition node has an edge whose condition holds: then its
+// edges without a condition are not taken.
 func (r *Run) otherFollows(e dag.Edge) bool {
 	return slices.ContainsFunc(r.Graph.Edges, func(other dag.Edge) bool {
 		return other.Source == e.Source && other.Kind != dag.EdgeError && other.Condition != "" && r.holds(other)
 	})
 }
 
-// holds evaluates a condition, once a step. One that cannot be evaluated fails the run.
+// holds evaluates a condition, once a step. A condition that cannot be evaluated fails the run.
 func (r *Run) holds(e dag.Edge) bool {
 	if holds, evaluated := r.held[e.ID]; evaluated {
 		return holds

@@ -1,7 +1,7 @@
-// Package dagrun decides how the run of a DAG goes on: which nodes are ready, skipped,
-// tried again, used again from before, and when the run is over. It is a pure function of
-// the records of a run; what it decides is stored by infra/postgres/dagruns and carried
-// out by service/dagruns.
+// Package dagrun decides how the run of a DAG proceeds: which nodes are ready, skipped, retried
+// or reused from an earlier run, and when the run has finished. It is a pure function of the
+// records of a run; infra/postgres/dagruns stores its decisions and service/dagruns executes
+// them.
 package dagrun
 
 import (
@@ -28,7 +28,7 @@ const (
 	Reused    Status = "reused"
 )
 
-// Over reports whether nothing changes the status any more.
+// Over reports whether the status is final.
 func (s Status) Over() bool {
 	switch s {
 	case Completed, Failed, Skipped, Cancelled, Reused:
@@ -38,17 +38,17 @@ func (s Status) Over() bool {
 	}
 }
 
-// Phase says what an open unit is at.
+// Phase is the current phase of an open unit.
 type Phase string
 
 // The phases of a unit.
 const (
-	PhaseApproval Phase = "approval" // a person is asked whether it may begin
+	PhaseApproval Phase = "approval" // a person is asked whether it may start
 	PhaseWork     Phase = "work"     // it does what its node is for
 	PhasePause    Phase = "pause"    // it waits for its time, or for its next attempt
 )
 
-// Codes of failures, besides those of chats.
+// Codes of failures, in addition to the codes of chats.
 const (
 	CodeTimeout        = "timeout"
 	CodeHeartbeat      = "heartbeat_timeout"
@@ -71,7 +71,7 @@ const (
 	ReuseKept              = "kept"               // keep_outputs_of names it
 	ReuseDefinitionChanged = "definition_changed" // it runs again
 	ReuseInputsChanged     = "inputs_changed"     // it runs again
-	ReuseRestarted         = "restarted"          // it is from_node_id, or comes after it
+	ReuseRestarted         = "restarted"          // it is from_node_id or a successor
 )
 
 // Bounds of runs.
@@ -79,16 +79,16 @@ const (
 	MaxOpenRuns    = 100       // of a user, without subflows
 	MaxKeptRuns    = 500       // of a production solution, that are over
 	MaxRetries     = 100       // of a run
-	MaxWidth       = 32        // units of a run that work at once
-	MapWidth       = 8         // items of a map that are worked on at once, if it does not say
+	MaxWidth       = 32        // max concurrent units of a run
+	MapWidth       = 8         // default max concurrent items of a map
 	MaxItems       = 5000      // of a map
 	MaxAdvances    = 20        // attempts of the same step of a run
 	MaxDepth       = 5         // of subflows in subflows
 	MaxOutput      = 256 << 10 // bytes of the output of one unit
 	MaxInputs      = 1 << 20   // bytes of the inputs of a run
 	MaxTotal       = 16 << 20  // bytes of the outputs of a run
-	MaxRequestText = 1 << 20   // bytes of what is sent to a node
-	MaxItemText    = 64 << 20  // bytes of what is sent to the items of a map together
+	MaxRequestText = 1 << 20   // bytes of the request of a node
+	MaxItemText    = 64 << 20  // total bytes of the requests of a map's items
 )
 
 // NoItem is the number of a unit that is a node itself.
@@ -113,7 +113,7 @@ type Unit struct {
 	SessionID domain.SessionID // of its attempt; empty: it has none
 	Begun     bool             // its message was sent, or its subflow started
 	ChildID   string           // the run of its subflow; empty: none
-	Stop      bool             // what it has started is yet to be stopped
+	Stop      bool             // the work it has started must still be stopped
 
 	Definition string // digest of its node
 	Inputs     string // digest of its request
@@ -121,7 +121,7 @@ type Unit struct {
 	Output     json.RawMessage
 	Failure    *NodeFailure
 
-	DueAt    *time.Time // end of its pause; of one that works: when its next activity is due
+	DueAt    *time.Time // end of its pause; of a working unit: when its next activity is due
 	Deadline *time.Time // end of its attempt
 
 	StartedAt   *time.Time
@@ -145,10 +145,10 @@ func (u *Unit) given() bool { return u.Begun || u.SessionID != "" || u.ChildID !
 
 // Result is how the work of a unit ended.
 type Result struct {
-	Text    string // what came out, as text
+	Text    string // the output as text
 	JSON    json.RawMessage
 	Failure *NodeFailure
-	Stop    bool // it failed while its work goes on, which is to be stopped
+	Stop    bool // it failed while its work continues, which must be stopped
 	Usage   domain.Usage
 }
 
@@ -161,6 +161,6 @@ type Earlier struct {
 	Definition string
 	Inputs     string
 	Output     json.RawMessage
-	Kept       bool // it is used whatever has changed
-	Barred     bool // it must not be used: the retry begins at it or before it
+	Kept       bool // reused despite changes
+	Barred     bool // must not be reused: the retry starts at it or before it
 }

@@ -30,7 +30,7 @@ type Difference[T any] struct {
 	Changed []ElementChange `json:"changed" nullable:"false" doc:"In both, with other fields."`
 }
 
-// Empty reports whether nothing differs.
+// Empty reports whether the versions are equal.
 func (d Difference[T]) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
 // Compare finds what differs between two lists, by the ids of their elements. Of
@@ -122,7 +122,7 @@ func object(element any) (map[string]any, error) {
 	return fields, json.Unmarshal(raw, &fields)
 }
 
-// compareObjects goes into objects that are on both sides. Lists are compared whole.
+// compareObjects recurses into objects that are on both sides. Lists are compared whole.
 func compareObjects(path string, from, to map[string]any, found []FieldChange) []FieldChange {
 	names := map[string]bool{}
 	for name := range from {

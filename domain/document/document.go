@@ -1,6 +1,6 @@
-// Package document is what the versioned documents of production solutions have in
-// common: one canonical form with a digest, and the difference of two versions. It
-// knows the meaning of neither document.
+// Package document contains the shared rules of the versioned documents of production
+// solutions: one canonical form with a digest, and the difference of two versions. It does not
+// depend on the meaning of a document.
 package document
 
 import (
@@ -45,9 +45,9 @@ func NoEmpty[T any](list []T) []T {
 	return list
 }
 
-// Encode returns the canonical form of a document: JSON without white space, with the
-// names of every object sorted. Equal documents have equal bytes, whatever the order
-// of names in which they came. It is rejected above MaxDocumentBytes.
+// Encode returns the canonical form of a document: JSON without white space, with the names of
+// every object sorted. Equal documents have equal bytes, in every input order of names. It
+// rejects documents above MaxDocumentBytes.
 func Encode(doc any) ([]byte, error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {

@@ -39,7 +39,7 @@ type Budget struct{ left int }
 // NewBudget returns a budget of as many steps as ten evaluations may take.
 func NewBudget() *Budget { return &Budget{10 * maxSteps} }
 
-// Check reports what is wrong with an expression over variables.
+// Check returns an error if an expression over variables is invalid.
 func Check(code string, variables []string) error {
 	_, err := compile(code, variables, nil)
 	return err
@@ -117,8 +117,8 @@ func compile(code string, names []string, meter *meter) (*vm.Program, error) {
 	return program, firstLine(err)
 }
 
-// inspector finds what no bound of steps can cover: cost multiplies where a predicate stands
-// within another one, and a pattern is compiled together with the expression.
+// inspector finds costs that no step limit covers: nested predicates multiply cost, and
+// patterns are compiled together with the expression.
 type inspector struct{ err error }
 
 // Visit implements ast.Visitor.

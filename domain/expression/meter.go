@@ -113,7 +113,7 @@ func (m *meter) matches(args ...any) (any, error) {
 // charges wraps the nodes of a syntax tree that are charged.
 type charges struct{}
 
-// Visit implements ast.Visitor. The tree is visited from its leaves, so that what it adds is
+// Visit implements ast.Visitor. The tree is visited from its leaves, so that added nodes are
 // not visited.
 func (charges) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
@@ -199,7 +199,7 @@ func elements(args []any) int {
 }
 
 // stepsOf returns the steps of one value: its elements, and an eighth of the bytes of its
-// texts. It stops above a limit, so that it takes no longer than what it charges.
+// texts. It stops above a limit, so that it takes no longer than the work it charges for.
 func stepsOf(value any, limit int) int {
 	steps := 1
 

@@ -1,15 +1,15 @@
-// Package history decides about operations on the history of a session: rewinds,
-// changes of branch and what-ifs, and holds its checkpoints, branches and comparisons.
-// Its functions are pure, as those of domain/chat.
+// Package history decides about operations on the history of a session: rewinds, changes of
+// branch and what-ifs. It contains the session's checkpoints, branches and comparisons. Its
+// functions are pure, like those in domain/chat.
 package history
 
 import (
 	"everloop/domain/chat"
 )
 
-// Claim returns an error unless an operation may take the session: no chat runs or
-// waits in the queue, nothing else changes its history, and no replay is played in it.
-// Open questions do not hinder it: they are cancelled when the session moves.
+// Claim returns an error unless an operation can claim the session: no chat runs or waits in
+// the queue, no other operation changes its history, and no replay is played in it. Open
+// questions do not prevent a claim: they are cancelled when the session moves.
 func Claim(s chat.Session) error {
 	if err := s.Free(); err != nil {
 		return err
@@ -28,8 +28,8 @@ type Verdict int
 // What the end of an operation, by one of its attempts, meets.
 const (
 	Apply  Verdict = iota // the attempt is the latest one, and ends the operation
-	Done                  // the session has moved: the stored answer holds
-	Failed                // the operation has failed: the stored error holds
+	Done                  // the session has moved: the stored answer applies
+	Failed                // the operation has failed: the stored error applies
 	Fenced                // a later attempt has taken over
 )
 

@@ -8,8 +8,8 @@ type Stretch struct {
 	UpTo     int64           `json:"upto"`
 }
 
-// Path is all that a branch shows: the stretches of the branches that it comes from,
-// the oldest first, and its own at the end. A sequence is of one stretch only.
+// Path is everything that a branch shows: the stretches of its ancestor branches, the oldest
+// first, and its own last. A sequence belongs to exactly one stretch.
 type Path []Stretch
 
 // Until returns the part of a path below a sequence.
@@ -47,7 +47,7 @@ func (p Path) Shows(branchID domain.BranchID, sequence int64) bool {
 	return false
 }
 
-// Reaches reports whether a path leads up to the place before a sequence of a branch.
+// Reaches reports whether a path includes the entries before a sequence of a branch.
 func (p Path) Reaches(branchID domain.BranchID, sequence int64) bool {
 	for _, s := range p {
 		if s.BranchID == branchID {

@@ -21,19 +21,19 @@ type Checkpoint struct {
 	Messages int64                 `json:"message_count" doc:"Number of turns up to here." example:"3"` // turns before it
 	Files    CheckpointFiles       `json:"files" doc:"What changed since the previous checkpoint."`
 	Reverted bool                  `json:"reverted" doc:"Whether the session was rewound to before it."`       // its turn is not on the active branch
-	Current  bool                  `json:"current" doc:"Whether this is the current position of the session."` // the newest one that the session stands behind
+	Current  bool                  `json:"current" doc:"Whether this is the current position of the session."` // the newest one at or before the session's position
 }
 
-// CheckpointFiles says what of the workspace a checkpoint holds. Changed, Added
-// and Deleted compare with the checkpoint before. SnapshotID is null until the
-// files are captured, and for good when they could not be.
+// CheckpointFiles describes the captured workspace of a checkpoint. Changed, Added and Deleted
+// compare with the previous checkpoint. SnapshotID is null until the files are captured, and
+// permanently when the capture failed.
 type CheckpointFiles struct {
 	SnapshotID *string `json:"snapshot_id" doc:"The snapshot of the files; null: none was taken."`
 	Changed    int     `json:"changed" doc:"Modified files." example:"0"`
 	Added      int     `json:"added" doc:"Added files." example:"1"`
 	Deleted    int     `json:"deleted" doc:"Deleted files." example:"0"`
 	Bytes      int64   `json:"bytes" doc:"Their total size in bytes." example:"8"`
-	Complete   bool    `json:"complete" doc:"Whether all files were captured."` // false while it is not captured, and when something wrote meanwhile
+	Complete   bool    `json:"complete" doc:"Whether all files were captured."` // false until it is captured, and when files were written during the capture
 }
 
 // Snapshot is a captured state of a workspace.
@@ -44,7 +44,7 @@ type Snapshot struct {
 	Deleted  int
 	Bytes    int64
 	Complete bool
-	Stored   int64 // bytes that the object store keeps more than before
+	Stored   int64 // bytes that the snapshot added to the object store
 }
 
 // DueCaptures are the checkpoints of one session whose files are to be captured
@@ -55,8 +55,8 @@ type DueCaptures struct {
 	IDs        []string
 	Previous   string // the snapshot to compare with; empty: none
 	Busy       bool   // something may be writing at the same time
-	Late       bool   // tools have run since: what is captured is not quite what was
-	Held       int    // due ones that another process captures
+	Late       bool   // tools have run since the checkpoint: the captured files may differ from its files
+	Held       int    // due checkpoints that another process captures
 }
 
 // Branch is one line of a session's conversation.
@@ -105,8 +105,7 @@ type History struct {
 	TokenizerModel     string          `json:"tokenizer_model" doc:"The model whose tokens are counted." example:"everloop-demo"`
 }
 
-// Operation is a change of a session's branch that was claimed. A workflow
-// of its own finishes it.
+// Operation is a claimed change of a session's branch. A separate workflow finishes it.
 type Operation struct {
 	ID         string
 	SessionID  domain.SessionID
@@ -114,12 +113,12 @@ type Operation struct {
 	SandboxUID int
 	Kind       domain.HistoryOperationKind
 	State      State
-	LeftID     domain.CheckpointID // the checkpoint of what the session stood at
+	LeftID     domain.CheckpointID // the checkpoint of the session's previous position
 	ChatID     domain.ChatID       // of a what-if
 	Attempt    int                 // fencing token: of two attempts the later one may write
 }
 
-// State is how far an operation has come.
+// State is the progress of an operation.
 type State string
 
 // The states of an operation.
@@ -142,13 +141,13 @@ type SkippedFile struct {
 	Reason string `json:"reason" doc:"The reason."`
 }
 
-// Moved is what a rewind, a change of branch or a what-if came to.
+// Moved is the result of a rewind, a change of branch or a what-if.
 type Moved struct {
 	SessionID        domain.SessionID     `json:"session_id"`
 	CheckpointID     *domain.CheckpointID `json:"checkpoint_id"`
 	BranchID         domain.BranchID      `json:"branch_id"`
 	HeadTurnID       *domain.TurnID       `json:"head_turn_id"`
-	RemovedTurnIDs   []domain.TurnID      `json:"removed_turn_ids"` // kept on the branch that was left
+	RemovedTurnIDs   []domain.TurnID      `json:"removed_turn_ids"` // still part of the previous branch
 	PreviousBranchID domain.BranchID      `json:"previous_branch_id"`
 	PreRewindID      domain.CheckpointID  `json:"pre_rewind_checkpoint_id"`
 	Message          []domain.ContentPart `json:"message"` // of the turn that a rewind went back before; null: none
@@ -156,8 +155,8 @@ type Moved struct {
 	Cancelled        Cancelled            `json:"cancelled"`
 }
 
-// Cancelled says what going back put an end to. Background tasks go on; those
-// that the new branch knows nothing of are detached.
+// Cancelled lists the work that going back ended. Background tasks continue; tasks that the new
+// branch does not contain are detached.
 type Cancelled struct {
 	RunID           *string `json:"run_id" doc:"The run of the workflow engine."`
 	Questions       int     `json:"questions" doc:"Questions that were cancelled." example:"0"`
@@ -165,7 +164,7 @@ type Cancelled struct {
 	Detached        int     `json:"detached_tasks" doc:"Background tasks that continue although their branch was left." example:"1"`
 }
 
-// CheckoutPosition says which moment of a checkpoint is looked at.
+// CheckoutPosition is the moment of a checkpoint to look at.
 type CheckoutPosition string
 
 // Before the checkpoint's turn, or at the end of the chat that the turn started.
@@ -190,25 +189,25 @@ type FileComparison struct {
 	SizeAfter  *int64 `json:"size_after" doc:"Size in bytes at the later moment, of a link 0; null: there is none." example:"12"`
 }
 
-// CaptureBase is what captures of checkpoints come after.
+// CaptureBase is the state that captures of checkpoints follow.
 type CaptureBase struct {
 	Snapshot string   // the last one of the session; empty: there is none
 	Calls    []string // arguments of the calls of Write and Edit in the captured turns
 }
 
-// Checkout is a look at an earlier state; nothing is changed by it.
+// Checkout is a read-only view of an earlier state.
 type Checkout struct {
 	CheckpointID   domain.CheckpointID `json:"checkpoint_id" doc:"The checkpoint." example:"01a1ff63-2f62-7310-b604-777ea9c14e81"`
 	Position       CheckoutPosition    `json:"position" enum:"before,turn_end" doc:"before: before the turn; end: at its end."`
 	Turns          []domain.Turn       `json:"turns" doc:"The turns up to the checkpoint."`
 	Files          []FileDifference    `json:"files" doc:"Files that differ from the current ones."`
-	FilesTruncated bool                `json:"files_truncated" doc:"Whether the list of files is truncated."` // unchanged files are left out, there are too many
+	FilesTruncated bool                `json:"files_truncated" doc:"Whether the list of files is truncated."` // unchanged files are omitted because there are too many
 	SnapshotID     *string             `json:"snapshot_id" doc:"The snapshot of the files; null: none was taken."`
 	Tokens         int64               `json:"tokens" doc:"Number of tokens." example:"2160"`
 }
 
-// CheckoutView is where a checkout looks: the entries before UpTo on a branch,
-// and two snapshots: what was there, and what to compare it with.
+// CheckoutView is the target of a checkout: the entries before UpTo on a branch, and two
+// snapshots: the files at that time, and the files to compare them with.
 type CheckoutView struct {
 	BranchID domain.BranchID
 	UpTo     int64
@@ -217,7 +216,7 @@ type CheckoutView struct {
 	Tokens   int64
 }
 
-// BranchSide is one side of a comparison: what it has that the other has not.
+// BranchSide is one side of a comparison: the items that only this branch has.
 type BranchSide struct {
 	BranchID   domain.BranchID `json:"branch_id" doc:"The branch of the history." example:"01a1ff63-2e0c-7d38-ad35-c6ac2745e527"`
 	HeadTurnID *domain.TurnID  `json:"head_turn_id" doc:"The newest turn; null: there is none." example:"01a1ff63-397c-7f17-ba35-1608d8c2e331"`
@@ -239,7 +238,7 @@ type TurnDifference struct {
 	Label    string            `json:"label" doc:"The first characters of its text." example:"And now?"`
 }
 
-// Comparison holds two branches of a session against each other.
+// Comparison compares two branches of a session.
 type Comparison struct {
 	SessionID    domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	ForkSequence int64            `json:"fork_sequence" doc:"The last sequence number that both branches share." example:"3"` // below it both are the same
@@ -249,7 +248,7 @@ type Comparison struct {
 	Files        []FileDifference `json:"files" doc:"Files that differ."` // from base to other
 }
 
-// Request asks for a change of a session's branch.
+// Request requests a change of a session's branch.
 type Request struct {
 	Kind         domain.HistoryOperationKind
 	SessionID    domain.SessionID
@@ -257,10 +256,10 @@ type Request struct {
 	Send         *domain.Send        // of a what-if
 }
 
-// Claimed is what became of such a request: an operation to carry out, or
-// the answer when there is nothing to carry out.
+// Claimed is the result of such a request: an operation to execute, or the answer when there is
+// none to execute.
 type Claimed struct {
 	Operation *Operation
-	Done      *Moved         // the session stands there already
+	Done      *Moved         // the session is at the target already
 	Ack       domain.SendAck // of a what-if
 }

@@ -9,11 +9,11 @@ type ModelCall struct {
 	Sequence int64
 }
 
-// AfterStep finds a step of a branch, counted from 1, by the branch's model calls in
-// their order: it returns the sequence of the step's last call, behind which comes all
-// that belongs to the step. For step 0 it returns the sequence of the first call, and
-// that the place is before it: behind the message that started the first step. A call
-// that failed and was made again is one step with two turns.
+// AfterStep finds a step of a branch, counted from 1, by the branch's model calls in order. It
+// returns the sequence of the step's last call, after which all other entries of the step
+// follow. For step 0 it returns the sequence of the first call and before = true: the position
+// after the message that started the first step. A call that failed and was retried is one step
+// with two turns.
 func AfterStep(calls []ModelCall, step int) (sequence int64, before bool, err error) {
 	if step == 0 && len(calls) > 0 {
 		return calls[0].Sequence, true, nil

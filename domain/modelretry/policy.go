@@ -1,8 +1,8 @@
-// Package modelretry is the retry policy of model calls: which faults of a model server are
-// retried, after which pause, for how long and how often. It decides and waits for nothing:
-// PostgreSQL counts the faults of a loop, and a timer of its workflow waits. An attempt that
-// lost its worker or an engine is not a fault of the model: Temporal repeats it (preset
-// Model of internal/durable). The model gateway retries nothing that the agent asks for.
+// Package modelretry contains the retry policy of model calls: which faults of a model server
+// are retried, after which pause, for how long and how often. It is pure: PostgreSQL counts the
+// faults of a loop, and a timer of its workflow waits. An attempt that lost its worker or an
+// engine is not a fault of the model: Temporal retries it (preset Model of internal/durable).
+// The model gateway does not retry requests of the agent.
 package modelretry
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxInternalFaults = 8
 )
 
-// Policy is for how long a model call that keeps failing is retried.
+// Policy determines how long a failing model call is retried.
 type Policy struct {
 	For        time.Duration // of chats that a user waits for
 	Unattended time.Duration // of chats that a schedule, a DAG or an issue started
@@ -35,8 +35,8 @@ type Policy struct {
 // Default applies where MODEL_RETRY_FOR is not set, which changes its For.
 var Default = Policy{For: 10 * time.Minute, Unattended: 24 * time.Hour}
 
-// Limit returns for how long after the first fault a call of the chat is retried. The setup
-// of the session comes first.
+// Limit returns how long after the first fault a call of the chat is retried. The setup of the
+// session takes precedence.
 func (p Policy) Limit(trigger domain.Trigger, setup domain.SessionSetup) time.Duration {
 	if setup.MaxModelRetryS > 0 {
 		return time.Duration(setup.MaxModelRetryS) * time.Second
@@ -63,8 +63,8 @@ type Verdict struct {
 	Kind  string        // of a fault, for operators, without words of the server
 }
 
-// Interrupted returns the verdict on a call whose worker shuts down: another worker makes it
-// again after the pause.
+// Interrupted returns the verdict on a call whose worker shuts down: another worker repeats it
+// after the pause.
 func Interrupted(cause error, pause time.Duration) Verdict {
 	return Verdict{Reason: cause.Error(), Waiting: domain.WaitingModel, Code: domain.CodeModelRetry, Wait: pause}
 }
@@ -120,9 +120,8 @@ func (v Verdict) internal(e *domain.Error, faults domain.ModelFaults) Verdict {
 	return v
 }
 
-// pause returns the wait after one more fault: at least what the server asks for, and
-// growing with each fault. ok is false when the limit has passed, or passes before the
-// server wants to be asked again.
+// pause returns the wait after one more fault: at least the server's Retry-After, and growing
+// with each fault. ok is false when the limit has passed, or passes before the end of the wait.
 func pause(f domain.ModelFaults, limit, retryAfter time.Duration) (wait time.Duration, ok bool) {
 	left := limit - f.Age
 
@@ -137,7 +136,7 @@ func pause(f domain.ModelFaults, limit, retryAfter time.Duration) (wait time.Dur
 	case retryAfter > wait:
 		return retryAfter, true
 	default:
-		return min(wait, left), true // the last try comes when the time is over
+		return min(wait, left), true // the last attempt is made when the limit passes
 	}
 }
 

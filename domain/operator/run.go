@@ -1,5 +1,5 @@
-// Package operator holds the runs of every kind as administrators look at them: why one
-// waits, and what may be done. It does none of it.
+// Package operator contains workflow runs of every kind as administrators see them: why one
+// waits, and the possible actions. It does not execute actions.
 package operator
 
 import (
@@ -8,8 +8,7 @@ import (
 	"everloop/domain"
 )
 
-// Run is a run of the workflow engine as administrators look at it, with what
-// the database knows of its work.
+// Run is a workflow run as administrators see it, with the database's record of its work.
 type Run struct {
 	WorkflowID    string           `json:"workflow_id" doc:"The workflow." example:"session/01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	RunID         string           `json:"run_id" doc:"The run of the workflow engine; empty: there is none." example:"01a1ff63-401e-74c3-83a6-fdd31ba7e12c"`
@@ -28,7 +27,7 @@ type Run struct {
 	Actions       []RunAction      `json:"actions" nullable:"false" enum:"cancel,force_fail,resume" doc:"What may be done with it now."`
 }
 
-// Job is what the database holds of the work that a run carries.
+// Job is the database's record of the work of a run.
 type Job struct {
 	_ struct{} `nullable:"true"`
 
@@ -44,7 +43,7 @@ type Job struct {
 	Detail    string           `json:"-"` // loop of a background sub-agent, or kind of a history operation
 }
 
-// RunWait is what a run waits for.
+// RunWait is the condition that a run waits for.
 type RunWait struct {
 	Reason string     `json:"reason" enum:"none,model,model_unavailable,rate_limit,tool,question,permission,child,slot,budget,queued,worker_missing,timer" doc:"Why it waits; none: it works, or is over."`
 	On     string     `json:"on" enum:"user,run,model,worker,time," doc:"On whom it waits; empty: on none of these."`
@@ -56,15 +55,15 @@ type RunWait struct {
 // RunAction is something that an operator may do with a run.
 type RunAction string
 
-// Actions on runs. RunResume closes the workflow and starts one that continues from the
-// database.
+// Actions on runs. RunResume closes the workflow and starts one that continues from the stored
+// state.
 const (
 	RunCancel    RunAction = "cancel"
 	RunForceFail RunAction = "force_fail"
 	RunResume    RunAction = "resume"
 )
 
-// RunLost is the status of open work that no workflow carries.
+// RunLost is the status of open work without a workflow.
 const RunLost = "lost"
 
 // Kinds of runs.

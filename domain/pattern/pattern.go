@@ -16,8 +16,8 @@ const (
 	// counted repetition such as (…){1000} copies its operand.
 	MaxInstructions = 10_000
 
-	// maxAlternatives bounds the patterns that a glob pattern stands for: the matcher tries
-	// each combination of its {a,b} groups.
+	// maxAlternatives bounds the alternatives of a glob pattern: the matcher tries each
+	// combination of its {a,b} groups.
 	maxAlternatives = 1000
 )
 
@@ -63,15 +63,15 @@ func instructions(re *syntax.Regexp) int {
 	return min(size, MaxInstructions+1)
 }
 
-// ValidGlob reports whether a glob pattern is well-formed and its {a,b} groups have at most
-// 1,000 combinations.
+// ValidGlob reports whether a glob pattern is well-formed and its {a,b} groups have no more
+// than 1,000 combinations.
 func ValidGlob(text string) bool {
 	return doublestar.ValidatePattern(text) && combinations(text) <= maxAlternatives
 }
 
-// combinations returns an upper bound of the patterns that the groups of a pattern stand for,
-// saturated: the product over groups of the number of their alternatives. Nested groups count
-// as if they stood beside each other.
+// combinations returns an upper bound of the alternatives of a pattern, saturated: the product
+// over groups of the number of their alternatives. Nested groups count as if they were not
+// nested.
 func combinations(text string) int {
 	product := 1
 
@@ -98,8 +98,8 @@ func combinations(text string) int {
 	return product
 }
 
-// Match reports whether a glob pattern matches a name. A pattern that ValidGlob refuses
-// matches nothing.
+// Match reports whether a glob pattern matches a name. A pattern that ValidGlob rejects does
+// not match any name.
 func Match(glob, name string) bool {
 	if strings.Contains(glob, "{") && !ValidGlob(glob) {
 		return false

@@ -11,7 +11,7 @@ import (
 // arguments are the arguments of a call.
 type arguments struct {
 	members   map[string]any // the last member of a name, as tools read them
-	texts     []string       // every string and scalar, nested ones and repeated members too
+	texts     []string       // every string and scalar, including nested ones and repeated members
 	canonical string
 	repeated  bool // a member is repeated: readers may differ about its value
 }

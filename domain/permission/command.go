@@ -10,8 +10,8 @@ import (
 	"everloop/domain"
 )
 
-// Bounds of scripts within scripts, such as the argument of bash -c, and of the words of
-// a prefix that can begin the command.
+// Bounds of nested scripts, such as the argument of bash -c, and of the words of a prefix that
+// can start the command.
 const (
 	maxNesting  = 8
 	maxSuffixes = 32
@@ -21,8 +21,8 @@ const (
 // redirection.
 const operators = ";|&\n(){}<>`"
 
-// commandSubjects returns the commands of a script, and the script as a whole. The rules
-// up to the last one that decided about a command judge the whole.
+// commandSubjects returns the commands of a script, and the script as a whole. The whole script
+// is judged by the rules up to the last one that decided about a command.
 func commandSubjects(rules []domain.PermissionRule, script string) []subject {
 	found := &commands{}
 	found.addScript(script, 0)

@@ -33,8 +33,8 @@ func splitURL(url string) (origin, path string, ok bool) {
 	return strings.ToLower(scheme + "://" + rest[:end]), rest[end:], true
 }
 
-// matchesGlob reports whether the whole text fits a pattern in which * stands
-// for any text, line breaks included.
+// matchesGlob reports whether the whole text fits a pattern in which * matches any text, line
+// breaks included.
 func matchesGlob(pattern, text string) bool {
 	head, rest, wild := strings.Cut(pattern, "*")
 	if !wild {

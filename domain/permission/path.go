@@ -14,8 +14,8 @@ var pathArgument = map[string]string{"Read": "file_path", "Write": "file_path", 
 // searchArgument names the argument that limits a search to files by their names.
 var searchArgument = map[string]string{"Grep": "glob", "Glob": "pattern"}
 
-// pathSubject judges the file that a path leads to, in every spelling. An allow rule has
-// to match the file itself: the cleaned path, and where links lead.
+// pathSubject judges the target file of a path, in every spelling. An allow rule must match the
+// file itself: the cleaned path, and the path with links resolved.
 func pathSubject(call Call, args arguments) subject {
 	given, _ := args.text(pathArgument[call.Tool])
 	s := subject{members: args.byName(), texts: []string{strings.TrimSpace(given)}}

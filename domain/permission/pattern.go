@@ -2,12 +2,12 @@ package permission
 
 import "strings"
 
-// unknown stands in a text for a part that is known only at execution, such as the value
+// unknown represents a part of a text that is determined only at execution, such as the value
 // of a variable. Only * in a pattern covers it.
 const unknown = '\x00'
 
-// intersects reports whether some text matches both the pattern and the template, in
-// which unknown stands for any text.
+// intersects reports whether some text matches both the pattern and the template, in which
+// unknown matches any text.
 func intersects(pattern, template string) bool {
 	template = collapse(template, unknown)
 	if strings.Trim(template, string(unknown)) == "" && template != "" {
@@ -38,7 +38,7 @@ func intersects(pattern, template string) bool {
 			}
 
 			if j < len(t) && t[j] == unknown {
-				next[j] = true // the unknown part holds this rune and may go on
+				next[j] = true // the unknown part includes this rune and may continue
 			}
 
 			if j < len(t) && t[j] == r {
@@ -53,7 +53,7 @@ func intersects(pattern, template string) bool {
 	return reachable[len(t)]
 }
 
-// spread lets unknown parts be empty or end.
+// spread adds the states in which unknown parts are empty or end.
 func spread(reachable []bool, template []rune) {
 	for j, r := range template {
 		if reachable[j] && r == unknown {

@@ -1,7 +1,7 @@
-// Package permission judges tool calls by permission rules. It looks at the parsed call:
-// the commands of a shell script, the file that a path leads to, every argument of other
-// tools. It knows neither sessions nor stores. The rules guide a cooperative agent; the
-// sandbox confines a hostile one.
+// Package permission judges tool calls by permission rules. It judges the parsed call: the
+// commands of a shell script, the target file of a path, every argument of other tools. It does
+// not depend on sessions or stores. The rules guide a cooperative agent; the sandbox confines a
+// hostile one.
 package permission
 
 import (
@@ -12,8 +12,8 @@ import (
 	"everloop/domain"
 )
 
-// Call is a tool call to judge. Resolve returns the path below the workspace that a path
-// of the workspace leads to once links are followed; nil: links are not followed.
+// Call is a tool call to judge. Resolve returns the path below the workspace that a workspace
+// path resolves to after following links; nil: links are not followed.
 type Call struct {
 	Tool      string
 	Arguments json.RawMessage
@@ -88,13 +88,13 @@ type subject struct {
 	possible []string          // templates: a deny or ask rule asks if its pattern can match any of them
 	allowed  [][]string        // an allow rule matches if its pattern matches one text of each
 	members  map[string]string // arguments by name, for rules that name one
-	rules    int               // only the first so many rules judge it; 0: all
+	rules    int               // only the first n rules judge it; 0: all
 	script   bool              // only patterns with operators of the shell judge it
 	guess    bool              // it may be no command: only deny and ask rules with a pattern judge it
 }
 
-// decide returns the decision of the first matching rule and its index. A rule that only
-// possibly matches asks, unless a later rule denies.
+// decide returns the decision of the first matching rule and its index. A possible match asks,
+// unless a later rule denies.
 func (s subject) decide(rules []domain.PermissionRule) (decision domain.PermissionDecision, rule int) {
 	decision = domain.PermissionAllow
 

@@ -22,8 +22,8 @@ var prefixes = map[string]prefix{
 	"timeout": {values: "ks", operands: 1}, "toybox": {}, "xargs": {values: "adEIiLlnPs", appends: true}, "catchsegv": {},
 }
 
-// openPrefixes are programs that run a command after options which are not known here:
-// any of their words can begin it.
+// openPrefixes are programs that run a command after options that are not listed here: any of
+// their words can start it.
 var openPrefixes = []string{
 	"chrt", "flock", "firejail", "ltrace", "nsenter", "parallel", "prlimit", "runuser", "setarch", "linux64", "linux32", "setpriv",
 	"strace", "systemd-run", "taskset", "unshare", "bwrap", "pkexec", "script", "su", "sg", "unbuffer", "faketime", "dbus-run-session",
@@ -125,7 +125,7 @@ func (c *commands) addOperand(words []word, depth int) {
 	}
 }
 
-// addFed adds what a shell reads from its input.
+// addFed adds the commands that a shell reads from its input.
 func (c *commands) addFed(call simpleCall, depth int) {
 	for _, r := range call.redirs {
 		if r.feeds {
@@ -164,7 +164,7 @@ func (c *commands) addFound(call simpleCall, depth int) {
 	}
 }
 
-// addPrefixed adds the command behind a prefix.
+// addPrefixed adds the command after a prefix.
 func (c *commands) addPrefixed(call simpleCall, p prefix, depth int) {
 	words, name := call.words[1:], path.Base(call.words[0].text)
 	operands := p.operands
@@ -203,7 +203,7 @@ func (c *commands) addPrefixed(call simpleCall, p prefix, depth int) {
 	}
 }
 
-// addBehind adds a command that begins after some operands.
+// addBehind adds a command that starts after some operands.
 func (c *commands) addBehind(call simpleCall, words []word, operands int, p prefix, depth int) {
 	words = slices.Clone(words[min(operands, len(words)):])
 	if p.appends && len(words) > 0 {
@@ -226,7 +226,7 @@ func (c *commands) addSplit(words []word, depth int) {
 	c.addEvaluated(words, depth)
 }
 
-// addSuffixes adds every command that the words can begin.
+// addSuffixes adds every command that the words can start.
 func (c *commands) addSuffixes(call simpleCall, depth int) {
 	words := call.words
 	if len(words) > maxSuffixes || depth > maxNesting {

@@ -16,8 +16,8 @@ const (
 )
 
 // Show describes a call with all of its arguments, for a person who decides about it. An
-// argument of several lines is indented, so that it cannot imitate another argument.
-// Characters that cannot be seen are marked, and a long text is cut in the middle.
+// argument of several lines is indented, so that it cannot imitate another argument. Invisible
+// characters are marked, and a long text is cut in the middle.
 func Show(name string, raw json.RawMessage) string {
 	head := markLine(name)
 	args := parseArguments(raw)
@@ -43,7 +43,7 @@ func Show(name string, raw json.RawMessage) string {
 	return Cut(head, maxShown+maxShownArgument)
 }
 
-// compareNames puts what a call acts on before what describes it.
+// compareNames sorts arguments that the call acts on before descriptive ones.
 func compareNames(a, b string) int {
 	if byRank := slices.Index(descriptions, a) - slices.Index(descriptions, b); byRank != 0 {
 		return byRank
@@ -52,7 +52,7 @@ func compareNames(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// descriptions are arguments that only describe a call. They come last.
+// descriptions are arguments that only describe a call. They are sorted last.
 var descriptions = []string{"description", "reason"}
 
 var plainName = regexp.MustCompile(`^[\p{L}\p{N}_.-]+$`)
@@ -108,8 +108,8 @@ func hidden(r rune) bool {
 	}
 }
 
-// Cut shortens a text to a number of characters: the middle is replaced by the count of
-// what is left out.
+// Cut shortens a text to a number of characters: the middle is replaced by the count of omitted
+// characters.
 func Cut(text string, limit int) string {
 	runes := []rune(text)
 	if len(runes) <= limit {

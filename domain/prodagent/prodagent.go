@@ -1,5 +1,5 @@
-// Package prodagent holds production agents, their instances and the runtimes that these
-// work on. It makes no sessions.
+// Package prodagent contains production agents, their instances and the runtimes on which these
+// work. It creates no sessions.
 package prodagent
 
 import (
@@ -12,8 +12,8 @@ import (
 	"everloop/domain"
 )
 
-// Visibility says who sees a production agent or an agent instance beside its owner. Any
-// word but workspace is as good as private.
+// Visibility determines who sees a production agent or an agent instance in addition to its
+// owner. Any value except workspace is treated as private.
 type Visibility string
 
 // The visibilities.
@@ -25,17 +25,17 @@ const (
 // Limits of production agents and agent instances.
 const (
 	MaxAgents      = 500 // of a user
-	MaxInstances   = 500 // of a user, archived ones included
+	MaxInstances   = 500 // of a user, including archived ones
 	MaxShares      = 100 // workspaces of an instance
 	MaxText        = 200_000
 	MaxSkills      = 200
 	MaxPreviewURLs = 200
 	MaxSkillsData  = 100_000 // bytes of the JSON text
-	DefaultTasks   = 6       // issues that an instance works on at once
+	DefaultTasks   = 6       // max concurrent issues of an instance
 	LookedSessions = 50      // newest sessions of an instance that its status is computed from
 )
 
-// Spec is what the sessions of an agent are made with.
+// Spec is the configuration of an agent's sessions.
 type Spec struct {
 	SolutionID   string              `json:"solution_id"`
 	BizRoleID    string              `json:"biz_role_id"`
@@ -49,15 +49,15 @@ type Spec struct {
 	PreviewURLs  []domain.PreviewURL `json:"preview_urls"`
 }
 
-// SystemText is what the agent adds to the system prompt: who it is, what it is to do,
-// and the data of its skills.
+// SystemText returns the agent's addition to the system prompt: its role, its task, and the
+// data of its skills.
 func (s Spec) SystemText() string {
 	text := domain.JoinParagraphs(strings.TrimSpace(s.Template), strings.TrimSpace(s.Instructions))
 	if len(s.SkillsData) == 0 {
 		return text
 	}
 
-	data, _ := json.Marshal(s.SkillsData) // of what was decoded from JSON
+	data, _ := json.Marshal(s.SkillsData) // cannot fail: the data was decoded from JSON
 
 	return domain.JoinParagraphs(text, "Data for the skills, as JSON:\n"+string(data))
 }
@@ -73,7 +73,7 @@ func (s Spec) ScriptDigest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Status says whether sessions can be made with a production agent.
+// Status reports whether sessions can be created with a production agent.
 type Status string
 
 // A production agent is unavailable while its solution does not exist.
@@ -112,7 +112,7 @@ type Agent struct {
 	PreviewURLs   []domain.PreviewURL `json:"preview_urls" nullable:"false" doc:"Pages that front ends show beside its sessions."`
 }
 
-// Spec is what the sessions of the agent are made with.
+// Spec returns the configuration of the agent's sessions.
 func (a Agent) Spec() Spec {
 	return Spec{
 		SolutionID: a.SolutionID, BizRoleID: a.BizRoleID, Template: a.AgentTemplate, Instructions: a.Instructions, Mode: a.InitialMode,
@@ -133,8 +133,8 @@ const (
 	InstanceIdle    InstanceStatus = "idle"
 )
 
-// Instance is an agent at work: it has a runtime, and may be assigned issues. It
-// keeps what its production agent was when it was made.
+// Instance is an agent at work: it has a runtime, and issues can be assigned to it. It contains
+// a copy of its production agent as of its creation.
 type Instance struct {
 	ID                 string         `json:"id" doc:"The instance." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb8"`
 	RecordID           *string        `json:"record_id" nullable:"true" doc:"The production agent that it was made of; null: none, or deleted."`
@@ -171,7 +171,7 @@ func (a Instance) SeenBy(userID string) Instance {
 	return a
 }
 
-// Share lets the members of a production workspace assign issues to an agent instance.
+// Share allows the members of a production workspace to assign issues to an agent instance.
 type Share struct {
 	WorkspaceID string `json:"workspace_id" minLength:"1" maxLength:"128" doc:"The production workspace." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Secrets     bool   `json:"secrets" required:"false" doc:"Whether its runs there get the environment of the instance and of its owner, although other members steer them. Values are masked in results." example:"false"`
@@ -192,11 +192,11 @@ type InstanceChange struct {
 	Archived           *bool
 }
 
-// RuntimeMode says where a runtime works.
+// RuntimeMode is the kind of a runtime's workers.
 type RuntimeMode string
 
-// The modes of runtimes. The built-in one is that of workers to which no other name was
-// given.
+// The modes of runtimes. The built-in runtime consists of the workers without a configured
+// name.
 const (
 	RuntimeBuiltin RuntimeMode = "builtin"
 	RuntimeLocal   RuntimeMode = "local"
@@ -207,25 +207,25 @@ const (
 // there.
 const BuiltinRuntime = "builtin"
 
-// RuntimeStatus says whether the workers of a runtime take work.
+// RuntimeStatus reports whether the workers of a runtime take work.
 type RuntimeStatus string
 
-// A runtime is online while one of its workers takes work, and draining while the last
-// ones end what they have started.
+// A runtime is online while one of its workers takes work, and draining while the last workers
+// finish the work they have started.
 const (
 	RuntimeOnline   RuntimeStatus = "online"
 	RuntimeOffline  RuntimeStatus = "offline"
 	RuntimeDraining RuntimeStatus = "draining"
 )
 
-// RuntimeCapacity is how much the workers of a runtime can do at once.
+// RuntimeCapacity is the number of concurrent tasks of a runtime's workers.
 type RuntimeCapacity struct {
 	Slots int `json:"slots" doc:"Activities (model calls and tools) that its workers take at once." example:"1000"`
 	Used  int `json:"used" doc:"How many of them are in use." example:"3"`
 }
 
-// Runtime is the place where agent instances work: all workers that announce the
-// same provider and name. A worker that is replaced leaves nothing behind.
+// Runtime is where agent instances work: all workers that announce the same provider and name.
+// A replaced worker leaves no state behind.
 type Runtime struct {
 	ID         string          `json:"id" doc:"The runtime." example:"builtin"`
 	Name       string          `json:"name" doc:"Its name." example:"builtin"`
@@ -252,7 +252,7 @@ type RuntimeMetadata struct {
 	Workers int `json:"workers" doc:"Workers that take work." example:"1"`
 }
 
-// WorkerReport is what a worker announces of itself while it takes work.
+// WorkerReport is the report of a worker while it takes work.
 type WorkerReport struct {
 	ID       string
 	Provider string // empty: of the built-in runtime
@@ -264,7 +264,7 @@ type WorkerReport struct {
 	Device   RuntimeDevice
 }
 
-// Start says which session is made of which agent.
+// Start specifies the session to create and its agent.
 type Start struct {
 	SessionID domain.SessionID    // chosen by the caller, so that the same start may be repeated
 	Class     domain.SessionClass // empty: chat
@@ -275,8 +275,8 @@ type Start struct {
 	InstanceID string // an agent instance
 
 	ScriptDigest      string  // of the init script of another user's agent, which the caller has read
-	Intent            string  // empty: the first message says it
-	Model             *string // nil: that of the instance, else the service's default
+	Intent            string  // empty: taken from the first message
+	Model             *string // nil: the instance's model, else the service's default
 	Budget            *domain.Budget
 	SkipConfirmations bool
 	QuestionPolicy    *domain.QuestionPolicy

@@ -1,5 +1,5 @@
-// Package production holds production solutions and the versions of their documents, and
-// the changes of status that are possible. What a document says is no matter of it.
+// Package production contains production solutions and the versions of their documents, and the
+// possible changes of status. It does not interpret the documents.
 package production
 
 import (
@@ -18,7 +18,7 @@ const (
 	SolutionArchived  SolutionStatus = "archived"
 )
 
-// Limits of what a user stores in production solutions.
+// Limits of a user's production solutions.
 const (
 	MaxSolutions        = 500
 	MaxDocumentVersions = 1000      // of one document
@@ -26,7 +26,7 @@ const (
 	MaxUserDocuments    = 256 << 20 // bytes of all versions of a user
 )
 
-// DocumentState says which versions of a document are in effect.
+// DocumentState lists the versions of a document that are in effect.
 type DocumentState struct {
 	CurrentVersion   int  `json:"current_version" doc:"The newest version." example:"1"`
 	PublishedVersion *int `json:"published_version,omitempty" doc:"The version that is published; left out: none."`
@@ -105,8 +105,8 @@ type NewDocument struct {
 	CreatedBy string
 }
 
-// PublishedDocument is a version that was published. PreviousVersion is the one that
-// was published before; nil: none.
+// PublishedDocument is a published version. PreviousVersion is the version published before;
+// nil: none.
 type PublishedDocument struct {
 	Version         int       `json:"version" doc:"The version that is published." example:"2"`
 	PublishedAt     time.Time `json:"published_at" doc:"Time of the publication."`
@@ -128,8 +128,8 @@ func NotFound(id string) *domain.Error {
 	return domain.Newf(domain.NotFound, CodeNotFound, "production solution %s does not exist", id)
 }
 
-// MayChange rejects a caller who only reads the solution: its runs work with the rights and the
-// environment of its owner, so no other user, not even an administrator, decides what they do.
+// MayChange rejects a caller who can only read the solution: its runs use the rights and the
+// environment of its owner, so no other user, including administrators, decides what they do.
 func (s Solution) MayChange(caller domain.User) error {
 	if s.OwnerID == caller.ID {
 		return nil

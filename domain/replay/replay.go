@@ -1,5 +1,5 @@
-// Package replay holds what the playback of a session consists of: its steps, entries and
-// changes. The state of a playback belongs to its session, in domain.
+// Package replay contains the data of a session's playback: its steps, entries and changes. The
+// state of a playback belongs to its session, in domain.
 package replay
 
 import (
@@ -9,8 +9,7 @@ import (
 	"everloop/domain/transfer"
 )
 
-// Preview says whether a session can be replayed, and why not
-// (docs/replay.md).
+// Preview reports whether a session can be replayed, and why not (docs/replay.md).
 type Preview struct {
 	SessionID domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent    string           `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
@@ -25,8 +24,8 @@ const (
 	Unsupported = "unsupported_entries"
 )
 
-// Change is a change of a replay: nil fields stay. Resume goes on playing,
-// HandOver ends the playback where it is.
+// Change is a change of a replay; nil fields are unchanged. Resume continues playing, HandOver
+// ends the playback at its position.
 type Change struct {
 	Speed    *int
 	Resume   bool
@@ -41,7 +40,7 @@ type Step struct {
 	Name   string          `json:"name"`
 	ChatID domain.ChatID   `json:"chat_id"`
 	Data   json.RawMessage `json:"data"`
-	Entry  *Entry          `json:"entry,omitempty"` // with the event that begins a turn
+	Entry  *Entry          `json:"entry,omitempty"` // with the event that starts a turn
 	Files  string          `json:"files,omitempty"` // snapshot of the source's files from here on
 
 	Checkpoint *transfer.CheckpointRecord `json:"checkpoint,omitempty"` // made with this step
@@ -50,7 +49,7 @@ type Step struct {
 	ServerMembers string `json:"server_members,omitempty"` // of the same call
 }
 
-// Entry is what the store holds of a turn and its events do not say.
+// Entry contains the stored data of a turn that its events do not include.
 type Entry struct {
 	Step          int                  `json:"step,omitempty"`
 	Parts         []domain.ContentPart `json:"parts,omitempty"`
@@ -62,9 +61,8 @@ type Entry struct {
 	ServerMembers  string `json:"server_members,omitempty"`
 }
 
-// Names of steps that are no events. At a cut the playback was interrupted, and
-// what was open then was closed; at a batch the tools of a turn had run, and their
-// files were captured.
+// Names of steps that are not events. At a cut the playback was interrupted and all open items
+// were closed; at a batch the tools of a turn had run, and their files were captured.
 const (
 	Cut   = "cut"
 	Batch = "batch"
@@ -97,8 +95,8 @@ type Claim struct {
 	FilesOwed  bool
 }
 
-// PlayedSteps are steps that are due, in order, and the text of the turns that
-// they touch as it is behind them, by turn id.
+// PlayedSteps are steps that are due, in order, and the text of the affected turns after them,
+// by turn id.
 type PlayedSteps struct {
 	SessionID domain.SessionID
 	Attempt   int
@@ -107,6 +105,6 @@ type PlayedSteps struct {
 	Text      map[domain.TurnID][]domain.Block
 }
 
-// CodeReplayOver refuses to go on playing into a session that has gone its own
-// way: something was said in it since the hand-over.
+// CodeReplayOver rejects playing in a session that has diverged: a message was sent in it since
+// the hand-over.
 const CodeReplayOver = "replay_over"

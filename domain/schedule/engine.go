@@ -35,8 +35,8 @@ type Action struct {
 	Due   time.Time // with its jitter
 }
 
-// Started returns when a run was due that the Schedule started; false: it is not among the
-// last ones.
+// Started returns when a run that the Schedule started was due; false: it is not among the
+// recent ones.
 func (o Observed) Started(runID string) (due time.Time, found bool) {
 	for _, action := range o.Actions {
 		if action.RunID == runID {

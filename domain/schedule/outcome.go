@@ -22,7 +22,7 @@ const (
 	CheckCommand = "command"
 )
 
-// RunCheck is what was found of one part of an outcome contract after a run.
+// RunCheck is the result of checking one part of an outcome contract after a run.
 type RunCheck struct {
 	Kind       string `json:"kind" enum:"file,command" doc:"What was checked."`
 	Subject    string `json:"subject" doc:"The pattern of the file, or the command." example:"report/*.md"`
@@ -33,10 +33,10 @@ type RunCheck struct {
 	DurationMS int64  `json:"duration_ms" doc:"Duration in milliseconds." example:"120"`
 }
 
-// RunNext is what has to be done next for a scheduled run.
+// RunNext is the next action for a scheduled run.
 type RunNext string
 
-// It waits for its chat, its outcome has to be checked, or it is over.
+// It waits for its chat, its outcome must be checked, or it has finished.
 const (
 	RunWaits  RunNext = "waits"
 	RunChecks RunNext = "checks"
@@ -49,10 +49,10 @@ type OutcomeRun struct {
 	Session   domain.Session
 	Files     []string
 	Commands  []string
-	Cancelled bool // there is nothing to check any more
+	Cancelled bool // no further checks are needed
 }
 
-// HasOutcome reports whether the task says what must hold after a run, besides the
+// HasOutcome reports whether the task has conditions to check after a run, in addition to the
 // schema of its result.
 func (s TaskSpec) HasOutcome() bool { return len(s.Files)+len(s.Commands) > 0 }
 

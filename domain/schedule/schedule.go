@@ -1,5 +1,5 @@
-// Package schedule holds scheduled tasks and their runs, with the rules for late ticks,
-// and outcome contracts. Its tasks are Temporal Schedules, which say when they are due.
+// Package schedule contains scheduled tasks and their runs, with the rules for late ticks, and
+// outcome contracts. Its tasks are Temporal Schedules, which determine when they are due.
 package schedule
 
 import (
@@ -9,13 +9,13 @@ import (
 	"everloop/domain"
 )
 
-// Overlap says what becomes of a tick while an earlier run of its task is not over.
+// Overlap is what happens to a tick while an earlier run of its task is unfinished.
 type Overlap string
 
 // The overlap policies.
 const (
 	OverlapSkip        Overlap = "skip"         // the tick does not run
-	OverlapBufferOne   Overlap = "buffer_one"   // one tick waits, later ones are joined to it
+	OverlapBufferOne   Overlap = "buffer_one"   // one tick waits, later ones are merged into it
 	OverlapBufferAll   Overlap = "buffer_all"   // every tick waits
 	OverlapCancelOther Overlap = "cancel_other" // the earlier runs are stopped
 	OverlapAllowAll    Overlap = "allow_all"    // both run
@@ -25,10 +25,10 @@ const (
 const (
 	MaxTasks    = 200    // of a user
 	MaxOpenRuns = 100    // of a task that work
-	MaxRuns     = 10_000 // records that a task keeps
+	MaxRuns     = 10_000 // max stored records of a task
 )
 
-// TaskSpec is what a scheduled task is made of.
+// TaskSpec is the specification of a scheduled task.
 type TaskSpec struct {
 	Title             string                 `json:"title" db:"title" doc:"Its title." example:"Nightly report"`
 	Prompt            string                 `json:"prompt" db:"prompt" doc:"The message that each run sends." example:"Write the report of yesterday."`
@@ -84,11 +84,11 @@ const (
 	TickCaughtUp  TickOutcome = "caught_up" // it ran late, within the catch-up window
 	TickMissed    TickOutcome = "missed"    // it was found after the catch-up window
 	TickSkipped   TickOutcome = "skipped"   // an earlier run was not over
-	TickCoalesced TickOutcome = "coalesced" // an earlier tick waits and stands for it
+	TickCoalesced TickOutcome = "coalesced" // merged into an earlier tick that waits
 	TickBlocked   TickOutcome = "blocked"   // its message was rejected
 )
 
-// Reason codes of scheduled runs, besides finish reasons of chats and error codes.
+// Reason codes of scheduled runs, in addition to finish reasons of chats and error codes.
 const (
 	ReasonRunNow          = "run_now"
 	ReasonPreviousActive  = "previous_run_active"
@@ -103,7 +103,7 @@ const (
 	ReasonCancelledByNext = domain.ReasonCancelled
 )
 
-// Run is the record of one tick, or of one run that was asked for.
+// Run is the record of one tick, or of one requested run.
 type Run struct {
 	ID           string            `json:"id" db:"id" doc:"The run." example:"01a1ff63-40a1-7c55-a62e-d84c269739b6"`
 	TaskID       string            `json:"task_id" db:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
@@ -122,7 +122,7 @@ type Run struct {
 	Attempt      int               `json:"attempt" db:"attempt" doc:"How often its chat was taken up; above 1 after a crash." example:"1"`
 }
 
-// CalendarEntry says when a task is due.
+// CalendarEntry is one due time of a task.
 type CalendarEntry struct {
 	TaskID      string      `json:"task_id" doc:"The scheduled task." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Title       string      `json:"title" doc:"Its title." example:"Nightly report"`
@@ -130,7 +130,7 @@ type CalendarEntry struct {
 	Truncated   bool        `json:"truncated" doc:"Whether there are more."`
 }
 
-// CronPreview says what a cron expression means and when it is due next.
+// CronPreview describes a cron expression and its next due times.
 type CronPreview struct {
 	CronText     string        `json:"cron_text" doc:"The expression in words." example:"At 02:30"`
 	Timezone     string        `json:"timezone" doc:"The time zone of the expression." example:"Europe/Berlin"`
@@ -150,7 +150,7 @@ type ClockChange struct {
 // ChatWaiter is a workflow that waits for the end of a chat.
 type ChatWaiter = domain.ChatWaiter
 
-// TickPlan is what has to be done after ticks or runs were recorded.
+// TickPlan lists the actions to take after ticks or runs were recorded.
 type TickPlan struct {
 	TaskID string
 	Stop   []domain.RunChat // chats that are stopped
@@ -161,7 +161,7 @@ type TickPlan struct {
 // has another execution.
 func MessageID(runID, execution string) string { return "schedule-run/" + runID + "/" + execution }
 
-// RunStart is the workflow run that carries a scheduled run.
+// RunStart is the workflow run that executes a scheduled run.
 type RunStart struct {
 	RunID     string
 	Execution string
@@ -170,11 +170,11 @@ type RunStart struct {
 	Resumed   bool       // the workflow was started again for a record
 }
 
-// ClaimedRun is a scheduled run to carry out.
+// ClaimedRun is a scheduled run to execute.
 type ClaimedRun struct {
 	RunID     string
 	Execution string // that began it
-	Ended     bool   // there is nothing to do
+	Ended     bool   // there is no work left
 	Begun     bool   // its message was sent
 	SessionID domain.SessionID
 	OwnerID   string

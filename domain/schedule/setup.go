@@ -9,7 +9,7 @@ import (
 	"everloop/domain"
 )
 
-// Bounds of what a task sets up.
+// Bounds of a task's setup.
 const (
 	MaxInputs     = 50
 	MaxInputValue = 10_000 // characters
@@ -82,7 +82,7 @@ func (s Setup) Beside() string {
 	}
 }
 
-// Tick is what a prompt can say of its tick.
+// Tick contains the variables of a prompt that describe its tick.
 type Tick struct {
 	Time     time.Time
 	Previous time.Time // zero: there was none
@@ -93,8 +93,8 @@ var (
 	references = regexp.MustCompile(`\{\{\s*((?:tick|task|input)\.[^{}\s]*)\s*\}\}`)
 )
 
-// CheckInputs checks the names and sizes of inputs, and that a prompt refers to what there is. Text in
-// double braces that begins otherwise stays as it is.
+// CheckInputs checks the names and sizes of inputs, and that a prompt refers only to existing
+// variables. Text in double braces with another start stays unchanged.
 func CheckInputs(prompt string, inputs map[string]string) error {
 	if len(inputs) > MaxInputs {
 		return domain.Invalidf("body.inputs", "must have at most %d values", MaxInputs)

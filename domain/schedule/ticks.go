@@ -22,7 +22,7 @@ type Decision struct {
 	Manual      bool
 }
 
-// Beginning is a workflow that begins the run of a tick.
+// Beginning describes a workflow that starts the run of a tick.
 type Beginning struct {
 	Matches bool          // the task is due at its nominal time
 	Late    time.Duration // from the due time to the start of the workflow
@@ -31,8 +31,8 @@ type Beginning struct {
 	Early   bool          // the tick is older than the task
 }
 
-// Begin decides how a run is recorded that no record waits for. The Schedule starts what is within the
-// catch-up window, and what an operator triggers or backfills.
+// Begin decides how to record a run for which no record waits. The Schedule starts ticks within
+// the catch-up window, and ticks that an operator triggers or backfills.
 func (s TaskSpec) Begin(b Beginning) Decision {
 	switch {
 	case !b.Matches:
@@ -48,7 +48,7 @@ func (s TaskSpec) Begin(b Beginning) Decision {
 	}
 }
 
-// Unstarted is a tick that the Schedule has gone by.
+// Unstarted is a tick that the Schedule has passed without starting a workflow.
 type Unstarted struct {
 	Paused   bool // the task was
 	Buffered bool // the Schedule has ticks that wait
@@ -92,7 +92,7 @@ func (o Overlap) Waiting(records, buffered int) []Decision {
 		waits := false
 
 		switch o {
-		case OverlapBufferOne: // it keeps the first, and drops later ones
+		case OverlapBufferOne: // retains the first, and drops later ones
 			waits = i < buffered && i == 0
 		case OverlapCancelOther:
 			waits = buffered > 0 && i == records-1

@@ -8,8 +8,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds of what a client's schema may cost: it is checked and used in the
-// service's own processes, and checking cannot be broken off.
+// Bounds of the cost of a client's schema: it is compiled and used in the service's own
+// processes, and validation cannot be interrupted.
 const (
 	maxSchemaDepth  = 64      // of nested values in the schema; its check takes time that grows steeply with it
 	maxSchemaWork   = 500_000 // steps of one validation
@@ -17,9 +17,9 @@ const (
 	maxNumberLength = 400     // characters of a number, or its exponent: numbers are checked exactly
 )
 
-// costs works out how often, at most, a schema and its parts are applied to
-// values on one way from the root of a value to a leaf. References may multiply:
-// forty small schemas can ask for more steps than there is time.
+// costs computes how often, at most, a schema and its parts are applied to values on one path
+// from the root of a value to a leaf. References multiply: forty small schemas can require too
+// many steps.
 type costs struct {
 	known   map[costKey]int
 	open    map[*jsonschema.Schema]bool // applied to the same place already: a cycle, which validation refuses
@@ -61,7 +61,7 @@ func newCosts(root *jsonschema.Schema) *costs {
 	return c
 }
 
-// of gives the steps for a value that nests depth levels; saturated.
+// of returns the steps for a value that nests depth levels; saturated.
 func (c *costs) of(s *jsonschema.Schema, depth int) int {
 	key := costKey{s, depth}
 	if cost, ok := c.known[key]; ok {
@@ -116,7 +116,7 @@ func (c *costs) most(schemas []*jsonschema.Schema, depth int) (most int) {
 	return most
 }
 
-// inPlace gives the parts of a schema that are applied to the same value.
+// inPlace returns the subschemas that are applied to the same value.
 func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	parts := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}
 	if s.DynamicRef != nil {
@@ -135,8 +135,8 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return present(parts)
 }
 
-// inside gives the parts of a schema that are applied to members of a value: of
-// named, each member has at most one; of others, a member may have all.
+// inside returns the subschemas that are applied to members of a value: of named, each member
+// has at most one; of others, a member can have all.
 func inside(s *jsonschema.Schema) (named, others []*jsonschema.Schema) {
 	for _, part := range s.Properties {
 		named = append(named, part)
@@ -176,8 +176,8 @@ func present(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	return kept
 }
 
-// measure gives how many values a value holds, how deep they are nested, and a
-// number in it that is too long to be worked with; "" when there is none.
+// measure returns the number of values in a value, their nesting depth, and a number in it that
+// is too long to process; "": none.
 func measure(value any) (count, depth int, number string) {
 	count = 1
 	add := func(member any) {

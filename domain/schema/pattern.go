@@ -15,8 +15,8 @@ const (
 	maxPatternWork         = 200_000_000 // instructions times bytes that are matched with one schema
 )
 
-// patterns compiles the regular expressions of one schema, and counts what they cost. The
-// library compiles the texts of format "regex" in an answer with it, too.
+// patterns compiles the regular expressions of one schema, and counts their cost. The library
+// also compiles the texts of format "regex" in an answer with it.
 type patterns struct {
 	instructions, work atomic.Int64
 }
@@ -36,7 +36,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 
 func (p *patterns) exhausted() bool { return p.work.Load() > maxPatternWork }
 
-// counted is a pattern that matches nothing once the work of its schema is exhausted.
+// counted is a pattern that stops matching once the work of its schema is exhausted.
 type counted struct {
 	pattern.Regexp
 	of *patterns

@@ -1,5 +1,5 @@
-// Package schema checks the JSON Schemas of clients, and answers against them, within
-// bounds of work and size. It loads nothing from outside and knows no chat.
+// Package schema checks the JSON Schemas of clients, and answers against them, within bounds of
+// work and size. It does not load external schemas and does not depend on chats.
 package schema
 
 import (
@@ -29,9 +29,8 @@ type Schema struct {
 	patterns *patterns
 }
 
-// Compile checks a client's JSON Schema (2020-12 unless it says draft-07)
-// and makes it ready to validate answers. Nothing is ever loaded from outside,
-// and a schema that would cost too much is refused.
+// Compile compiles a client's JSON Schema (2020-12 unless it declares draft-07) to validate
+// answers. It does not load external schemas, and rejects a schema that costs too much.
 func Compile(raw json.RawMessage) (schema *Schema, err error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is larger than %d bytes", maxSchemaBytes)
@@ -77,7 +76,7 @@ func Compile(raw json.RawMessage) (schema *Schema, err error) {
 	return schema, nil
 }
 
-// Validate says what is wrong with a value that ParseJSON has read.
+// Validate returns an error if a value that ParseJSON has read does not match the schema.
 func (s *Schema) Validate(value any) (err error) {
 	count, depth, number := measure(value)
 	if number != "" {
@@ -111,7 +110,7 @@ func invalidSchema(err error) *domain.Error {
 	return domain.Newf(domain.Invalid, domain.CodeInvalidSchema, "output_schema is not a valid JSON Schema: %.500s", err)
 }
 
-// placed gives the faults that were found, each with the place in the value, in one line.
+// placed returns the faults in one line, each with its path in the value.
 func placed(err error) error {
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -128,7 +127,7 @@ func placed(err error) error {
 
 var english = message.NewPrinter(language.English)
 
-// collect gathers the innermost faults: the others only say that these make a value wrong.
+// collect gathers the innermost faults: the others only report that these make a value invalid.
 func collect(e *jsonschema.ValidationError, faults *[]string) {
 	for _, cause := range e.Causes {
 		collect(cause, faults)
@@ -152,7 +151,7 @@ func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("schemas cannot refer to other documents")
 }
 
-// ParseJSON reads exactly one JSON value, numbers kept exact.
+// ParseJSON parses exactly one JSON value with exact numbers.
 func ParseJSON(text string) (any, error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -169,10 +168,10 @@ func ParseJSON(text string) (any, error) {
 	return value, nil
 }
 
-// JSONAnswer gives the one JSON value that an answer consists of, as the model
-// wrote it, without the white space around it: also such as JSON does not know,
-// as U+00A0. One think block before the value, and one fence around it, are taken off. What
-// it gives can be embedded in another document.
+// JSONAnswer returns the one JSON value of an answer, as the model wrote it, without
+// surrounding white space, including white space that JSON does not define, such as U+00A0. It
+// strips one think block before the value, and one fence around it. The result can be embedded
+// in another document.
 func JSONAnswer(answer string) (json.RawMessage, error) {
 	text := strings.TrimSpace(answer)
 	if _, err := ParseJSON(text); err != nil {

@@ -2,8 +2,8 @@ package skill
 
 import "time"
 
-// RegistryResource is something that the skill registry keeps for others to use:
-// a skill, a template, a scenario (docs/rest.md#registry).
+// RegistryResource is a resource of the skill registry: a skill, a template, a scenario
+// (docs/rest.md#registry).
 type RegistryResource struct {
 	ID          string         `json:"id" doc:"Its id." example:"agent.basic"`
 	Type        string         `json:"type" doc:"The type." example:"agent"`
@@ -55,7 +55,7 @@ type RegistryScenario struct {
 	ResourceIDs []string `json:"resource_ids" nullable:"false" doc:"The resources of the bundle." example:"[\"agent.basic\"]"`
 }
 
-// RegistryStats counts what the registry holds.
+// RegistryStats counts the resources of the registry.
 type RegistryStats struct {
 	Skills        int        `json:"skills" doc:"Number of skills." example:"3"`
 	Versions      int        `json:"versions" doc:"Versions of all skills." example:"9"`
@@ -64,7 +64,7 @@ type RegistryStats struct {
 	UpdatedAt     *time.Time `json:"updated_at" nullable:"true" doc:"null: nothing was published yet"`
 }
 
-// GISStatus says whether the map of situations can be used.
+// GISStatus reports whether the map of situations can be used.
 type GISStatus struct {
 	Enabled   bool      `json:"enabled" doc:"Whether it is enabled."`
 	Healthy   bool      `json:"healthy" doc:"Whether it is healthy."`

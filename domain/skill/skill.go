@@ -1,5 +1,5 @@
-// Package skill holds skills as sessions see them, and what the skill registry publishes.
-// It reads no package and asks no registry.
+// Package skill contains skills as sessions see them, and the content that the skill registry
+// publishes. It reads no packages and sends no requests to a registry.
 package skill
 
 import (
@@ -8,12 +8,12 @@ import (
 	"everloop/domain"
 )
 
-// Source says where a skill comes from (docs/skills.md#where-skills-come-from).
+// Source is where a skill was installed from (docs/skills.md#where-skills-come-from).
 type Source string
 
-// A builtin skill belongs to the service, a partner's was put beside it by its
-// operator, a registry's was installed from the skill registry, an uploaded one
-// was sent or written into one session's workspace.
+// A builtin skill is part of the service, a partner skill was added by the operator, a registry
+// skill was installed from the skill registry, and an uploaded skill was sent or written into
+// one session's workspace.
 const (
 	Builtin  Source = "builtin"
 	Partner  Source = "partner"
@@ -27,18 +27,18 @@ type Skill struct {
 	Name        string
 	Org         string // of the registry; empty for others
 	Description string
-	Version     string // empty when the author gives none
+	Version     string // empty when the author sets none
 	Digest      string // of the package as it is now
 	Source      Source
-	InstalledAt *time.Time // nil for what came with the service
+	InstalledAt *time.Time // nil for skills that are part of the service
 	// ReleaseVersion is the version that the registry recommends; empty when it is
 	// not known.
 	ReleaseVersion  string
 	UpdateAvailable bool // the registry recommends a later version
-	// Changed says that the package is not the one that was installed or last read
-	// again.
+	// Changed reports that the package differs from the version that was installed or last
+	// read.
 	Changed bool
-	// Problem says why the skill cannot be used; empty when it can.
+	// Problem is why the skill cannot be used; empty when it can.
 	Problem string
 	Dir     string // in the workspace; empty when it is not there
 }
@@ -49,7 +49,7 @@ type File struct {
 	Size int64 // bytes
 }
 
-// Detail is a skill with what its package holds.
+// Detail is a skill with the content of its package.
 type Detail struct {
 	Skill
 	Files       []File
@@ -59,7 +59,7 @@ type Detail struct {
 	Readme      string // the text of SKILL.md below its front matter
 }
 
-// Offer is what the model sees of a skill before it loads it.
+// Offer is the description of a skill that the model sees before it loads it.
 type Offer struct {
 	Name        string
 	Description string
@@ -76,13 +76,13 @@ type Loaded struct {
 	Body        string
 	Files       []File
 	RequiredEnv []string
-	// Changed says that the session loaded another version of the package before,
-	// or that the package was changed since it was installed.
+	// Changed reports that the session loaded another version of the package before, or that
+	// the package was changed since it was installed.
 	Changed bool
 }
 
-// Snapshot is the version of a session's primary skill that the session
-// keeps to (docs/skills.md#in-a-session).
+// Snapshot is the version of a session's primary skill that the session is pinned to
+// (docs/skills.md#in-a-session).
 type Snapshot struct {
 	SkillID    string    `db:"skill_id"`
 	Org        string    `db:"org"`
@@ -139,13 +139,13 @@ type Upload struct {
 	Overwritten bool
 }
 
-// Install asks for a skill of the registry: without a version the released
-// one, with a digest only that very package.
+// Install requests a skill of the registry: without a version the released one, with a digest
+// only exactly that package.
 type Install struct {
 	Org, Name, Version, Digest string
 }
 
-// InstallResult is what was installed.
+// InstallResult is the installed skill.
 type InstallResult struct {
 	Name, Version, Digest string
 	Dir                   string

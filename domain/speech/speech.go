@@ -1,5 +1,5 @@
-// Package speech holds recordings and their transcriptions: the formats that are taken,
-// the bounds, and what clients see of the answers of a speech model. It calls none.
+// Package speech contains recordings and their transcriptions: the accepted formats, the
+// bounds, and the answers of a speech model as clients see them. It does not call a model.
 package speech
 
 import (
@@ -12,7 +12,7 @@ import (
 
 // Bounds of speech recognition.
 const (
-	// MaxTranscript bounds the text that is kept of one recording, in characters.
+	// MaxTranscript bounds the stored text of one recording, in characters.
 	MaxTranscript = 100_000
 	// MaxRecordings bounds the recordings of one message.
 	MaxRecordings = 16
@@ -22,7 +22,7 @@ const (
 const (
 	// CodeOff: no model for speech is configured.
 	CodeOff = "transcription_not_configured"
-	// CodeInvalidAudio: a file is no recording in a format that is known.
+	// CodeInvalidAudio: a file is not a recording in a supported format.
 	CodeInvalidAudio = "invalid_audio"
 	// CodeRefused: the speech model rejected the recording.
 	CodeRefused = "transcription_refused"
@@ -38,23 +38,23 @@ type Recording struct {
 	Prompt   string // names and words that the recording may hold
 }
 
-// Transcription is what a speech model heard.
+// Transcription is the result of a speech model.
 type Transcription struct {
 	Text            string
-	Language        string  // empty: the server does not say
-	DurationSeconds float64 // 0: the server does not say
+	Language        string  // empty: unknown
+	DurationSeconds float64 // 0: unknown
 	Model           string
 	Usage           domain.Usage
 }
 
-// AudioFormat is a kind of file that holds a recording.
+// AudioFormat is a file format of recordings.
 type AudioFormat struct {
 	Name string // the end of a file's name
 	MIME string
 }
 
-// audioFormats are those that transcription servers take, by the bytes that their files
-// begin with.
+// audioFormats are the formats that transcription servers accept, by the first bytes of their
+// files.
 var audioFormats = []struct {
 	AudioFormat
 	is func(head []byte) bool
@@ -96,8 +96,8 @@ func has(data []byte, at int, mark string) bool {
 	return len(data) >= at+len(mark) && bytes.Equal(data[at:at+len(mark)], []byte(mark))
 }
 
-// isMPEG reports whether the data begins with the header of an MPEG audio frame: eleven
-// set bits, then a layer, a bit rate and a sampling rate that exist.
+// isMPEG reports whether the data starts with the header of an MPEG audio frame: eleven set
+// bits, then a layer, a bit rate and a sampling rate that are valid.
 func isMPEG(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]&0x18 != 0x08 && b[1]&0x06 != 0 && b[2]&0xf0 != 0xf0 &&
 		b[2]&0x0c != 0x0c
@@ -120,8 +120,8 @@ type SpokenTurn struct {
 	Stopped bool // the chat that waits for it has ended or was stopped
 }
 
-// Fault turns what a speech model has answered into what a client can understand.
-// All other errors stay as they are.
+// Fault returns the error of a speech model in terms that clients understand. All other errors
+// stay unchanged.
 func Fault(err error) error {
 	fault, known := errors.AsType[*domain.ModelError](err)
 	if !known {
@@ -146,8 +146,8 @@ func Fault(err error) error {
 	return domain.Newf(domain.Invalid, CodeRefused, "the speech model rejected the recording: %s", fault.Message)
 }
 
-// TranscriptPatch shows what was said in a recording in the user turn that has the
-// blocks: in its last block when that is text, else in a new one.
+// TranscriptPatch returns a patch that adds the text of a recording to the user turn that has
+// the blocks: to its last block if that is text, else in a new one.
 func TranscriptPatch(turnID domain.TurnID, blocks []domain.Block, said string) domain.AddContentPatch {
 	patch := domain.AddContentPatch{
 		TurnID:     turnID,

@@ -10,8 +10,8 @@ import (
 	"everloop/domain"
 )
 
-// Pin is the definition of a tool that sessions are offered, and a newer one that waits until
-// the owner of the server accepts it.
+// Pin is the definition of a tool that sessions are offered, and a newer definition that waits
+// until the owner of the server accepts it.
 type Pin struct {
 	Tool       string
 	Accepted   *Tool // nil: the tool is new

@@ -1,5 +1,5 @@
-// Package toolserver holds the configured servers of the Model Context Protocol, and
-// decides which of them a session uses. It speaks no protocol: infra/mcp connects.
+// Package toolserver contains the configured servers of the Model Context Protocol, and decides
+// which of them a session uses. It does not implement the protocol: infra/mcp connects.
 package toolserver
 
 import (
@@ -13,11 +13,11 @@ import (
 	"everloop/domain"
 )
 
-// Scope says for which sessions a tool server is configured.
+// Scope is the set of sessions that a tool server is configured for.
 type Scope string
 
-// A server of a session goes before one of the session's solution with the same
-// name, and that before one of the service.
+// A server of a session overrides a server of its solution with the same name, which overrides
+// a server of the service.
 const (
 	OfService  Scope = "service"
 	OfSolution Scope = "solution"
@@ -31,8 +31,8 @@ const (
 	HTTP  = "http"
 )
 
-// BrowserPreset is the preset of a tool server that the service itself knows how to
-// start: a browser of the session, in its sandbox and in its network.
+// BrowserPreset is the preset of a tool server that the service starts itself: a browser of the
+// session, in its sandbox and in its network.
 const BrowserPreset = "browser"
 
 // DefaultTimeout is the time limit of one call, in seconds, of a server that
@@ -42,35 +42,34 @@ const DefaultTimeout = 60
 // CodeNotFound is the code of a tool server that is not there.
 const CodeNotFound = "mcp_server_not_found"
 
-// Record is a tool server as it is kept. The values of Env and Headers
-// are secrets: they go to the server and into no answer.
+// Record is a stored tool server. The values of Env and Headers are secrets: they are sent to
+// the server and are never part of an API response.
 type Record struct {
 	domain.MCPServer
 	ID         string
 	Scope      Scope
 	SolutionID *string // of the scope solution: for its owner's sessions, or all users' when an administrator made it
 	SessionID  *domain.SessionID
-	OwnerID    string // who made it
-	// Trusted says that an administrator made it, so that it may be on the
-	// service's own network.
+	OwnerID    string // who created it
+	// Trusted reports that an administrator created it, so that it can be on the service's own
+	// network.
 	Trusted bool
-	// TrustHints says that the server is believed which of its tools only read,
-	// or can be called again, so that their calls are retried.
+	// TrustHints reports that the server's annotations are trusted: its tools that only read,
+	// or can be called again, are retried.
 	TrustHints bool
-	Sealed     []byte // Env and Headers as they are kept
+	Sealed     []byte // Env and Headers, encrypted
 	// ProposedTools is the number of tools whose definition waits for acceptance.
 	ProposedTools int
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 }
 
-// OfSession says that the server belongs to one session, and so to its owner.
-// Servers of solutions and of the service are shared by sessions that do not
-// trust each other.
+// OfSession reports that the server belongs to one session, and so to its owner. Servers of
+// solutions and of the service are shared by sessions that do not trust each other.
 func (s Record) OfSession() bool { return s.Scope == OfSession }
 
-// PresetFault says which field of a server's settings does not go with its preset, and
-// why; empty: it has none, or all of them do.
+// PresetFault returns the field of a server's settings that conflicts with its preset, and why;
+// empty: there is no preset, or all fields are compatible.
 func PresetFault(s domain.MCPServer) (field, why string) {
 	switch {
 	case !s.OfPreset():
@@ -127,9 +126,9 @@ type Tool struct {
 	Idempotent  bool            `json:"idempotent,omitempty"`
 }
 
-// WithConfigured adds the servers of a session's profile, which an operator
-// wrote: they go before the service's records of the same name, and after those
-// that were made for the solution or the session.
+// WithConfigured adds the servers of a session's profile, which an operator configured: they
+// take precedence over the service's records of the same name, and not over records of the
+// solution or the session.
 func WithConfigured(servers []Record, profile []domain.MCPServer) []Record {
 	servers = slices.Clone(servers)
 
@@ -157,9 +156,9 @@ func WithConfigured(servers []Record, profile []domain.MCPServer) []Record {
 // MaxOfSession bounds the tool servers that one session uses.
 const MaxOfSession = 32
 
-// Used gives those of a session's tool servers that it uses, and those
-// that are one too many: the widest scopes are left out first, and of one scope
-// the last by name. Disabled ones are in neither list.
+// Used returns the tool servers that a session uses, and those above the limit: the widest
+// scopes are dropped first, and within one scope the last by name. Disabled servers are in
+// neither list.
 func Used(servers []Record) (used, left []Record) {
 	scopes := []Scope{OfSession, OfSolution, OfService}
 
@@ -184,9 +183,8 @@ func Used(servers []Record) (used, left []Record) {
 
 var serverName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
-// Effective gives the servers that count for a session, by name: of
-// several with one name the one of the closest scope, its owner's own before an
-// administrator's.
+// Effective returns the servers that apply to a session, by name: of several with one name the
+// one of the closest scope, the session owner's before an administrator's.
 func Effective(servers []Record, sessionOwner string) []Record {
 	rank := func(s Record) int {
 		switch {

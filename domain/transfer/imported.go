@@ -7,8 +7,8 @@ import (
 	"everloop/domain"
 )
 
-// ImportedSession is a session that was read from an archive, with ids of its
-// own, ready to be written in one transaction.
+// ImportedSession is a session that was read from an archive, with new ids, ready to be written
+// in one transaction.
 type ImportedSession struct {
 	Session domain.Session // ID, OwnerID, SandboxUID, Status and settings
 	Tree    SessionTree
@@ -21,7 +21,7 @@ type ImportedSession struct {
 	From    ImportedFrom
 }
 
-// ImportPreview describes what an archive holds (docs/sharing.md#import).
+// ImportPreview describes the content of an archive (docs/sharing.md#import).
 type ImportPreview struct {
 	FormatVersion int            `json:"format_version" doc:"Version of the archive format." example:"1"`
 	Compatible    bool           `json:"compatible" doc:"Whether it can be imported."`
@@ -39,7 +39,7 @@ type ImportSummary struct {
 	CreatedAt *time.Time `json:"created_at" nullable:"true" doc:"Creation time; null: the archive cannot be read."`
 }
 
-// ImportCounts say how much an archive holds.
+// ImportCounts counts the content of an archive.
 type ImportCounts struct {
 	Turns       int   `json:"turns" doc:"Number of turns in all branches." example:"19"`
 	Files       int   `json:"files" doc:"Number of files in the workspace." example:"7"`
@@ -55,7 +55,7 @@ type MissingThing struct {
 	Name string `json:"name" doc:"Its name."`
 }
 
-// ImportedFrom says where an imported session comes from.
+// ImportedFrom is the origin of an imported session.
 type ImportedFrom struct {
 	SessionID      domain.SessionID `json:"session_id" doc:"The session." example:"01a1ff63-2e0c-7d30-8650-39ac67aaafb7"`
 	Intent         string           `json:"intent" doc:"The purpose of the session." example:"Write the release notes of June"`
@@ -64,24 +64,24 @@ type ImportedFrom struct {
 	FormatVersion  int              `json:"format_version" doc:"Version of the archive format." example:"1"`
 }
 
-// ExportParts say what of a session its reader may carry away besides the
+// ExportParts selects the parts of a session that its reader can export in addition to the
 // conversation.
 type ExportParts struct {
-	Private bool // what is the owner's alone: memories, names of the environment's variables
+	Private bool // data only for the owner: memories, names of the environment's variables
 	Files   bool // the workspace, now and at checkpoints
 }
 
-// ImportOptions change what is imported.
+// ImportOptions override imported fields.
 type ImportOptions struct {
 	Name       string  `json:"name,omitempty"`        // the session's intent; empty: as it was
 	SolutionID *string `json:"solution_id,omitempty"` // nil: as it was, where there is such a one
 }
 
-// ImportState says how far an import is.
+// ImportState is the progress of an import.
 type ImportState string
 
-// An import is uploading until its archive is stored, and running until its workflow
-// has made the session or has left nothing behind.
+// An import is uploading until its archive is stored, and running until its workflow has
+// created the session or has removed everything it wrote.
 const (
 	ImportUploading ImportState = "uploading"
 	ImportRunning   ImportState = "running"
@@ -89,7 +89,7 @@ const (
 	ImportFailed    ImportState = "failed"
 )
 
-// Import is one import, of which SessionID is the session that it makes.
+// Import is one import, of which SessionID is the session that it creates.
 type Import struct {
 	SessionID  domain.SessionID
 	OwnerID    string
@@ -107,7 +107,7 @@ type ArchiveUpload struct {
 	SHA256    []byte
 }
 
-// ImportRequest asks for the import of an uploaded archive.
+// ImportRequest requests the import of an uploaded archive.
 type ImportRequest struct {
 	OwnerID string
 	Upload  ArchiveUpload

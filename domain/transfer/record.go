@@ -1,5 +1,5 @@
-// Package transfer holds the records of a session's conversation as replays, exports and
-// archives carry them, and the imports that are made of them. It reads no archive.
+// Package transfer contains the records of a session's conversation in replays, exports and
+// archives, and the imports that are created from them. It reads no archives.
 package transfer
 
 import (
@@ -9,8 +9,8 @@ import (
 	"everloop/domain"
 )
 
-// Records of a session's conversation as they are kept: what a replay is made
-// of, and what an export carries (docs/sharing.md).
+// Records of a session's conversation as stored: the content of a replay and of an export
+// (docs/sharing.md).
 
 // SessionTree is the frame of a session's conversation.
 type SessionTree struct {
@@ -20,7 +20,7 @@ type SessionTree struct {
 	Checkpoints    []CheckpointRecord `json:"-"` // an export has a member for them
 }
 
-// CheckpointRecord is one checkpoint, those of tool batches included.
+// CheckpointRecord is one checkpoint, including checkpoints of tool batches.
 type CheckpointRecord struct {
 	ID         domain.CheckpointID   `json:"checkpoint_id" db:"id"`
 	BranchID   domain.BranchID       `json:"branch_id" db:"branch_id"`
@@ -51,8 +51,7 @@ type BranchRecord struct {
 	CreatedAt      time.Time        `json:"created_at" db:"created_at"`
 }
 
-// BranchAncestor says up to which sequence, exclusive, a branch shows the
-// entries of another.
+// BranchAncestor is the sequence, exclusive, up to which a branch shows the entries of another.
 type BranchAncestor struct {
 	BranchID domain.BranchID `json:"branch_id"`
 	UpTo     int64           `json:"upto"`
@@ -115,10 +114,10 @@ type EntryRecord struct {
 	EndedAt              *time.Time           `json:"ended_at"`
 	Calls                []CallRecord         `json:"tool_calls"`
 	ReasoningField       string               `json:"reasoning_field,omitempty"` // in which the model server sent the turn's thinking
-	ServerMembers        string               `json:"server_members,omitempty"`  // what the model server sent with the turn and needs back
+	ServerMembers        string               `json:"server_members,omitempty"`  // members that the model server sent with the turn and needs back
 }
 
-// Usage is what the chat has used, as its end reported it.
+// Usage returns the usage of the chat, as its end reported it.
 func (c ChatRecord) Usage() domain.Usage {
 	usage := domain.Usage{
 		InputTokens: c.InputTokens, OutputTokens: c.OutputTokens, CacheReadTokens: c.CacheRead, CacheWriteTokens: c.CacheWrite,
@@ -128,7 +127,7 @@ func (c ChatRecord) Usage() domain.Usage {
 	return usage.Shown()
 }
 
-// Usage is what the turn has used, as its end reported it.
+// Usage returns the usage of the turn, as its end reported it.
 func (e EntryRecord) Usage() domain.Usage {
 	return domain.Usage{
 		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens, CacheReadTokens: e.CacheRead, CacheWriteTokens: e.CacheWrite,
@@ -153,10 +152,10 @@ type CallRecord struct {
 	Images      []domain.CallImage    `json:"images,omitempty"`
 
 	ServerCallID  string `json:"server_call_id,omitempty"` // the id that the model server gave the call
-	ServerMembers string `json:"server_members,omitempty"` // what it sent with the call and needs back
+	ServerMembers string `json:"server_members,omitempty"` // members that it sent with the call and needs back
 }
 
-// QuestionRecord is the question that a call asked.
+// QuestionRecord is the question of a call.
 type QuestionRecord struct {
 	ID         string          `json:"id"`
 	Questions  json.RawMessage `json:"questions"`
@@ -182,8 +181,8 @@ type ArchivedPage struct {
 	More     bool   `json:"more"`
 }
 
-// EventArchive is an object that holds a session's events from one position of
-// the log, exclusive, up to another.
+// EventArchive is an object that contains a session's events from one position of the log,
+// exclusive, up to another.
 type EventArchive struct {
 	SessionID domain.SessionID
 	FromSeq   uint64

@@ -1,5 +1,5 @@
-// Package webhook holds webhooks, the bodies that they receive, and the rules of their
-// deliveries: when one is due again, and when an endpoint rests. It sends nothing.
+// Package webhook contains webhooks, the bodies that they receive, and the rules of their
+// deliveries: when a delivery is retried, and when an endpoint is paused. It sends no requests.
 package webhook
 
 import (
@@ -11,7 +11,7 @@ import (
 	"everloop/domain/schedule"
 )
 
-// Event is what a webhook can be sent.
+// Event is an event that a webhook can subscribe to.
 type Event string
 
 // The events of webhooks.
@@ -60,8 +60,8 @@ func ChatEvent(reason domain.FinishReason) Event {
 	return ChatFailed
 }
 
-// NotifiesTask reports whether a webhook that a scheduled task names in notify is sent
-// the event, whatever events it lists. The end of a run stands for the end of its chat.
+// NotifiesTask reports whether a webhook that a scheduled task names in notify receives the
+// event, regardless of its subscriptions. The end of a run replaces the end of its chat.
 func (e Event) NotifiesTask() bool {
 	return slices.Contains([]Event{
 		ChatWaiting, QuestionEscalated, RunCompleted, RunFailed, RunMissed, SchedulePaused,
@@ -72,15 +72,15 @@ func (e Event) NotifiesTask() bool {
 const (
 	MaxWebhooks   = 20   // of a user
 	MaxPending    = 1000 // deliveries of a webhook that wait
-	MaxDeliveries = 2000 // deliveries of a webhook that are over and kept
-	MaxAttempts   = 20   // attempts of a delivery that are kept
-	MaxAnswer     = 4096 // bytes of an answer that are kept
+	MaxDeliveries = 2000 // stored finished deliveries of a webhook
+	MaxAttempts   = 20   // stored attempts of a delivery
+	MaxAnswer     = 4096 // stored bytes of a response
 	MaxNotify     = 10   // webhooks that a scheduled task names
 	MaxRuns       = 20   // runs in one event
 	MaxOverlapS   = 7 * 24 * 3600
 )
 
-// Spec is what a webhook is made of.
+// Spec is the specification of a webhook.
 type Spec struct {
 	URL         string            `json:"url" doc:"Where events are sent." example:"https://hooks.example.org/everloop"`
 	Description string            `json:"description" doc:"What it is for." example:"The channel of the team"`
@@ -138,7 +138,7 @@ type Delivery struct {
 	FinishedAt    *time.Time      `json:"finished_at" nullable:"true" doc:"Time of its end; null: it is not over."`
 }
 
-// SealedSecrets are the secrets of a webhook as they are kept.
+// SealedSecrets are the encrypted secrets of a webhook.
 type SealedSecrets struct {
 	Current       []byte
 	Previous      []byte // nil: there is none
@@ -156,8 +156,7 @@ type DueDelivery struct {
 	Secrets   SealedSecrets
 }
 
-// Answer is how an attempt ended. RetryAfter is what the endpoint asks for; 0:
-// nothing.
+// Answer is the outcome of an attempt. RetryAfter is the endpoint's Retry-After; 0: none.
 type Answer struct {
 	At         time.Time
 	Duration   time.Duration
@@ -167,7 +166,7 @@ type Answer struct {
 	RetryAfter time.Duration
 }
 
-// StatusGone is the answer by which an endpoint says that it wants no more events.
+// StatusGone is the status by which an endpoint requests no more events.
 const StatusGone = 410
 
 // waits are the pauses after the failed attempts of a delivery: a little more than a day
@@ -180,8 +179,8 @@ var waits = []time.Duration{
 // maxRetryAfter bounds the pause that an endpoint may ask for.
 const maxRetryAfter = 2 * time.Hour
 
-// NextDelivery is the pause before the next attempt of a delivery that has failed so
-// often, at least as long as the endpoint asks for; false: there is none.
+// NextDelivery returns the pause before the next attempt of a delivery with the given number of
+// failed attempts, at least as long as the endpoint requests; false: there is none.
 func NextDelivery(tries int, asked time.Duration) (time.Duration, bool) {
 	if tries < 1 || tries > len(waits) {
 		return 0, false
@@ -193,8 +192,8 @@ func NextDelivery(tries int, asked time.Duration) (time.Duration, bool) {
 // endpointPause bounds the pause of a webhook.
 const endpointPause = 5 * time.Minute
 
-// EndpointPause is for how long nothing is sent to an endpoint after so many failed
-// attempts in a row, whatever is due.
+// EndpointPause returns how long an endpoint is paused after the given number of consecutive
+// failed attempts, for all deliveries.
 func EndpointPause(failures int) time.Duration {
 	pause := 2 * time.Second
 	for range failures - 1 {
@@ -212,7 +211,7 @@ const (
 	FailsOften = 10
 )
 
-// Body is what is sent.
+// Body is the body of a delivery.
 type Body struct {
 	Type      Event     `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -236,7 +235,7 @@ type Question struct {
 	QuestionID    string                `json:"question_id"`
 	ToolCallID    string                `json:"tool_call_id"`
 	Kind          string                `json:"kind"`
-	Questions     json.RawMessage       `json:"questions"` // null: they are too long
+	Questions     json.RawMessage       `json:"questions"` // null: the questions are too long
 	AskedAt       time.Time             `json:"asked_at"`
 	ExpiresAt     *time.Time            `json:"expires_at"`
 	DefaultPolicy *domain.DefaultPolicy `json:"default_policy"`
@@ -256,7 +255,7 @@ type Escalation struct {
 type Task struct {
 	TaskID       string         `json:"task_id"`
 	Title        string         `json:"title"`
-	Runs         []schedule.Run `json:"runs"`  // the newest ones
+	Runs         []schedule.Run `json:"runs"`  // newest first
 	Total        int            `json:"total"` // of the runs
 	PausedReason *string        `json:"paused_reason"`
 }
