@@ -21,11 +21,11 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// restoringPrefix marks files that a restore is writing. What one that was broken
-// off left behind, the next removes.
+// restoringPrefix marks temporary files of a restore. The next restore removes the leftovers of
+// an interrupted one.
 const restoringPrefix = writingPrefix + "restore-"
 
-// restorer carries a restore out.
+// restorer executes a restore.
 type restorer struct {
 	ctx      context.Context
 	root     int
@@ -48,8 +48,8 @@ type restorer struct {
 
 type removal struct {
 	path string
-	// replaced reports that a file or link takes the place of this one, which then
-	// does not count as deleted.
+	// replaced reports that a file or link replaces this path, which then does not count as
+	// deleted.
 	replaced bool
 }
 
@@ -58,8 +58,8 @@ type modeFix struct {
 	inode uint64
 }
 
-// apply makes the changes: first what makes room, last the modes of directories,
-// which may forbid to write in them.
+// apply executes the plan of compare. Deletions precede writes to free space; directory modes are
+// set last, because they can forbid writing.
 func (r *restorer) apply() error {
 	steps := []func() error{r.openDirs, r.removeLeftovers, r.deletions, r.directories, r.files, r.modes, r.dirModes}
 	for _, step := range steps {
@@ -102,13 +102,13 @@ func (r *restorer) tolerate(p string, err error) error {
 	return fault(p, err)
 }
 
-// parent opens the directory that holds a path.
+// parent opens the parent directory of a path.
 func (r *restorer) parent(p string) (dir int, name string, err error) {
 	dir, err = beneath.Open(r.root, parentOf(p), unix.O_PATH|unix.O_DIRECTORY)
 	return dir, p[strings.LastIndexByte(p, '/')+1:], err
 }
 
-// within calls do with the directory that holds a path.
+// within calls do with the open parent directory of a path.
 func (r *restorer) within(p string, do func(dir int, name string) error) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (r *restorer) within(p string, do func(dir int, name string) error) error {
 	return do(dir, name)
 }
 
-// openDirs lets the service write in directories that are there. For root they
-// are never closed.
+// openDirs makes existing directories writable for the service. Root needs no permission, so it
+// does nothing for root.
 func (r *restorer) openDirs() error {
 	if os.Geteuid() == 0 {
 		return nil
@@ -228,7 +228,7 @@ func (r *restorer) files() error {
 	return r.ctx.Err()
 }
 
-// fill writes what one directory lacks.
+// fill writes the files and links of one directory.
 func (r *restorer) fill(ctx context.Context, in string, list []*manifest.Entry) error {
 	dir, err := beneath.Open(r.root, in, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
@@ -255,8 +255,8 @@ func (r *restorer) fill(ctx context.Context, in string, list []*manifest.Entry) 
 	return nil
 }
 
-// put makes a file or link under another name and gives it its own then, so that
-// a part of it is never seen.
+// put writes a file or link under a temporary name and renames it into place, so that no reader
+// sees a partial file.
 func (r *restorer) put(dir int, e *manifest.Entry) error {
 	temp := restoringPrefix + rand.Text()
 
@@ -289,6 +289,7 @@ func (r *restorer) makeLink(dir int, temp string, e *manifest.Entry) error {
 	return unix.Fchownat(dir, temp, r.uid, r.gid, unix.AT_SYMLINK_NOFOLLOW)
 }
 
+// makeFile writes a file with owner, mode and flushed content under a temporary name.
 func (r *restorer) makeFile(dir int, temp string, e *manifest.Entry) error {
 	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -302,7 +303,7 @@ func (r *restorer) makeFile(dir int, temp string, e *manifest.Entry) error {
 		return err
 	}
 
-	if err := sharedfs.Flush(fd); err != nil { // before it replaces anything
+	if err := sharedfs.Flush(fd); err != nil { // flush before the rename
 		return err
 	}
 
@@ -384,7 +385,7 @@ func (r *restorer) content(dir int, f *os.File, e *manifest.Entry) error {
 	return nil
 }
 
-// modes gives files their modes back whose content is right.
+// modes restores the modes of files whose content is unchanged.
 func (r *restorer) modes() error {
 	for _, fix := range r.fixModes {
 		err := r.within(fix.entry.Path, func(dir int, name string) error {
@@ -415,8 +416,8 @@ func (r *restorer) modes() error {
 	return nil
 }
 
-// dirModes ends with the directories, the deepest first: one that may not be
-// passed hides those in it.
+// dirModes sets the modes of directories, the deepest first, because a directory without search
+// permission blocks access to its children.
 func (r *restorer) dirModes() error {
 	list := slices.Concat(r.makeDirs, r.fixDirs)
 	slices.SortFunc(list, func(a, b *manifest.Entry) int { return strings.Compare(b.Path, a.Path) })

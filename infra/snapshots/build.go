@@ -26,13 +26,13 @@ type BuildEntry struct {
 	Type    Type
 	Mode    fs.FileMode // of a file
 	Size    int64       // of a file, in bytes
-	Content string      // of a file: what Open is called with; equal contents have equal names
+	Content string      // of a file: the argument of Open; equal contents have equal names
 	Target  string      // of a link
 }
 
-// Builder makes snapshots of a session whose contents come from elsewhere. Each
-// content is read and stored once, however many entries name it, and no file is
-// laid out. One goroutine uses it.
+// Builder creates snapshots of a session from contents outside a workspace. Each content is read
+// and stored once, regardless of the number of entries with it. It is not safe for concurrent
+// use.
 type Builder struct {
 	store    *Store
 	ses      *session
@@ -42,8 +42,8 @@ type Builder struct {
 	at       int64 // the time of modification of all entries, in nanoseconds since 1970
 }
 
-// NewBuilder makes a Builder for a session. open gives a content, which is read to
-// its end.
+// NewBuilder returns a new Builder for a session. open returns a reader of a content, which is
+// read to its end.
 func (s *Store) NewBuilder(sessionID domain.SessionID, open func(content string) (io.ReadCloser, error)) (*Builder, error) {
 	if err := checkSession(sessionID); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (s *Store) NewBuilder(sessionID domain.SessionID, open func(content string)
 	return &Builder{store: s, ses: s.session(sessionID), open: open, contents: map[string]manifest.Entry{}, at: time.Now().UnixNano()}, nil
 }
 
-// Build creates a snapshot of entries and returns its id. Directories that entries
-// need are added; what a capture leaves out is left out.
+// Build creates a snapshot of entries and returns its id. It adds missing parent directories and
+// skips the paths that a capture skips.
 func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err error) {
 	unlock, err := b.ses.lock(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (b *Builder) Build(ctx context.Context, list []BuildEntry) (id string, err 
 	return makeID(b.ses.id, t.sum), nil
 }
 
-// entries gives the entries of the tree by path, after their contents were read.
+// entries reads the contents and returns the entries of the tree by path.
 func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]manifest.Entry, error) {
 	out := make([]manifest.Entry, 0, len(list))
 	dirs := map[string]bool{".": true}
@@ -134,7 +134,7 @@ func (b *Builder) entries(ctx context.Context, list []BuildEntry) ([]manifest.En
 	return out, nil
 }
 
-// leftOut reports that a capture would not keep the path.
+// leftOut reports whether a capture would skip the path.
 func leftOut(path string) bool {
 	if path == manifest.ServiceDir || strings.HasPrefix(path, manifest.ServiceDir+"/") {
 		return true
@@ -203,7 +203,7 @@ func (b *Builder) small(ctx context.Context, e *manifest.Entry, content io.Reade
 	return b.store.putPack(ctx, b.ses, ready)
 }
 
-// large stores a content in chunks, of which some are on their way at once.
+// large stores a content in chunks, several concurrently.
 func (b *Builder) large(ctx context.Context, e *manifest.Entry, content io.Reader) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)

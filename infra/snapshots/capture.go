@@ -20,24 +20,23 @@ import (
 )
 
 const (
-	// clockGrain is how long a file must have been left alone before the walk for
-	// its identity to be trusted in the next one: clocks of file systems tick
-	// slowly, and those of other machines differ.
+	// clockGrain is the minimum age of a file's last change, at the time of a walk, for the next
+	// walk to trust its identity: file system clocks are coarse, and clocks of other machines
+	// differ.
 	clockGrain = 2 * time.Second
-	// busyGrain is the same while commands run: what one writes through a memory
-	// mapping shows in the times of the file only when the kernel writes it out,
-	// every 30 s or so.
+	// busyGrain replaces clockGrain while commands run: writes through a memory mapping change
+	// the file's times only at writeback, every 30 s or so.
 	busyGrain = time.Minute
 	// walkRounds is how often the tree is walked when it changes in the meantime.
 	walkRounds = 3
 )
 
-// CaptureIn says what is captured.
+// CaptureIn describes a capture.
 type CaptureIn struct {
 	SessionID domain.SessionID
 	Root      string // of the workspace, a path of the host
-	// UID is the session's host user. Files of others that have more than one
-	// name are left out: they could be another user's. 0: files of any user.
+	// UID is the session's host user. Files of other users with more than one link are skipped:
+	// they could belong to another session. 0: files of any user.
 	UID int
 	// Previous is the snapshot that this one is compared with; "" is the empty one.
 	// It may be of another session, which this one started as a copy of.
@@ -54,10 +53,11 @@ type Snapshot struct {
 	Bytes int64 // of all files together
 	// Added, Deleted and Changed compare with the previous one.
 	Added, Deleted, Changed int
-	// Skipped counts what was there and is not kept: sockets, pipes, devices, and
-	// what could not be read. A restore leaves them alone.
+	// Skipped counts the entries that are not stored: sockets, pipes, devices and unreadable
+	// files. A restore does not touch them.
 	Skipped int
-	// Complete reports that the workspace was quiet and could be read as a whole.
+	// Complete reports that the workspace did not change during the capture and was readable
+	// entirely.
 	Complete bool
 	// Stored is how many bytes of objects Finish has stored.
 	Stored int64
@@ -68,8 +68,8 @@ type Pending struct {
 	store    *Store
 	ses      *session
 	snapshot Snapshot
-	tree     *tree // nil: nothing must be stored
-	base     *tree // a stored one whose contents need not be read again; nil: none
+	tree     *tree // nil: nothing to store
+	base     *tree // a stored tree whose contents need not be read again, or nil
 
 	spool  spool.File
 	mu     sync.Mutex
@@ -77,7 +77,7 @@ type Pending struct {
 	chunks map[hash]spool.Extent
 }
 
-// Capture takes a snapshot: Begin and Finish in one.
+// Capture takes a snapshot: Begin followed by Finish.
 func (s *Store) Capture(ctx context.Context, in CaptureIn) (Snapshot, error) {
 	p, err := s.Begin(ctx, in)
 	if err != nil {
@@ -88,9 +88,9 @@ func (s *Store) Capture(ctx context.Context, in CaptureIn) (Snapshot, error) {
 	return p.Finish(ctx)
 }
 
-// Begin reads the workspace. When it returns, commands may write again: what is
-// to be stored lies in the spool. Finish stores it. Discard frees the spool of a
-// snapshot that is given up; after a Finish without error it does nothing.
+// Begin reads the workspace into the spool. When it returns, commands can write again. Finish
+// stores the contents. Discard frees the spool of an abandoned snapshot; after a successful
+// Finish it does nothing.
 func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 	if err := checkSession(in.SessionID); err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func (s *Store) Begin(ctx context.Context, in CaptureIn) (*Pending, error) {
 	return p, nil
 }
 
-// previous loads the snapshot to compare with. One that cannot be had any more
-// is reported, and everything counts as new.
+// previous loads the snapshot to compare with. An unavailable snapshot is reported, and
+// everything counts as new.
 func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
 	if in.Previous == "" {
 		return nil, nil
@@ -146,7 +146,7 @@ func (s *Store) previous(ctx context.Context, in CaptureIn) (*tree, error) {
 	return t, err
 }
 
-// read walks until the tree held still, or often enough.
+// read repeats the walk until the tree was stable during one, at most walkRounds times.
 func (p *Pending) read(ctx context.Context, root int, in CaptureIn, previous *tree) error {
 	known := p.ses.last()
 	if known == nil && previous != nil && previous.home.id == in.SessionID {
@@ -178,7 +178,7 @@ func (p *Pending) read(ctx context.Context, root int, in CaptureIn, previous *tr
 	}
 }
 
-// walk looks at everything once. quiet reports that no file changed while it was read.
+// walk reads the whole tree once. quiet reports that no file changed while it was read.
 func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree) (w *walker, quiet bool, err error) {
 	grain := p.store.grain
 	if in.Busy {
@@ -213,12 +213,13 @@ func (p *Pending) walk(ctx context.Context, root int, in CaptureIn, known *tree)
 	return w, !r.unstable, err
 }
 
-// foreign reports that a file belongs to another user, who may have linked it elsewhere.
+// foreign reports that a file belongs to another user, who could have linked it into several
+// workspaces.
 func foreign(f *found, uid int) bool {
 	return uid > 0 && os.Geteuid() == 0 && int(f.uid) != uid && f.links > 1
 }
 
-// arrange makes a tree of what a walk found.
+// arrange returns the tree of the entries of a walk.
 func arrange(home *session, list []found) *tree {
 	entries := make([]manifest.Entry, len(list))
 	for i := range list {
@@ -233,7 +234,7 @@ func arrange(home *session, list []found) *tree {
 	return newTree(home, entries)
 }
 
-// settle compares with the previous snapshot and keeps what must be stored.
+// settle counts the differences from the previous snapshot and sets the tree to store.
 func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 	list := w.all()
 	equal, read := 0, false
@@ -283,7 +284,7 @@ func (p *Pending) settle(w *walker, in CaptureIn, known, previous *tree) {
 		p.snapshot.ID = in.Previous
 
 		if !read && known != nil && len(known.entries) == len(list) {
-			return // nothing was learned either
+			return // the cached tree is current, too
 		}
 	}
 
@@ -332,7 +333,7 @@ func (p *Pending) small(sum hash, data []byte) error {
 	return p.keep(p.blobs, sum, data)
 }
 
-// carries reports whether the manifest of the tree that the walk compares with holds a content.
+// carries reports whether the manifest of the base tree contains a content.
 func (p *Pending) carries(sum hash) bool {
 	_, here := p.base.content(sum)
 	return here
@@ -346,7 +347,7 @@ func (p *Pending) chunk(sum hash, data []byte) error {
 	return p.keep(p.chunks, sum, data)
 }
 
-// keep puts a content into the spool, once. A failure ends the whole capture.
+// keep adds a content to the spool, once. A failure ends the whole capture.
 func (p *Pending) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 	p.mu.Lock()
 
@@ -372,10 +373,10 @@ func (p *Pending) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 	return nil
 }
 
-// Snapshot returns what Finish will, unless Finish fails.
+// Snapshot returns the result of a successful Finish.
 func (p *Pending) Snapshot() Snapshot { return p.snapshot }
 
-// Needs returns the most that Finish will store of new contents, in bytes before they are compressed.
+// Needs returns the maximum size of new contents that Finish stores, in bytes before compression.
 func (p *Pending) Needs() int64 {
 	if p.tree == nil || p.tree.stored.Load() {
 		return 0
@@ -384,5 +385,5 @@ func (p *Pending) Needs() int64 {
 	return p.spool.Size()
 }
 
-// Discard frees what the snapshot holds of the disk.
+// Discard frees the disk space of the spool.
 func (p *Pending) Discard() { p.spool.Close() }

@@ -14,7 +14,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// ChangesIn says which workspace is compared with which snapshot.
+// ChangesIn names a workspace and the snapshot to compare it with.
 type ChangesIn struct {
 	SnapshotID string
 	SessionID  domain.SessionID
@@ -22,10 +22,9 @@ type ChangesIn struct {
 	UID        int    // as in CaptureIn
 }
 
-// Changes reports the changes from a snapshot to the workspace as it is, as Diff does.
-// It changes and stores nothing. Files that were not touched since they were last
-// captured are not read, nor those whose size differs: only what may have been written
-// again with as many bytes is.
+// Changes returns the changes from a snapshot to the current workspace, as Diff does. It changes
+// and stores nothing. It skips reading files with an unchanged identity and files with another
+// size; it hashes only files of the same size that may have been rewritten.
 func (s *Store) Changes(ctx context.Context, in ChangesIn) ([]Change, error) {
 	if err := checkSession(in.SessionID); err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (s *Store) Changes(ctx context.Context, in ChangesIn) ([]Change, error) {
 			}
 
 			if e := before.at(f.Path); e == nil || e.Kind != manifest.File || e.Identity.Size != f.Identity.Size {
-				return nil // its content makes no difference
+				return nil // its content does not matter
 			}
 
 			return r.read(dir, name, f)

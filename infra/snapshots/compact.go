@@ -11,11 +11,10 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// A snapshot of which little is new is one object: its manifest holds the parts that
-// the store does not have, and the small contents that are in no pack. The manifest
-// holds all of these contents that its tree needs: no other manifest refers to them,
-// so that it can be replaced by another one of the same tree. When they become too
-// many, they go into a pack.
+// A snapshot with few changes is one object: its manifest contains the parts that are not in the
+// store, and the small contents that are in no pack. The manifest contains all such contents of
+// its tree, so no other manifest refers to them, and another manifest of the same tree can
+// replace it. When they exceed the limit, they are moved to a pack.
 const (
 	// compactContents bounds the contents in a manifest, in bytes before compression.
 	compactContents = 32 << 10
@@ -26,8 +25,8 @@ const (
 // contents are small contents by their hashes.
 type contents map[hash][]byte
 
-// unpacked returns the small contents that are in no pack. fits is false when they are
-// too many for a manifest.
+// unpacked returns the small contents that are in no pack. fits is false when they exceed the
+// limit of a manifest.
 func (p *Pending) unpacked() (list contents, fits bool, err error) {
 	list = contents{}
 	room := p.store.compactContents
@@ -68,7 +67,7 @@ func (p *Pending) content(sum hash) ([]byte, error) {
 	return p.spool.Read(at, nil)
 }
 
-// content gives a content that the tree's manifest holds. A nil tree has none.
+// content returns a content that is stored in the tree's manifest. A nil tree has none.
 func (t *tree) content(sum hash) (content []byte, here bool) {
 	if t == nil {
 		return nil, false
@@ -79,8 +78,8 @@ func (t *tree) content(sum hash) (content []byte, here bool) {
 	return content, here
 }
 
-// compact writes the manifest of a tree as one object, with contents that are in no
-// pack. It gives nil when its parts are too large for that, or a content is missing.
+// compact encodes the manifest of a tree as one object, including the contents that are in no
+// pack. It returns nil when the parts are too large or a content is missing.
 func (s *Store) compact(ses *session, t *tree, list contents) []byte {
 	laid, places := layOut(t, list)
 	missing, size := false, 0
@@ -118,8 +117,8 @@ func (s *Store) compact(ses *session, t *tree, list contents) []byte {
 	return manifest.EncodeCompact(parts, laid)
 }
 
-// layOut puts contents one after the other, in the order of the paths. The pack of
-// their locations is zero: it means the manifest.
+// layOut concatenates contents in the order of their paths. Their locations have a zero pack,
+// which means the manifest.
 func layOut(t *tree, list contents) (laid []byte, places map[hash]location) {
 	places = make(map[hash]location, len(list))
 
@@ -149,7 +148,8 @@ func (s *Store) putCompact(ctx context.Context, ses *session, t *tree, head []by
 	return nil
 }
 
-// keepContents takes the contents out of a manifest whose locations say that it holds them.
+// keepContents sets the tree's contents from the contents section of its manifest. It returns
+// manifest.ErrFormat when a hash does not match.
 func (t *tree) keepContents(laid []byte, places map[hash]location) error {
 	for sum, at := range places {
 		end := int64(at.Offset) + int64(at.Length)

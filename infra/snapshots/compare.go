@@ -15,8 +15,8 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// compare plans a restore: it sorts the paths of the workspace and of the
-// snapshot by what must be done with them.
+// compare plans a restore: it decides for each path of the workspace and of the snapshot whether
+// to keep, write, delete or chmod it.
 func (r *restorer) compare(w *walker) {
 	there := w.all()
 	slices.SortFunc(there, func(a, b found) int { return strings.Compare(a.Path, b.Path) })
@@ -27,7 +27,7 @@ func (r *restorer) compare(w *walker) {
 		r.leftovers = append(r.leftovers, s.leftovers...)
 	}
 
-	settled := map[string]bool{} // paths of the snapshot that need not be made
+	settled := map[string]bool{} // paths of the snapshot that need no write
 
 	for i := range there {
 		f := &there[i]
@@ -65,8 +65,8 @@ func (r *restorer) compare(w *walker) {
 	})
 }
 
-// grows returns how much more the workspace will hold than now. What files of the
-// snapshot take is estimated from their sizes.
+// grows returns the disk usage that the restore adds to the workspace. The usage of the
+// snapshot's files is estimated from their sizes.
 func (r *restorer) grows() (diskspace.Usage, error) {
 	grows := diskspace.Usage{Inodes: int64(len(r.makeDirs)), Bytes: int64(len(r.makeDirs)) * diskspace.PerInode}
 
@@ -101,7 +101,7 @@ func (r *restorer) grows() (diskspace.Usage, error) {
 	return grows, nil
 }
 
-// holds measures what is at a path now, with all below it.
+// holds measures the disk usage of a path and everything below it.
 func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 	err = r.within(p, func(dir int, name string) error {
 		var st unix.Stat_t
@@ -127,13 +127,13 @@ func (r *restorer) holds(p string) (used diskspace.Usage, err error) {
 		return err
 	})
 	if err != nil && r.ctx.Err() == nil {
-		return diskspace.Usage{}, nil // gone in the meantime, or not to be reached: it frees nothing
+		return diskspace.Usage{}, nil // deleted in the meantime or inaccessible: it frees nothing
 	}
 
 	return used, err
 }
 
-// takes estimates the space of a file's content on the disk. Chunks of zeros take none.
+// takes estimates the disk usage of a file's content. Chunks of zeros take none.
 func takes(e *manifest.Entry) int64 {
 	if e.Kind != manifest.File {
 		return 0
@@ -147,7 +147,7 @@ func takes(e *manifest.Entry) int64 {
 	return diskspace.Block(bytes)
 }
 
-// keeps reports that what is there can stay, perhaps with another mode.
+// keeps reports whether the existing entry can stay, possibly with another mode.
 func (r *restorer) keeps(f *found, e *manifest.Entry, forced map[string]bool) bool {
 	owned := r.uid < 0 || int(f.uid) == r.uid
 

@@ -22,8 +22,8 @@ import (
 // readTries is how often a file is read that changes under the reader.
 const readTries = 3
 
-// sink takes contents: into a spool when they must be stored, or nowhere when
-// only their hashes are wanted.
+// sink receives contents: it spools them for storing, or discards them when only hashes are
+// needed.
 type sink interface {
 	small(sum hash, data []byte) error
 	chunk(sum hash, data []byte) error
@@ -35,12 +35,12 @@ type discard struct{}
 func (discard) small(hash, []byte) error { return nil }
 func (discard) chunk(hash, []byte) error { return nil }
 
-// reader reads files of a workspace as a whole.
+// reader hashes the files of a workspace.
 type reader struct {
 	ctx  context.Context
 	sink sink
-	// quiet is the time, in nanoseconds since 1970, since which nothing may have
-	// been written to a file, for its identity to be trusted.
+	// quiet is a Unix time in nanoseconds. The identity of a file with a later change is not
+	// trusted.
 	quiet int64
 	fresh bool // as a walker's
 
@@ -48,16 +48,16 @@ type reader struct {
 	unstable bool // a file changed each time it was read
 }
 
-// pageSize is what most files fit in.
+// pageSize is the size of the buffers for small files.
 const pageSize = 64 << 10
 
-// buffers take a chunk, as it is or compressed; pages take most files.
+// buffers are for chunks, raw or compressed; pages for small files.
 var (
 	buffers = sync.Pool{New: func() any { b := make([]byte, chunkSize+chunkSize/64); return &b }}
 	pages   = sync.Pool{New: func() any { b := make([]byte, pageSize); return &b }}
 )
 
-// buffersFor returns the pool whose buffers hold a small file of that size.
+// buffersFor returns the pool with buffers for a small file of that size.
 func buffersFor(size int64) *sync.Pool {
 	if size <= pageSize {
 		return &pages
@@ -66,8 +66,8 @@ func buffersFor(size int64) *sync.Pool {
 	return &buffers
 }
 
-// read sets a file's hash, chunks and identity. A file that is written to while
-// it is read is read again, and at last taken as it was found.
+// read sets a file's hash, chunks and identity. A file that changes while it is read is read
+// again; the last attempt is accepted as it is.
 func (r *reader) read(dir int, name string, f *found) error {
 	for try := 1; ; try++ {
 		file, before, err := beneath.OpenFile(dir, name, r.fresh)
@@ -102,8 +102,8 @@ func (r *reader) read(dir int, name string, f *found) error {
 	}
 }
 
-// once reads the file as it is now. What was read decides on the size: a file
-// may grow and shrink under the reader.
+// once reads the current content. The size is the number of bytes read: a file can grow and
+// shrink in the meantime.
 func (r *reader) once(file *os.File, st *unix.Stat_t, f *found) (after unix.Stat_t, err error) {
 	f.Sum, f.Chunks, f.Identity = hash{}, nil, manifest.IdentityOf(st)
 	if st.Size <= smallLimit {
@@ -144,14 +144,14 @@ func (r *reader) small(file *os.File, f *found) error {
 	return r.sink.small(f.Sum, (*pooled)[:n])
 }
 
-// large reads a file in chunks, some at a time, and jumps over its holes.
+// large reads a file in chunks, several concurrently, and skips its holes.
 func (r *reader) large(file *os.File, size int64, f *found) error {
 	plan, err := dataChunks(int(file.Fd()), size)
 	if err != nil {
 		return err
 	}
 
-	sums := make([]hash, len(plan)) // zero: nothing but zeros
+	sums := make([]hash, len(plan)) // zero: only zeros
 	group, ctx := errgroup.WithContext(r.ctx)
 	group.SetLimit(2)
 
@@ -197,12 +197,12 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) { // nothing but a hole, up to the end
+		if errors.Is(err, unix.ENXIO) { // a hole up to the end
 			break
 		}
 
 		if err != nil {
-			data = at // the file system knows no holes
+			data = at // the file system does not support SEEK_DATA
 		}
 
 		index := data / chunkSize
@@ -217,8 +217,8 @@ func dataChunks(fd int, size int64) ([]int64, error) {
 	return list, nil
 }
 
-// chunk reads one chunk. What is missing at the end, because the file was cut
-// in the meantime, counts as zeros; the second look shows it.
+// chunk reads one chunk. When the file was truncated in the meantime, the missing end counts as
+// zeros; the check after reading detects the change.
 func (r *reader) chunk(file *os.File, index, size int64) (hash, error) {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

@@ -12,10 +12,10 @@ import (
 // Change is one path that two snapshots have differently.
 type Change struct {
 	Path   string // bytes as they are in the workspace, not always UTF-8
-	Type   Type   // of what is there now; of something deleted, of what was there
+	Type   Type   // of the current entry; of a deletion, of the deleted entry
 	Change string // created, modified or deleted
 	Size   int64  // bytes, of a file that is there now; else 0
-	// TypeBefore and SizeBefore are those of what was there before; "" and 0: nothing was.
+	// TypeBefore and SizeBefore describe the previous entry; "" and 0: none.
 	TypeBefore Type
 	SizeBefore int64
 }
@@ -96,7 +96,7 @@ func differences(before, after []manifest.Entry) []Change {
 	return out
 }
 
-// visible leaves out an entry of which only the name is known.
+// visible returns nil for an entry without type and content.
 func visible(e *manifest.Entry) *manifest.Entry {
 	if e == nil || e.Kind.Opaque() {
 		return nil

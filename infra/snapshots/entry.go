@@ -9,7 +9,7 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// Type says what an entry of a snapshot is.
+// Type is the type of a snapshot's entry.
 type Type string
 
 // Types of entries.
@@ -27,8 +27,7 @@ type Info struct {
 	Size    int64       // bytes, of a file; else 0
 	ModTime time.Time
 	Target  string // of a link, unresolved
-	// Identity is equal for files of equal content, in all snapshots; empty for
-	// what is no file.
+	// Identity is equal for files of equal content, in all snapshots; empty for other types.
 	Identity string
 }
 

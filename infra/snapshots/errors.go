@@ -18,14 +18,14 @@ import (
 const (
 	CodeNotFound   = "snapshot_not_found" // 404
 	CodeBadID      = "invalid_snapshot"   // 422
-	CodeDamaged    = "snapshot_damaged"   // 500: an object is missing or its content is not what it was
-	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where content was asked for
+	CodeDamaged    = "snapshot_damaged"   // 500: an object is missing or its content was changed
+	CodeNotRegular = "not_a_regular_file" // 422: a directory or link, where a file was expected
 
 	CodeNotDirectory = "not_a_directory" // 422
 	CodeTooMany      = "too_many_files"  // 413: more entries than a snapshot may have
 )
 
-// damaged says which path of a snapshot cannot be had any more, and why.
+// damaged returns the error of an unavailable path of a snapshot, with the reason.
 func damaged(id, path, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if path == "" {
@@ -41,7 +41,7 @@ func missing(err error) bool {
 	return ok && e.Kind == domain.NotFound
 }
 
-// shown makes a path fit for a message: readable and not endless.
+// shown returns a path for a message: printable and of limited length.
 func shown(p string) string {
 	if len(p) > 200 {
 		p = p[:200] + "…"
@@ -67,7 +67,7 @@ func fault(p string, err error) error {
 	return fmt.Errorf("snapshots: %s: %w", shown(p), err)
 }
 
-// reason says for people why one path was left out.
+// reason returns the user-facing reason why a path was skipped.
 func reason(err error) string {
 	switch {
 	case beneath.Denied(err):

@@ -16,7 +16,7 @@ import (
 	"everloop/infra/snapshots/spool"
 )
 
-// fetchSize is about how much of a pack is asked for at once, in bytes.
+// fetchSize is the approximate maximum size of a request to a pack, in bytes.
 const fetchSize = 8 << 20
 
 // source reads the contents of one snapshot and checks each by its hash.
@@ -26,7 +26,7 @@ type source struct {
 	tree  *tree
 }
 
-// frame gives a frame of a pack. path is for the message when it cannot be had.
+// frame returns a frame of a pack. path is used in the error.
 func (s *source) frame(ctx context.Context, at location, path string) ([]byte, error) {
 	data, err := s.packed(ctx, at.Pack, int64(at.Frame), int64(at.FrameLength), path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *source) packed(ctx context.Context, pack hash, offset, length int64, pa
 	return data, nil
 }
 
-// cutOut takes a small file's content out of its frame.
+// cutOut returns a small file's content from its frame.
 func (s *source) cutOut(frame []byte, at location, e *manifest.Entry) ([]byte, error) {
 	end := int64(at.Offset) + int64(at.Length)
 	if end > int64(len(frame)) || sha256.Sum256(frame[at.Offset:end]) != e.Sum {
@@ -68,7 +68,7 @@ func (s *source) cutOut(frame []byte, at location, e *manifest.Entry) ([]byte, e
 	return frame[at.Offset:end], nil
 }
 
-// chunk gives a chunk of a large file, which is length bytes long.
+// chunk returns a chunk of a large file, which is length bytes long.
 func (s *source) chunk(ctx context.Context, sum hash, length int, path string) ([]byte, error) {
 	data, err := s.store.objects.Get(ctx, chunkKey(s.tree.home.id, sum))
 	if missing(err) {
@@ -87,13 +87,13 @@ func (s *source) chunk(ctx context.Context, sum hash, length int, path string) (
 	return raw, nil
 }
 
-// wanted is a small file whose content must be fetched.
+// wanted is a small file to fetch.
 type wanted struct {
 	entry *manifest.Entry
 	at    location
 }
 
-// fetched holds contents that were fetched and checked, in a spool.
+// fetched contains fetched and verified contents, in a spool.
 type fetched struct {
 	spool  *spool.File
 	mu     sync.Mutex
@@ -115,8 +115,8 @@ func (f *fetched) keep(in map[hash]spool.Extent, sum hash, data []byte) error {
 	return nil
 }
 
-// fetch brings the contents of files into a spool, but for the chunks that the
-// workspace still has.
+// fetch downloads the contents of files into a spool, except chunks that are available in the
+// workspace.
 func (s *source) fetch(ctx context.Context, files []*manifest.Entry, has local, into *spool.File) (*fetched, error) {
 	f := &fetched{spool: into, blobs: map[hash]spool.Extent{}, chunks: map[hash]spool.Extent{}}
 	group, getting := errgroup.WithContext(ctx)
@@ -177,8 +177,8 @@ func (s *source) fetch(ctx context.Context, files []*manifest.Entry, has local, 
 	return f, ctx.Err()
 }
 
-// stretches sorts small files by where they lie, and divides them into those that
-// one request can bring without bringing much else.
+// stretches sorts small files by location and groups them into ranges, each fetched by one
+// request with little unneeded data.
 func stretches(list []wanted) (out [][]wanted) {
 	slices.SortFunc(list, func(a, b wanted) int {
 		return cmp.Or(
@@ -211,6 +211,7 @@ func stretches(list []wanted) (out [][]wanted) {
 	return out
 }
 
+// fetchStretch fetches one range of a pack and adds the contents of its files to the spool.
 func (s *source) fetchStretch(ctx context.Context, list []wanted, into *fetched) error {
 	first, last := list[0].at, list[len(list)-1].at
 	length := int64(last.Frame) - int64(first.Frame) + int64(last.FrameLength)

@@ -13,10 +13,9 @@ import (
 // maxLinks is how many links one path may lead through, as in Linux.
 const maxLinks = 40
 
-// Follow gives the path of what a path leads to, through links that stay in the
-// workspace; "." is its root. The links are those of the snapshot, and the rules those
-// of the files of a workspace: what leads out of it, also by an absolute target, is
-// path_outside_workspace.
+// Follow resolves a path and its links within the workspace; "." is the root. It reads the links
+// of the snapshot and follows the rules for files of a workspace: a path that leaves the
+// workspace, also by an absolute target, is path_outside_workspace.
 func (v *View) Follow(p string) (string, error) {
 	at, links := ".", 0
 

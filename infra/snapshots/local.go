@@ -14,11 +14,12 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// local knows which chunks of large files the workspace still has, so that only
-// the others are fetched: by path, the chunks that stand at their index in both.
+// local contains the chunks of large files that are available in the workspace, so that only the
+// others are fetched: by path, the chunks at the same index in both.
 type local map[string]map[int64]hash
 
-// find compares a large file of the snapshot with what is in its place.
+// find adds the chunks that a large file of the snapshot shares with the current file at its
+// path.
 func (l local) find(f *found, e *manifest.Entry) {
 	if f.Kind != manifest.File || f.Chunks == nil || e.Chunks == nil {
 		return
@@ -47,13 +48,13 @@ func (l local) holds(e *manifest.Entry, index int64) bool {
 	return holds
 }
 
-// openLocal opens the file that a large file takes chunks from, nil when none.
+// openLocal opens the file to copy a large file's chunks from; nil: none.
 func (r *restorer) openLocal(dir int, e *manifest.Entry) (*os.File, error) {
 	if len(r.local[e.Path]) == 0 {
 		return nil, nil
 	}
 
-	f, _, err := beneath.OpenFile(dir, e.Path[strings.LastIndexByte(e.Path, '/')+1:], false) // data compares what it reads
+	f, _, err := beneath.OpenFile(dir, e.Path[strings.LastIndexByte(e.Path, '/')+1:], false) // data verifies the chunks that it reads
 
 	return f, err
 }

@@ -15,9 +15,8 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// putManifest stores the parts that the store does not have yet, and then the
-// head. A head that is there already, from the same state at another time, is
-// replaced: both mean the same, and the new one knows the files as they are now.
+// putManifest stores the missing parts, and then the head. An existing head of the same tree is
+// replaced: both are equivalent, and the new one contains the current file identities.
 func (s *Store) putManifest(ctx context.Context, ses *session, t *tree) error {
 	var lost error
 
@@ -138,7 +137,7 @@ func (s *Store) load(ctx context.Context, id string) (*tree, error) {
 	return t, nil
 }
 
-// listed is what a part lists: entries, and where small contents lie, in packs and in
+// listed is the content of a part: entries, and the locations of small contents in packs and in
 // the head.
 type listed struct {
 	entries []manifest.Entry
@@ -146,7 +145,7 @@ type listed struct {
 	held    map[hash]location
 }
 
-// join makes a tree of the lists of its parts. laid are the contents in the head.
+// join returns the tree of a manifest's parts. laid is the contents section of the head.
 func join(ses *session, lists []listed, laid []byte) (*tree, error) {
 	total := 0
 	for _, list := range lists {
@@ -174,7 +173,7 @@ func join(ses *session, lists []listed, laid []byte) (*tree, error) {
 	return t, nil
 }
 
-// getPart gives a part from the head that holds it, or from the store.
+// getPart returns a part from the head that contains it, or from the store.
 func (s *Store) getPart(ctx context.Context, ses *session, id string, p manifest.Part) (listed, error) {
 	data := p.Body
 	if len(data) == 0 {
@@ -211,7 +210,7 @@ func (s *Store) getPart(ctx context.Context, ses *session, id string, p manifest
 	return list, nil
 }
 
-// learn takes over where small contents lie.
+// learn caches the locations of small contents.
 func (s *session) learn(packed map[hash]location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +222,7 @@ func (s *session) learn(packed map[hash]location) {
 	}
 }
 
-// know takes over what a manifest shows to be in the store.
+// know caches which objects a manifest proves to be in the store.
 func (s *session) know(t *tree, parts []manifest.Part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

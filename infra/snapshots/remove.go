@@ -12,8 +12,7 @@ import (
 	"everloop/internal/rmtree"
 )
 
-// removeLeftovers removes what an interrupted restore left: files next to those that
-// they were to become.
+// removeLeftovers removes the temporary files of an interrupted restore.
 func (r *restorer) removeLeftovers() error {
 	for _, p := range r.leftovers {
 		err := r.within(p, func(dir int, name string) error {
@@ -28,5 +27,5 @@ func (r *restorer) removeLeftovers() error {
 	return nil
 }
 
-// leftover reports that a name was made by a restore.
+// leftover reports whether a name is a restore's temporary file.
 func leftover(name string) bool { return strings.HasPrefix(name, restoringPrefix) }

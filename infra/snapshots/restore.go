@@ -17,44 +17,44 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// RestoreIn says what is restored, and where.
+// RestoreIn describes a restore.
 type RestoreIn struct {
 	SnapshotID string
 	// SessionID is the session whose workspace Root is; "" is the snapshot's own.
 	// They differ when a session starts as a copy of another.
 	SessionID domain.SessionID
 	Root      string // of the workspace, a path of the host
-	// UID and GID own what is restored when the service is root; 0 leaves it to the
-	// service's own user.
+	// UID and GID are the owner of restored files when the service is root; 0: the service's own
+	// user.
 	UID, GID int
-	// Current is the newest snapshot of this workspace, if there is one: files that
-	// were not touched since are not read.
+	// Current is the newest snapshot of this workspace, if any: files with an unchanged identity
+	// are not read.
 	Current string
-	// Fits is asked, before anything is fetched or touched, whether the workspace may
-	// grow by so much; its error ends the restore. Nil: it may, and the reserve
-	// of the disk may be used: what was there is put back.
+	// Fits is called with the additional disk usage before anything is fetched or changed; its
+	// error ends the restore. Nil: no limit, and the disk's reserve can be used, because a
+	// restore recreates earlier content.
 	Fits func(ctx context.Context, grows diskspace.Usage) error
 }
 
-// Restored reports what a restore did. The numbers count files and links.
+// Restored is the result of a restore. The counts are files and links.
 type Restored struct {
 	Restored int // rewritten, or their mode restored
 	Deleted  int
 	Skipped  []Skipped // paths that could not be brought back, in order
 }
 
-// Skipped is a path that a restore left as it was.
+// Skipped is a path that a restore did not change.
 type Skipped struct {
 	Path, Reason string
 }
 
-// Restore makes a workspace what it was. Only what differs is touched; what the
-// snapshot lacks is deleted; the service's own directory stays. Nothing is
-// touched before all contents that are needed have been fetched and checked.
+// Restore resets a workspace to a snapshot. It changes only differences, deletes paths that the
+// snapshot does not contain, and does not touch the service's own directory. It fetches and
+// verifies all contents before the first change.
 //
-// It may be broken off at any point and run again, which finishes it. No command
-// of the session should run in the meantime: what one changes at the same time is
-// Skipped, or stays as that left it.
+// An interrupted restore can be run again, which completes it. No command of the session should
+// run in the meantime: a path with a concurrent change is Skipped or remains as the command left
+// it.
 func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	target, err := s.load(ctx, in.SnapshotID)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Store) Restore(ctx context.Context, in RestoreIn) (Restored, error) {
 	return r.done, err
 }
 
-// current returns what is known of the workspace's files. It only saves time, so
-// that whatever cannot be had is done without.
+// current returns the cached or stored tree of the workspace. It only saves time, so errors are
+// ignored.
 func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree {
 	if t := home.last(); t != nil {
 		return t
@@ -155,14 +155,13 @@ func (s *Store) current(ctx context.Context, in RestoreIn, home *session) *tree 
 	return t
 }
 
-// survey walks the workspace, and reads the files whose content may be that of
-// the snapshot.
+// survey walks the workspace, and reads the files whose content may match the snapshot.
 func (s *Store) survey(ctx context.Context, root int, known, target *tree) (*walker, error) {
 	r := &reader{ctx: ctx, sink: discard{}, quiet: time.Now().Add(-s.grain).UnixNano(), fresh: sharedfs.CachesAttributes(root)}
 	w := &walker{
 		ctx: ctx, root: root, known: known, force: true, most: s.most + len(target.entries),
 		usable: func(*manifest.Entry) bool { return true },
-		// What the snapshot lacks is deleted as a whole.
+		// A directory that the snapshot does not contain is deleted as a whole.
 		enter: func(p string) bool { e := target.at(p); return e != nil && e.Kind == manifest.Directory },
 		content: func(dir int, name string, f *found) error {
 			e := target.at(f.Path)

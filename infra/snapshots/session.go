@@ -12,17 +12,17 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// session is what the store remembers of one session.
+// session is the cache of one session.
 type session struct {
 	id   domain.SessionID
-	turn chan struct{} // holds one token: who stores something has it
+	turn chan struct{} // semaphore of one token; its owner can store
 
 	used uint64 // guarded by Store.mu
 
 	mu     sync.Mutex
 	latest *tree   // of the last walk
 	loaded []*tree // manifests that were read or written, the last used at the end
-	// What is known to be in the store.
+	// Objects that are in the store.
 	blobs  map[hash]location
 	chunks map[hash]struct{}
 	parts  map[hash]struct{}
@@ -34,8 +34,8 @@ type session struct {
 // with the last one, and two to compare with each other.
 const keptManifests = 3
 
-// session returns what is remembered of a session, and forgets others when that
-// becomes too much. To forget costs time later, and nothing else.
+// session returns the cache of a session, and evicts others when the cache is full. An eviction
+// costs only time.
 func (s *Store) session(id domain.SessionID) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Store) session(id domain.SessionID) *session {
 	return ses
 }
 
-// shrink forgets sessions that were not used for the longest time.
+// shrink evicts the least recently used sessions.
 func (s *Store) shrink() {
 	type weighed struct {
 		ses    *session
@@ -109,8 +109,8 @@ func (s *session) weight() int {
 	return n
 }
 
-// lock waits for the turn to store something. With it, two snapshots that are
-// stored one after the other share what both need.
+// lock waits for the session's storing semaphore. It serialises snapshots, so that the second
+// reuses what the first has stored.
 func (s *session) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -135,7 +135,7 @@ func (s *session) remembered(sum hash) *tree {
 	return nil
 }
 
-// remember keeps a manifest that is in the store.
+// remember caches a manifest that is in the store.
 func (s *session) remember(t *tree) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *session) remember(t *tree) {
 	s.loaded = append(s.loaded, t)
 }
 
-// last gives the tree of the last walk, or nil.
+// last returns the tree of the last walk, or nil.
 func (s *session) last() *tree {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,40 +17,38 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// Objects is where snapshots are kept. A missing object is a domain error of
-// kind NotFound.
+// Objects is the object store of snapshots. A missing object is a domain error of kind NotFound.
 type Objects interface {
-	// Put keeps data under a key, over whatever was there.
+	// Put stores data under a key and overwrites an existing object.
 	Put(ctx context.Context, key string, data []byte) error
-	// Get gives what is kept under a key.
+	// Get returns the object of a key.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// GetRange gives length bytes from offset on.
+	// GetRange returns length bytes from offset.
 	GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
 	// DeletePrefix removes everything below a prefix.
 	DeletePrefix(ctx context.Context, prefix string) error
 }
 
-// Config says what a Store works with.
+// Config is the configuration of a Store.
 type Config struct {
 	Objects Objects
-	// SpoolDir is a directory of the service alone, on a disk: contents wait there
-	// between reading and storing. It is made when it is missing. Empty: the system's directory for temporary files.
+	// SpoolDir is a private directory of the service, on a disk, for contents between reading and
+	// storing. It is created when missing. Empty: the system's temporary directory.
 	SpoolDir string
-	// Reserve is the part of the spool's file system that nothing is written to.
+	// Reserve is the part of the spool's file system that must stay free.
 	Reserve diskspace.Reserve
 	// Logger reports snapshots that had to be rebuilt; nil is slog's default.
 	Logger *slog.Logger
-	// CachedEntries bounds what is remembered of the trees of sessions, in
-	// entries of some 300 bytes; 0 is 500,000.
+	// CachedEntries is the maximum number of cached tree entries, of some 300 bytes each; 0:
+	// 500,000.
 	CachedEntries int
-	// MaxEntries bounds the files and directories of one snapshot, which are all in
-	// memory while it is made; 0 is 1,000,000.
+	// MaxEntries is the maximum number of files and directories in a snapshot, which are all in
+	// memory during a capture; 0: 1,000,000.
 	MaxEntries int
 }
 
-// Store makes, restores and shows snapshots. It is safe for concurrent use. It
-// remembers what it saw of each session last, which makes it quick, but needs
-// nothing of that to be right.
+// Store creates, restores and reads snapshots. It is safe for concurrent use. It caches the last
+// state of each session for speed; its results do not depend on the cache.
 type Store struct {
 	objects Objects
 	spool   string
@@ -105,8 +103,7 @@ func checkSession(id domain.SessionID) error {
 	return nil
 }
 
-// makeID returns a snapshot's id: the session whose objects hold it, and the hash
-// of what it holds.
+// makeID returns a snapshot's id: the session id and the hash of the tree.
 func makeID(session domain.SessionID, sum hash) string {
 	return string(session) + "." + sum.String()
 }
@@ -143,8 +140,8 @@ func chunkKey(session domain.SessionID, h hash) string {
 	return prefixOf(session) + "chunks/" + h.String()
 }
 
-// DeleteSession removes all snapshots of a session. Nothing of the session may
-// be captured at the same time.
+// DeleteSession removes all snapshots of a session. No capture of the session may run
+// concurrently.
 func (s *Store) DeleteSession(ctx context.Context, sessionID domain.SessionID) error {
 	if err := checkSession(sessionID); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"everloop/infra/snapshots/manifest"
 )
 
-// Short names for what the format is made of.
+// Short names for the types of package format.
 type (
 	hash     = format.Hash
 	location = format.Location
@@ -24,14 +24,14 @@ const (
 	chunkSize  = format.ChunkSize
 )
 
-// entryBytes is about what an entry takes of memory.
+// entryBytes is the approximate memory of an entry, in bytes.
 const entryBytes = 300
 
-// tree is the state of a workspace at one time. It is not changed once made.
+// tree is the state of a workspace at one time. It is immutable.
 type tree struct {
-	home    *session         // whose objects hold it, and which knows where they lie
-	sum     hash             // of what it holds; zero while that is not known
-	entries []manifest.Entry // by path; a directory stands before what is in it
+	home    *session         // owner of the objects and of the cache of their locations
+	sum     hash             // hash of the tree; zero: not yet computed
+	entries []manifest.Entry // by path; a directory precedes its children
 	index   map[string]int32
 	// contents are in its manifest. They are set before stored.
 	contents contents
@@ -48,7 +48,7 @@ func newTree(home *session, entries []manifest.Entry) *tree {
 	return t
 }
 
-// at returns a path's entry, nil when there is none. A nil tree has none.
+// at returns a path's entry, or nil. A nil tree has none.
 func (t *tree) at(p string) *manifest.Entry {
 	if t == nil {
 		return nil
@@ -62,7 +62,7 @@ func (t *tree) at(p string) *manifest.Entry {
 	return &t.entries[i]
 }
 
-// weight returns what the tree takes of memory, in entries.
+// weight returns the memory of the tree, in entries.
 func (t *tree) weight() int {
 	n := len(t.entries)
 	if !t.stored.Load() {
@@ -76,8 +76,7 @@ func (t *tree) weight() int {
 	return n
 }
 
-// identify returns the hash of everything that the tree holds: equal trees have
-// the same, wherever and whenever they are found.
+// identify returns the hash of the whole tree: equal trees have equal hashes in all sessions.
 func (t *tree) identify() hash {
 	h := sha256.New()
 
@@ -106,5 +105,5 @@ func (t *tree) identify() hash {
 	return hash(h.Sum(nil))
 }
 
-// parentOf returns the directory that holds a path; the root is ".".
+// parentOf returns the parent directory of a path; the root is ".".
 func parentOf(p string) string { return path.Dir(p) }

@@ -13,13 +13,12 @@ import (
 	"everloop/infra/snapshots/spool"
 )
 
-// uploads is how many objects are on their way at once. Each takes up to 16 MiB
-// of memory.
+// uploads is the maximum number of concurrent uploads. Each takes up to 16 MiB of memory.
 const uploads = 4
 
-// Finish stores what Begin read, the manifest last. After an error it may be
-// tried again: what was acknowledged is not sent again. When nothing was changed
-// it writes nothing, and the id is that of the previous snapshot.
+// Finish stores the contents of Begin, the manifest last. It can be retried after an error:
+// acknowledged objects are not sent again. Without changes it writes nothing, and the id is the
+// previous snapshot's.
 func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 	if p.tree == nil || p.tree.stored.Load() {
 		p.Discard()
@@ -45,6 +44,8 @@ func (p *Pending) Finish(ctx context.Context) (Snapshot, error) {
 	return p.snapshot, nil
 }
 
+// finish stores the contents and the manifest: as one object when compact succeeds, otherwise as
+// packs, parts and a head.
 func (p *Pending) finish(ctx context.Context) error {
 	list, fits, err := p.unpacked()
 
@@ -87,8 +88,8 @@ func (s *Store) put(ctx context.Context, ses *session, key string, data []byte) 
 	return err
 }
 
-// putContents stores the contents that the store does not have yet: those of large
-// files, and with packed also the small ones.
+// putContents stores the contents that are not in the store: chunks of large files, and with
+// packed also the small files.
 func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error {
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(uploads)
@@ -141,7 +142,7 @@ func (s *Store) putContents(ctx context.Context, p *Pending, packed bool) error 
 	return ctx.Err()
 }
 
-// abandon waits for what was started and gives the error that ended it.
+// abandon waits for the group and returns the error that cancelled it.
 func abandon(group *errgroup.Group, err error) error {
 	group.Go(func() error { return err })
 	return group.Wait()

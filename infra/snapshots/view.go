@@ -43,8 +43,8 @@ func (s *Store) View(ctx context.Context, snapshotID string) (*View, error) {
 	return &View{source: source{store: s, id: snapshotID, tree: t}}, nil
 }
 
-// Walk visits all entries of a snapshot by path, a directory before what is in
-// it, until visit returns an error.
+// Walk visits all entries of a snapshot by path, a directory before its children, until visit
+// returns an error.
 func (s *Store) Walk(ctx context.Context, snapshotID string, visit func(Info) error) error {
 	v, err := s.View(ctx, snapshotID)
 	if err != nil {
@@ -64,8 +64,7 @@ func (s *Store) Open(ctx context.Context, snapshotID, path string) (io.ReadSeekC
 	return v.Open(ctx, path)
 }
 
-// Walk visits all entries by path, a directory before what is in it, until visit
-// returns an error.
+// Walk visits all entries by path, a directory before its children, until visit returns an error.
 func (v *View) Walk(visit func(Info) error) error {
 	entries := v.source.tree.entries
 	for i := range entries {
@@ -81,7 +80,7 @@ func (v *View) Walk(visit func(Info) error) error {
 	return nil
 }
 
-// Stat describes the entry of a path, as Walk gives it.
+// Stat returns the entry of a path, in the form of Walk.
 func (v *View) Stat(path string) (Info, error) {
 	e := v.source.tree.at(path)
 	if e == nil || e.Kind.Opaque() {
@@ -91,9 +90,8 @@ func (v *View) Stat(path string) (Info, error) {
 	return infoOf(e), nil
 }
 
-// Open opens a file by its path, as Walk gives it. What is read was checked: a
-// content that is not what it was ends the reading with an error. ctx holds for
-// the reading too.
+// Open opens a file by its path, in the form of Walk. All data is verified: a changed content
+// ends the reading with an error. ctx must stay valid while the file is read.
 func (v *View) Open(ctx context.Context, path string) (io.ReadSeekCloser, Info, error) {
 	info, err := v.Stat(path)
 	if err != nil {
@@ -135,6 +133,7 @@ type smallContent struct{ *bytes.Reader }
 // Close implements io.Closer.
 func (smallContent) Close() error { return nil }
 
+// frame returns a decompressed frame of a pack. The View caches the last keptFrames.
 func (v *View) frame(ctx context.Context, at location, path string) ([]byte, error) {
 	v.mu.Lock()
 	for i, f := range v.frames {
@@ -171,10 +170,10 @@ type chunkReader struct {
 	entry  *manifest.Entry
 
 	at    int64  // place in the file, bytes
-	next  int    // run that comes after zeros and data
-	zeros int64  // bytes of zeros that come now
-	data  []byte // of a chunk, that come now
-	skip  int64  // bytes at the beginning of the next chunk that are passed over
+	next  int    // index of the run after zeros and data
+	zeros int64  // remaining bytes of zeros before data
+	data  []byte // remaining bytes of a chunk
+	skip  int64  // bytes to skip at the start of the next chunk
 }
 
 // Read implements io.Reader.
@@ -222,7 +221,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// lengthOf gives the bytes of a run that starts at a place.
+// lengthOf returns the length in bytes of a run that starts at an offset.
 func (r *chunkReader) lengthOf(c run, at int64) int64 {
 	left := r.entry.Identity.Size - at
 	if chunks := max(c.Zeros, 1); chunks <= left/chunkSize {
@@ -232,7 +231,7 @@ func (r *chunkReader) lengthOf(c run, at int64) int64 {
 	return left
 }
 
-// Seek implements io.Seeker. What is passed over is not fetched.
+// Seek implements io.Seeker. Skipped data is not fetched.
 func (r *chunkReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

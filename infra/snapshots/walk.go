@@ -30,37 +30,35 @@ type found struct {
 	read  bool   // its content was read in this walk
 }
 
-// scanned is one directory with what was in it.
+// scanned is the result of reading one directory.
 type scanned struct {
 	path  string // the root is "."
 	id    manifest.Identity
 	items []found
-	// leftovers are what a restore that was broken off was writing.
+	// leftovers are temporary files of an interrupted restore.
 	leftovers []string
 	forced    bool // its mode was changed, so that it could be read
 }
 
-// walker looks at a whole tree with several workers, each at one directory at a
-// time.
+// walker walks a tree with several workers, each reading one directory at a time.
 type walker struct {
 	ctx  context.Context
 	root int
-	// known gives what an earlier walk knew of a path.
+	// known is the tree of an earlier walk.
 	known *tree
-	// usable reports that an entry of known may stand for a file that was not touched.
+	// usable reports whether an entry of known can be reused for an unchanged file.
 	usable func(*manifest.Entry) bool
-	// content reads a regular file that known cannot answer for, and sets what it
-	// learns; nil leaves contents alone.
+	// content reads a regular file that known does not answer, and sets its hash and chunks; nil:
+	// contents are not read.
 	content func(dir int, name string, f *found) error
 	// enter reports whether a directory is looked into; nil: all are.
 	enter func(path string) bool
-	// most is how many entries there may be. Their paths together may have 256 bytes
-	// for each of them.
+	// most is the maximum number of entries. Their paths can have 256 bytes each on average.
 	most int
-	// force makes directories readable that the service may not read but owns.
+	// force makes unreadable directories readable that the service owns.
 	force bool
-	// fresh asks the server for what the client has cached: another worker may have
-	// changed it.
+	// fresh revalidates the client cache of a network file system, since other workers can change
+	// files.
 	fresh bool
 
 	mu     sync.Mutex
@@ -69,18 +67,18 @@ type walker struct {
 	active int
 	err    error
 	scans  []*scanned
-	lost   map[string]manifest.Kind // directories that could not be looked into; 0: gone
+	lost   map[string]manifest.Kind // directories that could not be read; 0: deleted
 
 	entries, pathBytes atomic.Int64 // that were met so far
 }
 
-// readBatch is how many names of a directory are read at once.
+// readBatch is the number of names to read from a directory in one call.
 const readBatch = 1024
 
 // pathShare is how long paths may be on average, in bytes.
 const pathShare = 256
 
-// admit counts entries before anything is kept of them.
+// admit counts entries against the limits before they are stored.
 func (w *walker) admit(dir string, names []string) error {
 	bytes := len(names) * (len(dir) + 1)
 	for _, name := range names {
@@ -131,6 +129,8 @@ func (w *walker) fail(err error) {
 	w.more.Broadcast()
 }
 
+// work scans directories from the queue until it is empty and no worker is active, or until an
+// error.
 func (w *walker) work() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +174,7 @@ func (w *walker) work() {
 	}
 }
 
-// scan looks at one directory.
+// scan reads one directory.
 func (w *walker) scan(dir string) (*scanned, error) {
 	fd, forced, err := w.openDir(dir)
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *walker) scan(dir string) (*scanned, error) {
 	}
 }
 
-// item adds an entry of a directory to what was found in it.
+// item adds an entry of a directory to the scan.
 func (w *walker) item(dir int, name string, s *scanned) error {
 	p := name
 	if s.path != "." {
@@ -266,7 +266,7 @@ func (w *walker) openDir(dir string) (fd int, forced bool, err error) {
 	return fd, true, err
 }
 
-// look finds what a name is.
+// look returns the entry of a name.
 func (w *walker) look(dir int, name, p string) (found, error) {
 	var st unix.Stat_t
 	if err := sharedfs.Stat(dir, name, &st, w.fresh); err != nil {
@@ -319,8 +319,8 @@ func (w *walker) look(dir int, name, p string) (found, error) {
 	return item, nil
 }
 
-// moved looks a second time at all directories, and at the files that were read
-// in this walk, and reports whether something was changed since the first look.
+// moved checks all directories and the files read in this walk again, and reports whether any
+// changed since.
 func (w *walker) moved(workers int) (bool, error) {
 	if len(w.lost) > 0 {
 		for _, k := range w.lost {

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package beneath opens what lies below the root of a workspace, while other processes
-// change it: no link leads out, and nothing but a regular file is read. It knows no
-// snapshot.
+// Package beneath opens files below the root of a workspace while other processes change it: no
+// link is followed out of the root, and only regular files are read. It does not depend on
+// snapshots.
 package beneath
 
 import (
@@ -16,14 +16,13 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// resolution is the rule for every path: it stays below the root, and no link on
-// the way is followed.
+// resolution restricts every path to the tree below the root and rejects links.
 const resolution = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// MaxPath is the longest path, in bytes, that the kernel takes at once.
+// MaxPath is the maximum length of a path in one system call, in bytes.
 const MaxPath = unix.PathMax - 1
 
-// OpenRoot opens the root of a workspace for looking things up.
+// OpenRoot opens the root of a workspace with O_PATH.
 func OpenRoot(host string) (int, error) {
 	fd, err := unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,8 +42,8 @@ func Open(dir int, rel string, flags int) (int, error) {
 		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
 			continue
 		}
-		// EXDEV: the path leads out, or what it leads to was moved out in this
-		// moment, as a file is that was replaced.
+		// EXDEV: the path leaves the root, or its target was moved during the lookup, such as a
+		// replaced file.
 		if err == unix.EXDEV && try < 100 {
 			continue
 		}
@@ -56,12 +55,12 @@ func Open(dir int, rel string, flags int) (int, error) {
 // ErrNotRegular reports that a name that was a file is something else by now.
 var ErrNotRegular = errors.New("is no regular file any more")
 
-// ErrAltered reports that something is not what it was a moment ago.
+// ErrAltered reports a concurrent change.
 var ErrAltered = errors.New("was changed at the same time")
 
-// OpenFile opens a name in a directory for reading, if it is a regular file. It
-// is looked at before it is opened: opening a pipe or device can already do
-// something. fresh asks the server for what the client has cached of it.
+// OpenFile opens a name in a directory for reading, if it is a regular file. It checks the type
+// before opening, because opening a pipe or device can have side effects. fresh revalidates the
+// attribute cache of a network file system.
 func OpenFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
 	var st unix.Stat_t
 
@@ -96,7 +95,7 @@ func OpenFile(dir int, name string, fresh bool) (*os.File, unix.Stat_t, error) {
 	return file, st, nil
 }
 
-// ViaProc names what a descriptor stands for, whatever its name is by now.
+// ViaProc returns a path that resolves to the file of a descriptor, independent of later renames.
 func ViaProc(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // ReadLink reads a link's target.
@@ -104,7 +103,7 @@ func ReadLink(dir int, name string) (string, error) {
 	buf := make([]byte, unix.PathMax)
 
 	n, err := unix.Readlinkat(dir, name, buf)
-	if errors.Is(err, unix.EINVAL) { // no link any more
+	if errors.Is(err, unix.EINVAL) { // no longer a link
 		return "", ErrAltered
 	}
 
@@ -115,8 +114,8 @@ func ReadLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Vanished reports that a name is gone or leads elsewhere by now: another process changed
-// the tree while it was looked at.
+// Vanished reports an error of a removed or replaced name: another process changed the tree
+// during the walk.
 func Vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
 		errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ESTALE) ||
@@ -128,5 +127,5 @@ func Denied(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
-// NoSpace reports that no space is left, on the disk or of a quota.
+// NoSpace reports an exhausted disk or quota.
 func NoSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

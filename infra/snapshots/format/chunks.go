@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// SmallLimit is the largest file that goes into packs, in bytes.
+	// SmallLimit is the maximum size of a file in packs, in bytes.
 	SmallLimit = 4 << 20
-	// ChunkSize is what larger files are cut into.
+	// ChunkSize is the size of the chunks of larger files, in bytes.
 	ChunkSize = 8 << 20
 )
 
 // Run is count chunks in a row: of zeros, or one chunk of data.
 type Run struct {
 	Sum   Hash
-	Zeros int64 // > 0: that many chunks that hold nothing but zeros
+	Zeros int64 // > 0: a run of that many chunks of zeros
 }
 
-// AppendZeros adds count chunks that hold nothing but zeros; none for a count below 1.
+// AppendZeros appends a run of count chunks of zeros; a count below 1 appends nothing.
 func AppendZeros(runs []Run, count int64) []Run {
 	if count <= 0 {
 		return runs
@@ -39,7 +39,7 @@ func ChunksOf(size int64) int64 { return (size-1)/ChunkSize + 1 }
 // ChunkLength returns the length of a chunk of a file, in bytes.
 func ChunkLength(index, size int64) int { return int(min(ChunkSize, size-index*ChunkSize)) }
 
-// DataOf returns the chunks that hold data, with their index in the file.
+// DataOf iterates over the chunks with data and their index in the file.
 func DataOf(chunks []Run) func(yield func(int64, Hash) bool) {
 	return func(yield func(int64, Hash) bool) {
 		index := int64(0)
@@ -53,7 +53,7 @@ func DataOf(chunks []Run) func(yield func(int64, Hash) bool) {
 	}
 }
 
-// SumOfChunks stands for the content of a chunked file.
+// SumOfChunks returns the hash that identifies the content of a chunked file.
 func SumOfChunks(size int64, chunks []Run) Hash {
 	h := sha256.New()
 
@@ -75,12 +75,12 @@ func SumOfChunks(size int64, chunks []Run) Hash {
 	return Hash(h.Sum(nil))
 }
 
-// ZeroBlock is how much is compared with zeros at once, in bytes.
+// ZeroBlock is the block size of comparisons with zeros, in bytes.
 const ZeroBlock = 64 << 10
 
 var zeroBlock [ZeroBlock]byte
 
-// IsZero reports whether data holds nothing but zeros.
+// IsZero reports whether data contains only zeros.
 func IsZero(data []byte) bool {
 	for len(data) > 0 {
 		n := min(len(data), len(zeroBlock))

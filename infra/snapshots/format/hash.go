@@ -1,6 +1,6 @@
-// Package format is how snapshots are written: hashes, packs of small contents, chunks
-// of large ones, and the primitives of manifests. It must not know workspaces, objects
-// or what a manifest says.
+// Package format implements the encoding of snapshots: hashes, packs of small contents, chunks of
+// large contents, and the primitives of manifests. It must not depend on workspaces, objects or
+// the content of manifests.
 package format
 
 import (
@@ -13,8 +13,7 @@ type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Location is where a small content lies: at offset in a frame, which is a part
-// of a pack.
+// Location is the location of a small content: an offset in a frame of a pack.
 type Location struct {
 	Pack        Hash
 	Frame       uint32 // offset in the pack

@@ -5,31 +5,31 @@ import (
 )
 
 const (
-	// FrameSize is how much of small files is compressed together, in bytes: what
-	// must be read to show one of them.
+	// FrameSize is the amount of small files that is compressed together, in bytes: the amount to
+	// read for one of them.
 	FrameSize = 1 << 20
 	// packSize is the size at which a pack is closed. It never grows to the 16 MiB
 	// from which on a client would upload it in parts.
 	packSize = 8 << 20
 )
 
-// Pack is a finished pack and what it holds.
+// Pack is a finished pack and its locations.
 type Pack struct {
 	Name  Hash // SHA-256 of data
 	Data  []byte
 	Holds map[Hash]Location
 }
 
-// Packer puts small contents into frames, and frames into packs. Contents that
-// are added one after the other lie together.
+// Packer adds small contents to frames, and frames to packs. Contents that are added in sequence
+// are adjacent.
 type Packer struct {
 	data  []byte
 	frame []byte
-	open  map[Hash]Location // in frame, whose place is not known yet
+	open  map[Hash]Location // in frame; its location is not yet fixed
 	holds map[Hash]Location
 }
 
-// Add takes a content, and gives a pack when one is full.
+// Add adds a content, and returns a pack when one is full.
 func (p *Packer) Add(sum Hash, content []byte) *Pack {
 	if len(p.frame) > 0 && len(p.frame)+len(content) > FrameSize {
 		p.endFrame()
@@ -74,7 +74,7 @@ func (p *Packer) endFrame() {
 	p.frame = p.frame[:0]
 }
 
-// Finish returns what there is as a pack, nil when that is nothing.
+// Finish returns the remaining contents as a pack, or nil when there are none.
 func (p *Packer) Finish() *Pack {
 	p.endFrame()
 

@@ -5,17 +5,17 @@ import (
 	"math"
 )
 
-// Scanner reads the parts of a manifest. After the first fault it gives zeros, and
-// Bad says so.
+// Scanner reads the parts of a manifest. After the first format error it returns zeros and sets
+// Bad.
 type Scanner struct {
 	Rest []byte // not read yet
 	Bad  bool
 }
 
-// Fail reports that what was read is no part of a manifest.
+// Fail marks the input as an invalid manifest.
 func (s *Scanner) Fail() { s.Bad, s.Rest = true, nil }
 
-// Bytes reads n bytes, which belong to what is read.
+// Bytes reads n bytes, which alias the input.
 func (s *Scanner) Bytes(n uint64) []byte {
 	if n > uint64(len(s.Rest)) {
 		s.Fail()
@@ -37,7 +37,7 @@ func (s *Scanner) Byte() byte {
 	return 0
 }
 
-// Uint reads a number of at most most.
+// Uint reads a number no greater than most.
 func (s *Scanner) Uint(most uint64) uint64 {
 	n, size := binary.Uvarint(s.Rest)
 	if size <= 0 || n > most {

@@ -6,8 +6,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxDecoded bounds what one frame may become, in bytes, so that a damaged one
-// cannot take all memory.
+// maxDecoded is the maximum decoded size of a frame, in bytes, so that a damaged frame cannot
+// exhaust memory.
 const maxDecoded = 64 << 20
 
 // Encoder is safe for concurrent use.
@@ -32,5 +32,5 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 // Compress returns data as a zstd frame.
 func Compress(data []byte) []byte { return Encoder().EncodeAll(data, nil) }
 
-// Decompress gives the data of a zstd frame.
+// Decompress returns the data of a zstd frame.
 func Decompress(data []byte) ([]byte, error) { return decoder().DecodeAll(data, nil) }

@@ -13,11 +13,10 @@ import (
 	"everloop/infra/snapshots/format"
 )
 
-// ErrFormat reports that bytes whose hash is right are no manifest of this version.
+// ErrFormat reports that bytes with the expected hash are not a manifest of this version.
 var ErrFormat = errors.New("its format is not understood")
 
-// DecodeHead gives the parts of a manifest, without their entries, and the contents
-// that it holds.
+// DecodeHead returns the parts of a manifest, without their entries, and its contents section.
 func DecodeHead(data []byte) (parts []Part, laid []byte, err error) {
 	end := len(data) - len(format.Hash{})
 
@@ -100,6 +99,8 @@ func DecodePart(raw []byte, count int, place func(format.Hash, format.Location))
 	return entries, nil
 }
 
+// scanFile reads the fields of a file entry; place receives the location of a small file's
+// content.
 func scanFile(s *format.Scanner, e *Entry, chunked bool, packs []format.Hash, place func(format.Hash, format.Location)) {
 	e.Identity.MTime = s.Int()
 	e.Identity.CTime = e.Identity.MTime + s.Int()
@@ -133,7 +134,7 @@ func scanFile(s *format.Scanner, e *Entry, chunked bool, packs []format.Hash, pl
 	place(e.Sum, at)
 }
 
-// proper reports that a path is one that a walk can have found.
+// proper reports whether a walk can have returned the path.
 func proper(p string) bool {
 	if strings.IndexByte(p, 0) >= 0 {
 		return false

@@ -10,12 +10,12 @@ import (
 	"everloop/infra/snapshots/format"
 )
 
-// A manifest is a head and parts. A part is a run of entries, cut where the
-// paths say so, not after a fixed number: so a change touches one part, and
-// those of the rest stay what they are in the store.
+// A manifest consists of a head and parts. A part is a run of entries, cut by a function of the
+// paths instead of a fixed count: a change affects one part, and the others stay equal to the
+// stored ones.
 const (
 	headMagic    = "everloop snapshot 1\n"
-	compactMagic = "everloop snapshot 2\n" // of a head that holds parts and contents
+	compactMagic = "everloop snapshot 2\n" // of a head with parts and contents
 	partLeast    = 512                     // entries
 	partMost     = 8192                    // entries
 	partMean     = 2048                    // entries, beyond partLeast
@@ -27,12 +27,12 @@ const (
 	bitTrusted = 0x80
 )
 
-// Part is a run of entries as it is kept.
+// Part is an encoded run of entries.
 type Part struct {
 	Sum     format.Hash // SHA-256 of Raw
 	Entries int
 	Raw     []byte
-	Body    []byte // Raw, compressed, when the head holds it; empty: it is its own object
+	Body    []byte // Raw, compressed, when it is part of the head; empty: a separate object
 }
 
 // Cut divides the entries into parts, as ranges.
@@ -60,7 +60,7 @@ func Cut(entries []Entry) (ends []int) {
 	return ends
 }
 
-// EncodePart writes entries; place gives where the content of a small file lies.
+// EncodePart encodes entries; place returns the location of a small file's content.
 func EncodePart(entries []Entry, place func(format.Hash) format.Location) Part {
 	var packs []byte
 
@@ -114,7 +114,7 @@ func EncodePart(entries []Entry, place func(format.Hash) format.Location) Part {
 					body = binary.AppendUvarint(body, uint64(n))
 				}
 			}
-		case Directory, Special, Unread: // the path and the mode say it all
+		case Directory, Special, Unread: // path and mode suffice
 		}
 	}
 

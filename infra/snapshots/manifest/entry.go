@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package manifest is the form in which a snapshot lists its files: entries in parts,
-// and a head that names the parts. It knows bytes; it must not know where objects are
-// stored, nor how files are read and written.
+// Package manifest encodes and decodes the file list of a snapshot: entries in parts, and a head
+// that names the parts. It handles bytes only; it must not depend on the object store, nor on
+// reading and writing files.
 package manifest
 
 import (
@@ -11,11 +11,11 @@ import (
 	"everloop/infra/snapshots/format"
 )
 
-// ServiceDir belongs to the service: saved outputs and logs of background tasks. It is
-// neither kept nor restored nor deleted, so no manifest may name it.
+// ServiceDir belongs to the service: saved outputs and logs of background tasks. It is never
+// stored, restored or deleted, so no manifest may name it.
 const ServiceDir = ".everloop"
 
-// Kind is what a manifest says of an entry.
+// Kind is the type of an entry in a manifest.
 type Kind uint8
 
 // Kinds of entries.
@@ -23,30 +23,28 @@ const (
 	File Kind = iota + 1
 	Directory
 	Link
-	// Special is a socket, pipe or device: noted, so that a restore leaves it
-	// alone, but not kept.
+	// Special is a socket, pipe or device: listed without content, so that a restore does not
+	// touch it.
 	Special
-	// Unread is something that could not be read, or lies too deep: noted for
-	// the same reason.
+	// Unread is an unreadable or too deeply nested entry: listed for the same reason.
 	Unread
 )
 
-// Opaque reports that only the name is known.
+// Opaque reports whether only the name is recorded.
 func (k Kind) Opaque() bool { return k == Special || k == Unread }
 
 // Counts reports that an entry counts as a file for people.
 func (k Kind) Counts() bool { return k == File || k == Link }
 
-// Identity is what shows that an entry was not touched: as long as all are
-// equal, nothing was written to it, but for the grain of the clock. The change
-// time cannot be set by a command.
+// Identity shows whether a file was changed: while all fields are equal, nothing was written to
+// it, within the resolution of the clock. Commands cannot set the change time.
 type Identity struct {
 	CTime, MTime int64 // nanoseconds since 1970
 	Size         int64 // bytes
 	Inode        uint64
 }
 
-// IdentityOf takes the identity from what stat returned.
+// IdentityOf returns the identity of a stat result.
 func IdentityOf(st *unix.Stat_t) Identity {
 	return Identity{CTime: st.Ctim.Nano(), MTime: st.Mtim.Nano(), Size: st.Size, Inode: st.Ino}
 }
@@ -60,8 +58,8 @@ type Entry struct {
 	Chunks   []format.Run // of a file larger than format.SmallLimit
 	Kind     Kind
 	Mode     uint16 // permission bits
-	// Trusted reports that an equal identity proves equal content: the file had been
-	// left alone for a while when it was read.
+	// Trusted reports that an equal identity proves equal content: the file had not changed for
+	// some time when it was read.
 	Trusted bool
 }
 
@@ -74,7 +72,7 @@ func (e *Entry) Size() int64 {
 	return e.Identity.Size
 }
 
-// Same reports that two entries of one path hold the same. Times do not count.
+// Same reports whether two entries of one path are equal, ignoring times.
 func (e *Entry) Same(o *Entry) bool {
 	return e.Kind == o.Kind && e.Mode == o.Mode && e.Size() == o.Size() && e.Sum == o.Sum && e.Target == o.Target
 }

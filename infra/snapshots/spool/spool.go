@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package spool keeps contents on the disk between reading and storing them, in a file
-// without a name. It knows no snapshot, and writes nothing to what is reserved of the disk.
+// Package spool buffers contents on disk, in an unlinked file, between reading and storing them.
+// It does not depend on snapshots, and never uses the disk's reserve.
 package spool
 
 import (
@@ -21,9 +21,8 @@ import (
 // spool, has no space (413).
 const CodeNoSpace = "no_space"
 
-// File keeps contents between reading and storing them. It is one file without
-// a name, so that nothing is left of it when the process ends, however it does.
-// It is made when it is first needed.
+// File buffers contents between reading and storing them. It is one unlinked file, so that the
+// kernel frees it when the process ends for any reason. It is created on first use.
 type File struct {
 	Dir     string
 	Reserve diskspace.Reserve
@@ -39,7 +38,7 @@ type Extent struct {
 	length int
 }
 
-// Add keeps data.
+// Add appends data.
 func (f *File) Add(data []byte) (Extent, error) {
 	f.mu.Lock()
 	if f.file == nil {
@@ -76,7 +75,7 @@ func (f *File) Add(data []byte) (Extent, error) {
 	return at, nil
 }
 
-// room refuses what would be written to the part of the disk that is reserved.
+// room returns an error when n more bytes would use the disk's reserve.
 func (f *File) room(n int64) error {
 	if f.Reserve == (diskspace.Reserve{}) {
 		return nil
@@ -98,7 +97,7 @@ func (f *File) room(n int64) error {
 	return nil
 }
 
-// Read returns what was kept, in buf where that is large enough.
+// Read returns the data of an extent, in buf if it is large enough.
 func (f *File) Read(at Extent, buf []byte) ([]byte, error) {
 	f.mu.Lock()
 	file := f.file
