@@ -14,9 +14,9 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// Append opens a regular file for adding to its end, and makes it, with its
-// directories, when it is missing. A write that the workspace has no room for fails
-// and writes nothing. The caller closes it.
+// Append opens a regular file for appending, and creates it and its parent directories when
+// missing. A write that exceeds the workspace's quota fails and writes nothing. The caller must
+// close the file.
 func (w *Workspace) Append(ctx context.Context, p string) (io.WriteCloser, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -19,17 +19,17 @@ import (
 
 // CopyOptions are conditions and bounds of Copy.
 type CopyOptions struct {
-	Overwrite bool // replace what has the name: a file by a file, a directory by a directory
+	Overwrite bool // replace an existing file by a file, a directory by a directory
 }
 
 // maxCopies bounds the search for a free name.
 const maxCopies = 10_000
 
-// Copy copies a regular file, or a directory with all that is in it; a link is
-// followed, as reading follows it. Missing directories above the copy are made.
-// Without a name, the copy is "name copy.ext" next to the original, or the next
-// free "name copy 2.ext". The copy is there whole or not at all. Links in a
-// directory are copied as they stand; pipes, sockets and devices are left out.
+// Copy copies a regular file, or a directory recursively; a link is followed as in a read.
+// Missing parent directories of the target are created. Without a target, the copy is "name
+// copy.ext" in the same directory, or the next free "name copy 2.ext". The copy appears
+// completely or not at all. Links inside a directory are copied as links; pipes, sockets and
+// devices are skipped.
 func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (Info, error) {
 	given, err := w.Clean(from)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Workspace) Copy(ctx context.Context, from, to string, o CopyOptions) (I
 	return c.file(source, &st, names, o)
 }
 
-// look gives what a path leads to, unopened.
+// look returns an O_PATH descriptor and the stat of the target of a path.
 func (w *Workspace) look(rel string) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
 
@@ -112,7 +112,7 @@ func (w *Workspace) look(rel string) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// copyTarget checks the name that a copy is to have.
+// copyTarget validates the target path of a copy.
 func (w *Workspace) copyTarget(given, to string, directory bool) (string, error) {
 	rel, err := w.Clean(to)
 	switch {
@@ -160,7 +160,7 @@ func copyNames(rel string, directory bool) iter.Seq[string] {
 // copier is one copy on its way.
 type copier struct {
 	w       *Workspace
-	staging int // directory in which it is made
+	staging int // staging directory
 	ctx     context.Context
 	quota   *Quota
 	from    string
@@ -231,8 +231,8 @@ func (c *copier) directory(source int, names iter.Seq[string], o CopyOptions) (I
 	return info, err
 }
 
-// name gives a copied directory its name. One that it replaces is exchanged for
-// it, and only then deleted.
+// name renames a copied directory into place. A directory to overwrite is exchanged with it and
+// deleted afterwards.
 func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (Info, error) {
 	from := c.staging
 
@@ -278,10 +278,9 @@ func (c *copier) name(temp string, dir int, name, rel string, overwrite bool) (I
 	return info, err
 }
 
-// exchange puts a copied directory instead of another, and gives the name that
-// the other has next to it now. Where the file system cannot exchange names, the name is
-// free for a moment. What a command puts there then stays; the copy fails, and what was
-// to be replaced is deleted.
+// exchange swaps a copied directory with another, and returns the other's new name. Where the
+// file system cannot exchange names, the name is free for a moment. An entry that a command
+// creates in that moment stays; the copy fails, and the directory to overwrite is deleted.
 func (c *copier) exchange(temp string, dir int, name string) (string, error) {
 	err := sharedfs.Exchange(c.staging, temp, dir, name)
 	if !errors.Is(err, sharedfs.ErrUnsupported) {

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	maxCopyDepth = 256      // directories, of which each level holds two descriptors
-	copyChunk    = 64 << 20 // bytes between two looks at the context
+	maxCopyDepth = 256      // levels, each with two open descriptors
+	copyChunk    = 64 << 20 // bytes between two checks of the context
 )
 
 func modeOf(st *unix.Stat_t) fs.FileMode { return fs.FileMode(st.Mode & 0o777) }
 
-// content copies what an O_PATH descriptor of a regular file leads to. When
-// the file system can, the kernel copies it, or shares it.
+// content copies the regular file of an O_PATH descriptor. It uses copy_file_range, so file
+// systems that support it share the data.
 func (c *copier) content(source, dir int, name string) (*os.File, error) {
 	in, err := os.Open("/proc/self/fd/" + strconv.Itoa(source))
 	if err != nil {
@@ -80,8 +80,8 @@ func (c *copier) pour(out, in *os.File) error {
 	}
 }
 
-// tree copies a directory below a new name. Every step is from a descriptor to a
-// name that is not followed, so that nothing leads out of either tree.
+// tree copies a directory to a new name. It addresses every entry by an open directory and a name
+// without following links, so it never leaves either tree.
 func (c *copier) tree(source int, name string, dir int, as string, depth int) error {
 	if depth > maxCopyDepth {
 		return domain.Newf(domain.Invalid, CodeBadPath, "%s has directories deeper than %d", c.from, maxCopyDepth)
@@ -129,7 +129,7 @@ func (c *copier) tree(source int, name string, dir int, as string, depth int) er
 	return unix.Fchmod(out, uint32(modeOf(&st)))
 }
 
-// entries copies what a directory holds.
+// entries copies the children of a directory.
 func (c *copier) entries(in *os.File, out, depth int) error {
 	for {
 		names, err := in.Readdirnames(readBatch)
@@ -138,7 +138,7 @@ func (c *copier) entries(in *os.File, out, depth int) error {
 				continue
 			}
 
-			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // else it is gone in the meantime
+			if err := c.entry(int(in.Fd()), out, name, depth); err != nil && !errors.Is(err, unix.ENOENT) { // ENOENT: deleted in the meantime
 				return err
 			}
 		}
@@ -153,6 +153,8 @@ func (c *copier) entries(in *os.File, out, depth int) error {
 	}
 }
 
+// entry copies one child of a directory: a directory, a link or a regular file; it skips other
+// types.
 func (c *copier) entry(in, out int, name string, depth int) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenDir opens what a path leads to, if it is a directory: also through links
-// that stay inside. The descriptor is for what takes a directory whole.
+// OpenDir opens a directory, also through links that stay inside the workspace. The descriptor is
+// for consumers of whole directories.
 func (w *Workspace) OpenDir(p string) (*os.File, error) {
 	rel, err := w.Clean(p)
 	if err != nil {

@@ -17,21 +17,21 @@ import (
 	"everloop/domain"
 )
 
-// A command can put any number of names into a directory. These bounds keep what
-// the service holds of them small.
+// A command can create any number of names in a directory. These constants bound the memory of
+// the service for them.
 const (
-	// MaxListed is how many entries a directory may have to be listed for a client.
+	// MaxListed is the maximum number of entries in a listing for a client.
 	MaxListed = 100_000
-	// walkBatch is how many names of a directory a walk reads at once, and sorts.
+	// walkBatch is the number of names that a walk reads and sorts together.
 	walkBatch = 50_000
-	// maxHeld is how many names a walk holds of all directories that it is in.
+	// maxHeld is the maximum number of names that a walk has in memory for all open levels.
 	maxHeld = 5 * walkBatch
-	// readBatch is how many names are read between two looks at the context.
+	// readBatch is the number of names between two checks of the context.
 	readBatch = 1024
 )
 
-// List returns the entries of a directory: directories first, then by name. It
-// fails with too_many_entries when there are more than most.
+// List returns the entries of a directory: directories first, then by name. More than most
+// entries are a too_many_entries error.
 func (w *Workspace) List(ctx context.Context, p string, most int) ([]Info, error) {
 	var list []Info
 
@@ -56,8 +56,8 @@ func directoriesFirst(a, b Info) int {
 	return 1
 }
 
-// Each calls visit for the entries of a directory, by name. It fails with
-// too_many_entries, before the first call, when there are more than most.
+// Each calls visit for the entries of a directory, by name. More than most entries are a
+// too_many_entries error, before the first call.
 func (w *Workspace) Each(ctx context.Context, p string, most int, visit func(Info)) error {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -96,12 +96,11 @@ func (w *Workspace) Each(ctx context.Context, p string, most int, visit func(Inf
 	return nil
 }
 
-// Walk calls visit for an entry and all that is below it, each directory before
-// its content, names in order. Of a directory with more than 50,000 entries each
-// 50,000 are in order. Links are visited, never followed. visit may return
-// fs.SkipDir or fs.SkipAll. Directories that vanish during the walk, or that lie
-// deeper than a path can say, are passed over. It fails with too_many_entries when
-// many such directories lie in one another.
+// Walk calls visit for an entry and its descendants, each directory before its children, in the
+// order of names. A directory with more than 50,000 entries is sorted in batches of 50,000. Links
+// are visited, not followed. visit can return fs.SkipDir or fs.SkipAll. Directories that are
+// deleted during the walk, or whose path is too long, are skipped. Many nested large directories
+// are a too_many_entries error.
 func (w *Workspace) Walk(ctx context.Context, p string, visit func(Info) error) error {
 	info, err := w.Stat(p)
 	if err != nil {
@@ -151,8 +150,8 @@ func (k *walk) entry(info Info) error {
 	return err
 }
 
-// directory visits what a directory holds. No descriptor is held on the way down,
-// however deep it goes, but for a directory that was not read whole.
+// directory visits the children of a directory. It closes descriptors before it descends, except
+// for a directory with unread entries.
 func (k *walk) directory(rel string) error {
 	d := &directory{w: k.w, rel: rel, resolve: inside | unix.RESOLVE_NO_SYMLINKS}
 	defer d.release()
@@ -227,8 +226,7 @@ func (d *directory) release() {
 	}
 }
 
-// read returns the next names, at most about most, in order; whole reports that these
-// were the last.
+// read returns the next names, about most of them, sorted; whole reports that no more follow.
 func (d *directory) read(ctx context.Context, most int) (names []string, whole bool, err error) {
 	if err := d.open(); err != nil {
 		return nil, false, err

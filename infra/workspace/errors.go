@@ -18,17 +18,17 @@ const (
 	CodeNotRegular     = "not_a_regular_file"     // 422: a link, pipe, socket or device
 	CodeExists         = "file_exists"            // 409
 	CodeNotEmpty       = "directory_not_empty"    // 409
-	CodeStale          = "stale_file"             // 409: changed since the given ETag
+	CodeStale          = "stale_file"             // 409: the file does not match the ETag
 	CodeTooLarge       = "too_large"              // 413
 	CodeTooManyEntries = "too_many_entries"       // 413: of a directory
 	CodeNoSpace        = "no_space"               // 413
-	CodeDiskFull       = "disk_full"              // 503: only what is reserved for the engines is left
+	CodeDiskFull       = "disk_full"              // 503: only the reserve of the disk is free
 	CodeBadPath        = "invalid_path"           // 400
 	CodeDenied         = "file_permission_denied" // 403
 )
 
-// explain turns an error of the kernel into one about the path that the caller
-// gave. It never shows a host path.
+// explain converts a kernel error to an error about the caller's path. It never contains a host
+// path.
 func explain(path string, err error) error {
 	if err == nil {
 		return nil

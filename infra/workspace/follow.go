@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Follow describes what a path leads to, through links that stay inside; the name
-// and the path are those that were given.
+// Follow returns the Info of a path's target, through links that stay inside; name and path are
+// the caller's.
 func (w *Workspace) Follow(p string) (Info, error) {
 	rel, err := w.Clean(p)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// Type says what an entry is.
+// Type is the type of an entry.
 type Type string
 
 // Types of entries.
@@ -38,11 +38,11 @@ type Info struct {
 	// was not changed, except within the clock's grain.
 	Device, Inode uint64
 	Changed       time.Time // inode change time, which a command cannot set
-	Replaced      bool      // of what was just written: there was a file before
-	blocks        int64     // of 512 bytes, that it takes on the disk
+	Replaced      bool      // of a write: a file existed before
+	blocks        int64     // disk usage in blocks of 512 bytes
 }
 
-// ETag returns a strong validator in the form that HTTP wants, quotes included.
+// ETag returns a strong validator in the format of HTTP, including quotes.
 func (i Info) ETag() string {
 	return fmt.Sprintf(`"%x-%x-%x-%x"`, i.Inode, i.Size, i.ModTime.UnixNano(), i.Changed.UnixNano())
 }
@@ -76,7 +76,7 @@ func regular(rel string, st *unix.Stat_t) error {
 	return domain.Newf(domain.Invalid, CodeNotRegular, "%s is not a regular file", rel)
 }
 
-// infoAt looks at a name in an open directory.
+// infoAt returns the Info of a name in an open directory.
 func infoAt(dir int, name, rel string) (Info, error) {
 	var st unix.Stat_t
 	if err := sharedfs.Stat(dir, name, &st, false); err != nil {

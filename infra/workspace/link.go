@@ -13,7 +13,7 @@ import (
 	"everloop/domain"
 )
 
-// Resolve gives the path of what a path leads to, free of links.
+// Resolve returns the path of a path's target, free of links.
 func (w *Workspace) Resolve(p string) (string, error) {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -38,16 +38,16 @@ func (w *Workspace) Resolve(p string) (string, error) {
 	}
 
 	below, ok := within(root, found)
-	if !ok { // it was moved away, or deleted, in this moment
+	if !ok { // moved or deleted during the lookup
 		return "", explain(p, unix.ENOENT)
 	}
 
 	return path.Clean(below), nil
 }
 
-// LinkTo makes a link in a directory, which is made when it is missing, to
-// something that exists. It is a relative one, so that it holds in the sandbox
-// and here. It gives the link's path.
+// LinkTo creates a link to an existing path in a directory, which it creates when missing. The
+// link is relative, so that it resolves in the sandbox and on the host. It returns the link's
+// path.
 func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	target, err := w.Clean(source)
 	if err != nil {
@@ -69,7 +69,7 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	if err := w.mkdirAll(at); err != nil {
 		return "", explain(dir, err)
 	}
-	// A link on the way would give the link's own path another meaning.
+	// A link in the directory's path would change the meaning of the relative target.
 	holder, err := w.openAt(at, unix.O_PATH|unix.O_DIRECTORY, inside|unix.RESOLVE_NO_SYMLINKS)
 	if err == unix.ELOOP {
 		return "", domain.Newf(domain.Invalid, CodeNotDirectory, "%s is a link, or a part of it is", shorten(at))
@@ -99,10 +99,9 @@ func (w *Workspace) LinkTo(source, dir, name string) (string, error) {
 	return rel, explain(rel, w.own(holder, name))
 }
 
-// StaysBelow reports whether a link, at a path below some directory, leads to
-// something in that directory wherever the directory is put: its target is
-// relative, climbs only at its beginning and not out of the directory. So no
-// chain of such links leads out either.
+// StaysBelow reports whether a link, at a path relative to a directory, resolves inside the
+// directory wherever the directory is placed: its target must be relative, have ".." only at its
+// start and not climb out of the directory. So no chain of such links leaves it either.
 func StaysBelow(link, target string) bool {
 	if target == "" || path.IsAbs(target) {
 		return false

@@ -16,14 +16,13 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// lockFile lies next to the workspaces. No session has its name, and it is never
-// written: only its bytes are locked.
+// lockFile is in the store's root. No session id can be equal to it. It has no content: only byte
+// ranges are locked.
 const lockFile = ".everloop-locks"
 
-// locks order writes with a condition: what was found at a name when the
-// condition was held is still there when the name is given away, whichever
-// process of the service writes. Commands in the sandbox take no part: what they
-// do in between is noticed afterwards (see swap).
+// locks serialises conditional writes of all service processes: the file that satisfied a
+// condition is still the same at the rename. Commands in the sandbox do not take these locks:
+// their concurrent writes are detected afterwards (see swap).
 type locks struct {
 	path   string
 	mu     sync.Mutex // of file
@@ -33,14 +32,14 @@ type locks struct {
 
 func newLocks(root string) *locks { return &locks{path: filepath.Join(root, lockFile)} }
 
-// place is a name in an open directory. The directory is identified by what it is, not
-// by its path: a link to it does not lead around a lock.
+// place is a name in an open directory. The directory is identified by device and inode instead
+// of its path, so that links to it share the lock.
 type place struct {
 	dir  int
 	name string
 }
 
-// hold waits for names in open directories, and gives what lets them go again.
+// hold locks names in open directories, and returns a function that unlocks them.
 func (l *locks) hold(places ...place) (release func(), err error) {
 	file, err := l.open()
 	if err != nil {
@@ -57,7 +56,7 @@ func (l *locks) hold(places ...place) (release func(), err error) {
 
 		slots = append(slots, slot)
 	}
-	// In one order, and each once: who waits never holds what another waits for.
+	// Sorted and unique: a fixed order prevents deadlocks.
 	slices.Sort(slots)
 	slots = slices.Compact(slots)
 
@@ -133,9 +132,8 @@ func (l *locks) open() (*os.File, error) {
 	return l.file, nil
 }
 
-// create makes the file under another name first. GlusterFS gives a file its identity
-// after its name: of two machines that made this name at once, each could keep a file
-// of its own, and would lock that.
+// create creates the file under a temporary name first. GlusterFS assigns a file's identity after
+// its name: two machines that create the name concurrently could each lock a different file.
 func (l *locks) create() error {
 	temp, err := os.CreateTemp(filepath.Dir(l.path), tempPrefix)
 	if err != nil {
@@ -143,7 +141,7 @@ func (l *locks) create() error {
 	}
 	defer func() {
 		_ = temp.Close()
-		_ = os.Remove(temp.Name()) // gone where it was renamed
+		_ = os.Remove(temp.Name()) // fails after a rename
 	}()
 
 	err = sharedfs.RenameNoReplace(int(temp.Fd()), unix.AT_FDCWD, temp.Name(), unix.AT_FDCWD, l.path)

@@ -12,24 +12,24 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// Limits bound what each workspace of a store may hold. 0 is no limit.
+// Limits are the limits of each workspace of a store. 0: unlimited.
 type Limits struct {
 	Bytes  int64
 	Inodes int64 // files, directories and links
-	// Reserve is the part of the file system that nothing is written to.
+	// Reserve is the part of the file system that must stay free.
 	Reserve diskspace.Reserve
 }
 
 func (l Limits) usage() diskspace.Usage { return diskspace.Usage{Bytes: l.Bytes, Inodes: l.Inodes} }
 
-// Quota is what one writer may put into a workspace. Of several writers of this
-// process each takes from what the others have left, so that together they stay
-// within the limits. A nil Quota is without end.
+// Quota is the space that one writer can use in a workspace. Concurrent writers of this process
+// share the remaining space, so that together they stay within the limits. A nil Quota is
+// unlimited.
 type Quota struct {
 	w     *Workspace
 	of    *measured
 	limit diskspace.Usage
-	held  diskspace.Usage // taken and not returned; under the lock of usage
+	held  diskspace.Usage // reserved and not released; guarded by the lock of usage
 }
 
 // Quota opens the quota of the workspace, for one writer that closes it.
@@ -57,8 +57,7 @@ func (w *Workspace) Quota(ctx context.Context) (*Quota, error) {
 	return q, nil
 }
 
-// Close returns what was taken: by now it is written, or not needed. It is
-// called once.
+// Close releases the reservation: the space is now written, or unused. It must be called once.
 func (q *Quota) Close() {
 	if q == nil {
 		return
@@ -73,8 +72,8 @@ func (q *Quota) Close() {
 	q.held = diskspace.Usage{}
 }
 
-// Take keeps space for the writer. It fails with no_space when the workspace has no
-// room for it, and with disk_full when the disk has not.
+// Take reserves space for the writer. It fails with no_space when the workspace is full, and with
+// disk_full when the disk is.
 func (q *Quota) Take(n diskspace.Usage) error {
 	if q == nil || n == (diskspace.Usage{}) {
 		return nil
@@ -98,8 +97,8 @@ func (q *Quota) Take(n diskspace.Usage) error {
 	return nil
 }
 
-// Fits says what Take would, and keeps nothing: for a writer that asks for the whole
-// before it writes the first part.
+// Fits returns the error of Take without a reservation: a writer calls it with the total before
+// it writes the first part.
 func (q *Quota) Fits(n diskspace.Usage) error {
 	if q == nil {
 		return nil
@@ -120,7 +119,7 @@ func (q *Quota) Fits(n diskspace.Usage) error {
 	return nil
 }
 
-// give takes back what was taken.
+// give releases a part of the reservation.
 func (q *Quota) give(n diskspace.Usage) {
 	if q == nil {
 		return
@@ -134,7 +133,7 @@ func (q *Quota) give(n diskspace.Usage) {
 	q.of.held = q.of.held.Minus(n)
 }
 
-// left returns how many bytes there are to take at the moment.
+// left returns the number of bytes that can be reserved now.
 func (q *Quota) left() int64 {
 	if q == nil || q.limit.Bytes <= 0 {
 		return math.MaxInt64 - 1
@@ -147,7 +146,7 @@ func (q *Quota) left() int64 {
 	return max(0, q.limit.Bytes-q.total().Bytes)
 }
 
-// taken returns what the writer holds.
+// taken returns the writer's reservation.
 func (q *Quota) taken() diskspace.Usage {
 	if q == nil {
 		return diskspace.Usage{}
@@ -162,7 +161,7 @@ func (q *Quota) taken() diskspace.Usage {
 
 func (q *Quota) total() diskspace.Usage { return q.of.used.Plus(q.of.held) }
 
-// checkReserve refuses what would be written to the part of the disk that is reserved.
+// checkReserve returns an error when a write of n would use the disk's reserve.
 func (w *Workspace) checkReserve(n diskspace.Usage) error {
 	reserve := w.store.limits.Reserve
 	if reserve == (diskspace.Reserve{}) || n.Bytes <= 0 && n.Inodes <= 0 {
@@ -187,8 +186,8 @@ func full() error {
 	return domain.Newf(domain.TooLarge, CodeNoSpace, "not written: the workspace is full, in bytes or in files")
 }
 
-// Fits fails when a workspace, which is measured for that, has no room for so much
-// more, or the disk has not: with no_space or disk_full. What shrinks fits.
+// Fits measures a workspace and returns no_space or disk_full when it cannot grow by n. A
+// reduction always fits.
 func (w *Workspace) Fits(ctx context.Context, n diskspace.Usage) error {
 	q, err := w.Quota(ctx)
 	if err != nil {
@@ -199,8 +198,8 @@ func (w *Workspace) Fits(ctx context.Context, n diskspace.Usage) error {
 	return q.Fits(n)
 }
 
-// charge takes what one file needs from a quota as its content comes. What it replaces
-// is its own already.
+// charge reserves quota for one file while its content arrives. The space of a replaced file is
+// already counted.
 type charge struct {
 	quota  *Quota
 	credit int64           // bytes that are free of charge yet
@@ -212,10 +211,10 @@ func newCharge(q *Quota, old *Info) *charge {
 		return &charge{quota: q}
 	}
 
-	return &charge{quota: q, credit: min(old.Size, old.blocks*512)} // of a sparse file only what it takes
+	return &charge{quota: q, credit: min(old.Size, old.blocks*512)} // sparse files count with their blocks
 }
 
-// entry takes what a new file takes without content. One that is replaced has it.
+// entry reserves the inode of a new file. A replaced file already has one.
 func (c *charge) entry(old *Info) error {
 	if old != nil {
 		return nil
@@ -243,13 +242,13 @@ func (c *charge) take(n diskspace.Usage) error {
 	return nil
 }
 
-// release returns it all: the file is counted as written, or gone.
+// release releases the reservation: the file is counted as written, or was deleted.
 func (c *charge) release() {
 	c.quota.give(c.taken)
 	c.taken = diskspace.Usage{}
 }
 
-// charged ends a copy when there is no room for more.
+// charged is a reader that fails when the quota is exhausted.
 type charged struct {
 	r      io.Reader
 	charge *charge
@@ -264,8 +263,7 @@ func (c charged) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// measureTime bounds the measure of a workspace for a write that came without a time
-// limit.
+// measureTime bounds the measurement of a workspace for a write without a deadline.
 const measureTime = time.Minute
 
 // takeEntry fails when a small entry, as a directory or a link, finds no space. The entry
@@ -289,5 +287,5 @@ func (w *Workspace) takeEntry() error {
 	return nil
 }
 
-// oneEntry is what an entry takes without content.
+// oneEntry is the disk usage of an empty entry.
 var oneEntry = diskspace.Usage{Bytes: diskspace.PerInode, Inodes: 1}

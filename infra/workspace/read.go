@@ -62,7 +62,7 @@ func (w *Workspace) Open(p string) (*os.File, Info, error) {
 	return os.NewFile(uintptr(fd), path.Base(rel)), infoOf(rel, &st), nil
 }
 
-// ReadFile reads a whole regular file of at most limit bytes.
+// ReadFile returns the content of a regular file of at most limit bytes.
 func (w *Workspace) ReadFile(p string, limit int64) ([]byte, Info, error) {
 	f, info, err := w.Open(p)
 	if err != nil {
@@ -82,8 +82,7 @@ func (w *Workspace) ReadFile(p string, limit int64) ([]byte, Info, error) {
 	return data, info, nil
 }
 
-// gone reports that a directory seen a moment ago is not there any more, or not
-// in reach of a path.
+// gone reports whether a directory was deleted since it was listed, or its path is too long.
 func gone(err error) bool {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.ENAMETOOLONG, unix.EACCES} {
 		if errors.Is(err, e) {
@@ -94,8 +93,7 @@ func gone(err error) bool {
 	return false
 }
 
-// CheckDir reports whether a path leads to a directory, also through links that
-// stay inside.
+// CheckDir returns an error when a path is not a directory, also through links that stay inside.
 func (w *Workspace) CheckDir(p string) error {
 	rel, err := w.Clean(p)
 	if err != nil {

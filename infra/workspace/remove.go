@@ -12,8 +12,8 @@ import (
 	"everloop/internal/rmtree"
 )
 
-// Remove deletes an entry; a link itself, wherever it points. A directory with
-// content is deleted only when recursive is set. The root cannot be deleted.
+// Remove deletes an entry; a link itself, not its target. A directory with content is deleted
+// only when recursive is set. The root cannot be deleted.
 func (w *Workspace) Remove(ctx context.Context, p string, recursive bool) error {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *Workspace) Remove(ctx context.Context, p string, recursive bool) error 
 	return explain(p, err)
 }
 
-// unlink deletes what is no directory, between other writers' looks and writes.
+// unlink deletes an entry that is not a directory, under the lock of conditional writers.
 func (w *Workspace) unlink(dir int, name string) error {
 	release, err := w.store.locks.hold(place{dir, name})
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// inside is the rule for every path: it stays below the root, and the magic
-// links of /proc do not count as a way.
+// inside restricts every path to the tree below the root, and rejects the magic links of /proc.
 const inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
 // openAt opens a clean path with the kernel holding the rule.
@@ -30,8 +29,8 @@ func (w *Workspace) openAt(rel string, flags int, resolve uint64) (int, error) {
 		if err == unix.EINTR || err == unix.EAGAIN && try < 1000 {
 			continue
 		}
-		// EXDEV: the path leads out, or what it leads to was moved out in this
-		// moment, as a file is that was replaced.
+		// EXDEV: the path leaves the root, or its target was moved during the lookup, such as a
+		// replaced file.
 		if err == unix.EXDEV && try < 100 {
 			continue
 		}
@@ -40,8 +39,7 @@ func (w *Workspace) openAt(rel string, flags int, resolve uint64) (int, error) {
 	}
 }
 
-// parent opens the directory that holds a clean path's last name. The root
-// itself has none.
+// parent opens the parent directory of a clean path. The root has none.
 func (w *Workspace) parent(rel string) (fd int, name string, err error) {
 	if rel == "." {
 		return -1, "", unix.EISDIR
@@ -52,9 +50,8 @@ func (w *Workspace) parent(rel string) (fd int, name string, err error) {
 	return fd, path.Base(rel), err
 }
 
-// openRegular opens what a path leads to for reading, if it is a regular file.
-// It is looked at before it is opened: opening a pipe or a device can already
-// do something.
+// openRegular opens a path for reading, if it is a regular file. It checks the type before
+// opening, because opening a pipe or device can have side effects.
 func (w *Workspace) openRegular(rel string) (int, unix.Stat_t, error) {
 	for try := 1; ; try++ {
 		fd, st, err := w.tryRegular(rel)
@@ -71,15 +68,15 @@ func (w *Workspace) openRegular(rel string) (int, unix.Stat_t, error) {
 	}
 }
 
-// A shared file system does not keep a file that another machine has replaced, and the
-// client may lead to it for as long as it caches names, a second by default.
+// A network file system deletes a file that another machine has replaced, and the client's name
+// cache can lead to it until it expires, after a second by default.
 const (
 	replacedTries = 150
 	replacedPause = 20 * time.Millisecond
 )
 
-// forgetName asks the server what a name is: a client that learns that its file is
-// stale looks the name up again.
+// forgetName revalidates the client's cache entry of a name: a client that receives a stale file
+// handle looks the name up again.
 func (w *Workspace) forgetName(rel string) {
 	dir, name, err := w.parent(rel)
 	if err != nil {
@@ -126,7 +123,7 @@ func (w *Workspace) tryRegular(rel string) (int, unix.Stat_t, error) {
 		err = errReplaced
 	}
 
-	if err == nil && fresh { // else an ETag could stand for content that is older
+	if err == nil && fresh { // else an ETag could name older content
 		if err = sharedfs.DropPages(fd); err != nil {
 			_ = unix.Close(fd)
 		}
@@ -135,7 +132,7 @@ func (w *Workspace) tryRegular(rel string) (int, unix.Stat_t, error) {
 	return fd, st, err
 }
 
-// own gives something new to the session's user.
+// own changes the owner of a new entry to the session's user.
 func (w *Workspace) own(fd int, name string) error {
 	if w.uid < 0 {
 		return nil

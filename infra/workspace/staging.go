@@ -20,12 +20,11 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// leftFor is the age from which something temporary has no owner any more:
-// its process ended before it could take it away.
+// leftFor is the age from which a temporary entry is considered a leftover of a dead process.
 const leftFor = 24 * time.Hour
 
-// Staging takes files whose names are given later, all at once: until then they
-// disturb no other process, and Close leaves nothing of them behind.
+// Staging stores files outside the workspace until Place names them; Close removes the files that
+// were not placed.
 type Staging struct {
 	w      *Workspace
 	holder int    // descriptor of the directory that it is in
@@ -60,7 +59,8 @@ func (w *Workspace) Stage(ctx context.Context, quota *Quota) (*Staging, error) {
 	return s, nil
 }
 
-// Close takes the place away with all that was not placed. It is called once.
+// Close removes the staging directory with all files that were not placed. It must be called
+// once.
 func (s *Staging) Close() error {
 	defer func() {
 		_ = s.dir.Close()
@@ -75,17 +75,17 @@ func (s *Staging) Close() error {
 	return explain("", err)
 }
 
-// SourceError is a fault of what a file was read from, rather than of the file.
+// SourceError is an error of the reader of a file's content, in contrast to an error of the file.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string { return "source: " + e.Err.Error() }
 
-// Unwrap gives the reader's own error.
+// Unwrap returns the reader's error.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// Add takes a file of at most limit bytes, and gives the number that Place knows
-// it by. A file that cannot be kept is taken back at once; what is left of its
-// content is the caller's to read. A *SourceError is the reader's.
+// Add stages a file of at most limit bytes, and returns its number for Place. A file that cannot
+// be stored is removed immediately; the caller must drain the rest of its content. An error of
+// the reader is a *SourceError.
 func (s *Staging) Add(ctx context.Context, content io.Reader, limit int64) (int, error) {
 	name := strconv.Itoa(len(s.costs))
 	dir := int(s.dir.Fd())
@@ -159,7 +159,7 @@ func (b *blamed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Place gives a staged file its name, as WriteFile does.
+// Place moves a staged file to its path, with the rules of WriteFile.
 func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOptions) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -206,7 +206,7 @@ func (s *Staging) Place(ctx context.Context, number int, p string, o WriteOption
 	return info, explain(p, err)
 }
 
-// removeStale deletes what dead processes left of their writing.
+// removeStale deletes leftovers of dead processes.
 func removeStale(ctx context.Context, staging int, older time.Time) {
 	fd, err := unix.Openat(staging, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

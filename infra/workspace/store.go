@@ -23,15 +23,14 @@ import (
 // start with it are accepted everywhere.
 const GuestRoot = "/workspace"
 
-// tempPrefix marks what is being made or taken away; listings leave it out.
+// tempPrefix marks temporary entries; listings skip them.
 const tempPrefix = ".everloop-tmp-"
 
-// stagingDir lies next to the workspaces: what is being written is made there, so
-// that no command meets it, and is moved to its place when it is whole. No session
-// has its name.
+// stagingDir is in the store's root: files are written there, where commands have no access, and
+// renamed into place when complete. No session id can be equal to it.
 const stagingDir = ".everloop-staging"
 
-// Store holds the workspaces of all sessions below one directory.
+// Store contains the workspaces of all sessions in one directory.
 type Store struct {
 	root   string
 	limits Limits
@@ -43,16 +42,16 @@ type Store struct {
 	caches bool // attributes, for some seconds: see sharedfs.CachesAttributes
 }
 
-// New gives the store in a directory (DATA_DIR/workspace), which is made when
-// the first workspace is. Its workspaces have no limits.
+// New returns a Store in a directory (DATA_DIR/workspace), which is created with the first
+// workspace. Its workspaces are unlimited.
 func New(root string) *Store { return NewLimited(root, Limits{}) }
 
-// NewLimited is New with limits, which every write by a Workspace keeps to.
+// NewLimited is New with limits, which apply to every write by a Workspace.
 func NewLimited(root string, limits Limits) *Store {
 	return &Store{root: root, limits: limits, locks: newLocks(root)}
 }
 
-// staging opens the directory for what is being written.
+// staging opens the staging directory.
 func (s *Store) staging() (fd int, err error) {
 	dir := filepath.Join(s.root, stagingDir)
 
@@ -79,14 +78,13 @@ var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 type Workspace struct {
 	store *Store
 	host  string
-	uid   int // owner of what is made here; -1 is the service itself
+	uid   int // owner of new entries; -1: the service's user
 	root  *os.File
 }
 
-// Open returns a session's workspace, and makes it on first use with mode 0700.
-// uid is the session's host user, which owns everything in it; 0, or a service
-// that is not root, leaves all to the service's own user. Close may be called
-// to free its descriptor before the garbage collector does.
+// Open returns a session's workspace, and creates it on first use with mode 0700. uid is the
+// session's host user, the owner of all entries; 0, or a service that is not root: the service's
+// own user. Close frees its descriptor before the garbage collector would.
 func (s *Store) Open(ctx context.Context, sessionID domain.SessionID, uid int) (*Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -129,8 +127,8 @@ func openRoot(host string) (int, error) {
 	return unix.Open(host, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// create makes a directory of the store under another name first, so that no other
-// process ever finds it with the wrong owner. uid is that owner, or -1 for the service.
+// create creates a directory of the store under a temporary name first, so that no other process
+// sees it with the wrong owner. uid is the owner, or -1 for the service.
 func (s *Store) create(name string, uid int) error {
 	temp, err := os.MkdirTemp(s.root, tempPrefix)
 	if err != nil {
@@ -192,8 +190,8 @@ func (s *Store) nameDirectory(fromDir int, temp string, dir int, name string) er
 	return sharedfs.RenameNoReplace(-1, fromDir, temp, dir, name)
 }
 
-// cached reports whether what another machine changed shows only after some seconds,
-// unless it is asked for. fd is any descriptor in the store.
+// cached reports whether changes of other machines become visible only after the attribute cache
+// expires or is revalidated. fd is any descriptor in the store.
 func (s *Store) cached(fd int) bool {
 	s.look.Do(func() { s.caches = sharedfs.CachesAttributes(fd) })
 	return s.caches
@@ -207,8 +205,7 @@ func (s *Store) path(sessionID domain.SessionID) (string, error) {
 	return filepath.Join(s.root, string(sessionID)), nil
 }
 
-// Remove deletes a session's workspace with all that is in it. No command of
-// the session may run any more.
+// Remove deletes a session's workspace recursively. No command of the session may be running.
 func (s *Store) Remove(ctx context.Context, sessionID domain.SessionID) error {
 	if _, err := s.path(sessionID); err != nil {
 		return err
@@ -232,9 +229,8 @@ func (s *Store) Remove(ctx context.Context, sessionID domain.SessionID) error {
 	return nil
 }
 
-// Lacks reports that a session's workspace has nothing at a clean path below its root,
-// or that there is no workspace yet, by a single look. It may be wrong in one way
-// only: false for what Open would refuse to reach.
+// Lacks reports whether a clean path below the root, or the whole workspace, does not exist, with
+// a single lstat. It can be wrong in one way only: false for a path that Open would reject.
 func (s *Store) Lacks(sessionID domain.SessionID, rel string) bool {
 	host, err := s.path(sessionID)
 	if err != nil {
@@ -254,16 +250,15 @@ func (w *Workspace) HostPath() string { return w.host }
 // Close frees the descriptor.
 func (w *Workspace) Close() error { return w.root.Close() }
 
-// Clean turns a path as clients and models give it ("a/b", "./a", "/workspace/a",
-// at level 1 also the host's path) into one relative to the root; the root is
-// ".". It refuses what leaves the workspace by its words; links are the
-// kernel's business, later.
+// Clean converts a path of a client or model ("a/b", "./a", "/workspace/a", at level 1 also the
+// host's path) to a path relative to the root; the root is ".". It rejects paths that leave the
+// workspace lexically; the kernel checks links at the access.
 func (w *Workspace) Clean(p string) (string, error) { return clean(p, GuestRoot, w.host) }
 
 // Clean does the same for a path of no open workspace.
 func Clean(p string) (string, error) { return clean(p, GuestRoot) }
 
-// clean takes absolute paths below the given roots.
+// clean accepts absolute paths below the given roots.
 func clean(p string, roots ...string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return "", domain.Newf(domain.Malformed, CodeBadPath, "the path holds a zero byte")
@@ -318,7 +313,7 @@ func within(root, p string) (string, bool) {
 	return "." + rel, true
 }
 
-// shorten keeps error messages readable.
+// shorten limits a path for error messages.
 func shorten(p string) string {
 	if len(p) > 200 {
 		return strings.ToValidUTF8(p[:200], "") + "…"

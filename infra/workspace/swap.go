@@ -13,13 +13,12 @@ import (
 	"everloop/internal/sharedfs"
 )
 
-// errStale is explained with the path that was asked for.
+// errStale is replaced by an error with the caller's path.
 var errStale = errors.New("changed since it was read")
 
-// swap gives a temporary file the name of one that must still be what was looked
-// at. A command in the sandbox may have changed it since: so the two change
-// places, what was there is looked at again where no other process has it, and gets its
-// name back when it is another.
+// swap renames a temporary file over an existing file that must still match old. A command can
+// have changed that file since: so swap exchanges the two, checks the old file again in the
+// staging directory, and exchanges them back when it differs.
 func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) error {
 	ours, err := infoAt(from, temp, name)
 	if err != nil {
@@ -39,8 +38,8 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	if w.unchanged(from, temp, old) {
 		return unix.Unlinkat(from, temp, 0)
 	}
-	// It must go back. When a command has put yet another in its place by now,
-	// that one is newer than both, and stays.
+	// Restore the changed file. When a command has replaced the new file in the meantime, that
+	// file is the newest, and stays.
 	err = sharedfs.Exchange(from, temp, dir, name)
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -54,10 +53,10 @@ func (w *Workspace) swap(from int, temp string, dir int, name string, old Info) 
 	return errStale
 }
 
-// replaceIf is swap where names cannot be exchanged. The old file gets a second name
-// before it is replaced, so that what a command wrote to it until then is noticed, and
-// it gets its own name back. A file that a command moves to the name between the second
-// look and the rename is replaced unnoticed; without hard links also one that it writes.
+// replaceIf is swap for file systems that cannot exchange names. It links the old file to a
+// second name before the rename, so that a command's write until then is detected and undone. A
+// file that a command renames to the name between the check and the rename is lost; without hard
+// links also a write to the old file.
 func (w *Workspace) replaceIf(from int, temp string, dir int, name string, old, ours Info) error {
 	kept := tempPrefix + rand.Text()
 
@@ -96,7 +95,7 @@ func (w *Workspace) replaceIf(from int, temp string, dir int, name string, old, 
 	return errStale
 }
 
-// unchanged compares what survives a rename, which the inode change time does not.
+// unchanged compares the attributes that survive a rename; the inode change time does not.
 func (w *Workspace) unchanged(dir int, name string, old Info) bool {
 	var st unix.Stat_t
 	if sharedfs.Stat(dir, name, &st, w.store.cached(dir)) != nil {
@@ -152,7 +151,7 @@ func (w *Workspace) RemoveIf(ctx context.Context, p, etag string) error {
 	}
 
 	if !w.unchanged(aside, temp, *old) {
-		// One that a command made at the free name is newer, and stays.
+		// A file that a command has created at the free name is newer, and stays.
 		if sharedfs.RenameNoReplace(-1, aside, temp, dir, name) != nil {
 			_ = removeAll(context.WithoutCancel(ctx), aside, temp)
 		}

@@ -11,9 +11,8 @@ import (
 	"everloop/internal/diskspace"
 )
 
-// usage remembers the measured size of workspaces for a time that grows with
-// what the measuring cost, so that many small writes into a large tree do not
-// each walk it.
+// usage caches the measured size of workspaces for a time proportional to the duration of the
+// measurement, so that many small writes into a large tree do not each walk it.
 type usage struct {
 	mu    sync.Mutex
 	known map[string]*measured
@@ -21,18 +20,18 @@ type usage struct {
 
 type measured struct {
 	used    diskspace.Usage
-	until   time.Time       // measured again from then on
-	grown   diskspace.Usage // what was written since this is known, whatever was taken away
-	held    diskspace.Usage // what writers have taken and not written yet
+	until   time.Time       // time of expiry
+	grown   diskspace.Usage // written since the measurement, without deletions
+	held    diskspace.Usage // reserved by writers and not yet written
 	writers int             // that look at it
 }
 
 const (
-	measureShare = 20   // a measure holds for this many times its cost
+	measureShare = 20   // a measurement is valid for this multiple of its duration
 	maxMeasured  = 4096 // workspaces that are remembered; it is only a cache
 )
 
-// of returns what is known of a workspace; u is locked.
+// of returns the cache entry of a workspace; u must be locked.
 func (u *usage) of(host string) *measured {
 	if m := u.known[host]; m != nil {
 		return m
@@ -52,8 +51,8 @@ func (u *usage) of(host string) *measured {
 	return m
 }
 
-// remeasure brings what is known up to date when it is too old. What others write
-// in the meantime is added, seen or not: rather too much than too little.
+// remeasure updates an expired entry. Writes during the measurement are added even if it saw
+// them: it overestimates rather than underestimates.
 func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 	u := &w.store.usage
 	u.mu.Lock()
@@ -80,7 +79,7 @@ func (w *Workspace) remeasure(ctx context.Context, m *measured) error {
 	return nil
 }
 
-// spent adds what was written since to a remembered measure.
+// spent adds a write to the cache entry.
 func (w *Workspace) spent(n diskspace.Usage) {
 	u := &w.store.usage
 	u.mu.Lock()
@@ -92,8 +91,7 @@ func (w *Workspace) spent(n diskspace.Usage) {
 	}
 }
 
-// forget has a workspace measured again after a deletion, of which
-// the size is not known.
+// forget expires the cache entry after a deletion of unknown size.
 func (w *Workspace) forget() {
 	u := &w.store.usage
 	u.mu.Lock()

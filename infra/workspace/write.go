@@ -24,14 +24,14 @@ type WriteOptions struct {
 	IfMatch    string      // ETag that the file must still have; "" is any
 	CreateOnly bool        // the file must not exist
 	Parents    bool        // make missing directories
-	MaxSize    int64       // bytes; 0 is no limit
-	Mode       fs.FileMode // of a new file; 0 is 0644. An existing file keeps its own
+	MaxSize    int64       // bytes; 0: unlimited
+	Mode       fs.FileMode // of a new file; 0: 0644. An existing file's mode does not change
 	Sync       bool        // the content is on disk before the name is
 }
 
-// WriteFile makes or replaces a regular file in one step: others see the old
-// content or the new, never a part. A link, or anything else that is not a
-// regular file, is refused, not followed. It returns the new file's Info.
+// WriteFile creates or replaces a regular file atomically: readers see the old or the new
+// content. A link, or another entry that is not a regular file, is rejected, not followed. It
+// returns the new file's Info.
 func (w *Workspace) WriteFile(ctx context.Context, p string, content io.Reader, o WriteOptions) (Info, error) {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -126,7 +126,7 @@ func (w *Workspace) fill(f *os.File, rel string, content io.Reader, o WriteOptio
 
 // place returns a temporary file, which fd is, its name.
 func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, o WriteOptions) (Info, error) {
-	// Between the look and the rename no other writer of the service comes in.
+	// The lock excludes other writers of the service between the check and the rename.
 	release, err := w.store.locks.hold(place{dir, name})
 	if err != nil {
 		return Info{}, err
@@ -155,7 +155,7 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	case old == nil:
 		err = sharedfs.RenameNoReplace(fd, from, temp, dir, name)
 		if errors.Is(err, unix.EEXIST) && !o.CreateOnly {
-			err = sharedfs.Rename(from, temp, dir, name) // a command made it in this moment
+			err = sharedfs.Rename(from, temp, dir, name) // a command has created it concurrently
 		}
 	case o.IfMatch != "":
 		err = w.swap(from, temp, dir, name, *old)
@@ -188,13 +188,12 @@ func (w *Workspace) place(fd, from int, temp string, dir int, name, rel string, 
 	return info, nil
 }
 
-// target looks at what must be replaced, nil when nothing is, and holds the
-// conditions.
+// target returns the file to replace, or nil, and checks the conditions.
 func (w *Workspace) target(dir int, name, rel string, o WriteOptions) (*Info, error) {
 	var st unix.Stat_t
 
 	fresh := w.store.cached(dir)
-	if fresh { // what the name is may be cached too
+	if fresh { // the name can be cached, too
 		if err := sharedfs.Stat(dir, "", &st, true); err != nil {
 			return nil, err
 		}
@@ -238,7 +237,7 @@ func syncDirectory(dir int) {
 	}
 }
 
-// MkdirAll makes a directory with those above it. One that exists is fine.
+// MkdirAll creates a directory and its missing parents. An existing directory is not an error.
 func (w *Workspace) MkdirAll(p string) error {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -267,7 +266,7 @@ func (w *Workspace) mkdirAll(rel string) error {
 			return err
 		}
 	}
-	// The last may exist as something else, or as a link to nothing.
+	// The last name can exist with another type, or as a dangling link.
 	if fd, err = w.openAt(rel, unix.O_PATH|unix.O_DIRECTORY, inside); err != nil {
 		return err
 	}
@@ -275,6 +274,7 @@ func (w *Workspace) mkdirAll(rel string) error {
 	return unix.Close(fd)
 }
 
+// mkdir creates one directory with the session's owner. An existing name is unix.EEXIST.
 func (w *Workspace) mkdir(rel string) error {
 	dir, name, err := w.parent(rel)
 	if err != nil {
@@ -308,8 +308,7 @@ func (w *Workspace) mkdir(rel string) error {
 	return err
 }
 
-// Symlink makes a link. The target may be anything; whether it leads outside
-// shows when it is followed.
+// Symlink creates a link. The target is not checked; every access through it is.
 func (w *Workspace) Symlink(target, p string) error {
 	rel, err := w.Clean(p)
 	if err != nil {
@@ -364,7 +363,7 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 	}
 
 	defer func() { _ = unix.Close(dirTo) }()
-	// No other process puts a new file instead of either while it moves.
+	// The locks exclude other writers of the service at both names during the rename.
 	release, err := w.store.locks.hold(place{dirFrom, nameFrom}, place{dirTo, nameTo})
 	if err != nil {
 		return explain(from, err)

@@ -94,8 +94,8 @@ func (w *Workspace) lockWrites(ctx context.Context, kind int16) (*os.File, error
 // maxLockPause bounds the wait between two attempts to get a lock.
 const maxLockPause = 200 * time.Millisecond
 
-// writeByte returns the session's byte in the lock file, after those of locks.hold. Two
-// sessions with one byte only wait for each other.
+// writeByte returns the session's byte in the lock file, after the bytes of locks.hold. A
+// collision of two sessions only makes them wait for each other.
 func (w *Workspace) writeByte() int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(filepath.Base(w.host)))

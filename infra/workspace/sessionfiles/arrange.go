@@ -12,8 +12,8 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Rename returns a file, a directory or a link itself another name in its
-// directory. name is a bare one; a taken one is file_exists.
+// Rename renames a file, a directory or a link itself within its directory. name must not contain
+// a path; an existing name is file_exists.
 func (f Files) Rename(ctx context.Context, session domain.Session, from, name string) (to string, changes []domain.FileChange, err error) {
 	if err := checkUTF8(name); err != nil {
 		return "", nil, err
@@ -38,8 +38,8 @@ func (f Files) Rename(ctx context.Context, session domain.Session, from, name st
 	return to, changes, err
 }
 
-// Copy copies a file or a directory. Without a target it is "name copy.ext"
-// beside it; a taken target is file_exists unless overwrite is set.
+// Copy copies a file or a directory. Without a target it is "name copy.ext" in the same
+// directory; an existing target is file_exists unless overwrite is set.
 func (f Files) Copy(ctx context.Context, session domain.Session, from, to string, overwrite bool) (change domain.FileChange, err error) {
 	if err := checkUTF8(cmp.Or(to, path.Base(from))); err != nil {
 		return change, err
@@ -55,7 +55,7 @@ func (f Files) Copy(ctx context.Context, session domain.Session, from, to string
 	return change, err
 }
 
-// shareDir holds the links that a session's files are shared by.
+// shareDir is the directory of links that share a session's files.
 const shareDir = ".share"
 
 // Share links to a file or directory from a folder below .share. Without a name

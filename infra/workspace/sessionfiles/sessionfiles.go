@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package sessionfiles gives the edges the files of a session: it opens the
-// session's workspace, performs one operation, and closes it. It must not know a
-// transport, nor who asks.
+// Package sessionfiles implements file operations of the APIs: each opens the session's
+// workspace, performs one operation, and closes it. It must not depend on a transport or on
+// permissions.
 package sessionfiles
 
 import (
@@ -44,9 +44,9 @@ func (f Files) change(ctx context.Context, session domain.Session, do func(*work
 	})
 }
 
-// List returns a directory's entries, directories first. A link is shown as what it
-// leads to, as reading shows it; one that leads nowhere, or out, as itself. It fails
-// with too_many_entries when there are more than workspace.MaxListed.
+// List returns a directory's entries, directories first. A link has the Info of its target, as in
+// a read; a link that is dangling or leaves the workspace has its own. More than
+// workspace.MaxListed entries are a too_many_entries error.
 func (f Files) List(ctx context.Context, session domain.Session, dir string) ([]domain.FileInfo, error) {
 	var list []domain.FileInfo
 
@@ -97,8 +97,8 @@ func (f Files) Open(ctx context.Context, session domain.Session, path string) (i
 	return file, info, err
 }
 
-// Write replaces a file or makes it, with its directories. With ETags in the
-// condition the file must still be one of these versions.
+// Write creates or replaces a file, including its parent directories. With ETags in the condition
+// the existing file must match one of them.
 func (f Files) Write(ctx context.Context, session domain.Session, path string, content []byte, only domain.FileCondition) (
 	info domain.FileInfo, change domain.FileChange, err error,
 ) {
@@ -122,8 +122,8 @@ func (f Files) Write(ctx context.Context, session domain.Session, path string, c
 	return info, change, err
 }
 
-// current looks at the file that a change is meant for. tag is the one ETag that
-// it must have, "" when any will do; a missing file matches none.
+// current returns the existing file of a conditional write. tag is the one ETag that must match,
+// "" for any; a missing file matches none.
 func current(w *workspace.Workspace, path, ifMatch string) (old workspace.Info, tag string, err error) {
 	old, err = w.Stat(path)
 	if domain.HasCode(err, domain.CodeFileNotFound) {

@@ -15,11 +15,10 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Upload takes files into a directory, which is made when it is missing. receive
-// passes each file's content, of at most limit bytes, to add, and at the end gives
-// their names, which are relative to the directory, in the same order. An error
-// of receive leaves nothing behind; a file that cannot be taken is reported in its
-// outcome and does not affect the others. A file that exists is replaced.
+// Upload stores files in a directory, which it creates when missing. receive calls add with the
+// content of each file, of at most limit bytes, and returns their names, relative to the
+// directory, in the same order. An error of receive discards all files; a file that cannot be
+// stored is reported in its outcome and does not affect the others. Existing files are replaced.
 func (f Files) Upload(ctx context.Context, session domain.Session, dir string, limit int64,
 	receive func(add func(content io.Reader) error) (names []string, err error),
 ) (outcomes []domain.FileOutcome, err error) {
@@ -40,7 +39,7 @@ func (f Files) Upload(ctx context.Context, session domain.Session, dir string, l
 		if err != nil {
 			return err
 		}
-		defer func() { _ = stage.Close() }() // what a fault leaves, a later upload takes away
+		defer func() { _ = stage.Close() }() // a later upload removes leftovers
 
 		u := upload{stage: stage, base: base, taken: map[string]bool{}}
 
@@ -75,8 +74,8 @@ func directory(w *workspace.Workspace, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A missing directory is made with the first file. What is there must be
-	// one, of which the kernel knows best.
+	// A missing directory is created with the first file. An existing path must be a directory,
+	// which the kernel checks.
 	if err := w.CheckDir(base); err != nil && !domain.HasCode(err, domain.CodeFileNotFound) {
 		return "", err
 	}
@@ -96,8 +95,8 @@ type stagedFile struct {
 	err    error
 }
 
-// add stages a file. Its error is the client's end of the line; a file that was
-// not kept is remembered, and what is left of it passed over.
+// add stages a file. Only a failed read of the client's stream is returned as an error; other
+// failures become the file's outcome, and the rest of its content is skipped.
 func (u *upload) add(ctx context.Context, content io.Reader, limit int64) error {
 	number, err := u.stage.Add(ctx, content, limit)
 	if source, ok := errors.AsType[*workspace.SourceError](err); ok {
@@ -116,7 +115,7 @@ func (u *upload) add(ctx context.Context, content io.Reader, limit int64) error 
 	return err
 }
 
-// place gives a staged file its name.
+// place moves a staged file to its name.
 func (u *upload) place(ctx context.Context, i int, name string) domain.FileOutcome {
 	failed := func(err error) domain.FileOutcome { return domain.FileOutcome{Path: name, Err: err} }
 	if err := checkName(name); err != nil {
@@ -154,8 +153,8 @@ func checkName(name string) error {
 	return checkUTF8(name)
 }
 
-// checkUTF8 refuses to give a file a name that is not UTF-8: no JSON holds such a name, and
-// an export loses the file.
+// checkUTF8 rejects file names that are not UTF-8: JSON cannot represent them, and exports would
+// lose the file.
 func checkUTF8(p string) error {
 	if !utf8.ValidString(p) {
 		return domain.Newf(domain.Invalid, workspace.CodeBadPath, "the name is not UTF-8")

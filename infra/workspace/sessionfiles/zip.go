@@ -17,11 +17,10 @@ import (
 	"everloop/infra/workspace"
 )
 
-// Zip returns a function that writes a directory as a ZIP archive while it reads
-// it, so that any size needs little memory. Names are relative to the directory.
-// Links are not followed: those that lead to something in the directory are
-// stored as links, all others are left out, as are pipes, sockets and devices. It
-// fails with too_many_entries when there is more than an archive takes.
+// Zip returns a function that streams a directory as a ZIP archive, with memory use independent
+// of its size. Names are relative to the directory. Links are not followed: links to targets
+// inside the directory are stored as links; other links, pipes, sockets and devices are skipped.
+// More than maxZipEntries entries are a too_many_entries error.
 func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (write func(context.Context, io.Writer) error, err error) {
 	var base string
 
@@ -57,16 +56,14 @@ func (f Files) Zip(ctx context.Context, session domain.Session, dir string) (wri
 	}, nil
 }
 
-// maxZipEntries bounds an archive, whose list of contents is kept in memory until its
-// end.
+// maxZipEntries bounds an archive, whose central directory is in memory until the end.
 const maxZipEntries = 200_000
 
 func tooMany() error {
 	return domain.Newf(domain.TooLarge, workspace.CodeTooManyEntries, "the directory has more than %d files and directories", maxZipEntries)
 }
 
-// countEntries refuses a directory that holds too much, while there is still a status
-// to say so.
+// countEntries rejects a directory with too many entries, before the response's status is sent.
 func countEntries(ctx context.Context, w *workspace.Workspace, dir string) error {
 	seen := 0
 
@@ -79,8 +76,7 @@ func countEntries(ctx context.Context, w *workspace.Workspace, dir string) error
 	})
 }
 
-// plain takes what some unpackers would read as a separator out of a name. What
-// stands for it looks the same.
+// plain replaces backslashes, which some unpackers treat as separators, by a similar character.
 var plain = strings.NewReplacer(`\`, "\uff3c")
 
 // packer writes the entries of one directory.
@@ -89,9 +85,11 @@ type packer struct {
 	w    *workspace.Workspace
 	z    *zip.Writer
 	base string
-	left int // entries that it still takes: a command may be adding some
+	left int // remaining entries: a command can add entries during the walk
 }
 
+// visit adds one entry of the walk to the archive. Entries that were deleted or replaced since
+// the walk saw them are skipped.
 func (p *packer) visit(i workspace.Info) error {
 	if p.left--; p.left < 0 {
 		return tooMany()
@@ -144,7 +142,7 @@ func (p *packer) file(i workspace.Info, header *zip.FileHeader) error {
 	file, opened, err := p.w.Open(i.Path)
 	if err != nil {
 		if _, ordinary := errors.AsType[*domain.Error](err); ordinary {
-			return nil // it is gone, or something else, since the look
+			return nil // deleted or replaced since the walk saw it
 		}
 
 		return err
