@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// What one server may send. A message is held in memory as a whole; more in a
-// minute than any work needs would only keep this process busy.
+// Limits of the messages of one server. A message is in memory as a whole; the limits per minute
+// are far above normal use.
 const (
 	maxMessage        = 16 << 20
 	maxMinute         = 128 << 20
 	maxMinuteMessages = 20_000
 )
 
-// budget counts what a server sends. Its zero value is ready for use.
+// budget counts the messages of a server in windows of a minute. The zero value is ready for use.
 type budget struct {
 	mu       sync.Mutex
 	since    time.Time

@@ -11,9 +11,9 @@ import (
 	"everloop/domain"
 )
 
-// The subjects by which other processes ask the workers about tool servers.
+// Subjects of requests and notices of other processes to the workers.
 const (
-	lookSubject   = "mcp.look"   // one worker connects a session and answers
+	lookSubject   = "mcp.look"   // one worker connects a session and replies
 	forgetSubject = "mcp.forget" // every worker drops something from its caches
 	queueGroup    = "mcp"        // queue group
 	lookTime      = patience + time.Second
@@ -27,8 +27,8 @@ type notice struct {
 	UserID    string           `json:"user_id,omitempty"`
 }
 
-// Remote reaches the managers of all workers. It may lose a notice, as when a
-// connection breaks: a manager reads a session's servers again after seconds
+// Remote sends requests and notices to the managers of all workers. A notice can be lost, for
+// example when a connection breaks: a manager reads a session's servers again after seconds
 // anyway.
 type Remote struct{ Conn *nats.Conn }
 
@@ -51,17 +51,17 @@ func (r Remote) Look(ctx context.Context, sessionID domain.SessionID) error {
 	return err
 }
 
-// ServerChanged announces that a server was made, changed or removed.
+// ServerChanged announces that a server was created, changed or removed.
 func (r Remote) ServerChanged(ctx context.Context, serverID string) error {
 	return r.announce(ctx, notice{ServerID: serverID})
 }
 
-// SessionDeleted ends what runs for a session.
+// SessionDeleted closes the connections of a session.
 func (r Remote) SessionDeleted(ctx context.Context, sessionID domain.SessionID) error {
 	return r.announce(ctx, notice{SessionID: sessionID})
 }
 
-// UserDeleted ends what runs for a user.
+// UserDeleted closes the connections of a user's sessions.
 func (r Remote) UserDeleted(ctx context.Context, userID string) error {
 	return r.announce(ctx, notice{UserID: userID})
 }
@@ -86,7 +86,7 @@ func (r Remote) announce(ctx context.Context, n notice) error {
 	return nil
 }
 
-// Listen has the manager answer what Remote asks, until it is closed.
+// Listen serves the requests and notices of Remote until the manager is closed.
 func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 	look, err := conn.QueueSubscribe(lookSubject, queueGroup, func(msg *nats.Msg) {
 		var n notice
@@ -131,8 +131,8 @@ func (m *Manager) Listen(ctx context.Context, conn *nats.Conn) error {
 	return conn.FlushWithContext(ctx)
 }
 
-// forget acts on a notice at once, and waits for the ends of connections next to
-// the subscription.
+// forget handles a notice immediately; it waits for closing connections outside the
+// subscription's goroutine.
 func (m *Manager) forget(n notice) {
 	switch {
 	case n.SessionID != "":

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// pingTime is how long a server that let a call's time pass may take to show
-	// that it is alive.
+	// pingTime is the maximum time until a server must answer a ping after a call timed out.
 	pingTime = 5 * time.Second
 	maxTime  = time.Hour // of one call
 )
@@ -38,9 +37,8 @@ func timeLimit(server domain.MCPServer) time.Duration {
 	return min(time.Duration(server.TimeoutS)*time.Second, maxTime)
 }
 
-// call carries one call out. Whatever the server does or fails to do becomes a
-// result. An error, which has a call that only looks tried again, comes with a
-// connection that was lost.
+// call runs one tool call. Failures of the server become results. The error, if any, reports a
+// lost connection and makes the caller retry a read-only call.
 func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) (tools.Result, error) {
 	l.mu.Lock()
 	l.calls++
@@ -113,7 +111,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 			l.lost(conn, why)
 
 			if !fresh {
-				continue // nothing has happened yet: once more on a new connection
+				continue // not sent: retry once on a new connection
 			}
 
 			result := failure(
@@ -124,7 +122,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 
 			return result, again(acts, err)
 		}
-		// A connection that is still there may be a server's way to say no.
+		// If the connection is still open, the error may be the server's way to refuse.
 		gone := conn.why() != nil || errors.Is(err, sdk.ErrConnectionClosed)
 
 		result := failure("The call of %s failed and may have taken effect in part: %s.", tool, errorText(why, server.MCPServer))
@@ -138,7 +136,7 @@ func (l *link) call(ctx context.Context, c *tools.Call, tool string, acts bool) 
 	}
 }
 
-// inputNeeded describes the requests of a server that wants input for a call.
+// inputNeeded describes the input requests of a server during a call.
 func inputNeeded(tool string, server domain.MCPServer, requests sdk.InputRequestMap) string {
 	if len(requests) == 0 {
 		return fmt.Sprintf("The tool server %s is busy and did not finish the call of %s. Try again later.", server.Name, tool)
@@ -164,10 +162,10 @@ func inputNeeded(tool string, server domain.MCPServer, requests sdk.InputRequest
 		server.Name, tool, text)
 }
 
-// codeRejected is how the SDK marks what its transport could not send.
+// codeRejected is the SDK's error code for messages that its transport could not send.
 const codeRejected = -32005
 
-// fine notes that the server does what it is for.
+// fine resets the count of consecutive failures.
 func (l *link) fine() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +173,7 @@ func (l *link) fine() {
 	l.failures = 0
 }
 
-// again has a call that only looks tried once more.
+// again returns an error that makes the caller retry, if the call is read-only.
 func again(acts bool, err error) error {
 	if acts {
 		return nil
@@ -195,15 +193,14 @@ func (c *connection) neverSent(err error) bool {
 	return ok && dialing.Op == "dial"
 }
 
-// lostSession matches the messages of servers that do not know the session of a request.
+// lostSession matches error messages about an unknown session.
 var lostSession = regexp.MustCompile(
 	`(?i)\bsession\b.*\b(not found|unknown|invalid|expired|missing|terminated|closed|not exist|no longer)` +
 		`|\b(no|unknown|invalid|expired|missing|terminated)\b.*\bsession\b`,
 )
 
-// forgotten reports whether the server has refused a request because it does not know the
-// connection's session: with an HTTP status and a JSON-RPC error instead of the bare 404 of
-// the protocol.
+// forgotten reports whether the server refused a request because the connection's session is
+// unknown: by a JSON-RPC error with an HTTP status, instead of the bare 404 of the protocol.
 func (c *connection) forgotten(err error) bool {
 	refused, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || !errors.Is(err, &jsonrpc.Error{Code: codeRejected}) || refused.Code == jsonrpc.CodeMethodNotFound || c.session.ID() == "" {
@@ -217,7 +214,7 @@ func failure(format string, args ...any) tools.Result {
 	return tools.Result{Output: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// reach returns the live connection, and makes it when there is none.
+// reach returns the open connection, or connects.
 func (l *link) reach(ctx context.Context) (*connection, error) {
 	for tries := 0; ; tries++ {
 		l.mu.Lock()
@@ -247,8 +244,8 @@ func (l *link) reach(ctx context.Context) (*connection, error) {
 	}
 }
 
-// ask sends the call and waits for its answer, and not for a server that leaves
-// it unread.
+// ask sends the call and waits for the answer. It also returns when the server does not read the
+// request.
 func (c *connection) ask(ctx context.Context, call *tools.Call, tool string) (*sdk.CallToolResult, error) {
 	params := &sdk.CallToolParams{Name: tool, Arguments: call.Arguments}
 	if call.Progress != nil {
@@ -276,7 +273,7 @@ func (c *connection) ask(ctx context.Context, call *tools.Call, tool string) (*s
 	}
 }
 
-// probe gives a connection up whose server does not even answer a ping.
+// probe pings a server and drops the connection when it does not answer.
 func (l *link) probe(conn *connection) {
 	ctx, cancel := context.WithTimeout(l.manager.life, pingTime)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// What of a server's list of tools is used. Every tool is part of every prompt.
+// Limits of a server's list of tools. Every tool is part of every prompt.
 const (
 	maxTools       = 128
 	maxPages       = 64
@@ -24,8 +24,8 @@ const (
 	maxSchemas     = 192 << 10 // bytes of all of a server's schemas and descriptions
 )
 
-// listTools reads a server's list of tools, page by page. The note says what of
-// it was left out, and why; it is empty when all was taken.
+// listTools reads all pages of a server's list of tools. The note describes the omitted tools
+// with reasons; empty: none.
 func listTools(ctx context.Context, from *connection) (list []toolserver.Tool, note string, err error) {
 	c := collector{tasks: &from.tools}
 	c.tasks.reset()
@@ -53,12 +53,12 @@ func listTools(ctx context.Context, from *connection) (list []toolserver.Tool, n
 	}
 }
 
-// collector takes tools as long as they fit.
+// collector collects tools up to the limits.
 type collector struct {
 	list     []toolserver.Tool
 	tasks    *taskTools
 	size     int
-	left     int // tools that were left out
+	left     int // number of omitted tools
 	problems []string
 }
 
@@ -76,6 +76,7 @@ func (c *collector) note() string {
 	return strings.Join(c.problems, "; ")
 }
 
+// add validates a tool and adds it to the list, or counts it as omitted and records the problem.
 func (c *collector) add(tool *sdk.Tool) {
 	if tool == nil {
 		return
@@ -116,7 +117,7 @@ func (c *collector) add(tool *sdk.Tool) {
 	c.list = append(c.list, made)
 }
 
-// describe makes a tool of what the server says of it.
+// describe converts a tool of the SDK.
 func describe(tool *sdk.Tool) (toolserver.Tool, error) {
 	if tool.Name == "" || len(tool.Name) > maxRawToolName || strings.ContainsRune(tool.Name, 0) ||
 		tool.Name != strings.ToValidUTF8(tool.Name, "") {
@@ -144,8 +145,8 @@ func describe(tool *sdk.Tool) (toolserver.Tool, error) {
 	return made, nil
 }
 
-// schemaOf gives the schema of a tool's arguments as model servers take it: an
-// object, without the address of its dialect.
+// schemaOf returns the schema of a tool's arguments in the form of model APIs: an object, without
+// $schema.
 func schemaOf(given any) (json.RawMessage, error) {
 	schema, ok := given.(map[string]any)
 	if !ok {
@@ -179,13 +180,11 @@ func schemaOf(given any) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// anyObject lets every object through, for schemas that are left to their server
-// to check.
+// anyObject accepts every object, for schemas that only the server validates.
 const anyObject = `{"type": "object"}`
 
-// checker prepares a tool that checks its arguments by the schema. One with
-// references is left to the server: references can be built so that checking
-// never ends.
+// checker returns a tool that validates its arguments by the schema. A schema with references is
+// validated by the server only, because validation with references may not terminate.
 func checker(schema json.RawMessage) (prepared tools.Tool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

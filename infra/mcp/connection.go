@@ -36,11 +36,11 @@ const (
 // connection is one live connection with a server.
 type connection struct {
 	session *sdk.ClientSession
-	cut     io.Closer    // ends it at once
-	why     func() error // why it ended by itself
+	cut     io.Closer    // closes it immediately
+	why     func() error // cause of an unexpected end
 	process Process      // nil: reached by HTTP
 	since   time.Time
-	tools   taskTools // what the server runs only as tasks
+	tools   taskTools // tools that the server runs only as tasks
 
 	mu    sync.Mutex
 	sinks map[string]*sink // of calls that want to hear of progress
@@ -104,7 +104,7 @@ func (m *Manager) open(
 	}
 
 	client := sdk.NewClient(&sdk.Implementation{Name: "everloop", Version: m.Version}, &sdk.ClientOptions{
-		Logger:                      slog.New(slog.DiscardHandler), // it would write what servers say
+		Logger:                      slog.New(slog.DiscardHandler), // its messages contain text of servers
 		Capabilities:                &sdk.ClientCapabilities{},
 		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { changed() },
@@ -164,8 +164,8 @@ func discover(limit time.Duration, failed *error) sdk.Middleware {
 	}
 }
 
-// transport opens the way to a server. A process lives until the connection is
-// cut, whatever becomes of ctx.
+// transport returns the SDK's transport to a server. A process lives until the connection is cut,
+// regardless of ctx.
 func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.Transport, error) {
 	if t.server.Transport == toolserver.HTTP {
 		transport, channel, err := openHTTP(m.HTTP.Transport(t.server.Trusted), t.server.MCPServer, &c.tools)
@@ -193,10 +193,10 @@ func (m *Manager) transport(ctx context.Context, t target, c *connection) (sdk.T
 	return process, nil
 }
 
-// program gives what runs a stdio server. One of the session itself runs in its
-// workspace, with its own variables over those of the session's tools. Any other
-// holds secrets that are not the session owner's: no file and no variable of a user
-// may reach its process, where an interpreter would load code from them.
+// program returns the program of a stdio server. A session's own server runs in its workspace,
+// with the server's variables over the session's variables. Any other server contains secrets
+// that do not belong to the session's owner: no file and no variable of a user may reach its
+// process, because an interpreter could load code from them.
 func (m *Manager) program(ctx context.Context, t target) (Program, error) {
 	if t.server.OfPreset() {
 		return m.presetProgram(ctx, t)
@@ -230,7 +230,7 @@ func (m *Manager) program(ctx context.Context, t target) (Program, error) {
 	return p, nil
 }
 
-// workspace gives what a program needs to run in the workspace of a session.
+// workspace returns the view that a program needs to run in a session's workspace.
 func (m *Manager) workspace(ctx context.Context, s domain.Session) (*tools.SessionView, error) {
 	root, err := m.Roots.Root(ctx, s.ID, s.SandboxUID)
 	if err != nil {
@@ -240,11 +240,11 @@ func (m *Manager) workspace(ctx context.Context, s domain.Session) (*tools.Sessi
 	return &tools.SessionView{ID: s.ID, OwnerID: s.OwnerID, SandboxUID: s.SandboxUID, Root: root}, nil
 }
 
-// explain returns the reason behind an error of the SDK, without the server's
-// address, which may contain a secret.
+// explain returns the cause of an SDK error, without the server's address, which can contain a
+// secret.
 func (c *connection) explain(err error) error {
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeRejected && !c.signedOut() {
-		return err // the server's own reason, whatever its process did then
+		return err // the server's own reason takes precedence over the end of its process
 	}
 
 	if why := c.why(); why != nil {
@@ -307,8 +307,8 @@ func (c *connection) close() {
 	c.drop()
 }
 
-// drop ends the connection at once and waits for its process. The SDK does not notice the end
-// of a channel on which no stream is open, so that its session is closed as well.
+// drop closes the connection immediately and waits for the process. It also closes the SDK's
+// session, which does not notice the end of a channel without an open stream.
 func (c *connection) drop() {
 	_ = c.cut.Close()
 	if c.session != nil && c.process == nil {

@@ -15,20 +15,20 @@ const (
 	keepAlive = 30 * time.Second
 )
 
-// HTTP gives the ways out to servers that are reached by HTTP.
+// HTTP provides the transports to HTTP servers.
 type HTTP interface {
-	// Transport is the way out for a server. A trusted one, made by an
-	// administrator, may be on the service's own network; others may not.
+	// Transport returns the transport to a server. A trusted server, created by an administrator,
+	// can be on the service's own network; others cannot.
 	Transport(trusted bool) http.RoundTripper
 }
 
-// Guard is the HTTP of the service's machine. Connections to untrusted servers are
-// checked as those of WebFetch are.
+// Guard is the HTTP of the service's machine. It checks connections to untrusted servers by the
+// rules of WebFetch.
 type Guard struct {
 	open, guarded http.RoundTripper
 }
 
-// errNotPublic stands for a refusal: its own words would name the server's host.
+// errNotPublic replaces the guard's error, which contains the server's host.
 var errNotPublic = errors.New("servers of users may not be on this network or port")
 
 // NewGuard returns a new Guard whose untrusted servers may be where the checks allow.

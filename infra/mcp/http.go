@@ -13,7 +13,7 @@ import (
 	"everloop/domain"
 )
 
-// channel is everything that goes to and from one server by HTTP.
+// channel is the HTTP traffic with one server.
 type channel struct {
 	way     http.RoundTripper
 	host    string // of the server's URL: its secrets go nowhere else
@@ -44,7 +44,7 @@ func openHTTP(way http.RoundTripper, server domain.MCPServer, tools *taskTools) 
 	return &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client, MaxRetries: 2, MaxEventSize: maxMessage}, c, nil
 }
 
-// why gives the reason for which the channel was ended by itself.
+// why returns the cause of an unexpected end.
 func (c *channel) why() error {
 	if cause := context.Cause(c.ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -59,10 +59,9 @@ func (c *channel) Close() error {
 	return nil
 }
 
-// RoundTrip implements http.RoundTripper: with the server's headers, and with
-// an eye on how much comes back.
+// RoundTrip implements http.RoundTripper: it adds the server's headers and limits the response.
 func (c *channel) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := context.Cause(c.ctx); err != nil { // nothing is sent, not even the end of the session
+	if err := context.Cause(c.ctx); err != nil { // send nothing, not even the session's DELETE
 		return nil, err
 	}
 

@@ -11,9 +11,9 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// KnownTools offers the tools of a session's servers as the database knows them from
-// the last connections, for showing and weighing them: it connects to nothing
-// and starts nothing, and its tools cannot be run. It is safe for concurrent use.
+// KnownTools returns the tools of a session's servers from the database, as of the last
+// connections, for listing and token estimates. It opens no connection and starts no process, and
+// its tools cannot be run. It is safe for concurrent use.
 type KnownTools struct {
 	Store    Store
 	Policies Policies // nil: none is refused
@@ -30,7 +30,7 @@ type knownKey struct {
 	at           time.Time
 }
 
-// maxKnown bounds the lists of tools that are kept ready.
+// maxKnown is the maximum number of cached tool lists.
 const maxKnown = 256
 
 // Tools implements tools.Provider.
@@ -79,7 +79,7 @@ func (k *KnownTools) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 	return all
 }
 
-// offer makes the tools of one server, once for each state.
+// offer returns the tools of one server, cached by state.
 func (k *KnownTools) offer(server toolserver.Record, state toolserver.Connection) []tools.Tool {
 	key := knownKey{state.SessionID, server.Name, state.Fingerprint, state.UpdatedAt}
 
@@ -97,7 +97,7 @@ func (k *KnownTools) offer(server toolserver.Record, state toolserver.Connection
 	defer k.mu.Unlock()
 
 	if k.prepared == nil || len(k.prepared) >= maxKnown {
-		k.prepared = map[knownKey][]tools.Tool{} // those in use come back at once
+		k.prepared = map[knownKey][]tools.Tool{} // entries in use are added again on their next read
 	}
 
 	k.prepared[key] = made

@@ -11,15 +11,14 @@ import (
 
 // Launcher starts processes in the sandboxes of sessions.
 type Launcher interface {
-	// Launch starts a program; ctx bounds its whole life.
+	// Launch starts a program, which is killed when ctx is cancelled.
 	Launch(ctx context.Context, program Program) (Process, error)
 }
 
 // Program is a tool server to run in a sandbox.
 type Program struct {
-	// Session has its workspace, in which and as whose user the server runs. Nil
-	// runs it privately: without any workspace, in an empty directory and as a user
-	// that nothing else has.
+	// Session provides the workspace and the user of the server. Nil: the server runs privately,
+	// without a workspace, in an empty directory and as a user without other processes.
 	Session        *tools.SessionView
 	SessionID      domain.SessionID // whose chats use it, and whose rules its network follows
 	Argv           []string
@@ -30,18 +29,18 @@ type Program struct {
 // Process is a running program with everything that it started.
 type Process interface {
 	Stdin() io.WriteCloser
-	// Kill ends all of it; it is safe to call again.
+	// Kill kills all processes; it is idempotent.
 	Kill()
-	// Done is closed when nothing of it is alive.
+	// Done is closed when all processes have ended.
 	Done() <-chan struct{}
-	// Ending says in words how it ended, after Done.
+	// Ending describes how it ended, after Done.
 	Ending() string
 }
 
-// maxSaid is how much of what a server writes for people is kept, in bytes.
+// maxSaid is the maximum length of the buffered standard error, in bytes.
 const maxSaid = 8 << 10
 
-// said keeps the end of what a server writes to its standard error.
+// said buffers the last bytes of a server's standard error.
 type said struct {
 	mu   sync.Mutex
 	tail []byte

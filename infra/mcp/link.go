@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// patience is how long a chat waits for a server that it has not seen yet;
-	// after that its tools come with a later model call.
+	// patience is how long a chat waits for the first connection to a server; after that its
+	// tools are available from a later model call.
 	patience = 2 * time.Second
-	// steady is how long a connection must have held for its end not to count
-	// as another failure in a row.
+	// steady is the minimum duration of a connection that resets the count of consecutive
+	// failures.
 	steady = 30 * time.Second
-	// backoffMost is the longest pause before a server is tried again.
+	// backoffMost is the maximum delay between connection attempts.
 	backoffMost = time.Minute
 	// hopeless is how many failures in a row take a server's tools off the offer.
 	hopeless = 3
-	// relistPause gathers notices of a changed list, which come in bursts.
+	// relistPause debounces notices of a changed list, which arrive in bursts.
 	relistPause = 300 * time.Millisecond
 )
 
@@ -39,14 +39,14 @@ type target struct {
 type linkState int
 
 const (
-	linkIdle       linkState = iota // nothing runs; it is connected on use
+	linkIdle       linkState = iota // not connected; connects on use
 	linkConnecting                  //
 	linkUp                          //
-	linkDown                        // failed; tried again after retryAt
-	linkClosed                      // not used any more
+	linkDown                        // failed; retried after retryAt
+	linkClosed                      // removed
 )
 
-// link keeps one session connected with one server, as long as it is used.
+// link maintains the connection of one session to one server while it is used.
 type link struct {
 	manager *Manager
 
@@ -58,25 +58,26 @@ type link struct {
 	abort    func()        // of linkConnecting: ends it
 	began    time.Time     // of the first attempt
 	refused  string        // why the network policy refuses the server; empty: it does not
-	err      string        // of linkDown, or what is wrong with the list of tools
+	err      string        // of linkDown, or the problem of the list of tools
 	failures int           // in a row
 	retryAt  time.Time
 	catalog  []toolserver.Tool
-	listed   bool         // catalog is what a server said, now or earlier
+	listed   bool         // catalog was listed by the server, now or earlier
 	withheld string       // names of tools that wait for acceptance
-	offer    []tools.Tool // made of catalog; nil: not yet
+	offer    []tools.Tool // derived from catalog; nil: not yet
 	used     time.Time
 	calls    int
-	stale    bool        // the server has changed its list since it was last asked for
-	relist   *time.Timer // until the list is asked for again
-	listing  bool        // it is asked for again: one at a time, so that no older answer comes last
+	stale    bool        // the list has changed since it was last requested
+	relist   *time.Timer // timer of the next listing
+	listing  bool        // a listing is in progress: only one runs, so that an older answer cannot overwrite a newer one
 
 	saving sync.Mutex
 
 	legacy atomic.Bool // the server does not answer server/discover
 }
 
-// start starts to connect unless that is done, under way or not due; l.mu is held.
+// start starts an attempt unless the link is connected, connecting or backing off; l.mu must be
+// held.
 func (l *link) start() {
 	if l.refused != "" || l.state != linkIdle && (l.state != linkDown || time.Now().Before(l.retryAt)) {
 		return
@@ -106,7 +107,7 @@ func (l *link) start() {
 	}
 }
 
-// connect makes one attempt, until settled closes.
+// connect runs one attempt, and closes settled at its end.
 func (l *link) connect(ctx context.Context, t target, settled chan struct{}) {
 	l.save(ctx)
 
@@ -179,11 +180,11 @@ func (l *link) open(ctx context.Context, t target) (*connection, listing, error)
 	return conn, list, nil
 }
 
-// listing is what is used of a server's list of tools.
+// listing is the accepted part of a server's list of tools.
 type listing struct {
 	tools    []toolserver.Tool
 	withheld string // names of tools that wait for acceptance
-	note     string // what of the list is not offered
+	note     string // omitted tools with reasons
 }
 
 func (l *link) list(ctx context.Context, conn *connection, server toolserver.Record) (listing, error) {
@@ -204,19 +205,19 @@ func (l *link) list(ctx context.Context, conn *connection, server toolserver.Rec
 	return listing{accepted, withheld, note}, nil
 }
 
-// take replaces the tools of the link; l.mu is held.
+// take replaces the tools of the link; l.mu must be held.
 func (l *link) take(list listing) {
 	l.catalog, l.listed, l.offer = list.tools, true, nil
 	l.withheld, l.err = list.withheld, list.note
 }
 
-// failed notes that an attempt or a connection failed; l.mu is held.
+// failed records a failed attempt or connection and sets the next retry; l.mu must be held.
 func (l *link) failed(why string) {
 	l.state, l.conn, l.err = linkDown, nil, why
 	l.failures++
 
 	l.retryAt = time.Now()
-	if l.failures > 1 { // the first time, at once
+	if l.failures > 1 { // the first retry is immediate
 		l.retryAt = l.retryAt.Add(min(time.Second<<min(l.failures-2, 10), backoffMost))
 	}
 }
@@ -237,7 +238,7 @@ func (l *link) watch(conn *connection) {
 	l.lost(conn, why)
 }
 
-// lost takes a connection that ended, or that is given up, out of use.
+// lost removes a connection that ended or was dropped from the link.
 func (l *link) lost(conn *connection, why error) {
 	l.mu.Lock()
 	if l.conn != conn {
@@ -257,13 +258,12 @@ func (l *link) lost(conn *connection, why error) {
 	l.save(l.manager.life)
 }
 
-// rest ends the connection of a link that is not used, or of one that is done
-// with permanently.
+// rest closes the connection of an unused or removed link.
 func (l *link) rest(state linkState) {
 	l.mu.Lock()
 	if state == linkIdle && (l.state != linkUp || l.calls > 0) {
 		l.mu.Unlock()
-		return // in use again
+		return // used again in the meantime
 	}
 
 	conn := l.conn
@@ -293,14 +293,16 @@ func (l *link) changed() {
 	l.listAgain()
 }
 
-// listAgain has the list read again soon, unless that is due anyway or is under way:
-// then it is repeated at its end. l.mu is held.
+// listAgain schedules a listing, unless one is scheduled or in progress: refresh schedules the
+// next one at its end. l.mu must be held.
 func (l *link) listAgain() {
 	if l.state == linkUp && l.relist == nil && !l.listing {
 		l.relist = time.AfterFunc(relistPause, func() { l.manager.spawn(l.refresh) })
 	}
 }
 
+// refresh lists the server's tools again after a notice, replaces the link's tools and saves the
+// state.
 func (l *link) refresh() {
 	ctx, cancel := context.WithTimeout(l.manager.life, l.manager.connectTime())
 	defer cancel()
@@ -314,7 +316,7 @@ func (l *link) refresh() {
 		return
 	}
 
-	l.stale, l.listing = false, true // a notice from now on means another list again
+	l.stale, l.listing = false, true // a later notice requires another listing
 	l.mu.Unlock()
 
 	list, err := l.list(ctx, conn, server)
@@ -340,8 +342,8 @@ func (l *link) refresh() {
 	l.save(ctx)
 }
 
-// save keeps the state in the database. Of two at once the later one sees the
-// newer state.
+// save stores the state in the database. Concurrent calls are serialised, so the last one stores
+// the newest state.
 func (l *link) save(ctx context.Context) {
 	l.saving.Lock()
 	defer l.saving.Unlock()
@@ -374,7 +376,7 @@ func (l *link) save(ctx context.Context) {
 	}
 }
 
-// wait gives a connecting link until the deadline to settle.
+// wait waits until a connecting link has settled, or until the deadline.
 func (l *link) wait(ctx context.Context, deadline time.Time) {
 	l.mu.Lock()
 	settled, connecting := l.settled, l.state == linkConnecting
@@ -395,7 +397,7 @@ func (l *link) wait(ctx context.Context, deadline time.Time) {
 	}
 }
 
-// tools gives what the link offers now.
+// tools returns the tools that the link offers now.
 func (l *link) tools() []tools.Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

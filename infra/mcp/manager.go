@@ -16,7 +16,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Store keeps the configured servers and the last states of connections.
+// Store stores configured servers and the last states of connections.
 type Store interface {
 	SessionMCPServers(ctx context.Context, sessionID domain.SessionID) ([]toolserver.Record, error)
 	MCPSession(ctx context.Context, sessionID domain.SessionID) (domain.Session, error)
@@ -26,27 +26,27 @@ type Store interface {
 	PinMCPTools(ctx context.Context, server toolserver.Record, list []toolserver.Tool) ([]toolserver.Pin, error)
 }
 
-// Roots says where a session's files are on this machine.
+// Roots returns where a session's files are on this machine.
 type Roots interface {
 	Root(ctx context.Context, sessionID domain.SessionID, uid int) (string, error)
 }
 
-// Config is what a Manager works with.
+// Config contains the dependencies and limits of a Manager.
 type Config struct {
 	Store    Store
 	Launcher Launcher
 	Roots    Roots
 	HTTP     HTTP
-	// Environment gives what the processes of a session's own servers get besides
-	// their variables; nil: the session's variables.
+	// Environment returns the environment of a session's own servers in addition to their
+	// variables; nil: the session's variables.
 	Environment interface {
 		ToolEnv(ctx context.Context, session domain.Session) (map[string]string, error)
 	}
 	// Policies decide about the servers of users that are reached by HTTP; nil: none is refused.
 	Policies Policies
-	// Presets start the servers that name one in place of a command; nil: there are none.
+	// Presets return the programs of servers with a preset instead of a command; nil: none.
 	Presets Presets
-	// Profile says how a session is set up; nil: in no special way.
+	// Profile returns the profile of a session; nil: the zero profile.
 	Profile func(domain.Session) domain.Profile
 	Version string // of this service, for servers
 	Logger  *slog.Logger
@@ -56,8 +56,8 @@ type Config struct {
 	ConnectTime  time.Duration // 0: 30 s
 }
 
-// Manager holds the connections of this process with tool servers, and offers
-// their tools. It is safe for concurrent use.
+// Manager manages the connections of this process to tool servers, and offers their tools. It is
+// safe for concurrent use.
 type Manager struct {
 	Config
 	life context.Context // ends everything
@@ -78,8 +78,8 @@ type linkKey struct {
 	server  string
 }
 
-// known is what was read of a session's servers recently, or is being read. Forgetting
-// removes it from its map: servers of one that was removed are not connected.
+// known is a cache entry of a session's servers, possibly still loading. Forgetting removes it
+// from its map: connections are made only for entries that are still in the map.
 type known struct {
 	servers []toolserver.Record
 	until   time.Time // zero: not read yet
@@ -90,7 +90,7 @@ const (
 	// records; Forget announces a change sooner.
 	knownFor       = 5 * time.Second
 	idleCheckEvery = 15 * time.Second
-	// forgetAfter is how long a link without a connection keeps what it knows.
+	// forgetAfter is how long a link without a connection stays in memory.
 	forgetAfter = 30 * time.Minute
 	// maxReads bounds how often servers are read for one use, when every read meets a
 	// change of some server.
@@ -145,7 +145,7 @@ func (m *Manager) spawn(run func()) bool {
 	return !m.ending
 }
 
-// drop ends the links that match, all at once, and waits for their ends.
+// drop closes the matching links concurrently and waits for them.
 func (m *Manager) drop(match func(linkKey, *link) bool) {
 	var dropped []*link
 
@@ -175,8 +175,8 @@ func (m *Manager) ForgetSession(sessionID domain.SessionID) {
 	m.drop(func(key linkKey, _ *link) bool { return key.session == sessionID })
 }
 
-// ForgetServer ends every connection with a server that was changed or removed,
-// and has every session's servers read again.
+// ForgetServer closes all connections to a server that was changed or removed, and expires the
+// cached servers of all sessions.
 func (m *Manager) ForgetServer(serverID string) {
 	m.mu.Lock()
 	clear(m.known)
@@ -202,8 +202,7 @@ func (m *Manager) ForgetUser(userID string) {
 	})
 }
 
-// servers returns the servers that count for a session, and where they are kept until they
-// are forgotten.
+// servers returns the servers of a session and their cache entry.
 func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list []toolserver.Record, k *known, err error) {
 	now := time.Now()
 
@@ -234,9 +233,8 @@ func (m *Manager) servers(ctx context.Context, sessionID domain.SessionID) (list
 	return list, k, nil
 }
 
-// configHash distinguishes configurations of a server in the store. Its secrets are
-// distinguished by when they were set: nothing that is made of them is kept in the
-// clear.
+// configHash identifies a configuration of a server in the database. Secrets count by their time
+// of change: no digest of a secret is stored in plain text.
 func configHash(s toolserver.Record) string {
 	data, _ := json.Marshal([]any{s.ID, s.Transport, s.Preset, s.Command, s.Args, s.URL, s.Trusted, s.UpdatedAt.UnixMicro()})
 	sum := sha256.Sum256(data)
@@ -244,8 +242,8 @@ func configHash(s toolserver.Record) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// fingerprint distinguishes configurations that need different connections. It
-// holds secrets and never leaves this process.
+// fingerprint identifies configurations that need different connections. It contains secrets and
+// must not leave this process.
 func fingerprint(session domain.Session, s toolserver.Record) string {
 	var env map[string]string
 	if s.Transport == toolserver.Stdio && s.OfSession() && !s.OfPreset() {
@@ -258,9 +256,9 @@ func fingerprint(session domain.Session, s toolserver.Record) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// linkAll gives the links of a session with its servers, and which of them are new. It
-// reports false, and makes none, when k was forgotten since the servers were read: a link
-// that is made after its server was dropped would stay.
+// linkAll returns the links of a session with its servers, and which of them are new. It reports
+// false, and creates none, when k was forgotten since the servers were read: otherwise a link to
+// a dropped server would stay.
 func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, k *known) (links, fresh []*link, current bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -285,8 +283,8 @@ func (m *Manager) linkAll(session domain.Session, servers []toolserver.Record, k
 	return links, fresh, true
 }
 
-// link gives the link of a session with a server, marked as used. One that was
-// made for another configuration is ended. m.mu is held.
+// link returns the link of a session with a server and marks it as used. A link with another
+// configuration is closed. m.mu must be held.
 func (m *Manager) link(session domain.Session, server toolserver.Record) (l *link, fresh bool) {
 	t := target{session: session, server: server, fingerprint: fingerprint(session, server)}
 	key := linkKey{session.ID, server.Name}
@@ -334,6 +332,8 @@ func (m *Manager) closeIdle() {
 	}
 }
 
+// tidy removes expired cache entries, closes idle connections and removes links that were not
+// used for forgetAfter.
 func (m *Manager) tidy(now time.Time) {
 	m.mu.Lock()
 	for id, k := range m.known {
@@ -366,7 +366,8 @@ func (m *Manager) tidy(now time.Time) {
 
 var errCrowded = errors.New("too many tool servers run on this machine just now")
 
-// makeRoom lets the longest unused process go when there are too many.
+// makeRoom closes the least recently used idle process when the limit of processes is reached. It
+// returns errCrowded when all are busy.
 func (m *Manager) makeRoom(for_ *link) error {
 	m.mu.Lock()
 

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// maxToolName is what model servers take as the name of a function.
+// maxToolName is the maximum length of a function name in model APIs.
 const maxToolName = 64
 
-// toolName returns how the model calls a tool of a server: mcp__{server}__{tool}
-// (docs/mcp.md). A name that had to be changed to fit, and one that
-// could be read as another server's, ends with a digest of the original, so that
-// two tools never share one and each keeps its own.
+// toolName returns the model's name of a server's tool: mcp__{server}__{tool} (docs/mcp.md). A
+// name that had to be changed to fit, or that is ambiguous with another server's, ends with a
+// digest of the original, so that names are unique and stable.
 func toolName(server, tool string) string {
 	safe := safeName(tool)
 
@@ -31,7 +30,7 @@ func toolName(server, tool string) string {
 	return "mcp__" + server + "__" + safe[:min(len(safe), room-len(server))] + suffix
 }
 
-// safeName replaces what model servers do not take in a name.
+// safeName replaces characters that model APIs reject in a name.
 func safeName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -9,17 +9,17 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// runner carries out calls of one tool of a server.
+// runner runs calls of one tool of a server.
 type runner func(ctx context.Context, c *tools.Call) (tools.Result, error)
 
-// makeOffer turns the server's tools into the agent's; l.mu is held.
+// makeOffer converts the server's tools to the agent's tools; l.mu must be held.
 func (l *link) makeOffer() []tools.Tool {
 	return offerOf(l.target.server, l.catalog, func(tool string, acts bool) runner {
 		return func(ctx context.Context, c *tools.Call) (tools.Result, error) { return l.call(ctx, c, tool, acts) }
 	})
 }
 
-// offers reports whether a server's settings let a tool of it be offered.
+// offers reports whether a server's settings allow a tool.
 func offers(server domain.MCPServer, tool string) bool {
 	if len(server.Tools) > 0 {
 		return slices.Contains(server.Tools, tool)
@@ -28,8 +28,8 @@ func offers(server domain.MCPServer, tool string) bool {
 	return !slices.Contains(withheldTools[server.Preset], tool)
 }
 
-// offerOf gives what of a server's list of tools the agent is offered. run makes
-// what carries a tool's calls out.
+// offerOf converts the allowed tools of a server's list to the agent's tools. run returns the
+// function that executes a tool.
 func offerOf(server toolserver.Record, catalog []toolserver.Tool, run func(tool string, acts bool) runner) []tools.Tool {
 	offer := []tools.Tool{}
 
@@ -56,7 +56,7 @@ func offerOf(server toolserver.Record, catalog []toolserver.Tool, run func(tool 
 		}
 
 		tool.Acts = !server.TrustHints || !t.ReadOnly && !t.Idempotent
-		tool.Executing = true // while a plan is made, the model has the built-in tools alone
+		tool.Executing = true // plan mode offers built-in tools only
 		tool.TimeLimit = timeLimit(server.MCPServer) + pingTime
 		tool.Run = run(t.Name, tool.Acts)
 		offer = append(offer, tool)

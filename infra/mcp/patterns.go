@@ -2,11 +2,11 @@ package mcp
 
 import "regexp"
 
-// withoutPatterns removes the patterns of a schema that Go's regular expressions do not
-// support, such as those with a look-ahead, and reports whether it removed any. The server
-// checks them itself. The model server does not receive them, because many translate
-// patterns with expressions of the same kind. The rest accepts every value that the whole
-// schema accepts.
+// withoutPatterns removes the patterns of a schema that Go's regular expressions do not support,
+// such as those with a look-ahead, and reports whether it removed any. The server checks them
+// itself. The model server does not receive them, because many translate patterns with
+// expressions of the same kind. The remaining schema accepts every value that the original
+// accepts.
 func withoutPatterns(schema any) bool {
 	removed := false
 
@@ -43,7 +43,7 @@ func removePatterns(node map[string]any) bool {
 	for pattern := range named {
 		if !compiles(pattern) {
 			delete(named, pattern)
-			// Members with such names would be unknown ones now.
+			// Members that match the patterns would now count as additional.
 			delete(node, "additionalProperties")
 			delete(node, "unevaluatedProperties")
 
@@ -73,7 +73,7 @@ func withoutPatternsOf(keyword string, value any) bool {
 	}
 }
 
-// loosen removes what would refuse more now that the schema of a keyword accepts more.
+// loosen removes keywords that would reject more now that the schema of a keyword accepts more.
 func loosen(node map[string]any, keyword string) {
 	switch keyword {
 	case "not", "oneOf":

@@ -14,7 +14,7 @@ type Policies interface {
 	SessionPolicy(ctx context.Context, sessionID domain.SessionID) (domain.NetworkPolicy, error)
 }
 
-// policyEvery is how often the policies of open connections are read: a change takes effect
+// policyEvery is the interval of reading the policies of open connections: a change takes effect
 // within two seconds (docs/network.md#rules).
 const policyEvery = time.Second
 
@@ -37,8 +37,8 @@ func policyFor(
 	return func(s toolserver.Record) string { return s.Refusal(policy) }, err
 }
 
-// admit applies the policy of the session to links of it. Refused ones are closed, and their
-// tools are withheld until the policy allows them again.
+// admit applies the network policy of the session to its links. Refused links are closed, and
+// their tools are withheld until the policy allows them again.
 func (m *Manager) admit(ctx context.Context, sessionID domain.SessionID, links []*link) error {
 	var servers []toolserver.Record
 	for _, l := range links {
@@ -57,8 +57,8 @@ func (m *Manager) admit(ctx context.Context, sessionID domain.SessionID, links [
 	return nil
 }
 
-// closeRefused periodically closes the connections that policies no longer allow. A policy
-// that cannot be read closes none.
+// closeRefused periodically closes connections that the policies no longer allow. An unreadable
+// policy closes none.
 func (m *Manager) closeRefused() {
 	ticker := time.NewTicker(policyEvery)
 	defer ticker.Stop()

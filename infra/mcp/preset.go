@@ -7,23 +7,22 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// Presets know how servers are started that name a preset in place of a command.
+// Presets resolve the presets of servers.
 type Presets interface {
-	// Command gives the command line of a preset and its variables. An error says
-	// what of it this machine does not have.
+	// Command returns the command line and the variables of a preset. The error names the missing
+	// programs of this machine.
 	Command(preset string) (argv []string, env map[string]string, err error)
 }
 
-// withheldTools are tools of presets that are offered only when a server's settings
-// name them: this one runs a program outside the page, as a command would, so that a rule
-// about commands would not hold for it.
+// withheldTools are tools of presets that are offered only when a server's settings name them:
+// this one runs a program outside the page, so it would bypass the rules for commands.
 var withheldTools = map[string][]string{
 	toolserver.BrowserPreset: {"browser_run_code_unsafe"},
 }
 
-// presetProgram gives what runs a server of a preset. Its command is the operator's and
-// it holds no secret, so that it may run in the workspace of any session, as its user. It
-// gets none of the session's variables: what a page does to a browser must not reach them.
+// presetProgram returns the program of a server with a preset. The operator configures its
+// command and it contains no secret, so it can run in the workspace of any session, as its user.
+// It does not receive the session's variables, because web pages can influence a browser.
 func (m *Manager) presetProgram(ctx context.Context, t target) (Program, error) {
 	p := Program{SessionID: t.session.ID}
 	if m.Presets == nil {

@@ -8,14 +8,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Progress is shown at most so often, and so many times a call. What is left out
-// is old news by then.
+// Limits of the progress of a call: interval and count. Excess notifications are dropped.
 const (
 	progressEvery = 50 * time.Millisecond
 	progressMost  = 500
 )
 
-// sink takes the progress of one call.
+// sink receives the progress of one call.
 type sink struct {
 	show func(stream, text string)
 
@@ -25,8 +24,7 @@ type sink struct {
 	last   time.Time
 }
 
-// listen has the progress of a call shown until stop is called; after that
-// nothing more is.
+// listen passes the progress of a call to show until stop is called.
 func (c *connection) listen(token string, show func(stream, text string)) (stop func()) {
 	if show == nil {
 		return func() {}
@@ -48,7 +46,7 @@ func (c *connection) listen(token string, show func(stream, text string)) (stop 
 	}
 }
 
-// progress takes a notification; one for a call that is over is dropped.
+// progress handles a notification; one for a finished call is dropped.
 func (c *connection) progress(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
 

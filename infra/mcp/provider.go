@@ -18,7 +18,7 @@ func (m *Manager) Tools(ctx context.Context, s tools.Scope) []tools.Tool {
 		defer l.mu.Unlock()
 
 		if l.listed {
-			return time.Time{} // its tools are known from earlier
+			return time.Time{} // its tools were listed earlier
 		}
 
 		return l.began.Add(patience)
@@ -47,8 +47,7 @@ func (m *Manager) Look(ctx context.Context, sessionID domain.SessionID) error {
 	return nil
 }
 
-// connect starts what is not connected and waits for each link until its
-// deadline.
+// connect starts missing connections and waits for each link until its deadline.
 func (m *Manager) connect(ctx context.Context, session domain.Session, configured []domain.MCPServer, until func(*link) time.Time) []*link {
 	links, fresh, err := m.linksOf(ctx, session, configured)
 	if err != nil {
@@ -80,7 +79,7 @@ func (m *Manager) connect(ctx context.Context, session domain.Session, configure
 
 var errChanging = errors.New("tool servers change faster than they are read")
 
-// linksOf returns a session's links, made of servers that are still those of the session.
+// linksOf returns a session's links to its current servers.
 func (m *Manager) linksOf(
 	ctx context.Context, session domain.Session, configured []domain.MCPServer,
 ) (links, fresh []*link, err error) {
@@ -96,7 +95,8 @@ func (m *Manager) linksOf(
 		if current {
 			return links, fresh, nil
 		}
-		// The session itself may be gone, which the servers of its profile do not show.
+		// Check the session itself: it may be deleted, while the servers of its profile still
+		// exist.
 		if _, err := m.Store.MCPSession(ctx, session.ID); err != nil {
 			return nil, nil, err
 		}
@@ -105,8 +105,8 @@ func (m *Manager) linksOf(
 	return nil, nil, errChanging
 }
 
-// remember gives new links the tools that were known of their servers earlier,
-// in another process perhaps.
+// remember initialises new links with the tools that another connection, possibly of another
+// process, stored earlier.
 func (m *Manager) remember(ctx context.Context, sessionID domain.SessionID, fresh []*link) {
 	states, err := m.Store.MCPConnections(ctx, sessionID)
 	if err != nil {

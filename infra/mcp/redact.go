@@ -16,15 +16,14 @@ import (
 // hiddenValue replaces a secret or an address.
 const hiddenValue = "***"
 
-// minSecret is the least length of what is taken for a secret in a text: shorter
-// values are found everywhere.
+// minSecret is the minimum length of a secret to redact: shorter values match ordinary text.
 const minSecret = 6
 
 // secretName is a variable whose value only the server may see.
 var secretName = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|private`)
 
-// errorText puts an error in words for a model or a user, without the server's
-// secrets and without its address, which some of its users may not know.
+// errorText returns an error for a model or a user, without the server's secrets and without its
+// address, which some users must not see.
 func errorText(err error, server domain.MCPServer) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -55,10 +54,9 @@ func errorText(err error, server domain.MCPServer) string {
 	return cleanText(oneLine(redact(text, server, true)), maxWords)
 }
 
-// redact takes the values of the server's headers out of a text, and those of its
-// variables: of all of them where the text is only ours, else of those whose
-// names say that they are secret; a directory is no secret, and a result is
-// worth nothing without it.
+// redact removes the values of the server's headers and variables from a text. all: every
+// variable, for our own texts; otherwise only variables with names of secrets, because a result
+// without its directories, for example, is useless.
 func redact(text string, server domain.MCPServer, all bool) string {
 	var secrets []string
 
@@ -80,7 +78,7 @@ func redact(text string, server domain.MCPServer, all bool) string {
 			take(strings.TrimSpace(credential))
 		}
 	}
-	// The longest first: one may be the beginning of another.
+	// Longest first: a secret can be a prefix of another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 
 	for _, secret := range secrets {

@@ -11,12 +11,12 @@ import (
 	"everloop/domain"
 )
 
-// maxResultText bounds the text of one result, in bytes. What a model gets of it
-// is less; the rest goes to a file.
+// maxResultText is the maximum text of one result, in bytes. The model receives less; the rest is
+// saved to a file.
 const maxResultText = 8 << 20
 
-// resultOf puts a server's answer in words, next to its images. What is neither is named:
-// the model cannot look at it.
+// resultOf converts a server's answer to text and images. Other content is only named, because
+// the model cannot read it.
 func resultOf(answer *sdk.CallToolResult) tools.Result {
 	var (
 		b      strings.Builder
@@ -98,7 +98,7 @@ func words(content sdk.Content) (text string, isText bool) {
 	}
 }
 
-// picture adds an image to those of the result, and names it in the text.
+// picture adds an image to the result's images, and returns its description for the text.
 func picture(c *sdk.ImageContent, images *[]tools.Image) string {
 	image, problem := tools.NewImage(c.Data)
 

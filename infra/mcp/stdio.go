@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// maxNoise is how much a server may write to its standard output that is no
-	// message: many print a greeting.
+	// maxNoise is the maximum amount of standard output that is not a message, in bytes: many
+	// servers print a greeting.
 	maxNoise = 256 << 10
 	// writeTime is how long a server may leave a message to it unread.
 	writeTime = 10 * time.Second
-	// endingTime is how long the end of a process that no longer reads is waited
-	// for.
+	// endingTime is the maximum wait for the end of a process that does not read its input.
 	endingTime = 2 * time.Second
 )
 
-// stdio is the transport to a process: one message a line. It differs from the
-// SDK's in what it bears: lines that are no message are skipped, within bounds,
-// and a process that does not read is given up.
+// stdio is the transport to a process, with one message per line. In contrast to the SDK's
+// transport, it skips a limited amount of lines that are not messages, and gives up on a process
+// that does not read.
 type stdio struct {
 	process Process
 	out     *io.PipeReader
@@ -39,7 +38,7 @@ type stdio struct {
 	writing  sync.Mutex
 
 	mu    sync.Mutex
-	cause error // why it ended; the first counts
+	cause error // cause of the end; the first one wins
 	once  sync.Once
 }
 
@@ -59,7 +58,7 @@ func startStdio(ctx context.Context, launcher Launcher, program Program, tools *
 	go func() {
 		<-process.Done()
 
-		_ = writer.Close() // what it wrote last was taken by then
+		_ = writer.Close() // the process had time to write its last output
 	}()
 
 	return t, nil
@@ -68,9 +67,11 @@ func startStdio(ctx context.Context, launcher Launcher, program Program, tools *
 // Connect implements sdk.Transport.
 func (t *stdio) Connect(context.Context) (sdk.Connection, error) { return t, nil }
 
-// SessionID implements sdk.Connection: there is one session a process.
+// SessionID implements sdk.Connection: a process has a single session.
 func (t *stdio) SessionID() string { return "" }
 
+// read reads lines from the process, skips those that are not messages, and delivers the messages
+// until the output ends or a limit is exceeded.
 func (t *stdio) read() {
 	in := bufio.NewReaderSize(t.out, 64<<10)
 	noise := 0
@@ -144,7 +145,7 @@ func decode(line []byte) (jsonrpc.Message, error) {
 	return jsonrpc.DecodeMessage(line)
 }
 
-// explain says why nothing more can be read: most often the process has ended.
+// explain returns the reason of a failed read; usually the process has ended.
 func (t *stdio) explain(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		return err
@@ -175,7 +176,7 @@ func (t *stdio) fail(cause error) {
 	_ = t.Close()
 }
 
-// why gives the cause of the end, nil when we ended it ourselves.
+// why returns the cause of an unexpected end, or nil when this side closed it.
 func (t *stdio) why() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,8 +212,8 @@ func (t *stdio) Write(_ context.Context, message jsonrpc.Message) error {
 	if _, err = t.process.Stdin().Write(append(data, '\n')); err == nil {
 		return nil
 	}
-	// Most often the process has just ended: how is about to be known, and says
-	// more than that is not shown.
+	// Usually the process has just ended: wait briefly for its status, which is more informative
+	// than a write error.
 	moment := time.NewTimer(endingTime)
 	defer moment.Stop()
 

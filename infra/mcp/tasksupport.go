@@ -31,7 +31,7 @@ func (t *taskTools) has(name string) bool {
 	return t.names[name]
 }
 
-// read takes the names from a message of the server.
+// read records the names in a message of the server.
 func (t *taskTools) read(message []byte) {
 	if !bytes.Contains(message, []byte(`"taskSupport"`)) {
 		return
@@ -48,7 +48,7 @@ func (t *taskTools) read(message []byte) {
 		} `json:"result"`
 	}
 
-	_ = json.Unmarshal(message, &list) // the SDK reports what is wrong with the message
+	_ = json.Unmarshal(message, &list) // the SDK reports invalid messages
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,8 +66,8 @@ func (t *taskTools) read(message []byte) {
 	}
 }
 
-// lists reports whether the answer of an HTTP request may contain a list of tools: that of
-// tools/list, and a stream of answers that is resumed.
+// lists reports whether the response of an HTTP request can contain a list of tools: the response
+// of tools/list, or of a resumed stream.
 func lists(r *http.Request) bool {
 	if r.Header.Get("Last-Event-Id") != "" {
 		return true
@@ -96,7 +96,7 @@ type messages struct {
 	data    []byte // of the event that is being read
 }
 
-// write takes the next part of the body, as it is read.
+// write processes the next part of the body.
 func (m *messages) write(part []byte) {
 	if len(m.pending)+len(m.data)+len(part) > maxMessage {
 		m.pending, m.data = nil, nil
@@ -116,7 +116,7 @@ func (m *messages) write(part []byte) {
 	}
 }
 
-// line takes one line of a stream: an empty one ends an event.
+// line processes one line of a stream; an empty line ends an event.
 func (m *messages) line(line []byte) {
 	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 		m.data = append(m.data, data...)
@@ -126,7 +126,7 @@ func (m *messages) line(line []byte) {
 	}
 }
 
-// end takes what is pending at the end of the body.
+// end processes the remainder at the end of the body.
 func (m *messages) end() {
 	m.tools.read(m.pending)
 	m.pending = nil

@@ -13,9 +13,9 @@ const (
 	maxWords       = 500 // of an error or of progress
 )
 
-// cleanText makes untrusted text fit for a prompt, a terminal and the database:
-// valid UTF-8 without control characters other than line breaks and tabs, and
-// without characters that hide or turn around what is written.
+// cleanText sanitises untrusted text for a prompt, a terminal and the database: valid UTF-8
+// without control characters other than line breaks and tabs, and without characters that hide or
+// reverse text.
 func cleanText(s string, limit int) string {
 	if len(s) > limit*utf8.UTFMax {
 		s = s[:limit*utf8.UTFMax] // cheap first: it may be megabytes
@@ -50,12 +50,11 @@ func cleanText(s string, limit int) string {
 	return s
 }
 
-// hidden reports whether a character shows nothing or changes the direction of what
-// follows.
+// hidden reports whether a character is invisible or changes the direction of the following text.
 func hidden(r rune) bool {
 	return r >= 0x200B && r <= 0x200F || r >= 0x202A && r <= 0x202E || r >= 0x2060 && r <= 0x2069 ||
 		r == 0xFEFF || r >= 0xE0000 && r <= 0xE007F
 }
 
-// oneLine puts a text on one line.
+// oneLine joins the lines of a text.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -9,7 +9,7 @@ import (
 	"everloop/domain/toolserver"
 )
 
-// SealedRecords keep tool servers without their secrets in the clear.
+// SealedRecords stores tool servers with encrypted secrets.
 type SealedRecords interface {
 	CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error)
 	MCPServers(ctx context.Context, userID string) ([]toolserver.Record, error)
@@ -39,13 +39,13 @@ type Box interface {
 	Open(purpose string, sealed []byte) ([]byte, error)
 }
 
-// Vault keeps tool servers with their environments and headers encrypted at rest.
+// Vault stores tool servers with their environments and headers encrypted at rest.
 type Vault struct {
 	SealedRecords
 	Box Box
 }
 
-// kept is what is sealed of a server.
+// kept is the encrypted part of a server.
 type kept struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -91,7 +91,7 @@ func (v Vault) openAll(list []toolserver.Record) ([]toolserver.Record, error) {
 	return list, nil
 }
 
-// CreateMCPServer keeps a new tool server.
+// CreateMCPServer stores a new tool server.
 func (v Vault) CreateMCPServer(ctx context.Context, s toolserver.Record) (toolserver.Record, error) {
 	s.ID = domain.NewID()
 	if err := v.seal(&s); err != nil {
