@@ -21,11 +21,11 @@ type answer struct {
 	calls    assembler
 	members  modelmembers.Members
 	used     counts
-	deltas   bool // a piece of the answer came, other than as a whole message
+	deltas   bool // a delta arrived, in contrast to a whole message
 	finish   string
 	last     string // delta of the last chunk, as JSON
 	started  bool
-	stopped  error // what onDelta refused with
+	stopped  error // error of onDelta
 }
 
 var kinds = []domain.DeltaKind{domain.DeltaThinking, domain.DeltaText}
@@ -40,7 +40,7 @@ func newAnswer(model string, onDelta func(domain.Delta) error) *answer {
 	return a
 }
 
-// add takes one chunk.
+// add adds one chunk.
 func (a *answer) add(c chunk) error {
 	if model := word(c.object.Get("model")); model != "" {
 		a.reply.Model = model
@@ -102,7 +102,7 @@ func (a *answer) addPiece(s said) error {
 	return nil
 }
 
-// reconcile takes a whole message that came after its pieces: what they lack of it.
+// reconcile adds the missing part of a whole message that arrived after its deltas.
 func (a *answer) reconcile(s said) error {
 	a.members.AddMessage(s.of, true)
 
@@ -147,8 +147,8 @@ func (a *answer) say(to *strings.Builder, kind domain.DeltaKind, text string) er
 	return nil
 }
 
-// end judges the answer once the stream has ended: by [DONE], by its end, or by
-// a read error.
+// end returns the fault of an ended stream, nil for a complete answer. cause is nil after [DONE],
+// or the read error.
 func (a *answer) end(c *Client, cause error) error {
 	if errors.Is(cause, errLineTooLong) {
 		return refused(cause.Error())
@@ -180,7 +180,7 @@ func (a *answer) end(c *Client, cause error) error {
 	return nil
 }
 
-// boundMembers drops the members of a turn that has too many of them.
+// boundMembers drops all extra members of a turn when they exceed the limit.
 func (a *answer) boundMembers() {
 	size := len(a.reply.ServerMembers)
 	for _, call := range a.reply.Calls {
@@ -197,8 +197,8 @@ func (a *answer) boundMembers() {
 	}
 }
 
-// finishReason maps a server's word to the four that the domain knows. Some
-// servers say stop although they ask for tools.
+// finishReason maps a server's finish reason to the four of the domain. Some servers send stop
+// with tool calls.
 func finishReason(word string, calls bool) string {
 	switch strings.ToLower(word) {
 	case "length", "max_tokens", "max_output_tokens", "model_length":
@@ -214,7 +214,7 @@ func finishReason(word string, calls bool) string {
 	return "stop"
 }
 
-// result returns the reply as far as it came.
+// result returns the reply received so far.
 func (a *answer) result() domain.Reply {
 	a.reply.Usage = a.used.domain()
 	a.reply.Text = a.text.String()

@@ -10,17 +10,17 @@ import (
 	"everloop/domain"
 )
 
-// callIDs gives the ids by which one request names its tool calls. An id that the
-// server gave is sent back unchanged. One that is missing, or that an earlier call
-// of the request has already, is replaced by one in the shape of the others. The
-// same calls always get the same ids, so that servers can reuse a prompt's prefix.
+// callIDs assigns the ids of tool calls in one request. A server's id is sent back unchanged. A
+// missing id, or a duplicate of an earlier call in the request, is replaced by an id of the same
+// shape. The ids are deterministic, so that servers can reuse a prompt's prefix.
 type callIDs struct {
 	sent   map[string]string // by the call's own id
 	used   map[string]bool
-	sample string // the first id of the server's; empty: it gave none
+	sample string // the server's first id; empty: none
 	count  int    // of calls so far
 }
 
+// newCallIDs assigns an id to every call of the messages.
 func newCallIDs(messages []domain.PromptMessage) *callIDs {
 	c := &callIDs{sent: map[string]string{}, used: map[string]bool{}}
 
@@ -53,28 +53,27 @@ func newCallIDs(messages []domain.PromptMessage) *callIDs {
 	return c
 }
 
-// of returns the id by which the server knows the call with an id of Everloop's.
+// of returns the request's id of the call with an id of Everloop's.
 func (c *callIDs) of(own string) string {
 	if id, known := c.sent[own]; known {
 		return id
 	}
 
-	return own // a result without a call: the server is to say so
+	return own // a result without a call: the server reports the error
 }
 
 // numbered is the shape of Kimi K2: the tool, and the number of the call in the
 // conversation.
 var numbered = regexp.MustCompile(`^functions\.[^:]+:[0-9]+$`)
 
-// Bounds of a replacement: longer ids are not imitated, and a shape that has too
-// few ids is given up after some tries.
+// Limits of a replacement: longer ids are not imitated, and a shape with too few distinct ids is
+// abandoned after some attempts.
 const (
 	maxImitated   = 128
 	imitatedTries = 32
 )
 
-// replacement makes an id for the call, which is the one at the position in the
-// request.
+// replacement returns a new id for the call at a position in the request.
 func (c *callIDs) replacement(call domain.PromptCall, position int) string {
 	if numbered.MatchString(c.sample) {
 		for n := position; ; n++ {
@@ -108,17 +107,16 @@ const (
 	letters = lowers + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// alphanumeric returns an id that all known servers take: Mistral wants nine letters
-// and digits.
+// alphanumeric returns an id that all tested servers accept: Mistral requires nine letters and
+// digits.
 func alphanumeric(draw *rand.Rand) string {
 	return drawn(9, digits+letters, draw)
 }
 
 var segment = regexp.MustCompile(`[0-9A-Za-z]+`)
 
-// imitate gives an id in the shape of the sample: each run of letters and digits
-// is replaced by one of the same length and alphabet, words in front are kept
-// (call_…, chatcmpl-tool-…).
+// imitate returns an id in the shape of the sample: each run of letters and digits is replaced by
+// one of the same length and alphabet; leading words are preserved (call_…, chatcmpl-tool-…).
 func imitate(sample string, draw *rand.Rand) string {
 	runs := segment.FindAllStringIndex(sample, -1)
 	if len(runs) == 0 {
@@ -146,7 +144,7 @@ func imitate(sample string, draw *rand.Rand) string {
 	return out.String()
 }
 
-// alphabet returns the smallest usual one that the text is written in.
+// alphabet returns the smallest common alphabet that contains all characters of the text.
 func alphabet(text string) string {
 	only := func(set string) bool { return strings.Trim(text, set) == "" }
 	switch {

@@ -12,18 +12,17 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// assembler puts tool calls together from their fragments. The interface names
-// the call by its index, with id and name in the first fragment only. Servers
-// differ: some leave the index out, some send whole calls with index 0 each,
-// some repeat the name or make up a new id for each fragment, some send a call
-// once more when it is complete, or its arguments so far in each fragment.
+// assembler joins tool calls from their fragments. The API identifies a call by its index, with
+// id and name in the first fragment only. Servers differ: some omit the index, send whole calls
+// with index 0 each, repeat the name, use a new id in each fragment, repeat a complete call, or
+// send the arguments so far in each fragment.
 type assembler struct {
 	calls []*building
 	bytes int
 	chunk int // number of the chunk that is read
 }
 
-// building is a call of which fragments came.
+// building is an incomplete call.
 type building struct {
 	index    int64
 	indexed  bool
@@ -38,7 +37,7 @@ type building struct {
 	members modelmembers.Members
 }
 
-// read takes the fragments of one chunk.
+// read adds the fragments of one chunk.
 func (a *assembler) read(calls gjson.Result) *domain.ModelError {
 	a.chunk++
 
@@ -51,7 +50,7 @@ func (a *assembler) read(calls gjson.Result) *domain.ModelError {
 	return nil
 }
 
-// add takes one fragment.
+// add adds one fragment.
 func (a *assembler) add(f fragment) *domain.ModelError {
 	call := a.find(f)
 	if call == nil && f.empty() {
@@ -77,8 +76,8 @@ func (a *assembler) add(f fragment) *domain.ModelError {
 		call.id = f.id
 	}
 
-	// A name may come in pieces, but only before the arguments; a server that
-	// repeats it sends it whole.
+	// A name can arrive in pieces, but only before the arguments; a server that repeats it sends
+	// it whole.
 	if f.name != call.name && (call.name == "" || call.arguments.Len() == 0) {
 		call.name += f.name
 	}
@@ -90,8 +89,8 @@ func (a *assembler) add(f fragment) *domain.ModelError {
 	return nil
 }
 
-// maxSoFar is how many fragments with the arguments so far are kept to find out that
-// they are not pieces.
+// maxSoFar is the number of fragments with cumulative arguments that are buffered to detect that
+// they are not deltas.
 const maxSoFar = 4
 
 // take adds the arguments of a fragment and returns by how many bytes the call grew.
@@ -124,8 +123,8 @@ func (a *assembler) find(f fragment) *building {
 	return nil
 }
 
-// before reports whether a fragment is another call although its index or id is
-// that of this one: it has a name, and this call is complete.
+// before reports whether a fragment starts another call although its index or id equals this
+// call's: it has a name, and this call is complete.
 func (b *building) before(f fragment) bool {
 	switch f.name {
 	case "":
@@ -147,7 +146,7 @@ func (a *assembler) candidate(f fragment) *building {
 		switch {
 		case f.indexed && call.indexed && f.index == call.index:
 			if f.id != "" && call.id != "" && f.id != call.id && f.name != "" && call.name != "" {
-				return nil // another whole call under an index that was used before
+				return nil // another complete call with a used index
 			}
 
 			return call
@@ -164,7 +163,7 @@ func (a *assembler) candidate(f fragment) *building {
 	return last
 }
 
-// continues reports whether a fragment that names no known call belongs to the last one.
+// continues reports whether a fragment without a known id or index belongs to the last call.
 func (b *building) continues(f fragment) bool {
 	complete, numbered := isObject(b.arguments.String()), b.indexed && f.indexed
 
@@ -173,15 +172,15 @@ func (b *building) continues(f fragment) bool {
 		return !complete || !numbered
 	case f.name == "":
 		return !numbered && !(complete && strings.HasPrefix(f.arguments, "{"))
-	case b.name == "": // the name comes late
+	case b.name == "": // the name arrives late
 		return !numbered && (b.id == "" || f.id == "") && (!complete || f.arguments == "")
 	}
 
 	return false
 }
 
-// whole takes the calls of a whole message that came after its pieces. What the pieces
-// have already is not taken again.
+// whole adds the calls of a whole message that arrived after its deltas. It skips calls that the
+// deltas contain.
 func (a *assembler) whole(calls gjson.Result) *domain.ModelError {
 	if len(a.calls) == 0 {
 		return a.read(calls)
@@ -213,7 +212,7 @@ func (a *assembler) whole(calls gjson.Result) *domain.ModelError {
 	return nil
 }
 
-// same returns the call that is at a place of a whole message; nil: there is none.
+// same returns the call at an index of a whole message, or nil.
 func (a *assembler) same(place int, f fragment) *building {
 	for _, call := range a.calls {
 		if f.id != "" && f.id == call.id && f.name == call.name {
@@ -228,9 +227,8 @@ func (a *assembler) same(place int, f fragment) *building {
 	return nil
 }
 
-// finish returns the calls in their order, each with arguments and with the id that the
-// server gave it, if it gave one. A call without a name is returned: the model must learn
-// of it.
+// finish returns the calls in order, each with its arguments and the server's id, if any. It
+// includes calls without a name, because the model must receive an error for them.
 func (a *assembler) finish() []domain.RequestedCall {
 	a.sort()
 
@@ -252,7 +250,7 @@ func (a *assembler) finish() []domain.RequestedCall {
 	return out
 }
 
-// sort puts the calls in the order of their indexes where each has its own.
+// sort sorts the calls by index if all indexes are distinct.
 func (a *assembler) sort() {
 	indexes := map[int64]bool{}
 
@@ -277,8 +275,8 @@ func (b *building) repeats(earlier *building) bool {
 	return b.id != "" || b.chunk != earlier.chunk && b.indexed == earlier.indexed && b.index == earlier.index
 }
 
-// whole returns the arguments: all fragments one after another, else the last one where it
-// has the arguments so far. Of a value that came several times it returns one.
+// whole returns the arguments: the concatenation of all fragments, or the last fragment if
+// fragments are cumulative. A repeated value is returned once.
 func (b *building) whole() string {
 	text := joinedText(b.arguments.String())
 	if b.fragments > 1 && b.sofar && json.Valid([]byte(b.last)) && !json.Valid([]byte(text)) {
@@ -305,8 +303,8 @@ func joinedText(raw string) string {
 	return whole.add(raw) + whole.flush()
 }
 
-// objects returns the values of a text that consists of several JSON objects; nil: it does
-// not. Empty ones stand for arguments that come before or after them.
+// objects splits a text into its JSON objects; nil: it is not a sequence of objects. Empty
+// objects are placeholders for arguments in other fragments.
 func objects(text string) (values []string) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 

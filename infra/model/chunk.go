@@ -9,9 +9,9 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// chunk is a chat.completion.chunk, or a whole completion of a server that does not
-// stream. It is read member by member: servers send numbers as strings, null instead of
-// nothing and objects instead of text, and one odd member must not cost the answer.
+// chunk is a chat.completion.chunk, or the completion of a server that does not stream. Members
+// are parsed individually: servers send numbers as strings, null for absent values and objects
+// instead of text, and one malformed member must not invalidate the answer.
 type chunk struct {
 	object gjson.Result
 }
@@ -23,7 +23,7 @@ func (c chunk) isError() bool {
 	return c.object.Get("object").String() == "error" || fault.Exists() && fault.Type != gjson.Null
 }
 
-// carries reports whether the chunk is more than a keep-alive.
+// carries reports whether the chunk has content, in contrast to a keep-alive.
 func (c chunk) carries() bool {
 	return len(c.object.Get("choices").Array()) > 0 || c.object.Get("usage").IsObject() || c.isError()
 }
@@ -52,11 +52,10 @@ type part struct {
 	text string // may contain halves of surrogate pairs, see decoded
 }
 
-// Members of a message that hold the model's thinking. Some servers send two of them with
-// the same text.
+// Members of a message with the model's thinking. Some servers send two of them with equal text.
 var thinkingMembers = []string{domain.ReasoningContent, domain.Reasoning}
 
-// said is a message of the model, or a piece of it.
+// said is a message of the model, or a delta.
 type said struct {
 	parts []part // the thinking and the text, in order
 	field string // the member that had the thinking; empty: none, or the content
@@ -112,7 +111,7 @@ func contentParts(content gjson.Result, kind domain.DeltaKind) (list []part) {
 	return list
 }
 
-// allText returns the text of a content, whatever the types of its parts.
+// allText returns the concatenated text of a content, for any types of its parts.
 func allText(content gjson.Result) string {
 	var text strings.Builder
 	for _, one := range contentParts(content, domain.DeltaThinking) {
@@ -128,7 +127,7 @@ type fragment struct {
 	indexed   bool
 	id, name  string
 	arguments string // JSON text
-	object    bool   // the arguments came as an object instead of as its text
+	object    bool   // the arguments are a JSON object instead of a string
 	of        gjson.Result
 }
 

@@ -1,12 +1,11 @@
-// Package model speaks to a model server over the chat-completions interface:
-// it sends a prompt, reads the streamed answer and sorts what can go wrong into
-// the faults of the domain. It knows nothing of sessions, tools or retries; who
-// calls it decides what to do about a fault.
+// Package model is a client of model servers with the chat-completions API: it sends a prompt,
+// reads the streamed answer and classifies errors as faults of the domain. It does not depend on
+// sessions, tools or retries; the caller handles faults.
 //
-// Requests are built from the types of sashabaranov/go-openai. The stream is
-// read here: that library's reader gives a cut stream as a plain end, loses
-// error objects that follow a keep-alive comment or carry another shape than
-// OpenAI's, drops the Retry-After header and has no bound on a line.
+// Requests use the types of sashabaranov/go-openai. The stream is parsed here: that library's
+// reader reports a truncated stream as a normal end, loses error objects that follow a keep-alive
+// comment or have another shape than OpenAI's, drops the Retry-After header and does not limit
+// the length of a line.
 package model
 
 import (
@@ -30,44 +29,43 @@ const (
 	DefaultListTTL       = 5 * time.Second
 )
 
-// Bounds of one answer. Beyond them the call fails permanently: a model that runs
-// away once is likely to do it again.
+// Limits of one answer. Beyond them the call fails permanently, because a repetition is likely to
+// exceed them again.
 const (
 	maxTextBytes = 8 << 20 // text, thinking and tool arguments, each
 	maxToolCalls = 256
-	maxLineBytes = 16 << 20 // a whole tool call may come in one line, escaped
+	maxLineBytes = 16 << 20 // a whole tool call can be one escaped line
 )
 
-// Config says where the model server is and how patient to be with it.
+// Config contains the server's address, credentials, defaults and timeouts.
 type Config struct {
 	BaseURL       string // address of the server, with or without the trailing /v1 (LLM_GATEWAY_URL)
 	Key           string // sent as a bearer token; empty: none is sent
-	DefaultModel  string // used when none is asked for; empty: the first of the server's list
-	ContextWindow int64  // tokens, for models whose entry does not say; 0: DefaultContextWindow
+	DefaultModel  string // for requests without a model; empty: the first of the server's list
+	ContextWindow int64  // tokens, for models without it in the list; 0: DefaultContextWindow
 
-	// Prices are those of models whose entry says none, or another one, by their names.
+	// Prices by model name override the prices of the server's list.
 	Prices map[string]domain.Price
 
-	// ReasoningHistory is what is sent back of the reasoning of models whose entry
-	// does not say; empty: tool_loop.
+	// ReasoningHistory selects the reasoning to send back, for models without it in the list;
+	// empty: tool_loop.
 	ReasoningHistory domain.ReasoningHistory
 
-	// IdleTimeout bounds the silence between two chunks of a stream that has
-	// started. Keep-alive comments do not count as activity. 0: DefaultIdleTimeout.
+	// IdleTimeout is the maximum time between two chunks of a stream. Keep-alive comments do not
+	// reset it. 0: DefaultIdleTimeout.
 	IdleTimeout time.Duration
-	// FirstTimeout bounds the wait for the response's header, and again for the
-	// first chunk of the stream: a cold model or a long prompt takes minutes.
-	// 0: DefaultFirstTimeout.
+	// FirstTimeout is the maximum wait for the response's header, and again for the first chunk:
+	// loading a model or processing a long prompt takes minutes. 0: DefaultFirstTimeout.
 	FirstTimeout time.Duration
 	// ListTTL is how long a model list, or the failure to get one, is
 	// remembered. 0: DefaultListTTL.
 	ListTTL time.Duration
 
-	Limits Limits // nil: what servers refuse is not stored
+	Limits Limits // nil: refusals are not stored
 
 	Tracing *tracing.Tracing // of calls; nil: calls have no spans and are not measured
 
-	Transport http.RoundTripper // nil: a transport made for long streams
+	Transport http.RoundTripper // nil: a transport for long streams
 }
 
 // Client calls one model server. It is safe for concurrent use and never
@@ -124,8 +122,8 @@ func New(cfg Config) *Client {
 	}
 }
 
-// newTransport keeps enough idle connections for many sessions at once, and
-// asks for no compression: a compressed event stream arrives in lumps.
+// newTransport returns a transport with enough idle connections for many concurrent sessions. It
+// disables compression, which would delay the events of a stream.
 func newTransport(header time.Duration) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 
@@ -144,7 +142,7 @@ func newTransport(header time.Duration) *http.Transport {
 	}
 }
 
-// authorize puts the key on a request.
+// authorize sets the key of a request.
 func (c *Client) authorize(r *http.Request) {
 	if c.cfg.Key != "" {
 		r.Header.Set("Authorization", "Bearer "+c.cfg.Key)

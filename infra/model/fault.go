@@ -19,13 +19,13 @@ const (
 	maxErrorText = 500 // characters of a server's own words that are passed on
 )
 
-// Words by which servers report that a prompt does not fit the context of the model. They
-// are looked for in lower case; testdata/faults.json has a table of known servers.
+// Patterns of errors about a prompt that exceeds the context window of the model, in lower case;
+// testdata/faults.json contains the messages of tested servers.
 var (
 	// overflowCodes are decisive.
 	overflowCodes = regexp.MustCompile(`context_length_exceeded|exceed_context_size|max_prompt_tokens_exceeded`)
-	// overflowWindow names the window of the model: whatever is said of it in a refusal, it is
-	// too small.
+	// overflowWindow matches mentions of the model's window: any refusal with one means that it
+	// is exceeded.
 	overflowWindow = regexp.MustCompile(
 		`(max(imum)?|model'?s?|total|available|supported|loaded)[ _-](allowed |model |prompt |input |context )*` +
 			`(context|prompt|input|model)[ _-]?(length|window|size|limit|tokens?)|` +
@@ -51,8 +51,7 @@ var (
 	notOverflow = regexp.MustCompile(`string too long|max_tokens.{0,40}output|output tokens?.{0,40}max_tokens`)
 )
 
-// Words of limits on the tokens or requests of a time, which waiting brings back, and of
-// quotas, which it does not.
+// Patterns of rate limits, for which a retry helps, and of quotas, for which it does not.
 var (
 	rateWords = regexp.MustCompile(
 		`rate[ _-]?limit|too many requests|throttl|\b(per|a) (second|sec|minute|min|hour|day)\b|/ ?min\b|\b[tr]p[mdsh]\b|` +
@@ -77,11 +76,11 @@ var (
 	)
 )
 
-// serverError is what could be read of an error answer, whichever its shape.
+// serverError contains the parsed fields of an error response in any shape.
 type serverError struct {
 	message string
 	param   string // the field of the request that it is about
-	cause   string // what the server behind a router answered
+	cause   string // the upstream error of a router
 	code    string // code, type and status, in lower case
 	status  int    // where the code is an HTTP status
 }
@@ -94,7 +93,7 @@ func (c *Client) httpFault(res *http.Response, pictures bool) *domain.ModelError
 
 // httpFaultWords is httpFault with the server's own words in lower case.
 func (c *Client) httpFaultWords(res *http.Response, pictures bool) (fault *domain.ModelError, words string) {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read of it is used
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a partial body is still used
 
 	e := readError(body)
 	if e.message == "" {
@@ -107,8 +106,8 @@ func (c *Client) httpFaultWords(res *http.Response, pictures bool) (fault *domai
 	}, e.words()
 }
 
-// bodyFault sorts an error object that came with status 200: in the middle of a
-// stream, or as the whole answer.
+// bodyFault classifies an error object with status 200: within a stream, or as the whole
+// response.
 func (c *Client) bodyFault(body []byte) *domain.ModelError {
 	e := readError(body)
 	if e.message == "" {
@@ -118,9 +117,8 @@ func (c *Client) bodyFault(body []byte) *domain.ModelError {
 	return &domain.ModelError{Fault: sortFault(e.status, e, true), Message: c.clean(e.message), Detail: c.clean(e.detail())}
 }
 
-// sortFault decides whether a call is retried. A status of 0 means that only the
-// error's own words are known; such a fault is taken for transient unless they
-// say otherwise.
+// sortFault classifies a fault as retryable or permanent. Status 0 means that only the error's
+// text is available; the fault is then transient unless the text matches another class.
 func sortFault(status int, e serverError, pictures bool) domain.ModelFault {
 	words := e.words()
 
@@ -154,7 +152,7 @@ func mayOverflow(status int) bool {
 	return false
 }
 
-// exhausted reports whether an account has nothing left, which waiting does not change.
+// exhausted reports whether an account's quota is exhausted, so that retries are futile.
 func exhausted(status int, code, words string) bool {
 	switch status {
 	case http.StatusPaymentRequired:
@@ -183,12 +181,12 @@ func (e serverError) words() string {
 	return strings.ToLower(e.code + " " + e.param + " " + e.message + " " + e.cause)
 }
 
-// detail returns what a server wrote next to its message.
+// detail returns the server's additional text.
 func (e serverError) detail() string { return strings.TrimSpace(e.param + " " + e.cause) }
 
-// readError finds the message and code in the error shapes of the known
-// servers: {"error": {message, type, code}}, {"error": "text"},
-// {"object": "error", "message": …}, {"detail": …}, a list of one of these, or plain text.
+// readError parses the message and code of the error shapes of tested servers: {"error":
+// {message, type, code}}, {"error": "text"}, {"object": "error", "message": …}, {"detail": …}, a
+// list of one of these, or plain text.
 func readError(body []byte) serverError {
 	object := gjson.ParseBytes(body)
 	if !json.Valid(body) {
@@ -224,8 +222,7 @@ func readError(body []byte) serverError {
 	return e
 }
 
-// detail returns the text of a validation error. Its items repeat the request that they are about,
-// which is left out.
+// detail returns the text of a validation error. It omits the items' copies of the request.
 func detail(of gjson.Result) string {
 	if !of.IsArray() {
 		return of.String()
@@ -245,8 +242,8 @@ func detail(of gjson.Result) string {
 	return strings.Join(faults, "; ")
 }
 
-// clean makes a server's words fit to be shown and kept: without the key, valid
-// UTF-8 without NUL, and cut.
+// clean sanitises a server's text for display and storage: without the key, valid UTF-8 without
+// NUL, and truncated.
 func (c *Client) clean(text string) string {
 	if c.cfg.Key != "" {
 		text = strings.ReplaceAll(text, c.cfg.Key, "***")

@@ -10,10 +10,10 @@ import (
 	"everloop/domain"
 )
 
-// Limits stores what the servers of models do not take, for all processes. A nil Limits keeps
-// nothing beyond the life of the process.
+// Limits stores the request features that model servers refuse, shared by all processes. With a
+// nil Limits they are cached in the process only.
 type Limits interface {
-	// ModelLimits returns those that are of no session.
+	// ModelLimits returns the limits that apply to all sessions.
 	ModelLimits(ctx context.Context) ([]domain.ModelLimit, error)
 	KeepModelLimits(ctx context.Context, limits ...domain.ModelLimit) error
 }
@@ -24,8 +24,8 @@ const (
 	maxLimited    = 256 // models that are remembered without a store
 )
 
-// limits caches what the store has. What it does not have costs one more call to the server,
-// so that faults of the store are ignored.
+// limits caches the store. A missing entry costs one more call to the server, so errors of the
+// store are ignored.
 type limits struct {
 	store Limits
 
@@ -34,13 +34,13 @@ type limits struct {
 	of   map[string]limited // by model
 }
 
-// limited is what the server of one model does not take.
+// limited contains the limits of one model.
 type limited struct {
 	fields map[feature]bool
 	cut    *domain.PromptCut
 }
 
-// known returns what the server of a model does not take. The caller may change the fields.
+// known returns the limits of a model. The caller may modify the result.
 func (l *limits) known(ctx context.Context, model string) limited {
 	l.refresh(ctx)
 
@@ -55,6 +55,7 @@ func (l *limits) known(ctx context.Context, model string) limited {
 	return known
 }
 
+// refresh reads the store if the cache has expired. Concurrent callers do not wait for it.
 func (l *limits) refresh(ctx context.Context) {
 	l.mu.Lock()
 	due := l.store != nil && time.Since(l.read) > limitsEvery
@@ -144,8 +145,8 @@ func (c *Client) PromptWasCut(ctx context.Context, model string, reported, estim
 	})
 }
 
-// Refusals returns the parts of requests that are left out for each model because its server
-// has refused them.
+// Refusals returns the request features that are omitted for each model because its server has
+// refused them.
 func (c *Client) Refusals() map[string][]string {
 	c.limits.mu.Lock()
 	defer c.limits.mu.Unlock()

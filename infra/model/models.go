@@ -69,7 +69,8 @@ func (m *meta) UnmarshalJSON(text []byte) error {
 // tokens is a number of tokens; 0: unknown.
 type tokens int64
 
-// UnmarshalJSON reads numbers of any form: one odd entry must not cost the list.
+// UnmarshalJSON accepts numbers in any form and ignores other values, so that one malformed entry
+// does not invalidate the list.
 func (t *tokens) UnmarshalJSON(text []byte) error {
 	n, _ := number(gjson.ParseBytes(text))
 	*t = tokens(n)
@@ -90,8 +91,8 @@ func (e entry) window() int64 {
 	return 0
 }
 
-// Models gives the server's models in its order. The list is cached for the
-// configured time, and so is a failure.
+// Models returns the server's models in the server's order. Lists and failures are cached for the
+// configured time.
 func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 	seen, err := c.entries(ctx)
 	if err != nil {
@@ -110,14 +111,12 @@ func (c *Client) Models(ctx context.Context) ([]domain.Model, error) {
 	return models, nil
 }
 
-// Resolve returns the model for a request by name, by alias,
-// or (with the empty string) for the default. An unknown name is a
-// *domain.Error with code unknown_model; the server may have got the model since
-// the list was cached, so it is asked again before. While the list cannot be had
-// the name is believed: the call itself will show.
+// Resolve returns the model for a request by name, by alias, or (with the empty string) the
+// default. An unknown name is a *domain.Error with code unknown_model, after the list was fetched
+// again, because the server may have added the model. While the list is unavailable any name is
+// accepted: the call itself reports an error.
 //
-// A list that is older than the configured time is used as it is and fetched in
-// the background: model calls do not wait for it.
+// An expired list is used as it is and fetched in the background: model calls do not wait for it.
 func (c *Client) Resolve(ctx context.Context, requested string) (domain.Model, error) {
 	began := time.Now()
 
@@ -178,12 +177,13 @@ func (l listing) named(name string) (entry, bool) {
 	return entry{}, false
 }
 
-// answersTo reports whether a request for the name reaches the model. Ollama
-// lists name:latest and takes the bare name.
+// answersTo reports whether a name selects the model. Ollama lists name:latest and accepts the
+// bare name.
 func (e entry) answersTo(name string) bool {
 	return e.ID == name || e.ID == name+":latest" || slices.Contains(e.Aliases, name)
 }
 
+// model converts a list entry and applies the configured defaults, prices and limits.
 func (c *Client) model(ctx context.Context, e entry, id string) domain.Model {
 	m := domain.Model{
 		ID: id, Name: e.Name, ContextWindow: c.cfg.ContextWindow, MaxOutput: int64(max(e.MaxOutput, e.MaxTokens, 0)),
@@ -206,14 +206,14 @@ func (c *Client) model(ctx context.Context, e entry, id string) domain.Model {
 	if window := e.window(); window > 0 {
 		m.ContextWindow = window
 	} else if trained := e.Meta.trained; trained > 0 {
-		m.ContextWindow = min(m.ContextWindow, trained) // it is loaded with at most that
+		m.ContextWindow = min(m.ContextWindow, trained) // the server loaded it with at most this window
 	}
 
 	return m
 }
 
-// price returns what the configuration says of a model, else its own entry. An entry with
-// impossible prices has none.
+// price returns the configured price of a model, or the price of its entry. Invalid prices are
+// ignored.
 func (c *Client) price(e entry, id string) *domain.Price {
 	for _, name := range []string{id, e.ID} {
 		if price, set := c.cfg.Prices[name]; set {
@@ -228,8 +228,8 @@ func (c *Client) price(e entry, id string) *domain.Price {
 	return e.Price
 }
 
-// known returns the cached list at once, and refreshes one that is too old in the
-// background. Without a list it waits for the first.
+// known returns the cached list without waiting, and refreshes an expired list in the background.
+// Without a list it waits for the first.
 func (c *Client) known(ctx context.Context) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
@@ -246,8 +246,8 @@ func (c *Client) known(ctx context.Context) (listing, error) {
 	return seen, nil
 }
 
-// askedSince gives a list that the server was asked for at t or later. One that is under
-// way may have been asked for before a model was loaded, so it is not enough.
+// askedSince returns a list that was requested at t or later. A request in flight may have
+// started before a model was loaded, so its result does not suffice.
 func (c *Client) askedSince(ctx context.Context, t time.Time) (listing, error) {
 	for {
 		c.mu.Lock()
@@ -266,7 +266,7 @@ func (c *Client) askedSince(ctx context.Context, t time.Time) (listing, error) {
 	}
 }
 
-// entries returns the cached list, fetched again when it is older than the configured time.
+// entries returns the cached list, or fetches it after the configured time.
 func (c *Client) entries(ctx context.Context) (listing, error) {
 	c.mu.Lock()
 	seen := c.list
@@ -284,9 +284,8 @@ func (c *Client) entries(ctx context.Context) (listing, error) {
 	}
 }
 
-// refresh fetches the list; a failure keeps the entries of the last success.
-// Callers at the same time share one request, which none of them can cancel for
-// the others.
+// refresh fetches the list; a failure does not remove the entries of the last success. Concurrent
+// callers share one request, which a caller's context does not cancel.
 func (c *Client) refresh(ctx context.Context) <-chan singleflight.Result {
 	return c.flight.DoChan("models", func() (any, error) {
 		fetch, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
@@ -307,6 +306,7 @@ func (c *Client) refresh(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
+// fetch requests the list of models from the server.
 func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/models", nil)
 	if err != nil {
@@ -333,7 +333,7 @@ func (c *Client) fetch(ctx context.Context) ([]entry, error) {
 
 	var (
 		list struct {
-			Data json.RawMessage `json:"data"` // null where there is no model; without it the answer is something else
+			Data json.RawMessage `json:"data"` // null: no models; missing: not a model list
 		}
 		entries []entry
 	)
@@ -360,7 +360,7 @@ func (c *Client) LoadedWindows(ctx context.Context) map[string]int64 {
 	}
 	defer res.Body.Close()
 
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxListBytes)) // what cannot be read names no models
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxListBytes)) // an unreadable body has no models
 	windows := map[string]int64{}
 
 	for _, loaded := range gjson.GetBytes(body, "models").Array() {

@@ -5,14 +5,14 @@ import (
 	"unicode"
 )
 
-// prose is the text or the thinking of an answer, put together from its pieces. By the
-// interface a piece continues the text. Some servers send the text so far in each piece,
-// or the whole text once more at the end: a piece that starts with all that came before
-// is held until what follows shows which it is.
+// prose joins the deltas of an answer's text or thinking. By the API a delta continues the text.
+// Some servers send the cumulative text in each delta, or repeat the whole text at the end: a
+// delta that starts with the entire previous text is buffered until the following deltas show its
+// meaning.
 type prose struct {
 	emit func(text string) error
 
-	raw    strings.Builder // what the server has sent, without its repetitions
+	raw    strings.Builder // the server's text without repetitions
 	pieces int             // that raw consists of
 	held   []string        // each starts with the one before, the first with raw
 	grown  int             // how many of them are longer than the one before
@@ -20,7 +20,7 @@ type prose struct {
 	join   joiner
 }
 
-// Bounds of what is held, and lengths from which a repetition is no coincidence.
+// Limits of the buffer, and minimum lengths for a repetition to be conclusive.
 const (
 	maxHeld      = 8
 	maxHeldBytes = 64 << 10
@@ -28,7 +28,7 @@ const (
 	likelyBytes  = 8  // at its end
 )
 
-// add takes a piece.
+// add adds a delta.
 func (p *prose) add(piece string) error {
 	if piece == "" {
 		return nil
@@ -70,8 +70,8 @@ func (p *prose) add(piece string) error {
 	return nil
 }
 
-// proves reports whether the held pieces are the text so far, whatever follows. Texts
-// without letters, such as numbers and rules of dashes, do repeat their start.
+// proves reports whether the buffered deltas are cumulative, independent of later deltas. Texts
+// without letters, such as numbers and horizontal rules, do repeat their start.
 func (p *prose) proves(before string) bool {
 	return hasLetter(before) && (p.grown >= 2 || p.raw.Len() >= sureBytes && p.grown > 0)
 }
@@ -85,7 +85,7 @@ func (p *prose) last() string {
 	return p.raw.String()
 }
 
-// release takes the held pieces for pieces that continue the text.
+// release treats the buffered deltas as continuations.
 func (p *prose) release() error {
 	held := p.held
 	p.held, p.grown = nil, 0
@@ -99,13 +99,13 @@ func (p *prose) release() error {
 	return nil
 }
 
-// settle takes a text for the text so far.
+// settle replaces the text by a cumulative delta.
 func (p *prose) settle(text string) error {
 	p.held, p.grown = nil, 0
 	return p.take(text[p.raw.Len():])
 }
 
-// whole takes the whole text, which some servers send after its pieces.
+// whole adds the whole text, which some servers send after the deltas.
 func (p *prose) whole(text string) error {
 	if p.pieces == 0 {
 		return p.add(text)
@@ -126,7 +126,7 @@ func (p *prose) whole(text string) error {
 	return nil
 }
 
-// end decides what the held pieces were, and completes the text.
+// end decides the meaning of the buffered deltas, and completes the text.
 func (p *prose) end() error {
 	repeated := p.grown >= 2 || hasLetter(p.raw.String()) &&
 		(p.raw.Len() >= likelyBytes || p.pieces >= 2 || p.grown > 0 && p.raw.Len() > 2)

@@ -42,12 +42,12 @@ var thisSchema = regexp.MustCompile(`invalid[_ ](json[_ ])?schema|schema is (not
 var (
 	// oneTool matches a refusal of one tool of the request.
 	oneTool = regexp.MustCompile(`mcp__|\btools?[.\[]\d|function_?declarations|input_schema|schema for function`)
-	// toolGrammar matches a refusal of the schemas of a request, which are those of its tools
-	// if it has no other.
+	// toolGrammar matches a refusal of a schema; without a response schema, a refusal of a tool's
+	// schema.
 	toolGrammar = regexp.MustCompile(`grammar|schema|sampler`)
 )
 
-// features returns those that a request for a prompt has.
+// features returns the optional features that a request for a prompt uses.
 func features(p domain.Prompt, without map[feature]bool) map[feature]bool {
 	has := map[feature]bool{featureUsage: true}
 	has[featureReasoning] = slices.ContainsFunc(p.Messages, func(m domain.PromptMessage) bool { return m.Reasoning != "" })
@@ -77,7 +77,7 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 	broken := fault.Status == http.StatusInternalServerError || fault.Status == http.StatusNotImplemented
 
 	switch names := func(f feature) bool { return has[f] && namedFeatures[f].MatchString(words) }; {
-	case oneTool.MatchString(words): // the caller leaves it out
+	case oneTool.MatchString(words): // the caller removes it
 		return "", false
 	case refused && names(featureUsage):
 		return featureUsage, true
@@ -93,7 +93,7 @@ func suspect(err error, words string, has map[feature]bool) (f feature, named bo
 		return "", false
 	case refused && names(featureMembers):
 		return featureMembers, true
-	case refused && has[featureReasoning]: // a server that does not name the field that it does not know
+	case refused && has[featureReasoning]: // the server does not name the unknown field
 		return featureReasoning, false
 	case refused && has[featureMembers]:
 		return featureMembers, false

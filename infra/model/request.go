@@ -12,9 +12,8 @@ import (
 	"everloop/internal/modelmembers"
 )
 
-// request is go-openai's request with messages of our own in place of its
-// Messages: that type leaves out empty content, and servers refuse a tool
-// message without content, which is what a silent command gives.
+// request is go-openai's request with our own type of messages: theirs omits empty content, and
+// servers reject a tool message without content, such as the output of a silent command.
 type request struct {
 	openai.ChatCompletionRequest
 	Messages []message `json:"messages"`
@@ -33,8 +32,8 @@ type message struct {
 	members string
 }
 
-// MarshalJSON adds what the server sent with the message. Thinking that was in a list of parts
-// goes back in such a list.
+// MarshalJSON adds the server's extra members of the message. Thinking that was a list of parts
+// is sent back as a list.
 func (m message) MarshalJSON() ([]byte, error) {
 	type wire message
 
@@ -52,7 +51,7 @@ type toolCall struct {
 	members string
 }
 
-// MarshalJSON adds what the server sent with the call.
+// MarshalJSON adds the server's extra members of the call.
 func (c toolCall) MarshalJSON() ([]byte, error) {
 	type wire toolCall
 
@@ -68,15 +67,15 @@ type functionCall struct {
 	members string
 }
 
-// MarshalJSON adds what the server sent with the function of the call.
+// MarshalJSON adds the server's extra members of the call's function.
 func (f functionCall) MarshalJSON() ([]byte, error) {
 	type wire functionCall
 
 	return modelmembers.With(wire(f), f.members, modelmembers.FunctionMembers)
 }
 
-// encode writes a prompt as the body of a streamed request that asks for usage, without
-// the parts that the server refuses.
+// encode encodes a prompt as the body of a streamed request with usage, without the features that
+// the server refuses.
 func encode(p domain.Prompt, without map[feature]bool) ([]byte, error) {
 	has := features(p, without)
 
@@ -175,7 +174,7 @@ func content(parts []domain.ContentPart) any {
 	return list
 }
 
-// unnamed is sent as the name of a call that came without one: servers refuse an empty name.
+// unnamed is the name of a call without one: servers reject an empty name.
 const unnamed = "unnamed"
 
 func toolCalls(calls []domain.PromptCall, ids *callIDs, members bool) []toolCall {

@@ -9,12 +9,11 @@ import (
 	"everloop/domain"
 )
 
-// maxRetryAfter bounds what is believed of a server's Retry-After: the longest time
-// for which a session may have its calls retried.
+// maxRetryAfter caps a server's Retry-After at the maximum retry time of a session.
 const maxRetryAfter = domain.MaxModelRetryS * time.Second
 
-// retryAfter reads how long a server asks to wait: retry-after-ms, which OpenAI
-// sends, or Retry-After in seconds or as a date. 0: it said nothing useful.
+// retryAfter returns the delay of the response's headers: retry-after-ms, which OpenAI sends, or
+// Retry-After in seconds or as a date. 0: none or invalid.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
 		return bounded(ms / 1000)

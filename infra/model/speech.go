@@ -22,13 +22,13 @@ import (
 // maxSpeechAnswer bounds the answer to one recording, in bytes.
 const maxSpeechAnswer = 8 << 20
 
-// SpeechConfig says which model transcribes, and how much of it is used at once.
+// SpeechConfig contains the model of transcriptions and the limits of its use.
 type SpeechConfig struct {
 	Client        *Client
 	Model         string        // ASR_MODEL
 	Timeout       time.Duration // of one recording
 	MaxBytes      int           // of one recording
-	MaxConcurrent int           // recordings at once in this process
+	MaxConcurrent int           // maximum concurrent requests of this process
 }
 
 // Speech transcribes recordings by POST /v1/audio/transcriptions of its server. It is
@@ -38,7 +38,7 @@ type Speech struct {
 	open *semaphore.Weighted
 }
 
-// NewSpeech makes it; it does not connect.
+// NewSpeech returns a new Speech; it does not connect.
 func NewSpeech(cfg SpeechConfig) *Speech {
 	return &Speech{cfg: cfg, open: semaphore.NewWeighted(int64(cfg.MaxConcurrent))}
 }
@@ -49,8 +49,7 @@ func (s *Speech) MaxBytes() int { return s.cfg.MaxBytes }
 // Model returns the name of the speech model.
 func (s *Speech) Model() string { return s.cfg.Model }
 
-// Transcribe returns what is said in a recording. A failure of the server is a
-// *domain.ModelError.
+// Transcribe returns the text of a recording. A failure of the server is a *domain.ModelError.
 func (s *Speech) Transcribe(ctx context.Context, rec speech.Recording) (speech.Transcription, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -87,8 +86,8 @@ func (s *Speech) Transcribe(ctx context.Context, rec speech.Recording) (speech.T
 	return s.read(ctx, body)
 }
 
-// interrupted is the fault of a request without an answer; the cancellation of the caller
-// stays what it is.
+// interrupted returns the fault of a request without a response; a cancellation by the caller is
+// returned as it is.
 func (s *Speech) interrupted(ctx context.Context, why string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		why = fmt.Sprintf("the speech model did not answer within %s", s.cfg.Timeout)
@@ -99,6 +98,7 @@ func (s *Speech) interrupted(ctx context.Context, why string) error {
 	return transient(why)
 }
 
+// request builds the multipart request of a recording.
 func (s *Speech) request(ctx context.Context, rec speech.Recording) (*http.Request, error) {
 	var body bytes.Buffer
 
@@ -141,7 +141,7 @@ func (s *Speech) request(ctx context.Context, rec speech.Recording) (*http.Reque
 	return req, nil
 }
 
-// speechAnswer is what servers answer. Usage is counted in tokens or in seconds.
+// speechAnswer is the server's response. Usage is in tokens or in seconds.
 type speechAnswer struct {
 	Text     *string `json:"text"`
 	Language string  `json:"language"`
@@ -169,7 +169,7 @@ func (s *Speech) read(ctx context.Context, body []byte) (speech.Transcription, e
 		DurationSeconds: max(answer.Duration, answer.Usage.Seconds, 0),
 	}
 
-	// The price is that of the model list; without the list the tokens count without one.
+	// Without the model list the tokens count without a price.
 	used := domain.Usage{InputTokens: max(answer.Usage.InputTokens, 0), OutputTokens: max(answer.Usage.OutputTokens, 0)}
 	known, _ := s.cfg.Client.Resolve(ctx, s.cfg.Model)
 	out.Usage = known.Price.Charge(used)

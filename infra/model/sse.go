@@ -20,8 +20,8 @@ func newLines(r io.Reader) *lines {
 	return &lines{r: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// next gives the next line without its end. The bytes are valid until the next
-// call. A last line without an end is given before io.EOF.
+// next returns the next line without its terminator. The bytes are valid until the next call. A
+// last line without a terminator is returned before io.EOF.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -22,7 +22,7 @@ import (
 // not closed it.
 const (
 	waitAfterFinish = 10 * time.Second      // for the usage chunk
-	waitAfterDone   = 25 * time.Millisecond // for the end of the body, so that the connection can be used again
+	waitAfterDone   = 25 * time.Millisecond // wait for the end of the body, so that the connection can be reused
 )
 
 var errSilent = errors.New("the model server went silent")
@@ -55,8 +55,8 @@ func (c *Client) stream(ctx context.Context, p domain.Prompt, onDelta func(domai
 	default:
 		err = c.readStream(res.Body, a, silence)
 	}
-	// The end of the context explains every read error, but a complete answer
-	// and the refusal of a piece stand on their own.
+	// After a cancellation every read error is the context's, except for a complete answer and an
+	// error of onDelta.
 	if err != nil && a.stopped == nil {
 		switch {
 		case ctx.Err() != nil:
@@ -99,8 +99,8 @@ func (c *Client) send(ctx context.Context, p domain.Prompt) (*http.Response, err
 	}
 }
 
-// blamed returns the fault of a request that was also refused without the part that was
-// suspected: that of the first request, if both were refused.
+// blamed returns the fault of a request whose repetition without the suspected feature failed,
+// too: the first fault, if both were refusals.
 func blamed(first, last error) error {
 	one, was := errors.AsType[*domain.ModelError](first)
 	two, is := errors.AsType[*domain.ModelError](last)
@@ -183,7 +183,7 @@ func (c *Client) readStream(body io.Reader, a *answer, silence *time.Timer) erro
 		if a.finish != "" {
 			silence.Reset(waitAfterDone)
 
-			_, _ = io.CopyN(io.Discard, in.r, 1<<10) // its error changes nothing: the answer is complete
+			_, _ = io.CopyN(io.Discard, in.r, 1<<10) // the answer is complete, so an error has no effect
 		}
 
 		return a.end(c, io.EOF)
@@ -199,7 +199,7 @@ type eventReader struct {
 	partial []byte      // data that is continued in the next line
 }
 
-// read takes one line and reports whether it ends the stream.
+// read processes one line and reports whether it ends the stream.
 func (e *eventReader) read(line []byte) (over bool, err error) {
 	if len(line) == 0 {
 		return false, e.endEvent()
@@ -223,7 +223,7 @@ func (e *eventReader) read(line []byte) (over bool, err error) {
 	return false, nil
 }
 
-// data takes the data of one line. Data that is not JSON is continued in the next line.
+// data processes the data of one line. Invalid JSON is continued in the next line.
 func (e *eventReader) data(value []byte) error {
 	if len(e.partial) == 0 && json.Valid(value) {
 		return e.take(value)
@@ -252,9 +252,8 @@ func (e *eventReader) endEvent() error {
 	return e.take(e.partial)
 }
 
-// take adds a chunk, after which the server may be silent again. A keep-alive, such as a
-// comment or an event without a chunk, does not count: a proxy sends them for a server
-// that is dead.
+// take adds a chunk and resets the idle timeout. A keep-alive, such as a comment or an event
+// without a chunk, does not reset it: proxies send them for dead servers.
 func (e *eventReader) take(data []byte) error {
 	carries, err := e.client.take(e.answer, data, e.event == "error")
 	if err != nil || !carries {
@@ -273,7 +272,7 @@ func (e *eventReader) take(data []byte) error {
 	return nil
 }
 
-// take adds one chunk to the answer and reports whether it is more than a keep-alive.
+// take adds one chunk to the answer and reports whether it has content.
 func (c *Client) take(a *answer, data []byte, isError bool) (carries bool, err error) {
 	piece := chunk{gjson.ParseBytes(data)}
 	if !json.Valid(data) || !piece.object.IsObject() {
@@ -305,8 +304,8 @@ func (c *Client) readWhole(body io.Reader, a *answer) error {
 	return a.end(c, io.EOF)
 }
 
-// networkText returns the cause of a failed request without its address, which may
-// hold credentials.
+// networkText returns the cause of a failed request without its URL, which can contain
+// credentials.
 func networkText(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

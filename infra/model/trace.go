@@ -12,8 +12,8 @@ import (
 	"everloop/domain"
 )
 
-// provider is the protocol of the model server, as OpenTelemetry's conventions for
-// generative AI name it. The client does not know which server answers.
+// provider is the protocol of the model server, by OpenTelemetry's conventions for generative AI.
+// The client cannot identify the server behind it.
 const provider = "openai"
 
 // Stream sends a prompt and passes each piece of text to onDelta as it arrives, in order and
@@ -45,6 +45,7 @@ func (c *Client) Stream(
 	return reply, err
 }
 
+// inSpan runs the model call in a span and records its duration and token counts.
 func (c *Client) inSpan(
 	ctx context.Context, p domain.Prompt, onDelta func(domain.Delta) error, about []attribute.KeyValue,
 ) (domain.Reply, error) {

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// A server that streams by tokens may cut a character: its two \u escapes, or its bytes,
-// come in two chunks. Text is therefore decoded to bytes in which halves of surrogate pairs
-// are kept (as three bytes each, which are not valid UTF-8), and joined afterwards.
+// A server that streams tokens can split a character: its two \u escapes, or its bytes, arrive in
+// two chunks. Text is therefore decoded to bytes in which surrogate halves are encoded (as three
+// bytes each, which are not valid UTF-8), and joined afterwards.
 
-// decoded returns the text of a valid JSON string with its halves kept.
+// decoded returns the text of a valid JSON string including unpaired surrogates.
 func decoded(raw string) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
@@ -53,7 +53,7 @@ func decoded(raw string) string {
 	return string(out)
 }
 
-// appendCode appends a code unit, a half of a surrogate pair too.
+// appendCode appends a code unit, including a surrogate half.
 func appendCode(out []byte, code rune) []byte {
 	if code < surrogates || code > surrogatesEnd {
 		return utf8.AppendRune(out, code)
@@ -86,7 +86,7 @@ type joiner struct {
 
 const replacement = "\uFFFD"
 
-// add returns what a piece adds to the text.
+// add returns the text that a delta completes.
 func (j *joiner) add(piece string) string {
 	if j.rest == "" && utf8.ValidString(piece) {
 		return piece
@@ -120,7 +120,7 @@ func (j *joiner) add(piece string) string {
 	return out.String()
 }
 
-// flush returns the replacement of a character whose end never came.
+// flush returns the replacement character for an incomplete character.
 func (j *joiner) flush() string {
 	if j.rest == "" {
 		return ""
@@ -140,8 +140,8 @@ func waits(text string) bool {
 	return !utf8.FullRuneInString(text)
 }
 
-// joined returns the character at the start of a text that is not valid UTF-8, and the
-// bytes that it takes.
+// joined returns the character at the start of a text that is not valid UTF-8, and its length in
+// bytes.
 func joined(text string) (char string, size int) {
 	high, is := half(text)
 	if is {

@@ -39,18 +39,17 @@ type counts struct {
 var (
 	inputCounts  = []string{"prompt_tokens", "input_tokens"}
 	outputCounts = []string{"completion_tokens", "output_tokens"}
-	// OpenAI, vLLM, SGLang, OpenRouter, xAI; Moonshot; DeepSeek; Anthropic behind a gateway.
+	// OpenAI, vLLM, SGLang, OpenRouter, xAI; Moonshot; DeepSeek; Anthropic through a gateway.
 	readCounts = []string{
 		"prompt_tokens_details.cached_tokens", "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens",
 	}
-	// OpenRouter; LiteLLM; Anthropic behind a gateway.
+	// OpenRouter; LiteLLM; Anthropic through a gateway.
 	writtenCounts = []string{
 		"prompt_tokens_details.cache_write_tokens", "prompt_tokens_details.cache_creation_tokens", "cache_creation_input_tokens",
 	}
 )
 
-// add takes a report. A count that it does not contain, or that is not positive, stays as
-// the reports before it had it.
+// add merges a report. A count that is missing or not positive does not change.
 func (c *counts) add(usage gjson.Result) {
 	if !usage.IsObject() {
 		return
@@ -82,7 +81,7 @@ func largest(usage gjson.Result, names []string) (most int64) {
 	return most
 }
 
-// domain returns the usage. The tokens of the cache are a part of those of the prompt.
+// domain returns the usage. Cached tokens are included in the prompt's tokens.
 func (c *counts) domain() domain.Usage {
 	used := domain.Usage{InputTokens: c.input, OutputTokens: c.output}
 	used.CacheReadTokens = min(c.read, used.InputTokens)
